@@ -4,15 +4,18 @@
 
 #include <stdio.h>
 
-int weft_child_fail(struct weft_channel *channel, const char *verb, weft_status status,
-                    const char *text)
+int weft_child_exit(struct weft_channel *channel, const char *verb, weft_status status,
+                    const struct weft_error *error)
 {
+    if (status == WEFT_OK) {
+        return WEFT_EXIT_OK;
+    }
     if (channel->fd >= 0) {
         cJSON *event = weft_channel_event("error");
-        cJSON_AddStringToObject(event, "text", text);
+        cJSON_AddStringToObject(event, "text", error->text);
         (void)weft_channel_send(channel, event);
     } else {
-        fprintf(stderr, "weft %s: %s\n", verb, text);
+        fprintf(stderr, "weft %s: %s\n", verb, error->text);
     }
     return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
 }

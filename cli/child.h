@@ -3,13 +3,14 @@
 #ifndef WEFT_CLI_CHILD_H
 #define WEFT_CLI_CHILD_H
 
+#include "base/error.h"
 #include "job/channel.h"
 
-/* An error that ends the process: an event of the channel, or "weft VERB: text" on standard error.
- * Returns the exit status; an address that this release refuses (WEFT_UNSUPPORTED) is a wrong command
- * line, not a failed run. */
-int weft_child_fail(struct weft_channel *channel, const char *verb, weft_status status,
-                    const char *text);
+/* The exit status of a process that ends so. With an error the text is said first: as an event of the
+ * channel, or as "weft VERB: text" on standard error. An address that this release refuses
+ * (WEFT_UNSUPPORTED) is a wrong command line, not a failed run. */
+int weft_child_exit(struct weft_channel *channel, const char *verb, weft_status status,
+                    const struct weft_error *error);
 
 /* "ready": the ports, and where the metrics are; "" = nowhere. */
 cJSON *weft_child_ready(const uint16_t *ports, uint32_t count, const char *metrics);

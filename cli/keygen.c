@@ -46,14 +46,12 @@ static int keygen(const char *path, bool check, bool json)
     weft_status status =
         check ? weft_job_key_read(path, &key, &error) : make(path, &key, &error);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft keygen: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("keygen", "%s", error.text);
     }
     status = weft_job_key_fingerprint(key, fingerprint);
     weft_job_key_free(key);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft keygen: no fingerprint: %s\n", weft_status_text(status));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("keygen", "no fingerprint: %s", weft_status_text(status));
     }
     bool good = json ? print_json(path, fingerprint) : print_text(path, fingerprint, !check);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;

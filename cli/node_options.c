@@ -58,8 +58,7 @@ int weft_transport_options_find_cc(const struct weft_command *command, struct we
 {
     struct weft_error error;
     if (weft_launch_peer_timeout_check(&error) != WEFT_OK) {
-        fprintf(stderr, "weft %s: %s\n", command->name, error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail(command->name, "%s", error.text);
     }
     return weft_cli_tcp_cc(command->name, "tcp-cc", &transport->tcp_cc);
 }

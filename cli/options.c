@@ -327,6 +327,17 @@ int weft_options_usage(const struct weft_command *command, const char *format, .
     return WEFT_EXIT_USAGE;
 }
 
+int weft_cli_fail(const char *verb, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "weft %s: ", verb);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return WEFT_EXIT_FAILED;
+}
+
 static const struct weft_option *find(const struct weft_command *command, const char *name,
                                       size_t bytes)
 {

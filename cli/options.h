@@ -86,6 +86,9 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
 [[gnu::format(printf, 2, 3)]] int weft_options_usage(const struct weft_command *command,
                                                      const char *format, ...);
 
+/* "weft VERB: ..." on standard error: why it failed. Returns WEFT_EXIT_FAILED. */
+[[gnu::format(printf, 2, 3)]] int weft_cli_fail(const char *verb, const char *format, ...);
+
 /* The name nearest to `word` that is near enough to be a slip, or NULL. names ends with NULL. */
 const char *weft_options_closest(const char *word, const char *const *names);
 

@@ -3,6 +3,9 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/signalfd.h>
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 static atomic_bool asked;
 static _Atomic(struct weft_driver *) woken;
@@ -19,7 +22,6 @@ static void on_signal(int signal)
 
 void weft_stop_install(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(signals); i++) {
         struct sigaction action = {0};
         if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
@@ -37,4 +39,18 @@ void weft_stop_wakes(struct weft_driver *driver)
 bool weft_stop_asked(void)
 {
     return atomic_load(&asked);
+}
+
+int weft_stop_fd(int more)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(signals); i++) {
+        sigaddset(&set, signals[i]);
+    }
+    if (more != 0) {
+        sigaddset(&set, more);
+    }
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
 }

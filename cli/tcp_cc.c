@@ -18,8 +18,7 @@ int weft_cli_tcp_cc(const char *verb, const char *option, const char **name_p)
         return WEFT_OPTIONS_RUN;
     }
     if (attached == NULL && weft_dctcp_open(&attached, attached_name, &error) != WEFT_OK) {
-        fprintf(stderr, "weft %s: --%s %s\n", verb, option, error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail(verb, "--%s %s", option, error.text);
     }
     *name_p = attached_name;
     return WEFT_OPTIONS_RUN;

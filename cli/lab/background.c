@@ -6,6 +6,7 @@
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
 #include "cli/output.h"
+#include "cli/stop.h"
 #include "cli/tcp_cc.h"
 
 #include "lab/background.h"
@@ -124,18 +125,14 @@ static int show(const struct background *b)
 
 /* ---- the two processes ----------------------------------------------------------------------- */
 
-static int failed(const struct weft_error *error)
-{
-    return weft_cli_lab_failed("lab background", error);
-}
-
 /* In the member. Does not return: what is above on the stack is the other's. */
 [[gnu::noreturn]] static void make_traffic(struct background *b)
 {
     struct weft_error error = {.text = ""};
-    b->config.stop_fd = weft_cli_lab_stop_fd();
-    int status = weft_background_run(&b->config, &b->report, &error) == WEFT_OK ? show(b)
-                                                                                : failed(&error);
+    b->config.stop_fd = weft_stop_fd(SIGQUIT);
+    int status = weft_background_run(&b->config, &b->report, &error) == WEFT_OK
+                     ? show(b)
+                     : weft_cli_fail("lab background", "%s", error.text);
     fflush(stdout);
     _exit(status);
 }
@@ -176,7 +173,8 @@ static int start(struct background *b)
     for (uint32_t i = 0; i < open_count; i++) {
         close(b->netns[i]);
     }
-    int result = status == WEFT_OK ? wait_for(pid, signal_fd) : failed(&error);
+    int result = status == WEFT_OK ? wait_for(pid, signal_fd)
+                                   : weft_cli_fail("lab background", "%s", error.text);
     close(signal_fd);
     return result;
 }
@@ -191,7 +189,7 @@ static int configure(struct background *b, const struct weft_command *command, c
         return weft_options_usage(command, "--sizes: %s", error.text);
     }
     if (status != WEFT_OK || weft_lab_find(name, &b->info, &error) != WEFT_OK) {
-        return failed(&error);
+        return weft_cli_fail("lab background", "%s", error.text);
     }
     if (b->rate_bps == 0 && b->info.rate_bps == 0) {
         return weft_options_usage(command, "the links of lab %s have no limit: --rate says what "

@@ -104,16 +104,16 @@ static int verb_down(int argc, char **argv)
     struct weft_lab_info info = {0};
     cJSON *facts = weft_lab_registry_get(name);
     if (facts == NULL) {
-        fprintf(stderr, "weft lab down: no lab named \"%.40s\" is up; `weft lab status` lists "
-                        "them\n",
-                name);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("lab down",
+                             "no lab named \"%.40s\" is up; `weft lab status` lists "
+                             "them",
+                             name);
     }
     snprintf(info.name, sizeof(info.name), "%s", name);
     info.holder = (pid_t)weft_lab_fact_u64(facts, "holder");
     cJSON_Delete(facts);
     return weft_lab_end(&info, &error) == WEFT_OK ? WEFT_EXIT_OK
-                                                  : weft_cli_lab_failed(command.name, &error);
+                                                  : weft_cli_fail(command.name, "%s", error.text);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
+#include "cli/stop.h"
 
 #include "base/units.h"
 #include "lab/holder.h"
@@ -131,7 +132,7 @@ static int exec_in(const struct weft_lab_info *info, const char *node, char **wo
     int signal_fd = weft_cli_lab_signals(&mask);
     pid_t pid;
     if (weft_lab_fork_node(info, node, &pid, &error) != WEFT_OK) {
-        return weft_cli_lab_failed("lab exec", &error);
+        return weft_cli_fail("lab exec", "%s", error.text);
     }
     if (pid == 0) {
         become(words, &mask);
@@ -178,7 +179,7 @@ int weft_cli_lab_exec(int argc, char **argv)
     struct weft_error error = {.text = ""};
     char node[WEFT_LAB_NODE_BYTES];
     if (weft_lab_find(argv[1], &info, &error) != WEFT_OK) {
-        return weft_cli_lab_failed("lab exec", &error);
+        return weft_cli_fail("lab exec", "%s", error.text);
     }
     if (!find_node(&info, argv[2], node)) {
         return weft_options_usage(&exec_command, "lab %s has no host \"%.40s\"; it has 0 .. %u",
@@ -221,14 +222,13 @@ static int run_command(struct run *run, const struct weft_lab_info *info, pid_t 
     if (run->on == NULL) {
         pid = fork_here();
     } else if (weft_lab_fork(info, run->host, &pid, &error) != WEFT_OK) {
-        return weft_cli_lab_failed("lab run", &error);
+        return weft_cli_fail("lab run", "%s", error.text);
     }
     if (pid == 0) {
         become(run->words, &run->mask);
     }
     if (pid < 0) {
-        fprintf(stderr, "weft lab run: cannot start a process: %s\n", strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("lab run", "cannot start a process: %s", strerror(errno));
     }
     int status = WEFT_EXIT_FAILED;
     (void)weft_cli_lab_wait(pid, run->signal_fd, parent, &status);
@@ -247,7 +247,7 @@ static int run_lab(struct run *run, pid_t parent)
 {
     struct weft_error error = {.text = ""};
     struct weft_lab_info info;
-    int stop_fd = weft_cli_lab_stop_fd();
+    int stop_fd = weft_stop_fd(SIGQUIT);
     const struct weft_lab_start start = {
         .spec = &run->options.spec, .trace = &run->options.trace, .tied = true, .stop_fd = stop_fd};
     weft_status made = weft_lab_start(&start, &info, &error);
@@ -292,8 +292,7 @@ static int run_guarded(struct run *run)
         exit(guard_run(run, parent));
     }
     if (guard < 0) {
-        fprintf(stderr, "weft lab run: cannot start a process: %s\n", strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("lab run", "cannot start a process: %s", strerror(errno));
     }
     int status = WEFT_EXIT_FAILED;
     (void)weft_cli_lab_wait(guard, run->signal_fd, 0, &status);

@@ -2,13 +2,13 @@
 #define _GNU_SOURCE
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
+#include "cli/stop.h"
 
 #include "base/units.h"
 #include "lab/holder.h"
 
 #include <signal.h>
 #include <stdio.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_info *info)
@@ -31,34 +31,16 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
            info->name, info->name);
 }
 
-int weft_cli_lab_failed(const char *verb, const struct weft_error *error)
-{
-    fprintf(stderr, "weft %s: %s\n", verb, error->text);
-    return WEFT_EXIT_FAILED;
-}
-
-int weft_cli_lab_stop_fd(void)
-{
-    static const int stopping[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(stopping); i++) {
-        sigaddset(&signals, stopping[i]);
-    }
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    return signalfd(-1, &signals, SFD_CLOEXEC);
-}
-
 static int make(const struct weft_lab_options *o)
 {
-    int stop_fd = weft_cli_lab_stop_fd();
+    int stop_fd = weft_stop_fd(SIGQUIT);
     struct weft_lab_start start = {.spec = &o->spec, .trace = &o->trace, .stop_fd = stop_fd};
     struct weft_lab_info info;
     struct weft_error error = {.text = ""};
     weft_status status = weft_lab_start(&start, &info, &error);
     close(stop_fd);
     if (status != WEFT_OK) {
-        return weft_cli_lab_failed("lab up", &error);
+        return weft_cli_fail("lab up", "%s", error.text);
     }
     print_lab(&o->spec, &info);
     return WEFT_EXIT_OK;

@@ -2,8 +2,6 @@
 #ifndef WEFT_CLI_LAB_VERBS_H
 #define WEFT_CLI_LAB_VERBS_H
 
-#include "base/error.h"
-
 #include <signal.h>
 #include <stdbool.h>
 
@@ -11,9 +9,6 @@ int weft_cli_lab_up(int argc, char **argv);
 int weft_cli_lab_run(int argc, char **argv);
 int weft_cli_lab_exec(int argc, char **argv);
 int weft_cli_lab_background(int argc, char **argv);
-
-/* "weft lab VERB: why" on standard error; returns WEFT_EXIT_FAILED. */
-int weft_cli_lab_failed(const char *verb, const struct weft_error *error);
 
 /* From now on signals that a command shall get, and SIGCHLD, are blocked and come to the descriptor.
  * *old_p: the mask for the command. */
@@ -25,8 +20,5 @@ bool weft_cli_lab_wait(pid_t child, int signal_fd, pid_t parent, int *exit_statu
 
 /* Of a shell: the command was not found, could not be run, or died of signal n (128 + n). */
 enum { WEFT_LAB_EXIT_NOT_FOUND = 127, WEFT_LAB_EXIT_NOT_RUN = 126, WEFT_LAB_EXIT_SIGNAL = 128 };
-
-/* Block the signals that ask to stop and give a descriptor that is readable when one came. */
-int weft_cli_lab_stop_fd(void);
 
 #endif

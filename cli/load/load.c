@@ -98,8 +98,7 @@ static bool enough_files(const struct weft_load *load)
 static int report(const struct weft_load *load, const struct weft_load_outcome *outcome)
 {
     if (!outcome->is_measured) {
-        fprintf(stderr, "weft load: interrupted before the measurement began\n");
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("load", "interrupted before the measurement began");
     }
     if (load->json) {
         return weft_load_report_json(load, outcome) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;

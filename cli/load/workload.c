@@ -141,8 +141,7 @@ int weft_load_workload_read(const struct weft_command *command, const char *path
 {
     FILE *file = fopen(path, "r");
     if (file == NULL) {
-        fprintf(stderr, "weft load: cannot read %s: %s\n", path, strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("load", "cannot read %s: %s", path, strerror(errno));
     }
     char line[LINE_BYTES];
     int status = WEFT_OPTIONS_RUN;

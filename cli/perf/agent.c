@@ -383,14 +383,10 @@ static void discard(struct weft_perf_agent *agent)
 
 static bool settle_in(struct weft_perf_agent *agent, int key_fd)
 {
-    struct weft_error key_error;
     agent->security = (struct weft_security){.mode = agent->job->mode,
                                              .insecure_network = agent->job->mode == WEFT_MODE_NONE,
                                              .key_fd = key_fd > 0 ? (uint32_t)key_fd : 0};
-    if (weft_security_load(&agent->security, false, &key_error) != WEFT_OK) {
-        return weft_perf_fail(agent->error, "%s", key_error.text);
-    }
-    return outfit(agent);
+    return weft_security_load(&agent->security, false, agent->error) == WEFT_OK && outfit(agent);
 }
 
 int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared *shared,

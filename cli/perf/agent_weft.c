@@ -295,13 +295,12 @@ static bool open_end(struct weft_perf_agent *agent)
     }
     weft_perf_place_address(agent->job->place, agent->me, end->address);
     struct weft_endpoint_config config;
-    struct weft_error error;
     weft_endpoint_config_default(&config);
     config.security = &agent->security;
     configure(agent, &config.driver);
     trace(agent, &config.driver.udp);
-    if (weft_endpoint_open(&config, &end->endpoint, &error) != WEFT_OK) {
-        return weft_perf_fail(agent->error, "%s", error.text);
+    if (weft_endpoint_open(&config, &end->endpoint, agent->error) != WEFT_OK) {
+        return false;
     }
     agent->note->port = weft_endpoint_port(&end->endpoint);
     note_cc(agent);
@@ -311,11 +310,9 @@ static bool open_end(struct weft_perf_agent *agent)
 static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
 {
     char address[WEFT_PERF_ADDRESS_BYTES];
-    struct weft_error error;
     weft_perf_place_address(agent->job->place, other, address);
     return weft_endpoint_connect(&of(agent)->endpoint, address, agent->shared->agents[other].port,
-                                 &of(agent)->peers[other], &error) == WEFT_OK ||
-           weft_perf_fail(agent->error, "%s", error.text);
+                                 &of(agent)->peers[other], agent->error) == WEFT_OK;
 }
 
 static bool connect_all(struct weft_perf_agent *agent)

@@ -164,9 +164,8 @@ static int run(struct weft_compare *compare, bool json, const char *plot)
         compare->out = mkdtemp(folder);
     }
     if (compare->out == NULL || (mkdir(compare->out, 0777) != 0 && errno != EEXIST)) {
-        fprintf(stderr, "weft perf compare: %s: %s\n", keep ? compare->out : folder,
-                strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("perf compare", "%s: %s", keep ? compare->out : folder,
+                             strerror(errno));
     }
     weft_stop_install();
     int status;

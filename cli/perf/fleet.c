@@ -76,12 +76,11 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
         return weft_perf_fail(&fleet_p->error, "out of memory or descriptors: %s", strerror(errno));
     }
     fleet_p->shared = weft_perf_shared_new();
-    struct weft_error error;
     if (fleet_p->shared == NULL) {
         return weft_perf_fail(&fleet_p->error, "no memory");
     }
-    if (weft_security_load(&fleet_p->security, true, &error) != WEFT_OK) {
-        return weft_perf_fail(&fleet_p->error, "%s", error.text);
+    if (weft_security_load(&fleet_p->security, true, &fleet_p->error) != WEFT_OK) {
+        return false;
     }
     (void)fflush(NULL); /* or the children would print it again */
     for (uint32_t i = 0; i < job->plan->participants; i++) {

@@ -75,36 +75,28 @@ bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participa
     if (lab == NULL) {
         return true;
     }
-    struct weft_error lab_error;
-    if (weft_lab_find(lab, &place_p->network, &lab_error) != WEFT_OK) {
-        return weft_perf_fail(error, "%s", lab_error.text);
-    }
-    return place_on_hosts(hosts, participants, place_p, error);
+    return weft_lab_find(lab, &place_p->network, error) == WEFT_OK &&
+           place_on_hosts(hosts, participants, place_p, error);
 }
 
 pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_error *error_p)
 {
     const struct weft_perf_place *there = place;
-    struct weft_error error;
     pid_t pid;
-    if (weft_lab_fork(&there->network, there->hosts[participant], &pid, &error) != WEFT_OK) {
-        (void)weft_fail(error_p, WEFT_IO, "%s", error.text);
-        return -1;
-    }
-    return pid;
+    return weft_lab_fork(&there->network, there->hosts[participant], &pid, error_p) == WEFT_OK ? pid
+                                                                                               : -1;
 }
 
 bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t participant, int *home_p,
                            struct weft_error *error)
 {
-    struct weft_error lab_error;
     int there = -1;
     *home_p = -1;
     if (place->lab == NULL) {
         return true;
     }
-    if (weft_lab_netns(&place->network, place->hosts[participant], &there, &lab_error) != WEFT_OK) {
-        return weft_perf_fail(error, "%s", lab_error.text);
+    if (weft_lab_netns(&place->network, place->hosts[participant], &there, error) != WEFT_OK) {
+        return false;
     }
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     bool moved = home >= 0 && setns(there, CLONE_NEWNET) == 0;

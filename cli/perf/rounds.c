@@ -194,20 +194,12 @@ static int check_sizes(const struct weft_command *command, const struct options 
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int fail(const struct pattern *pattern, const char *format, const char *why)
-{
-    fprintf(stderr, "weft %s: ", pattern->name);
-    fprintf(stderr, format, why);
-    fprintf(stderr, "\n");
-    return WEFT_EXIT_FAILED;
-}
-
 static int report(const struct pattern *pattern, const struct options *o,
                   const struct weft_perf_result *result)
 {
     struct weft_perf_outcome outcome;
     if (!weft_perf_outcome_make(&o->job, result, o->senders, o->receivers, &outcome)) {
-        return fail(pattern, "%s", "out of memory");
+        return weft_cli_fail(pattern->name, "out of memory");
     }
     bool good = !result->interrupted;
     if (o->json) {
@@ -249,9 +241,9 @@ static int measure(const struct pattern *pattern, const struct options *o)
     bool good = weft_perf_run(&o->job, &o->security, progress, &result, &error);
     bool were_busy = weft_perf_busy_end(&busy);
     if (!good) {
-        (void)fail(pattern, "%s", error.text);
+        (void)weft_cli_fail(pattern->name, "%s", error.text);
     } else if (result.interrupted && result.rounds == 0) {
-        (void)fail(pattern, "%s", "interrupted before the first round was measured");
+        (void)weft_cli_fail(pattern->name, "interrupted before the first round was measured");
     } else if (were_busy) {
         status = report(pattern, o, &result);
     }
@@ -264,14 +256,15 @@ static int run(const struct pattern *pattern, struct options *o)
     struct weft_perf_place place;
     struct weft_error error = {.text = ""};
     if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, &error)) {
-        return fail(pattern, "%s", error.text);
+        return weft_cli_fail(pattern->name, "%s", error.text);
     }
     o->job.place = &place;
     o->job.mode = o->job.transport->secure ? o->security.mode : WEFT_MODE_NONE;
     o->security.mode = o->job.mode;
     if (o->job.realtime &&
         sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) != 0) {
-        return fail(pattern, "--realtime: %s; run as root, or without it", strerror(errno));
+        return weft_cli_fail(pattern->name, "--realtime: %s; run as root, or without it",
+                             strerror(errno));
     }
     int kept = o->job.realtime ? processors_keep() : -1;
     o->job.awake = kept >= 0;
@@ -289,7 +282,7 @@ static int run_watched(const struct pattern *pattern, struct options *o)
     struct weft_perf_live live;
     struct weft_error error;
     if (weft_perf_live_start(&live, &o->metrics, &o->job, &error) != WEFT_OK) {
-        return fail(pattern, "%s", error.text);
+        return weft_cli_fail(pattern->name, "%s", error.text);
     }
     if (live.metrics.http != NULL) {
         fprintf(stderr, "metrics: %s\n", live.metrics.url);

@@ -256,8 +256,7 @@ static int stream_run(const struct options *options, struct plan *plan)
     struct weft_perf_sample *samples =
         calloc((size_t)plan->flow_count * options->rounds, sizeof(*samples));
     if (samples == NULL) {
-        fprintf(stderr, "weft perf stream: out of memory\n");
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("perf stream", "out of memory");
     }
     for (uint32_t i = 0; i < plan->flow_count; i++) {
         plan->flows[i].samples = samples + (size_t)i * options->rounds;
@@ -352,8 +351,7 @@ int weft_perf_stream(int argc, char **argv)
     }
     struct weft_error error = {.text = ""};
     if (!weft_perf_place_find(o.lab, o.hosts, 2, &o.place, &error)) {
-        fprintf(stderr, "weft perf stream: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("perf stream", "%s", error.text);
     }
     return stream_run(&o, &plan);
 }

@@ -172,10 +172,9 @@ static bool open_end(const struct weft_stream_job *job, const struct weft_securi
     if (!weft_perf_place_visit(job->place, participant, &home, error)) {
         return false;
     }
-    struct weft_error io_error;
-    weft_status status = weft_endpoint_open(&config, &end->endpoint, &io_error);
+    weft_status status = weft_endpoint_open(&config, &end->endpoint, error);
     weft_perf_place_return(home);
-    return status == WEFT_OK || weft_perf_fail(error, "%s", io_error.text);
+    return status == WEFT_OK;
 }
 
 static struct weft_udp *udp_of(const struct end *end)
@@ -232,10 +231,8 @@ bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_resu
     struct weft_security security = {.mode = (uint8_t)job->security,
                                      .insecure_network = job->security == WEFT_MODE_NONE &&
                                                          job->place->lab != NULL};
-    struct weft_error key_error;
-    if (job->security != WEFT_MODE_NONE &&
-        weft_security_load(&security, true, &key_error) != WEFT_OK) {
-        return weft_perf_fail(error, "%s", key_error.text);
+    if (job->security != WEFT_MODE_NONE && weft_security_load(&security, true, error) != WEFT_OK) {
+        return false;
     }
     atomic_bool sender_through = false;
     struct end sender = {.job = job, .sender_through = &sender_through, .result = result_p};

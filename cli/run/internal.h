@@ -25,7 +25,7 @@ struct run {
     uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* of a server whose lease lapsed: due; 0 = not */
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
     int interrupted;
-    char error[640]; /* why the run is over; "" = it is not */
+    struct weft_error error; /* why the run is over; "" = it is not */
 };
 
 static inline struct weft_slot *run_coordinator(struct run *run)

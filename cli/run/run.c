@@ -51,35 +51,30 @@ static weft_status copy_key(struct run *run)
     return status;
 }
 
-static bool prepare(struct run *run)
+static weft_status prepare(struct run *run)
 {
-    struct weft_error error = {.text = ""};
     const char *temporary = getenv("TMPDIR");
-    struct weft_error variable;
     uint64_t number;
     /* What workers heed, and passes through. */
-    if (weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &number, &variable) != WEFT_OK ||
-        weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &number, &variable) !=
+    if (weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &number, &run->error) != WEFT_OK ||
+        weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &number, &run->error) !=
             WEFT_OK) {
-        fprintf(stderr, "weft run: %s\n", variable.text);
-        return false;
+        return WEFT_IO;
     }
     /* All processes are our children, so a key that nobody else ever sees is as good as any. */
-    if (weft_security_load(&run->security, true, &error) != WEFT_OK) {
-        fprintf(stderr, "weft run: %s\n", error.text);
-        return false;
+    if (weft_security_load(&run->security, true, &run->error) != WEFT_OK) {
+        return WEFT_IO;
     }
     if (copy_key(run) != WEFT_OK) {
-        fprintf(stderr, "weft run: cannot hand on the job key: %s\n", strerror(errno));
-        return false;
+        return weft_fail(&run->error, WEFT_IO, "cannot hand on the job key: %s", strerror(errno));
     }
     int used = snprintf(run->folder, sizeof(run->folder), "%s/weft-run-XXXXXX",
                         temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
     if (used >= (int)sizeof(run->folder) || mkdtemp(run->folder) == NULL) {
-        fprintf(stderr, "weft run: cannot make the folder %s: %s\n", run->folder, strerror(errno));
-        return false;
+        return weft_fail(&run->error, WEFT_IO, "cannot make the folder %s: %s", run->folder,
+                         strerror(errno));
     }
-    return true;
+    return WEFT_OK;
 }
 
 int weft_run(const struct weft_run_options *options)
@@ -93,7 +88,9 @@ int weft_run(const struct weft_run_options *options)
                        : options->durability == WEFT_RUN_DURABILITY_REPLAY,
     };
     int result = WEFT_EXIT_FAILED;
-    if (prepare(&run)) {
+    if (prepare(&run) != WEFT_OK) {
+        (void)weft_cli_fail("run", "%s", run.error.text);
+    } else {
         const struct weft_supervisor_policy policy = {.grace_ns = grace_ns,
                                                       .restarts = options->restarts,
                                                       .restart_pause_ns = restart_pause_ns,
@@ -104,7 +101,7 @@ int weft_run(const struct weft_run_options *options)
                                  options->servers) == WEFT_OK) {
             result = weft_run_all(&run);
         } else {
-            fprintf(stderr, "weft run: out of memory or descriptors: %s\n", strerror(errno));
+            (void)weft_cli_fail("run", "out of memory or descriptors: %s", strerror(errno));
         }
         weft_supervisor_fini(&run.supervisor); /* its watchdog removes the folder */
     }

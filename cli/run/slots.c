@@ -148,9 +148,8 @@ weft_status weft_run_start(struct run *run, struct weft_slot *slot)
     struct weft_error error;
     weft_slot_setenv(slot, "WEFT_RESTART", "%u", slot->starts);
     if (weft_supervisor_start(&run->supervisor, slot, &error) != WEFT_OK) {
-        snprintf(run->error, sizeof(run->error), "cannot start %s %u: %.600s", slot->role,
-                 slot->rank, error.text);
-        return WEFT_IO;
+        return weft_fail(&run->error, WEFT_IO, "cannot start %s %u: %s", slot->role, slot->rank,
+                         error.text);
     }
     fprintf(stderr, "weft run: %s %u: pid %d\n", slot->role, slot->rank, (int)slot->pid);
     return WEFT_OK;

@@ -73,8 +73,8 @@ static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, con
         ++run->lost < run->options->workers) {
         slot->is_done = true;
         fprintf(stderr, "weft run: worker %u %s%s; the others go on\n", slot->rank, how, more);
-    } else if (run->error[0] == '\0') {
-        snprintf(run->error, sizeof(run->error), "%s %u %s%s", slot->role, slot->rank, how, more);
+    } else if (run->error.text[0] == '\0') {
+        (void)weft_fail(&run->error, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
     }
 }
 
@@ -184,7 +184,7 @@ static bool turn(struct run *run, uint64_t until_ns)
     struct weft_supervisor_event event;
     until_ns = weft_min_u64(until_ns, replace_due(run));
     uint64_t now_ns = weft_clock_now_ns();
-    if (run->error[0] != '\0') {
+    if (run->error.text[0] != '\0') {
         return false;
     }
     weft_run_metrics_look(&run->metrics, &run->supervisor);
@@ -210,7 +210,7 @@ static bool turn(struct run *run, uint64_t until_ns)
     case WEFT_SUPERVISOR_TIMEOUT:
         break;
     }
-    return run->interrupted == 0 && run->error[0] == '\0';
+    return run->interrupted == 0 && run->error.text[0] == '\0';
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -227,8 +227,8 @@ static bool await_ready(struct run *run, uint32_t first, uint32_t count)
             return true;
         }
         if (weft_clock_now_ns() >= until_ns) {
-            snprintf(run->error, sizeof(run->error), "%u of %u %ss were ready in time", ready,
-                     count, run->supervisor.slots[first].role);
+            (void)weft_fail(&run->error, WEFT_TIMEOUT, "%u of %u %ss were ready in time", ready,
+                            count, run->supervisor.slots[first].role);
             return false;
         }
         if (!turn(run, until_ns)) {
@@ -279,10 +279,8 @@ static bool supervise(struct run *run)
 
 static bool start_metrics(struct run *run)
 {
-    struct weft_error error;
-    if (weft_run_metrics_start(&run->metrics, &run->options->metrics, run->folder, &error) !=
+    if (weft_run_metrics_start(&run->metrics, &run->options->metrics, run->folder, &run->error) !=
         WEFT_OK) {
-        snprintf(run->error, sizeof(run->error), "%s", error.text);
         return false;
     }
     if (run->metrics.metrics.http != NULL) {
@@ -302,7 +300,7 @@ int weft_run_all(struct run *run)
         fprintf(stderr, "weft run: interrupted by signal %d (%s); all processes were ended\n",
                 run->interrupted, strsignal(run->interrupted));
     } else if (!good) {
-        fprintf(stderr, "weft run: %s; all processes were ended\n", run->error);
+        fprintf(stderr, "weft run: %s; all processes were ended\n", run->error.text);
     } else {
         fprintf(stderr, "weft run: all %u workers have finished\n", run->options->workers - run->lost);
     }

@@ -1,20 +1,20 @@
 /* `weft coordinator`: the coordinator, through which the members of a job find each other. */
 #define _GNU_SOURCE
+#include "metrics/coordinator.h"
 #include "cli/child.h"
 #include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
+#include "cli/stop.h"
 #include "cli/train/job.h"
 #include "cli/verbs.h"
 #include "job/channel.h"
-#include "metrics/coordinator.h"
 #include "node/membership.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 enum { DEFAULT_PORT = 7690 };
@@ -47,10 +47,10 @@ static void send_event(struct verb *verb, cJSON *event)
     pthread_mutex_unlock(&verb->channel_lock);
 }
 
-static int fail(struct verb *verb, weft_status status, const char *text)
+static int leave(struct verb *verb, weft_status status, const struct weft_error *error)
 {
     pthread_mutex_lock(&verb->channel_lock);
-    int result = weft_child_fail(&verb->channel, "coordinator", status, text);
+    int result = weft_child_exit(&verb->channel, "coordinator", status, error);
     pthread_mutex_unlock(&verb->channel_lock);
     return result;
 }
@@ -119,27 +119,20 @@ static struct weft_coordinator_config configure(struct verb *verb)
     return config;
 }
 
-static int serve(struct verb *verb)
+static weft_status serve(struct verb *verb, struct weft_error *error)
 {
-    struct weft_error error;
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    int signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    int signal_fd = weft_stop_fd(0);
     if (signal_fd < 0) {
-        return fail(verb, WEFT_IO, "signalfd is refused");
+        return weft_fail(error, WEFT_IO, "signalfd is refused");
     }
     struct weft_coordinator_config config = configure(verb);
-    weft_status status = weft_coordinator_start(&verb->coordinator, &config, &error);
+    weft_status status = weft_coordinator_start(&verb->coordinator, &config, error);
     if (status != WEFT_OK) {
         close(signal_fd);
-        return fail(verb, status, error.text);
+        return status;
     }
     status = weft_coordinator_metrics_start(&verb->metrics, &verb->metrics_options,
-                                            &verb->coordinator, &error);
+                                            &verb->coordinator, error);
     if (status == WEFT_OK) {
         tell_ready(verb);
         wait_for_end(verb, signal_fd);
@@ -150,16 +143,16 @@ static int serve(struct verb *verb)
         send_event(verb, weft_channel_event("done"));
     }
     close(signal_fd);
-    return status == WEFT_OK ? WEFT_EXIT_OK : fail(verb, status, error.text);
+    return status;
 }
 
 static int load_and_serve(struct verb *verb)
 {
     struct weft_error error = {.text = ""};
     weft_status status = weft_security_load(&verb->security, false, &error);
-    int result = status == WEFT_OK ? serve(verb) : fail(verb, status, error.text);
+    status = status == WEFT_OK ? serve(verb, &error) : status;
     weft_security_fini(&verb->security);
-    return result;
+    return leave(verb, status, &error);
 }
 
 /* The port that members are told is the port to listen at. */

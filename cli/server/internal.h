@@ -45,14 +45,11 @@ struct server {
     struct weft_shard_thread threads[WEFT_JOB_SHARDS_MAX];
 };
 
-/* On a channel the parent speaks for us; else we speak on standard error. The exit status. */
-int weft_server_fail(struct server *server, weft_status status, const char *text);
-
 /* ---- server_start.c -------------------------------------------------------------------------- */
 
 /* All of it: coordinator, lease, checkpoints, shards, metrics. signal_fd: a signal that comes on it
- * ends the waiting. An exit status; what was started is to be ended in each case. */
-int weft_server_start(struct server *server, int signal_fd);
+ * ends the waiting. What was started is to be ended in each case. */
+weft_status weft_server_start(struct server *server, int signal_fd, struct weft_error *error);
 
 /* ---- server_serve.c -------------------------------------------------------------------------- */
 

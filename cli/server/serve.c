@@ -5,6 +5,7 @@
 #include "cli/child.h"
 #include "cli/output.h"
 #include "cli/server/deaths.h"
+#include "cli/stop.h"
 #include "metrics/report.h"
 
 #include <poll.h>
@@ -15,30 +16,23 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-int weft_server_fail(struct server *server, weft_status status, const char *text)
-{
-    return weft_child_fail(&server->channel, "server", status, text);
-}
-
 /* A server that never let anybody in, although somebody knocked, has failed, and says why. */
-static int judge(struct server *server)
+static weft_status judge(struct server *server, struct weft_error *error)
 {
     enum weft_ep_hint hint = WEFT_HINT_NONE;
     for (uint32_t i = 0; i < server->started; i++) {
         const struct weft_shard_thread *thread = &server->threads[i];
         if (thread->counters.ep.data_received > 0) {
-            return WEFT_EXIT_OK;
+            return WEFT_OK;
         }
         hint = thread->hint != WEFT_HINT_NONE ? thread->hint : hint;
     }
     if (hint == WEFT_HINT_NONE) {
-        return WEFT_EXIT_OK;
+        return WEFT_OK;
     }
     char why[WEFT_SECURITY_HINT_BYTES];
-    char text[WEFT_SECURITY_HINT_BYTES + 32];
     weft_security_hint(&server->security, hint, why, sizeof(why));
-    snprintf(text, sizeof(text), "no worker ever got in: %s", why);
-    return weft_server_fail(server, WEFT_PEER, text);
+    return weft_fail(error, WEFT_PEER, "no worker ever got in: %s", why);
 }
 
 void weft_server_say_checkpoint(void *arg, enum weft_node_level level, const char *text)
@@ -78,31 +72,31 @@ static void tell_ready(struct server *server)
 
 /* Another process has this one's shards: serving on would show workers two truths, and a last
  * checkpoint would be of the wrong one. */
-static int look_at_membership(struct server *server, bool *was_replaced_p)
+static weft_status look_at_membership(struct server *server, bool *was_replaced_p,
+                                      struct weft_error *error)
 {
-    char text[WEFT_ERROR_BYTES];
     struct weft_member_state state;
     if (server->membership.thread == NULL) {
-        return WEFT_EXIT_OK;
+        return WEFT_OK;
     }
     weft_member_thread_state(server->membership.thread, &state);
     if (state.phase != WEFT_MEMBER_REPLACED && state.phase != WEFT_MEMBER_IS_REFUSED) {
-        return WEFT_EXIT_OK;
+        return WEFT_OK;
     }
     *was_replaced_p = true;
-    weft_member_thread_words(server->membership.thread, text, sizeof(text));
-    return weft_server_fail(server, WEFT_PEER, text);
+    weft_member_thread_words(server->membership.thread, error->text, sizeof(error->text));
+    return WEFT_PEER;
 }
 
 /* The checkpoint directory says so: no coordinator is needed for that. */
-static int look_at_claim(struct server *server, bool *was_replaced_p)
+static weft_status look_at_claim(struct server *server, bool *was_replaced_p,
+                                 struct weft_error *error)
 {
-    struct weft_error why;
-    if (server->checkpoint == NULL || !weft_checkpoint_is_replaced(server->checkpoint, &why)) {
-        return WEFT_EXIT_OK;
+    if (server->checkpoint == NULL || !weft_checkpoint_is_replaced(server->checkpoint, error)) {
+        return WEFT_OK;
     }
     *was_replaced_p = true;
-    return weft_server_fail(server, WEFT_PEER, why.text);
+    return WEFT_PEER;
 }
 
 /* SIGUSR1 came; or another one, which is left in the descriptor's word: false. */
@@ -169,18 +163,16 @@ static void wait_for_end(struct server *server, int signal_fd)
 }
 
 /* --on-worker-death fail, and one has. */
-static int look_for_lost(struct server *server)
+static weft_status look_for_lost(struct server *server, struct weft_error *error)
 {
-    char text[96];
     for (uint32_t i = 0; i < server->started; i++) {
         uint32_t rank = atomic_load(&server->threads[i].lost_rank);
         if (rank != UINT32_MAX) {
-            snprintf(text, sizeof(text), "worker %u has died; --on-worker-death fail ends the job",
-                     rank);
-            return weft_server_fail(server, WEFT_PEER, text);
+            return weft_fail(error, WEFT_PEER,
+                             "worker %u has died; --on-worker-death fail ends the job", rank);
         }
     }
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
 static void tell_counters(struct server *server)
@@ -206,43 +198,39 @@ static void tell_counters(struct server *server)
 
 int weft_server_serve(struct server *server)
 {
+    struct weft_error error = {.text = ""};
     /* Before the threads start: they inherit the mask; signals come to this descriptor alone. */
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    int signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    int signal_fd = weft_stop_fd(SIGUSR1);
     if (signal_fd < 0) {
-        return weft_server_fail(server, WEFT_IO, "signalfd is refused");
+        (void)weft_fail(&error, WEFT_IO, "signalfd is refused");
+        return weft_child_exit(&server->channel, "server", WEFT_IO, &error);
     }
     weft_tracing_open(&server->tracing, server->trace, weft_output_log(NULL, false));
     if (server->each.shard.on_death == WEFT_DEATH_FAIL) {
         server->each.lost_fd = eventfd(0, EFD_CLOEXEC);
     }
     bool replaced = false;
-    int status = weft_server_start(server, signal_fd);
-    if (status == WEFT_EXIT_OK) {
+    weft_status status = weft_server_start(server, signal_fd, &error);
+    if (status == WEFT_OK) {
         tell_ready(server);
         wait_for_end(server, signal_fd);
-        status = look_at_membership(server, &replaced);
-        status = status == WEFT_EXIT_OK ? look_at_claim(server, &replaced) : status;
-        status = status == WEFT_EXIT_OK ? look_for_lost(server) : status;
+        status = look_at_membership(server, &replaced, &error);
+        status = status == WEFT_OK ? look_at_claim(server, &replaced, &error) : status;
+        status = status == WEFT_OK ? look_for_lost(server, &error) : status;
     }
+    int result = weft_child_exit(&server->channel, "server", status, &error);
     weft_membership_leave(&server->membership, true);
     weft_server_metrics_stop(&server->metrics);
     weft_checkpoint_end(server->checkpoint, !replaced);
     for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->threads[i]);
     }
-    if (status == WEFT_EXIT_OK) {
+    if (status == WEFT_OK) {
         tell_counters(server);
-        status = judge(server);
+        result = weft_child_exit(&server->channel, "server", judge(server, &error), &error);
     }
     if (!weft_recording_close(&server->recording)) {
-        status = WEFT_EXIT_FAILED;
+        result = WEFT_EXIT_FAILED;
     }
     weft_checkpoint_free(server->checkpoint);
     weft_coordinator_stop(&server->coordinator);
@@ -251,5 +239,5 @@ int weft_server_serve(struct server *server)
     if (server->each.lost_fd >= 0) {
         close(server->each.lost_fd);
     }
-    return status;
+    return result;
 }

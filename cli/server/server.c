@@ -1,4 +1,5 @@
 /* `weft server`: shards of the parameters, one thread and one port each, until told to end. */
+#include "cli/child.h"
 #include "cli/node_options.h"
 #include "cli/server/internal.h"
 
@@ -74,7 +75,8 @@ static int load_and_serve(struct server *server)
 {
     struct weft_error error = {.text = ""};
     weft_status status = weft_security_load(&server->security, false, &error);
-    int result = status == WEFT_OK ? weft_server_serve(server) : weft_server_fail(server, status, error.text);
+    int result = status == WEFT_OK ? weft_server_serve(server)
+                                   : weft_child_exit(&server->channel, "server", status, &error);
     weft_security_fini(&server->security);
     return result;
 }

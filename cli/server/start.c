@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int open_checkpoints(struct server *server)
+static weft_status open_checkpoints(struct server *server, struct weft_error *error)
 {
     if (server->checkpoints.directory == NULL) {
-        return WEFT_EXIT_OK;
+        return WEFT_OK;
     }
     server->checkpoints.restarted = server->restarted;
     struct weft_checkpoint_config config = {.options = server->checkpoints,
@@ -19,17 +19,15 @@ static int open_checkpoints(struct server *server)
                                             .count = server->shards_here,
                                             .shards = server->each.shard.shards,
                                             .log = {weft_server_say_checkpoint, server}};
-    struct weft_error error = {.text = ""};
-    weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
-    return status == WEFT_OK ? WEFT_EXIT_OK
-                             : weft_server_fail(server, WEFT_IO, error.text);
+    weft_status status = weft_checkpoint_new(&config, &server->checkpoint, error);
+    return status == WEFT_OK ? WEFT_OK : WEFT_IO;
 }
 
 /* The shards serve. */
-static int begin_checkpoints(struct server *server)
+static weft_status begin_checkpoints(struct server *server, struct weft_error *error)
 {
     if (server->checkpoint == NULL) {
-        return WEFT_EXIT_OK;
+        return WEFT_OK;
     }
     if (weft_checkpoint_restored(server->checkpoint) != 0) {
         char text[64];
@@ -37,9 +35,8 @@ static int begin_checkpoints(struct server *server)
                  (unsigned long long)weft_checkpoint_restored(server->checkpoint));
         weft_server_say_checkpoint(server, WEFT_NODE_INFO, text);
     }
-    struct weft_error error = {.text = ""};
-    weft_status status = weft_checkpoint_begin(server->checkpoint, &error);
-    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
+    weft_status status = weft_checkpoint_begin(server->checkpoint, error);
+    return status == WEFT_OK ? WEFT_OK : WEFT_IO;
 }
 
 /* Of the i-th shard here; 0 = any. */
@@ -73,34 +70,31 @@ static void complete(struct server *server)
     each->log = weft_output_log("server", server->channel.fd >= 0);
 }
 
-static int start_shards(struct server *server)
+static weft_status start_shards(struct server *server, struct weft_error *error)
 {
     complete(server);
     for (uint32_t i = 0; i < server->shards_here; i++) {
         struct weft_shard_thread_config config = server->each;
-        struct weft_error error = {.text = ""};
         config.shard.shard = config.driver.udp.loss.rank = server->shard_base + i;
         config.driver.udp.port = port_of(server, i);
         config.shard.records = weft_recording_ring(&server->recording);
         if (server->checkpoint != NULL) {
             config.checkpoint = weft_checkpoint_feed(server->checkpoint, i);
         }
-        weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
+        weft_status status = weft_shard_thread_start(&server->threads[i], &config, error);
         if (status != WEFT_OK) {
-            return weft_server_fail(server, status, error.text);
+            return status;
         }
         server->started++;
     }
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
-static int start_metrics(struct server *server)
+static weft_status start_metrics(struct server *server, struct weft_error *error)
 {
-    struct weft_error error;
-    weft_status status = weft_server_metrics_start(
+    return weft_server_metrics_start(
         &server->metrics, &server->metrics_options, server->threads, server->started,
-        server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, &error);
-    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, status, error.text);
+        server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, error);
 }
 
 static int signal_fd_asked = -1; /* for is_asked, which takes no argument */
@@ -112,9 +106,8 @@ static bool is_asked(void)
 }
 
 /* The coordinator of a job that has none of its own. */
-static int coordinate(struct server *server)
+static weft_status coordinate(struct server *server, struct weft_error *error)
 {
-    struct weft_error error = {.text = ""};
     struct weft_coordinator_config config = {.host = server->each.driver.udp.host,
                                              .port = (uint16_t)server->coordinate_port,
                                              .transport = server->transport,
@@ -125,9 +118,9 @@ static int coordinate(struct server *server)
     weft_roster_config_default(&config.roster);
     config.roster.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 0;
     config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
-    weft_status status = weft_coordinator_start(&server->coordinator, &config, &error);
+    weft_status status = weft_coordinator_start(&server->coordinator, &config, error);
     if (status != WEFT_OK) {
-        return weft_server_fail(server, status, error.text);
+        return status;
     }
     snprintf(launch->coordinator_host, sizeof(launch->coordinator_host), "%s",
              weft_resolve_is_wildcard(config.host) ? "127.0.0.1" : config.host);
@@ -136,13 +129,12 @@ static int coordinate(struct server *server)
         printf("coordinator: %s:%u\n", config.host, launch->coordinator_port);
         fflush(stdout);
     }
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
 /* The lease comes first: a server that is refused never opens a port. */
-static int join_job(struct server *server)
+static weft_status join_job(struct server *server, struct weft_error *error)
 {
-    struct weft_error error = {.text = ""};
     struct weft_member_state state;
     const struct weft_launch *launch = &server->membership.launch;
     uint32_t first = server->shard_base;
@@ -158,71 +150,68 @@ static int join_job(struct server *server)
         .patience_ns = server->membership.patience_s * WEFT_NS_PER_S,
         .stop = is_asked,
     };
-    weft_status status = weft_membership_join(&server->membership, &join, &state, &error);
+    weft_status status = weft_membership_join(&server->membership, &join, &state, error);
     if (status != WEFT_OK) {
-        return weft_server_fail(server, WEFT_PEER, error.text);
+        return WEFT_PEER;
     }
     server->shard_base = state.grant.first;
     server->each.shard.shards = state.grant.shards;
     if (state.grant.workers != 0) {
         server->each.shard.workers_max = state.grant.workers;
     }
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
 /* Where workers reach this server: as said, or as bound, or the way to the coordinator. */
-static int publish(struct server *server)
+static weft_status publish(struct server *server, struct weft_error *error)
 {
     struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
     char host[WEFT_RESOLVE_TEXT_BYTES];
-    struct weft_error error = {.text = ""};
     const char *named =
         server->advertise != NULL ? server->advertise : server->each.driver.udp.host;
-    weft_status status = weft_resolve(named, host, &error);
+    weft_status status = weft_resolve(named, host, error);
     if (status == WEFT_OK && weft_resolve_is_wildcard(host)) {
         char coordinator[WEFT_RESOLVE_TEXT_BYTES];
-        status = weft_resolve(server->membership.launch.coordinator_host, coordinator, &error);
-        status = status == WEFT_OK ? weft_resolve_local(coordinator, host, &error) : status;
+        status = weft_resolve(server->membership.launch.coordinator_host, coordinator, error);
+        status = status == WEFT_OK ? weft_resolve_local(coordinator, host, error) : status;
     }
     for (uint32_t i = 0; status == WEFT_OK && i < server->started; i++) {
-        status = weft_resolve_member_address(host, server->threads[i].port, &addresses[i], &error);
+        status = weft_resolve_member_address(host, server->threads[i].port, &addresses[i], error);
     }
     if (status != WEFT_OK) {
-        return weft_server_fail(server, WEFT_IO, error.text);
+        return WEFT_IO;
     }
     weft_member_thread_publish(server->membership.thread, addresses);
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
 /* The first shard's number is in the spool's name. */
-static int open_records(struct server *server)
+static weft_status open_records(struct server *server, struct weft_error *error)
 {
-    struct weft_error error = {.text = ""};
-    weft_status status =
-        weft_recording_open(&server->recording, "server", server->shard_base,
-                            weft_output_log("server", false), &error);
-    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
+    weft_status status = weft_recording_open(&server->recording, "server", server->shard_base,
+                                             weft_output_log("server", false), error);
+    return status == WEFT_OK ? WEFT_OK : WEFT_IO;
 }
 
-int weft_server_start(struct server *server, int signal_fd)
+weft_status weft_server_start(struct server *server, int signal_fd, struct weft_error *error)
 {
     signal_fd_asked = signal_fd;
-    int status = WEFT_EXIT_OK;
+    weft_status status = WEFT_OK;
     if (server->coordinate_port != UINT32_MAX) {
-        status = coordinate(server);
+        status = coordinate(server, error);
     }
     bool has_coordinator = weft_membership_has_coordinator(&server->membership);
-    if (status == WEFT_EXIT_OK && has_coordinator) {
-        status = join_job(server);
+    if (status == WEFT_OK && has_coordinator) {
+        status = join_job(server, error);
     }
     /* What is restored depends on which shards these are. */
-    status = status == WEFT_EXIT_OK ? open_checkpoints(server) : status;
-    status = status == WEFT_EXIT_OK ? open_records(server) : status;
-    status = status == WEFT_EXIT_OK ? start_shards(server) : status;
-    status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
-    status = status == WEFT_EXIT_OK ? start_metrics(server) : status;
-    if (status == WEFT_EXIT_OK && has_coordinator) {
-        status = publish(server);
+    status = status == WEFT_OK ? open_checkpoints(server, error) : status;
+    status = status == WEFT_OK ? open_records(server, error) : status;
+    status = status == WEFT_OK ? start_shards(server, error) : status;
+    status = status == WEFT_OK ? begin_checkpoints(server, error) : status;
+    status = status == WEFT_OK ? start_metrics(server, error) : status;
+    if (status == WEFT_OK && has_coordinator) {
+        status = publish(server, error);
     }
     return status;
 }

@@ -232,8 +232,7 @@ static int grid_run(struct grid *g)
     bool ran = jobs_run(g);
     weft_sim_live_stop(&g->live);
     if (!ran) {
-        fprintf(stderr, "weft sim grid: cannot start a process: %s\n", strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("sim grid", "cannot start a process: %s", strerror(errno));
     }
     print_end(g);
     return g->over == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;

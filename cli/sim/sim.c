@@ -282,8 +282,7 @@ static int swarm_run(struct swarm *s)
     s->jobs = s->jobs > count ? (uint32_t)count : s->jobs;
     s->outcomes = calloc(count, sizeof(*s->outcomes));
     if (s->outcomes == NULL) {
-        fprintf(stderr, "weft sim swarm: out of memory\n");
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("sim swarm", "out of memory");
     }
     if (!weft_sim_live_start(&s->live, &s->metrics, count, "sim swarm")) {
         free(s->outcomes);

@@ -144,8 +144,7 @@ static int show_live(struct top *top)
 {
     const char *why;
     if (!weft_top_screen_open(&why)) {
-        fprintf(stderr, "weft top: %s\n", why);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("top", "%s", why);
     }
     enum weft_top_key key = WEFT_TOP_KEY_NEXT;
     uint64_t next_ns = 0;

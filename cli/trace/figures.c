@@ -213,8 +213,7 @@ static int run(const struct weft_trace_files *files, const char *folder, const c
                bool json)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        fprintf(stderr, "weft trace figures: %s: %s\n", folder, strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("trace figures", "%s: %s", folder, strerror(errno));
     }
     struct album album = {
         .runs = weft_trace_need(calloc(files->count, sizeof(*album.runs))),

@@ -10,8 +10,7 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
     struct weft_error error = {.text = ""};
     if (weft_records_check_path(output, true, &error) != WEFT_OK ||
         weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
-        fprintf(stderr, "weft trace merge: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("trace merge", "%s", error.text);
     }
     printf("%s: %u process%s, %llu RPCs, %llu answers by servers, %llu records\n", output,
            sum.processes, sum.processes == 1 ? "" : "es", (unsigned long long)sum.rpcs,

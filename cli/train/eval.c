@@ -37,8 +37,7 @@ struct eval {
 
 static int fail(const struct eval *eval, const char *text)
 {
-    fprintf(stderr, "weft %s: %s\n", eval->verb, text);
-    return WEFT_EXIT_FAILED;
+    return weft_cli_fail(eval->verb, "%s", text);
 }
 
 /* The rows of both tables of options. */
@@ -68,11 +67,10 @@ static int name_model(struct eval *eval)
     struct weft_ml_model_settings settings = kind->settings;
     settings.factors = dim - 1;
     if (kind->has_factors != (dim > 1)) {
-        fprintf(stderr,
-                "weft %s: the rows of the checkpoint have %u floats, which is no %s; say which "
-                "model it is: --model\n",
-                eval->verb, dim, kind->name);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail(eval->verb,
+                             "the rows of the checkpoint have %u floats, which is no %s; say which "
+                             "model it is: --model",
+                             dim, kind->name);
     }
     if (weft_ml_model_init(&eval->model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
         return fail(eval, "the model predicts ratings, and the format of the data has none");

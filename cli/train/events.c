@@ -9,9 +9,9 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
 {
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "error") == 0) {
-        if (train->error[0] == '\0') {
-            snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", slot->role,
-                     slot->rank, (int)slot->pid, weft_channel_text(message, "text"));
+        if (train->error.text[0] == '\0') {
+            (void)weft_fail(&train->error, WEFT_PEER, "%s %u (pid %d): %s", slot->role, slot->rank,
+                            (int)slot->pid, weft_channel_text(message, "text"));
         }
         return;
     }
@@ -30,8 +30,8 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
         return;
     }
     if (weft_results_add(&train->results, slot, message, weft_clock_now_ns()) != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "%s %u (pid %d) sent an unreadable \"%s\"",
-                 slot->role, slot->rank, (int)slot->pid, event);
+        (void)weft_fail(&train->error, WEFT_PEER, "%s %u (pid %d) sent an unreadable \"%s\"",
+                        slot->role, slot->rank, (int)slot->pid, event);
         return;
     }
     weft_train_metrics_note(&train->metrics, slot, message);
@@ -71,7 +71,7 @@ static void note_exit(struct train *train, struct weft_slot *slot)
 /* Some process has ended out of turn, or says that it cannot go on; or we shall end. */
 static bool in_trouble(const struct train *train)
 {
-    return train->error[0] != '\0' || train->killed != NULL || train->ended != NULL ||
+    return train->error.text[0] != '\0' || train->killed != NULL || train->ended != NULL ||
            train->interrupted != 0;
 }
 
@@ -105,9 +105,8 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
     while (*count < wanted && !in_trouble(train)) {
         uint64_t now_ns = weft_clock_now_ns();
         if (now_ns >= until_ns) {
-            snprintf(train->error, sizeof(train->error), "%u of %u %s in time", *count, wanted,
-                     what);
-            return WEFT_TIMEOUT;
+            return weft_fail(&train->error, WEFT_TIMEOUT, "%u of %u %s in time", *count, wanted,
+                             what);
         }
         (void)weft_train_hear(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
     }

@@ -12,11 +12,11 @@ weft_status weft_train_hosts_find(struct weft_train_hosts *hosts, uint32_t serve
     }
     weft_status status = weft_lab_find(hosts->lab, &hosts->info, error);
     if (status == WEFT_OK && hosts->info.hosts < 2) {
-        snprintf(error->text, sizeof(error->text),
-                 "lab %s has one host, and servers and workers on it would not use the network: "
-                 "bring one up with --hosts %u, a host for each process, or with 2 at least",
-                 hosts->lab, servers + workers);
-        return WEFT_INVALID;
+        return weft_fail(
+            error, WEFT_INVALID,
+            "lab %s has one host, and servers and workers on it would not use the network: "
+            "bring one up with --hosts %u, a host for each process, or with 2 at least",
+            hosts->lab, servers + workers);
     }
     return status;
 }
@@ -34,13 +34,8 @@ void weft_train_hosts_address(const struct weft_train_hosts *hosts, uint32_t ser
 pid_t weft_train_hosts_fork(void *hosts, uint32_t process, struct weft_error *error_p)
 {
     const struct weft_lab_info *info = &((const struct weft_train_hosts *)hosts)->info;
-    struct weft_error error;
     pid_t pid;
-    if (weft_lab_fork(info, process % info->hosts, &pid, &error) != WEFT_OK) {
-        (void)weft_fail(error_p, WEFT_IO, "%s", error.text);
-        return -1;
-    }
-    return pid;
+    return weft_lab_fork(info, process % info->hosts, &pid, error_p) == WEFT_OK ? pid : -1;
 }
 
 cJSON *weft_train_hosts_report(const struct weft_train_hosts *hosts)

@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-enum { WEFT_TRAIN_ERROR_BYTES = 900 };
-
 struct train {
     struct weft_job job;
     uint32_t servers;
@@ -43,7 +41,7 @@ struct train {
     uint32_t workers_done;
     uint32_t servers_done;
     int interrupted;                    /* the signal */
-    char error[WEFT_TRAIN_ERROR_BYTES]; /* what the first process in trouble said of itself */
+    struct weft_error error;            /* what the first process in trouble said of itself */
     struct weft_slot *killed;           /* the first that a signal ended */
     struct weft_slot *ended;            /* the first that ended out of turn in another way */
 };

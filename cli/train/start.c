@@ -44,9 +44,8 @@ static weft_status start(struct train *train, struct weft_slot *slot)
     status = status != WEFT_OK ? weft_fail(&error, status, "%s", strerror(errno))
                                : weft_supervisor_start(&train->supervisor, slot, &error);
     if (status != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", slot->role,
-                 slot->rank, error.text);
-        return status;
+        return weft_fail(&train->error, status, "cannot start %s %u: %s", slot->role, slot->rank,
+                         error.text);
     }
     fprintf(train->progress, "%s %u: pid %d\n", slot->role, slot->rank, (int)slot->pid);
     fflush(train->progress);

@@ -139,12 +139,12 @@ static void print_failure(struct train *train)
     if (train->interrupted != 0) {
         fprintf(stderr, "weft train: interrupted by signal %d (%s)", train->interrupted,
                 strsignal(train->interrupted));
-    } else if (slot != NULL && (train->killed != NULL || train->error[0] == '\0')) {
+    } else if (slot != NULL && (train->killed != NULL || train->error.text[0] == '\0')) {
         weft_slot_ending(slot, ending, sizeof(ending));
         fprintf(stderr, "weft train: %s %u (pid %d) %s", slot->role, slot->rank, (int)slot->pid,
                 ending);
     } else {
-        fprintf(stderr, "weft train: %s", train->error);
+        fprintf(stderr, "weft train: %s", train->error.text);
     }
 }
 
@@ -156,8 +156,7 @@ static int report(struct train *train)
     char *text = cJSON_Print(object);
     cJSON_Delete(object);
     if (text == NULL) {
-        fprintf(stderr, "weft train: out of memory for the report\n");
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("train", "out of memory for the report");
     }
     int result = WEFT_EXIT_OK;
     if (train->report != NULL && weft_results_write(train->report, text) != WEFT_OK) {
@@ -198,11 +197,9 @@ static bool make_records(struct train *train)
 
 static weft_status start_metrics(struct train *train)
 {
-    struct weft_error error;
-    weft_status status = weft_train_metrics_start(&train->metrics, &train->metrics_options, &error);
-    if (status != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "%s", error.text);
-    } else if (train->metrics.metrics.http != NULL) {
+    weft_status status =
+        weft_train_metrics_start(&train->metrics, &train->metrics_options, &train->error);
+    if (status == WEFT_OK && train->metrics.metrics.http != NULL) {
         fprintf(train->progress, "metrics: %s\n", train->metrics.metrics.url);
         fflush(train->progress);
     }
@@ -272,11 +269,10 @@ static void name_dataset(struct train *train)
 
 static int prepare_and_run(struct train *train)
 {
-    struct weft_error key_error = {.text = ""};
-    struct weft_error error = {.text = ""};
-    if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+    const char *records = train->job.recording.path;
+    struct weft_error *error = &train->error;
+    if (weft_job_locate(&train->job, error, train->data_path) != WEFT_OK) {
+        return weft_cli_fail("train", "%s", error->text);
     }
     if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
         return WEFT_EXIT_FAILED;
@@ -285,25 +281,14 @@ static int prepare_and_run(struct train *train)
         return weft_train_restart(train);
     }
     /* All processes are our children, so a key that nobody else ever sees is as good as any. */
-    if (weft_security_load(&train->job.security, true, &key_error) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", key_error.text);
-        return WEFT_EXIT_FAILED;
-    }
-    struct weft_error records_error = {.text = ""};
-    if (train->job.recording.path != NULL &&
-        weft_records_check_path(train->job.recording.path, true, &records_error) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", records_error.text);
-        return WEFT_EXIT_FAILED;
-    }
-    struct weft_error lab_error;
-    if (weft_train_hosts_find(&train->hosts, train->servers, train->job.workers, &lab_error) !=
-        WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", lab_error.text);
-        return WEFT_EXIT_FAILED;
+    if (weft_security_load(&train->job.security, true, error) != WEFT_OK ||
+        (records != NULL && weft_records_check_path(records, true, error) != WEFT_OK) ||
+        weft_train_hosts_find(&train->hosts, train->servers, train->job.workers, error) !=
+            WEFT_OK) {
+        return weft_cli_fail("train", "%s", error->text);
     }
     if (weft_results_init(&train->results, &train->job) != WEFT_OK) {
-        fprintf(stderr, "weft train: out of memory\n");
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("train", "out of memory");
     }
     train->results.servers = train->servers;
     train->results.shards_per_server = train->shards_per_server;
@@ -431,8 +416,7 @@ int weft_cli_train(int argc, char **argv)
     }
     train.progress = train.quiet ? fopen("/dev/null", "we") : train.json ? stderr : stdout;
     if (train.progress == NULL) {
-        fprintf(stderr, "weft train: /dev/null: %s\n", strerror(errno));
-        return WEFT_EXIT_FAILED;
+        return weft_cli_fail("train", "/dev/null: %s", strerror(errno));
     }
     status = prepare_and_run(&train);
     if (train.quiet) {

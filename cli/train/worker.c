@@ -52,11 +52,6 @@ static void say(struct worker *worker, cJSON *event)
     weft_child_say(&worker->channel, event);
 }
 
-static int fail(struct worker *worker, weft_status status, const char *text)
-{
-    return weft_child_fail(&worker->channel, "worker", status, text);
-}
-
 /* Wait for one of two words of the parent, serving the transport meanwhile: a peer that gets no
  * answer would take this worker for dead. Returns the one that came; NULL: interrupted, or the
  * parent is gone. */
@@ -178,7 +173,7 @@ static void write_stats(void *arg, const void *stats, struct weft_exposition *te
 
 /* The parent hears the address with "ready". Without --metrics WEFT_METRICS counts, as for programs of
  * the C API; that it cannot be served there is no failure. */
-static weft_status start_metrics(struct worker *worker)
+static weft_status start_metrics(struct worker *worker, struct weft_error *error)
 {
     const struct weft_metrics_live_config config = {.role = "worker",
                                                     .rank = worker->rank,
@@ -190,17 +185,16 @@ static weft_status start_metrics(struct worker *worker)
                                                     .object = worker,
                                                     .timeout_ns = WEFT_NS_PER_S};
     struct weft_metrics_options options = worker->metrics_options;
-    struct weft_error error;
     bool is_given = options.host[0] != '\0';
     if (!is_given && !weft_metrics_environment(&options)) {
         return WEFT_OK;
     }
-    weft_status status = weft_metrics_live_start(&config, &options, &worker->metrics, &error);
+    weft_status status = weft_metrics_live_start(&config, &options, &worker->metrics, error);
     if (status != WEFT_OK && !is_given) {
-        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", worker->rank, error.text);
+        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", worker->rank,
+                error->text);
         return WEFT_OK;
     }
-    worker->learner.worker.error = error;
     return status;
 }
 
@@ -390,38 +384,36 @@ static weft_status test(struct worker *worker, uint32_t epoch)
 static weft_status save(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
-    struct weft_error error = {.text = ""};
     struct weft_ckpt_model model;
     if (worker->job.save == NULL || worker->rank != 0) {
         return WEFT_OK;
     }
     weft_status status = weft_learner_model(learner, &model);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft_ckpt_model_save(worker->job.save, &model, &error);
-    return status == WEFT_OK ? status : weft_fail(&learner->worker.error, status, "%s", error.text);
+    return status == WEFT_OK
+               ? weft_ckpt_model_save(worker->job.save, &model, &learner->worker.error)
+               : status;
 }
 
-static int train(struct worker *worker)
+static weft_status train(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
+    struct weft_error *error = &learner->worker.error;
     weft_status status = weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset,
                                            worker->addresses, worker->shard_count,
                                            &worker->membership);
-    status = status == WEFT_OK ? start_metrics(worker) : status;
+    status = status == WEFT_OK ? start_metrics(worker, error) : status;
     if (status != WEFT_OK) {
-        return fail(worker, status, learner->worker.error.text);
+        return status;
     }
     say_ready(worker);
     if (!wait_for_word(worker, "go")) {
-        return fail(worker, WEFT_TIMEOUT, "interrupted");
+        return interrupted(worker);
     }
     uint32_t first = weft_learner_first_epoch(learner);
     /* A process that was started again may find that the one before it had done everything. */
     if (first >= worker->job.epochs && worker->membership.launch.restart == 0) {
-        return fail(worker, WEFT_STATE,
-                    "the servers have finished all --epochs already; more of them train on");
+        return weft_fail(error, WEFT_STATE,
+                         "the servers have finished all --epochs already; more of them train on");
     }
     if (first >= worker->job.epochs) {
         status = test(worker, worker->job.epochs - 1); /* which the one before may not have said */
@@ -442,14 +434,11 @@ static int train(struct worker *worker)
             status = test(worker, epoch);
         }
     }
+    status = status == WEFT_OK ? save(worker) : status;
     if (status == WEFT_OK) {
-        status = save(worker);
+        say_done(worker);
     }
-    if (status != WEFT_OK) {
-        return fail(worker, status, learner->worker.error.text);
-    }
-    say_done(worker);
-    return WEFT_EXIT_OK;
+    return status;
 }
 
 /* ---- the job --------------------------------------------------------------------------------- */
@@ -457,7 +446,6 @@ static int train(struct worker *worker)
 /* Where the shards are, which rank this is, and how many workers there are. */
 static weft_status join_job(struct worker *worker, struct weft_error *error)
 {
-    struct weft_error why = {.text = ""};
     struct weft_member_state state;
     if (!weft_membership_has_coordinator(&worker->membership)) {
         return WEFT_OK;
@@ -470,9 +458,9 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
         .patience_ns = worker->membership.patience_s * WEFT_NS_PER_S,
         .stop = weft_stop_asked,
     };
-    weft_status status = weft_membership_join(&worker->membership, &join, &state, &why);
+    weft_status status = weft_membership_join(&worker->membership, &join, &state, error);
     if (status != WEFT_OK) {
-        return weft_fail(error, WEFT_PEER, "%s", why.text);
+        return WEFT_PEER;
     }
     if (state.list.count > WEFT_JOB_SHARDS_MAX || state.grant.workers > WEFT_JOB_WORKERS_MAX) {
         return weft_fail(error, WEFT_DATA,
@@ -507,18 +495,18 @@ static weft_status open_records(struct worker *worker, struct weft_error *error)
 
 static int run(struct worker *worker)
 {
-    struct weft_error key_error = {.text = ""};
-    struct weft_error error = {.text = ""};
+    struct weft_error *error = &worker->learner.worker.error;
     weft_stop_install();
-    weft_status status = weft_security_load(&worker->job.security, false, &key_error);
+    weft_status status = weft_security_load(&worker->job.security, false, error);
     if (status != WEFT_OK) {
-        return fail(worker, status, key_error.text);
+        return weft_child_exit(&worker->channel, "worker", status, error);
     }
-    status = load(worker, &error);
-    status = status == WEFT_OK ? join_job(worker, &error) : status;
-    status = status == WEFT_OK ? find_rate(worker, &error) : status;
-    status = status == WEFT_OK ? open_records(worker, &error) : status;
-    int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
+    status = load(worker, error);
+    status = status == WEFT_OK ? join_job(worker, error) : status;
+    status = status == WEFT_OK ? find_rate(worker, error) : status;
+    status = status == WEFT_OK ? open_records(worker, error) : status;
+    status = status == WEFT_OK ? train(worker) : status;
+    int result = weft_child_exit(&worker->channel, "worker", status, error);
     weft_metrics_live_stop(worker->metrics);
     weft_learner_fini(&worker->learner);
     if (!weft_recording_close(&worker->job.recording)) {

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { WEFT_ERROR_BYTES = 640 };
+enum { WEFT_ERROR_BYTES = 900 };
 
 struct weft_error {
     char text[WEFT_ERROR_BYTES]; /* without a full stop or newline */

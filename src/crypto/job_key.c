@@ -212,7 +212,7 @@ weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct we
 {
     char *text = getenv(VARIABLE);
     if (text == NULL) {
-        return weft_fail(error, WEFT_NOTFOUND, "%s is not set", VARIABLE);
+        return WEFT_NOTFOUND;
     }
     size_t count = strlen(text);
     weft_status status =

@@ -51,7 +51,7 @@ weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key *
 /* From WEFT_JOB_KEY, which is then overwritten and unset, whether or not it was a key: children
  * and /proc/self/environ do not get it.
  *
- * Errors:  WEFT_NOTFOUND  not set.   WEFT_DATA  not a key.   WEFT_NOMEM.
+ * Errors:  WEFT_NOTFOUND  not set, which may be fine: no text.   WEFT_DATA  not a key.   WEFT_NOMEM.
  * Thread:  before other threads use the environment. */
 weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct weft_error *error);
 
