@@ -74,6 +74,7 @@ int weft_cli_keygen(int argc, char **argv)
         .summary = "create the secret key that the processes of a job share",
         .arguments = "FILE",
         .operand = &path,
+        .without = "which FILE?",
         .description =
             "FILE is made new, readable by its owner only, with 64 random hexadecimal digits; an\n"
             "existing file is never overwritten. Whoever has the key may take part in the job.\n"
@@ -84,11 +85,5 @@ int weft_cli_keygen(int argc, char **argv)
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    if (path == NULL) {
-        return weft_options_usage(&command, "which FILE?");
-    }
-    return keygen(path, check, json);
+    return status == WEFT_OPTIONS_RUN ? keygen(path, check, json) : status;
 }

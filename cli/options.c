@@ -437,5 +437,8 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
                                       option->name, text, allowed);
         }
     }
+    if (command->without != NULL && *command->operand == NULL) {
+        return weft_options_usage(command, "%s", command->without);
+    }
     return WEFT_OPTIONS_RUN;
 }

@@ -67,6 +67,7 @@ struct weft_command {
     const char *summary;     /* one line */
     const char *arguments;   /* of the usage line, after the options; NULL = takes none */
     const char **operand;    /* takes the one word that is no option; NULL = there is none */
+    const char *without;     /* what to say when it is missing; NULL = it may be */
     const char *const **operands; /* or all of them, (*operand_count,): argv, in which they move
                                      to the front. One may be empty; NULL = the above */
     uint32_t *operand_count;

@@ -4,7 +4,6 @@
 
 #include "lab/dctcp.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Of the process: the kernel lets go of it when the process ends. */

@@ -18,6 +18,15 @@ int weft_cli_perf(int argc, char **argv);
 int weft_cli_lab(int argc, char **argv);
 int weft_cli_sim(int argc, char **argv);
 
+/* Those of `weft sim` and of `weft perf`. */
+int weft_cli_sim_incast(int argc, char **argv);
+int weft_cli_sim_exchange(int argc, char **argv);
+int weft_cli_sim_allreduce(int argc, char **argv);
+int weft_cli_sim_grid(int argc, char **argv);
+int weft_perf_stream(int argc, char **argv);
+int weft_perf_rounds(int argc, char **argv); /* pingpong to shuffle: enum weft_perf_pattern */
+int weft_perf_compare(int argc, char **argv);
+
 struct weft_verb {
     const char *name;
     const char *summary;

@@ -254,6 +254,7 @@ int weft_cli_lab_background(int argc, char **argv)
         .summary = "fill a lab with flows of a published size distribution",
         .arguments = "NAME",
         .operand = &name,
+        .without = "which lab? `weft lab status` lists them",
         .description =
             "Flows arrive at every host as a Poisson process, whether earlier ones have ended or\n"
             "not, and go to another host drawn at random: each a new TCP connection. Their mean\n"
@@ -266,9 +267,6 @@ int weft_cli_lab_background(int argc, char **argv)
     int status = weft_options_parse(&command, argc, argv);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
-    }
-    if (name == NULL) {
-        return weft_options_usage(&command, "which lab? `weft lab status` lists them");
     }
     status = configure(&b, &command, name);
     return status == WEFT_OPTIONS_RUN ? start(&b) : status;

@@ -88,6 +88,7 @@ static int verb_down(int argc, char **argv)
         .summary = "end a lab and all processes in it",
         .arguments = "NAME",
         .operand = &name,
+        .without = "which lab? `weft lab status` lists them",
         .description = "Returns when the processes are gone. A lab that is being set up can be "
                        "ended, too.",
         .example = "  weft lab down demo",
@@ -96,9 +97,6 @@ static int verb_down(int argc, char **argv)
     int status = weft_options_parse(&command, argc, argv);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
-    }
-    if (name == NULL) {
-        return weft_options_usage(&command, "which lab? `weft lab status` lists them");
     }
     struct weft_error error = {.text = ""};
     struct weft_lab_info info = {0};

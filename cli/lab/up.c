@@ -4,7 +4,6 @@
 #include "cli/lab/verbs.h"
 #include "cli/stop.h"
 
-#include "base/units.h"
 #include "lab/holder.h"
 
 #include <signal.h>
@@ -57,11 +56,14 @@ int weft_cli_lab_up(int argc, char **argv)
         .summary = "make a lab that stays until `weft lab down`",
         .arguments = "NAME",
         .operand = &name,
+        .without = "the lab needs a name",
         .description =
             "Returns when every host has reached every other. A switch port towards a host is the\n"
             "bottleneck: a token bucket whose queue drops what does not fit into --buffer. Losses\n"
-            "strike behind it, packet by packet (segmentation offloads are off, but for --offload),\n"
-            "once on the way of each packet. Takes root; a set-up that fails leaves nothing. docs/LAB.md has more.",
+            "strike behind it, packet by packet (segmentation offloads are off, but for "
+            "--offload),\n"
+            "once on the way of each packet. Takes root; a set-up that fails leaves nothing. "
+            "docs/LAB.md has more.",
         .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
                    "  weft lab up slow --hosts 3 --uplink 1=100mbit --downlink 1=100mbit\n"
                    "  weft lab up core --topology spine-leaf --spines 2 --leaves 4 --hosts 8 "
@@ -71,9 +73,6 @@ int weft_cli_lab_up(int argc, char **argv)
     int status = weft_options_parse(&command, argc, argv);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
-    }
-    if (name == NULL) {
-        return weft_options_usage(&command, "the lab needs a name");
     }
     status = weft_lab_options_spec(&o, &command, name);
     if (status == WEFT_OPTIONS_RUN) {

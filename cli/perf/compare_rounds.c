@@ -7,7 +7,7 @@
  */
 #include "cli/perf/compare.h"
 #include "cli/perf/figures.h"
-#include "cli/perf/perf.h"
+#include "cli/verbs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -21,7 +21,6 @@
 #include "base/units.h"
 #include "cli/output.h"
 #include "cli/perf/compare.h"
-#include "cli/perf/perf.h"
 #include "cli/train/job.h"
 
 #include <stdlib.h>

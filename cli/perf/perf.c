@@ -1,5 +1,4 @@
 /* `weft perf`: measurements of this host; one file per pattern under cli/perf/. */
-#include "cli/perf/perf.h"
 #include "cli/verbs.h"
 
 static const struct weft_verb patterns[] = {

@@ -4,10 +4,10 @@
 #include "cli/perf/busy.h"
 #include "cli/perf/live.h"
 #include "cli/perf/outcome.h"
-#include "cli/perf/perf.h"
 #include "cli/perf/run.h"
 #include "cli/stop.h"
 #include "cli/tcp_cc.h"
+#include "cli/verbs.h"
 #include "core/cc.h"
 
 #include <errno.h>

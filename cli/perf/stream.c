@@ -12,9 +12,9 @@
  * measurement the accumulator is compared with the sum that it must hold. */
 #define _GNU_SOURCE // CPU_SET
 #include "cli/options.h"
-#include "cli/perf/perf.h"
 #include "cli/perf/report.h"
 #include "cli/perf/stream.h"
+#include "cli/verbs.h"
 #include "io/clock.h"
 
 #include <sched.h>

@@ -11,7 +11,6 @@
 #include "wire/packet.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum {

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cli/run/internal.h"
 
-#include "cli/verbs.h"
 #include "io/clock.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "cli/output.h"
 #include "cli/sim/report.h"
 #include "cli/sim/tap.h"
-#include "cli/sim/verbs.h"
+#include "cli/verbs.h"
 
 #include "core/cc.h"
 #include "sim/exchange.h"

@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "cli/sim/live.h"
 #include "cli/sim/report.h"
-#include "cli/sim/verbs.h"
+#include "cli/verbs.h"
 
 #include "sim/grid.h"
 

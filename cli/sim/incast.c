@@ -2,7 +2,7 @@
 #include "cli/options.h"
 #include "cli/sim/report.h"
 #include "cli/sim/tap.h"
-#include "cli/sim/verbs.h"
+#include "cli/verbs.h"
 
 #include "core/cc.h"
 #include "sim/incast.h"

@@ -8,7 +8,6 @@
 #include "cli/options.h"
 #include "cli/sim/live.h"
 #include "cli/sim/tap.h"
-#include "cli/sim/verbs.h"
 #include "cli/verbs.h"
 
 #include "base/assert.h"

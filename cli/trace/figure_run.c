@@ -1,7 +1,5 @@
 #include "cli/trace/figure.h"
 
-#include "base/units.h"
-
 #include <ctype.h>
 #include <string.h>
 

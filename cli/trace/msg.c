@@ -234,6 +234,7 @@ int weft_cli_trace_msg(int argc, char **argv)
         .summary = "the life of one message, as a table",
         .arguments = "FILE",
         .operand = &file,
+        .without = "which file? weft trace msg FILE",
         .description =
             "Messages are counted from 1 by each sender for each receiver, so one number may name\n"
             "several; each has a table. `weft trace summary` names the slowest ones. Times are us\n"
@@ -244,9 +245,6 @@ int weft_cli_trace_msg(int argc, char **argv)
     int status = weft_options_parse(&command, argc, argv);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
-    }
-    if (file == NULL) {
-        return weft_options_usage(&command, "which file? weft trace msg FILE");
     }
     if (query.msg == 0) {
         return weft_options_usage(&command, "--msg is missing: which message?");

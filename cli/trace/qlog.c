@@ -35,6 +35,7 @@ int weft_cli_trace_qlog(int argc, char **argv)
         .summary = "a trace as qlog, for the tools that draw QUIC",
         .arguments = "FILE",
         .operand = &file,
+        .without = "which file? weft trace qlog FILE",
         .description =
             "Writes JSON-SEQ: each record begins with the byte 0x1e and is one line of JSON; for\n"
             "tools that want plain lines: `tr -d '\\036'`. Times are ms of the process's clock.",
@@ -44,11 +45,5 @@ int weft_cli_trace_qlog(int argc, char **argv)
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    if (file == NULL) {
-        return weft_options_usage(&command, "which file? weft trace qlog FILE");
-    }
-    return run(file, out);
+    return status == WEFT_OPTIONS_RUN ? run(file, out) : status;
 }

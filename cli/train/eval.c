@@ -35,11 +35,6 @@ struct eval {
     uint32_t known;             /* of the batch's ids, by the model */
 };
 
-static int fail(const struct eval *eval, const char *text)
-{
-    return weft_cli_fail(eval->verb, "%s", text);
-}
-
 /* The rows of both tables of options. */
 #define WEFT_EVAL_OPTIONS(e)                                                                       \
     {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",        \
@@ -56,13 +51,12 @@ static int fail(const struct eval *eval, const char *text)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* A checkpoint has rows, and nothing that says what they are. */
-static int name_model(struct eval *eval)
+static weft_status name_model(struct eval *eval, struct weft_error *error)
 {
-    struct weft_error error = {.text = ""};
     uint32_t dim = eval->file.dim;
     const struct weft_ml_model_kind *kind = eval->kind;
     if (kind == NULL) {
-        (void)!weft_ml_model_find("lr", &error, &kind);
+        (void)!weft_ml_model_find("lr", NULL, &kind);
     }
     struct weft_ml_model_settings settings = kind->settings;
     settings.factors = dim - 1;
@@ -73,35 +67,36 @@ static int name_model(struct eval *eval)
                              dim, kind->name);
     }
     if (weft_ml_model_init(&eval->model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
-        return fail(eval, "the model predicts ratings, and the format of the data has none");
+        return weft_fail(error, WEFT_DATA,
+                         "the model predicts ratings, and the format of the data has none");
     }
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
-static int load_data(struct eval *eval)
+static weft_status load_data(struct eval *eval, struct weft_error *error)
 {
-    struct weft_error error = {.text = ""};
     const struct weft_ml_format *format = eval->format;
     char path[WEFT_ML_PATH_BYTES];
     if (eval->format_name != NULL) {
-        (void)!weft_ml_format_find(eval->format_name, &error, &format); /* parsed: it is known */
+        (void)!weft_ml_format_find(eval->format_name, NULL, &format); /* parsed: it is known */
     }
     struct weft_job job = {.format = format->name, .data = eval->data};
-    if (weft_job_locate(&job, &error, path) != WEFT_OK ||
-        weft_ml_dataset_load(path, format, &error, &eval->dataset) != WEFT_OK) {
-        return fail(eval, error.text);
+    if (weft_job_locate(&job, error, path) != WEFT_OK ||
+        weft_ml_dataset_load(path, format, error, &eval->dataset) != WEFT_OK) {
+        return WEFT_DATA;
     }
     if (eval->is_checkpoint) {
-        return name_model(eval);
+        return name_model(eval, error);
     }
     if (eval->model.kind->predicts_ratings && !eval->dataset.has_ratings) {
-        return fail(eval, "the model predicts ratings, and the format of the data has none");
+        return weft_fail(error, WEFT_DATA,
+                         "the model predicts ratings, and the format of the data has none");
     }
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
 /* The rows asked for, in the order of the file, as one batch, and what the model knows of it. */
-static int choose_rows(struct eval *eval)
+static weft_status choose_rows(struct eval *eval, struct weft_error *error)
 {
     const struct weft_ml_dataset *set = &eval->dataset;
     uint32_t *all = malloc(set->row_count * sizeof(*all));
@@ -124,11 +119,11 @@ static int choose_rows(struct eval *eval)
         status = eval->rows != NULL ? WEFT_OK : WEFT_NOMEM;
     }
     if (status != WEFT_OK) {
-        return fail(eval, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     eval->known = weft_ckpt_model_rows(&eval->file, eval->batch.ids, eval->batch.id_count,
                                        eval->rows);
-    return WEFT_EXIT_OK;
+    return WEFT_OK;
 }
 
 static void complain(void *arg, uint64_t number, const char *text)
@@ -172,22 +167,23 @@ static weft_status load_file(struct eval *eval, struct weft_error *error)
     return WEFT_OK;
 }
 
-static int load(struct eval *eval)
+static weft_status load(struct eval *eval, struct weft_error *error)
 {
-    struct weft_error error = {.text = ""};
     struct stat info;
     eval->is_checkpoint = stat(eval->model_path, &info) == 0 && S_ISDIR(info.st_mode);
     if (eval->is_checkpoint && eval->format_name == NULL) {
-        return fail(eval, "a checkpoint does not say of which data it is: --format");
+        return weft_fail(error, WEFT_DATA,
+                         "a checkpoint does not say of which data it is: --format");
     }
     if (!eval->is_checkpoint && eval->kind != NULL) {
-        return fail(eval, "--model goes with a checkpoint; a saved model knows what it is");
+        return weft_fail(error, WEFT_DATA,
+                         "--model goes with a checkpoint; a saved model knows what it is");
     }
-    if ((eval->is_checkpoint ? load_checkpoint : load_file)(eval, &error) != WEFT_OK) {
-        return fail(eval, error.text);
+    if ((eval->is_checkpoint ? load_checkpoint : load_file)(eval, error) != WEFT_OK) {
+        return WEFT_DATA;
     }
-    int status = load_data(eval);
-    return status == WEFT_EXIT_OK ? choose_rows(eval) : status;
+    weft_status status = load_data(eval, error);
+    return status == WEFT_OK ? choose_rows(eval, error) : status;
 }
 
 static void unload(struct eval *eval)
@@ -212,8 +208,9 @@ static int run(struct eval *eval, const struct weft_command *command, int argc, 
     if (eval->data == NULL) {
         return weft_options_usage(command, "--data is missing: on which data?");
     }
-    status = load(eval);
-    status = status == WEFT_EXIT_OK ? run_loaded(eval) : status;
+    struct weft_error error = {.text = ""};
+    status = load(eval, &error) == WEFT_OK ? run_loaded(eval)
+                                           : weft_cli_fail(eval->verb, "%s", error.text);
     unload(eval);
     return status;
 }
@@ -253,15 +250,15 @@ static int evaluate(struct eval *eval)
 {
     struct weft_ml_quality quality;
     if (eval->batch.row_count == 0) {
-        return fail(eval, "there are no such rows in the data");
+        return weft_cli_fail(eval->verb, "there are no such rows in the data");
     }
     weft_status status =
         weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
     if (status == WEFT_DATA) {
-        return fail(eval, "all rows are of one class: there is no AUC");
+        return weft_cli_fail(eval->verb, "all rows are of one class: there is no AUC");
     }
     if (status != WEFT_OK) {
-        return fail(eval, "out of memory");
+        return weft_cli_fail(eval->verb, "out of memory");
     }
     return (eval->json ? print_json : print_text)(eval, &quality) ? WEFT_EXIT_OK
                                                                  : WEFT_EXIT_FAILED;
@@ -297,7 +294,7 @@ static int predict(struct eval *eval)
     bool is_rating = eval->model.kind->predicts_ratings;
     float *scores = calloc((size_t)eval->batch.row_count + 1, sizeof(*scores));
     if (scores == NULL) {
-        return fail(eval, "out of memory");
+        return weft_cli_fail(eval->verb, "out of memory");
     }
     weft_ml_model_scores(&eval->model, &eval->batch, eval->rows, scores);
     FILE *out = weft_output_open(eval->output);

@@ -5,8 +5,6 @@
 #include "cli/train/args.h"
 #include "cli/train/internal.h"
 
-#include <stdio.h>
-
 int weft_train_restart_check(const struct weft_command *command, const struct train *train)
 {
     const struct {

@@ -3,7 +3,6 @@
 #include "cli/output.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -369,18 +368,6 @@ cJSON *weft_results_report(const struct weft_results *results)
     return report;
 }
 
-static weft_status write_all(int fd, const char *text, size_t bytes)
-{
-    for (size_t at = 0; at < bytes;) {
-        ssize_t written = write(fd, text + at, bytes - at);
-        if (written < 0 && errno != EINTR) {
-            return WEFT_IO;
-        }
-        at += written > 0 ? (size_t)written : 0;
-    }
-    return WEFT_OK;
-}
-
 weft_status weft_results_write(const char *path, const char *text)
 {
     char *neighbour = malloc(strlen(path) + sizeof(".new.4294967295"));
@@ -388,24 +375,19 @@ weft_status weft_results_write(const char *path, const char *text)
         return WEFT_IO;
     }
     sprintf(neighbour, "%s.new.%u", path, (unsigned)getpid());
-    weft_status status = WEFT_IO;
-    int fd = open(neighbour, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd >= 0) {
-        status = write_all(fd, text, strlen(text));
-        if (status == WEFT_OK) {
-            status = write_all(fd, "\n", 1);
-        }
+    FILE *file = weft_output_open(neighbour);
+    bool good = false;
+    if (file != NULL) {
         /* A report that a power cut empties would look like one of a run that measured nothing. */
-        if (status == WEFT_OK && (fsync(fd) != 0 || rename(neighbour, path) != 0)) {
-            status = WEFT_IO;
-        }
+        good = fprintf(file, "%s\n", text) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0 &&
+               rename(neighbour, path) == 0;
         int why = errno;
-        close(fd);
-        if (status != WEFT_OK) {
+        (void)fclose(file);
+        if (!good) {
             unlink(neighbour);
         }
         errno = why;
     }
     free(neighbour);
-    return status;
+    return good ? WEFT_OK : WEFT_IO;
 }

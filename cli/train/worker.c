@@ -17,7 +17,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How often the parent's channel is looked at while the transport is served. */

@@ -130,11 +130,10 @@ uint64_t weft_api_peer_timeout_ns(void)
 
 weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error)
 {
-    struct weft_error job_error;
     /* A zero of the program's own is refused with the other ranges. */
-    return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(&job_error) == WEFT_OK
+    return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(error) == WEFT_OK
                ? WEFT_OK
-               : weft_fail(error, WEFT_DATA, "%s", job_error.text);
+               : WEFT_DATA;
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */

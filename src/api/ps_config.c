@@ -141,7 +141,6 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
                                     struct weft_error *error)
 {
     struct weft_launch flags = weft_launch_nothing();
-    struct weft_error job_error = {.text = ""};
     bool none_wanted = c->coordinator != NULL ? c->coordinator[0] == '\0' : c->servers != NULL;
     weft_status status = coordinator_parse(c->coordinator, &flags, error);
     if (status != WEFT_OK) {
@@ -154,39 +153,37 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
     *launch_p = flags;
     if (flags.servers == NULL || flags.workers == WEFT_LAUNCH_UNKNOWN ||
         flags.rank == WEFT_LAUNCH_UNKNOWN || flags.coordinator_port != 0) {
-        status = weft_launch_detect(&flags, 1, weft_launch_environment, NULL, launch_p, &job_error);
+        status = weft_launch_detect(&flags, 1, weft_launch_environment, NULL, launch_p, error);
     }
     if (none_wanted) {
         launch_p->coordinator_port = 0;
     }
-    return status == WEFT_OK ? status : weft_fail(error, WEFT_DATA, "%s", job_error.text);
+    return status == WEFT_OK ? WEFT_OK : WEFT_DATA;
 }
 
-weft_status weft_api_ps_key_caching(bool *on_p, struct weft_io_error *error)
+weft_status weft_api_ps_key_caching(bool *on_p, struct weft_error *error)
 {
-    struct weft_job_error job_error;
     uint64_t number = 1;
-    weft_status status = weft_launch_number("WEFT_KEY_CACHING", 0, 1, &number, &job_error);
+    weft_status status = weft_launch_number("WEFT_KEY_CACHING", 0, 1, &number, error);
     *on_p = number == 1;
-    return status == WEFT_OK ? WEFT_OK : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+    return status == WEFT_OK ? WEFT_OK : WEFT_DATA;
 }
 
 /* What happens when a server goes away. */
 static weft_status reconnect_read(struct weft_ps_config *c, struct weft_error *error)
 {
-    struct weft_error job_error;
     uint64_t seconds = 0, bytes = 0;
     weft_status status = WEFT_OK;
     if (c->reconnect_timeout_ns == WEFT_PS_RECONNECT_ENVIRONMENT) {
-        status = weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &seconds, &job_error);
+        status = weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &seconds, error);
         c->reconnect_timeout_ns = seconds * WEFT_NS_PER_S;
     }
     if (status == WEFT_OK && c->replay_bytes == WEFT_PS_REPLAY_ENVIRONMENT) {
-        status = weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &bytes, &job_error);
+        status = weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &bytes, error);
         c->replay_bytes = c->reconnect_timeout_ns > 0 ? bytes : 0;
     }
     if (status != WEFT_OK) {
-        return weft_fail(error, WEFT_DATA, "%s", job_error.text);
+        return WEFT_DATA;
     }
     if (c->replay_bytes > 0 && c->reconnect_timeout_ns == 0) {
         return weft_fail(error, WEFT_INVALID,

@@ -83,7 +83,7 @@ struct weft_ps {
 /* ps_config.c */
 
 /* WEFT_KEY_CACHING: 1, as if it were not set, or 0. */
-weft_status weft_api_ps_key_caching(bool *on_p, struct weft_io_error *error);
+weft_status weft_api_ps_key_caching(bool *on_p, struct weft_error *error);
 
 /* The caller's configuration of any age, checked, with what the environment says filled in. With a
  * coordinator in *launch_p, worker and workers are open: it gives them. */

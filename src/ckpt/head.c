@@ -66,13 +66,14 @@ static bool is_plain(const char *text)
     return true;
 }
 
-weft_status weft_ckpt_head_add(struct weft_ckpt_head *head, const char *name,
-                               enum weft_ckpt_type type, uint64_t rows, uint64_t columns)
+void weft_ckpt_head_add(struct weft_ckpt_head *head, const char *name, enum weft_ckpt_type type,
+                        uint64_t rows, uint64_t columns)
 {
     uint64_t offset = weft_ckpt_head_data_bytes(head);
     struct weft_ckpt_tensor *tensor = add_tensor(head);
     if (tensor == NULL) {
-        return WEFT_NOMEM;
+        head->is_short = true;
+        return;
     }
     WEFT_ASSERT(is_plain(name) && strlen(HASH_PREFIX) + strlen(name) < sizeof(tensor->name));
     snprintf(tensor->name, sizeof(tensor->name), "%s", name);
@@ -82,15 +83,14 @@ weft_status weft_ckpt_head_add(struct weft_ckpt_head *head, const char *name,
     tensor->shape[1] = columns;
     tensor->offset = offset;
     tensor->bytes = rows * (columns == 0 ? 1 : columns) * types[type].bytes;
-    return WEFT_OK;
 }
 
-weft_status weft_ckpt_head_note(struct weft_ckpt_head *head, const char *name, const char *format,
-                                ...)
+void weft_ckpt_head_note(struct weft_ckpt_head *head, const char *name, const char *format, ...)
 {
     struct weft_ckpt_metadata *item = add_metadata(head);
     if (item == NULL) {
-        return WEFT_NOMEM;
+        head->is_short = true;
+        return;
     }
     WEFT_ASSERT(strlen(name) < sizeof(item->name));
     snprintf(item->name, sizeof(item->name), "%s", name);
@@ -100,7 +100,6 @@ weft_status weft_ckpt_head_note(struct weft_ckpt_head *head, const char *name, c
     va_end(list);
     WEFT_ASSERT(length >= 0 && (size_t)length < sizeof(item->text));
     WEFT_ASSERT(is_plain(item->name) && is_plain(item->text));
-    return WEFT_OK;
 }
 
 void weft_ckpt_head_fini(struct weft_ckpt_head *head)

@@ -50,15 +50,16 @@ struct weft_ckpt_head {
     uint32_t tensor_count;
     struct weft_ckpt_metadata *metadata;
     uint32_t metadata_count;
+    bool is_short; /* of memory: something that was added is not there */
 };
 
 /* Both copy; offsets are given by the order of the calls. A name with a character that JSON would
- * escape is a programmer's error. Errors: WEFT_NOMEM. */
-weft_status weft_ckpt_head_add(struct weft_ckpt_head *head, const char *name,
-                               enum weft_ckpt_type type, uint64_t rows, uint64_t columns);
-[[gnu::format(printf, 3, 4)]] weft_status weft_ckpt_head_note(struct weft_ckpt_head *head,
-                                                              const char *name,
-                                                              const char *format, ...);
+ * escape is a programmer's error. Without memory for one, head->is_short is set: ask when all are
+ * added. */
+void weft_ckpt_head_add(struct weft_ckpt_head *head, const char *name, enum weft_ckpt_type type,
+                        uint64_t rows, uint64_t columns);
+[[gnu::format(printf, 3, 4)]] void weft_ckpt_head_note(struct weft_ckpt_head *head,
+                                                       const char *name, const char *format, ...);
 void weft_ckpt_head_fini(struct weft_ckpt_head *head);
 
 /* NULL when there is none. */

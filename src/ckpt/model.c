@@ -13,17 +13,15 @@ static const char version[] = "1";
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static weft_status make_head(const struct weft_ckpt_model *model, struct weft_ckpt_head *head)
+static void make_head(const struct weft_ckpt_model *model, struct weft_ckpt_head *head)
 {
-    uint32_t count = model->count;
-    bool good = weft_ckpt_head_add(head, "ids", WEFT_CKPT_U64, count, 0) == WEFT_OK &&
-                weft_ckpt_head_add(head, "rows", WEFT_CKPT_F32, count, model->dim) == WEFT_OK &&
-                weft_ckpt_head_note(head, "weft_model", "%s", version) == WEFT_OK &&
-                weft_ckpt_head_note(head, "model", "%s", model->kind) == WEFT_OK &&
-                weft_ckpt_head_note(head, "factors", "%u", model->dim - 1) == WEFT_OK &&
-                weft_ckpt_head_note(head, "offset", "%.9g", (double)model->offset) == WEFT_OK &&
-                weft_ckpt_head_note(head, "format", "%s", model->format) == WEFT_OK;
-    return good ? WEFT_OK : WEFT_NOMEM;
+    weft_ckpt_head_add(head, "ids", WEFT_CKPT_U64, model->count, 0);
+    weft_ckpt_head_add(head, "rows", WEFT_CKPT_F32, model->count, model->dim);
+    weft_ckpt_head_note(head, "weft_model", "%s", version);
+    weft_ckpt_head_note(head, "model", "%s", model->kind);
+    weft_ckpt_head_note(head, "factors", "%u", model->dim - 1);
+    weft_ckpt_head_note(head, "offset", "%.9g", (double)model->offset);
+    weft_ckpt_head_note(head, "format", "%s", model->format);
 }
 
 /* Cut "a/b" into "a" and "b", "b" into "." and "b". */
@@ -53,7 +51,8 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
         return status;
     }
     struct weft_ckpt_head head = {.tensors = NULL};
-    if (make_head(model, &head) != WEFT_OK) {
+    make_head(model, &head);
+    if (head.is_short) {
         weft_ckpt_head_fini(&head);
         return weft_fail(error, WEFT_NOMEM, "%.200s: out of memory", path);
     }

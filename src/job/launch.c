@@ -21,11 +21,6 @@ static const char *const role_names[] = {
     [WEFT_LAUNCH_ANY] = "process", [WEFT_LAUNCH_SERVER] = "server",
     [WEFT_LAUNCH_WORKER] = "worker", [WEFT_LAUNCH_COORDINATOR] = "coordinator"};
 
-const char *weft_launch_role_name(enum weft_launch_role role)
-{
-    return role_names[role];
-}
-
 struct weft_launch weft_launch_nothing(void)
 {
     return (struct weft_launch){.rank = WEFT_LAUNCH_UNKNOWN,

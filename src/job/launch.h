@@ -116,6 +116,4 @@ const char *weft_launch_servers_parse(const char *text, struct weft_launch_addre
 /* One line: what was detected, and from where. */
 void weft_launch_text(const struct weft_launch *launch, char *text_p, size_t bytes);
 
-const char *weft_launch_role_name(enum weft_launch_role role);
-
 #endif

@@ -24,34 +24,34 @@ static uint32_t mask_words(const struct weft_cut_view *view)
 }
 
 /* Bytes as hexadecimal digits. */
-static weft_status note_bytes(struct weft_ckpt_head *head, const char *name, const uint8_t *bytes,
-                              size_t count)
+static void note_bytes(struct weft_ckpt_head *head, const char *name, const uint8_t *bytes,
+                       size_t count)
 {
     char text[WEFT_CKPT_TEXT_BYTES];
     WEFT_ASSERT(2 * count < sizeof(text));
     for (size_t i = 0; i < count; i++) {
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     }
-    return weft_ckpt_head_note(head, name, "%s", text);
+    weft_ckpt_head_note(head, name, "%s", text);
 }
 
 /* What the counts of admission were made with, and where it goes on. */
-static weft_status note_admission(struct weft_ckpt_head *head, const struct weft_cut_table *table)
+static void note_admission(struct weft_ckpt_head *head, const struct weft_cut_table *table)
 {
     const struct weft_admission_counts *counted = &table->counted;
     char name[WEFT_CKPT_NAME_BYTES];
     if (weft_hash_key_is_zero(counted->key)) {
-        return WEFT_OK;
+        return;
     }
     snprintf(name, sizeof(name), "table.%u.admission_key", table->spec.table);
-    weft_status status = note_bytes(head, name, counted->key, sizeof(counted->key));
-    snprintf(name, sizeof(name), "table.%u.admission_hand", table->spec.table);
-    return status == WEFT_OK && counted->count > 0
-               ? weft_ckpt_head_note(head, name, "%u", counted->hand)
-               : status;
+    note_bytes(head, name, counted->key, sizeof(counted->key));
+    if (counted->count > 0) {
+        snprintf(name, sizeof(name), "table.%u.admission_hand", table->spec.table);
+        weft_ckpt_head_note(head, name, "%u", counted->hand);
+    }
 }
 
-static weft_status note_spec(struct weft_ckpt_head *head, const struct weft_cut_table *table)
+static void note_spec(struct weft_ckpt_head *head, const struct weft_cut_table *table)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
     uint8_t packed[WEFT_RPC_SPEC_BYTES];
@@ -59,42 +59,35 @@ static weft_status note_spec(struct weft_ckpt_head *head, const struct weft_cut_
     const struct weft_table_spec *spec = &table->spec;
     weft_table_spec_pack(spec, packed);
     snprintf(name, sizeof(name), "table.%u.spec", spec->table);
-    weft_status status = note_bytes(head, name, packed, sizeof(packed));
+    note_bytes(head, name, packed, sizeof(packed));
     snprintf(name, sizeof(name), "table.%u.about", spec->table);
-    if (status == WEFT_OK) {
-        status = weft_ckpt_head_note(head, name, "dim %u, optimizer %s, %s, %u workers", spec->dim,
-                                     weft_optimizer_at(spec->optimizer)->name, modes[spec->mode],
-                                     spec->workers);
-    }
+    weft_ckpt_head_note(head, name, "dim %u, optimizer %s, %s, %u workers", spec->dim,
+                        weft_optimizer_at(spec->optimizer)->name, modes[spec->mode], spec->workers);
     snprintf(name, sizeof(name), "table.%u.clock", spec->table);
-    return status == WEFT_OK ? weft_ckpt_head_note(head, name, "%u", table->clock) : status;
+    weft_ckpt_head_note(head, name, "%u", table->clock);
 }
 
-static weft_status add(struct weft_ckpt_head *head, uint32_t table, const char *what,
-                       enum weft_ckpt_type type, uint64_t rows, uint64_t columns)
+static void add(struct weft_ckpt_head *head, uint32_t table, const char *what,
+                enum weft_ckpt_type type, uint64_t rows, uint64_t columns)
 {
     char name[WEFT_CKPT_NAME_BYTES];
     snprintf(name, sizeof(name), "table.%u.%s", table, what);
-    return weft_ckpt_head_add(head, name, type, rows, columns);
+    weft_ckpt_head_add(head, name, type, rows, columns);
 }
 
-static weft_status add_counted(struct weft_ckpt_head *head, uint32_t table,
-                               const struct weft_admission_counts *counted)
+static void add_counted(struct weft_ckpt_head *head, uint32_t table,
+                        const struct weft_admission_counts *counted)
 {
     if (counted->filter != NULL) {
-        return add(head, table, "waiting_filter", WEFT_CKPT_U8, counted->cells, 0);
+        add(head, table, "waiting_filter", WEFT_CKPT_U8, counted->cells, 0);
+    } else if (counted->count > 0) {
+        add(head, table, "waiting_ids", WEFT_CKPT_U64, counted->count, 0);
+        add(head, table, "waiting_counts", WEFT_CKPT_U32, counted->count, 0);
     }
-    if (counted->count == 0) {
-        return WEFT_OK;
-    }
-    weft_status status = add(head, table, "waiting_ids", WEFT_CKPT_U64, counted->count, 0);
-    return status == WEFT_OK
-               ? add(head, table, "waiting_counts", WEFT_CKPT_U32, counted->count, 0)
-               : status;
 }
 
-static weft_status add_table(struct weft_checkpoint_file *file, struct weft_ckpt_head *head,
-                             const struct weft_cut_table *table, uint32_t workers)
+static void add_table(struct weft_checkpoint_file *file, struct weft_ckpt_head *head,
+                      const struct weft_cut_table *table, uint32_t workers)
 {
     uint32_t t = table->spec.table, dim = table->spec.dim;
     uint32_t floats = (table->record_bytes - WEFT_TABLE_RECORD_HEAD) / 4;
@@ -102,43 +95,40 @@ static weft_status add_table(struct weft_checkpoint_file *file, struct weft_ckpt
                                                      .dim = dim,
                                                      .state_floats = floats - dim,
                                                      .record_bytes = table->record_bytes};
-    bool good = note_spec(head, table) == WEFT_OK && note_admission(head, table) == WEFT_OK &&
-                add(head, t, "ids", WEFT_CKPT_U64, table->rows, 0) == WEFT_OK &&
-                add(head, t, "clock", WEFT_CKPT_U32, table->rows, 0) == WEFT_OK &&
-                add(head, t, "count", WEFT_CKPT_U32, table->rows, 0) == WEFT_OK &&
-                add(head, t, "weights", WEFT_CKPT_F32, table->rows, dim) == WEFT_OK &&
-                (floats == dim ||
-                 add(head, t, "state", WEFT_CKPT_F32, table->rows, floats - dim) == WEFT_OK) &&
-                add(head, t, "worker_clocks", WEFT_CKPT_U32, workers, 0) == WEFT_OK &&
-                add(head, t, "pushes", WEFT_CKPT_U64, workers, 18) == WEFT_OK &&
-                add(head, t, "removed", WEFT_CKPT_U64, table->removed_count, 0) == WEFT_OK &&
-                add_counted(head, t, &table->counted) == WEFT_OK;
-    return good ? WEFT_OK : WEFT_NOMEM;
+    note_spec(head, table);
+    note_admission(head, table);
+    add(head, t, "ids", WEFT_CKPT_U64, table->rows, 0);
+    add(head, t, "clock", WEFT_CKPT_U32, table->rows, 0);
+    add(head, t, "count", WEFT_CKPT_U32, table->rows, 0);
+    add(head, t, "weights", WEFT_CKPT_F32, table->rows, dim);
+    if (floats > dim) {
+        add(head, t, "state", WEFT_CKPT_F32, table->rows, floats - dim);
+    }
+    add(head, t, "worker_clocks", WEFT_CKPT_U32, workers, 0);
+    add(head, t, "pushes", WEFT_CKPT_U64, workers, 18);
+    add(head, t, "removed", WEFT_CKPT_U64, table->removed_count, 0);
+    add_counted(head, t, &table->counted);
 }
 
-static weft_status make_head(struct weft_checkpoint_file *file, struct weft_ckpt_head *head,
-                             const struct weft_checkpoint_place *place,
-                             const struct weft_cut_view *view)
+static void make_head(struct weft_checkpoint_file *file, struct weft_ckpt_head *head,
+                      const struct weft_checkpoint_place *place, const struct weft_cut_view *view)
 {
-    bool good = weft_ckpt_head_note(head, "format", "weft-checkpoint") == WEFT_OK &&
-                weft_ckpt_head_note(head, "version", "%d", (int)WEFT_CKPT_VERSION) == WEFT_OK &&
-                weft_ckpt_head_note(head, "number", "%" PRIu64, place->number) == WEFT_OK &&
-                weft_ckpt_head_note(head, "base", "%" PRIu64, place->base) == WEFT_OK &&
-                weft_ckpt_head_note(head, "shard", "%u", place->shard) == WEFT_OK &&
-                weft_ckpt_head_note(head, "shards", "%u", place->shards) == WEFT_OK;
-    for (uint32_t t = 0; good && t < view->tables_max; t++) {
-        good = !view->tables[t].present ||
-               add_table(file, head, &view->tables[t], view->workers_max) == WEFT_OK;
+    weft_ckpt_head_note(head, "format", "weft-checkpoint");
+    weft_ckpt_head_note(head, "version", "%d", (int)WEFT_CKPT_VERSION);
+    weft_ckpt_head_note(head, "number", "%" PRIu64, place->number);
+    weft_ckpt_head_note(head, "base", "%" PRIu64, place->base);
+    weft_ckpt_head_note(head, "shard", "%u", place->shard);
+    weft_ckpt_head_note(head, "shards", "%u", place->shards);
+    for (uint32_t t = 0; t < view->tables_max; t++) {
+        if (view->tables[t].present) {
+            add_table(file, head, &view->tables[t], view->workers_max);
+        }
     }
-    good = good && weft_ckpt_head_add(head, "workers.incarnations", WEFT_CKPT_U64,
-                                      view->workers_max, 0) == WEFT_OK;
-    good = good && weft_ckpt_head_add(head, "partials.head", WEFT_CKPT_U64, view->partial_count,
-                                      PARTIAL_WORDS) == WEFT_OK;
-    good = good && weft_ckpt_head_add(head, "partials.mask", WEFT_CKPT_U64, view->partial_count,
-                                      mask_words(view)) == WEFT_OK;
-    good = good && weft_ckpt_head_add(head, "workers.retired", WEFT_CKPT_U64, view->workers_max,
-                                      1 + WEFT_RETIRED_MAX) == WEFT_OK;
-    return good ? WEFT_OK : WEFT_NOMEM;
+    weft_ckpt_head_add(head, "workers.incarnations", WEFT_CKPT_U64, view->workers_max, 0);
+    weft_ckpt_head_add(head, "partials.head", WEFT_CKPT_U64, view->partial_count, PARTIAL_WORDS);
+    weft_ckpt_head_add(head, "partials.mask", WEFT_CKPT_U64, view->partial_count, mask_words(view));
+    weft_ckpt_head_add(head, "workers.retired", WEFT_CKPT_U64, view->workers_max,
+                       1 + WEFT_RETIRED_MAX);
 }
 
 /* at: number of the first tensor that add_counted made. */
@@ -215,8 +205,10 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
     *file = (struct weft_checkpoint_file){.columns_bytes = batch_bytes};
     file->tables = calloc(view->tables_max, sizeof(*file->tables));
     file->columns = malloc(batch_bytes);
-    if (file->tables == NULL || file->columns == NULL ||
-        make_head(file, &head, place, view) != WEFT_OK) {
+    if (file->tables != NULL) {
+        make_head(file, &head, place, view);
+    }
+    if (file->tables == NULL || file->columns == NULL || head.is_short) {
         weft_ckpt_head_fini(&head);
         weft_checkpoint_file_abandon(file);
         return weft_fail(error, WEFT_NOMEM, "no memory for a checkpoint");

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -71,16 +70,15 @@ static bool sync_records(void *arg)
 
 static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_error *error)
 {
-    struct weft_error why = {.text = ""};
     uint64_t torn_bytes;
     const char *path = coordinator->config.journal;
     if (path == NULL) {
         return WEFT_OK;
     }
     weft_status status =
-        weft_journal_open(path, restore, coordinator, &coordinator->journal, &torn_bytes, &why);
+        weft_journal_open(path, restore, coordinator, &coordinator->journal, &torn_bytes, error);
     if (status != WEFT_OK) {
-        return weft_fail(error, status, "%s", why.text);
+        return status;
     }
     uint32_t members = weft_roster_members(coordinator->roster);
     if (torn_bytes > 0) {

@@ -209,7 +209,6 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
 static weft_status make_shard(struct weft_shard_thread *thread, struct serving *serving)
 {
     const struct weft_shard_thread_config *config = &thread->config;
-    struct weft_error error = {.text = ""};
     serving->msgr = weft_driver_msgr(serving->driver);
     weft_status status = weft_shard_new(&config->shard, serving->msgr, &serving->shard);
     if (status != WEFT_OK) {
@@ -221,9 +220,9 @@ static weft_status make_shard(struct weft_shard_thread *thread, struct serving *
     }
     if (config->checkpoint != NULL) {
         status = weft_checkpoint_restore(config->checkpoint, serving->shard,
-                                         config->shard.workers_max, supply_slabs, &error);
+                                         config->shard.workers_max, supply_slabs, &thread->error);
     }
-    return status == WEFT_OK ? status : weft_fail(&thread->error, status, "%s", error.text);
+    return status;
 }
 
 static void *run(void *arg)

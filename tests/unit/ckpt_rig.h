@@ -97,10 +97,11 @@ static weft_status write_data(uint64_t number, uint32_t shard, uint64_t claim,
     uint64_t ids[ROWS];
     float weights[ROWS][DIM];
     char name[WEFT_CKPT_FILE_BYTES];
-    if (weft_ckpt_head_add(&head, "ids", WEFT_CKPT_U64, ROWS, 0) != WEFT_OK ||
-        weft_ckpt_head_add(&head, "weights", WEFT_CKPT_F32, ROWS, DIM) != WEFT_OK ||
-        weft_ckpt_head_add(&head, "none", WEFT_CKPT_U32, 0, 5) != WEFT_OK ||
-        weft_ckpt_head_note(&head, "number", "%" PRIu64, number) != WEFT_OK) {
+    weft_ckpt_head_add(&head, "ids", WEFT_CKPT_U64, ROWS, 0);
+    weft_ckpt_head_add(&head, "weights", WEFT_CKPT_F32, ROWS, DIM);
+    weft_ckpt_head_add(&head, "none", WEFT_CKPT_U32, 0, 5);
+    weft_ckpt_head_note(&head, "number", "%" PRIu64, number);
+    if (head.is_short) {
         weft_ckpt_head_fini(&head);
         return weft_fail(error, WEFT_NOMEM, "no memory for a head");
     }
