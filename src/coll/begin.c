@@ -257,16 +257,15 @@ static void list_remove(struct weft_coll *c, uint32_t slot)
     c->open_tail = c->open_tail == slot ? before : c->open_tail;
 }
 
-/* A rank of the group that has left ends this rank's hope to get the operation done. */
-static bool someone_left(struct weft_coll *c, const struct group *g)
+/* A rank that has left can still have sent all that is needed of it, ahead of this call. */
+static void without_who_left(struct weft_coll *c, struct op *op)
 {
+    const struct group *g = &c->group[op->call.group];
     for (uint32_t i = 0; i < g->n; i++) {
-        if (c->rank[g->ranks[i]].state == RANK_LEFT) {
-            weft_coll_fail_rank(c, WEFT_COLL_LEFT, g->ranks[i], NULL);
-            return true;
+        if (c->rank[g->ranks[i]].state == RANK_LEFT && weft_coll_op_needs(op, i)) {
+            weft_coll_fail_rank(c, WEFT_COLL_LEFT, g->ranks[i], op);
         }
     }
-    return false;
 }
 
 static void op_start(struct weft_coll *c, struct op *op)
@@ -312,7 +311,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         return WEFT_INVALID;
     }
     struct group *g = &c->group[call->group];
-    if (coll_failed(c) || someone_left(c, g)) {
+    if (coll_failed(c)) {
         return WEFT_PEER;
     }
     uint32_t slot = slot_free(c);
@@ -344,6 +343,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         op_start(c, op);
     }
     c->dirty = true;
+    without_who_left(c, op);
     weft_coll_op_check(c, op);
     return WEFT_OK;
 }

@@ -330,20 +330,23 @@ static void on_down(struct weft_coll *c, const struct weft_msg_event *event)
     r->state = RANK_LEFT;
     r->peer = NONE;
     r->abort_due = r->close_due = r->telling = false;
+    r->down = event->down;
     WEFT_ASSERT(r->inflight == 0);
     if (coll_failed(c)) {
         doubts_end(c, rank);
         return;
     }
-    if (event->down == WEFT_DOWN_CLOSED) {
-        bool needed = op_needing(c, rank) != NULL;
-        r->left_ns = needed ? weft_time_add(c->now_ns, c->config.abort_ns / 2) : WEFT_NEVER;
-        if (!needed) {
-            doubts_end(c, rank);
-        }
+    struct op *op = op_needing(c, rank);
+    /* RESTARTED: it no longer knows the connection; its CLOSE may have been lost. */
+    bool closed = event->down == WEFT_DOWN_CLOSED || event->down == WEFT_DOWN_RESTARTED;
+    if ((closed || event->down == WEFT_DOWN_LOCAL) && op == NULL) {
+        doubts_end(c, rank);
         return;
     }
-    struct op *op = op_needing(c, rank);
+    if (closed) { /* the reason may be told yet, by another rank */
+        r->left_ns = weft_time_add(c->now_ns, c->config.abort_ns / 2);
+        return;
+    }
     op = op != NULL || c->open_head == NONE ? op : &c->op[c->open_head];
     struct weft_coll_failure failure = {
         .reason = WEFT_COLL_DOWN,
@@ -482,14 +485,34 @@ static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *
     return found;
 }
 
-/* A rank that has entered may wait for one that has not, and is about to say so. */
+void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns)
+{
+    const struct group *g = &c->group[op->call.group];
+    uint64_t until_ns = weft_time_add(c->now_ns, wait_ns);
+    if (!op->waits) {
+        op->deadline_ns = op->overdue ? weft_min_u64(op->deadline_ns, until_ns) : until_ns;
+    }
+    for (uint32_t i = 0; i < g->n && !op->overdue; i++) {
+        if (i != g->me && weft_coll_op_needs(op, i)) {
+            weft_coll_ask(c, op->call.group, g->ranks[i], op->number);
+        }
+    }
+    op->overdue = true;
+}
+
+/* That a rank has not said that it has entered does not mean that it has not: it may have had no
+ * reason to. And one that has may wait for one that has not. So all are asked before one is named. */
 static void on_timeout(struct weft_coll *c, struct op *op)
 {
+    if (!op->overdue) {
+        weft_coll_late(c, op, c->config.abort_ns);
+        return;
+    }
     bool entered;
     uint32_t rank = late_rank(c, op, &entered);
-    if (entered && !op->overdue) {
-        op->overdue = true;
-        op->deadline_ns = weft_time_add(op->deadline_ns, c->config.abort_ns);
+    if (entered && !op->waits) {
+        op->waits = true;
+        op->deadline_ns = weft_time_add(c->now_ns, c->config.abort_ns);
         return;
     }
     rank = rank == NONE ? c->config.rank : rank;
@@ -511,11 +534,20 @@ static void on_left(struct weft_coll *c, uint32_t rank)
 {
     struct op *op = op_needing(c, rank);
     c->rank[rank].left_ns = WEFT_NEVER;
-    if (op != NULL) {
-        weft_coll_fail_rank(c, WEFT_COLL_LEFT, rank, op);
-    } else {
+    if (op == NULL) {
         doubts_end(c, rank);
+        return;
     }
+    struct weft_coll_failure failure = {
+        .reason = c->rank[rank].down == WEFT_DOWN_CLOSED ? WEFT_COLL_LEFT : WEFT_COLL_DOWN,
+        .rank = rank,
+        .by = c->config.rank,
+        .group = op->call.group,
+        .op = op->number,
+        .last_op = NONE,
+        .down = c->rank[rank].down,
+    };
+    weft_coll_fail(c, &failure);
 }
 
 static void close_all(struct weft_coll *c)

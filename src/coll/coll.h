@@ -230,7 +230,7 @@ size_t weft_coll_missed_bytes(const struct weft_coll *coll, const struct weft_co
  * Owns:    borrows all buffers of the call until weft_coll_poll has returned it.
  * Errors:  WEFT_AGAIN    ops_max operations are open: poll, then try again.
  *          WEFT_INVALID  an argument is out of range, or this rank is not in the group.
- *          WEFT_PEER     the object has failed, or a rank of the group has left.
+ *          WEFT_PEER     the object has failed.
  *          Nothing is begun. */
 weft_status weft_coll_begin(struct weft_coll *coll, const struct weft_coll_call *call,
                             uint64_t now_ns);

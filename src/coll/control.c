@@ -1,6 +1,6 @@
 /* Messages about operations, 112 bytes each, big-endian:
  *
- *     0    u8   what: ENTERED, DESCRIBE, ABORT
+ *     0    u8   what: ENTERED, DESCRIBE, ASK, ABORT
  *     1    u8   reason (ABORT)
  *     2    u8   how the connection broke (ABORT)
  *     3    u8   1: entered; 2: descriptors are known
@@ -15,7 +15,9 @@
  *
  * and a descriptor: kind, type, reduction, feedback u8 each, root, bound_ppm, members u32, count u64.
  *
- * ENTERED says that the sender has begun the operation. DESCRIBE goes to a rank whose message did not
+ * ENTERED says that the sender has begun the operation; 2^32 - 1: none of the group yet. ASK says that
+ * the sender's operation is past its time-out; it is answered with ENTERED, and by a rank that has the
+ * operation open, too, with its own time-out (coll.c). DESCRIBE goes to a rank whose message did not
  * fit the sender's call; that rank knows both calls then, and aborts with them. ABORT is repeated by
  * every rank to all others, so that a rank hears of it whatever connection is broken.
  */
@@ -23,7 +25,7 @@
 
 #include "base/cursor.h"
 
-enum what { WHAT_ENTERED = 1, WHAT_DESCRIBE, WHAT_ABORT };
+enum what { WHAT_ENTERED = 1, WHAT_DESCRIBE, WHAT_ASK, WHAT_ABORT };
 enum { FLAG_ENTERED = 1, FLAG_CALLED = 2 };
 
 struct control {
@@ -146,26 +148,58 @@ void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank)
     c->dirty = true;
 }
 
-static void send_entered(struct weft_coll *c, uint32_t rank)
+void weft_coll_ask(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t number)
+{
+    struct member *m = &c->group[group].member[rank];
+    c->rank[rank].tell_count += !m->ask;
+    m->ask = true;
+    m->ask_op = number;
+    c->dirty = true;
+}
+
+static bool send_note(struct weft_coll *c, uint32_t rank, enum what what,
+                      const struct weft_coll_failure *f)
 {
     struct rank *r = &c->rank[rank];
-    for (uint32_t i = 0; i < c->groups && !r->telling; i++) {
-        struct group *g = &c->group[i];
-        struct member *m = &g->member[rank];
-        if (!m->tell) {
-            continue;
-        }
-        struct weft_coll_failure f = {.group = i, .op = g->next_op - 1};
-        pack(r->entered, WHAT_ENTERED, &f);
-        if (!send_control(c, r->entered, rank, USER_ENTERED)) {
-            return;
-        }
+    pack(r->note, what, f);
+    if (!send_control(c, r->note, rank, USER_NOTE)) {
+        return false;
+    }
+    r->tell_count--;
+    r->telling = true;
+    return true;
+}
+
+static void send_entered(struct weft_coll *c, uint32_t group, uint32_t rank)
+{
+    struct group *g = &c->group[group];
+    struct member *m = &g->member[rank];
+    struct weft_coll_failure f = {.group = group, .op = g->next_op - 1};
+    if (send_note(c, rank, WHAT_ENTERED, &f)) {
         m->tell = false;
         m->told = g->next_op;
         m->untold_pages = 0;
-        r->tell_count--;
-        r->telling = true;
         c->counters.told++;
+    }
+}
+
+static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
+{
+    struct member *m = &c->group[group].member[rank];
+    struct weft_coll_failure f = {.group = group, .op = m->ask_op};
+    m->ask = !send_note(c, rank, WHAT_ASK, &f);
+}
+
+/* The next of them; one at a time is under way to a rank. */
+static void send_notes(struct weft_coll *c, uint32_t rank)
+{
+    for (uint32_t i = 0; i < c->groups && !c->rank[rank].telling; i++) {
+        const struct member *m = &c->group[i].member[rank];
+        if (m->tell) {
+            send_entered(c, i, rank);
+        } else if (m->ask) {
+            send_ask(c, i, rank);
+        }
     }
 }
 
@@ -179,7 +213,7 @@ void weft_coll_control_send(struct weft_coll *c)
         if (r->abort_due) {
             r->abort_due = !send_control(c, c->abort, i, USER_ABORT);
         } else if (!coll_failed(c) && r->tell_count > 0 && !r->telling) {
-            send_entered(c, i);
+            send_notes(c, i);
         }
     }
     if (c->describe_due && !coll_failed(c) && c->rank[c->describe_rank].state == RANK_UP) {
@@ -193,9 +227,9 @@ void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank
     if (rank == NONE) {
         return;
     }
-    if (user.type == USER_ENTERED) {
+    c->dirty = true;
+    if (user.type == USER_NOTE) {
         c->rank[rank].telling = false;
-        c->dirty |= c->rank[rank].tell_count > 0;
     } else if (user.type == USER_ABORT && outcome != WEFT_MSG_UNKNOWN) {
         c->rank[rank].close_due = true;
         c->closes = true;
@@ -256,6 +290,19 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
     weft_coll_fail(c, &failure);
 }
 
+/* ---- who is late ----------------------------------------------------------------------------- */
+
+/* An answer, always; and this rank's own time-out comes before that of the one that asks, which may
+ * wait for this one only because this one waits for a third. */
+static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
+{
+    weft_coll_tell(c, f->group, rank);
+    struct op *op = weft_coll_find(c, f->group, f->op);
+    if (op != NULL) {
+        weft_coll_late(c, op, c->config.abort_ns / 2);
+    }
+}
+
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event)
@@ -276,6 +323,9 @@ void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct wef
         break;
     case WHAT_DESCRIBE:
         described(c, rank, f);
+        break;
+    case WHAT_ASK:
+        asked(c, rank, f);
         break;
     case WHAT_ABORT:
         weft_coll_fail(c, f);

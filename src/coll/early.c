@@ -220,6 +220,11 @@ static void adopt(struct weft_coll *c, struct op *op, uint32_t slot)
     if (index == NONE || op->call.count == 0 ||
         !weft_coll_fits(op, e->tag, index, e->total, e->elem_bytes)) {
         weft_coll_mismatch(c, e->rank, e->group, e->number);
+        if (e->closed) {
+            early_free(c, slot);
+        } else {
+            pages_free(c, e); /* its sender counts them no longer either */
+        }
         return;
     }
     weft_bits_set(op_bits(op, e->tag.phase, BITS_OPENED), op_bit(op, e->tag.segment, index));

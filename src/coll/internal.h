@@ -56,7 +56,7 @@ struct tag {
 
 /* ---- what `user` of a message says ------------------------------------------------------------- */
 
-enum user_type { USER_IGNORE, USER_OP, USER_EARLY, USER_CONTROL, USER_ENTERED, USER_ABORT };
+enum user_type { USER_IGNORE, USER_OP, USER_EARLY, USER_CONTROL, USER_NOTE, USER_ABORT };
 
 struct user {
     enum user_type type;
@@ -93,17 +93,18 @@ struct rank {
     enum rank_state state;
     weft_peer peer; /* NONE */
     uint64_t incarnation;
-    uint32_t inflight;    /* messages of data that are not confirmed */
-    uint32_t early_pages; /* of the pool there, that messages may take whose operation it has not
+    uint32_t inflight;       /* messages of data that are not confirmed */
+    uint32_t early_pages;    /* of the pool there, that messages may take whose operation it has not
                             * entered as far as this end knows */
-    uint32_t pool_pages;  /* of the pool here, taken by its messages */
-    uint32_t early_head;  /* its messages in the pool */
-    uint64_t left_ns;     /* LEFT: when that is a failure, for who waits for it */
-    uint32_t tell_count;  /* groups of which it is to be told how far this rank is */
-    bool telling;         /* `entered` is under way */
+    uint32_t pool_pages;     /* of the pool here, taken by its messages */
+    uint32_t early_head;     /* its messages in the pool */
+    uint64_t left_ns;        /* LEFT: when that is a failure, for who waits for it */
+    enum weft_msg_down down; /* LEFT: how the connection ended */
+    uint32_t tell_count;     /* ENTERED and ASK that are due, of all groups */
+    bool telling;            /* one of them is under way, in `note` */
     bool abort_due;
     bool close_due;
-    uint8_t entered[CONTROL_BYTES];
+    uint8_t note[CONTROL_BYTES];
 };
 
 /* What is known of a rank in a group, and what it knows. Counts of operations, from the first. */
@@ -111,7 +112,9 @@ struct member {
     uint32_t entered;      /* by it */
     uint32_t told;         /* it knows that this rank has entered so many */
     uint32_t untold_pages; /* that it sent meanwhile */
-    bool tell;
+    uint32_t ask_op;       /* `ask`: the operation that is late */
+    bool tell;             /* ENTERED is due */
+    bool ask;              /* ASK is */
     uint16_t early_pages[EARLY_OPS]; /* sent to it, of the operations from `entered` on */
 };
 
@@ -154,7 +157,8 @@ struct op {
     uint32_t doubts; /* messages whose receiver went before it confirmed them */
     uint32_t doubt_rank;
     bool broken;  /* the failure that makes it fail is about to be known */
-    bool overdue; /* the time-out has been put off once */
+    bool overdue; /* it is past its time-out; the others have been asked how far they are */
+    bool waits;   /* all that it waits for have entered it: one of them has to find the late one */
     uint64_t begun_ns;
     uint64_t deadline_ns;
     struct weft_coll_done done;
@@ -209,8 +213,8 @@ struct weft_coll {
     struct early *early;  /* (pages,) */
     uint32_t early_free;
     uint32_t receivers; /* ranks with messages that are not confirmed */
-    bool dirty;  /* there may be something to send */
-    bool closes; /* there may be a connection to close */
+    bool dirty;         /* there may be something to send */
+    bool closes;        /* there may be a connection to close */
     uint32_t refused_count;
     struct weft_coll_failure failure;
     uint64_t abort_ns; /* when connections are closed at the latest; NEVER */
@@ -253,6 +257,9 @@ static inline uint32_t pages_for(uint64_t elems, uint32_t elem_bytes)
 uint32_t weft_coll_op_number(const struct group *group, uint32_t low_bits);
 void weft_coll_entered(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t count);
 struct op *weft_coll_find(struct weft_coll *c, uint32_t group, uint32_t number);
+/* An operation is late, here or at a rank that waits for this one: it fails after wait_ns, naming the
+ * rank that it waits for. */
+void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns);
 
 /* ---- begin.c --------------------------------------------------------------------------------- */
 
@@ -320,6 +327,8 @@ const uint64_t *weft_coll_critical(struct weft_coll *c, const struct op *op, uin
 /* ---- control.c ------------------------------------------------------------------------------- */
 
 void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank);
+/* How far is that rank? It answers with ENTERED. */
+void weft_coll_ask(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t number);
 /* This rank's call differs from what the message of that rank belongs to. */
 void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number);
 void weft_coll_control_send(struct weft_coll *c);

@@ -74,7 +74,7 @@ static const char *down_text(enum weft_msg_down down)
     case WEFT_DOWN_IDLE:
         return "the connection was idle for too long";
     case WEFT_DOWN_RESTARTED:
-        return "its process was restarted";
+        return "it was restarted, or has closed the connection";
     case WEFT_DOWN_CRYPTO:
         return "the cryptography failed";
     case WEFT_DOWN_REPLACED:
