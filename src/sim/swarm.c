@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "sim/finish.h"
 #include "sim/hash.h"
+#include "sim/swarm_coll.h"
 #include "sim/swarm_internal.h"
 #include "sim/swarm_member.h"
 #include "sim/swarm_ps.h"
@@ -18,8 +19,8 @@
 static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 3 * WEFT_NS_PER_S;
 
-/* Every tenth seed is a parameter server. */
-enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096, PS_EVERY = 10 };
+/* Every tenth seed is a parameter server; of the others every twentieth has collectives. */
+enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096, PS_EVERY = 10, COLL_EVERY = 20, COLL_REST = 5 };
 
 /* ---- making the world ------------------------------------------------------------------------ */
 
@@ -290,6 +291,8 @@ void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
         weft_swarm_member_run(seed, false, tap, result_p);
     } else if (seed % PS_EVERY == 0) {
         weft_swarm_ps_run(seed, tap, result_p);
+    } else if (seed % COLL_EVERY == COLL_REST) {
+        weft_swarm_coll_run(seed, tap, result_p);
     } else {
         run_messages(seed, tap, result_p);
     }
