@@ -53,7 +53,10 @@ static bool buffers_valid(const struct weft_coll_call *call, uint32_t n, uint32_
     bool in = root || (call->kind != WEFT_COLL_BROADCAST && call->kind != WEFT_COLL_SCATTER);
     bool out = root || (call->kind != WEFT_COLL_REDUCE && call->kind != WEFT_COLL_GATHER);
     bool apart = call->kind != WEFT_COLL_ALL_TO_ALL || call->in != call->out || n == 1;
-    return (!in || call->in != NULL) && (!out || call->out != NULL) && apart;
+    uintptr_t ends = (in ? (uintptr_t)call->in : 0) | (out ? (uintptr_t)call->out : 0) |
+                     (uintptr_t)call->residual;
+    bool aligned = ends % weft_max_u64(weft_coll_type_bytes(call->type), 1) == 0;
+    return (!in || call->in != NULL) && (!out || call->out != NULL) && apart && aligned;
 }
 
 static bool loss_valid(const struct weft_coll_call *call)
@@ -289,12 +292,17 @@ static void op_start(struct weft_coll *c, struct op *op)
     own_part(op);
     small_part(op);
     tell_others(c, op);
-    weft_coll_early_adopt(c, op);
     for (uint32_t g = 0; g < op->shape.segments; g++) {
         if (op->left1[g] == 0 && !op->ready[g]) {
             weft_coll_segment_here(c, op, g);
         }
     }
+}
+
+/* Long for an operation that goes well, short for a person who waits for an error. */
+static uint64_t ask_first(const struct weft_coll *c)
+{
+    return 2 * c->config.abort_ns;
 }
 
 weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *call, uint64_t now_ns)
@@ -307,7 +315,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
     }
     struct work work;
     weft_coll_work_make(&shape, weft_coll_shape_lossy(&shape, plain.bound_ppm), &work);
-    if (work.bytes > 0 && plain.work == NULL) {
+    if (work.bytes > 0 && (plain.work == NULL || (uintptr_t)plain.work % WEFT_COLL_ALIGN != 0)) {
         return WEFT_INVALID;
     }
     struct group *g = &c->group[call->group];
@@ -332,6 +340,8 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         .doubt_rank = NONE,
         .begun_ns = now_ns,
         .deadline_ns = weft_time_add(now_ns, plain.timeout_ns),
+        .ask_ns = weft_time_add(now_ns, ask_first(c)),
+        .ask_step_ns = ask_first(c),
         .done = {.user = plain.user, .contributors_min = g->n},
     };
     g->history[g->next_op % HISTORY] = descriptor;
@@ -342,6 +352,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
     if (plain.count > 0) {
         op_start(c, op);
     }
+    weft_coll_early_adopt(c, op);
     c->dirty = true;
     without_who_left(c, op);
     weft_coll_op_check(c, op);

@@ -177,7 +177,7 @@ static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *r
     for (uint32_t i = 0; i < n; i++) {
         h = weft_mix64(h ^ (ranks[i] + UINT64_C(1)));
     }
-    return (uint32_t)(h >> 32);
+    return (uint32_t)(h >> 32) | 1; /* 0 is a place in the history that is not used yet */
 }
 
 weft_status weft_coll_group(struct weft_coll *c, const uint32_t *ranks, uint32_t n,
@@ -455,7 +455,7 @@ uint64_t weft_coll_deadline(const struct weft_coll *c)
     }
     uint64_t at_ns = c->describe_ns;
     for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
-        at_ns = weft_min_u64(at_ns, c->op[i].deadline_ns);
+        at_ns = weft_min_u64(at_ns, weft_min_u64(c->op[i].deadline_ns, c->op[i].ask_ns));
     }
     for (uint32_t i = 0; i < c->config.ranks; i++) {
         at_ns = weft_min_u64(at_ns, c->rank[i].left_ns);
@@ -487,17 +487,23 @@ static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *
 
 void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns)
 {
-    const struct group *g = &c->group[op->call.group];
     uint64_t until_ns = weft_time_add(c->now_ns, wait_ns);
     if (!op->waits) {
         op->deadline_ns = op->overdue ? weft_min_u64(op->deadline_ns, until_ns) : until_ns;
     }
-    for (uint32_t i = 0; i < g->n && !op->overdue; i++) {
-        if (i != g->me && weft_coll_op_needs(op, i)) {
-            weft_coll_ask(c, op->call.group, g->ranks[i], op->number);
-        }
+    if (!op->overdue) {
+        op->overdue = true;
+        weft_coll_ask(c, op);
     }
-    op->overdue = true;
+}
+
+/* Rarer and rarer. Two calls that differ may be such that neither rank waits for a message of the
+ * other, only for a third one's; this finds them. */
+static void ask_again(struct weft_coll *c, struct op *op)
+{
+    weft_coll_ask(c, op);
+    op->ask_step_ns = weft_time_add(op->ask_step_ns, op->ask_step_ns);
+    op->ask_ns = weft_time_add(c->now_ns, op->ask_step_ns);
 }
 
 /* That a rank has not said that it has entered does not mean that it has not: it may have had no
@@ -575,6 +581,9 @@ void weft_coll_on_deadline(struct weft_coll *c, uint64_t now_ns)
     for (uint32_t i = c->open_head; i != NONE && !coll_failed(c); i = c->op[i].next) {
         if (now_ns >= c->op[i].deadline_ns) {
             on_timeout(c, &c->op[i]);
+        }
+        if (now_ns >= c->op[i].ask_ns) {
+            ask_again(c, &c->op[i]);
         }
     }
     for (uint32_t i = 0; i < c->config.ranks && !coll_failed(c); i++) {

@@ -42,6 +42,8 @@ enum {
     WEFT_COLL_OPS_MAX = 256,
     WEFT_COLL_SEGMENTS_MAX = 16,
     WEFT_COLL_GRAIN = 32, /* elements: slices and counts of contributors are made of these */
+    WEFT_COLL_ALIGN = 64, /* bytes, of `work` */
+    WEFT_COLL_CHUNK_MIN = 1024, /* bytes that every chunk has room for */
 };
 
 #define WEFT_COLL_NONE      UINT32_MAX
@@ -100,7 +102,8 @@ struct weft_coll_config {
     uint32_t small_ranks;
     uint32_t receivers_max; /* ranks that are sent to at a time; 0 = no limit */
     uint64_t abort_ns; /* what telling the others of a failure may take before connections are
-                             * closed; half of it is what news of a failure may take after a CLOSE */
+                             * closed; half of it is what news of a failure may take after a CLOSE;
+                             * and twice it how long an operation waits before it asks why */
 };
 
 /* One operation as this rank calls it. */
@@ -124,7 +127,7 @@ struct weft_coll_call {
                           * grain was missing running; twice, and it must arrive. NULL = not counted */
     uint64_t
         timeout_ns; /* from begin; then the object fails, naming who is late. WEFT_NEVER = none */
-    void *work;     /* weft_coll_work_bytes bytes, aligned to 64; NULL when that is 0 */
+    void *work;     /* weft_coll_work_bytes bytes, aligned to WEFT_COLL_ALIGN; NULL when that is 0 */
     uint64_t user;  /* returned in done */
 };
 
@@ -229,7 +232,9 @@ size_t weft_coll_missed_bytes(const struct weft_coll *coll, const struct weft_co
  * GATHER; out is block `rank` of in for REDUCE_SCATTER and SCATTER. Else they must not overlap.
  * Owns:    borrows all buffers of the call until weft_coll_poll has returned it.
  * Errors:  WEFT_AGAIN    ops_max operations are open: poll, then try again.
- *          WEFT_INVALID  an argument is out of range, or this rank is not in the group.
+ *          WEFT_INVALID  an argument is out of range or not aligned, this rank is not in the group, or
+ *                        a message between two ranks would be longer than chunks_max chunks of
+ *                        WEFT_COLL_CHUNK_MIN bytes: with 65,536, slices over 1 GiB.
  *          WEFT_PEER     the object has failed.
  *          Nothing is begun. */
 weft_status weft_coll_begin(struct weft_coll *coll, const struct weft_coll_call *call,

@@ -3,21 +3,22 @@
  *     0    u8   what: ENTERED, DESCRIBE, ASK, ABORT
  *     1    u8   reason (ABORT)
  *     2    u8   how the connection broke (ABORT)
- *     3    u8   1: entered; 2: descriptors are known
+ *     3    u8   1: entered (ABORT), past its time-out (ASK); 2: descriptors are known (ABORT)
  *     4    u32  rank: whose fault
  *     8    u32  the rank that noticed
  *     12   u32  group
  *     16   u32  operation
  *     20   u32  last operation that it has entered
- *     24   24   descriptor of what `rank` called; of the sender's call (DESCRIBE)
+ *     24   24   descriptor of what `rank` called (ABORT); of the sender's call (DESCRIBE, ASK)
  *     48   24   descriptor of what the rank that noticed called
  *     72   40   text, padded with zeros
  *
  * and a descriptor: kind, type, reduction, feedback u8 each, root, bound_ppm, members u32, count u64.
  *
  * ENTERED says that the sender has begun the operation; 2^32 - 1: none of the group yet. ASK says that
- * the sender's operation is past its time-out; it is answered with ENTERED, and by a rank that has the
- * operation open, too, with its own time-out (coll.c). DESCRIBE goes to a rank whose message did not
+ * the sender has waited long for the receiver in this operation; it is answered with ENTERED, and if
+ * the operation is past its time-out, by a rank that has it open, too, with its own time-out (coll.c).
+ * If the receiver has called something else, it aborts with both calls. DESCRIBE goes to a rank whose message did not
  * fit the sender's call; that rank knows both calls then, and aborts with them. ABORT is repeated by
  * every rank to all others, so that a rank hears of it whatever connection is broken.
  */
@@ -108,6 +109,9 @@ static bool unpack(const struct weft_coll *c, const struct weft_msg_event *event
     }
     memcpy(f.text, text, sizeof(f.text));
     f.text[sizeof(f.text) - 1] = '\0';
+    for (char *at = f.text; *at != '\0'; at++) { /* it may be printed */
+        *at = (uint8_t)*at < ' ' || *at == 0x7f ? '?' : *at;
+    }
     control.what = (enum what)what;
     control.f = f;
     *control_p = control;
@@ -148,13 +152,18 @@ void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank)
     c->dirty = true;
 }
 
-void weft_coll_ask(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t number)
+void weft_coll_ask(struct weft_coll *c, const struct op *op)
 {
-    struct member *m = &c->group[group].member[rank];
-    c->rank[rank].tell_count += !m->ask;
-    m->ask = true;
-    m->ask_op = number;
-    c->dirty = true;
+    struct group *g = &c->group[op->call.group];
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct member *m = &g->member[g->ranks[i]];
+        if (i != g->me && weft_coll_op_needs(op, i)) {
+            c->rank[g->ranks[i]].tell_count += !m->ask;
+            m->ask = true;
+            m->ask_op = op->number;
+            c->dirty = true;
+        }
+    }
 }
 
 static bool send_note(struct weft_coll *c, uint32_t rank, enum what what,
@@ -186,7 +195,14 @@ static void send_entered(struct weft_coll *c, uint32_t group, uint32_t rank)
 static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
 {
     struct member *m = &c->group[group].member[rank];
-    struct weft_coll_failure f = {.group = group, .op = m->ask_op};
+    const struct op *op = weft_coll_find(c, group, m->ask_op);
+    if (op == NULL) { /* it is done by now */
+        m->ask = false;
+        c->rank[rank].tell_count--;
+        return;
+    }
+    struct weft_coll_failure f = {.group = group, .op = op->number, .entered = op->overdue};
+    f.called[0] = c->group[group].history[op->number % HISTORY];
     m->ask = !send_note(c, rank, WHAT_ASK, &f);
 }
 
@@ -240,14 +256,19 @@ void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank
 
 static const struct weft_coll_descriptor *remembered(const struct group *g, uint32_t number)
 {
-    bool there = number < g->next_op && g->next_op - number <= HISTORY;
-    return there ? &g->history[number % HISTORY] : NULL;
+    const struct weft_coll_descriptor *d = &g->history[number % HISTORY];
+    bool there = op_before(number, g->next_op) && g->next_op - number <= HISTORY;
+    return there && d->members != 0 ? d : NULL;
 }
 
 void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number)
 {
     const struct weft_coll_descriptor *mine = remembered(&c->group[group], number);
-    if (c->describe_sent || mine == NULL) {
+    if (c->describe_sent) {
+        return;
+    }
+    if (mine == NULL) {
+        weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, rank, NULL);
         return;
     }
     c->mismatch = (struct weft_coll_failure){
@@ -292,13 +313,18 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
 
 /* ---- who is late ----------------------------------------------------------------------------- */
 
-/* An answer, always; and this rank's own time-out comes before that of the one that asks, which may
+/* An answer, always; and this rank's own time-out comes, if that one's has, before that of the one that asks, which may
  * wait for this one only because this one waits for a third. */
 static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
+    const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);
+    if (mine != NULL && memcmp(mine, &f->called[0], sizeof(*mine)) != 0) {
+        described(c, rank, f);
+        return;
+    }
     weft_coll_tell(c, f->group, rank);
     struct op *op = weft_coll_find(c, f->group, f->op);
-    if (op != NULL) {
+    if (op != NULL && f->entered) {
         weft_coll_late(c, op, c->config.abort_ns / 2);
     }
 }

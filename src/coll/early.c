@@ -112,7 +112,7 @@ void weft_coll_early_open(struct weft_coll *c, uint32_t rank, const struct weft_
                           struct tag tag, uint32_t number)
 {
     struct rank *r = &c->rank[rank];
-    uint32_t pages = pages_for(event->total, event->elem_bytes);
+    uint64_t pages = pages_for(event->total, event->elem_bytes);
     bool far = number - c->group[tag.group].next_op >= 2 * EARLY_OPS;
     if (far || pages > c->quota_pages - weft_min_u64(r->pool_pages, c->quota_pages) ||
         pages > c->pages - c->pages_used || c->early_free == NONE) {
@@ -132,7 +132,7 @@ void weft_coll_early_open(struct weft_coll *c, uint32_t rank, const struct weft_
         .total = event->total,
         .chunk_elems = event->chunk_elems,
         .elem_bytes = event->elem_bytes,
-        .pages = pages,
+        .pages = (uint32_t)pages,
         .page_first = NONE,
         .slot = NONE,
     };
@@ -142,7 +142,7 @@ void weft_coll_early_open(struct weft_coll *c, uint32_t rank, const struct weft_
         e->page_first = page;
     }
     r->early_head = slot;
-    r->pool_pages += pages;
+    r->pool_pages += (uint32_t)pages;
     c->counters.early_messages++;
     c->msgr.ops->set_user(c->msgr.self, event->peer, event->seq,
                           user_pack((struct user){.type = USER_EARLY, .slot = slot}));
@@ -186,6 +186,13 @@ static void hand_over(struct weft_coll *c, struct op *op, const struct early *e,
     weft_coll_arrived(c, op, e->tag.phase, e->tag.segment, index);
 }
 
+/* Pages have room for a bit for each grain, and so for each chunk if chunks begin on grains. Which
+ * chunks are missing of another message is of no interest: none may be. */
+static bool has_mask(const struct early *e)
+{
+    return e->chunk_elems % WEFT_COLL_GRAIN == 0;
+}
+
 /* A message whose sender has gone says so with its operation, if that is ever called. */
 void weft_coll_early_received(struct weft_coll *c, uint32_t slot,
                               const struct weft_msg_event *event)
@@ -196,8 +203,7 @@ void weft_coll_early_received(struct weft_coll *c, uint32_t slot,
     e->complete = event->outcome == WEFT_MSG_COMPLETE;
     if (e->page_first != NONE) {
         uint64_t words = WEFT_BITS_WORDS((uint64_t)event->chunks);
-        bool fits = e->chunk_elems % WEFT_COLL_GRAIN == 0 || event->chunks == 1;
-        if (!e->whole && fits) {
+        if (!e->whole && has_mask(e)) {
             pages_copy(c, e, mask_at(e), words * sizeof(uint64_t), NULL,
                        (const uint8_t *)event->mask);
         }
@@ -230,10 +236,14 @@ static void adopt(struct weft_coll *c, struct op *op, uint32_t slot)
     weft_bits_set(op_bits(op, e->tag.phase, BITS_OPENED), op_bit(op, e->tag.segment, index));
     pages_copy(c, e, 0, (uint64_t)e->total * e->elem_bytes,
                weft_coll_place(op, e->tag.phase, e->tag.segment, index), NULL);
+    if (e->closed && !e->whole && !e->complete) {
+        weft_coll_fail_rank(c, WEFT_COLL_LEFT, e->rank, op);
+        return;
+    }
     if (e->closed) {
-        uint64_t words =
-            e->whole ? 0 : WEFT_BITS_WORDS(weft_div_ceil_u64(e->total, e->chunk_elems));
-        words = weft_min_u64(words, WEFT_BITS_WORDS((uint64_t)c->config.chunks_max));
+        uint64_t chunks =
+            e->whole || !has_mask(e) ? 0 : weft_div_ceil_u64(e->total, e->chunk_elems);
+        uint64_t words = WEFT_BITS_WORDS(weft_min_u64(chunks, c->config.chunks_max));
         pages_copy(c, e, mask_at(e), words * sizeof(uint64_t), (uint8_t *)c->critical, NULL);
         hand_over(c, op, e, c->critical);
         early_free(c, slot);

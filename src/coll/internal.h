@@ -109,12 +109,12 @@ struct rank {
 
 /* What is known of a rank in a group, and what it knows. Counts of operations, from the first. */
 struct member {
-    uint32_t entered;      /* by it */
-    uint32_t told;         /* it knows that this rank has entered so many */
-    uint32_t untold_pages; /* that it sent meanwhile */
-    uint32_t ask_op;       /* `ask`: the operation that is late */
-    bool tell;             /* ENTERED is due */
-    bool ask;              /* ASK is */
+    uint32_t entered;                /* by it */
+    uint32_t told;                   /* it knows that this rank has entered so many */
+    uint32_t untold_pages;           /* that it sent meanwhile */
+    uint32_t ask_op;                 /* `ask`: the operation */
+    bool tell;                       /* ENTERED is due */
+    bool ask;                        /* ASK is */
     uint16_t early_pages[EARLY_OPS]; /* sent to it, of the operations from `entered` on */
 };
 
@@ -161,6 +161,8 @@ struct op {
     bool waits;   /* all that it waits for have entered it: one of them has to find the late one */
     uint64_t begun_ns;
     uint64_t deadline_ns;
+    uint64_t ask_ns; /* when those it waits for are asked, next */
+    uint64_t ask_step_ns;
     struct weft_coll_done done;
     uint8_t barrier[2];
 };
@@ -244,14 +246,20 @@ static inline uint32_t op_bit(const struct op *op, uint32_t segment, uint32_t in
     return segment * op->shape.n + index;
 }
 
-static inline uint32_t pages_for(uint64_t elems, uint32_t elem_bytes)
+static inline uint64_t pages_for(uint64_t elems, uint32_t elem_bytes)
 {
     uint64_t grains = weft_div_ceil_u64(elems, WEFT_COLL_GRAIN);
     uint64_t bytes = elems * elem_bytes + 8 + WEFT_BITS_WORDS(grains) * sizeof(uint64_t);
-    return (uint32_t)weft_div_ceil_u64(bytes, PAGE_BYTES);
+    return weft_div_ceil_u64(bytes, PAGE_BYTES);
 }
 
 /* ---- coll.c ---------------------------------------------------------------------------------- */
+
+/* Numbers of operations wrap. */
+static inline bool op_before(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
 
 /* A tag's operation, in full: the one nearest to what this rank calls next. */
 uint32_t weft_coll_op_number(const struct group *group, uint32_t low_bits);
@@ -327,8 +335,8 @@ const uint64_t *weft_coll_critical(struct weft_coll *c, const struct op *op, uin
 /* ---- control.c ------------------------------------------------------------------------------- */
 
 void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank);
-/* How far is that rank? It answers with ENTERED. */
-void weft_coll_ask(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t number);
+/* How far are those that it waits for, and have they called the same? They answer with ENTERED. */
+void weft_coll_ask(struct weft_coll *c, const struct op *op);
 /* This rank's call differs from what the message of that rank belongs to. */
 void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number);
 void weft_coll_control_send(struct weft_coll *c);

@@ -116,7 +116,7 @@ void weft_coll_data_open(struct weft_coll *c, uint32_t rank, const struct weft_m
     struct group *g = &c->group[tag.group];
     uint32_t number = weft_coll_op_number(g, tag.op);
     weft_coll_entered(c, tag.group, rank, number + 1);
-    if (number >= g->next_op) {
+    if (!op_before(number, g->next_op)) {
         weft_coll_early_open(c, rank, event, tag, number);
         return;
     }

@@ -40,20 +40,20 @@ static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t sl
 
 /* May this rank send to that one, which may not have called the operation yet? */
 static bool may_run_ahead(const struct weft_coll *c, const struct group *g, uint32_t rank,
-                          uint32_t number, uint32_t pages)
+                          uint32_t number, uint64_t pages)
 {
     const struct member *m = &g->member[rank];
-    return number < m->entered ||
+    return op_before(number, m->entered) ||
            (number - m->entered < EARLY_OPS && c->rank[rank].early_pages + pages <= c->quota_pages);
 }
 
 static void ran_ahead(struct weft_coll *c, struct group *g, uint32_t rank, uint32_t number,
-                      uint32_t pages)
+                      uint64_t pages)
 {
     struct member *m = &g->member[rank];
-    if (number >= m->entered) {
+    if (!op_before(number, m->entered)) {
         m->early_pages[number % EARLY_OPS] += (uint16_t)pages;
-        c->rank[rank].early_pages += pages;
+        c->rank[rank].early_pages += (uint32_t)pages;
     }
 }
 
@@ -129,7 +129,7 @@ static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t inde
     uint64_t *sent = op_bits(op, o->phase, BITS_SENT);
     uint32_t bit = op_bit(op, o->segment, index);
     uint32_t elems = shape_elems(&op->shape, o->phase, op->shape.me, index, o->segment);
-    uint32_t pages = elems > 0 ? pages_for(elems, op->shape.elem_bytes) : 0;
+    uint64_t pages = elems > 0 ? pages_for(elems, op->shape.elem_bytes) : 0;
     if (elems == 0 || weft_bits_test(sent, bit) || r->state != RANK_UP || r->inflight >= DATA_MAX ||
         !may_run_ahead(c, g, rank, op->number, pages)) {
         return true;

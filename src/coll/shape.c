@@ -3,8 +3,6 @@
 #include "base/bits.h"
 #include "coll/fold.h"
 
-enum { ALIGN = 64 };
-
 /* More bytes than any host has. */
 static const uint64_t bytes_max = UINT64_C(1) << 47;
 
@@ -59,17 +57,24 @@ static void phases_set(struct shape *s)
     }
 }
 
+/* A slice that surely fits its messages. */
+static uint64_t slice_bytes_max(const struct weft_coll_config *config)
+{
+    return (uint64_t)config->chunks_max * WEFT_COLL_CHUNK_MIN * (WEFT_COLL_SEGMENTS_MAX / 2);
+}
+
 static enum slices slices_of(const struct weft_coll_config *config, const struct shape *s)
 {
     uint64_t bytes = s->count * s->elem_bytes;
     if (has_blocks(s->kind)) {
         return SLICES_BLOCKS;
     }
+    bool pair = s->n == 2 && bytes <= slice_bytes_max(config);
     if (s->kind == WEFT_COLL_BROADCAST) {
-        return bytes <= config->segment_bytes || s->n == 2 ? SLICES_ROOT : SLICES_VECTOR;
+        return bytes <= config->segment_bytes || pair ? SLICES_ROOT : SLICES_VECTOR;
     }
     if (s->kind == WEFT_COLL_REDUCE) {
-        return bytes <= config->small_bytes || s->n == 2 ? SLICES_ROOT : SLICES_VECTOR;
+        return bytes <= config->small_bytes || pair ? SLICES_ROOT : SLICES_VECTOR;
     }
     bool small = bytes <= config->small_bytes && s->n <= config->small_ranks;
     return small ? SLICES_WHOLE : SLICES_VECTOR;
@@ -83,6 +88,12 @@ static uint64_t slice_elems_max(const struct shape *s)
     }
     uint64_t grains = weft_div_ceil_u64(s->count, WEFT_COLL_GRAIN);
     return weft_min_u64(weft_div_ceil_u64(grains, s->n) * WEFT_COLL_GRAIN, s->count);
+}
+
+static uint64_t part_elems_max(uint64_t slice_elems, uint32_t segments)
+{
+    uint64_t grains = weft_div_ceil_u64(slice_elems, WEFT_COLL_GRAIN);
+    return weft_min_u64(weft_div_ceil_u64(grains, segments) * WEFT_COLL_GRAIN, slice_elems);
 }
 
 bool weft_coll_shape_make(const struct weft_coll_config *config, const struct weft_coll_call *call,
@@ -112,7 +123,9 @@ bool weft_coll_shape_make(const struct weft_coll_config *config, const struct we
     uint64_t elems = slice_elems_max(&s);
     uint64_t segments = elems * s.elem_bytes / config->segment_bytes;
     s.segments = (uint32_t)weft_min_u64(weft_max_u64(segments, 1), WEFT_COLL_SEGMENTS_MAX);
-    if (elems / s.segments > UINT32_MAX - 2 * WEFT_COLL_GRAIN) {
+    uint64_t part_max = (uint64_t)config->chunks_max * WEFT_COLL_CHUNK_MIN / s.elem_bytes;
+    part_max = n > 1 ? weft_min_u64(part_max, UINT32_MAX) : UINT32_MAX;
+    if (part_elems_max(elems, s.segments) > part_max) {
         return false;
     }
     phases_set(&s);
@@ -169,7 +182,7 @@ uint64_t weft_coll_grain(const struct shape *s, uint32_t j, uint64_t at)
 static size_t take(struct work *w, size_t bytes)
 {
     size_t at = w->bytes;
-    w->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    w->bytes += (bytes + WEFT_COLL_ALIGN - 1) / WEFT_COLL_ALIGN * WEFT_COLL_ALIGN;
     return at;
 }
 
@@ -189,7 +202,7 @@ void weft_coll_work_make(const struct shape *s, bool lossy, struct work *work_p)
         uint64_t grains = weft_div_ceil_u64(elems, WEFT_COLL_GRAIN);
         w.mask_words = lossy ? WEFT_BITS_WORDS(grains) : 0;
         w.masks = take(&w, s->n * w.mask_words * sizeof(uint64_t));
-        w.stage_bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+        w.stage_bytes = (bytes + WEFT_COLL_ALIGN - 1) / WEFT_COLL_ALIGN * WEFT_COLL_ALIGN;
         w.staging = take(&w, (s->n - 1) * w.stage_bytes);
         bool elsewhere = s->kind == WEFT_COLL_REDUCE && s->me != s->root;
         w.result = take(&w, elsewhere ? bytes : 0);

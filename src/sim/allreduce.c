@@ -98,6 +98,12 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
 
 /* ---- ideal ----------------------------------------------------------------------------------- */
 
+/* Of the longest message, as a rank counts them before it knows how large its peers' chunks are. */
+static uint32_t chunks_max(const struct allreduce *s)
+{
+    return (uint32_t)weft_div_ceil_u64(s->config.bytes, WEFT_COLL_CHUNK_MIN);
+}
+
 /* That one link carries in a round, headers included. */
 static uint64_t link_bytes(const struct weft_allreduce_config *config)
 {
@@ -294,7 +300,7 @@ static void make_endpoint(struct allreduce *s, uint32_t host)
     config.ep.incarnation = host + 1;
     config.ep.seed = weft_mix64(s->config.seed) + host;
     config.ep.packet_bytes = WEFT_SIM_PACKET_BYTES;
-    config.ep.chunks_max = weft_sim_chunks(s->config.bytes);
+    config.ep.chunks_max = chunks_max(s);
     config.ep.peers_max = s->config.ranks;
     config.ep.expects_max = WEFT_COLL_EXPECTS;
     config.ep.accept = 1;
@@ -321,7 +327,7 @@ static void make_rank(struct allreduce *s, uint32_t rank)
     config.ranks = s->config.ranks;
     config.epoch = EPOCH;
     config.peers_max = s->config.ranks;
-    config.chunks_max = weft_sim_chunks(s->config.bytes);
+    config.chunks_max = chunks_max(s);
     config.groups_max = 1;
     config.ops_max = OPS_MAX;
     config.receivers_max = s->config.receivers_max;

@@ -358,6 +358,73 @@ static void test_mismatch_with_much_ahead(void **state)
     }
 }
 
+/* One calls it with no elements, and is done at once: what has come, or comes, shows that they differ.
+ * Of three elements nothing goes to rank 1 but from their owner, which waits for it: then it is asked. */
+static void test_mismatch_with_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        struct weft_coll_config config = rig_config(N);
+        config.small_bytes = 0;
+        struct rig *r = rig_new_with(&config, seed);
+        for (uint32_t k = 0; k < N; k++) {
+            struct weft_coll_call call = call_of((k + (uint32_t)seed) % N);
+            uint32_t rank = (k + (uint32_t)seed) % N;
+            call.count = seed < 2 ? 20000 : 3;
+            call.count = rank == 1 ? 0 : call.count;
+            weft_status status = rig_begin(r, rank, call); /* PEER: it is known already */
+            assert_true(status == WEFT_OK || status == WEFT_PEER);
+            if (seed > 0) {
+                rig_run(r);
+            }
+        }
+        rig_run(r);
+        for (int i = 0; i < 2; i++) {
+            r->net->now_ns += WEFT_NS_PER_S + 1;
+            rig_run(r);
+        }
+        for (uint32_t k = 0; k < N; k++) {
+            const struct weft_coll_failure *f = weft_coll_failure(r->coll[k]);
+            assert_int_equal(f->reason, WEFT_COLL_MISMATCH);
+            assert_true(f->has_called && (f->rank == 1 || f->by == 1));
+            assert_int_equal(f->called[f->rank == 1 ? 0 : 1].count, 0);
+        }
+        rig_free(r);
+    }
+}
+
+/* A rank that goes in the middle of what it sends ahead has left, it has not broken the protocol. */
+static void test_leaves_ahead(void **state)
+{
+    (void)state;
+    uint32_t left = 0;
+    for (uint32_t steps = 1; steps < 40; steps++) {
+        struct weft_coll_config config = rig_config(2);
+        struct rig *r = rig_new_with(&config, steps);
+        struct weft_coll_call call = call_of(0);
+        call.type = WEFT_COLL_F64; /* chunks that do not begin on grains */
+        call.count = COUNT / 2;
+        assert_int_equal(rig_begin(r, 0, call), WEFT_OK);
+        for (uint32_t i = 0; i < steps; i++) {
+            fake_step(r->net);
+            rig_poll_all(r);
+        }
+        fake_break(r->net, 1, 0); /* down is CLOSED */
+        rig_poll_all(r);
+        call = call_of(1);
+        call.type = WEFT_COLL_F64;
+        call.count = COUNT / 2;
+        weft_status status = rig_begin(r, 1, call);
+        assert_int_equal(status, WEFT_OK);
+        r->net->now_ns += WEFT_NS_PER_S;
+        rig_run(r);
+        assert_int_equal(r->done[1][0].status, WEFT_PEER);
+        left += weft_coll_failure(r->coll[1])->reason == WEFT_COLL_LEFT;
+        rig_free(r);
+    }
+    assert_int_equal(left, 39);
+}
+
 static void test_aborted(void **state)
 {
     (void)state;
@@ -545,6 +612,8 @@ int main(void)
         cmocka_unit_test(test_timeout),
         cmocka_unit_test(test_timeout_behind_another),
         cmocka_unit_test(test_mismatch_with_much_ahead),
+        cmocka_unit_test(test_mismatch_with_nothing),
+        cmocka_unit_test(test_leaves_ahead),
         cmocka_unit_test(test_aborted),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_bad_control),

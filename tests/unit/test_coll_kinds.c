@@ -327,6 +327,8 @@ static void test_refused(void **state)
         {"feedback of integers",
          {.type = WEFT_COLL_I32, .residual = residual, .count = 2, .in = in, .out = out}},
         {"all_to_all in place", {.kind = WEFT_COLL_ALL_TO_ALL, .count = 2, .in = in, .out = in}},
+        {"a slice longer than its messages", {.count = UINT64_C(1) << 28, .in = in, .out = out}},
+        {"an address inside an element", {.count = 1, .in = (const uint8_t *)in + 2, .out = out}},
         {"more than there is memory", {.count = UINT64_MAX, .in = in, .out = out}},
         {"more than there is memory, in blocks",
          {.kind = WEFT_COLL_ALL_GATHER, .count = UINT64_C(1) << 45, .in = in, .out = out}},
@@ -346,10 +348,42 @@ static void test_refused(void **state)
         assert_int_equal(rig_begin(r, 0, call), WEFT_OK);
     }
     struct weft_coll_call ninth = good;
-    uint8_t work[8192];
+    _Alignas(WEFT_COLL_ALIGN) uint8_t work[8192];
+    ninth.work = work + 8;
+    assert_int_equal(weft_coll_begin(r->coll[0], &ninth, r->net->now_ns), WEFT_INVALID);
     ninth.work = work;
     assert_int_equal(weft_coll_begin(r->coll[0], &ninth, r->net->now_ns), WEFT_AGAIN);
     rig_free(r);
+}
+
+/* 2^31 elements are one operation where slices fit their messages, and are refused where not; nobody
+ * touches the buffers before they are begun. */
+static void test_very_long(void **state)
+{
+    (void)state;
+    uint64_t elems = UINT64_C(1) << 31;
+    uint8_t some = 0;
+    double number = 0;
+    for (uint32_t n = 1; n <= 8; n++) {
+        struct weft_coll_config config = rig_config(n);
+        config.chunks_max = 65536;
+        struct rig *r = rig_new_with(&config, 1);
+        for (int kind = 0; kind < WEFT_COLL_KINDS; kind++) {
+            if (kind > WEFT_COLL_REDUCE && kind != WEFT_COLL_BROADCAST) {
+                continue;
+            }
+            struct weft_coll_call call = {.kind = (enum weft_coll_kind)kind,
+                                          .type = WEFT_COLL_I8,
+                                          .count = elems,
+                                          .in = &some,
+                                          .out = &some};
+            assert_true(weft_coll_work_bytes(r->coll[0], &call) > 0);
+            call.type = WEFT_COLL_F64;
+            call.in = call.out = &number;
+            assert_int_equal(weft_coll_work_bytes(r->coll[0], &call) > 0, n == 1);
+        }
+        rig_free(r);
+    }
 }
 
 /* More operations at once than one transport takes messages, in two groups, begun in any order of the
@@ -422,7 +456,7 @@ int main(void)
         cmocka_unit_test(test_scatter),        cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_barrier),        cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_nothing),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
