@@ -169,7 +169,7 @@ int weft_cli_sim_allreduce(int argc, char **argv)
             "round trips. Every round is checked: equal bits at all ranks, and the right sums.\n"
             "Exit status 1 when a check fails or a round has no end.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
-                   "  weft sim allreduce --ranks 16 --loss 1% --bound 10% --feedback",
+                   "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
