@@ -1,6 +1,8 @@
 /* A call becomes an operation, and when it is done. */
 #include "coll/internal.h"
 
+#include "coll/fold.h"
+
 /* ---- what the call is ------------------------------------------------------------------------ */
 
 /* 15 bits: the phase takes the last one of a tag. */
@@ -44,30 +46,86 @@ static struct weft_coll_call normalized(const struct weft_coll_call *call)
     return c;
 }
 
-static bool buffers_valid(const struct weft_coll_call *call, uint32_t n, uint32_t me)
+static bool is_aligned(const struct weft_coll_call *call, const void *in, const void *out)
+{
+    uintptr_t ends = (uintptr_t)in | (uintptr_t)out | (uintptr_t)call->residual;
+    return ends % weft_coll_type_bytes(call->type) == 0;
+}
+
+static const char *buffers_check(const struct weft_coll_call *call, uint32_t n, uint32_t me)
 {
     if (call->kind == WEFT_COLL_BARRIER || call->count == 0) {
-        return true;
+        return NULL;
     }
     bool root = me == call->root;
     bool in = root || (call->kind != WEFT_COLL_BROADCAST && call->kind != WEFT_COLL_SCATTER);
     bool out = root || (call->kind != WEFT_COLL_REDUCE && call->kind != WEFT_COLL_GATHER);
-    bool apart = call->kind != WEFT_COLL_ALL_TO_ALL || call->in != call->out || n == 1;
-    uintptr_t ends = (in ? (uintptr_t)call->in : 0) | (out ? (uintptr_t)call->out : 0) |
-                     (uintptr_t)call->residual;
-    bool aligned = ends % weft_max_u64(weft_coll_type_bytes(call->type), 1) == 0;
-    return (!in || call->in != NULL) && (!out || call->out != NULL) && apart && aligned;
+    if (in && call->in == NULL) {
+        return "in is NULL; it must be the memory that this rank gives to the operation";
+    }
+    if (out && call->out == NULL) {
+        return "out is NULL; it must be the memory for the result";
+    }
+    if (!is_aligned(call, in ? call->in : NULL, out ? call->out : NULL)) {
+        return "in, out or residual is not aligned to its elements";
+    }
+    if (call->kind == WEFT_COLL_ALL_TO_ALL && call->in == call->out && n > 1) {
+        return "all_to_all cannot be done in place; give another out";
+    }
+    return NULL;
 }
 
-static bool loss_valid(const struct weft_coll_call *call)
+static const char *loss_check(const struct weft_coll_call *call)
 {
     bool reduces = call->kind <= WEFT_COLL_REDUCE_SCATTER;
-    if (!reduces) {
-        return call->bound_ppm == 0 && call->residual == NULL;
-    }
-    bool feeds_back = call->type == WEFT_COLL_F32 &&
+    bool feeds_back = reduces && call->type == WEFT_COLL_F32 &&
                       (call->reduction == WEFT_COLL_SUM || call->reduction == WEFT_COLL_MEAN);
-    return call->bound_ppm < WEFT_PPM && (call->residual == NULL || feeds_back);
+    if (!reduces && call->bound_ppm != 0) {
+        return "bound_ppm is not 0, but only what is reduced may be lost: all_reduce, reduce and "
+               "reduce_scatter";
+    }
+    if (call->bound_ppm >= WEFT_PPM) {
+        return "bound_ppm is not below 1000000; something must arrive";
+    }
+    if (call->residual != NULL && !feeds_back) {
+        return "residual is for sums and means of float32 in all_reduce, reduce and reduce_scatter";
+    }
+    return NULL;
+}
+
+static const char *call_check(const struct weft_coll_config *config,
+                              const struct weft_coll_call *call, uint32_t n, uint32_t me,
+                              struct shape *shape_p)
+{
+    if ((unsigned)call->kind >= WEFT_COLL_KINDS) {
+        return "there is no such kind of operation";
+    }
+    if ((unsigned)call->type >= WEFT_COLL_TYPES) {
+        return "there is no such type of elements";
+    }
+    if (call->root >= n) {
+        return "root is not below the number of ranks in the group";
+    }
+    if (call->kind <= WEFT_COLL_REDUCE_SCATTER &&
+        ((unsigned)call->reduction >= WEFT_COLL_REDUCTIONS ||
+         !weft_coll_fold_has(call->type, call->reduction))) {
+        return "this reduction is not for this type: means are for floats, and, or and xor for "
+               "integers";
+    }
+    const char *wrong = buffers_check(call, n, me);
+    wrong = wrong != NULL ? wrong : loss_check(call);
+    if (wrong == NULL && !weft_coll_shape_make(config, call, n, me, shape_p)) {
+        return "count is too large for one operation; cut it into several";
+    }
+    return wrong;
+}
+
+const char *weft_coll_call_check(const struct weft_coll_config *config,
+                                 const struct weft_coll_call *call, uint32_t n, uint32_t me)
+{
+    struct weft_coll_call plain = normalized(call);
+    struct shape shape;
+    return call_check(config, &plain, n, me, &shape);
 }
 
 static bool call_shape(const struct weft_coll *c, const struct weft_coll_call *call,
@@ -77,8 +135,7 @@ static bool call_shape(const struct weft_coll *c, const struct weft_coll_call *c
         return false;
     }
     const struct group *g = &c->group[call->group];
-    return g->me != NONE && buffers_valid(call, g->n, g->me) && loss_valid(call) &&
-           weft_coll_shape_make(&c->config, call, g->n, g->me, shape_p);
+    return g->me != NONE && call_check(&c->config, call, g->n, g->me, shape_p) == NULL;
 }
 
 size_t weft_coll_work_bytes(const struct weft_coll *c, const struct weft_coll_call *call)

@@ -226,6 +226,11 @@ weft_status weft_coll_group(struct weft_coll *coll, const uint32_t *ranks, uint3
 size_t weft_coll_work_bytes(const struct weft_coll *coll, const struct weft_coll_call *call);
 size_t weft_coll_missed_bytes(const struct weft_coll *coll, const struct weft_coll_call *call);
 
+/* What is wrong with a call of member `me` of a group of n ranks, in words without a full stop; NULL when
+ * nothing is. The group itself is not looked at. Thread: any. */
+const char *weft_coll_call_check(const struct weft_coll_config *config,
+                                 const struct weft_coll_call *call, uint32_t n, uint32_t me);
+
 /* Begin an operation.
  *
  * In place: out == in for ALL_REDUCE, REDUCE, BROADCAST; in is block `rank` of out for ALL_GATHER and
@@ -271,8 +276,9 @@ void weft_coll_descriptor_text(const struct weft_coll_descriptor *d, char *text,
 /* Operations that are begun and not polled. */
 uint32_t weft_coll_open_ops(const struct weft_coll *coll);
 
-/* Ranks connected, this one included. */
+/* Ranks connected, this one included; and whether one is. */
 uint32_t weft_coll_ranks_up(const struct weft_coll *coll);
+bool weft_coll_rank_is_up(const struct weft_coll *coll, uint32_t rank);
 
 const struct weft_coll_counters *weft_coll_counters(const struct weft_coll *coll);
 
