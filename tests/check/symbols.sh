@@ -23,7 +23,7 @@ awk '
         sub(/"$/, "", arguments)
         gsub(/" "/, ", ", arguments)
         print type (type ~ /\*$/ ? "" : " ") name "(" arguments ")"
-    }' "$root/man/weft_ps.3" "$root/man/weft_transport.3" | sort >"$tmp/manual"
+    }' "$root/man/weft_coll.3" "$root/man/weft_ps.3" "$root/man/weft_transport.3" | sort >"$tmp/manual"
 sed 's/(.*//; s/.*[ *]//' "$tmp/declared" | sort >"$tmp/headers"
 nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
     sort >"$tmp/exported"
@@ -43,7 +43,7 @@ same() { # same <name> <file> <file>
 }
 same "exported is what the headers declare" "$tmp/headers" "$tmp/exported"
 same "the version script names what the headers declare" "$tmp/headers" "$tmp/map"
-same "weft_transport(3) and weft_ps(3) have the prototypes of the headers" "$tmp/declared" "$tmp/manual"
+same "weft_coll(3), weft_ps(3) and weft_transport(3) have the prototypes of the headers" "$tmp/declared" "$tmp/manual"
 
 readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/soname"
 echo "$soname" >"$tmp/wanted"

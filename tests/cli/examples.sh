@@ -15,12 +15,13 @@ tap_run "meson install to a folder" env DESTDIR="$tap_tmp/root" \
 pc=$(find "$tap_tmp/root" -name weft.pc)
 prefix=$tap_tmp/root$(sed -n 's/^prefix=//p' "$pc")
 for file in include/weft/transport.h include/weft/status.h include/weft/export.h \
-    include/weft/ps.h include/weft/ps_lite.h bin/weft share/man/man1/weft.1 \
+    include/weft/coll.h include/weft/ps.h include/weft/ps_lite.h bin/weft share/man/man1/weft.1 \
     share/man/man1/weft-train.1 share/man/man3/weft_transport.3 share/man/man3/weft_ps.3 \
+    share/man/man3/weft_coll.3 share/doc/weft/examples/all_reduce.c \
     share/doc/weft/examples/send.c share/doc/weft/examples/ps_train.c; do
     tap_run "installed: $file" test -s "$prefix/$file"
 done
-tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 5
+tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 6
 
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
@@ -42,9 +43,10 @@ cd "$tap_tmp" || exit 1
 examples=$prefix/share/doc/weft/examples
 build recv "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/recv.c"
 build send "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/send.c"
+build all_reduce "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/all_reduce.c"
 if command -v g++ >/dev/null; then
     build send++ g++ "-std=c++20 -Wno-missing-field-initializers -x c++" "$examples/send.c"
-    printf '#include <weft/transport.h>\n#include <weft/ps.h>\n' >header.cc
+    printf '#include <weft/transport.h>\n#include <weft/ps.h>\n#include <weft/coll.h>\n' >header.cc
     # shellcheck disable=SC2046
     tap_run "the header as C++11" g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only \
         $(config --cflags) header.cc
@@ -53,6 +55,17 @@ else
 fi
 
 tap_run "a job key" "$WEFT_BIN" keygen job.key
+
+# Four ranks, whose addresses are files in a folder.
+mkdir job
+for rank in 1 2 3; do
+    ./all_reduce "$rank" 4 job job.key >"rank$rank.out" 2>&1 &
+done
+tap_like "all_reduce at rank 0" "$(./all_reduce 0 4 job job.key 2>&1)" '^rank 0: mean 1.5, '
+wait
+for rank in 1 2 3; do
+    tap_like "all_reduce at rank $rank" "$(cat "rank$rank.out")" "^rank $rank: mean 1.5, "
+done
 
 # meet <sender>: both ends over loopback with a twentieth of the datagrams dropped.
 meet() {

@@ -44,6 +44,7 @@ for verb in $(verbs_of); do
         check "$verb" "$below"
     done
 done
+lint "$WEFT_SOURCE_ROOT/man/weft_coll.3"
 lint "$WEFT_SOURCE_ROOT/man/weft_ps.3"
 lint "$WEFT_SOURCE_ROOT/man/weft_transport.3"
 

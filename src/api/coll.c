@@ -1,0 +1,343 @@
+/* <weft/coll.h>: a communicator is a thread with the collectives of this rank (node/coll_thread.h).
+ * Here are its configuration, what is wrong with a call, and the words for both. */
+#include "api/coll_internal.h"
+
+#include "core/cc.h"
+#include "io/clock.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    DONE_BYTES_MIN = offsetof(struct weft_comm_done, total_ns) + sizeof(uint64_t),
+    COUNTERS_BYTES_MIN =
+        offsetof(struct weft_comm_counters, retransmitted_packets) + sizeof(uint64_t),
+    ADDRESS_BYTES = WEFT_LAUNCH_ADDRESS_BYTES + 10,
+};
+
+/* Of group g, as this rank knows it. */
+struct group {
+    uint32_t n;
+    uint32_t me; /* UINT32_MAX = not a member */
+};
+
+struct weft_comm {
+    struct weft_coll_thread *thread;
+    struct weft_coll_config coll; /* to check calls against */
+    struct weft_security security;
+    uint64_t op_timeout_ns;
+    pid_t pid;
+    char address[ADDRESS_BYTES];
+    struct group *group; /* (groups_max,); made before its number is given out */
+};
+
+/* Several threads may call at once, so the words are the thread's. */
+static _Thread_local struct weft_error last_error;
+
+const char *weft_comm_error(const struct weft_comm *comm)
+{
+    (void)comm;
+    return last_error.text;
+}
+
+static weft_status forked(void)
+{
+    return weft_fail(&last_error, WEFT_STATE,
+                     "this communicator was opened before this process was forked; only the parent "
+                     "can use it, the child opens its own");
+}
+
+static weft_status has_failed(struct weft_comm *comm)
+{
+    char why[sizeof(last_error.text) - 1];
+    why[0] = '\0';
+    (void)weft_coll_thread_failed(comm->thread, why, sizeof(why));
+    return weft_fail(&last_error, WEFT_PEER, "%s", why);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static weft_status open_thread(struct weft_comm *comm, const struct weft_comm_config *ours,
+                               struct weft_coll_thread_config *config)
+{
+    const struct weft_api_security from = {ours->security, ours->key_file, ours->key};
+    weft_status status = weft_api_security_load(&from, &comm->security, &last_error);
+    config->security = &comm->security;
+    return status == WEFT_OK ? weft_coll_thread_start(config, &comm->thread, &last_error) : status;
+}
+
+static void set_address(struct weft_comm *comm, const char *host)
+{
+    const char *name = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+    const char *form = strchr(name, ':') != NULL ? "[%s]:%u" : "%s:%u";
+    snprintf(comm->address, sizeof(comm->address), form, name,
+             (unsigned)weft_coll_thread_port(comm->thread));
+}
+
+weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_comm **comm_p)
+{
+    struct weft_comm_config ours;
+    struct weft_coll_thread_config thread;
+    weft_status status = weft_api_comm_config_read(config, &ours, &thread, &last_error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct weft_comm *comm = calloc(1, sizeof(*comm));
+    struct group *group = calloc(ours.groups_max, sizeof(*group));
+    if (comm == NULL || group == NULL) {
+        free(comm);
+        free(group);
+        return weft_fail(&last_error, WEFT_NOMEM, "no memory for a communicator");
+    }
+    comm->group = group;
+    comm->group[0] = (struct group){.n = ours.ranks, .me = ours.rank};
+    comm->op_timeout_ns = ours.op_timeout_ns;
+    comm->coll = thread.coll;
+    comm->coll.chunks_max = thread.driver.udp.ep.chunks_max;
+    comm->pid = getpid();
+    status = open_thread(comm, &ours, &thread);
+    if (status != WEFT_OK) {
+        weft_comm_close(comm);
+        return status;
+    }
+    set_address(comm, ours.host);
+    *comm_p = comm;
+    return WEFT_OK;
+}
+
+void weft_comm_close(struct weft_comm *comm)
+{
+    if (comm == NULL || comm->pid != getpid()) { /* the thread, and whom it speaks to, are the parent's */
+        return;
+    }
+    weft_coll_thread_stop(comm->thread);
+    weft_security_fini(&comm->security);
+    free(comm->group);
+    free(comm);
+}
+
+const char *weft_comm_address(const struct weft_comm *comm)
+{
+    return comm->address;
+}
+
+weft_status weft_comm_join(struct weft_comm *comm, const char *const *addresses,
+                           uint64_t timeout_ns)
+{
+    uint32_t ranks = comm->coll.ranks;
+    if (comm->pid != getpid()) {
+        return forked();
+    }
+    struct weft_launch_address *parsed = calloc(ranks, sizeof(*parsed));
+    if (parsed == NULL) {
+        return weft_fail(&last_error, WEFT_NOMEM, "no memory for %u addresses", ranks);
+    }
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < ranks && status == WEFT_OK; i++) {
+        uint32_t count;
+        bool own = i == comm->coll.rank;
+        if (!own && (addresses[i] == NULL ||
+                     weft_launch_servers_parse(addresses[i], &parsed[i], 1, &count) != NULL)) {
+            status = weft_fail(&last_error, WEFT_INVALID,
+                               "the address of rank %u is \"%.60s\"; it must be HOST:PORT with a "
+                               "numeric host, as weft_comm_address gives it at that rank",
+                               i, addresses[i] != NULL ? addresses[i] : "");
+        }
+    }
+    if (status == WEFT_OK) {
+        status = weft_coll_thread_join(comm->thread, parsed, timeout_ns, &last_error);
+    }
+    free(parsed);
+    return status;
+}
+
+weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ranks, uint32_t n,
+                            uint32_t *group_p)
+{
+    if (comm->pid != getpid()) {
+        return forked();
+    }
+    uint32_t number;
+    weft_status status = weft_coll_thread_group(comm->thread, ranks, n, &number, &last_error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct group *group = &comm->group[number];
+    *group = (struct group){.n = n, .me = UINT32_MAX};
+    for (uint32_t i = 0; i < n; i++) {
+        group->me = ranks[i] == comm->coll.rank ? i : group->me;
+    }
+    *group_p = number;
+    return WEFT_OK;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static struct weft_coll_call call_of(const struct weft_comm *comm, const struct weft_comm_op *op)
+{
+    return (struct weft_coll_call){
+        .kind = (enum weft_coll_kind)op->kind,
+        .type = (enum weft_coll_type)op->type,
+        .reduction = (enum weft_coll_reduction)op->reduction,
+        .group = op->group,
+        .root = op->root,
+        .count = op->count,
+        .in = op->in,
+        .out = op->out,
+        .bound_ppm = op->bound_ppm,
+        .stream = op->stream,
+        .residual = op->residual,
+        .missed = op->missed,
+        .timeout_ns = op->timeout_ns != 0 ? op->timeout_ns : comm->op_timeout_ns,
+        .user = (uintptr_t)op->user,
+    };
+}
+
+static weft_status call_check(const struct weft_comm *comm, const struct weft_comm_op *op,
+                              const struct weft_coll_call *call)
+{
+    const struct group *group =
+        op->group < comm->coll.groups_max ? &comm->group[op->group] : NULL;
+    if (group == NULL || group->n == 0) {
+        return weft_fail(&last_error, WEFT_INVALID,
+                         "group %u does not exist; make it with weft_comm_group", op->group);
+    }
+    if (group->me == UINT32_MAX) {
+        return weft_fail(&last_error, WEFT_INVALID,
+                         "rank %u is not in group %u; only its members call its operations",
+                         comm->coll.rank, op->group);
+    }
+    const char *wrong = weft_coll_call_check(&comm->coll, call, group->n, group->me);
+    return wrong == NULL ? WEFT_OK : weft_fail(&last_error, WEFT_INVALID, "%s", wrong);
+}
+
+weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *op, uint64_t *id_p)
+{
+    struct weft_comm_op ours;
+    if (comm->pid != getpid()) {
+        return forked();
+    }
+    weft_status status = weft_api_comm_op_read(op, &ours, &last_error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct weft_coll_call call = call_of(comm, &ours);
+    status = call_check(comm, &ours, &call);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_coll_thread_begin(comm->thread, &call, id_p);
+    if (status == WEFT_AGAIN) {
+        return weft_fail(&last_error, status,
+                         "%u operations are begun and not waited for, which is ops_max; wait for "
+                         "one, or raise it",
+                         comm->coll.ops_max);
+    }
+    return status == WEFT_PEER ? has_failed(comm) : status;
+}
+
+static weft_status wait_for(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
+                            struct weft_comm_done *done_p)
+{
+    struct weft_coll_done done;
+    if (comm->pid != getpid()) {
+        return forked();
+    }
+    uint64_t until_ns = timeout_ns == 0 ? 0 : weft_time_add(weft_clock_now_ns(), timeout_ns);
+    weft_status status = weft_coll_thread_wait(comm->thread, id, until_ns, &id, &done);
+    if (status == WEFT_TIMEOUT) {
+        return weft_fail(&last_error, status, "not done within %llu ms; wait again",
+                         (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
+    }
+    if (status != WEFT_OK) {
+        return weft_fail(&last_error, status,
+                         "no such operation is under way; each is waited for once");
+    }
+    struct weft_comm_done ours = {
+        .size = sizeof(ours),
+        .id = id,
+        .user = (void *)(uintptr_t)done.user,
+        .status = done.status,
+        .contributors_min = done.contributors_min,
+        .own_missing = done.own_missing,
+        .nonfinite = done.nonfinite,
+        .phase1_ns = done.phase1_ns,
+        .total_ns = done.total_ns,
+    };
+    if (done_p != NULL) {
+        weft_api_struct_out(done_p, &ours, sizeof(ours), DONE_BYTES_MIN);
+    }
+    return done.status == WEFT_OK ? WEFT_OK : has_failed(comm);
+}
+
+weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
+                           struct weft_comm_done *done_p)
+{
+    return wait_for(comm, id, timeout_ns, done_p);
+}
+
+weft_status weft_comm_wait_any(struct weft_comm *comm, uint64_t timeout_ns,
+                               struct weft_comm_done *done_p)
+{
+    return wait_for(comm, WEFT_COLL_THREAD_ANY, timeout_ns, done_p);
+}
+
+weft_status weft_comm_run(struct weft_comm *comm, const struct weft_comm_op *op,
+                          struct weft_comm_done *done_p)
+{
+    uint64_t id;
+    weft_status status = weft_comm_begin(comm, op, &id);
+    return status == WEFT_OK ? wait_for(comm, id, WEFT_NEVER, done_p) : status;
+}
+
+weft_status weft_comm_fd(struct weft_comm *comm, int *fd_p)
+{
+    return weft_coll_thread_fd(comm->thread, fd_p) == WEFT_OK
+               ? WEFT_OK
+               : weft_fail(&last_error, WEFT_IO, "no eventfd: too many files are open");
+}
+
+void weft_comm_abort(struct weft_comm *comm, const char *text)
+{
+    if (comm->pid == getpid()) {
+        weft_coll_thread_abort(comm->thread, text != NULL ? text : "");
+    }
+}
+
+const char *weft_comm_failure(struct weft_comm *comm)
+{
+    char why[2];
+    if (!weft_coll_thread_failed(comm->thread, why, sizeof(why))) {
+        return NULL;
+    }
+    (void)has_failed(comm);
+    return last_error.text;
+}
+
+void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *counters_p)
+{
+    struct weft_coll_thread_counters c = {0};
+    if (comm->pid == getpid()) {
+        weft_coll_thread_counters(comm->thread, &c);
+    }
+    struct weft_comm_counters ours = {
+        .operations = c.coll.begun,
+        .operations_done = c.coll.done,
+        .messages_sent = c.coll.messages_sent,
+        .message_bytes_sent = c.coll.bytes_sent,
+        .elements_missing = c.coll.elements_missing,
+        .elements_unsent = c.coll.elements_unsent,
+        .nonfinite = c.coll.nonfinite,
+        .early_messages = c.coll.early_messages,
+        .connections_refused = c.coll.peers_refused,
+        .datagrams_sent = c.driver.socket.datagrams_sent,
+        .datagrams_received = c.driver.socket.datagrams_received,
+        .bytes_sent = c.driver.socket.bytes_sent,
+        .bytes_received = c.driver.socket.bytes_received,
+        .retransmitted_packets = c.driver.ep.retransmitted_packets,
+    };
+    weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
+}

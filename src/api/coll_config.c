@@ -1,0 +1,156 @@
+#include "api/coll_internal.h"
+
+#include "core/cc.h"
+#include "io/sock.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+enum {
+    CONFIG_BYTES_MIN = offsetof(struct weft_comm_config, inject_seed) + sizeof(uint32_t),
+    OP_BYTES_MIN = offsetof(struct weft_comm_op, user) + sizeof(void *),
+    PACKET_BYTES = 1472,
+    PACKET_BYTES_MIN = 1200, /* a chunk of it has room for WEFT_COLL_CHUNK_MIN bytes */
+    POOL_BYTES_EACH = 64 << 10,
+};
+
+/* The public names are those of coll/coll.h. */
+static_assert((int)WEFT_COMM_ALL_REDUCE == (int)WEFT_COLL_ALL_REDUCE);
+static_assert((int)WEFT_COMM_REDUCE_SCATTER == (int)WEFT_COLL_REDUCE_SCATTER);
+static_assert((int)WEFT_COMM_BROADCAST == (int)WEFT_COLL_BROADCAST);
+static_assert((int)WEFT_COMM_SCATTER == (int)WEFT_COLL_SCATTER);
+static_assert((int)WEFT_COMM_BARRIER == (int)WEFT_COLL_BARRIER);
+static_assert((int)WEFT_COMM_F32 == (int)WEFT_COLL_F32);
+static_assert((int)WEFT_COMM_BF16 == (int)WEFT_COLL_BF16);
+static_assert((int)WEFT_COMM_I64 == (int)WEFT_COLL_I64);
+static_assert((int)WEFT_COMM_SUM == (int)WEFT_COLL_SUM);
+static_assert((int)WEFT_COMM_PRODUCT == (int)WEFT_COLL_PRODUCT);
+static_assert((int)WEFT_COMM_XOR == (int)WEFT_COLL_XOR);
+
+void weft_comm_config_init(struct weft_comm_config *config_p, size_t size)
+{
+    struct weft_coll_config coll;
+    weft_coll_config_default(&coll);
+    struct weft_comm_config config = {
+        .host = "127.0.0.1",
+        .ranks = 1,
+        .groups_max = 64,
+        .ops_max = coll.ops_max,
+        .pool_bytes = coll.pool_bytes,
+        .peer_timeout_ns = weft_api_peer_timeout_ns(),
+        .op_timeout_ns = 300 * WEFT_NS_PER_S,
+        .socket_buffer_bytes = 4 << 20,
+    };
+    weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
+}
+
+void weft_comm_op_init(struct weft_comm_op *op_p, size_t size)
+{
+    struct weft_comm_op op = {.kind = WEFT_COMM_ALL_REDUCE};
+    weft_api_struct_init(op_p, size, &op, sizeof(op), OP_BYTES_MIN);
+}
+
+weft_status weft_api_comm_op_read(const struct weft_comm_op *theirs, struct weft_comm_op *ours_p,
+                                  struct weft_error *error)
+{
+    weft_comm_op_init(ours_p, sizeof(*ours_p));
+    return weft_api_struct_in(ours_p, sizeof(*ours_p), OP_BYTES_MIN, theirs, "operation",
+                              "weft_comm_op_init", error);
+}
+
+static weft_status range_check(const struct weft_comm_config *c, struct weft_error *error)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+        uint64_t min;
+        uint64_t max;
+    } fields[] = {
+        {"ranks", c->ranks, 1, WEFT_COLL_RANKS_MAX},
+        {"rank", c->rank, 0, (uint64_t)c->ranks - 1},
+        {"epoch", c->epoch, 0, WEFT_COLL_EPOCH_MAX},
+        {"groups_max", c->groups_max, 1, WEFT_COLL_GROUPS_MAX},
+        {"ops_max", c->ops_max, 1, WEFT_COLL_OPS_MAX},
+        {"pool_bytes", c->pool_bytes, (uint64_t)POOL_BYTES_EACH * c->ranks, UINT64_C(1) << 40},
+        {"packet_bytes", c->packet_bytes != 0 ? c->packet_bytes : PACKET_BYTES, PACKET_BYTES_MIN,
+         65000},
+        {"security", c->security, WEFT_TRANSPORT_AUTH, WEFT_TRANSPORT_NONE},
+        {"peer_timeout_ns", c->peer_timeout_ns, 1, WEFT_NEVER},
+        {"op_timeout_ns", c->op_timeout_ns, 1, WEFT_NEVER},
+        {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
+        {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
+        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
+            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
+                             fields[i].name, (unsigned long long)fields[i].value,
+                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
+        }
+    }
+    if (c->host == NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "host is NULL; name the address to bind, such as \"127.0.0.1\"");
+    }
+    if (weft_cc_find(c->congestion) == NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "congestion control \"%.40s\" is not known; choose dctcp, delay or "
+                         "reno-fair, or NULL for the first",
+                         c->congestion);
+    }
+    if (c->transport != NULL && strcmp(c->transport, "weft") != 0 &&
+        strcmp(c->transport, "tcp") != 0) {
+        return weft_fail(error, WEFT_INVALID, "transport \"%.40s\" is not known; choose weft or tcp",
+                         c->transport);
+    }
+    return WEFT_OK;
+}
+
+static void set_driver(const struct weft_comm_config *c, struct weft_driver_config *driver)
+{
+    struct weft_udp_config *udp = &driver->udp;
+    bool tcp = c->transport != NULL && strcmp(c->transport, "tcp") == 0;
+    driver->kind = tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
+    udp->host = c->host;
+    udp->port = c->port;
+    udp->busy_poll_us = c->busy_poll_us;
+    udp->socket_buffer_bytes = c->socket_buffer_bytes;
+    udp->loss.loss_ppm = c->inject_loss_ppm;
+    udp->loss.seed = c->inject_seed;
+    udp->loopback_packet_bytes = c->packet_bytes != 0 ? 0 : WEFT_UDP_LOOPBACK_BYTES;
+    udp->lockstep = WEFT_UDP_LOCKSTEP;
+    udp->ep.packet_bytes = c->packet_bytes != 0 ? c->packet_bytes : PACKET_BYTES;
+    udp->ep.peer_timeout_ns = c->peer_timeout_ns;
+    udp->ep.keepalive_ns = weft_min_u64(udp->ep.keepalive_ns, c->peer_timeout_ns);
+    udp->ep.cc_name = c->congestion;
+}
+
+weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
+                                      struct weft_comm_config *ours_p,
+                                      struct weft_coll_thread_config *thread_p,
+                                      struct weft_error *error)
+{
+    weft_comm_config_init(ours_p, sizeof(*ours_p));
+    weft_status status =
+        weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
+                           "weft_comm_config_init", error);
+    if (status == WEFT_OK) {
+        status = weft_api_peer_timeout_check(ours_p->peer_timeout_ns, error);
+    }
+    if (status == WEFT_OK) {
+        status = range_check(ours_p, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_coll_thread_config_default(thread_p);
+    struct weft_coll_config *coll = &thread_p->coll;
+    coll->rank = ours_p->rank;
+    coll->ranks = ours_p->ranks;
+    coll->epoch = ours_p->epoch;
+    coll->groups_max = ours_p->groups_max;
+    coll->ops_max = ours_p->ops_max;
+    coll->pool_bytes = ours_p->pool_bytes;
+    set_driver(ours_p, &thread_p->driver);
+    return WEFT_OK;
+}

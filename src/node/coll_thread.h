@@ -1,0 +1,101 @@
+/* The collectives of a process (coll/coll.h) in a thread of their own: its endpoint, its connections
+ * to all other ranks, and the state machine on top. Operations go on while the program computes.
+ *
+ * Other threads begin operations and wait for them; both are queues under one lock. What an operation
+ * needs beyond the caller's buffers is allocated by the thread, and kept for the operations after it.
+ *
+ * Thread:  start and stop: one. All else: any.
+ */
+#ifndef WEFT_NODE_COLL_THREAD_H
+#define WEFT_NODE_COLL_THREAD_H
+
+#include "coll/coll.h"
+#include "io/driver.h"
+#include "job/launch.h"
+#include "node/security.h"
+
+struct weft_coll_thread;
+
+struct weft_coll_thread_config {
+    struct weft_coll_config coll; /* set by start: peers_max, chunks_max */
+    /* Set by start: name, accept, security, peers_max, expects_max, senders_expected. */
+    struct weft_driver_config driver;
+    const struct weft_security *security; /* loaded; borrowed until stop */
+};
+
+struct weft_coll_thread_counters {
+    struct weft_coll_counters coll;
+    struct weft_driver_counters driver;
+};
+
+/* Keepalive of 1 s, messages of up to 65,536 chunks; else the defaults of both; rank, ranks, epoch and
+ * security are left to fill in. */
+void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
+
+/* Open the socket and start the thread. Ranks connect when they are told each other's addresses.
+ *
+ * Owns:    gives *thread_p, to be ended by weft_coll_thread_stop.
+ * Errors:  as weft_security_arm, weft_driver_open, weft_coll_new; WEFT_IO  no thread.
+ *          error->text says it in words. */
+weft_status weft_coll_thread_start(const struct weft_coll_thread_config *config,
+                                   struct weft_coll_thread **thread_p, struct weft_error *error);
+
+/* The port bound. */
+uint16_t weft_coll_thread_port(const struct weft_coll_thread *thread);
+
+/* Connect with all other ranks, and wait until that is done.
+ *
+ * Shape:   addresses (ranks,); the own one is not looked at.
+ * Errors:  WEFT_TIMEOUT  not in time: the text names the ranks that are missing. To be called again,
+ *                        or to be given up.
+ *          WEFT_PEER     a rank refused, or it has failed since; the text says which and why.
+ *          WEFT_STATE    another thread is at it.   Others as weft_driver_connect. */
+weft_status weft_coll_thread_join(struct weft_coll_thread *thread,
+                                  const struct weft_launch_address *addresses, uint64_t timeout_ns,
+                                  struct weft_error *error);
+
+/* As weft_coll_group, after all operations that were begun before. */
+weft_status weft_coll_thread_group(struct weft_coll_thread *thread, const uint32_t *ranks,
+                                   uint32_t n, uint32_t *group_p, struct weft_error *error);
+
+/* Begin an operation; work and user of the call are not looked at. A call that the state machine does
+ * not take fails when it is waited for: that it is right is the caller's business
+ * (weft_coll_call_check).
+ *
+ * Owns:    borrows the call's buffers until it has been waited for, or stop.
+ * Errors:  WEFT_AGAIN  ops_max operations are begun and not waited for.
+ *          WEFT_PEER   it has failed: weft_coll_thread_failed. */
+weft_status weft_coll_thread_begin(struct weft_coll_thread *thread,
+                                   const struct weft_coll_call *call, uint64_t *id_p);
+
+#define WEFT_COLL_THREAD_ANY UINT64_MAX
+
+/* Wait until an operation is done, at the longest until until_ns; each is returned once. ANY: the
+ * first that is done.
+ *
+ * Errors:  WEFT_TIMEOUT   it is not done.
+ *          WEFT_NOTFOUND  there is none with this id: it was waited for before. ANY: none is begun. */
+weft_status weft_coll_thread_wait(struct weft_coll_thread *thread, uint64_t id, uint64_t until_ns,
+                                  uint64_t *id_p, struct weft_coll_done *done_p);
+
+/* An eventfd that is readable while an operation is done and not waited for. It is not to be read, and
+ * belongs to the thread.   Errors:  WEFT_IO  errno says why. */
+weft_status weft_coll_thread_fd(struct weft_coll_thread *thread, int *fd_p);
+
+/* Fail, at all ranks. */
+void weft_coll_thread_abort(struct weft_coll_thread *thread, const char *text);
+
+/* True when it has failed: one sentence. */
+bool weft_coll_thread_failed(struct weft_coll_thread *thread, char *text_p, size_t bytes);
+
+/* Operations begun and not waited for. */
+uint32_t weft_coll_thread_open_ops(struct weft_coll_thread *thread);
+
+void weft_coll_thread_counters(struct weft_coll_thread *thread,
+                               struct weft_coll_thread_counters *counters_p);
+
+/* CLOSE to all ranks, join the thread, free. What is not done ends here, and its buffers are the
+ * caller's again. No other thread may be in a call. NULL is fine. */
+void weft_coll_thread_stop(struct weft_coll_thread *thread);
+
+#endif
