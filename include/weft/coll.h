@@ -13,8 +13,8 @@
  *     ...compute...                                  weft_comm_wait (id)
  *     weft_comm_close
  *
- * Every rank of a group calls the same operations in the same order; operations of different groups have
- * no order. Several may be under way at once. weft_comm_wait returns when this rank's part is done: its
+ * Every rank of a group calls the same operations in the same order; operations of different groups, and
+ * SEND and RECV, have no order. Several may be under way at once. weft_comm_wait returns when this rank's part is done: its
  * result is complete, and its buffers are its own again.
  *
  * Loss. all_reduce, reduce and reduce_scatter take a bound: that fraction of the packets of each rank's
@@ -138,6 +138,9 @@ enum weft_comm_kind {
     WEFT_COMM_SCATTER,        /* count: of a block; in has n, at the root; its out may be its place there */
     WEFT_COMM_ALL_TO_ALL,     /* count: of a block; in and out have n of them, and do not overlap */
     WEFT_COMM_BARRIER,        /* no buffers */
+    WEFT_COMM_SEND,           /* count: of the vector; in, to `peer`. Of two ranks' sends and recvs those
+                               * with the same tag match, in the order of their calls */
+    WEFT_COMM_RECV,           /* the other end: out */
 };
 
 enum weft_comm_type {
@@ -169,6 +172,8 @@ struct weft_comm_op {
     uint32_t reduction;  /* enum weft_comm_reduction; default SUM */
     uint32_t group;      /* default 0: all ranks */
     uint32_t root;       /* its place in the group; default 0 */
+    uint32_t peer;       /* SEND, RECV: the other end's place in the group */
+    uint32_t tag;        /* SEND, RECV; default 0 */
     uint32_t bound_ppm;  /* what is reduced: fraction of the packets that may stay missing, < 1,000,000;
                           * default 0. Of n packets floor(n x bound) may; the rest counts for the next
                           * operation of the same stream */

@@ -184,6 +184,8 @@ static struct weft_coll_call call_of(const struct weft_comm *comm, const struct 
         .reduction = (enum weft_coll_reduction)op->reduction,
         .group = op->group,
         .root = op->root,
+        .peer = op->peer,
+        .tag = op->tag,
         .count = op->count,
         .in = op->in,
         .out = op->out,

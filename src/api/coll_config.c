@@ -20,7 +20,7 @@ static_assert((int)WEFT_COMM_ALL_REDUCE == (int)WEFT_COLL_ALL_REDUCE);
 static_assert((int)WEFT_COMM_REDUCE_SCATTER == (int)WEFT_COLL_REDUCE_SCATTER);
 static_assert((int)WEFT_COMM_BROADCAST == (int)WEFT_COLL_BROADCAST);
 static_assert((int)WEFT_COMM_SCATTER == (int)WEFT_COLL_SCATTER);
-static_assert((int)WEFT_COMM_BARRIER == (int)WEFT_COLL_BARRIER);
+static_assert((int)WEFT_COMM_RECV == (int)WEFT_COLL_RECV);
 static_assert((int)WEFT_COMM_F32 == (int)WEFT_COLL_F32);
 static_assert((int)WEFT_COMM_BF16 == (int)WEFT_COLL_BF16);
 static_assert((int)WEFT_COMM_I64 == (int)WEFT_COLL_I64);

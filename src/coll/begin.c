@@ -23,7 +23,7 @@ static struct weft_coll_descriptor descriptor_of(const struct group *g,
         .type = (uint8_t)call->type,
         .reduction = (uint8_t)call->reduction,
         .feedback = call->residual != NULL,
-        .root = call->root,
+        .root = weft_coll_is_pair(call->kind) ? 0 : call->root,
         .bound_ppm = call->bound_ppm,
         .members = g->members_hash,
         .count = call->count,
@@ -60,6 +60,10 @@ static const char *buffers_check(const struct weft_coll_call *call, uint32_t n, 
     bool root = me == call->root;
     bool in = root || (call->kind != WEFT_COLL_BROADCAST && call->kind != WEFT_COLL_SCATTER);
     bool out = root || (call->kind != WEFT_COLL_REDUCE && call->kind != WEFT_COLL_GATHER);
+    if (weft_coll_is_pair(call->kind)) {
+        in = call->kind == WEFT_COLL_SEND;
+        out = !in;
+    }
     if (in && call->in == NULL) {
         return "in is NULL; it must be the memory that this rank gives to the operation";
     }
@@ -111,6 +115,9 @@ static const char *call_check(const struct weft_coll_config *config,
          !weft_coll_fold_has(call->type, call->reduction))) {
         return "this reduction is not for this type: means are for floats, and, or and xor for "
                "integers";
+    }
+    if (weft_coll_is_pair(call->kind) && (call->peer >= n || call->peer == me)) {
+        return "peer must be another rank of the group, by its place there";
     }
     const char *wrong = buffers_check(call, n, me);
     wrong = wrong != NULL ? wrong : loss_check(call);
@@ -263,6 +270,8 @@ static void own_part(struct op *op)
     case WEFT_COLL_REDUCE:
     case WEFT_COLL_REDUCE_SCATTER:
     case WEFT_COLL_BARRIER:
+    case WEFT_COLL_SEND:
+    case WEFT_COLL_RECV:
     case WEFT_COLL_KINDS:
         break;
     }
@@ -348,7 +357,9 @@ static void op_start(struct weft_coll *c, struct op *op)
     }
     own_part(op);
     small_part(op);
-    tell_others(c, op);
+    if (!weft_coll_is_pair(op->call.kind)) {
+        tell_others(c, op);
+    }
     for (uint32_t g = 0; g < op->shape.segments; g++) {
         if (op->left1[g] == 0 && !op->ready[g]) {
             weft_coll_segment_here(c, op, g);
@@ -384,11 +395,12 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         return WEFT_AGAIN;
     }
     struct op *op = &c->op[slot];
+    bool pair = weft_coll_is_pair(plain.kind);
     struct weft_coll_descriptor descriptor = descriptor_of(g, &plain);
     *op = (struct op){
         .state = OP_OPEN,
         .life = (uint16_t)(op->life + 1),
-        .number = g->next_op,
+        .number = pair ? NONE : g->next_op,
         .signature = weft_coll_signature(&descriptor),
         .call = plain,
         .shape = shape,
@@ -397,19 +409,25 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         .doubt_rank = NONE,
         .begun_ns = now_ns,
         .deadline_ns = weft_time_add(now_ns, plain.timeout_ns),
-        .ask_ns = weft_time_add(now_ns, ask_first(c)),
+        .ask_ns = pair ? WEFT_NEVER : weft_time_add(now_ns, ask_first(c)),
         .ask_step_ns = ask_first(c),
         .done = {.user = plain.user, .contributors_min = g->n},
     };
-    g->history[g->next_op % HISTORY] = descriptor;
-    g->next_op++;
+    if (!pair) {
+        g->history[g->next_op % HISTORY] = descriptor;
+        g->next_op++;
+    }
     c->ops_used++;
     c->counters.begun++;
     list_add(c, &c->open_head, &c->open_tail, slot);
     if (plain.count > 0) {
         op_start(c, op);
     }
-    weft_coll_early_adopt(c, op);
+    if (!pair) {
+        weft_coll_early_adopt(c, op);
+    } else if (plain.count > 0) {
+        weft_coll_pair_begin(c, op);
+    }
     c->dirty = true;
     without_who_left(c, op);
     weft_coll_op_check(c, op);

@@ -77,8 +77,10 @@ static weft_status tables_init(struct weft_coll *c)
         c->rank[i].peer = NONE;
         c->rank[i].early_head = NONE;
         c->rank[i].left_ns = WEFT_NEVER;
+        c->rank[i].want_head = NONE;
     }
     weft_status status = groups_init(c);
+    status = status != WEFT_OK ? status : weft_coll_pair_init(c);
     return status != WEFT_OK ? status : weft_coll_early_init(c);
 }
 
@@ -99,7 +101,7 @@ static weft_status post(struct weft_coll *c, uint32_t kind, uint64_t bytes)
 
 static weft_status post_kind(struct weft_coll *c, uint32_t kind)
 {
-    return post(c, kind, kind == TAG_DATA ? UINT64_MAX : CONTROL_BYTES);
+    return post(c, kind, kind == TAG_CONTROL ? CONTROL_BYTES : UINT64_MAX);
 }
 
 /* Anew, long before it is used up. */
@@ -131,6 +133,7 @@ weft_status weft_coll_new(const struct weft_coll_config *config, struct weft_msg
     weft_status status = tables_init(c);
     status = status != WEFT_OK ? status : post_kind(c, TAG_DATA);
     status = status != WEFT_OK ? status : post_kind(c, TAG_CONTROL);
+    status = status != WEFT_OK ? status : post_kind(c, TAG_PAIR);
     if (status != WEFT_OK) {
         weft_coll_free(c);
         return status;
@@ -157,6 +160,7 @@ void weft_coll_free(struct weft_coll *c)
         free(c->group[i].history);
     }
     weft_coll_early_fini(c);
+    weft_coll_pair_fini(c);
     free(c->group);
     free(c->rank);
     free(c->rank_of);
@@ -232,7 +236,8 @@ void weft_coll_entered(struct weft_coll *c, uint32_t group, uint32_t rank, uint3
 struct op *weft_coll_find(struct weft_coll *c, uint32_t group, uint32_t number)
 {
     for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
-        if (c->op[i].call.group == group && c->op[i].number == number) {
+        const struct op *op = &c->op[i];
+        if (op->call.group == group && op->number == number && !weft_coll_is_pair(op->call.kind)) {
             return &c->op[i];
         }
     }
@@ -386,9 +391,24 @@ bool weft_coll_take_close(struct weft_coll *c, weft_peer *peer_p)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+static uint32_t kind_of(const struct weft_msg_event *event)
+{
+    return (uint32_t)(event->tag >> TAG_KIND_SHIFT);
+}
+
 static bool is_control(const struct weft_msg_event *event)
 {
-    return event->tag >> TAG_KIND_SHIFT == TAG_CONTROL;
+    return kind_of(event) == TAG_CONTROL;
+}
+
+static void on_open(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event)
+{
+    opened(c, kind_of(event));
+    if (kind_of(event) == TAG_DATA) {
+        weft_coll_data_open(c, rank, event);
+    } else if (kind_of(event) == TAG_PAIR) {
+        weft_coll_pair_open(c, rank, event);
+    }
 }
 
 static void on_sent(struct weft_coll *c, const struct weft_msg_event *event)
@@ -414,10 +434,7 @@ void weft_coll_event(struct weft_coll *c, const struct weft_msg_event *event, ui
         on_down(c, event);
         break;
     case WEFT_EVENT_OPEN:
-        opened(c, is_control(event) ? TAG_CONTROL : TAG_DATA);
-        if (!is_control(event)) {
-            weft_coll_data_open(c, rank, event);
-        }
+        on_open(c, rank, event);
         break;
     case WEFT_EVENT_CHUNK:
         if (is_control(event)) {
@@ -472,7 +489,8 @@ static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *
     for (uint32_t k = 1; k < g->n; k++) {
         uint32_t index = (g->me + k) % g->n;
         uint32_t rank = g->ranks[index];
-        bool entered = (int32_t)(g->member[rank].entered - op->number) > 0;
+        bool entered =
+            op_before(op->number, g->member[rank].entered) && !weft_coll_is_pair(op->call.kind);
         if (!entered && weft_coll_op_needs(op, index)) {
             *entered_p = false;
             return rank;
@@ -510,6 +528,13 @@ static void ask_again(struct weft_coll *c, struct op *op)
  * reason to. And one that has may wait for one that has not. So all are asked before one is named. */
 static void on_timeout(struct weft_coll *c, struct op *op)
 {
+    if (!op->overdue && weft_coll_is_pair(op->call.kind)) {
+        /* The other rank may wait in an operation of all, whose time is over as well: its end, which
+         * takes up to two of these, names who is late. */
+        op->overdue = true;
+        op->deadline_ns = weft_time_add(c->now_ns, 3 * c->config.abort_ns);
+        return;
+    }
     if (!op->overdue) {
         weft_coll_late(c, op, c->config.abort_ns);
         return;

@@ -19,7 +19,8 @@
  * always, and the owner uses the bytes that it sends, so all ranks end with equal bits. Other kinds
  * are one phase or both, with other slices.
  *
- * Operations of a group match by the order in which each rank calls them. A call that does not agree
+ * Operations of a group match by the order in which each rank calls them; send and recv have an order
+ * of their own, for each two ranks and tag. A call that does not agree
  * with another rank's is found out by a signature in the tag of its messages.
  *
  * A rank that dies, or calls something else, or does not call in time, ends the whole object: all
@@ -59,6 +60,8 @@ enum weft_coll_kind {
     WEFT_COLL_SCATTER,        /* count: of a block; in has n of them, at the root */
     WEFT_COLL_ALL_TO_ALL,     /* count: of a block; in and out have n of them */
     WEFT_COLL_BARRIER,        /* no buffers */
+    WEFT_COLL_SEND,           /* count: of the vector; in, to `peer`, with `tag` */
+    WEFT_COLL_RECV,           /* the other end: out */
     WEFT_COLL_KINDS
 };
 
@@ -113,6 +116,8 @@ struct weft_coll_call {
     enum weft_coll_reduction reduction;
     uint32_t group;
     uint32_t root;  /* index within the group */
+    uint32_t peer;  /* SEND, RECV: the other end, an index within the group, not this rank's */
+    uint32_t tag;   /* SEND, RECV: of two ranks' calls those with the same tag match, in their order */
     uint64_t count; /* elements; of what: see the kind. 0 = nothing to do, for all ranks */
     const void *in; /* aligned to its elements, borrowed until done, as all of these */
     void *out;      /* may be in where the kind says so: see weft_coll_begin */
@@ -171,7 +176,7 @@ struct weft_coll_failure {
     uint32_t rank;  /* whose fault it is */
     uint32_t by;    /* the rank that noticed */
     uint32_t group; /* WEFT_COLL_NONE: no operation was open */
-    uint32_t op;    /* the group's operation number, from 0 */
+    uint32_t op;    /* the group's operation number, from 0; NONE: a send or a recv */
     enum weft_msg_down down;
     bool entered;     /* TIMEOUT: the rank has entered the operation */
     uint32_t last_op; /* TIMEOUT: the last operation it is known to have entered; NONE */
@@ -205,7 +210,7 @@ void weft_coll_config_default(struct weft_coll_config *config_p);
 uint64_t weft_coll_name(uint64_t epoch, uint32_t rank);
 
 /* Expectations that it posts at most: for expects_max of its endpoint. */
-enum { WEFT_COLL_EXPECTS = 2 };
+enum { WEFT_COLL_EXPECTS = 3 };
 
 /* Group 0, all ranks, exists from now on.
  * Owns:    gives *coll_p; allocates all memory it will use.

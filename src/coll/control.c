@@ -1,6 +1,6 @@
 /* Messages about operations, 112 bytes each, big-endian:
  *
- *     0    u8   what: ENTERED, DESCRIBE, ASK, ABORT
+ *     0    u8   what: ENTERED, DESCRIBE, ASK, READY, ABORT
  *     1    u8   reason (ABORT)
  *     2    u8   how the connection broke (ABORT)
  *     3    u8   1: entered (ABORT), past its time-out (ASK); 2: descriptors are known (ABORT)
@@ -19,14 +19,17 @@
  * the sender has waited long for the receiver in this operation; it is answered with ENTERED, and if
  * the operation is past its time-out, by a rank that has it open, too, with its own time-out (coll.c).
  * If the receiver has called something else, it aborts with both calls. DESCRIBE goes to a rank whose message did not
- * fit the sender's call; that rank knows both calls then, and aborts with them. ABORT is repeated by
+ * fit the sender's call; that rank knows both calls then, and aborts with them. READY says
+ * that the sender has called recv: `rank` is the call's tag, `by` the number of the READY, operation and
+ * last operation are the place of the operation and its life, the descriptor has type and count. ABORT
+ * is repeated by
  * every rank to all others, so that a rank hears of it whatever connection is broken.
  */
 #include "coll/internal.h"
 
 #include "base/cursor.h"
 
-enum what { WHAT_ENTERED = 1, WHAT_DESCRIBE, WHAT_ASK, WHAT_ABORT };
+enum what { WHAT_ENTERED = 1, WHAT_DESCRIBE, WHAT_ASK, WHAT_READY, WHAT_ABORT };
 enum { FLAG_ENTERED = 1, FLAG_CALLED = 2 };
 
 struct control {
@@ -128,8 +131,7 @@ void weft_coll_abort_pack(struct weft_coll *c)
     pack(c->abort, WHAT_ABORT, &c->failure);
 }
 
-static bool send_control(struct weft_coll *c, const uint8_t *bytes, uint32_t rank,
-                         enum user_type type)
+static bool send_control(struct weft_coll *c, const uint8_t *bytes, uint32_t rank, struct user user)
 {
     struct weft_msg_send send = {
         .peer = c->rank[rank].peer,
@@ -138,7 +140,7 @@ static bool send_control(struct weft_coll *c, const uint8_t *bytes, uint32_t ran
         .elem_bytes = 1,
         .tag = weft_coll_tag_pack(TAG_CONTROL, (struct tag){0}),
         .deadline_ns = WEFT_NEVER,
-        .user = user_pack((struct user){.type = type, .index = rank}),
+        .user = user_pack(user),
     };
     uint64_t seq;
     return c->msgr.ops->send(c->msgr.self, &send, c->now_ns, &seq) == WEFT_OK;
@@ -171,7 +173,7 @@ static bool send_note(struct weft_coll *c, uint32_t rank, enum what what,
 {
     struct rank *r = &c->rank[rank];
     pack(r->note, what, f);
-    if (!send_control(c, r->note, rank, USER_NOTE)) {
+    if (!send_control(c, r->note, rank, (struct user){.type = USER_NOTE})) {
         return false;
     }
     r->tell_count--;
@@ -219,6 +221,32 @@ static void send_notes(struct weft_coll *c, uint32_t rank)
     }
 }
 
+static void send_readies(struct weft_coll *c)
+{
+    for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
+        struct op *op = &c->op[i];
+        if (!op->ready_due || c->rank[weft_coll_pair_rank(c, op)].state != RANK_UP) {
+            continue;
+        }
+        struct weft_coll_failure f = {
+            .rank = op->call.tag,
+            .by = op->ready_seq,
+            .group = op->call.group,
+            .op = i,
+            .last_op = op->life,
+            .called = {{.kind = WEFT_COLL_RECV,
+                        .type = (uint8_t)op->call.type,
+                        .count = op->call.count}},
+        };
+        pack(op->ready_bytes, WHAT_READY, &f);
+        struct user user = {.type = USER_READY, .slot = i, .life = op->life};
+        if (send_control(c, op->ready_bytes, weft_coll_pair_rank(c, op), user)) {
+            op->ready_due = false;
+            op->unconfirmed++;
+        }
+    }
+}
+
 void weft_coll_control_send(struct weft_coll *c)
 {
     for (uint32_t i = 0; i < c->config.ranks; i++) {
@@ -227,23 +255,34 @@ void weft_coll_control_send(struct weft_coll *c)
             continue;
         }
         if (r->abort_due) {
-            r->abort_due = !send_control(c, c->abort, i, USER_ABORT);
+            r->abort_due = !send_control(c, c->abort, i, (struct user){.type = USER_ABORT});
         } else if (!coll_failed(c) && r->tell_count > 0 && !r->telling) {
             send_notes(c, i);
         }
     }
+    if (!coll_failed(c)) {
+        send_readies(c);
+    }
     if (c->describe_due && !coll_failed(c) && c->rank[c->describe_rank].state == RANK_UP) {
-        c->describe_due = !send_control(c, c->describe, c->describe_rank, USER_CONTROL);
+        c->describe_due =
+            !send_control(c, c->describe, c->describe_rank, (struct user){.type = USER_CONTROL});
     }
 }
 
 void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank,
                             enum weft_msg_outcome outcome)
 {
+    c->dirty = true;
+    if (user.type == USER_READY) {
+        struct op *op = &c->op[user.slot];
+        WEFT_ASSERT(op->state == OP_OPEN && op->life == user.life && op->unconfirmed > 0);
+        op->unconfirmed--;
+        weft_coll_op_check(c, op);
+        return;
+    }
     if (rank == NONE) {
         return;
     }
-    c->dirty = true;
     if (user.type == USER_NOTE) {
         c->rank[rank].telling = false;
     } else if (user.type == USER_ABORT && outcome != WEFT_MSG_UNKNOWN) {
@@ -329,6 +368,22 @@ static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_fai
     }
 }
 
+static void ready(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
+{
+    struct want want = {
+        .seq = f->by,
+        .group = f->group,
+        .tag = f->rank,
+        .slot = f->op,
+        .life = (uint16_t)f->last_op,
+        .type = f->called[0].type,
+        .count = f->called[0].count,
+    };
+    if (!coll_failed(c)) {
+        weft_coll_pair_ready(c, rank, &want);
+    }
+}
+
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event)
@@ -352,6 +407,9 @@ void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct wef
         break;
     case WHAT_ASK:
         asked(c, rank, f);
+        break;
+    case WHAT_READY:
+        ready(c, rank, f);
         break;
     case WHAT_ABORT:
         weft_coll_fail(c, f);

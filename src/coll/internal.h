@@ -7,6 +7,7 @@
  *     early.c    messages of operations that this rank has not called yet
  *     reduce.c   contributions become a result; residuals
  *     control.c  messages about operations
+ *     pair.c     send and recv
  *     failure.c  the end
  *     shape.c    who sends what to whom; fold.c: arithmetic; words.c: names and sentences
  */
@@ -41,8 +42,18 @@ enum {
  *     27..16  segment
  *     15..1   signature of the call
  *     0       phase
+ *
+ * and of a message for a recv
+ *
+ *     63..60  3
+ *     59..36  place of the operation at the receiver, as its READY said
+ *     35..20  life of that place
+ *     19..8   segment
+ *     7..0    0
  */
-enum { TAG_DATA = 1, TAG_CONTROL = 2 };
+enum { TAG_DATA = 1, TAG_CONTROL = 2, TAG_PAIR = 3, TAG_KINDS };
+enum { PAIR_SLOT_SHIFT = 36, PAIR_LIFE_SHIFT = 20, PAIR_SEGMENT_SHIFT = 8 };
+enum { PAIR_SLOT_MASK = 0xffffff };
 enum { TAG_KIND_SHIFT = 60, TAG_GROUP_SHIFT = 50, TAG_OP_SHIFT = 28, TAG_SEGMENT_SHIFT = 16 };
 enum { TAG_GROUP_MASK = 0x3ff, TAG_OP_MASK = 0x3fffff, TAG_SEGMENT_MASK = 0xfff };
 
@@ -56,7 +67,15 @@ struct tag {
 
 /* ---- what `user` of a message says ------------------------------------------------------------- */
 
-enum user_type { USER_IGNORE, USER_OP, USER_EARLY, USER_CONTROL, USER_NOTE, USER_ABORT };
+enum user_type {
+    USER_IGNORE,
+    USER_OP,
+    USER_EARLY,
+    USER_CONTROL,
+    USER_NOTE,
+    USER_ABORT,
+    USER_READY
+};
 
 struct user {
     enum user_type type;
@@ -102,6 +121,10 @@ struct rank {
     enum weft_msg_down down; /* LEFT: how the connection ended */
     uint32_t tell_count;     /* ENTERED and ASK that are due, of all groups */
     bool telling;            /* one of them is under way, in `note` */
+    uint32_t want_next;      /* number of the next READY to it */
+    uint32_t want_frontier;  /* those of its READYs before this number have come */
+    uint32_t want_head;      /* of these, and of later ones, those without a send; by number */
+    uint32_t wants;
     bool abort_due;
     bool close_due;
     uint8_t note[CONTROL_BYTES];
@@ -165,6 +188,24 @@ struct op {
     uint64_t ask_step_ns;
     struct weft_coll_done done;
     uint8_t barrier[2];
+    bool ready_due; /* RECV: READY has to be sent */
+    uint32_t ready_seq;
+    uint8_t ready_bytes[CONTROL_BYTES];
+    bool matched; /* SEND: with the recv in this place */
+    uint32_t far_slot;
+    uint16_t far_life;
+};
+
+/* A READY: a rank has called recv. */
+struct want {
+    uint32_t next; /* of its rank, or free */
+    uint32_t seq;
+    uint32_t group;
+    uint32_t tag;
+    uint32_t slot;
+    uint16_t life;
+    uint8_t type;
+    uint64_t count;
 };
 
 struct early {
@@ -195,11 +236,11 @@ struct posted {
 struct weft_coll {
     struct weft_coll_config config;
     struct weft_msgr msgr;
-    struct posted posted[3]; /* by kind of message */
-    struct rank *rank;       /* (ranks,) */
-    uint32_t *rank_of;       /* (peers_max,): NONE */
-    bool *refused;           /* (peers_max,): to be closed */
-    struct group *group;     /* (groups_max,) */
+    struct posted posted[TAG_KINDS]; /* by kind of message */
+    struct rank *rank;               /* (ranks,) */
+    uint32_t *rank_of;               /* (peers_max,): NONE */
+    bool *refused;                   /* (peers_max,): to be closed */
+    struct group *group;             /* (groups_max,) */
     uint32_t groups;
     struct op *op; /* (ops_max,) */
     uint32_t open_head, open_tail;
@@ -214,6 +255,8 @@ struct weft_coll {
     uint32_t quota_pages; /* of each rank */
     struct early *early;  /* (pages,) */
     uint32_t early_free;
+    struct want *want; /* (ranks x ops_max,) */
+    uint32_t want_free;
     uint32_t receivers; /* ranks with messages that are not confirmed */
     bool dirty;         /* there may be something to send */
     bool closes;        /* there may be a connection to close */
@@ -344,6 +387,23 @@ void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct wef
 void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank,
                             enum weft_msg_outcome outcome);
 void weft_coll_abort_pack(struct weft_coll *c);
+
+/* ---- pair.c ---------------------------------------------------------------------------------- */
+
+weft_status weft_coll_pair_init(struct weft_coll *c);
+void weft_coll_pair_fini(struct weft_coll *c);
+void weft_coll_pair_begin(struct weft_coll *c, struct op *op);
+uint64_t weft_coll_pair_tag(const struct op *op, uint32_t segment);
+void weft_coll_pair_open(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event);
+void weft_coll_pair_ready(struct weft_coll *c, uint32_t rank, const struct want *want);
+/* Sends to that rank with READYs of it. */
+void weft_coll_pair_match(struct weft_coll *c, uint32_t rank);
+
+/* The other end. */
+static inline uint32_t weft_coll_pair_rank(const struct weft_coll *c, const struct op *op)
+{
+    return c->group[op->call.group].ranks[op->call.peer];
+}
 
 /* ---- failure.c ------------------------------------------------------------------------------- */
 

@@ -39,20 +39,23 @@ static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t sl
 }
 
 /* May this rank send to that one, which may not have called the operation yet? */
-static bool may_run_ahead(const struct weft_coll *c, const struct group *g, uint32_t rank,
-                          uint32_t number, uint64_t pages)
+static bool may_run_ahead(const struct weft_coll *c, const struct op *op, uint32_t rank,
+                          uint64_t pages)
 {
-    const struct member *m = &g->member[rank];
+    const struct member *m = &c->group[op->call.group].member[rank];
+    uint32_t number = op->number;
+    if (weft_coll_is_pair(op->call.kind)) {
+        return op->matched;
+    }
     return op_before(number, m->entered) ||
            (number - m->entered < EARLY_OPS && c->rank[rank].early_pages + pages <= c->quota_pages);
 }
 
-static void ran_ahead(struct weft_coll *c, struct group *g, uint32_t rank, uint32_t number,
-                      uint64_t pages)
+static void ran_ahead(struct weft_coll *c, const struct op *op, uint32_t rank, uint64_t pages)
 {
-    struct member *m = &g->member[rank];
-    if (!op_before(number, m->entered)) {
-        m->early_pages[number % EARLY_OPS] += (uint16_t)pages;
+    struct member *m = &c->group[op->call.group].member[rank];
+    if (!weft_coll_is_pair(op->call.kind) && !op_before(op->number, m->entered)) {
+        m->early_pages[op->number % EARLY_OPS] += (uint16_t)pages;
         c->rank[rank].early_pages += (uint32_t)pages;
     }
 }
@@ -83,6 +86,19 @@ static void bound_set(struct weft_coll *c, const struct outgoing *o, uint32_t in
     }
 }
 
+static uint64_t tag_of(const struct outgoing *o)
+{
+    const struct op *op = o->op;
+    if (weft_coll_is_pair(op->call.kind)) {
+        return weft_coll_pair_tag(op, o->segment);
+    }
+    return weft_coll_tag_pack(TAG_DATA, (struct tag){.group = op->call.group,
+                                                     .op = op->number,
+                                                     .segment = o->segment,
+                                                     .signature = op->signature,
+                                                     .phase = o->phase});
+}
+
 static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint32_t index,
                              uint32_t peer)
 {
@@ -96,11 +112,7 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
         .total = part.elems,
         .elem_bytes = (uint16_t)s->elem_bytes,
         .priority = o->priority,
-        .tag = weft_coll_tag_pack(TAG_DATA, (struct tag){.group = op->call.group,
-                                                         .op = op->number,
-                                                         .segment = o->segment,
-                                                         .signature = op->signature,
-                                                         .phase = o->phase}),
+        .tag = tag_of(o),
         .deadline_ns = WEFT_NEVER,
         .user = user_pack((struct user){.type = USER_OP,
                                         .slot = o->slot,
@@ -131,7 +143,7 @@ static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t inde
     uint32_t elems = shape_elems(&op->shape, o->phase, op->shape.me, index, o->segment);
     uint64_t pages = elems > 0 ? pages_for(elems, op->shape.elem_bytes) : 0;
     if (elems == 0 || weft_bits_test(sent, bit) || r->state != RANK_UP || r->inflight >= DATA_MAX ||
-        !may_run_ahead(c, g, rank, op->number, pages)) {
+        !may_run_ahead(c, op, rank, pages)) {
         return true;
     }
     if (r->inflight == 0 && c->config.receivers_max > 0 &&
@@ -152,7 +164,7 @@ static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t inde
     op->unconfirmed++;
     c->receivers += r->inflight == 0;
     r->inflight++;
-    ran_ahead(c, g, rank, op->number, pages);
+    ran_ahead(c, op, rank, pages);
     return true;
 }
 

@@ -52,6 +52,11 @@ static void phases_set(struct shape *s)
         s->senders = PARTY_ALL;
         s->landing = LAND_BY_SENDER;
         break;
+    case WEFT_COLL_SEND:
+    case WEFT_COLL_RECV:
+        s->senders = PARTY_PAIR;
+        s->landing = LAND_AT_START;
+        break;
     case WEFT_COLL_KINDS:
         break;
     }
@@ -68,6 +73,9 @@ static enum slices slices_of(const struct weft_coll_config *config, const struct
     uint64_t bytes = s->count * s->elem_bytes;
     if (has_blocks(s->kind)) {
         return SLICES_BLOCKS;
+    }
+    if (weft_coll_is_pair(s->kind)) {
+        return SLICES_WHOLE;
     }
     bool pair = s->n == 2 && bytes <= slice_bytes_max(config);
     if (s->kind == WEFT_COLL_BROADCAST) {
@@ -112,6 +120,10 @@ bool weft_coll_shape_make(const struct weft_coll_config *config, const struct we
         .elem_bytes = weft_coll_type_bytes(call->type),
         .count = call->count,
     };
+    if (weft_coll_is_pair(s.kind)) {
+        s.root = s.kind == WEFT_COLL_SEND ? me : call->peer;
+        s.receiver = s.kind == WEFT_COLL_SEND ? call->peer : me;
+    }
     if (s.reduces && !weft_coll_fold_has(call->type, call->reduction)) {
         return false;
     }

@@ -18,6 +18,7 @@
  *       small            the whole, root's -                                 all
  *     scatter            blocks            the root  at the start of out     -
  *     all_to_all         blocks            all       by sender               -
+ *     send, recv         the whole, each   one       at the start of out     -     to one receiver
  *
  * A slice is cut into segments, each a message between two ranks, so that phase 2 of one overlaps
  * phase 1 of the next. Slices of a vector and segments begin on grains of 32 elements, chunks of the
@@ -31,7 +32,7 @@
 enum { PHASE_1, PHASE_2, PHASES };
 
 enum slices { SLICES_VECTOR, SLICES_BLOCKS, SLICES_WHOLE, SLICES_ROOT };
-enum party { PARTY_NONE, PARTY_ALL, PARTY_ROOT };
+enum party { PARTY_NONE, PARTY_ALL, PARTY_ROOT, PARTY_PAIR };
 enum landing { LAND_STAGED, LAND_BY_SENDER, LAND_IN_SLICE, LAND_AT_START };
 
 struct shape {
@@ -43,7 +44,8 @@ struct shape {
     bool reduces;
     uint32_t n;
     uint32_t me;
-    uint32_t root;
+    uint32_t root; /* of SEND and RECV the sender */
+    uint32_t receiver;
     uint32_t segments;
     uint32_t elem_bytes;
     uint64_t count;
@@ -68,6 +70,11 @@ struct work {
     size_t bytes;
 };
 
+static inline bool weft_coll_is_pair(enum weft_coll_kind kind)
+{
+    return kind == WEFT_COLL_SEND || kind == WEFT_COLL_RECV;
+}
+
 /* False: the call is out of range; `n` and `me` are of the group. */
 bool weft_coll_shape_make(const struct weft_coll_config *config, const struct weft_coll_call *call,
                           uint32_t n, uint32_t me, struct shape *shape_p);
@@ -91,6 +98,10 @@ static inline uint32_t shape_slice(const struct shape *s, uint32_t phase, uint32
 {
     if (src == dst) {
         return WEFT_COLL_NONE;
+    }
+    if (s->senders == PARTY_PAIR) {
+        bool is = phase == PHASE_1 && src == s->root && dst == s->receiver;
+        return is ? dst : WEFT_COLL_NONE;
     }
     if (phase == PHASE_1) {
         bool sends = s->senders == PARTY_ALL || (s->senders == PARTY_ROOT && src == s->root);

@@ -6,9 +6,9 @@
 
 const char *weft_coll_kind_name(enum weft_coll_kind kind)
 {
-    static const char *const names[] = {"all_reduce", "reduce",     "reduce_scatter",
-                                        "all_gather", "broadcast",  "gather",
-                                        "scatter",    "all_to_all", "barrier"};
+    static const char *const names[] = {
+        "all_reduce", "reduce",     "reduce_scatter", "all_gather", "broadcast", "gather",
+        "scatter",    "all_to_all", "barrier",        "send",       "recv"};
     return (unsigned)kind < WEFT_ARRAY_COUNT(names) ? names[kind] : "an unknown operation";
 }
 
@@ -87,6 +87,8 @@ static void op_text(const struct weft_coll_failure *f, char *text, size_t bytes)
 {
     if (f->group == NONE) {
         snprintf(text, bytes, "no operation was open");
+    } else if (f->op == NONE) {
+        snprintf(text, bytes, "a send or recv");
     } else if (f->group == 0) {
         snprintf(text, bytes, "operation %" PRIu32, f->op);
     } else {
@@ -97,7 +99,11 @@ static void op_text(const struct weft_coll_failure *f, char *text, size_t bytes)
 static void timeout_text(const struct weft_coll_failure *f, const char *op, char *text,
                          size_t bytes)
 {
-    if (f->entered) {
+    if (f->op == NONE) {
+        snprintf(text, bytes,
+                 "rank %" PRIu32 " has not done its part in a send or recv with rank %" PRIu32,
+                 f->rank, f->by);
+    } else if (f->entered) {
         snprintf(text, bytes, "rank %" PRIu32 " has entered %s, but has not finished its part",
                  f->rank, op);
     } else if (f->last_op == NONE) {

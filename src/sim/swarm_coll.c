@@ -75,8 +75,15 @@ static void op_draw(struct swarm_coll *s, struct weft_prng *prng, struct coll_op
         op->reduction = (enum weft_coll_reduction)weft_prng_below(prng, WEFT_COLL_REDUCTIONS);
     } while (!weft_coll_fold_has(op->type, op->reduction));
     op->root = (uint32_t)weft_prng_below(prng, n);
+    op->kind = op->kind == WEFT_COLL_RECV ? WEFT_COLL_SEND : op->kind;
+    if (op->kind == WEFT_COLL_SEND) { /* of one it is a barrier */
+        op->kind = n == 1 ? WEFT_COLL_BARRIER : op->kind;
+        op->receiver = (op->root + 1 + (uint32_t)weft_prng_below(prng, n > 1 ? n - 1 : 1)) % n;
+        op->tag = (uint32_t)weft_prng_below(prng, 2);
+    }
     op->count = count_draw(prng, n);
-    bool blocks = op->kind > WEFT_COLL_REDUCE && op->kind != WEFT_COLL_BROADCAST;
+    bool blocks = op->kind > WEFT_COLL_REDUCE && op->kind != WEFT_COLL_BROADCAST &&
+                  op->kind != WEFT_COLL_SEND;
     op->count = blocks && op->count > 4000 ? op->count / n : op->count;
     op->in_place =
         percent(prng, 40) && (op->kind <= WEFT_COLL_REDUCE || op->kind == WEFT_COLL_BROADCAST);

@@ -143,6 +143,10 @@ static bool expected(const struct swarm_coll *s, uint32_t o, uint32_t index, uin
     case WEFT_COLL_ALL_TO_ALL:
         *value_p = weft_swarm_coll_value(s, o, (uint32_t)(i / count), index * count + i % count);
         return true;
+    case WEFT_COLL_SEND:
+    case WEFT_COLL_RECV:
+        *value_p = weft_swarm_coll_value(s, o, op->root, i);
+        return index == op->receiver;
     case WEFT_COLL_BARRIER:
     case WEFT_COLL_KINDS:
         break;
@@ -282,7 +286,7 @@ static void check_op(struct swarm_coll *s, uint32_t o)
     bool all = true;
     for (uint32_t k = 0; k < s->members[op->group]; k++) {
         const struct coll_rank *rank = member_of(s, o, k);
-        all &= rank->done[o] && rank->result[o].status == WEFT_OK;
+        all &= !coll_takes_part(s, op, k) || (rank->done[o] && rank->result[o].status == WEFT_OK);
     }
     if (op->kind == WEFT_COLL_ALL_REDUCE && op->count > 0) {
         check_equal(s, o);

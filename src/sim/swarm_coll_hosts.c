@@ -72,6 +72,7 @@ static bool begin(struct swarm_coll *s, uint32_t r, uint32_t o, uint64_t now_ns)
         .reduction = op->reduction,
         .group = op->group,
         .root = op->root,
+        .tag = op->tag,
         .count = op->count,
         .in = rank->in[o],
         .out = rank->out[o],
@@ -82,6 +83,11 @@ static bool begin(struct swarm_coll *s, uint32_t r, uint32_t o, uint64_t now_ns)
         .timeout_ns = s->timeout_ns,
         .user = o,
     };
+    if (op->kind == WEFT_COLL_SEND) {
+        bool sends = coll_index(s, op->group, r) == op->root;
+        call.kind = sends ? WEFT_COLL_SEND : WEFT_COLL_RECV;
+        call.peer = sends ? op->receiver : op->root;
+    }
     if (s->end == COLL_END_MISMATCH && r == s->culprit && o == s->end_op) {
         call.count += 33;
     }
@@ -115,7 +121,8 @@ static void call_next(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     struct coll_rank *rank = &s->rank[r];
     while (rank->next < s->ops && !stops(s, r) && now_ns >= rank->next_ns &&
            rank->open < s->ops_at_a_time) {
-        if (coll_index(s, s->op[rank->next].group, r) != WEFT_COLL_NONE &&
+        const struct coll_op *op = &s->op[rank->next];
+        if (coll_takes_part(s, op, coll_index(s, op->group, r)) &&
             !begin(s, r, rank->next, now_ns)) {
             return;
         }

@@ -27,6 +27,8 @@ struct coll_op {
     enum weft_coll_reduction reduction;
     uint32_t group;
     uint32_t root;
+    uint32_t receiver; /* SEND; root is the sender */
+    uint32_t tag;
     uint32_t count;
     uint32_t bound_ppm;
     bool feedback;
@@ -86,6 +88,15 @@ static inline uint32_t coll_index(const struct swarm_coll *s, uint32_t group, ui
         }
     }
     return WEFT_COLL_NONE;
+}
+
+/* A member takes no part in what two others send each other. */
+static inline bool coll_takes_part(const struct swarm_coll *s, const struct coll_op *op,
+                                   uint32_t index)
+{
+    (void)s;
+    return index != WEFT_COLL_NONE &&
+           (op->kind != WEFT_COLL_SEND || index == op->root || index == op->receiver);
 }
 
 /* Elements of in and of out. */

@@ -34,6 +34,7 @@ enum {
     FLAG_SHORT = 8,
     FLAG_OPEN = 16,    /* it is not closed yet */
     FLAG_CONTROL = 32, /* a message about operations */
+    FLAG_PAIR = 128,   /* a message for a recv */
     FLAG_ENTER = 64,   /* the operation this rank has called last; if signed, the next one */
 };
 
@@ -207,6 +208,10 @@ static void message(struct fake *fake, const uint8_t *data, const uint8_t *bytes
         total = weft_max_u64(fake->last_total, 1);
         elem_bytes = (uint32_t)weft_max_u64(fake->last_bytes, 1);
     }
+    if (flags & FLAG_PAIR) {
+        tag = UINT64_C(3) << 60 | (uint64_t)(data[4] % 12) << 36 | (uint64_t)data[5] << 20 |
+              (uint64_t)(data[6] % 20) << 8;
+    }
     if (flags & FLAG_CONTROL) {
         tag = UINT64_C(2) << 60;
         elem_bytes = 1;
@@ -342,6 +347,8 @@ static void begin(struct fake *fake, const uint8_t *data)
         .reduction = (enum weft_coll_reduction)(data[5] % WEFT_COLL_REDUCTIONS),
         .group = data[6] & 1,
         .root = data[7] % RANKS,
+        .peer = data[7] % RANKS,
+        .tag = data[11],
         .count = count,
         .bound_ppm = data[1] & FLAG_HOLE ? 500000 : 0,
         .timeout_ns = data[1] & FLAG_SHORT ? WEFT_NS_PER_S : WEFT_NEVER,

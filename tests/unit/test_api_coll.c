@@ -107,12 +107,37 @@ static const char *movements(struct weft_comm *comm, uint32_t rank, struct buffe
     return NULL;
 }
 
+/* Around a ring; the receive is called after the send. */
+static const char *pairs(struct weft_comm *comm, uint32_t rank, struct buffers *b)
+{
+    uint64_t sent;
+    struct weft_comm_op op = job_op(WEFT_COMM_SEND, b->in, NULL, COUNT);
+    op.type = WEFT_COMM_I64;
+    op.peer = (rank + 1) % RANKS;
+    op.tag = 77;
+    CHECK(weft_comm_begin(comm, &op, &sent) == WEFT_OK);
+    op = job_op(WEFT_COMM_RECV, NULL, b->out, COUNT);
+    op.type = WEFT_COMM_I64;
+    op.peer = (rank + RANKS - 1) % RANKS;
+    op.tag = 77;
+    RUN(&op);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK(b->out[i] == value(op.peer, i));
+    }
+    CHECK(weft_comm_wait(comm, sent, JOB_TIMEOUT_NS, NULL) == WEFT_OK);
+    op.peer = rank;
+    CHECK(weft_comm_run(comm, &op, NULL) == WEFT_INVALID);
+    CHECK(strstr(weft_comm_error(comm), "peer") != NULL);
+    return NULL;
+}
+
 static const char *every_kind(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     (void)arg;
     struct buffers *b = filled(rank);
     const char *wrong = reductions(comm, rank, b);
     wrong = wrong != NULL ? wrong : movements(comm, rank, b);
+    wrong = wrong != NULL ? wrong : pairs(comm, rank, b);
     free(b);
     return wrong;
 }
@@ -125,8 +150,8 @@ static void every_kind_gives_the_right_values(void **state)
     job_run(&job, every_kind, NULL);
     struct weft_comm_counters counters = {.size = sizeof(counters)};
     weft_comm_counters_get(job.comm[1], &counters);
-    assert_int_equal(counters.operations, 9);
-    assert_int_equal(counters.operations_done, 9);
+    assert_int_equal(counters.operations, 11);
+    assert_int_equal(counters.operations_done, 11);
     assert_true(counters.messages_sent > 0 && counters.bytes_sent > COUNT);
     assert_int_equal(counters.elements_missing, 0);
     assert_null(weft_comm_failure(job.comm[0]));

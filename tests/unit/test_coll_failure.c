@@ -425,6 +425,55 @@ static void test_leaves_ahead(void **state)
     assert_int_equal(left, 39);
 }
 
+/* Ends that do not agree, a sender that never calls, one that leaves. */
+static void test_send_recv_fails(void **state)
+{
+    (void)state;
+    struct weft_coll_call recv = call_of(0), send = call_of(2);
+    recv.kind = WEFT_COLL_RECV;
+    recv.peer = 2;
+    recv.timeout_ns = 10 * WEFT_NS_PER_S;
+    send.kind = WEFT_COLL_SEND;
+    send.peer = 0;
+    send.count = 40;
+    for (int first = 0; first < 2; first++) {
+        struct rig *r = rig_new(N, 1);
+        assert_int_equal(rig_begin(r, first ? 2 : 0, first ? send : recv), WEFT_OK);
+        rig_run(r);
+        assert_int_equal(rig_begin(r, first ? 0 : 2, first ? recv : send), WEFT_OK);
+        rig_run(r);
+        for (uint32_t k = 0; k < N; k++) {
+            assert_text(r, k,
+                        "rank 0 called recv(float32 x 20000), rank 2 send(float32 x 40), as a send "
+                        "or recv");
+        }
+        assert_int_equal(r->done[0][0].status, WEFT_PEER);
+        assert_int_equal(r->done[2][0].status, WEFT_PEER);
+        rig_free(r);
+    }
+    struct rig *r = rig_new(N, 2);
+    assert_int_equal(rig_begin(r, 0, recv), WEFT_OK);
+    rig_run(r);
+    r->net->now_ns += 11 * WEFT_NS_PER_S;
+    rig_run(r);
+    assert_text(r, 1, "nothing has failed"); /* rank 2 may wait for a third one, which is named first */
+    r->net->now_ns += 4 * WEFT_NS_PER_S;
+    rig_run(r);
+    assert_text(r, 1, "rank 2 has not done its part in a send or recv with rank 0");
+    assert_int_equal(r->done[0][0].status, WEFT_PEER);
+    rig_free(r);
+
+    r = rig_new(N, 3);
+    assert_int_equal(rig_begin(r, 0, recv), WEFT_OK);
+    rig_run(r);
+    fake_break(r->net, 0, 2);
+    rig_poll_all(r);
+    r->net->now_ns += WEFT_NS_PER_S;
+    rig_run(r);
+    assert_text(r, 3, "rank 2 left before a send or recv was done (seen by rank 0)");
+    rig_free(r);
+}
+
 static void test_aborted(void **state)
 {
     (void)state;
@@ -614,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_mismatch_with_much_ahead),
         cmocka_unit_test(test_mismatch_with_nothing),
         cmocka_unit_test(test_leaves_ahead),
+        cmocka_unit_test(test_send_recv_fails),
         cmocka_unit_test(test_aborted),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_bad_control),

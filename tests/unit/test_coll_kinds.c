@@ -326,6 +326,11 @@ static void test_refused(void **state)
          {.reduction = WEFT_COLL_MAX, .residual = residual, .count = 2, .in = in, .out = out}},
         {"feedback of integers",
          {.type = WEFT_COLL_I32, .residual = residual, .count = 2, .in = in, .out = out}},
+        {"a send to itself", {.kind = WEFT_COLL_SEND, .count = 2, .in = in}},
+        {"a send to nobody", {.kind = WEFT_COLL_SEND, .peer = 4, .count = 2, .in = in}},
+        {"a recv without an out", {.kind = WEFT_COLL_RECV, .peer = 1, .count = 2, .in = in}},
+        {"a send with a bound",
+         {.kind = WEFT_COLL_SEND, .peer = 1, .count = 2, .in = in, .bound_ppm = 5}},
         {"all_to_all in place", {.kind = WEFT_COLL_ALL_TO_ALL, .count = 2, .in = in, .out = in}},
         {"a slice longer than its messages", {.count = UINT64_C(1) << 28, .in = in, .out = out}},
         {"an address inside an element", {.count = 1, .in = (const uint8_t *)in + 2, .out = out}},
@@ -356,6 +361,61 @@ static void test_refused(void **state)
     rig_free(r);
 }
 
+/* Between each two ranks, both ways, long and short, with tags that are asked for in another order than
+ * they are sent, and some that are sent twice: those go by the order of the calls. */
+static void test_send_recv(void **state)
+{
+    (void)state;
+    enum { N = 3, EACH = 3, COUNT = 5000 };
+    static const uint32_t tags[2][EACH] = {{7, 9, 7}, {9, 7, 7}};
+    static const uint32_t lengths[2][EACH] = {{COUNT, 10, 2000}, {10, COUNT, 2000}};
+    static int32_t in[N][N][EACH][COUNT], out[N][N][EACH][COUNT];
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        struct weft_coll_config config = rig_config(N);
+        config.segment_bytes = 1024;
+        config.small_bytes = 512;
+        struct rig *r = rig_new_with(&config, seed);
+        r->net->msgs_max = 7;
+        memset(out, 0, sizeof(out));
+        for (uint32_t turn = 0; turn < 2 * N; turn++) {
+            uint32_t k = (turn + (uint32_t)seed) % N;
+            bool sends = (turn < N) == (seed % 2 == 0);
+            uint32_t to = sends ? (k + 1) % N : (k + N - 1) % N;
+            for (uint32_t i = 0; i < EACH; i++) {
+                struct weft_coll_call call = {.kind = sends ? WEFT_COLL_SEND : WEFT_COLL_RECV,
+                                              .type = WEFT_COLL_I32,
+                                              .peer = to,
+                                              .tag = tags[!sends][i],
+                                              .count = lengths[!sends][i],
+                                              .in = sends ? in[k][to][i] : NULL,
+                                              .out = sends ? NULL : out[to][k][i],
+                                              .user = i + (sends ? 0 : EACH)};
+                for (uint32_t j = 0; j < COUNT && sends; j++) {
+                    in[k][to][i][j] = value_of(k, i * COUNT + j);
+                }
+                assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+                for (uint64_t steps = seed % 5; steps > 0; steps--) {
+                    fake_step(r->net);
+                    rig_poll_all(r);
+                }
+            }
+        }
+        rig_run(r);
+        static const uint32_t sent_as[EACH] = {1, 0, 2}; /* what each recv has to get */
+        for (uint32_t k = 0; k < N; k++) {
+            uint32_t to = (k + 1) % N;
+            assert_int_equal(r->done_count[k], 2 * EACH);
+            for (uint32_t i = 0; i < EACH; i++) {
+                assert_int_equal(r->done[k][i].status, WEFT_OK);
+                assert_int_equal(r->done[k][EACH + i].status, WEFT_OK);
+                assert_memory_equal(out[k][to][i], in[k][to][sent_as[i]], lengths[1][i] * 4);
+                assert_int_equal(lengths[1][i] < COUNT ? out[k][to][i][lengths[1][i]] : 0, 0);
+            }
+        }
+        rig_free(r);
+    }
+}
+
 /* 2^31 elements are one operation where slices fit their messages, and are refused where not; nobody
  * touches the buffers before they are begun. */
 static void test_very_long(void **state)
@@ -369,7 +429,8 @@ static void test_very_long(void **state)
         config.chunks_max = 65536;
         struct rig *r = rig_new_with(&config, 1);
         for (int kind = 0; kind < WEFT_COLL_KINDS; kind++) {
-            if (kind > WEFT_COLL_REDUCE && kind != WEFT_COLL_BROADCAST) {
+            bool whole = kind <= WEFT_COLL_REDUCE || kind == WEFT_COLL_BROADCAST;
+            if (!whole) {
                 continue;
             }
             struct weft_coll_call call = {.kind = (enum weft_coll_kind)kind,
@@ -456,7 +517,8 @@ int main(void)
         cmocka_unit_test(test_scatter),        cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_barrier),        cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_nothing),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_very_long),
+        cmocka_unit_test(test_many_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
