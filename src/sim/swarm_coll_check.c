@@ -305,11 +305,24 @@ static void check_op(struct swarm_coll *s, uint32_t o)
 
 /* ---- the failure ----------------------------------------------------------------------------- */
 
+/* Sends and recvs are between two, so who is late for one may itself wait for the culprit, or for who
+ * does. Of such a chain the rank is named that the first to lose patience waits for. */
+static bool waits_itself(const struct swarm_coll *s, uint32_t r)
+{
+    bool pairs = false, waits = false;
+    for (uint32_t o = 0; o < s->ops; o++) {
+        pairs |= s->op[o].kind == WEFT_COLL_SEND;
+        waits |= s->rank[r].done[o] && s->rank[r].result[o].status == WEFT_PEER;
+    }
+    return s->end == COLL_END_TIMEOUT && pairs && waits;
+}
+
 static bool right_failure(const struct swarm_coll *s, const struct weft_coll_failure *f)
 {
     static const enum weft_coll_reason reasons[COLL_ENDS] = {
         WEFT_COLL_FINE, WEFT_COLL_DOWN, WEFT_COLL_MISMATCH, WEFT_COLL_TIMEOUT, WEFT_COLL_ABORTED};
-    bool named = f->rank == s->culprit || (s->end == COLL_END_MISMATCH && f->by == s->culprit);
+    bool named = f->rank == s->culprit || (s->end == COLL_END_MISMATCH && f->by == s->culprit) ||
+                 waits_itself(s, f->rank);
     return s->end != COLL_END_WELL && f->reason == reasons[s->end] && named;
 }
 
