@@ -1,4 +1,4 @@
-"""Writes weft/_cdef.py: the declarations of <weft/ps.h> in the form that cffi reads.
+"""Writes weft/_cdef.py: the declarations of <weft/ps.h> and <weft/coll.h> in the form that cffi reads.
 
     python3 python/make_cdef.py           write it anew, after a change of the headers
     python3 python/make_cdef.py --check   exit 1 when it is not what the headers say (make test)
@@ -44,11 +44,12 @@ def enum(text, name):
 
 
 def source():
-    header = {name: (INCLUDE / f"{name}.h").read_text() for name in ("status", "transport", "ps")}
+    header = {name: (INCLUDE / f"{name}.h").read_text() for name in ("status", "transport", "ps", "coll")}
     parts = [
         status(header["status"]),
         enum(header["transport"], "weft_transport_security"),
         bare(header["ps"]),
+        bare(header["coll"]),
     ]
     lines = [line.rstrip() for line in "\n".join(parts).splitlines()]
     return FRAME.format("\n".join(line for line in lines if line.strip()))

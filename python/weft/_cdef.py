@@ -234,4 +234,131 @@ struct weft_ps_counters {
     uint64_t late;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
+struct weft_comm;
+struct weft_comm_config {
+    size_t size;
+    const char *host;
+    const char *key_file;
+    const uint8_t *key;
+    uint32_t security;
+    uint16_t port;
+    uint16_t packet_bytes;
+    uint32_t rank;
+    uint32_t ranks;
+    uint64_t epoch;
+    uint32_t groups_max;
+    uint32_t ops_max;
+    uint64_t pool_bytes;
+    uint64_t peer_timeout_ns;
+    uint64_t op_timeout_ns;
+    const char *congestion;
+    const char *transport;
+    uint32_t socket_buffer_bytes;
+    uint32_t busy_poll_us;
+    uint32_t inject_loss_ppm;
+    uint32_t inject_seed;
+};
+void weft_comm_config_init(struct weft_comm_config *config_p, size_t size);
+weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_comm **comm_p);
+const char *weft_comm_address(const struct weft_comm *comm);
+weft_status weft_comm_join(struct weft_comm *comm, const char *const *addresses,
+                                    uint64_t timeout_ns);
+void weft_comm_close(struct weft_comm *comm);
+const char *weft_comm_error(const struct weft_comm *comm);
+weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ranks, uint32_t n,
+                                     uint32_t *group_p);
+enum weft_comm_kind {
+    WEFT_COMM_ALL_REDUCE,
+    WEFT_COMM_REDUCE,
+    WEFT_COMM_REDUCE_SCATTER,
+    WEFT_COMM_ALL_GATHER,
+    WEFT_COMM_BROADCAST,
+    WEFT_COMM_GATHER,
+    WEFT_COMM_SCATTER,
+    WEFT_COMM_ALL_TO_ALL,
+    WEFT_COMM_BARRIER,
+    WEFT_COMM_SEND,
+    WEFT_COMM_RECV,
+};
+enum weft_comm_type {
+    WEFT_COMM_F32,
+    WEFT_COMM_F64,
+    WEFT_COMM_F16,
+    WEFT_COMM_BF16,
+    WEFT_COMM_I8,
+    WEFT_COMM_U8,
+    WEFT_COMM_I32,
+    WEFT_COMM_I64,
+};
+enum weft_comm_reduction {
+    WEFT_COMM_SUM,
+    WEFT_COMM_MEAN,
+    WEFT_COMM_MIN,
+    WEFT_COMM_MAX,
+    WEFT_COMM_PRODUCT,
+    WEFT_COMM_AND,
+    WEFT_COMM_OR,
+    WEFT_COMM_XOR,
+};
+struct weft_comm_op {
+    size_t size;
+    uint32_t kind;
+    uint32_t type;
+    uint32_t reduction;
+    uint32_t group;
+    uint32_t root;
+    uint32_t peer;
+    uint32_t tag;
+    uint32_t bound_ppm;
+    uint64_t count;
+    const void *in;
+    void *out;
+    float *residual;
+    uint8_t *missed;
+    uint32_t stream;
+    uint32_t reserved;
+    uint64_t timeout_ns;
+    void *user;
+};
+void weft_comm_op_init(struct weft_comm_op *op_p, size_t size);
+weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *op,
+                                     uint64_t *id_p);
+struct weft_comm_done {
+    size_t size;
+    uint64_t id;
+    void *user;
+    uint32_t status;
+    uint32_t contributors_min;
+    uint64_t own_missing;
+    uint64_t nonfinite;
+    uint64_t phase1_ns;
+    uint64_t total_ns;
+};
+weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
+                                    struct weft_comm_done *done_p);
+weft_status weft_comm_wait_any(struct weft_comm *comm, uint64_t timeout_ns,
+                                        struct weft_comm_done *done_p);
+weft_status weft_comm_run(struct weft_comm *comm, const struct weft_comm_op *op,
+                                   struct weft_comm_done *done_p);
+weft_status weft_comm_fd(struct weft_comm *comm, int *fd_p);
+void weft_comm_abort(struct weft_comm *comm, const char *text);
+const char *weft_comm_failure(struct weft_comm *comm);
+struct weft_comm_counters {
+    size_t size;
+    uint64_t operations;
+    uint64_t operations_done;
+    uint64_t messages_sent;
+    uint64_t message_bytes_sent;
+    uint64_t elements_missing;
+    uint64_t elements_unsent;
+    uint64_t nonfinite;
+    uint64_t early_messages;
+    uint64_t connections_refused;
+    uint64_t datagrams_sent;
+    uint64_t datagrams_received;
+    uint64_t bytes_sent;
+    uint64_t bytes_received;
+    uint64_t retransmitted_packets;
+};
+void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *counters_p);
 """

@@ -6,26 +6,26 @@ Nothing here copies rows: an array that cannot be used in place is refused with 
 
 import operator
 import threading
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ._library import AgainError, Error, InvalidError, WaitTimeoutError, error_of, ffi, lib, text
-
-NEVER_NS = 2**64 - 1
-SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
+from ._values import (
+    NEVER_NS,
+    SLICE_NS,
+    c_text,
+    ns_of,
+    patiently,
+    ppm_of,
+    set_fields,
+    set_security,
+)
 
 LAST_ROWS = 65_536  # last values that a table remembers unless told otherwise
 
 NOTHING = np.zeros(0, dtype=np.int64)
 NOTHING.flags.writeable = False
-
-SECURITY = {
-    "auth": lib.WEFT_TRANSPORT_AUTH,
-    "seal": lib.WEFT_TRANSPORT_SEAL,
-    "none": lib.WEFT_TRANSPORT_NONE,
-}
 
 
 @dataclass(frozen=True)
@@ -90,33 +90,6 @@ def _missed(ps):
     bits = np.zeros((rows + 63) // 64, dtype="<u8")
     lib.weft_result_missed(ps, _pointer_to("uint64_t *", bits), len(bits))
     return np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))
-
-
-def _ns(seconds, what):
-    if seconds is None:
-        return NEVER_NS
-    if not 0 <= seconds < 1e9:
-        raise InvalidError(f"{what} is {seconds}; it must be a number of seconds, or None")
-    return int(seconds * 1e9)
-
-
-def _patiently(patience_ns, call, slice_ns=SLICE_NS):
-    """call(part_ns) until it does not time out any more: in parts, for Ctrl-C between them."""
-    begin_ns = time.monotonic_ns()
-    while True:
-        left_ns = max(0, patience_ns - (time.monotonic_ns() - begin_ns))
-        try:
-            return call(min(slice_ns, left_ns))
-        except WaitTimeoutError:
-            if patience_ns != NEVER_NS and time.monotonic_ns() - begin_ns >= patience_ns:
-                raise
-
-
-def _ppm(bound):
-    ppm = int(round(bound * 1e6)) if 0 <= bound < 1 else -1
-    if not 0 <= ppm < 1_000_000:
-        raise InvalidError(f"bound is {bound}; it is the fraction that may be lost, 0 <= bound < 1")
-    return ppm
 
 
 def _ids_of(ids):
@@ -186,7 +159,7 @@ class Op:
     def wait(self, timeout=None):
         """Wait, at most `timeout` seconds. Returns the rows of a pull, the Result of a push."""
         if self._handle:
-            end_ns = _ns(timeout, "timeout")
+            end_ns = ns_of(timeout, "timeout")
             self._end(self._ps._wait(self._handle, end_ns))
         return self.result if self._value is None else self._value
 
@@ -286,7 +259,7 @@ class Table:
 
     def clock(self):
         """End this worker's clock: its step is over."""
-        _patiently(NEVER_NS, lambda part_ns: self._ps._call(lib.weft_clock, self._table))
+        patiently(NEVER_NS, lambda part_ns: self._ps._call(lib.weft_clock, self._table))
 
     @property
     def clocks_ended(self):
@@ -400,13 +373,13 @@ class PS:
         """
         keep = [text.encode() for text in (optimizer, consistency, name or f"table {number}")]
         struct = ffi.new("struct weft_table_options *")
-        lib.weft_table_options_init(struct, ffi.sizeof("struct weft_table_options"), _c(keep[0]))
-        strings = [_c(one) for one in keep]
+        lib.weft_table_options_init(struct, ffi.sizeof("struct weft_table_options"), c_text(keep[0]))
+        strings = [c_text(one) for one in keep]
         struct.optimizer, struct.consistency, struct.name = strings
         options.setdefault("last_rows", LAST_ROWS)
-        _set(struct, {"number": number, "dim": dim, **options}, strings)
+        set_fields(struct, {"number": number, "dim": dim, **options}, strings)
         table = ffi.new("struct weft_ps_table **")
-        _patiently(
+        patiently(
             self._patience_ns,
             lambda part_ns: self._call(lib.weft_table_open, self._pointer(), struct, table),
         )
@@ -469,15 +442,15 @@ class PS:
 
     def flush(self, timeout=None):
         """Wait until every push and every clock has arrived, at most `timeout` seconds."""
-        _patiently(
-            _ns(timeout, "timeout"),
+        patiently(
+            ns_of(timeout, "timeout"),
             lambda part_ns: self._call(lib.weft_ps_flush, self._pointer(), part_ns),
         )
 
     def progress(self, timeout=0.0):
         """One turn of the crank, for programs that compute in pieces with operations under way."""
         with self._lock:
-            lib.weft_ps_progress(self._pointer(), _ns(timeout, "timeout"))
+            lib.weft_ps_progress(self._pointer(), ns_of(timeout, "timeout"))
 
     def idle(self):
         """Tell the servers that this worker will be deaf for a while, because it computes."""
@@ -538,8 +511,8 @@ class PS:
         function = lib.weft_pull_with if is_pull else lib.weft_push_with
         how = ffi.new("struct weft_op_options *")
         lib.weft_op_options_init(how, ffi.sizeof("struct weft_op_options"))
-        how.bound_ppm, how.fill = _ppm(bound), fill
-        how.deadline_ns = 0 if deadline is None else max(1, _ns(deadline, "deadline"))
+        how.bound_ppm, how.fill = ppm_of(bound), fill
+        how.deadline_ns = 0 if deadline is None else max(1, ns_of(deadline, "deadline"))
         while True:
             try:
                 self._call(function, self._pointer(), lists, len(pieces), how, handle)
@@ -603,7 +576,7 @@ class PS:
                 raise error
             return error, result
 
-        return _patiently(patience_ns, one_part)
+        return patiently(patience_ns, one_part)
 
     def _test(self, handle):
         error, result = self._ended(lib.weft_test, handle)
@@ -639,26 +612,6 @@ def _table_of(table):
     return table
 
 
-def _c(text_bytes):
-    return ffi.new("char[]", text_bytes)
-
-
-def _set(struct, values, keep):
-    """Set fields by name; what is no field is a TypeError that lists them."""
-    fields = dict(ffi.typeof(struct).item.fields)
-    for name, value in values.items():
-        if name not in fields or name == "size":
-            known = ", ".join(field for field in fields if field != "size")
-            raise TypeError(f"{name} is not known; there are {known}")
-        if isinstance(value, (str, bytes)):
-            value = _c(value.encode() if isinstance(value, str) else value)
-            keep.append(value)
-        try:
-            setattr(struct, name, value)
-        except OverflowError as error:
-            raise InvalidError(f"{name} is {value}: {error}") from None
-
-
 def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     """Connect to all shards. -> PS
 
@@ -668,22 +621,15 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
     dim_max, ops_max, rows_max and so on.
     """
-    if security not in SECURITY:
-        raise InvalidError(f"security is {security!r}; choose one of {', '.join(SECURITY)}")
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))
-    struct.security = SECURITY[security]
     struct.call_timeout_ns = SLICE_NS
     keep = []
-    if key is not None:
-        if not isinstance(key, (bytes, bytearray)) or len(key) != 32:
-            raise TypeError("key must be 32 bytes; a file goes into key_file")
-        keep.append(ffi.new("uint8_t[32]", bytes(key)))
-        struct.key = keep[-1]
+    set_security(struct, security, key, keep)
     if servers is not None:
         config["servers"] = servers
-    _set(struct, {name: value for name, value in config.items() if value is not None}, keep)
-    patience_ns = _ns(timeout, "timeout")
+    set_fields(struct, {name: value for name, value in config.items() if value is not None}, keep)
+    patience_ns = ns_of(timeout, "timeout")
 
     def one_part(part_ns):
         ps = ffi.new("struct weft_ps **")
@@ -695,4 +641,4 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
 
     # Longer than a server's silence, which is when it is known that it refuses.
     slice_ns = struct.peer_timeout_ns + 1_000_000_000
-    return PS(_patiently(patience_ns, one_part, slice_ns), struct.rows_max, patience_ns)
+    return PS(patiently(patience_ns, one_part, slice_ns), struct.rows_max, patience_ns)

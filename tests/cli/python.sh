@@ -37,16 +37,9 @@ tap_is "a worker in under 40 lines" "$(($(wc -l <"$root/examples/ps_train.py") <
 WEFT_LIBRARY=/none.so "$python" -c 'import weft' 2>run.err
 tap_like "no library is told" "$(tail -n 1 run.err)" 'ImportError: libweft.so is not found: .*make install'
 
-# The tests' own TAP, with our numbers.
-"$python" "$root/tests/python/test_ps.py" >tests.out 2>tests.err
-tap_is "the tests have a plan" "$(grep -c '^1\.\.' tests.out)" 1
-while IFS= read -r line; do
-    case $line in
-    "ok "*) tap_pass "${line#* - }" ;;
-    "not ok "*) tap_fail "${line#* - }" ;;
-    "#"*) echo "$line" ;;
-    esac
-done <tests.out
+for tests in test_ps test_coll; do
+    tap_include "$tests.py" "$python" "$root/tests/python/$tests.py"
+done
 
 tap_run "a job key" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)

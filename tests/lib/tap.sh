@@ -5,6 +5,7 @@
 #   tap_is   "version" "$("$WEFT_BIN" --version)" "weft 0.2.0"
 #   tap_like "report has an AUC" "$(cat report.json)" '"test_auc"'   # a basic regular expression
 #   tap_until grep -q ready server.out
+#   tap_include "its own tests" python3 tests.py
 #   tap_skip "train on a9a" "no data: set WEFT_DATA_DIR"
 #   tap_done                                                   # the plan; always the last line
 #
@@ -74,6 +75,24 @@ tap_exit() {
 tap_pass() {
     tap_count=$((tap_count + 1))
     echo "ok $tap_count - $1"
+}
+
+# tap_include <name> <command ...>: a program that prints TAP of its own; its tests get our numbers.
+tap_include() {
+    tap_name=$1
+    shift
+    "$@" >"$tap_tmp/.tap" 2>"$tap_tmp/.errors"
+    tap_status=$?
+    tap_is "$tap_name has a plan" "$(grep -c '^1\.\.' "$tap_tmp/.tap")" 1
+    while IFS= read -r tap_line; do
+        case $tap_line in
+        "ok "*) tap_pass "${tap_line#* - }" ;;
+        "not ok "*) tap_fail "${tap_line#* - }" ;;
+        "#"*) echo "$tap_line" ;;
+        esac
+    done <"$tap_tmp/.tap"
+    tap_is "$tap_name ends well" "$tap_status" 0
+    [ "$tap_status" = 0 ] || sed 's/^/#   /' "$tap_tmp/.errors"
 }
 
 # tap_fail <name> [what was seen, any number of lines]

@@ -10,11 +10,11 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import unittest
 import urllib.request
 
 import numpy as np
+import tap
 
 import weft
 from weft import checkpoint
@@ -768,32 +768,5 @@ class WhoIsThere(unittest.TestCase):
             ps.close()
 
 
-class TapResult(unittest.TestResult):
-    """One line of TAP for each test."""
-
-    def _line(self, good, test, detail=""):
-        word = "ok" if good else "not ok"
-        print(f"{word} {self.testsRun} - {test.id().split('.', 1)[1]}", flush=True)
-        for line in detail.splitlines():
-            print(f"#   {line}", flush=True)
-
-    def addSuccess(self, test):
-        self._line(True, test)
-
-    def addError(self, test, err):
-        super().addError(test, err)
-        self._line(False, test, "".join(traceback.format_exception(*err)))
-
-    addFailure = addError
-
-
-def main():
-    result = TapResult()
-    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
-    suite.run(result)
-    print(f"1..{result.testsRun}")
-    return 1 if result.errors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.main())

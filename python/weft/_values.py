@@ -1,0 +1,73 @@
+"""What arguments and fields of C structs are made of: seconds, fractions, text, the job key."""
+
+import time
+
+from ._library import InvalidError, WaitTimeoutError, ffi, lib
+
+NEVER_NS = 2**64 - 1
+SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
+
+SECURITY = {
+    "auth": lib.WEFT_TRANSPORT_AUTH,
+    "seal": lib.WEFT_TRANSPORT_SEAL,
+    "none": lib.WEFT_TRANSPORT_NONE,
+}
+
+
+def ns_of(seconds, what):
+    if seconds is None:
+        return NEVER_NS
+    if not 0 <= seconds < 1e9:
+        raise InvalidError(f"{what} is {seconds}; it must be a number of seconds, or None")
+    return int(seconds * 1e9)
+
+
+def patiently(patience_ns, call, slice_ns=SLICE_NS):
+    """call(part_ns) until it does not time out any more: in parts, for Ctrl-C between them."""
+    begin_ns = time.monotonic_ns()
+    while True:
+        left_ns = max(0, patience_ns - (time.monotonic_ns() - begin_ns))
+        try:
+            return call(min(slice_ns, left_ns))
+        except WaitTimeoutError:
+            if patience_ns != NEVER_NS and time.monotonic_ns() - begin_ns >= patience_ns:
+                raise
+
+
+def ppm_of(bound):
+    ppm = int(round(bound * 1e6)) if 0 <= bound < 1 else -1
+    if not 0 <= ppm < 1_000_000:
+        raise InvalidError(f"bound is {bound}; it is the fraction that may be lost, 0 <= bound < 1")
+    return ppm
+
+
+def c_text(text_bytes):
+    return ffi.new("char[]", text_bytes)
+
+
+def set_fields(struct, values, keep):
+    """Set fields by name; what is no field is a TypeError that lists them."""
+    fields = dict(ffi.typeof(struct).item.fields)
+    for name, value in values.items():
+        if name not in fields or name == "size":
+            known = ", ".join(field for field in fields if field != "size")
+            raise TypeError(f"{name} is not known; there are {known}")
+        if isinstance(value, (str, bytes)):
+            value = c_text(value.encode() if isinstance(value, str) else value)
+            keep.append(value)
+        try:
+            setattr(struct, name, value)
+        except OverflowError as error:
+            raise InvalidError(f"{name} is {value}: {error}") from None
+
+
+def set_security(struct, security, key, keep):
+    """The fields security and key of a configuration."""
+    if security not in SECURITY:
+        raise InvalidError(f"security is {security!r}; choose one of {', '.join(SECURITY)}")
+    struct.security = SECURITY[security]
+    if key is not None:
+        if not isinstance(key, (bytes, bytearray)) or len(key) != 32:
+            raise TypeError("key must be 32 bytes; a file goes into key_file")
+        keep.append(ffi.new("uint8_t[32]", bytes(key)))
+        struct.key = keep[-1]

@@ -1,0 +1,461 @@
+"""Collective operations for Python: <weft/coll.h> with numpy arrays, which are used as they are.
+
+    import numpy as np
+    from weft import coll
+
+    with coll.Communicator(rank, ranks, key_file="job.key") as comm:
+        comm.join(exchange(comm.address))          # a list of all ranks' addresses
+        mean = comm.all_reduce(gradient, reduction="mean", bound=0.05)
+
+Shape of everything, and the reasons, as in the header. docs/COLLECTIVES.md is the text.
+"""
+
+import threading
+
+import numpy as np
+
+from ._library import AgainError, Error, WaitTimeoutError, error_of, ffi, lib, text
+from ._values import NEVER_NS, c_text, ns_of, patiently, ppm_of, set_fields, set_security
+
+KINDS = {
+    name: getattr(lib, f"WEFT_COMM_{name.upper()}")
+    for name in (
+        "all_reduce",
+        "reduce",
+        "reduce_scatter",
+        "all_gather",
+        "broadcast",
+        "gather",
+        "scatter",
+        "all_to_all",
+        "barrier",
+        "send",
+        "recv",
+    )
+}
+REDUCTIONS = {
+    name: getattr(lib, f"WEFT_COMM_{name.upper()}")
+    for name in ("sum", "mean", "min", "max", "product", "and", "or", "xor")
+}
+TYPES = {
+    "float32": lib.WEFT_COMM_F32,
+    "float64": lib.WEFT_COMM_F64,
+    "float16": lib.WEFT_COMM_F16,
+    "bfloat16": lib.WEFT_COMM_BF16,
+    "int8": lib.WEFT_COMM_I8,
+    "uint8": lib.WEFT_COMM_U8,
+    "bool": lib.WEFT_COMM_U8,
+    "int32": lib.WEFT_COMM_I32,
+    "int64": lib.WEFT_COMM_I64,
+}
+
+
+def _named(table, name, what):
+    if name not in table:
+        raise ValueError(f"{what} is {name!r}; choose one of {', '.join(table)}")
+    return table[name]
+
+
+def _array_of(array, what, writable=False):
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{what} is a {type(array).__name__}; make it np.asarray({what})")
+    if array.dtype.name not in TYPES:
+        raise TypeError(f"{what} is of {array.dtype}; there are {', '.join(TYPES)}")
+    if not array.flags.c_contiguous:
+        raise TypeError(f"{what} is not contiguous; make it np.ascontiguousarray({what})")
+    if writable and not array.flags.writeable:
+        raise TypeError(f"{what} is read-only; the result is written into it")
+    return array
+
+
+class Feedback:
+    """Error feedback of one tensor: what did not arrive is kept, and added to the next call.
+
+    elements: of the tensor, which must be float32. One for each tensor; not shared.
+    """
+
+    def __init__(self, elements, stream=0):
+        self.residual = np.zeros(elements, dtype=np.float32)
+        self.missed = np.zeros((elements + 31) // 32, dtype=np.uint8)
+        self.stream = stream
+
+    def clear(self):
+        self.residual[:] = 0
+        self.missed[:] = 0
+
+    def fields(self, elements, type):
+        """Of struct weft_comm_op, for a tensor of so many elements of this type."""
+        if elements != self.residual.size or type != "float32":
+            raise TypeError(
+                f"the feedback is of {self.residual.size} float32, and the tensor of {elements} {type}"
+            )
+        return {
+            "stream": self.stream,
+            "residual": ffi.cast("float *", self.residual.ctypes.data),
+            "missed": ffi.cast("uint8_t *", self.missed.ctypes.data),
+        }
+
+
+class Group:
+    """Some ranks in an order, made by Communicator.group; comm.world is all of them."""
+
+    def __init__(self, number, ranks, rank):
+        self.number = number
+        self.ranks = tuple(ranks)
+        self.rank = self.ranks.index(rank) if rank in self.ranks else None  # of this process
+
+    @property
+    def size(self):
+        return len(self.ranks)
+
+    def __repr__(self):
+        return f"<weft.coll.Group {self.number}: ranks {', '.join(map(str, self.ranks))}>"
+
+
+class Work:
+    """An operation under way; ended by wait() or done().
+
+    The arrays belong to it until then, even if this object is dropped.
+    """
+
+    def __init__(self, comm, number, value):
+        self._comm = comm
+        self._number = number
+        self._value = value
+        self.own_missing = 0  # elements of this rank's contribution that did not arrive
+        self.contributors_min = 0
+        self.seconds = 0.0
+
+    def wait(self, timeout=None):
+        """Wait, at most `timeout` seconds. Returns the result."""
+        if self._number is not None:
+            patiently(ns_of(timeout, "timeout"), self._part)
+        return self._value
+
+    def done(self):
+        """True when it is over; does not wait. Raises what went wrong."""
+        if self._number is not None:
+            try:
+                self._part(0)
+            except WaitTimeoutError:
+                return False
+        return True
+
+    def _part(self, part_ns):
+        struct = self._comm._wait(self._number, part_ns, self)
+        self.own_missing = struct.own_missing
+        self.contributors_min = struct.contributors_min
+        self.seconds = struct.total_ns / 1e9
+
+    def __del__(self):
+        if getattr(self, "_number", None) is not None:
+            self._comm._dropped.append(self._number)
+
+
+class Communicator:
+    """One rank's connections with all others. A context manager.
+
+    rank, ranks: alike numbered at all. key_file or key (32 bytes): the job key, unless WEFT_JOB_KEY
+    has it. config: further fields of struct weft_comm_config: host, port, epoch, ops_max and so on.
+    """
+
+    def __init__(self, rank, ranks, *, security="auth", key=None, **config):
+        self._comm = None
+        self._lock = threading.Lock()  # of what is lent
+        self._lent = {}  # of operations under way: their arrays
+        self._dropped = []
+        keep = []
+        struct = ffi.new("struct weft_comm_config *")
+        lib.weft_comm_config_init(struct, ffi.sizeof("struct weft_comm_config"))
+        set_security(struct, security, key, keep)
+        set_fields(struct, {"rank": rank, "ranks": ranks, **config}, keep)
+        comm = ffi.new("struct weft_comm **")
+        status = lib.weft_comm_open(struct, comm)
+        if status != lib.WEFT_OK:
+            raise error_of(status, text(lib.weft_comm_error(ffi.NULL)))
+        self._comm = comm[0]
+        self.rank = rank
+        self.ranks = ranks
+        self.address = text(lib.weft_comm_address(self._comm))
+        self.world = Group(0, range(ranks), rank)
+
+    def join(self, addresses, timeout=60.0):
+        """Connect with all other ranks, and wait until that is done. All ranks call it.
+
+        addresses: of all ranks, by rank, as `address` is at each.
+        """
+        if len(addresses) != self.ranks:
+            raise ValueError(f"{len(addresses)} addresses; there are {self.ranks} ranks")
+        keep = [c_text(str(address).encode()) for address in addresses]
+        array = ffi.new("char *[]", keep)
+        # In parts, for Ctrl-C between them: what is connected stays.
+        patiently(
+            ns_of(timeout, "timeout"),
+            lambda part_ns: self._call(lib.weft_comm_join, array, part_ns),
+        )
+
+    def group(self, ranks):
+        """A group of ranks. All ranks of the job make the same groups in the same order. -> Group"""
+        ranks = [int(rank) for rank in ranks]
+        number = ffi.new("uint32_t *")
+        self._call(lib.weft_comm_group, ffi.new("uint32_t[]", ranks), len(ranks), number)
+        return Group(number[0], ranks, self.rank)
+
+    # ---- operations: each waits, unless wait=False, and then returns a Work ----
+
+    def all_reduce(self, array, out=None, *, reduction="sum", bound=0.0, feedback=None, **how):
+        """Reduce element by element over all ranks; all get the same bits. -> out, or a new array
+
+        out may be the array itself. bound: the fraction of contributions that may be missing.
+        feedback: a Feedback, which keeps what is missing for the next call.
+        """
+        array = _array_of(array, "array")
+        out = self._out(out, array.shape, array.dtype)
+        return self._run(
+            "all_reduce", array, out, array.size, reduction, bound, feedback, **how
+        )
+
+    def reduce(self, array, root=0, out=None, *, reduction="sum", bound=0.0, feedback=None, **how):
+        """The same, for the root alone. -> out or a new array; None at the others"""
+        array = _array_of(array, "array")
+        out = self._out_at(root, out, array.shape, array.dtype, how)
+        return self._run(
+            "reduce", array, out, array.size, reduction, bound, feedback, root=root, **how
+        )
+
+    def reduce_scatter(
+        self, array, out=None, *, reduction="sum", bound=0.0, feedback=None, **how
+    ):
+        """array: (n, ...), a block for each rank of the group. -> this rank's block, reduced"""
+        array = _array_of(array, "array")
+        self._check_blocks(array, how)
+        out = self._out(out, array.shape[1:], array.dtype)
+        return self._run(
+            "reduce_scatter", array, out, out.size, reduction, bound, feedback, **how
+        )
+
+    def all_gather(self, array, out=None, **how):
+        """-> (n, ...): what each rank of the group gave"""
+        array = _array_of(array, "array")
+        out = self._out(out, (self._group(how).size, *array.shape), array.dtype)
+        return self._run("all_gather", array, out, array.size, **how)
+
+    def gather(self, array, root=0, out=None, **how):
+        """The same, for the root alone. -> out or a new array; None at the others"""
+        array = _array_of(array, "array")
+        shape = (self._group(how).size, *array.shape)
+        out = self._out_at(root, out, shape, array.dtype, how)
+        return self._run("gather", array, out, array.size, root=root, **how)
+
+    def broadcast(self, array, root=0, **how):
+        """The root's array, into those of the others. -> array"""
+        array = _array_of(array, "array", writable=self._group(how).rank != root)
+        return self._run("broadcast", array, array, array.size, root=root, **how)
+
+    def scatter(self, array, root=0, out=None, **how):
+        """array: (n, ...) at the root; at the others out, or an array like a block. -> own block"""
+        if self._group(how).rank == root:
+            array = _array_of(array, "array")
+            self._check_blocks(array, how)
+            out = self._out(out, array.shape[1:], array.dtype)
+        else:
+            like = out if out is not None else array
+            out = self._out(out, np.shape(like), getattr(like, "dtype", None))
+            array = None
+        return self._run("scatter", array, out, out.size, root=root, **how)
+
+    def all_to_all(self, array, out=None, **how):
+        """array: (n, ...), a block for each rank. -> (n, ...), a block from each"""
+        array = _array_of(array, "array")
+        self._check_blocks(array, how)
+        out = self._out(out, array.shape, array.dtype)
+        return self._run("all_to_all", array, out, array[0].size, **how)
+
+    def send(self, array, peer, *, tag=0, **how):
+        """To another rank of the group, which calls recv with the same tag."""
+        array = _array_of(array, "array")
+        return self._run("send", array, None, array.size, peer=peer, tag=tag, **how)
+
+    def recv(self, out, peer, *, tag=0, **how):
+        """Into out, from another rank of the group. -> out"""
+        out = _array_of(out, "out", writable=True)
+        return self._run("recv", None, out, out.size, peer=peer, tag=tag, **how)
+
+    def barrier(self, **how):
+        """Wait until all ranks of the group have called it."""
+        return self._run("barrier", None, None, 0, **how)
+
+    def abort(self, words=""):
+        """Fail, at all ranks; the first 39 bytes of words are told."""
+        lib.weft_comm_abort(self._pointer(), c_text(words.encode()))
+
+    @property
+    def failure(self):
+        """Why it has failed, in a sentence; None as long as it has not."""
+        why = lib.weft_comm_failure(self._pointer())
+        return None if why == ffi.NULL else text(why)
+
+    def counters(self):
+        """What was done and sent since it was opened, as a dict. See struct weft_comm_counters."""
+        struct = ffi.new("struct weft_comm_counters *")
+        struct.size = ffi.sizeof("struct weft_comm_counters")
+        lib.weft_comm_counters_get(self._pointer(), struct)
+        names = [name for name, _ in ffi.typeof("struct weft_comm_counters").fields]
+        return {name: getattr(struct, name) for name in names if name != "size"}
+
+    def close(self):
+        """Leave. What is not done ends here. Twice is fine."""
+        comm, self._comm = self._comm, None
+        if comm is not None:
+            lib.weft_comm_close(comm)
+            with self._lock:
+                self._lent.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None and self._comm is not None:
+            self.abort(f"{kind.__name__}: {error}")
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_comm", None) is not None:
+            self.close()
+
+    def __repr__(self):
+        return f"<weft.coll.Communicator: rank {self.rank} of {self.ranks}>"
+
+    # ---- what is meant ----
+
+    def _group(self, how):
+        return how.get("group") or self.world
+
+    def _out(self, out, shape, dtype):
+        if out is None:
+            return np.empty(shape, dtype=dtype)
+        out = _array_of(out, "out", writable=True)
+        if out.dtype != dtype or out.size != np.prod(shape, dtype=np.int64):
+            raise TypeError(f"out is {out.dtype} {out.shape}; it must be {np.dtype(dtype)} {shape}")
+        return out
+
+    def _out_at(self, root, out, shape, dtype, how):
+        return self._out(out, shape, dtype) if self._group(how).rank == root else None
+
+    def _check_blocks(self, array, how):
+        size = self._group(how).size
+        if array.ndim == 0 or array.shape[0] != size:
+            raise TypeError(f"array has shape {array.shape}; its first axis must be {size}, the ranks")
+
+    def _run(
+        self,
+        kind,
+        array,
+        out,
+        count,
+        reduction="sum",
+        bound=0.0,
+        feedback=None,
+        *,
+        root=0,
+        peer=0,
+        tag=0,
+        group=None,
+        timeout=None,
+        wait=True,
+    ):
+        fields = {
+            "root": root,
+            "peer": peer,
+            "tag": tag,
+            "group": self._group({"group": group}).number,
+            "bound_ppm": ppm_of(bound),
+            "reduction": _named(REDUCTIONS, reduction, "reduction"),
+            "timeout_ns": 0 if timeout is None else max(1, ns_of(timeout, "timeout")),
+        }
+        if feedback is not None:
+            fields.update(feedback.fields(array.size, array.dtype.name))
+        some = array if array is not None else out
+        kind_of = "uint8" if some is None else some.dtype.name
+        work = self.begin(
+            kind,
+            _named(TYPES, kind_of, "the type"),
+            0 if array is None else array.ctypes.data,
+            0 if out is None else out.ctypes.data,
+            count,
+            out,
+            (array, out, feedback),
+            **fields,
+        )
+        return work.wait() if wait else work
+
+    def begin(self, kind, type, from_, to, count, value=None, lent=None, **fields):
+        """Begin an operation on memory. -> Work, whose wait() returns `value`
+
+        kind: such as "all_reduce"; type: of lib.WEFT_COMM_*; from_, to: addresses, 0 = none; lent:
+        what has to live until it is over. fields: further ones of struct weft_comm_op.
+        """
+        op = ffi.new("struct weft_comm_op *")
+        lib.weft_comm_op_init(op, ffi.sizeof("struct weft_comm_op"))
+        op.kind, op.type, op.count = _named(KINDS, kind, "kind"), type, count
+        setattr(op, "in", ffi.cast("void *", from_))
+        op.out = ffi.cast("void *", to)
+        for name, field in fields.items():
+            setattr(op, name, field)
+        number = ffi.new("uint64_t *")
+        self._reap()
+        while True:
+            try:
+                self._call(lib.weft_comm_begin, op, number)
+                break
+            except AgainError:
+                if not self._reap(wait=True):
+                    raise
+        with self._lock:
+            self._lent[number[0]] = lent
+        return Work(self, number[0], value)
+
+    # ---- the library ----
+
+    def _pointer(self):
+        if self._comm is None:
+            raise Error("this communicator is closed")
+        return self._comm
+
+    def _call(self, function, *arguments):
+        status = function(self._pointer(), *arguments)
+        if status != lib.WEFT_OK:
+            raise error_of(status, text(lib.weft_comm_error(ffi.NULL)))
+
+    def _wait(self, number, part_ns, work=None):
+        struct = ffi.new("struct weft_comm_done *")
+        struct.size = ffi.sizeof("struct weft_comm_done")
+        try:
+            self._call(lib.weft_comm_wait, number, part_ns, struct)
+        except WaitTimeoutError:
+            raise
+        except Error:
+            self._ended(number, work)
+            raise
+        self._ended(number, work)
+        return struct
+
+    def _ended(self, number, work):
+        if work is not None:
+            work._number = None
+        with self._lock:
+            self._lent.pop(number, None)
+
+    def _reap(self, wait=False):
+        """End operations whose Work was dropped; True when there was one."""
+        ended = False
+        for _ in range(len(self._dropped)):
+            number = self._dropped.pop(0)
+            try:
+                self._wait(number, NEVER_NS if wait and not ended else 0)
+                ended = True
+            except WaitTimeoutError:
+                self._dropped.append(number)
+            except Error:
+                ended = True  # with the communicator; the next call says why
+        return ended

@@ -1,0 +1,227 @@
+"""weft.coll: ranks in threads of one process, over loopback. Prints TAP; run by tests/cli/python.sh."""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import unittest
+
+import numpy as np
+import tap
+
+import weft
+from weft import coll
+
+KEY = bytes(range(32))
+RANKS = 3
+
+
+def job(work, ranks=RANKS, **config):
+    """work(comm) at all ranks at once. -> what each returned; raises what one raised"""
+    comms = [coll.Communicator(rank, ranks, key=KEY, **config) for rank in range(ranks)]
+    addresses = [comm.address for comm in comms]
+    results, errors = [None] * ranks, []
+
+    def run(rank):
+        try:
+            comms[rank].join(addresses)
+            comms[rank].barrier()  # nobody fails while another still joins
+            results[rank] = work(comms[rank])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for comm in comms:
+        comm.close()
+    if errors:
+        raise errors[0]
+    return results
+
+
+class Operations(unittest.TestCase):
+    def test_each_kind(self):
+        def work(comm):
+            r, n = comm.rank, comm.ranks
+            block = np.full((2, 3), r, dtype=np.int32)
+            blocks = np.arange(n * 2, dtype=np.float64).reshape(n, 2) + 100 * r
+            to, from_ = (r + 1) % n, (r - 1) % n
+            sent = comm.send(block, to, tag=5, wait=False)
+            got = comm.recv(np.zeros((2, 3), np.int32), from_, tag=5)
+            sent.wait()
+            return {
+                "all_reduce": comm.all_reduce(block),
+                "max": comm.all_reduce(block, reduction="max"),
+                "mean": comm.all_reduce(block.astype(np.float16), reduction="mean"),
+                "reduce": comm.reduce(block, root=1),
+                "reduce_scatter": comm.reduce_scatter(blocks),
+                "all_gather": comm.all_gather(block),
+                "gather": comm.gather(block, root=2),
+                "broadcast": comm.broadcast(block.copy(), root=2),
+                "scatter": comm.scatter(blocks if r == 0 else np.zeros(2)),
+                "all_to_all": comm.all_to_all(blocks),
+                "barrier": comm.barrier(),
+                "recv": got,
+            }
+
+        for r, got in enumerate(job(work)):
+            blocks = [np.arange(6.0).reshape(3, 2) + 100 * i for i in range(RANKS)]
+            np.testing.assert_array_equal(got["all_reduce"], np.full((2, 3), 3))
+            np.testing.assert_array_equal(got["max"], np.full((2, 3), 2))
+            np.testing.assert_array_equal(got["mean"], np.full((2, 3), 1, np.float16))
+            self.assertEqual(got["mean"].dtype, np.float16)
+            self.assertEqual(got["reduce"] is None, r != 1)
+            np.testing.assert_array_equal(got["reduce_scatter"], sum(blocks)[r])
+            np.testing.assert_array_equal(got["all_gather"][:, 1, 2], [0, 1, 2])
+            self.assertEqual(got["gather"] is None, r != 2)
+            np.testing.assert_array_equal(got["broadcast"], np.full((2, 3), 2))
+            np.testing.assert_array_equal(got["scatter"], blocks[0][r])
+            np.testing.assert_array_equal(got["all_to_all"], np.stack([b[r] for b in blocks]))
+            np.testing.assert_array_equal(got["recv"], np.full((2, 3), (r - 1) % RANKS))
+
+    def test_results_go_where_they_are_told(self):
+        def work(comm):
+            array = np.full(1000, 1.5, dtype=np.float32)
+            out = np.zeros(1000, dtype=np.float32)
+            same = comm.all_reduce(array, out=array)
+            return same is array and comm.all_reduce(array, out=out) is out and out[999]
+
+        self.assertEqual(job(work), [13.5] * RANKS)
+
+    def test_many_are_under_way_and_some_dropped(self):
+        def work(comm):
+            arrays = [np.full(500, comm.rank + i, dtype=np.float64) for i in range(100)]
+            works = [comm.all_reduce(array, wait=False) for array in arrays[:20]]
+            for array in arrays:
+                comm.all_reduce(array, wait=False)  # nobody waits
+            gc.collect()
+            sums = [work.wait()[0] for work in works]
+            comm.barrier()
+            return sums, all(work.done() for work in works), comm.counters()["operations"]
+
+        for sums, done, operations in job(work, ops_max=40):
+            self.assertEqual(sums, [3 + 3 * i for i in range(20)])
+            self.assertTrue(done)
+            self.assertEqual(operations, 122)
+
+    def test_groups(self):
+        def work(comm):
+            pair = comm.group([2, 0])
+            if comm.rank == 1:
+                with self.assertRaises(weft.InvalidError):
+                    comm.barrier(group=pair)
+                return None
+            self.assertEqual(pair.rank, 0 if comm.rank == 2 else 1)
+            return comm.broadcast(np.array([comm.rank]), group=pair)[0]
+
+        self.assertEqual(job(work), [2, None, 2])
+
+    def test_what_is_missing_is_kept(self):
+        rounds, n = 20, 50_000
+
+        def work(comm):
+            feedback = coll.Feedback(n)
+            sent = np.full(n, comm.rank + 1, dtype=np.float32)
+            total, missing = np.zeros(n, dtype=np.float32), 0
+            for _ in range(rounds):
+                work = comm.all_reduce(sent, bound=0.3, feedback=feedback, wait=False)
+                total += work.wait()
+                missing += work.own_missing
+            return total, feedback.residual, missing
+
+        got = job(work, packet_bytes=1472, inject_loss_ppm=50_000)
+        for total, _, _ in got:
+            np.testing.assert_array_equal(total, got[0][0])
+        kept = sum(residual for _, residual, _ in got)
+        np.testing.assert_array_equal(got[0][0] + kept, np.full(n, rounds * 6))
+        self.assertGreater(sum(missing for _, _, missing in got), 0)
+
+
+class Mistakes(unittest.TestCase):
+    def test_arguments_that_make_no_sense(self):
+        def work(comm):
+            good = np.zeros(4, dtype=np.float32)
+            for error, call in (
+                (TypeError, lambda: comm.all_reduce([1.0])),
+                (TypeError, lambda: comm.all_reduce(np.zeros(4, dtype=np.complex64))),
+                (TypeError, lambda: comm.all_reduce(np.zeros((4, 4))[:, 1])),
+                (TypeError, lambda: comm.all_reduce(good, out=np.zeros(3, dtype=np.float32))),
+                (TypeError, lambda: comm.all_reduce(good, out=np.zeros(4))),
+                (TypeError, lambda: comm.all_reduce(good, feedback=coll.Feedback(3))),
+                (TypeError, lambda: comm.all_to_all(np.zeros((5, 1)))),
+                (ValueError, lambda: comm.all_reduce(good, reduction="median")),
+                (weft.InvalidError, lambda: comm.all_reduce(good, bound=1.0)),
+                (weft.InvalidError, lambda: comm.all_reduce(good, reduction="xor")),
+                (weft.InvalidError, lambda: comm.broadcast(good, root=1)),
+                (weft.InvalidError, lambda: comm.send(good, 0)),
+                (ValueError, lambda: comm.join([])),
+            ):
+                with self.assertRaises(error):
+                    call()
+            return comm.all_reduce(good).sum()
+
+        self.assertEqual(job(work, ranks=1), [0])
+
+    def test_configurations_that_make_no_sense(self):
+        for config in ({"rank": 2}, {"epoch": 2**41}, {"host": "nowhere.example"}):
+            with self.assertRaises(weft.InvalidError):
+                coll.Communicator(**{"rank": 0, "ranks": 2, "key": KEY, **config})
+        with self.assertRaises(TypeError):
+            coll.Communicator(0, 2, key=KEY, no_such_field=1)
+        with self.assertRaises(weft.InvalidError):
+            coll.Communicator(0, 2, key=KEY, security="maybe")
+
+    def test_a_failure_is_told_to_all(self):
+        def work(comm):
+            if comm.rank == 1:
+                comm.abort("out of paper")
+            with self.assertRaises(weft.PeerError) as caught:
+                comm.barrier()
+            self.assertIn("out of paper", str(caught.exception))
+            self.assertIn("rank 1", comm.failure)
+            return True
+
+        self.assertEqual(job(work), [True] * RANKS)
+
+    def test_an_exception_in_with_aborts(self):
+        def work(comm):
+            if comm.rank == 0:
+                with self.assertRaises(KeyError), comm:
+                    raise KeyError("lost")
+                return True
+            with self.assertRaises(weft.PeerError) as caught:
+                comm.barrier()
+            self.assertIn("KeyError", str(caught.exception))
+            return True
+
+        self.assertEqual(job(work), [True] * RANKS)
+
+    def test_who_does_not_come_is_named(self):
+        with coll.Communicator(0, 3, key=KEY) as comm:
+            with self.assertRaises(weft.WaitTimeoutError) as caught:
+                comm.join([comm.address] * 3, timeout=0.2)
+        self.assertIn("1, 2", str(caught.exception))
+
+    def test_ctrl_c_ends_a_wait(self):
+        comms = [coll.Communicator(rank, 2, key=KEY) for rank in range(2)]
+        addresses = [comm.address for comm in comms]
+        thread = threading.Thread(target=comms[1].join, args=(addresses,))
+        thread.start()
+        comms[0].join(addresses)
+        thread.join()
+        with self.assertRaises(KeyboardInterrupt):
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            comms[0].barrier()
+        for comm in comms:
+            comm.close()
+        with self.assertRaises(weft.Error):
+            comms[0].barrier()
+        comms[0].close()
+
+
+if __name__ == "__main__":
+    sys.exit(tap.main())
