@@ -1,0 +1,27 @@
+"""weft for PyTorch: gradients travel over weft, with a bounded fraction of them missing.
+
+A process group, for scripts that use torch.distributed as it is:
+
+    torch.distributed.init_process_group("weft")
+
+Or a hook of DistributedDataParallel, over any process group, which may lose a fraction of the gradients
+and keeps what was lost for the next step:
+
+    model.register_comm_hook(weft.torch.HookState(bound=0.1), weft.torch.allreduce_hook)
+
+docs/PYTORCH.md is the text.
+"""
+
+from .hook import HookState, allreduce_hook
+from .process_group import ProcessGroupWeft, all_reduce, monitored_barrier, register
+
+register()
+
+__all__ = [
+    "HookState",
+    "ProcessGroupWeft",
+    "all_reduce",
+    "allreduce_hook",
+    "monitored_barrier",
+    "register",
+]

@@ -1,0 +1,134 @@
+"""A communicator with a thread that ends its operations: for futures, which nobody waits for.
+
+The thread sleeps in poll until an operation is done. It also sees Ctrl-C: while the main thread is inside
+C++ code of PyTorch, Python cannot raise KeyboardInterrupt, so an operation that waits for other ranks
+would keep it there. The communicator is then aborted, which ends the wait.
+"""
+
+import atexit
+import os
+import select
+import signal
+import threading
+import time
+import weakref
+
+from .._library import AgainError, ffi, lib, text
+
+INTERRUPT_S = 0.5  # what is under way longer than this after Ctrl-C is aborted
+
+_all = weakref.WeakSet()
+
+
+class _Interrupts:
+    """Ctrl-C as Python sees it, in a pipe (signal.set_wakeup_fd)."""
+
+    def __init__(self):
+        self.last = 0.0
+        self._read = -1
+
+    def watch(self):
+        """In the main thread, and where nobody else has asked for it."""
+        if self._read >= 0 or threading.current_thread() is not threading.main_thread():
+            return
+        read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        if before != -1:
+            signal.set_wakeup_fd(before)
+            os.close(read)
+            os.close(write)
+            return
+        self._read = read
+
+    def look(self):
+        """When Ctrl-C came last, if it means that the program ends; 0 = never."""
+        try:
+            while self._read >= 0 and (came := os.read(self._read, 256)):
+                if signal.SIGINT in came:
+                    self.last = time.monotonic()
+        except BlockingIOError:
+            pass
+        ends = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        return self.last if ends else 0.0
+
+
+_interrupts = _Interrupts()
+
+
+class Engine:
+    """One communicator. begin() gives a number, and `ended` is called with it, from the thread."""
+
+    def __init__(self, comm):
+        self.comm = comm
+        self._lock = threading.Lock()
+        self._pending = {}  # number: (when it began, what to call)
+        self._stop = threading.Event()
+        self._pid = os.getpid()
+        _interrupts.watch()
+        fd = ffi.new("int *")
+        comm._call(lib.weft_comm_fd, fd)
+        self._fd = fd[0]
+        self._thread = threading.Thread(target=self._run, name="weft", daemon=True)
+        self._thread.start()
+        _all.add(self)
+
+    def begin(self, ended, *what, **fields):
+        """Begin an operation, as Communicator.begin. ended(error or None, done) is called once."""
+        while True:
+            try:
+                with self._lock:  # the thread must not see it done before it is known here
+                    work = self.comm.begin(*what, **fields)
+                    self._pending[work._number] = (time.monotonic(), ended)
+                    work._number = None  # the thread's now
+                return
+            except AgainError:  # ops_max are under way; those end, or fail in their time
+                time.sleep(0.001)
+
+    def close(self):
+        if os.getpid() != self._pid or self._stop.is_set():
+            return
+        self._stop.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self.comm.close()
+        for _, ended in self._take_all():
+            ended("the process group was destroyed while this operation was under way", None)
+
+    def _take_all(self):
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        return list(pending.values())
+
+    def _run(self):
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        done = ffi.new("struct weft_comm_done *")
+        done.size = ffi.sizeof("struct weft_comm_done")
+        while not self._stop.is_set():
+            if poll.poll(100):
+                self._take(done)
+            came = _interrupts.look()
+            if came and time.monotonic() - came > INTERRUPT_S and self._waits_since(came):
+                self.comm.abort("Ctrl-C")
+
+    def _take(self, done):
+        while True:
+            status = lib.weft_comm_wait_any(self.comm._pointer(), 0, done)
+            if status not in (lib.WEFT_OK, lib.WEFT_PEER):
+                return
+            error = None if status == lib.WEFT_OK else text(lib.weft_comm_error(ffi.NULL))
+            with self._lock:
+                _, ended = self._pending.pop(done.id)
+                self.comm._lent.pop(done.id, None)
+            ended(error, done)
+
+    def _waits_since(self, moment):
+        with self._lock:
+            return any(began <= moment for began, _ in self._pending.values())
+
+
+@atexit.register
+def _close_all():
+    """Threads that hold Python objects must not outlive the interpreter."""
+    for engine in list(_all):
+        engine.close()

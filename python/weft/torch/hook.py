@@ -1,0 +1,117 @@
+"""A communication hook for DistributedDataParallel: the mean of the gradients over weft, of which a
+fraction may be missing, with error feedback.
+
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(weft.torch.HookState(bound=0.1), weft.torch.allreduce_hook)
+"""
+
+import torch
+import torch.distributed as dist
+
+from .. import coll
+from .._values import ppm_of
+from . import rendezvous
+from .engine import Engine
+from .process_group import TYPES, WeftWork, of
+
+
+class HookState:
+    """What the hook keeps from step to step.
+
+    bound:         fraction of the contributions to each bucket that may be missing
+    feedback:      keep what was missing and add it to the next step (float32 gradients). Without it,
+                   each element is divided by the contributions that came
+    process_group: that of the model; None = the default one. It need not be of the backend weft: then
+                   the hook makes a communicator of its own, which meets through the group's store
+    scaler:        torch.amp.GradScaler, if there is one: what is kept follows its scale
+    options:       further ones of weft.coll.Communicator, where the hook makes one
+    """
+
+    def __init__(self, bound=0.0, feedback=True, process_group=None, scaler=None, **options):
+        ppm_of(bound)
+        self.bound = bound
+        self.feedback = feedback
+        self.process_group = process_group
+        self.scaler = scaler
+        self.options = options
+        self.resets = 0  # times that what was kept was dropped, because buckets were made anew
+        self.elements_missing = 0  # of this rank's contributions
+        self.elements_sent = 0
+        self._engine = None
+        self._kept = {}  # by bucket: (its parameters, Feedback)
+        self._scale = None
+
+    def engine(self):
+        if self._engine is None:
+            own = of(self.process_group)
+            self._engine = own._engine if own is not None else self._meet()
+        return self._engine
+
+    def _meet(self):
+        group = self.process_group or dist.distributed_c10d._get_default_group()
+        store = dist.distributed_c10d._world.pg_map[group][1] if hasattr(
+            dist.distributed_c10d, "_world"
+        ) else dist.distributed_c10d._pg_map[group][1]
+        store = dist.PrefixStore("weft hook", store)
+        timeout = self.options.pop("timeout", 300.0)
+        comm = rendezvous.meet(store, group.rank(), group.size(), timeout, ops_max=256, **self.options)
+        return Engine(comm)
+
+    def kept(self, bucket):
+        """The Feedback of a bucket; after its parameters changed, a new one."""
+        key = tuple(id(parameter) for parameter in bucket.parameters())
+        before = self._kept.get(bucket.index())
+        if before is None or before[0] != key:
+            self.resets += before is not None
+            elements = bucket.buffer().numel()
+            before = (key, coll.Feedback(elements, stream=bucket.index()))
+            self._kept[bucket.index()] = before
+        return before[1]
+
+    def rescale(self):
+        """Gradients of automatic mixed precision are multiplied by a scale that changes."""
+        if self.scaler is None:
+            return
+        scale = self.scaler.get_scale()
+        if self._scale is not None and scale != self._scale:
+            for _, feedback in self._kept.values():
+                feedback.residual *= scale / self._scale
+        self._scale = scale
+
+
+def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    tensor = bucket.buffer()
+    if tensor.dtype not in TYPES or tensor.device.type != "cpu":
+        raise RuntimeError(
+            f"gradients are {tensor.dtype} on {tensor.device}; weft's hook takes floats on the CPU"
+        )
+    if bucket.index() == 0:
+        state.rescale()
+    fields = {"bound_ppm": ppm_of(state.bound), "reduction": coll.REDUCTIONS["mean"]}
+    feedback = None
+    if state.feedback and state.bound > 0:
+        feedback = state.kept(bucket)
+        fields.update(feedback.fields(tensor.numel(), str(tensor.dtype).removeprefix("torch.")))
+    else:
+        fields["stream"] = bucket.index()
+    work = WeftWork(tensor, 0)
+
+    def ended(failure, done):
+        if done is not None:
+            state.elements_missing += done.own_missing
+            state.elements_sent += tensor.numel()
+        work.ended(failure, done)
+
+    address = tensor.data_ptr()
+    state.engine().begin(
+        ended,
+        "all_reduce",
+        TYPES[tensor.dtype],
+        address,
+        address,
+        tensor.numel(),
+        None,
+        (tensor, feedback),
+        **fields,
+    )
+    return work.get_future()

@@ -1,0 +1,559 @@
+"""torch.distributed over weft: init_process_group("weft").
+
+A subclass of ProcessGroup in Python, which works from PyTorch 1.13 to 2.13 without compiling anything:
+PyTorch calls its methods from Python and, in DistributedDataParallel, from C++. Each group has a
+communicator of its own.
+
+Every operation here is exact (bound 0): PyTorch uses the same calls for parameters, bitmaps of unused
+parameters, BatchNorm and metrics as for gradients. Loss is for those who ask for it: all_reduce of this
+module, and the hook.
+"""
+
+import collections
+import datetime
+import threading
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup, Work
+
+import weft_torch_backend
+
+from .. import coll
+from .._library import Error, lib
+from .._values import ppm_of
+from . import rendezvous
+from .engine import Engine
+
+TYPES = {
+    torch.float32: lib.WEFT_COMM_F32,
+    torch.float64: lib.WEFT_COMM_F64,
+    torch.float16: lib.WEFT_COMM_F16,
+    torch.bfloat16: lib.WEFT_COMM_BF16,
+    torch.int8: lib.WEFT_COMM_I8,
+    torch.uint8: lib.WEFT_COMM_U8,
+    torch.bool: lib.WEFT_COMM_U8,
+    torch.int32: lib.WEFT_COMM_I32,
+    torch.int64: lib.WEFT_COMM_I64,
+}
+REDUCTIONS = {
+    "SUM": "sum",
+    "AVG": "mean",
+    "PRODUCT": "product",
+    "MIN": "min",
+    "MAX": "max",
+    "BAND": "and",
+    "BOR": "or",
+    "BXOR": "xor",
+}
+EXCHANGE_TAG = 2**32 - 1  # of the blocks of an all_to_all; programs have those below
+OF_BOOL = {"sum": "or", "product": "and", "min": "and", "max": "or"}
+
+_error = getattr(dist, "DistBackendError", RuntimeError)
+_groups = {}  # by id: groups whose init has not been torn down
+_lock = threading.Lock()
+
+
+def register():
+    """Make "weft" a backend of torch.distributed. Twice is fine; PyTorch 2.5 and later do it alone."""
+    weft_torch_backend.register()
+
+
+class WeftWork(Work):
+    """An operation under way, for PyTorch. Its future fails with the reason in words."""
+
+    def __init__(self, result, timeout, finish=None):
+        super().__init__()
+        self._result = result
+        self._timeout = timeout
+        self._finish = finish  # after success, in the thread of the communicator
+        self._over = threading.Event()
+        self._failure = None
+        self._base = torch.futures.Future()
+        # An exception set on a future loses its text on the way through C++; one raised in a
+        # callback keeps it.
+        self._future = self._base.then(self._value)
+
+    def ended(self, failure, done):
+        if failure is None and self._finish is not None:
+            try:
+                self._finish()
+            except Exception as error:
+                failure = f"after the operation: {error}"
+        self._failure = failure
+        self._over.set()
+        self._base.set_result(None)
+
+    def _value(self, base):
+        if self._failure is not None:
+            raise _error(self._failure)
+        return self._result
+
+    def is_completed(self):
+        return self._over.is_set()
+
+    def is_success(self):
+        return self._over.is_set() and self._failure is None
+
+    def exception(self):
+        return None if self._failure is None else _error(self._failure)
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        seconds = timeout.total_seconds() if timeout else 0
+        if not self._over.wait(seconds if seconds > 0 else None):
+            raise _error(f"the operation has not ended within {seconds:g} s")
+        if self._failure is not None:
+            raise _error(self._failure)
+        return True
+
+    def get_future(self):
+        return self._future
+
+    def result(self):
+        return self._result
+
+
+def _check(tensor, what):
+    if tensor.device.type != "cpu":
+        raise _error(
+            f"{what} is on {tensor.device}; weft takes tensors of the CPU, so move it there first"
+        )
+    if tensor.is_sparse:
+        raise _error(f"{what} is sparse; weft takes dense tensors, or use all_gather of its parts")
+    return tensor
+
+
+def _bytes_of(tensor):
+    """The same memory in a type that weft knows, for operations that only move it."""
+    if tensor.dtype in TYPES:
+        return TYPES[tensor.dtype], tensor.numel()
+    return lib.WEFT_COMM_U8, tensor.numel() * tensor.element_size()
+
+
+def _reduction(op, tensor):
+    kind = getattr(op, "op", op)  # a ReduceOp, or its type
+    name = getattr(kind, "name", str(kind))
+    reduction = REDUCTIONS.get(name)
+    if reduction is None or tensor.dtype not in TYPES:
+        raise _error(
+            f"weft has no {name} of {tensor.dtype}; it has {', '.join(REDUCTIONS)} of "
+            + ", ".join(str(kind).removeprefix("torch.") for kind in TYPES)
+        )
+    if tensor.dtype == torch.bool:
+        reduction = OF_BOOL.get(reduction, reduction)
+    return coll.REDUCTIONS[reduction]
+
+
+def _tag(tag):
+    if not 0 <= tag < EXCHANGE_TAG:
+        raise _error(f"the tag is {tag}; it must be from 0 to {EXCHANGE_TAG - 1}")
+    return tag
+
+
+def _one(tensors, what):
+    if len(tensors) != 1:
+        raise _error(f"{len(tensors)} {what}; weft takes one for each rank")
+    return _check(tensors[0], what)
+
+
+class ProcessGroupWeft(ProcessGroup):
+    """A process group over a communicator of its own; made by init_process_group and new_group."""
+
+    def __init__(self, engine, rank, size, timeout):
+        super().__init__(rank, size)
+        self._engine = engine
+        self._timeout_ns = max(1, int(timeout.total_seconds() * 1e9))
+        self._rank_weft, self._size_weft = rank, size
+        # PyTorch before 2.7 may drop a Work that it still waits for.
+        self._works = collections.deque(maxlen=1024)
+        with _lock:
+            _groups[id(self)] = self
+
+    @classmethod
+    def from_store(cls, store, rank, size, timeout):
+        try:
+            comm = rendezvous.meet(store, rank, size, timeout.total_seconds(), ops_max=256)
+        except Error as error:
+            raise _error(f"weft: {error}") from error
+        return cls(Engine(comm), rank, size, timeout)
+
+    # ---- what PyTorch asks ----
+
+    def getBackendName(self):
+        return "weft"
+
+    def name(self):
+        return "weft"
+
+    def getRank(self):
+        return self._rank_weft
+
+    def getSize(self):
+        return self._size_weft
+
+    rank, size = getRank, getSize
+
+    def get_group_store(self):
+        return None
+
+    @property
+    def communicator(self):
+        """weft.coll.Communicator, for counters; operations on it are not for others to begin."""
+        return self._engine.comm
+
+    def shutdown(self):
+        with _lock:
+            _groups.pop(id(self), None)
+        self._engine.close()
+
+    def abort(self):
+        self._engine.comm.abort("abort of the process group")
+
+    # ---- operations ----
+
+    def _begin(self, kind, type_, from_, to, count, result, finish=None, **fields):
+        """from_, to: tensors, or None."""
+        work = WeftWork(result, self._timeout_ns, finish)
+        fields.setdefault("timeout_ns", self._timeout_ns)
+        try:
+            self._engine.begin(
+                work.ended,
+                kind,
+                type_,
+                0 if from_ is None else from_.data_ptr(),
+                0 if to is None else to.data_ptr(),
+                count,
+                None,
+                (from_, to, result),
+                **fields,
+            )
+        except Error as error:
+            raise _error(f"weft: {kind}: {error}") from error
+        self._works.append(work)
+        return work
+
+    def _in_place(self, kind, tensor, result, type_, count, **fields):
+        """On the tensor itself, or on a contiguous copy, which is copied back."""
+        if tensor.is_contiguous():
+            return self._begin(kind, type_, tensor, tensor, count, result, **fields)
+        copy = tensor.contiguous()
+        return self._begin(kind, type_, copy, copy, count, result, lambda: tensor.copy_(copy), **fields)
+
+    def allreduce(self, tensors, opts=None):
+        tensor = _one(tensors, "tensors to reduce")
+        op = dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+        return self._in_place(
+            "all_reduce",
+            tensor,
+            tensors,
+            TYPES.get(tensor.dtype),
+            tensor.numel(),
+            reduction=_reduction(op, tensor),
+        )
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        """One operation for all of them, when they are of one type."""
+        kinds = {_check(tensor, "a tensor").dtype for tensor in tensors}
+        if len(kinds) != 1:
+            raise _error(f"tensors of {len(kinds)} types; reduce those of each type on their own")
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+
+        def back():
+            parts = flat.split([tensor.numel() for tensor in tensors])
+            for tensor, part in zip(tensors, parts):
+                tensor.copy_(part.view_as(tensor))
+
+        return self._begin(
+            "all_reduce",
+            TYPES.get(flat.dtype),
+            flat,
+            flat,
+            flat.numel(),
+            tensors,
+            back,
+            reduction=_reduction(op, flat),
+        )
+
+    def reduce(self, tensors, opts):
+        tensor = _one(tensors, "tensors to reduce")
+        return self._in_place(
+            "reduce",
+            tensor,
+            tensors,
+            TYPES.get(tensor.dtype),
+            tensor.numel(),
+            reduction=_reduction(opts.reduceOp, tensor),
+            root=opts.rootRank,
+        )
+
+    def broadcast(self, tensors, opts=None):
+        tensor = _one(tensors, "tensors to broadcast")
+        root = 0 if opts is None else opts.rootRank
+        type_, count = _bytes_of(tensor)
+        return self._in_place("broadcast", tensor, tensors, type_, count, root=root)
+
+    def allgather(self, outputs, inputs, opts=None):
+        source = _one(inputs, "tensors to gather").contiguous()
+        if len(outputs) != 1 or len(outputs[0]) != self._size_weft:
+            raise _error(f"all_gather of {self._size_weft} ranks takes a list of as many outputs")
+        flat = source.new_empty((self._size_weft, *source.shape))
+
+        def back():
+            for output, part in zip(outputs[0], flat):
+                output.copy_(part.view_as(output))
+
+        type_, count = _bytes_of(source)
+        return self._begin("all_gather", type_, source, flat, count, outputs, back)
+
+    def _allgather_base(self, output, source, opts=None):
+        _check(output, "the output")
+        source = _check(source, "the input").contiguous()
+        if output.numel() != source.numel() * self._size_weft or output.dtype != source.dtype:
+            raise _error(
+                f"the output has {output.numel()} elements of {output.dtype}; all_gather of "
+                f"{self._size_weft} ranks makes {source.numel() * self._size_weft} of {source.dtype}"
+            )
+        flat = output if output.is_contiguous() else output.contiguous()
+        back = None if flat is output else lambda: output.copy_(flat)
+        type_, count = _bytes_of(source)
+        return self._begin("all_gather", type_, source, flat, count, [output], back)
+
+    all_gather_single = _allgather_base
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        works = [self._allgather_base(out, one) for out, one in zip(outputs, inputs)]
+        return _Several(works, outputs)
+
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        works = [
+            self.allgather([[row[i] for row in outputs]], [one]) for i, one in enumerate(inputs)
+        ]
+        return _Several(works, outputs)
+
+    def gather(self, outputs, inputs, opts):
+        source = _one(inputs, "tensors to gather").contiguous()
+        root = opts.rootRank == self._rank_weft
+        if root and (len(outputs) != 1 or len(outputs[0]) != self._size_weft):
+            raise _error(f"gather of {self._size_weft} ranks takes a list of as many outputs")
+        flat = source.new_empty((self._size_weft, *source.shape)) if root else None
+
+        def back():
+            for output, part in zip(outputs[0], flat):
+                output.copy_(part.view_as(output))
+
+        type_, count = _bytes_of(source)
+        return self._begin(
+            "gather", type_, source, flat, count, outputs, back if root else None, root=opts.rootRank
+        )
+
+    def scatter(self, outputs, inputs, opts):
+        output = _one(outputs, "tensors to scatter into")
+        flat = None
+        if opts.rootRank == self._rank_weft:
+            if len(inputs) != 1 or len(inputs[0]) != self._size_weft:
+                raise _error(f"scatter of {self._size_weft} ranks takes a list of as many inputs")
+            flat = torch.stack([_check(one, "an input").reshape(output.shape) for one in inputs[0]])
+        part = output if output.is_contiguous() else output.contiguous()
+        back = None if part is output else lambda: output.copy_(part)
+        type_, count = _bytes_of(output)
+        return self._begin(
+            "scatter", type_, flat, part, count, outputs, back, root=opts.rootRank
+        )
+
+    def reduce_scatter(self, outputs, inputs, opts):
+        output = _one(outputs, "tensors to reduce into")
+        if len(inputs) != 1 or len(inputs[0]) != self._size_weft:
+            raise _error(f"reduce_scatter of {self._size_weft} ranks takes a list of as many inputs")
+        flat = torch.stack([_check(one, "an input").reshape(output.shape) for one in inputs[0]])
+        return self._reduce_scatter(output, flat, opts)
+
+    def _reduce_scatter_base(self, output, source, opts):
+        _check(output, "the output")
+        source = _check(source, "the input").contiguous()
+        if source.numel() != output.numel() * self._size_weft or output.dtype != source.dtype:
+            raise _error(
+                f"the input has {source.numel()} elements of {source.dtype}; reduce_scatter of "
+                f"{self._size_weft} ranks takes {output.numel() * self._size_weft} of {output.dtype}"
+            )
+        return self._reduce_scatter(output, source, opts)
+
+    reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
+        works = [self._reduce_scatter_base(out, one, opts) for out, one in zip(outputs, inputs)]
+        return _Several(works, outputs)
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+    def _reduce_scatter(self, output, flat, opts):
+        part = output if output.is_contiguous() else output.contiguous()
+        back = None if part is output else lambda: output.copy_(part)
+        return self._begin(
+            "reduce_scatter",
+            TYPES.get(flat.dtype),
+            flat,
+            part,
+            output.numel(),
+            [output],
+            back,
+            reduction=_reduction(opts.reduceOp, flat),
+        )
+
+    def alltoall_base(self, output, source, output_splits, input_splits, opts=None):
+        _check(output, "the output")
+        source = _check(source, "the input").contiguous()
+        flat = output if output.is_contiguous() else output.contiguous()
+        back = None if flat is output else lambda: output.copy_(flat)
+        if not output_splits and not input_splits:
+            if output.numel() != source.numel() or source.shape[0] % self._size_weft:
+                raise _error(
+                    f"the input has {source.numel()} elements in {source.shape[0]} rows, the output "
+                    f"{output.numel()}; without split sizes they are {self._size_weft} equal blocks"
+                )
+            type_, count = _bytes_of(source)
+            return self._begin(
+                "all_to_all", type_, source, flat, count // self._size_weft, [output], back
+            )
+        rows = lambda splits, one: splits or [one.shape[0] // self._size_weft] * self._size_weft
+        return self._exchange(
+            source.split(rows(input_splits, source)),
+            flat.split(rows(output_splits, flat)),
+            [output],
+            back,
+        )
+
+    all_to_all_single = alltoall_base
+
+    def alltoall(self, outputs, inputs, opts=None):
+        sources = [_check(one, "an input").contiguous() for one in inputs]
+        flat = [one if one.is_contiguous() else one.contiguous() for one in outputs]
+
+        def back():
+            for output, part in zip(outputs, flat):
+                if part is not output:
+                    output.copy_(part)
+
+        return self._exchange(sources, flat, outputs, back)
+
+    def _exchange(self, sources, outputs, result, back):
+        """A block to each rank and one from each, of any sizes."""
+        if len(sources) != self._size_weft or len(outputs) != self._size_weft:
+            raise _error(f"all_to_all of {self._size_weft} ranks takes as many inputs and outputs")
+        me, works = self._rank_weft, []
+        if outputs[me].numel() != sources[me].numel():
+            raise _error("the block that this rank sends to itself has another size than its place")
+        outputs[me].copy_(sources[me].view_as(outputs[me]))
+        for i in range(1, self._size_weft):
+            to, from_ = (me + i) % self._size_weft, (me - i) % self._size_weft
+            if outputs[from_].numel():
+                works.append(self._pair("recv", outputs[from_], from_, EXCHANGE_TAG))
+            if sources[to].numel():
+                works.append(self._pair("send", sources[to], to, EXCHANGE_TAG))
+        return _Several(works, result, back)
+
+    def _pair(self, kind, tensor, peer, tag, finish=None):
+        type_, count = _bytes_of(tensor)
+        source, output = (tensor, None) if kind == "send" else (None, tensor)
+        return self._begin(
+            kind, type_, source, output, count, [tensor], finish, peer=peer, tag=tag
+        )
+
+    def send(self, tensors, peer, tag=0):
+        tensor = _one(tensors, "tensors to send")
+        return self._pair("send", tensor.contiguous(), peer, _tag(tag))
+
+    def recv(self, tensors, peer, tag=0):
+        tensor = _one(tensors, "tensors to receive")
+        if tensor.is_contiguous():
+            return self._pair("recv", tensor, peer, _tag(tag))
+        copy = tensor.contiguous()
+        return self._pair("recv", copy, peer, _tag(tag), lambda: tensor.copy_(copy))
+
+    def recv_anysource(self, tensors, tag=0):
+        raise _error("weft receives from a rank that is named; give recv its src")
+
+    def barrier(self, opts=None):
+        return self._begin("barrier", lib.WEFT_COMM_U8, None, None, 0, [])
+
+
+class _Several(Work):
+    """Operations that PyTorch asked for in one call."""
+
+    def __init__(self, works, result, finish=None):
+        super().__init__()
+        self._works = works
+        self._result = result
+        self._finish = finish
+        self._future = torch.futures.collect_all([work.get_future() for work in works]).then(
+            self._value
+        )
+
+    def _value(self, all_of_them):
+        for one in all_of_them.value():
+            one.value()  # raises what went wrong
+        if self._finish is not None:
+            self._finish()
+        return self._result
+
+    def is_completed(self):
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self):
+        return all(work.is_success() for work in self._works)
+
+    def exception(self):
+        return next((work.exception() for work in self._works if work.exception()), None)
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        for work in self._works:
+            work.wait(timeout)
+        self._future.wait()
+        return True
+
+    def get_future(self):
+        return self._future
+
+    def result(self):
+        return self._result
+
+
+def of(group):
+    """The ProcessGroupWeft of a group of torch.distributed, or None."""
+    group = dist.distributed_c10d._get_default_group() if group is None else group
+    return group if isinstance(group, ProcessGroupWeft) else None
+
+
+def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=None, async_op=False):
+    """torch.distributed.all_reduce that may lose a fraction of the contributions.
+
+    bound: this fraction. feedback: weft.coll.Feedback of the tensor's length, kept from call to call,
+    for float32; what was missing is in it, and is added to the next call. Of a mean, each element is
+    divided by the contributions that came, or with feedback by the ranks. -> a Work with async_op
+    """
+    own = of(group)
+    if own is None:
+        raise _error("this group is not of the backend weft; make it with init_process_group('weft')")
+    _check(tensor, "the tensor")
+    fields = {"bound_ppm": ppm_of(bound), "reduction": _reduction(op, tensor)}
+    if feedback is not None:
+        fields.update(feedback.fields(tensor.numel(), str(tensor.dtype).removeprefix("torch.")))
+    work = own._in_place(
+        "all_reduce", tensor, [tensor], TYPES.get(tensor.dtype), tensor.numel(), **fields
+    )
+    work.lent = feedback
+    return work if async_op else work.wait() and None
+
+
+def monitored_barrier(group=None, timeout=None):
+    """A barrier whose failure names the rank that did not come. timeout: a timedelta.
+
+    Unlike Gloo's, a failure ends the group: make a new one, or the process.
+    """
+    own = of(group)
+    if own is None:
+        return dist.monitored_barrier(group, timeout)
+    fields = {} if timeout is None else {"timeout_ns": max(1, int(timeout.total_seconds() * 1e9))}
+    own._begin("barrier", lib.WEFT_COMM_U8, None, None, 0, [], **fields).wait()

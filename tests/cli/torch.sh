@@ -1,0 +1,58 @@
+#!/bin/sh
+# weft.torch with a PyTorch: that of build/venv (tools/venv), or of WEFT_PYTHON.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+if [ "$WEFT_BUILD_NAME" != release ]; then
+    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    tap_skip "weft.torch" "the $WEFT_BUILD_NAME build"
+    tap_done
+fi
+root=$WEFT_SOURCE_ROOT
+python=
+for candidate in ${WEFT_PYTHON:+"$WEFT_PYTHON"} "$WEFT_BUILD_ROOT/venv/bin/python" python3; do
+    if [ -z "$python" ] && "$candidate" -c 'import cffi, numpy, torch' 2>/dev/null; then
+        python=$candidate
+    fi
+done
+if [ -z "$python" ]; then
+    tap_skip "weft.torch" "no Python with torch, numpy and cffi (tools/venv makes one; or WEFT_PYTHON)"
+    tap_done
+fi
+
+cd "$tap_tmp" || exit 1
+unset WEFT_JOB_KEY WEFT_KEY_FILE WEFT_HOST MASTER_ADDR RANK WORLD_SIZE
+PYTHONPATH=$root/python
+PYTHONDONTWRITEBYTECODE=1
+WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0
+export PYTHONPATH PYTHONDONTWRITEBYTECODE WEFT_LIBRARY
+echo "# $("$python" -c 'import torch; print("PyTorch", torch.__version__)')"
+
+tap_include "test_torch.py" "$python" "$root/tests/python/test_torch.py"
+
+# Installed, it is found by its entry point: the script says nothing of weft.
+"$python" -m pip --version >/dev/null 2>&1 && has_pip=1 || has_pip=
+if [ -n "$has_pip" ] && "$python" -c 'import setuptools' 2>/dev/null; then
+    cp -r "$root/python" source
+    tap_run "pip install" "$python" -m pip install --quiet --no-deps --no-build-isolation \
+        --no-input --disable-pip-version-check --target "$tap_tmp/site" ./source
+    cat >script.py <<'EOF'
+import torch, torch.distributed as dist
+dist.init_process_group("weft")
+t = torch.ones(3) * (dist.get_rank() + 1)
+dist.all_reduce(t)
+print("sum", t[0].item(), dist.get_backend())
+dist.destroy_process_group()
+EOF
+    PYTHONPATH=$tap_tmp/site
+    tap_like "torchrun of a script that does not name weft" "$("$python" -m torch.distributed.run \
+        --standalone --nproc_per_node 2 script.py 2>run.err)" '^sum 3.0 weft'
+    sed 's/^/#   /' run.err | tail -n 3
+    PYTHONPATH=$root/python
+    tap_like "python -m weft.torch" "$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 MASTER_ADDR=127.0.0.1 \
+        MASTER_PORT=0 RANK=0 WORLD_SIZE=1 "$python" -m weft.torch script.py 2>run.err)" \
+        '^sum 1.0 weft'
+else
+    tap_skip "pip install" "$python has no pip or no setuptools"
+fi
+tap_done

@@ -1,0 +1,425 @@
+"""weft.torch with the PyTorch that is installed: ranks are processes. Prints TAP; run by
+tests/cli/torch.sh."""
+
+import datetime
+import io
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+
+import tap
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import weft.torch
+
+torch.set_num_threads(1)
+os.environ["WEFT_PEER_TIMEOUT_S"] = "5"  # the default, which the tests of make test lengthen
+TIMEOUT = datetime.timedelta(seconds=60)
+
+
+def _rank(work, backend, rank, ranks, folder, queue, goodbye, arguments):
+    try:
+        store = dist.FileStore(os.path.join(folder, "store"), ranks)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=TIMEOUT)
+        saved = io.BytesIO()
+        torch.save(work(rank, ranks, *arguments), saved)
+        queue.put((rank, None, saved.getvalue()))
+        if goodbye:
+            dist.barrier()
+            dist.destroy_process_group()
+    except BaseException:
+        queue.put((rank, traceback.format_exc(), None))
+
+
+def job(work, *arguments, ranks=3, backend="weft", silent=0, goodbye=True):
+    """work(rank, ranks, ...) in a process for each rank. -> what each returned
+
+    silent: ranks that say nothing, because the test ends them. goodbye: they leave together.
+    """
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [
+            context.Process(
+                target=_rank,
+                args=(work, backend, rank, ranks, folder, queue, goodbye, arguments),
+                daemon=True,
+            )
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        results, wrong = {}, []
+        for _ in range(ranks - silent):
+            rank, failure, saved = queue.get(timeout=120)
+            if failure is None:
+                results[rank] = torch.load(io.BytesIO(saved), weights_only=False)
+            else:
+                wrong.append(f"rank {rank}: {failure}")
+        for process in processes:
+            process.join(0 if wrong or silent or not goodbye else 60)
+            process.kill()
+            process.join()
+    if wrong:
+        raise AssertionError("\n".join(wrong))
+    return [results.get(rank) for rank in range(ranks)]
+
+
+# ---- operations ----
+
+
+def every_call(rank, ranks):
+    """Each function of torch.distributed, on the values that Gloo's would have."""
+    me = torch.full((2, 3), float(rank))
+    got = {}
+
+    t = me.clone()
+    dist.all_reduce(t)
+    got["all_reduce"] = t
+    t = me.clone().t()  # not contiguous
+    dist.all_reduce(t, op=dist.ReduceOp.MAX)
+    got["all_reduce max"] = t
+    t = torch.tensor([rank == 0, True])
+    dist.all_reduce(t)
+    got["all_reduce bool"] = t
+    t = me.to(torch.bfloat16)
+    dist.all_reduce(t, op=dist.ReduceOp.PRODUCT)
+    got["all_reduce bfloat16"] = t
+    t = me.clone()
+    dist.reduce(t, 1)
+    got["reduce"] = t if rank == 1 else None
+    t = me.clone().t()
+    dist.broadcast(t, 2)
+    got["broadcast"] = t
+    t = torch.full((3,), rank, dtype=torch.complex64)
+    dist.broadcast(t, 1)
+    got["broadcast complex"] = t
+    parts = [torch.zeros(2, 3) for _ in range(ranks)]
+    dist.all_gather(parts, me)
+    got["all_gather"] = torch.stack(parts)
+    t = torch.zeros(ranks * 2, 3)
+    dist.all_gather_into_tensor(t, me)
+    got["all_gather_into_tensor"] = t
+    parts = [torch.zeros(2, 3) for _ in range(ranks)] if rank == 1 else None
+    dist.gather(me, parts, dst=1)
+    got["gather"] = torch.stack(parts) if parts else None
+    t = torch.zeros(2, 3)
+    dist.scatter(t, [me + i for i in range(ranks)] if rank == 2 else None, src=2)
+    got["scatter"] = t
+    t = torch.zeros(2, 3)
+    dist.reduce_scatter(t, [me + i for i in range(ranks)])
+    got["reduce_scatter"] = t
+    t = torch.zeros(2)
+    dist.reduce_scatter_tensor(t, torch.arange(ranks * 2.0) + rank)
+    got["reduce_scatter_tensor"] = t
+    t = torch.zeros(ranks, 2)
+    dist.all_to_all_single(t, torch.arange(ranks * 2.0).reshape(ranks, 2) + 10 * rank)
+    got["all_to_all_single"] = t
+    t = torch.zeros(ranks * (rank + 1))
+    dist.all_to_all_single(
+        t,
+        torch.arange(ranks * (ranks + 1) / 2) + 10 * rank,
+        [rank + 1] * ranks,
+        list(range(1, ranks + 1)),
+    )
+    got["all_to_all_single with sizes"] = t
+    parts = [torch.zeros(i + 1) for i in range(ranks)]
+    dist.all_to_all(parts, [torch.full((rank + 1,), float(rank)) for _ in range(ranks)])
+    got["all_to_all"] = torch.cat(parts)
+    if rank < 2:
+        t = torch.zeros(4)
+        if rank == 0:
+            dist.send(torch.arange(4.0), 1, tag=3)
+            dist.recv(t, 1, tag=4)
+        else:
+            dist.recv(t, 0, tag=3)
+            dist.send(t * 2, 0, tag=4)
+        got["send and recv"] = t
+    objects = [None] * ranks
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank})
+    got["all_gather_object"] = objects
+    t = torch.zeros(0)
+    dist.all_reduce(t)
+    got["nothing"] = t
+    work = dist.all_reduce(me.clone(), async_op=True)
+    work.wait()
+    got["future"] = (work.is_completed(), work.get_future().value()[0])
+    dist.barrier()
+    return got
+
+
+def equal(one, two):
+    if isinstance(one, torch.Tensor):
+        return one.dtype == two.dtype and torch.equal(one, two)
+    if isinstance(one, tuple):
+        return all(equal(a, b) for a, b in zip(one, two))
+    return one == two
+
+
+class Backend(unittest.TestCase):
+    def test_every_call_gives_what_gloo_gives(self):
+        weft_s = job(every_call)
+        gloo = job(_every_call_of_gloo, backend="gloo")
+        for rank, (one, two) in enumerate(zip(weft_s, gloo)):
+            for name, value in two.items():
+                self.assertTrue(
+                    equal(one[name], value), f"{name} at rank {rank}: {one[name]}, {value}"
+                )
+
+    def test_one_rank(self):
+        def alone(rank, ranks):
+            t = torch.ones(3)
+            dist.all_reduce(t)
+            out = torch.zeros(1, 2)
+            dist.all_to_all_single(out, torch.ones(1, 2))
+            dist.all_to_all([out], [torch.full((1, 2), 5.0)])
+            return t.sum().item() + out.sum().item()
+
+        self.assertEqual(job(alone, ranks=1), [13])
+
+    def test_groups(self):
+        def grouped(rank, ranks):
+            pair = dist.new_group([0, 2])
+            t = torch.tensor([rank + 1.0])
+            if rank != 1:
+                dist.all_reduce(t, group=pair)
+            dist.all_reduce(t)
+            return t.item()
+
+        self.assertEqual(job(grouped), [10, 10, 10])
+
+    def test_what_weft_has_not_is_said(self):
+        def asks(rank, ranks):
+            said = []
+            for call in (
+                lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int16)),
+                lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int32), op=dist.ReduceOp.AVG),
+                lambda: dist.all_gather_into_tensor(torch.zeros(5), torch.zeros(2)),
+                lambda: weft.torch.all_reduce(torch.zeros(2), bound=2.0),
+            ):
+                try:
+                    call()
+                    said.append("nothing")
+                except Exception as error:
+                    said.append(str(error))
+            return said
+
+        for said in job(asks, ranks=2):
+            for words, sentence in zip(("int16", "means", "all_gather", "bound"), said):
+                self.assertIn(words, sentence)
+
+    def test_one_or_the_other_loses_by_consent(self):
+        def lossy(rank, ranks):
+            feedback = weft.coll.Feedback(1000)
+            t = torch.full((1000,), 1.0 + rank)
+            weft.torch.all_reduce(t, bound=0.1, feedback=feedback)
+            u = torch.full((1000,), 1.0 + rank)
+            work = weft.torch.all_reduce(u, dist.ReduceOp.AVG, bound=0.1, async_op=True)
+            work.wait()
+            return t[0].item(), u[0].item()
+
+        self.assertEqual(job(lossy, ranks=2), [(3, 1.5)] * 2)
+
+
+def _every_call_of_gloo(rank, ranks):
+    """What Gloo lacks, done with what it has."""
+
+    def reduce_scatter(output, inputs, *_):
+        everything = torch.stack([one.reshape(output.shape) for one in inputs])
+        dist.all_reduce(everything)
+        output.copy_(everything[rank])
+
+    dist.reduce_scatter = reduce_scatter
+    dist.reduce_scatter_tensor = lambda output, source: reduce_scatter(output, source.chunk(ranks))
+    dist.all_to_all = lambda outputs, inputs: dist.all_to_all_single(
+        (flat := torch.zeros(sum(one.numel() for one in outputs))),
+        torch.cat([one.reshape(-1) for one in inputs]),
+        [one.numel() for one in outputs],
+        [one.numel() for one in inputs],
+    ) or [out.copy_(part) for out, part in zip(outputs, flat.split([o.numel() for o in outputs]))]
+    return every_call(rank, ranks)
+
+
+# ---- training ----
+
+
+class Model(nn.Module):
+    """BatchNorm, a parameter that nobody uses, and layers of several sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(20, 300), nn.BatchNorm1d(300), nn.ReLU(), nn.Linear(300, 1))
+        self.unused = nn.Linear(5, 5)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def train(rank, ranks, steps, bound=None, feedback=True, inject=0, hook_options=None):
+    torch.manual_seed(1)
+    model = DistributedDataParallel(Model(), find_unused_parameters=True, bucket_cap_mb=0.01)
+    state = None
+    if bound is not None:
+        options = {"inject_loss_ppm": inject, "packet_bytes": 1472} if inject else {}
+        state = weft.torch.HookState(bound=bound, feedback=feedback, **options)
+        model.register_comm_hook(state, weft.torch.allreduce_hook)
+    other = dist.new_group(list(range(ranks)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(rank)
+    for step in range(steps):
+        x = torch.randn(16, 20, generator=generator)
+        y = x.sum(1, keepdim=True)
+        if step % 10 == 3:  # gradients of two batches
+            with model.no_sync():
+                ((model(x) - y) ** 2).mean().backward()
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean, group=other)
+    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    missing = state.elements_missing if state else 0
+    return values, mean.item() / ranks, missing
+
+
+class Training(unittest.TestCase):
+    def test_ddp_as_over_gloo(self):
+        weft_s, gloo = job(train, 60), job(train, 60, backend="gloo")
+        for values, loss, _ in weft_s:
+            self.assertTrue(torch.equal(values, weft_s[0][0]))
+            self.assertTrue(torch.allclose(values, gloo[0][0], rtol=1e-4, atol=1e-5))
+        self.assertLess(weft_s[0][1], 5)
+
+    def test_the_hook_over_weft(self):
+        hook, plain = job(train, 60, 0.0), job(train, 60)
+        self.assertTrue(torch.allclose(hook[0][0], plain[0][0], rtol=1e-4, atol=1e-5))
+
+    def test_a_thousand_steps_with_losses_end_equal(self):
+        got = job(train, 1000, 0.2, True, 50_000, backend="gloo")
+        for values, _, _ in got:
+            self.assertTrue(torch.equal(values, got[0][0]))
+        self.assertGreater(sum(missing for _, _, missing in got), 0)
+        self.assertLess(got[0][1], 3)  # from 21
+
+    def test_losses_without_feedback(self):
+        got = job(train, 200, 0.2, False, 50_000, backend="gloo")
+        self.assertTrue(torch.equal(got[1][0], got[0][0]))
+        self.assertGreater(sum(missing for _, _, missing in got), 0)
+
+
+# ---- failures ----
+
+
+class Failures(unittest.TestCase):
+    def _a_rank_gets(self, number):
+        def trains(rank, ranks):
+            model = DistributedDataParallel(nn.Linear(10, 10))
+            for step in range(10_000):
+                if rank == 1 and step == 5:
+                    os.kill(os.getpid(), number)
+                begin = time.monotonic()
+                try:
+                    model(torch.ones(2, 10)).sum().backward()
+                except Exception as error:
+                    return str(error), time.monotonic() - begin
+            return "nothing", 0
+
+        got = job(trains, silent=1, goodbye=False)
+        for words, seconds in (got[0], got[2]):
+            self.assertIn("rank 1", words)
+            self.assertLess(seconds, 7)
+
+    def test_a_killed_rank_is_named_in_backward(self):
+        self._a_rank_gets(signal.SIGKILL)
+
+    def test_a_frozen_rank_is_named_in_backward(self):
+        self._a_rank_gets(signal.SIGSTOP)
+
+    def test_monitored_barrier_names_who_does_not_come(self):
+        def barrier(rank, ranks):
+            if rank == 2:
+                time.sleep(4)
+                return "late"
+            try:
+                weft.torch.monitored_barrier(timeout=datetime.timedelta(seconds=0.5))
+            except Exception as error:
+                return str(error)
+            return "nothing"
+
+        got = job(barrier, goodbye=False)
+        self.assertIn("rank 2", got[0])
+        self.assertIn("rank 2", got[1])
+
+    def test_ctrl_c_in_backward(self):
+        program = """
+import os, sys, torch, torch.distributed as dist
+import weft.torch
+rank = int(sys.argv[1])
+store = dist.FileStore(sys.argv[2], 2)
+dist.init_process_group("weft", store=store, rank=rank, world_size=2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+if rank == 1:
+    import time
+    time.sleep(60)
+print("ready", flush=True)
+try:
+    model(torch.ones(1, 4)).sum().backward()
+except KeyboardInterrupt:
+    print("KeyboardInterrupt", flush=True)
+except Exception as error:
+    print(type(error).__name__, error, flush=True)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = [
+                subprocess.Popen(
+                    [sys.executable, "-c", program, str(rank), os.path.join(folder, "store")],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
+            self.assertEqual(ranks[0].stdout.readline().strip(), "ready")
+            time.sleep(0.5)
+            begin = time.monotonic()
+            ranks[0].send_signal(signal.SIGINT)
+            line = ranks[0].stdout.readline()
+            self.assertIn("Interrupt", line + ranks[0].stdout.readline())
+            self.assertLess(time.monotonic() - begin, 5)
+            for process in ranks:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+
+    def test_a_library_that_is_missing_does_not_break_torch(self):
+        environment = dict(os.environ, WEFT_LIBRARY="/none.so")
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "import torch, weft_torch_backend; weft_torch_backend.register();"
+                "print(torch.ones(2).sum().item())\n"
+                "import torch.distributed as dist\n"
+                "try: dist.init_process_group('weft', store=dist.HashStore(), rank=0, world_size=1)\n"
+                "except Exception as error: print(error)",
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        self.assertIn("2.0", done.stdout)
+        self.assertIn("libweft.so is not found", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.main())
