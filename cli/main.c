@@ -13,7 +13,7 @@ static const struct weft_verb verbs[] = {
     {"run", "start servers and your own worker program; restart what fails", weft_cli_run},
     {"coordinator", "run the rendezvous point of a job", weft_cli_coordinator},
     {"server", "run a parameter server", weft_cli_server},
-    {"worker", "run one worker of weft's own training, with servers that run already", weft_cli_worker},
+    {"worker", "run one worker of a built-in model, with servers that are already running", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
     {"predict", "print a saved model's prediction for each example of a data file",
      weft_cli_predict},

@@ -30,15 +30,15 @@ void weft_metrics_add(const struct weft_metrics_options *options, struct weft_ar
 #define WEFT_METRICS_OPTIONS(metrics)                                                              \
     {                                                                                              \
         "metrics", "[HOST:]PORT",                                                                  \
-            "serve /metrics over HTTP, for Prometheus and `weft top`: on 127.0.0.1\n"              \
-     "unless HOST is given, unauthenticated; port 0 = any free port",                           \
+            "serve /metrics over HTTP without authentication, for Prometheus and\n"                \
+     "`weft top`, on 127.0.0.1 or on HOST; port 0 = any free port",                             \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "" \
     },                                                                                             \
     {                                                                                              \
         "metrics-host", "NAME[,NAME...]",                                                          \
-            "also answer HTTP requests whose Host header is NAME; others are answered\n"          \
-     "only for localhost, HOST and the bound address, as a protection against\n"               \
-     "DNS rebinding",                          \
+            "accept HTTP requests whose Host header is NAME, besides those for\n"                 \
+     "localhost and for the address of --metrics; others are refused, as a\n"                  \
+     "protection against DNS rebinding",       \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
             .fallback = ""                                                                     \
     }

@@ -20,8 +20,9 @@ const char *weft_security_parse_mode(const char *text, void *value);
     {"security", "MODE", "auth = packets are authenticated, the payload is readable; seal =\n"     \
      "authenticated and encrypted; none = neither, refused beyond loopback", WEFT_OPTION_CUSTOM,   \
      .value = &(security)->mode, .parse = weft_security_parse_mode, .fallback = "auth"},           \
-    {"key-file", "FILE", "file with the job key, from `weft keygen`; without it the key is taken\n"\
-     "from the variable WEFT_JOB_KEY",                                                             \
+    {"key-file", "FILE", "file with the job key, from `weft keygen`; without it: the variable\n"   \
+     "WEFT_JOB_KEY, else, if this command starts all processes of the job, a fresh\n"             \
+     "key",                                                                                        \
      WEFT_OPTION_STRING, .value = &(security)->key_file, .fallback = ""}
 
 /* For verbs whose endpoints may be reached from beyond this machine. */
@@ -57,8 +58,9 @@ extern const char *const weft_key_caching_names[]; /* 0 = on, 1 = off */
 
 /* Of verbs with workers; no_p: uint32_t. */
 #define WEFT_KEY_CACHING_ROW(no_p)                                                                 \
-    {"key-caching", "WHAT", "on = a push of the rows that were pulled before refers to that pull's\n"\
-     "list of ids, which servers keep; off = every push sends its ids",                            \
+    {"key-caching", "WHAT", "on = servers keep the list of row ids of a pull, and a push of the same\n"\
+     "rows refers to that list instead of sending the ids again; off = every push\n"              \
+     "sends its ids",                                                                              \
      WEFT_OPTION_CHOICE, .value = (no_p), .choices = weft_key_caching_names}
 
 /* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
@@ -134,8 +136,8 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
 /* Of verbs with servers. */
 #define WEFT_RECORDING_WINDOW_ROW(recording)                                                       \
     {                                                                                              \
-        "active-window-us", "N", "length of the intervals for which --records counts the workers that\n"     \
-            "sent a request",\
+        "active-window-us", "N", "--records also counts, for each interval of N microseconds, the workers\n" \
+            "that sent a request",\
             WEFT_OPTION_U32, .value = &(recording)->window_us, .min = 1, .max = 60000000           \
     }
 

@@ -127,7 +127,7 @@ extern const char *const weft_job_drives[];
     {"lr", "X", "learning rate; with --model lr and --format libsvm the default is found\n"         \
      "by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
      .value = &(job)->learning_rate,                                                               \
-     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2 for fm, 1 for mf"},                      \
+     .fallback = "with adagrad lr 0.1, fm 0.2, mf 0.2; with sgd lr 0.4, fm 2, mf 1"},                             \
     {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
      "and --workers give the same batches",                                                        \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
@@ -143,12 +143,12 @@ extern const char *const weft_job_drives[];
      .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
     {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
      "elements missing, 0 <= F < 1; packets lost beyond that are retransmitted.\n" \
-     "As only whole packets can be missing, a message can rarely use its\n"                        \
-     "allowance exactly; the rest is added to that of the next message", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+     "Only whole packets can be missing; the unused part of a packet counts for\n"                 \
+     "the next message, which may then miss one packet more", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
      "contributors = divide them by the number of gradients that arrived for\n"                    \
-     "the row in the step (with ssp and asp, which have no common steps, they\n"                    \
-     "are applied undivided)",                                 \
+     "the row in the step. ssp and asp have no common steps; with them,\n"                         \
+     "contributors applies gradients undivided",                                 \
      WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
     {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
      WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
@@ -164,12 +164,13 @@ extern const char *const weft_job_drives[];
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
     {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
-    {"reconnect-s", "S", "wait up to S seconds for a server that went away, for example until\n"   \
-     "it has been restarted; 0 = do not wait", WEFT_OPTION_U32,                                    \
-     .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"},          \
+    {"reconnect-s", "S", "workers wait up to S seconds for a lost server to come back; 0 = a lost\n" \
+     "server ends the run", WEFT_OPTION_U32,                                                       \
+     .value = &(job)->reconnect_s, .max = 86400,                                                   \
+     .fallback = "WEFT_RECONNECT_S, else 0; under --restart 60"},                              \
     {"replay-bytes", "N", "memory in each worker for copies of the pushes that no checkpoint holds\n"\
-     "yet; the worker resends them to a restarted server that lost them, for\n"                    \
-     "example with its journal (--durability). 0 = no copies",                                  \
+     "yet; if a restarted server cannot read them from its journal (see\n"                         \
+     "--durability), the worker sends them again. 0 = no copies",                               \
      WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
      .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
     WEFT_OPTIONS_HEADING("measurement"),                                                           \

@@ -365,15 +365,15 @@ int weft_cli_train(int argc, char **argv)
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
         {"resume", NULL, "continue from the newest finished checkpoint in the directory of\n"
-         "--checkpoint, with the same --workers, --batch and --seed; the number\n"
-         "of servers may differ", WEFT_OPTION_FLAG,
+         "--checkpoint; --workers, --batch and --seed must be given as in the run\n"
+         "that wrote it, --servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
         {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
          "and --report cannot be used. 0 = the first death ends the run", WEFT_OPTION_U32,
          .value = &train.restarts, .max = 1000000},
-        {"durability", "WHAT", "with --restart, of pushes since a failed server's last checkpoint: replay =\n"
-         "they are applied again, from a journal that the server keeps in a folder\n"
-         "in $TMPDIR; none = they are lost", WEFT_OPTION_CHOICE,
+        {"durability", "WHAT", "what happens, with --restart, to the pushes that came after a failed\n"
+         "server's last checkpoint: replay = they are applied again, from a journal\n"
+         "that the server keeps in a folder in $TMPDIR; none = they are lost", WEFT_OPTION_CHOICE,
          .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
@@ -394,11 +394,11 @@ int weft_cli_train(int argc, char **argv)
             "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
             "the job key: --key-file, else the environment variable WEFT_JOB_KEY, else a key made for\n"
             "this run. Each push and each pull reply is accepted with up to --loss-bound of its\n"
-            "elements missing, by default a tenth; loopback almost never loses packets: use\n"
-            "--inject-loss to drop some. The run prints a line per epoch, then results and\n"
-            "latencies. Ctrl-C ends all processes. If a process dies, the run ends; with\n"
-            "--checkpoint the next run can continue with --resume. With --restart, processes that\n"
-            "die are restarted instead, and --report cannot be used.",
+            "elements missing, by default a tenth. Loopback almost never loses packets, so use\n"
+            "--inject-loss to see an effect. The run prints a line per epoch, then results and\n"
+            "latencies. Ctrl-C ends all processes. If a process dies, the run ends; if it wrote\n"
+            "checkpoints (--checkpoint), a later run can continue from them (--resume). With\n"
+            "--restart, processes that die are restarted instead, and --report cannot be used.",
         .example = "  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 \\\n"
                    "      --inject-loss 0.02 --report report.json\n"
                    "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",
