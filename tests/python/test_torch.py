@@ -197,6 +197,23 @@ class Backend(unittest.TestCase):
 
         self.assertEqual(job(grouped), [10, 10, 10])
 
+    def test_groups_are_made_again_in_one_store(self):
+        def again(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            sums = []
+            for _ in range(3):
+                group = weft.torch.ProcessGroupWeft.from_store(store, rank, ranks, TIMEOUT)
+                t = torch.ones(1)
+                group.allreduce([t]).wait()
+                sums.append(t.item())
+                group.barrier().wait()
+                group.shutdown()
+            return sums
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+            self.assertEqual(job(again), [[3, 3, 3]] * 3)
+
     def test_what_weft_has_not_is_said(self):
         def asks(rank, ranks):
             said = []

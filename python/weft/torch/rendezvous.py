@@ -14,9 +14,23 @@ def _place():
         return file.read().strip() + " " + os.readlink("/proc/self/ns/net")
 
 
-def _exchange(store, what, rank, size, value):
-    store.set(f"weft/{what}/{rank}", value)
-    return [store.get(f"weft/{what}/{i}").decode() for i in range(size)]
+class _Meeting:
+    """One of several that may take place in a store, when groups are made again: nobody comes to the next
+    before all have been at this one."""
+
+    def __init__(self, store, rank, size):
+        self._store, self._rank, self._size = store, rank, size
+        self._name = f"weft/{(store.add('weft/came', 1) - 1) // size}"
+
+    def exchange(self, what, value):
+        self._store.set(f"{self._name}/{what}/{self._rank}", value)
+        return [self._store.get(f"{self._name}/{what}/{i}").decode() for i in range(self._size)]
+
+    def from_first(self, what, make):
+        """What rank 0 makes, at all."""
+        if self._rank == 0:
+            self._store.set(f"{self._name}/{what}", make())
+        return self._store.get(f"{self._name}/{what}").decode()
 
 
 def _host(all_here):
@@ -38,12 +52,10 @@ def _host(all_here):
         return probe.getsockname()[0]
 
 
-def _open(store, rank, size, all_here, options):
+def _open(meeting, rank, size, all_here, options):
     """A job key if there is one; a fresh one where all ranks are on this host."""
-    epoch = store.get("weft/epoch").decode() if rank else f"{secrets.randbits(40)}"
-    if rank == 0:
-        store.set("weft/epoch", epoch)
-    options = {"host": _host(all_here), "epoch": int(epoch), **options}
+    epoch = int(meeting.from_first("epoch", lambda: str(secrets.randbits(40))))
+    options = {"host": _host(all_here), "epoch": epoch, **options}
     if os.environ.get("WEFT_KEY_FILE"):
         options.setdefault("key_file", os.environ["WEFT_KEY_FILE"])
     try:
@@ -51,17 +63,17 @@ def _open(store, rank, size, all_here, options):
     except NotFoundError:
         if not all_here:
             raise
-    if rank == 0:
-        store.set("weft/key", secrets.token_bytes(32).hex())
-    return Communicator(rank, size, key=bytes.fromhex(store.get("weft/key").decode()), **options)
+    key = meeting.from_first("key", lambda: secrets.token_bytes(32).hex())
+    return Communicator(rank, size, key=bytes.fromhex(key), **options)
 
 
 def meet(store, rank, size, timeout, **options):
     """A communicator of all ranks. timeout: in seconds. options: of Communicator."""
-    places = _exchange(store, "place", rank, size, _place())
-    comm = _open(store, rank, size, len(set(places)) == 1, options)
+    meeting = _Meeting(store, rank, size)
+    places = meeting.exchange("place", _place())
+    comm = _open(meeting, rank, size, len(set(places)) == 1, options)
     try:
-        comm.join(_exchange(store, "address", rank, size, comm.address), timeout)
+        comm.join(meeting.exchange("address", comm.address), timeout)
     except BaseException:
         comm.close()
         raise
