@@ -24,6 +24,7 @@ int weft_cli_sim_exchange(int argc, char **argv);
 int weft_cli_sim_allreduce(int argc, char **argv);
 int weft_cli_sim_grid(int argc, char **argv);
 int weft_perf_stream(int argc, char **argv);
+int weft_perf_collective(int argc, char **argv); /* allreduce, allgather, broadcast */
 int weft_perf_rounds(int argc, char **argv); /* pingpong to shuffle: enum weft_perf_pattern */
 int weft_perf_compare(int argc, char **argv);
 
