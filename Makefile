@@ -19,7 +19,6 @@ demo: ## train twice on shipped data, reliable and with bounded loss, and compar
 
 test: ## build release, ASan+UBSan and TSan, run every test; last line: N passed, N failed
 	@tools/bootstrap test
-	@tools/venv
 	@tools/run-tests
 
 bench: ## measure (bench/run; its results go into bench/NOTEBOOK.md by hand)
