@@ -273,7 +273,8 @@ static bool turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
     }
     pthread_mutex_lock(&feed->owner->lock);
     again |= take_durable(feed, shard);
-    switch (feed->phase) {
+    const enum weft_checkpoint_phase phase = feed->phase;
+    switch (phase) { /* clang 14 takes no switch over an atomic one */
     case WEFT_CHECKPOINT_ORDERED:
         if (weft_shard_cut_begin(shard, &feed->order) == WEFT_OK) {
             feed->phase = WEFT_CHECKPOINT_WAITING;
