@@ -113,8 +113,9 @@ extern const char *const weft_job_drives[];
      "current directory, in $WEFT_DATA_DIR and in weft's data directory", WEFT_OPTION_STRING,      \
      .value = &(job)->data, .fallback = "the data set installed with weft for the format, if any"},     \
     {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult plus three-way feature\n"           \
-     "crosses (15 times as many features); libsvm = `label index:value ...`;\n"                      \
-     "movielens = ratings.csv; tsv = label and categorical features;\n"                            \
+     "crosses (15 times as many distinct features); libsvm = label and\n"                          \
+     "index:value pairs; movielens = ratings.csv; tsv = label and categorical\n"                   \
+     "features;\n"                                                                                 \
      "criteo = label, 13 integer and 26 categorical features",                                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \

@@ -361,7 +361,8 @@ int weft_cli_train(int argc, char **argv)
          .max = WEFT_JOB_SHARDS_MAX},
         {"shards-per-server", "N", "shards of each server; each is a thread with its own port",
          WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
-        {"port", "P", "port of the first shard; the next shards use the next ports; 0 = any",
+        {"port", "P", "port of the first server's first shard; the others, server by server,\n"
+         "use the ports after it; 0 = any",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
         {"resume", NULL, "continue from the newest finished checkpoint in the directory of\n"

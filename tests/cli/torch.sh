@@ -30,6 +30,14 @@ echo "# $("$python" -c 'import torch; print("PyTorch", torch.__version__)')"
 
 tap_include "test_torch.py" "$python" "$root/tests/python/test_torch.py"
 
+# The distribution's, an old one, where it is installed (Debian: python3-torch).
+theirs=$(/usr/bin/python3 -c 'import cffi, numpy, torch; print(torch.__version__)' 2>/dev/null)
+if [ -n "$theirs" ] && [ "$theirs" != "$("$python" -c 'import torch; print(torch.__version__)')" ]; then
+    tap_include "test_torch.py with PyTorch $theirs" /usr/bin/python3 "$root/tests/python/test_torch.py"
+else
+    tap_skip "the distribution's PyTorch" "not installed, or the one that was tested"
+fi
+
 # Installed, it is found by its entry point: the script says nothing of weft.
 "$python" -m pip --version >/dev/null 2>&1 && has_pip=1 || has_pip=
 if [ -n "$has_pip" ] && "$python" -c 'import setuptools' 2>/dev/null; then
