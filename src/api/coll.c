@@ -2,7 +2,6 @@
  * Here are its configuration, what is wrong with a call, and the words for both. */
 #include "api/coll_internal.h"
 
-#include "core/cc.h"
 #include "io/clock.h"
 
 #include <stddef.h>

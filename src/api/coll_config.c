@@ -1,11 +1,9 @@
 #include "api/coll_internal.h"
 
-#include "core/cc.h"
-#include "io/sock.h"
+#include "base/assert.h"
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
 enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_comm_config, inject_seed) + sizeof(uint32_t),
@@ -61,12 +59,7 @@ weft_status weft_api_comm_op_read(const struct weft_comm_op *theirs, struct weft
 
 static weft_status range_check(const struct weft_comm_config *c, struct weft_error *error)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-        uint64_t min;
-        uint64_t max;
-    } fields[] = {
+    const struct weft_api_range fields[] = {
         {"ranks", c->ranks, 1, WEFT_COLL_RANKS_MAX},
         {"rank", c->rank, 0, (uint64_t)c->ranks - 1},
         {"epoch", c->epoch, 0, WEFT_COLL_EPOCH_MAX},
@@ -81,35 +74,18 @@ static weft_status range_check(const struct weft_comm_config *c, struct weft_err
         {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
     };
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
-        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
-                             fields[i].name, (unsigned long long)fields[i].value,
-                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
-        }
-    }
-    if (c->host == NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "host is NULL; name the address to bind, such as \"127.0.0.1\"");
-    }
-    if (weft_cc_find(c->congestion) == NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "congestion control \"%.40s\" is not known; choose dctcp, delay or "
-                         "reno-fair, or NULL for the first",
-                         c->congestion);
-    }
-    if (c->transport != NULL && strcmp(c->transport, "weft") != 0 &&
-        strcmp(c->transport, "tcp") != 0) {
-        return weft_fail(error, WEFT_INVALID, "transport \"%.40s\" is not known; choose weft or tcp",
-                         c->transport);
-    }
-    return WEFT_OK;
+    weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
+    status = status == WEFT_OK ? weft_api_network_check(c->host, c->congestion, error) : status;
+    bool tcp;
+    return status == WEFT_OK ? weft_api_kernel_check(c->transport, &tcp, error) : status;
 }
 
 static void set_driver(const struct weft_comm_config *c, struct weft_driver_config *driver)
 {
     struct weft_udp_config *udp = &driver->udp;
-    bool tcp = c->transport != NULL && strcmp(c->transport, "tcp") == 0;
+    bool tcp;
+    weft_status status = weft_api_kernel_check(c->transport, &tcp, NULL);
+    WEFT_ASSERT(status == WEFT_OK); /* by range_check */
     driver->kind = tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     udp->host = c->host;
     udp->port = c->port;

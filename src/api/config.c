@@ -138,6 +138,45 @@ weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_er
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
+weft_status weft_api_ranges_check(const struct weft_api_range *fields, size_t count,
+                                  struct weft_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
+            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
+                             fields[i].name, (unsigned long long)fields[i].value,
+                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_api_network_check(const char *host, const char *congestion,
+                                   struct weft_error *error)
+{
+    if (host == NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "host is NULL; name the address to bind, such as \"127.0.0.1\"");
+    }
+    if (weft_cc_find(congestion) == NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "congestion control \"%.40s\" is not known; choose dctcp, delay or "
+                         "reno-fair, or NULL for the first",
+                         congestion);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_api_kernel_check(const char *transport, bool *tcp_p, struct weft_error *error)
+{
+    *tcp_p = transport != NULL && strcmp(transport, "tcp") == 0;
+    if (*tcp_p || transport == NULL || strcmp(transport, "weft") == 0) {
+        return WEFT_OK;
+    }
+    return weft_fail(error, WEFT_INVALID,
+                     "transport \"%.40s\" is not known; choose \"weft\" or \"tcp\"", transport);
+}
+
 /* Packets of a message in the worst case, which is an element of a little over half a packet, or 63
  * elements' room rounded down to 32. */
 static uint64_t chunks_max_for(const struct weft_transport_config *c)
@@ -148,12 +187,7 @@ static uint64_t chunks_max_for(const struct weft_transport_config *c)
 
 static weft_status range_check(const struct weft_transport_config *c, struct weft_error *error)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-        uint64_t min;
-        uint64_t max;
-    } fields[] = {
+    const struct weft_api_range fields[] = {
         {"accept", c->accept, 0, 1},
         {"thread", c->thread, 0, 1},
         {"peers_max", c->peers_max, 1, 4096},
@@ -168,22 +202,10 @@ static weft_status range_check(const struct weft_transport_config *c, struct wef
         {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
     };
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
-        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
-                             fields[i].name, (unsigned long long)fields[i].value,
-                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
-        }
-    }
-    if (c->host == NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "host is NULL; name the address to bind, such as \"127.0.0.1\"");
-    }
-    if (weft_cc_find(c->congestion) == NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "congestion control \"%.40s\" is not known; choose dctcp, delay or "
-                         "reno-fair, or NULL for the first",
-                         c->congestion);
+    weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
+    status = status == WEFT_OK ? weft_api_network_check(c->host, c->congestion, error) : status;
+    if (status != WEFT_OK) {
+        return status;
     }
     if (chunks_max_for(c) > CHUNKS_MAX) {
         return weft_fail(

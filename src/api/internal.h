@@ -64,6 +64,22 @@ weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, 
 void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
                           size_t bytes_min);
 
+/* A field of a configuration, and what it may be. */
+struct weft_api_range {
+    const char *name;
+    uint64_t value;
+    uint64_t min;
+    uint64_t max;
+};
+
+/* Each:  Errors:  WEFT_INVALID, with the field, its value, and what it must be. */
+weft_status weft_api_ranges_check(const struct weft_api_range *fields, size_t count,
+                                  struct weft_error *error);
+weft_status weft_api_network_check(const char *host, const char *congestion,
+                                   struct weft_error *error);
+/* *tcp_p: the kernel's TCP is asked for. */
+weft_status weft_api_kernel_check(const char *transport, bool *tcp_p, struct weft_error *error);
+
 /* The driver's configuration for a caller's. */
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,

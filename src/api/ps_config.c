@@ -236,12 +236,7 @@ static weft_status settle(struct weft_ps_config *c, const struct weft_launch *la
 
 static weft_status range_check(const struct weft_ps_config *c, struct weft_error *error)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-        uint64_t min;
-        uint64_t max;
-    } fields[] = {
+    const struct weft_api_range fields[] = {
         {"workers", c->workers, 1, WEFT_RPC_WORKERS_MAX},
         {"security", c->security, WEFT_TRANSPORT_AUTH, WEFT_TRANSPORT_NONE},
         {"thread", c->thread, 0, 1},
@@ -256,20 +251,9 @@ static weft_status range_check(const struct weft_ps_config *c, struct weft_error
         {"keepalive_ns", c->keepalive_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
     };
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
-        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
-                             fields[i].name, (unsigned long long)fields[i].value,
-                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
-        }
-    }
-    if (c->transport != NULL && strcmp(c->transport, "weft") != 0 &&
-        strcmp(c->transport, "tcp") != 0) {
-        return weft_fail(error, WEFT_INVALID,
-                         "transport \"%.40s\" is not known; choose \"weft\" or \"tcp\"",
-                         c->transport);
-    }
-    return WEFT_OK;
+    weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
+    bool tcp;
+    return status == WEFT_OK ? weft_api_kernel_check(c->transport, &tcp, error) : status;
 }
 
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,

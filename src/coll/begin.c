@@ -367,7 +367,7 @@ static void op_start(struct weft_coll *c, struct op *op)
     }
 }
 
-/* Long for an operation that goes well, short for a person who waits for an error. */
+/* Longer than an operation takes that goes well. */
 static uint64_t ask_first(const struct weft_coll *c)
 {
     return 2 * c->config.abort_ns;

@@ -117,7 +117,7 @@ struct rank {
                             * entered as far as this end knows */
     uint32_t pool_pages;     /* of the pool here, taken by its messages */
     uint32_t early_head;     /* its messages in the pool */
-    uint64_t left_ns;        /* LEFT: when that is a failure, for who waits for it */
+    uint64_t left_ns;        /* LEFT: when that becomes a failure */
     enum weft_msg_down down; /* LEFT: how the connection ended */
     uint32_t tell_count;     /* ENTERED and ASK that are due, of all groups */
     bool telling;            /* one of them is under way, in `note` */

@@ -216,7 +216,7 @@ static void another_start_of_the_job_is_refused(void **state)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Rank 1 in a process of its own: all_reduce for ever. */
+/* Rank 1 in a process of its own: all_reduce until it fails. */
 static int child(int to, int from, const struct weft_comm_config *config)
 {
     struct weft_comm *comm;
