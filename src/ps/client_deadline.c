@@ -82,7 +82,9 @@ void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part)
     part->head_only = part->voided = part->counted = part->is_short = true;
     weft_ps_part_missed(client, part);
     weft_ps_push_note_all(client, part);
-    weft_ps_residual_keep_all(client, part);
+    if (!part->begun) { /* else some of it is applied, and nobody here knows which */
+        weft_ps_residual_keep_all(client, part);
+    }
     client->counters.late++;
     client->counters.push.messages++;
     client->counters.push.messages_short++;

@@ -561,7 +561,7 @@ void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns);
 /* An operation begins: see to its deadline in time. */
 void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op);
-/* A push that is in no queue, and of which nothing was applied, is not sent: a head alone will be. */
+/* A push is not sent: a head alone will be. Of one that was begun nothing is kept. */
 void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part);
 /* A push was closed SHORT, without its head: send that alone, so that it is answered. */
 void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);

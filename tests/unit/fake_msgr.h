@@ -66,6 +66,8 @@ struct fake_net {
     uint64_t expect_id;
     uint32_t loss_ppm;     /* of chunks, as far as the bound allows */
     uint32_t packet_bytes; /* room for a chunk */
+    uint32_t chunk_bytes_max; /* what a caller lays out is no longer than that; 0 = of any length */
+    uint8_t invalid_op;       /* requests of this op are INVALID; 0 = none */
     uint32_t expects_max;  /* of the nodes from expects_limited_from on */
     uint32_t expects_limited_from;
     uint32_t msgs_max;
@@ -135,7 +137,9 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     if (to >= FAKE_NODES || net->nodes[to].dead || node->dead || net->cut[node->index][to]) {
         return WEFT_PEER;
     }
-    if (elems == 0) {
+    if (elems == 0 || (net->invalid_op != 0 && send->tag >> 56 == net->invalid_op) ||
+        (net->chunk_bytes_max > 0 &&
+         (uint32_t)send->chunk_elems * send->elem_bytes > net->chunk_bytes_max)) {
         return WEFT_INVALID;
     }
     struct fake_message *m = NULL;

@@ -3,6 +3,7 @@
  * test_ps_resume.c. */
 #include "ps/journal.h"
 #include "ps/layout.h"
+#include "ps/snapshot.h"
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -496,6 +497,25 @@ static void the_list_is_refused(void **state)
     free(memory);
 }
 
+static void come_back(struct cluster *c)
+{
+    assert_int_equal(weft_ps_client_reconnect(c->client[0], 0, fake_peer(0), c->net->now_ns),
+                     WEFT_OK);
+    fake_connect(c->net, SHARD, WORKER);
+    cluster_poll(c);
+}
+
+static void some_rows(uint64_t *ids, float *rows, uint32_t n, bool wide)
+{
+    ids_make(ids, n, 0, wide);
+    for (uint32_t i = 0; i < n; i++) {
+        rows[i] = (float)i + 1;
+    }
+}
+
+/* Why a shard does not get the list of a push that waits for it. */
+enum no_list { NO_LONG_LIST, NO_LISTS, LIST_INVALID, REASONS };
+
 /* ---- the journal ----------------------------------------------------------------------------- */
 
 enum { JOURNAL_BYTES = 1 << 20 };
@@ -569,6 +589,88 @@ static void a_journal_has_the_ids(void **state)
         free(ids);
         free(rows);
         free(back);
+        free(memory);
+    }
+}
+
+static void pull_in_pieces(struct cluster *c, const uint64_t *ids, float *back, uint32_t n)
+{
+    for (uint32_t first = 0; first < n; first += 50) {
+        pull_all(c, 0, ids + first, back + first, 50);
+    }
+}
+
+/* The shard began the push in its chunks, and who comes back with that takes no list of it: what is missing
+ * cannot be told from what is there, so it ends in words, and nothing hangs. */
+static void begun_and_no_list(void **state)
+{
+    (void)state;
+    for (enum no_list why = 0; why < REASONS; why++) {
+        struct cluster_config config = keys_config(1);
+        struct cluster c;
+        uint8_t *memory = calloc(2, JOURNAL_BYTES);
+        config.shard.checkpoints = true;
+        config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+        cluster_start(&c, &config, 1, 9);
+        journal_attach(c.shard[0], memory, NULL);
+        c.net->packet_bytes = 200;
+        const struct weft_table_spec spec = sums(0, 1);
+        cluster_open(&c, &spec);
+        void *kept = malloc(weft_row_store_bytes(500, 1));
+        assert_int_equal(weft_ps_client_feedback(c.client[0], 0, kept, 500), WEFT_OK);
+        uint64_t ids[150];
+        float rows[150], back[150] = {0};
+        some_rows(ids, rows, 150, true);
+        pull_all(&c, 0, ids, back, 150);
+        weft_ps_op op = push(&c, 0, ids, rows, 150);
+        while (weft_shard_counters(c.shard[0])->chunks_applied < 2) {
+            assert_true(cluster_step(&c));
+        }
+        fake_kill(c.net, SHARD);
+        cluster_shard_free(&c, SHARD);
+        config.shard.rows_per_rpc_max = why == NO_LONG_LIST ? 100 : 300;
+        config.shard.can = why == NO_LISTS ? WEFT_RPC_CAN_PACK : WEFT_RPC_CAN_ALL;
+        c.net->invalid_op = why == LIST_INVALID ? WEFT_RPC_LIST : 0;
+        c.shard[0] = cluster_shard_new(&c, &config, SHARD);
+        const uint64_t incarnation = config.incarnation + WORKER;
+        weft_shard_restore_incarnations(c.shard[0], &incarnation, 1);
+        journal_attach(c.shard[0], memory + JOURNAL_BYTES, memory);
+        while (weft_shard_journal_replay(c.shard[0])) {
+            cluster_slabs(&c, 0);
+        }
+        fake_revive(c.net, SHARD);
+        cluster_poll(&c);
+        come_back(&c);
+        weft_ps_op read;
+        assert_int_equal(weft_ps_pull(c.client[0], 0, ids, back, 50, 0, c.net->now_ns, &read),
+                         WEFT_OK);
+        struct weft_ps_result result = cluster_wait(&c, 0, op);
+        assert_int_equal(result.status, why == NO_LONG_LIST ? WEFT_DATA : WEFT_UNSUPPORTED);
+        assert_int_equal(result.rpc_status, why == NO_LONG_LIST ? WEFT_RPC_TOO_LARGE : WEFT_RPC_OK);
+        assert_int_equal(result.rows_missed, 150);
+        assert_int_equal(result.elements_sent, 150);
+        assert_int_equal(result.elements_delivered, 0);
+        assert_int_equal(counted(&c)->push.messages_short, 1);
+        assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 0);
+        assert_int_equal(cluster_wait(&c, 0, read).status, WEFT_OK);
+        /* What was applied is not added to a later push. */
+        c.net->invalid_op = 0;
+        float zeros[150] = {0};
+        uint32_t applied = 0;
+        push_all(&c, 0, ids, zeros, 150);
+        pull_in_pieces(&c, ids, back, 150);
+        for (uint32_t i = 0; i < 150; i++) {
+            assert_true(back[i] == 0 || back[i] == rows[i]);
+            applied += back[i] != 0;
+        }
+        assert_in_range(applied, 2, 149);
+        assert_int_equal(counted(&c)->feedback_kept, 0);
+        cluster_clock(&c, 0, 0);
+        cluster_run(&c);
+        assert_true(weft_ps_clock_known(c.client[0], 0));
+        assert_false(weft_ps_client_busy(c.client[0]));
+        cluster_stop(&c);
+        free(kept);
         free(memory);
     }
 }
@@ -785,6 +887,7 @@ int main(void)
         cmocka_unit_test(unknown_and_then_nothing),
         cmocka_unit_test(too_late_for_the_list),
         cmocka_unit_test(the_list_is_refused),
+        cmocka_unit_test(begun_and_no_list),
         cmocka_unit_test(a_journal_has_the_ids),
         cmocka_unit_test(hostile),
         cmocka_unit_test(two_lists),
