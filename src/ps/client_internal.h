@@ -97,6 +97,8 @@ struct ps_part {
     bool list_flying;    /* FLYING is LIST; so are `expected` and the two `closed` */
     bool list_unknown;   /* the answer said so; SENT is still to come */
     bool list_given;     /* LIST was sent for it */
+    bool list_none;      /* its shard takes no list for it: it goes with its ids */
+    bool with_ids;       /* it was sent so, from `list_request` */
     bool held;           /* SENT came; what it means depends on the answer */
     bool sent_unknown;   /* SENT came, and said UNKNOWN */
     uint8_t list_tries;  /* times that its list was unknown */
@@ -127,6 +129,7 @@ struct ps_part {
     uint16_t request_elem_bytes;
     uint16_t request_chunk_elems; /* as laid out; 0 = not laid out in chunks */
     uint16_t chunk_rows;          /* PUSH with packed ids: most rows in a chunk */
+    uint16_t ids_chunk_elems;     /* as laid out when it was sent with its ids; 0 = it was not */
     uint8_t plain_id_bytes;       /* with packed ids, or a list: what they would have without */
     uint32_t known;               /* PULL: place in the client's `known`, */
     uint32_t known_life;          /* if it still is that one, */
@@ -310,7 +313,7 @@ struct weft_ps_client {
     uint64_t *sort_must;     /* the same */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     struct ps_knowns known;
-    uint8_t *list_request; /* the LIST that is under way; NULL: no lists */
+    uint8_t *list_request; /* the LIST that is under way, or the push with ids; NULL: no lists */
     uint32_t list_part;    /* whose that is, WEFT_PS_NONE */
     uint64_t *unpacked; /* (WEFT_PS_PACKED_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
@@ -399,6 +402,23 @@ void weft_ps_listed_ids(const struct ps_part *part, uint32_t chunk,
                         const struct weft_ps_chunk_rows *rows, uint64_t *out);
 /* May it go, as to its list? */
 bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_part *part);
+/* A request as it is given to the transport. */
+struct ps_message {
+    uint8_t *base;
+    uint32_t total;
+    uint16_t elem_bytes;
+    uint16_t chunk_elems;
+    uint8_t id_bytes;
+};
+/* Is it to go with its ids? Of one that was begun so, its shard knows chunks of that grid. */
+static inline bool ps_listed_goes_with_ids(const struct ps_part *part)
+{
+    return !part->head_only && (part->list_none || (part->begun && part->ids_chunk_elems != 0));
+}
+/* The same rows with their ids, where the LIST that is under way would be. False: the packets do not
+ * hold them, or its shard has begun it in other chunks. */
+bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part,
+                             struct ps_message *message_p);
 /* Give its LIST to the transport. Errors: as of msgr.send; INVALID: it cannot be sent. */
 weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
 /* Its shard will not have the list: it is voided, and this is the reason. It is in no queue, or goes on

@@ -37,10 +37,12 @@ weft_status weft_ps_known_init(struct weft_ps_client *client)
     }
     known->bytes = LARGEST_PULLS * bytes_of(config->rows_per_op_max, client->parts_per_op, true);
     known->memory = malloc(known->bytes);
+    /* A row of one block: others name no lists. */
+    size_t row_bytes =
+        sizeof(uint64_t) + weft_min_u64(config->dim_max, WEFT_RPC_BLOCK_FLOATS) * sizeof(float);
     client->list_request =
-        malloc(WEFT_RPC_REQUEST_BYTES + sizeof(uint64_t) +
-               (size_t)weft_min_u64(config->rows_per_rpc_max, config->rows_per_op_max) *
-                   sizeof(uint64_t));
+        malloc(WEFT_RPC_REQUEST_BYTES + row_bytes +
+               weft_min_u64(config->rows_per_rpc_max, config->rows_per_op_max) * row_bytes);
     return known->memory != NULL && client->list_request != NULL ? WEFT_OK : WEFT_NOMEM;
 }
 

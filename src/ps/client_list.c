@@ -7,11 +7,15 @@
  *
  *     push -> UNKNOWN_LIST: nothing of this message was applied -> LIST -> the same push
  *     the connection broke: the shard that comes back may be another one -> LIST -> the same push
+ *     LIST refused, or not granted, or the packets became too short -> the same rows with their ids
  *
  * The push stays one part all the while, and LIST is under way in its name, so no answer to LIST can be
  * taken for another push's. A shard has memory for one LIST of a worker: one push of a shard at a time
  * has its list there, from LIST to its end. LIST is built when it is sent, in one place, so one LIST of
  * the client is under way at a time. It waits for nothing but that: a shard answers it at once.
+ *
+ * With its ids it goes from the place of LIST, with bound 0, and what SENT says is told as of its own
+ * chunks. Of a push that was begun in those the shard would not know which rows it lacks: it is ended.
  *
  * UNKNOWN_LIST is said by the answer, what came of the chunks by SENT, in either order. All chunks of a
  * message whose list is unknown are refused. So SENT without a refusal counts at once; with one it is
@@ -263,6 +267,9 @@ bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, ui
 bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_part *part)
 {
     uint32_t holder = client->ends[part->shard].list_part;
+    if (ps_listed_goes_with_ids(part)) {
+        return client->list_part == WEFT_PS_NONE;
+    }
     return !part->list_first ||
            (client->list_part == WEFT_PS_NONE &&
             (holder == WEFT_PS_NONE || holder == part_index(client, part)));
@@ -291,6 +298,46 @@ static uint32_t list_build(struct weft_ps_client *client, const struct ps_part *
         }
     }
     return head_elems + part->rows;
+}
+
+bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part,
+                             struct ps_message *message_p)
+{
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    const uint32_t id_bytes = part->plain_id_bytes;
+    const uint16_t elem_bytes = weft_table_push_elem_bytes(spec, id_bytes);
+    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
+    const uint32_t total = head_elems + part->rows;
+    uint32_t chunk_elems = client->msgr.ops->chunk_elems(
+        client->msgr.self, client->ends[part->shard].peer, elem_bytes);
+    chunk_elems = part->begun ? part->ids_chunk_elems : chunk_elems;
+    if (chunk_elems < head_elems) {
+        return false;
+    }
+    WEFT_ASSERT(client->list_part == WEFT_PS_NONE);
+    uint8_t *out = client->list_request;
+    memset(out, 0, (size_t)head_elems * elem_bytes);
+    for (uint32_t k = 0; k < ps_part_chunks(part); k++) {
+        struct ps_chunk chunk = weft_ps_chunk_of(client, part, k, true);
+        const uint8_t *block = chunk.bytes + chunk.rows.blocks_offset;
+        for (uint32_t i = 0; i < chunk.rows.count; i++, block += chunk.block_bytes) {
+            uint32_t elem = head_elems + chunk.rows.first + i, place = elem / chunk_elems;
+            uint32_t begin = place * chunk_elems;
+            struct weft_ps_chunk_rows to =
+                weft_ps_chunk_rows(elem_bytes, id_bytes, chunk_elems, head_elems, place,
+                                   (uint32_t)weft_min_u64(chunk_elems, total - begin));
+            uint32_t at = chunk.rows.first + i - to.first;
+            uint8_t *bytes = out + (size_t)begin * elem_bytes;
+            weft_ps_store_id(bytes + to.ids_offset, id_bytes, at, chunk.ids[i]);
+            memcpy(bytes + to.blocks_offset + at * chunk.block_bytes, block, chunk.block_bytes);
+        }
+    }
+    *message_p = (struct ps_message){.base = out,
+                                     .total = total,
+                                     .elem_bytes = elem_bytes,
+                                     .chunk_elems = (uint16_t)chunk_elems,
+                                     .id_bytes = (uint8_t)id_bytes};
+    return true;
 }
 
 weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
@@ -356,7 +403,7 @@ void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part)
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         part->expected = false;
     }
-    part->list_first = false;
+    part->list_first = part->list_none = false;
 }
 
 /* Is its operation over, but for what was sent before a break? */
@@ -382,8 +429,9 @@ static void list_over(struct weft_ps_client *client, struct ps_part *part)
     client->list_part = WEFT_PS_NONE;
     part->list_flying = part->list_first = part->expected = false;
     part->list_given = true;
-    if (part->list_bad || part->list_status != WEFT_RPC_OK) {
-        client->counters.replies_bad += part->list_bad;
+    client->counters.replies_bad += part->list_bad;
+    part->list_none = !part->list_bad && part->list_status != WEFT_RPC_OK && !part->begun;
+    if (part->list_bad || (part->list_status != WEFT_RPC_OK && part->begun)) {
         weft_ps_list_void(client, part, part->list_bad ? WEFT_PROTO : WEFT_OK, part->list_status);
     }
     again_queue(client, part);
@@ -428,7 +476,7 @@ void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part
         weft_ps_known_kept(client, part);
         client->counters.lists_kept++;
     }
-    if (!part->listed || part->head_only || part->op == WEFT_PS_NONE) {
+    if (!part->listed || part->head_only || part->with_ids || part->op == WEFT_PS_NONE) {
         return;
     }
     uint64_t plain = (uint64_t)part->rows * part->plain_id_bytes;
@@ -499,12 +547,39 @@ bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *pa
     return true;
 }
 
+/* SENT of a push that went with its ids: the same in the chunks that name a list. None may be missing. */
+static void with_ids_sent(struct weft_ps_client *client, struct ps_part *part,
+                          const struct weft_msg_event *event)
+{
+    const uint32_t chunks = ps_part_chunks(part);
+    const bool came = event->outcome == WEFT_MSG_COMPLETE || part->reply_closed;
+    struct weft_msg_event same = *event;
+    uint64_t *mask = (uint64_t *)(void *)(part->list_held + 1);
+    memset(mask, 0, WEFT_BITS_WORDS((size_t)chunks) * sizeof(*mask));
+    if (came) {
+        weft_bits_fill(mask, chunks);
+    }
+    same.mask = mask;
+    same.total = part->request_elems;
+    same.elem_bytes = part->request_elem_bytes;
+    same.chunk_elems = part->request_chunk_elems;
+    same.chunks = chunks;
+    same.received = came ? chunks : 0;
+    same.refused = came ? (uint32_t)weft_min_u64(event->refused, chunks) : 0;
+    client->list_part = WEFT_PS_NONE;
+    weft_ps_push_sent(client, part_index(client, part), &same);
+}
+
 bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
                          const struct weft_msg_event *event)
 {
     struct ps_part *part = &client->parts[index];
     if (!part->listed || part->head_only) {
         return false;
+    }
+    if (part->with_ids) {
+        with_ids_sent(client, part, event);
+        return true;
     }
     if (part->list_unknown) {
         unknown(client, part, event);
@@ -560,6 +635,7 @@ void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part)
     const uint32_t index = part_index(client, part);
     part->in_air = false;
     part->list_flying = part->list_unknown = part->list_given = false;
+    part->list_none = part->with_ids = false;
     part->held = part->sent_unknown = false;
     part->list_tries = 0;
     part->list_first = part->listed && !part->head_only;

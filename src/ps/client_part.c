@@ -317,20 +317,20 @@ weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *p
 }
 
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
-                         const struct ps_link *link)
+                         const struct ps_link *link, uint8_t id_bytes)
 {
     bool keeps = part->keeps && (link->can & WEFT_RPC_CAN_LIST) != 0;
     bool is_push = part->kind == WEFT_RPC_PUSH, is_table = part->kind == WEFT_RPC_TABLE;
     return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
-           (part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
-           (part->list.id_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_PACKED_IDS : 0) |
+           (id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
+           (id_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_PACKED_IDS : 0) |
            (keeps ? WEFT_RPC_KEEP_IDS : 0) |
            (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
 static void write_head(struct weft_ps_client *client, const struct ps_part *part,
-                       const struct ps_link *link)
+                       const struct ps_link *link, const struct ps_message *message)
 {
     bool is_pull = part->kind == WEFT_RPC_PULL;
     bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
@@ -342,19 +342,21 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .t0_ns = ps_clock_ns(client),
         .rows_must = is_pull ? part->rows_must : 0,
         .after_seq = after ? link->flying_xor : (uint32_t)part->number,
-        .need_clock = is_pull                         ? part->clock
+        .need_clock = is_pull                        ? part->clock
                       : part->kind == WEFT_RPC_TABLE ? client->config.can
                                                      : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
-        .rows = part->head_only                 ? 0
+        .rows = part->head_only               ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
                                               : part->rows,
-        .flags = flags_of(client, part, link),
+        .flags = flags_of(client, part, link, message->id_bytes),
     };
-    weft_rpc_request_pack(&request, part->request);
+    weft_rpc_request_pack(&request, message->base);
 }
 
-static weft_status part_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
+/* whole: none of it may be missing. */
+static weft_status message_send(struct weft_ps_client *client, struct ps_part *part,
+                                const struct ps_message *message, bool whole, uint64_t now_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     if (!part->expected) {
@@ -366,17 +368,15 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         }
         part->expected = true;
     }
-    write_head(client, part, link);
+    write_head(client, part, link, message);
     bool is_push = part->kind == WEFT_RPC_PUSH;
-    bool may_lose = is_push && !part->resent && !part->head_only;
+    bool may_lose = is_push && !part->resent && !whole;
     struct weft_msg_send send = {
         .peer = client->ends[part->shard].peer,
-        .base = part->request,
-        .total = part->head_only
-                     ? weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes)
-                     : part->request_elems,
-        .elem_bytes = part->request_elem_bytes,
-        .chunk_elems = part->request_chunk_elems,
+        .base = message->base,
+        .total = message->total,
+        .elem_bytes = message->elem_bytes,
+        .chunk_elems = message->chunk_elems,
         .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .bound_ppm = may_lose ? part->bound_ppm : 0,
@@ -389,8 +389,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         }),
         .deadline_ns = may_lose ? client->ops[part->op].deadline_ns : WEFT_NEVER,
         .user = WEFT_PS_USER | part_index(client, part),
-        .critical_mask =
-            is_push && !part->head_only ? weft_ps_push_critical(client, part) : NULL,
+        .critical_mask = is_push && !whole ? weft_ps_push_critical(client, part) : NULL,
     };
     uint64_t seq;
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
@@ -404,21 +403,68 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
     return status;
 }
 
-/* Its list first, where its shard may not have it. */
-static weft_status list_or_part_send(struct weft_ps_client *client, struct ps_part *part,
-                                     uint64_t now_ns)
+static weft_status part_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
+{
+    struct ps_message message = {
+        .base = part->request,
+        .total = part->request_elems,
+        .elem_bytes = part->request_elem_bytes,
+        .chunk_elems = part->request_chunk_elems,
+        .id_bytes = part->list.id_bytes,
+    };
+    if (part->head_only) {
+        /* In one chunk, which fits where the chunks that were laid out may not. */
+        message.total = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes);
+        message.chunk_elems = (uint16_t)message.total;
+    }
+    weft_status status = message_send(client, part, &message, part->head_only, now_ns);
+    if (status == WEFT_OK && !part->head_only) {
+        part->ids_chunk_elems = 0; /* what its shard has begun is of these chunks */
+    }
+    return status;
+}
+
+/* With its ids, as a push that was sent before: all of it must arrive. */
+static weft_status ids_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
+{
+    struct ps_message message;
+    if (client->list_part != WEFT_PS_NONE) {
+        return WEFT_AGAIN; /* its place is taken */
+    }
+    if (!weft_ps_listed_with_ids(client, part, &message)) {
+        return WEFT_INVALID;
+    }
+    weft_status status = message_send(client, part, &message, true, now_ns);
+    if (status == WEFT_OK) {
+        part->with_ids = part->resent = true;
+        part->ids_chunk_elems = message.chunk_elems;
+        client->list_part = part_index(client, part);
+    }
+    return status;
+}
+
+/* A push that names a list: the list first, where its shard may not have it; with its ids, where the
+ * shard will not have the list, or the chunks as they are; else nothing of it. */
+static weft_status listed_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
 {
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    if (part->list_first) {
-        weft_status status = (link->can & WEFT_RPC_CAN_LIST) == 0
-                                 ? WEFT_INVALID
-                                 : weft_ps_list_send(client, part, now_ns);
-        if (status != WEFT_INVALID) {
-            return status;
-        }
-        weft_ps_list_void(client, part, WEFT_UNSUPPORTED, WEFT_RPC_OK);
+    weft_status status = WEFT_INVALID;
+    if (!ps_listed_goes_with_ids(part)) {
+        bool can = (link->can & WEFT_RPC_CAN_LIST) != 0;
+        status = !part->list_first ? part_send(client, part, now_ns)
+                 : can             ? weft_ps_list_send(client, part, now_ns)
+                                   : WEFT_INVALID;
     }
-    return part_send(client, part, now_ns);
+    if (status == WEFT_INVALID) {
+        weft_ps_list_drop(client, part);
+        part->list_none = true;
+        status = ids_send(client, part, now_ns);
+    }
+    if (status == WEFT_INVALID) {
+        weft_ps_list_void(client, part, WEFT_UNSUPPORTED, WEFT_RPC_OK);
+        status = part_send(client, part, now_ns);
+    }
+    return status;
 }
 
 void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
@@ -434,7 +480,9 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
             index = part->next;
             continue;
         }
-        weft_status status = list_or_part_send(client, part, now_ns);
+        bool by_list = part->listed && !part->head_only;
+        weft_status status =
+            by_list ? listed_send(client, part, now_ns) : part_send(client, part, now_ns);
         if (status == WEFT_PEER && client->config.reconnect_ns > 0) {
             return; /* PEER_DOWN comes */
         }
@@ -889,7 +937,8 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         client->counters.replies_bad += !good;
         weft_ps_resume_answered(client, part, good ? &reply : NULL);
     } else if ((!is_short || may_be_short) && take_answer(client, part, event, &reply)) {
-        if (part->listed && !part->head_only && reply.status == WEFT_RPC_UNKNOWN_LIST) {
+        if (part->listed && !part->head_only && !part->with_ids &&
+            reply.status == WEFT_RPC_UNKNOWN_LIST) {
             weft_ps_listed_unknown(client, index, &reply);
             return;
         }

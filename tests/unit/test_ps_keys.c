@@ -450,51 +450,14 @@ static void too_late_for_the_list(void **state)
     free(memory);
 }
 
-/* The shard that came back takes no list of so many ids: the push fails in words, nothing hangs, and what
- * it had is kept. */
-static void the_list_is_refused(void **state)
+/* Another process with this configuration has the shard's place. */
+static void replace_shard(struct cluster *c, const struct cluster_config *config)
 {
-    (void)state;
-    struct cluster_config config = keys_config(1);
-    struct cluster c;
-    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
-    cluster_start(&c, &config, 1, 9);
-    const struct weft_table_spec spec = sums(0, 1);
-    cluster_open(&c, &spec);
-    void *memory = malloc(weft_row_store_bytes(500, 1));
-    assert_int_equal(weft_ps_client_feedback(c.client[0], 0, memory, 500), WEFT_OK);
-    uint64_t ids[150];
-    float rows[150], back[150] = {0};
-    for (uint32_t i = 0; i < 150; i++) {
-        rows[i] = (float)i + 1;
-    }
-    ids_make(ids, 150, 0, true);
-    pull_all(&c, 0, ids, back, 150);
-    weft_ps_op op = push(&c, 0, ids, rows, 150);
-    fake_kill(c.net, SHARD);
-    cluster_shard_free(&c, SHARD);
-    config.shard.rows_per_rpc_max = 100;
-    c.shard[0] = cluster_shard_new(&c, &config, SHARD);
-    fake_revive(c.net, SHARD);
-    cluster_poll(&c);
-    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), c.net->now_ns), WEFT_OK);
-    fake_connect(c.net, SHARD, WORKER);
-    cluster_poll(&c);
-    struct weft_ps_result result = cluster_wait(&c, 0, op);
-    assert_int_equal(result.status, WEFT_DATA);
-    assert_int_equal(result.rpc_status, WEFT_RPC_TOO_LARGE);
-    assert_int_equal(result.rows_missed, 150);
-    assert_int_equal(result.elements_sent, 150);
-    assert_int_equal(result.elements_delivered, 0);
-    assert_int_equal(counted(&c)->feedback_kept, 150);
-    assert_int_equal(counted(&c)->push.messages_short, 1);
-    assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 0);
-    cluster_clock(&c, 0, 0);
-    cluster_run(&c);
-    assert_true(weft_ps_clock_known(c.client[0], 0));
-    assert_false(weft_ps_client_busy(c.client[0]));
-    cluster_stop(&c);
-    free(memory);
+    fake_kill(c->net, SHARD);
+    cluster_shard_free(c, SHARD);
+    c->shard[SHARD] = cluster_shard_new(c, config, SHARD);
+    fake_revive(c->net, SHARD);
+    cluster_poll(c);
 }
 
 static void come_back(struct cluster *c)
@@ -513,8 +476,153 @@ static void some_rows(uint64_t *ids, float *rows, uint32_t n, bool wide)
     }
 }
 
+static void assert_rows(struct cluster *c, const uint64_t *ids, const float *rows, uint32_t n)
+{
+    float back[200] = {0};
+    pull_all(c, 0, ids, back, n);
+    assert_memory_equal(back, rows, n * sizeof(*rows));
+}
+
 /* Why a shard does not get the list of a push that waits for it. */
 enum no_list { NO_LONG_LIST, NO_LISTS, LIST_INVALID, REASONS };
+
+/* The shard that came back takes no list, or none of so many ids, or the transport does not take LIST:
+ * the push goes with its ids. It breaks there once more, at any step, and then lists are taken again. */
+static void no_list_so_with_ids(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < REASONS * 2 * 40; i++) {
+        const enum no_list why = i % REASONS;
+        const bool wide = i / REASONS % 2 == 0;
+        const uint32_t steps = i / REASONS / 2;
+        struct cluster_config config = keys_config(1);
+        struct cluster c;
+        config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+        cluster_start(&c, &config, 1, 9 + i);
+        c.net->packet_bytes = 200;
+        const struct weft_table_spec spec = sums(0, 1);
+        cluster_open(&c, &spec);
+        uint64_t ids[150];
+        float rows[150], back[150] = {0};
+        some_rows(ids, rows, 150, wide);
+        pull_all(&c, 0, ids, back, 150);
+        weft_ps_op op = push(&c, 0, ids, rows, 150);
+        struct cluster_config other = config;
+        other.shard.rows_per_rpc_max = why == NO_LONG_LIST ? 100 : 300;
+        other.shard.can = why == NO_LISTS ? WEFT_RPC_CAN_PACK : WEFT_RPC_CAN_ALL;
+        c.net->invalid_op = why == LIST_INVALID ? WEFT_RPC_LIST : 0;
+        replace_shard(&c, &other);
+        come_back(&c);
+        for (uint32_t s = 0; s < steps; s++) {
+            (void)cluster_step(&c);
+        }
+        if (steps > 0) {
+            fake_break(c.net, SHARD, WORKER);
+            c.net->packet_bytes = 300;
+            cluster_poll(&c);
+            come_back(&c);
+        }
+        struct weft_ps_result result = cluster_wait(&c, 0, op);
+        assert_int_equal(result.status, WEFT_OK);
+        assert_int_equal(result.rows_missed, 0);
+        assert_int_equal(result.elements_sent, 150);
+        assert_int_equal(result.elements_delivered, 150);
+        assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 150);
+        assert_int_equal(weft_shard_counters(c.shard[0])->ids_by_list, 0);
+        assert_int_equal(counted(&c)->pushes_lost, 0);
+        assert_int_equal(counted(&c)->replies_bad, 0);
+        cluster_clock(&c, 0, 0);
+        cluster_run(&c);
+        assert_true(weft_ps_clock_known(c.client[0], 0));
+        assert_false(weft_ps_client_busy(c.client[0]));
+        c.net->invalid_op = 0;
+        float one[1];
+        pull_all(&c, 0, ids, one, 1);
+        assert_true(one[0] == rows[0]);
+        push_all(&c, 0, ids, rows, 1);
+        cluster_stop(&c);
+    }
+}
+
+/* Its operation is over: it is kept until it is durable, and its shard lost it and takes no lists. */
+static void replayed_with_ids(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 0; steps < 40; steps++) {
+        struct cluster_config config = keys_config(1);
+        struct cluster c;
+        config.shard.checkpoints = true;
+        config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+        config.client.replay_bytes = 1 << 20;
+        cluster_start(&c, &config, 1, 9 + steps);
+        c.net->packet_bytes = 200;
+        const struct weft_table_spec spec = sums(0, 1);
+        cluster_open(&c, &spec);
+        uint64_t ids[150];
+        float rows[150], back[150] = {0};
+        some_rows(ids, rows, 150, steps % 2 == 0);
+        pull_all(&c, 0, ids, back, 150);
+        push_all(&c, 0, ids, rows, 150);
+        assert_int_equal(counted(&c)->pushes_listed, 1);
+        struct cluster_config other = config;
+        other.shard.can = WEFT_RPC_CAN_PACK;
+        replace_shard(&c, &other);
+        come_back(&c);
+        for (uint32_t s = 0; s < steps; s++) {
+            (void)cluster_step(&c);
+        }
+        /* And again, by one that takes them. */
+        replace_shard(&c, steps % 3 == 0 ? &other : &config);
+        come_back(&c);
+        for (uint32_t s = 0; s < steps; s++) {
+            (void)cluster_step(&c);
+        }
+        fake_break(c.net, SHARD, WORKER); /* it has begun it in chunks that name the list, perhaps */
+        cluster_poll(&c);
+        come_back(&c);
+        cluster_run(&c);
+        assert_int_equal(counted(&c)->pushes_lost, 0);
+        assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 150);
+        assert_false(weft_ps_client_busy(c.client[0]));
+        assert_rows(&c, ids, rows, 150);
+        cluster_stop(&c);
+    }
+}
+
+/* The packets of the new connection are too short for its chunks, but not for LIST. A pull that came
+ * meanwhile names the push, and must not wait for it in vain. */
+static void shorter_packets_behind_the_list(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(1);
+    struct cluster c;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    cluster_start(&c, &config, 1, 5);
+    c.net->packet_bytes = 1000;
+    const struct weft_table_spec spec = sums(0, 1);
+    cluster_open(&c, &spec);
+    uint64_t ids[150];
+    float rows[150], back[150] = {0};
+    some_rows(ids, rows, 150, true);
+    pull_all(&c, 0, ids, back, 150);
+    weft_ps_op op = push(&c, 0, ids, rows, 150);
+    fake_break(c.net, SHARD, WORKER);
+    cluster_poll(&c);
+    c.net->packet_bytes = c.net->chunk_bytes_max = 300;
+    come_back(&c);
+    while (under_way(&c, WEFT_RPC_LIST) == NULL) {
+        assert_true(cluster_step(&c));
+    }
+    weft_ps_op read = pull(&c, 0, ids, back, 150);
+    struct weft_ps_result result = cluster_wait(&c, 0, op);
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.elements_delivered, 150);
+    cluster_run(&c);
+    assert_true(weft_ps_op_done(c.client[0], read, NULL));
+    assert_int_equal(cluster_wait(&c, 0, read).status, WEFT_OK);
+    assert_memory_equal(back, rows, sizeof(rows));
+    cluster_stop(&c);
+}
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
@@ -886,7 +994,9 @@ int main(void)
         cmocka_unit_test(no_second_connection),
         cmocka_unit_test(unknown_and_then_nothing),
         cmocka_unit_test(too_late_for_the_list),
-        cmocka_unit_test(the_list_is_refused),
+        cmocka_unit_test(no_list_so_with_ids),
+        cmocka_unit_test(replayed_with_ids),
+        cmocka_unit_test(shorter_packets_behind_the_list),
         cmocka_unit_test(begun_and_no_list),
         cmocka_unit_test(a_journal_has_the_ids),
         cmocka_unit_test(hostile),

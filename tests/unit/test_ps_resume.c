@@ -34,6 +34,7 @@ struct rig {
  * those. */
 static struct {
     bool on;
+    bool some_none; /* a shard that comes in another one's place may take none */
     struct weft_ps_client_counters clients;
     struct weft_shard_counters shards;
 } lists;
@@ -76,6 +77,10 @@ static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, bool rep
 
 static void shard_dies(struct rig *rig, uint32_t s)
 {
+    if (lists.some_none) {
+        bool takes = weft_prng_below(&rig->churn.prng, 2) > 0;
+        rig->churn.config.shard.can = takes ? WEFT_RPC_CAN_ALL : WEFT_RPC_CAN_PACK;
+    }
     fake_kill(rig->churn.c.net, s);
     churn_shard_free(&rig->churn, s, churn_shard_again(&rig->churn, s));
     fake_revive(rig->churn.c.net, s);
@@ -336,6 +341,20 @@ static void replayed(void **state)
     for (uint64_t seed = 301; seed <= 340; seed++) {
         run((uint8_t)(seed % 3), IDS, true, true, seed);
     }
+}
+
+/* Shards that take no lists come in the place of such that do: pushes that named one go with their ids.
+ * They are of one chunk: of one that was begun the chunks with ids would be others. */
+static void some_take_no_lists(void **state)
+{
+    (void)state;
+    memset(&lists, 0, sizeof(lists));
+    lists.on = lists.some_none = true;
+    for (uint64_t seed = 601; seed <= 640; seed++) {
+        run((uint8_t)(seed % 3), 8, true, seed % 2 == 0, seed);
+    }
+    lists.on = lists.some_none = false;
+    assert_true(lists.clients.pushes_listed > 100 && lists.shards.ids_by_list > 100);
 }
 
 /* All of it once more with lists, some of which their shards do not have any more. */
@@ -806,6 +825,7 @@ int main(void)
         cmocka_unit_test(servers_come_back_in_the_middle_of_pushes),
         cmocka_unit_test(replayed),
         cmocka_unit_test(with_lists),
+        cmocka_unit_test(some_take_no_lists),
         cmocka_unit_test(losses_are_kept),
         cmocka_unit_test(what_is_late_is_kept),
         cmocka_unit_test(waited_too_long),
