@@ -65,8 +65,12 @@ void weft_shard_list_keep(struct weft_shard *shard, struct shard_slot *slot)
     if ((slot->request.flags & WEFT_RPC_KEEP_IDS) == 0) {
         return;
     }
-    bool kept = weft_id_lists_keep(&shard->workers[slot->worker].lists, slot->table,
-                                   slot->request.rpc_id, slot->ids, slot->rows);
+    struct shard_worker *worker = &shard->workers[slot->worker];
+    bool kept = weft_id_lists_keep(&worker->lists, slot->table, slot->request.rpc_id, slot->ids,
+                                   slot->rows);
+    if (worker->given == slot->request.rpc_id && worker->given_table == slot->table) {
+        worker->given = 0; /* an older one of this name: not found when the newer one is dropped */
+    }
     slot->can = kept ? WEFT_RPC_CAN_LIST : 0;
     shard->counters.lists_kept += kept;
     shard->counters.lists_refused += !kept;

@@ -952,6 +952,37 @@ static void hostile(void **state)
     asked_free(a);
 }
 
+/* A pull of n ids, which are to be kept. */
+static void keep(struct asked *a, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t id = id_here(first + i);
+        memcpy(body(a) + i * 8, &id, 8);
+    }
+    const struct weft_rpc_request head = {.rows = n, .flags = WEFT_RPC_KEEP_IDS};
+    assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 8, 5 + n, 0), WEFT_RPC_OK);
+}
+
+/* A list that came by LIST has the number of a pull that comes later, whose list is dropped: the older one
+ * is not taken for it. */
+static void the_older_list_of_a_number(void **state)
+{
+    (void)state;
+    struct asked *a = asked_new(64);
+    const struct weft_shard_counters *counters = weft_shard_counters(a->c.shard[0]);
+    uint32_t number = a->rpc_id + 2;
+    assert_int_equal(list(a, number, 5, 5), WEFT_RPC_OK);
+    keep(a, 100, 5);
+    assert_int_equal(a->rpc_id, number);
+    for (uint32_t i = 0; i < 600; i++) {
+        keep(a, 200, 1);
+    }
+    assert_int_equal(counters->lists_kept, 601);
+    assert_int_equal(push_listed(a, 5, 0, 5, number), WEFT_RPC_UNKNOWN_LIST);
+    assert_int_equal(counters->elements_applied, 0);
+    asked_free(a);
+}
+
 /* A push of two chunks that name different lists; one of many pushes whose list is unknown. */
 static void two_lists(void **state)
 {
@@ -1000,6 +1031,7 @@ int main(void)
         cmocka_unit_test(begun_and_no_list),
         cmocka_unit_test(a_journal_has_the_ids),
         cmocka_unit_test(hostile),
+        cmocka_unit_test(the_older_list_of_a_number),
         cmocka_unit_test(two_lists),
         cmocka_unit_test(no_lists),
     };
