@@ -3,6 +3,9 @@
  * of core/msg.h. The shard must neither crash nor leak a slot: when all messages are closed, it is
  * idle, or pulls wait for consistency.
  *
+ * With HELD the second half of a message's chunks comes behind the next record: others are open, lists are
+ * dropped or given, and workers come back meanwhile.
+ *
  * Workers come back as the same process unless AGAIN is set with KILL, and number their pushes.
  *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
@@ -27,7 +30,8 @@ enum {
     FLAG_BACKWARDS = 8,
     FLAG_HOLE = 16,
     FLAG_AGAIN = 32,
-    FLAG_SLABS = 64
+    FLAG_SLABS = 64,
+    FLAG_HELD = 128
 };
 
 struct fake {
@@ -40,6 +44,13 @@ struct fake {
     uint64_t ids;
     uint64_t now_ns;
     bool again;
+    struct {
+        bool open;
+        struct weft_msg_event event;
+        uint8_t flags;
+        uint32_t next; /* chunk, in its order */
+        uint8_t bytes[MESSAGE_BYTES_MAX];
+    } held;
     uint32_t replies;
     struct weft_msg_send reply[EXPECTS];
 };
@@ -153,7 +164,54 @@ static bool match(struct fake *fake, struct weft_msg_event *event)
     return false;
 }
 
-/* One message from beginning to end, in chunks of exact size at odd addresses. */
+/* Chunks from .. to - 1 in the message's order, each of exact size at an odd address. */
+static void chunks(struct fake *fake, struct weft_msg_event *event, uint8_t flags,
+                   const uint8_t *bytes, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t k = flags & FLAG_BACKWARDS ? event->chunks - 1 - i : i;
+        if ((flags & FLAG_HOLE && k == event->chunks / 2) || (flags & FLAG_SHORT && i > 2)) {
+            continue;
+        }
+        uint32_t begin = k * event->chunk_elems;
+        event->type = WEFT_EVENT_CHUNK;
+        event->chunk = k;
+        event->elems = (uint32_t)weft_min_u64(event->chunk_elems, event->total - begin);
+        event->at_ns = fake->now_ns++;
+        size_t count = (size_t)event->elems * event->elem_bytes;
+        uint8_t *copy = malloc(count + 1);
+        WEFT_ASSERT(copy != NULL);
+        memcpy(copy + 1, bytes + (size_t)begin * event->elem_bytes, count);
+        event->data = copy + 1;
+        weft_shard_event(fake->shard, event, fake->now_ns);
+        free(copy);
+        event->received++;
+    }
+}
+
+static void end(struct fake *fake, struct weft_msg_event *event, uint8_t flags, bool gone)
+{
+    event->type = WEFT_EVENT_RECEIVED;
+    event->outcome = gone || flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
+    event->sender_gone = gone;
+    weft_shard_event(fake->shard, event, fake->now_ns);
+}
+
+static void held_end(struct fake *fake, bool gone)
+{
+    if (fake->held.open) {
+        struct weft_msg_event *event = &fake->held.event;
+        fake->held.open = false;
+        if (!gone) {
+            chunks(fake, event, fake->held.flags, fake->held.bytes, fake->held.next, event->chunks);
+        }
+        end(fake, event, fake->held.flags, gone);
+    }
+    if (gone) { /* SENT of all that is under way comes before PEER_DOWN */
+        close_replies(fake);
+    }
+}
+
 static void message(struct fake *fake, struct weft_msg_event event, uint8_t flags,
                     const uint8_t *bytes)
 {
@@ -163,28 +221,17 @@ static void message(struct fake *fake, struct weft_msg_event event, uint8_t flag
     event.seq = ++fake->ids;
     event.type = WEFT_EVENT_OPEN;
     weft_shard_event(fake->shard, &event, fake->now_ns);
-    for (uint32_t i = 0; i < event.chunks; i++) {
-        uint32_t k = flags & FLAG_BACKWARDS ? event.chunks - 1 - i : i;
-        if ((flags & FLAG_HOLE && k == event.chunks / 2) || (flags & FLAG_SHORT && i > 2)) {
-            continue;
-        }
-        uint32_t begin = k * event.chunk_elems;
-        event.type = WEFT_EVENT_CHUNK;
-        event.chunk = k;
-        event.elems = (uint32_t)weft_min_u64(event.chunk_elems, event.total - begin);
-        event.at_ns = fake->now_ns++;
-        size_t count = (size_t)event.elems * event.elem_bytes;
-        uint8_t *copy = malloc(count + 1);
-        WEFT_ASSERT(copy != NULL);
-        memcpy(copy + 1, bytes + (size_t)begin * event.elem_bytes, count);
-        event.data = copy + 1;
-        weft_shard_event(fake->shard, &event, fake->now_ns);
-        free(copy);
-        event.received++;
+    if (flags & FLAG_HELD && !fake->held.open) {
+        chunks(fake, &event, flags, bytes, 0, event.chunks / 2);
+        fake->held.open = true;
+        fake->held.event = event;
+        fake->held.flags = flags;
+        fake->held.next = event.chunks / 2;
+        memcpy(fake->held.bytes, bytes, sizeof(fake->held.bytes));
+        return;
     }
-    event.type = WEFT_EVENT_RECEIVED;
-    event.outcome = flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
-    weft_shard_event(fake->shard, &event, fake->now_ns);
+    chunks(fake, &event, flags, bytes, 0, event.chunks);
+    end(fake, &event, flags, false);
 }
 
 static uint16_t u16(const uint8_t *at)
@@ -218,11 +265,18 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     memset(bytes, 0, sizeof(bytes));
     memcpy(bytes, data + 12, count);
     fake->again = flags & FLAG_AGAIN;
+    const bool was_held = fake->held.open;
     message(fake, event, flags, bytes);
+    if (was_held && (flags & FLAG_KILL) == 0) {
+        held_end(fake, false);
+    }
     fake->again = false;
     weft_shard_progress(fake->shard, fake->now_ns);
     close_replies(fake);
     if (flags & FLAG_KILL) {
+        if ((flags & FLAG_HOLE) == 0 && fake->held.event.peer == event.peer) {
+            held_end(fake, true);
+        }
         peer_event(fake, flags & FLAG_HOLE ? WEFT_EVENT_PEER_UP : WEFT_EVENT_PEER_DOWN, event.peer,
                    flags & FLAG_AGAIN ? fake->ids + 10 : event.peer);
     }
@@ -262,6 +316,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += used;
         size -= used;
     }
+    held_end(&fake, true);
     /* Both workers leave: whatever waited is dropped, and no slot stays behind. */
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1, 0);
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2, 0);
