@@ -15,15 +15,15 @@ uint32_t weft_coll_signature(const struct weft_coll_descriptor *d)
     return (uint32_t)(h >> 49);
 }
 
-static struct weft_coll_descriptor descriptor_of(const struct group *g,
-                                                 const struct weft_coll_call *call)
+struct weft_coll_descriptor weft_coll_descriptor_of(const struct group *g,
+                                                    const struct weft_coll_call *call)
 {
     return (struct weft_coll_descriptor){
         .kind = (uint8_t)call->kind,
         .type = (uint8_t)call->type,
         .reduction = (uint8_t)call->reduction,
         .feedback = call->residual != NULL,
-        .root = weft_coll_is_pair(call->kind) ? 0 : call->root,
+        .root = weft_coll_is_pair(call->kind) ? call->tag : call->root,
         .bound_ppm = call->bound_ppm,
         .members = g->members_hash,
         .count = call->count,
@@ -339,9 +339,9 @@ static void without_who_left(struct weft_coll *c, struct op *op)
 
 static void op_start(struct weft_coll *c, struct op *op)
 {
-    if (op->call.kind == WEFT_COLL_BARRIER) {
-        op->call.in = &op->barrier[0];
-        op->call.out = &op->barrier[1];
+    if (op->call.kind == WEFT_COLL_BARRIER || op->call.count == 0) {
+        op->call.in = &op->nothing[0];
+        op->call.out = &op->nothing[1];
     }
     if (op->work.bytes > 0) {
         memset(op->call.work, 0, op->work.bits_bytes);
@@ -367,7 +367,7 @@ static void op_start(struct weft_coll *c, struct op *op)
     }
 }
 
-/* Longer than an operation takes that goes well. */
+/* Long for an operation that goes well, short for a person who waits for an error. */
 static uint64_t ask_first(const struct weft_coll *c)
 {
     return 2 * c->config.abort_ns;
@@ -396,7 +396,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
     }
     struct op *op = &c->op[slot];
     bool pair = weft_coll_is_pair(plain.kind);
-    struct weft_coll_descriptor descriptor = descriptor_of(g, &plain);
+    struct weft_coll_descriptor descriptor = weft_coll_descriptor_of(g, &plain);
     *op = (struct op){
         .state = OP_OPEN,
         .life = (uint16_t)(op->life + 1),
@@ -420,13 +420,13 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
     c->ops_used++;
     c->counters.begun++;
     list_add(c, &c->open_head, &c->open_tail, slot);
-    if (plain.count > 0) {
+    if (shape.count > 0) {
         op_start(c, op);
     }
-    if (!pair) {
-        weft_coll_early_adopt(c, op);
-    } else if (plain.count > 0) {
+    if (pair) {
         weft_coll_pair_begin(c, op);
+    } else {
+        weft_coll_early_adopt(c, op);
     }
     c->dirty = true;
     without_who_left(c, op);
@@ -451,7 +451,7 @@ void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment
 bool weft_coll_op_awaits(const struct op *op, uint32_t index)
 {
     const struct shape *s = &op->shape;
-    for (uint32_t g = 0; g < s->segments && op->call.count > 0; g++) {
+    for (uint32_t g = 0; g < s->segments && s->count > 0; g++) {
         for (uint32_t phase = 0; phase < PHASES; phase++) {
             if (shape_elems(s, phase, index, s->me, g) > 0 &&
                 !weft_bits_test(op_bits(op, phase, BITS_RECEIVED), op_bit(op, g, index))) {
@@ -465,7 +465,7 @@ bool weft_coll_op_awaits(const struct op *op, uint32_t index)
 bool weft_coll_op_needs(const struct op *op, uint32_t index)
 {
     const struct shape *s = &op->shape;
-    for (uint32_t g = 0; g < s->segments && op->call.count > 0; g++) {
+    for (uint32_t g = 0; g < s->segments && s->count > 0; g++) {
         for (uint32_t phase = 0; phase < PHASES; phase++) {
             if (shape_elems(s, phase, s->me, index, g) > 0 &&
                 !weft_bits_test(op_bits(op, phase, BITS_SENT), op_bit(op, g, index))) {
@@ -480,7 +480,7 @@ void weft_coll_op_check(struct weft_coll *c, struct op *op)
 {
     bool failed = coll_failed(c);
     bool all = op->left2 == 0 && op->unsent_all == 0 && !op->broken && op->doubts == 0 &&
-               (op->segments_left == 0 || op->call.count == 0);
+               (op->segments_left == 0 || op->shape.count == 0);
     if (op->state != OP_OPEN || op->unconfirmed > 0 || !(all || failed)) {
         return;
     }

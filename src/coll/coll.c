@@ -177,7 +177,7 @@ static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *r
 {
     uint64_t h = weft_mix64(c->segment_bytes | (uint64_t)c->small_bytes << 32);
     h = weft_mix64(h ^ (c->small_ranks | (uint64_t)n << 32));
-    h = weft_mix64(h ^ c->pool_bytes);
+    h = weft_mix64(h ^ (c->pool_bytes | (uint64_t)c->ops_max << 48));
     for (uint32_t i = 0; i < n; i++) {
         h = weft_mix64(h ^ (ranks[i] + UINT64_C(1)));
     }
@@ -489,8 +489,7 @@ static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *
     for (uint32_t k = 1; k < g->n; k++) {
         uint32_t index = (g->me + k) % g->n;
         uint32_t rank = g->ranks[index];
-        bool entered =
-            op_before(op->number, g->member[rank].entered) && !weft_coll_is_pair(op->call.kind);
+        bool entered = op_before(op->number, g->member[rank].entered);
         if (!entered && weft_coll_op_needs(op, index)) {
             *entered_p = false;
             return rank;
@@ -524,15 +523,52 @@ static void ask_again(struct weft_coll *c, struct op *op)
     op->ask_ns = weft_time_add(c->now_ns, op->ask_step_ns);
 }
 
+/* The other end may wait for a third rank itself, in a collective that is late, too: whoever finds that
+ * one out names the right rank, so it goes first. */
+static void pair_timeout(struct weft_coll *c, struct op *op)
+{
+    if (!op->overdue) {
+        op->overdue = true;
+        op->deadline_ns = weft_time_add(c->now_ns, 2 * c->config.abort_ns);
+        return;
+    }
+    struct weft_coll_failure failure = {
+        .reason = WEFT_COLL_TIMEOUT,
+        .rank = weft_coll_pair_rank(c, op),
+        .by = c->config.rank,
+        .group = op->call.group,
+        .op = NONE,
+        .last_op = NONE,
+    };
+    failure.called[1] = weft_coll_descriptor_of(&c->group[op->call.group], &op->call);
+    weft_coll_fail(c, &failure);
+}
+
+/* Operations that are begun together end their time together; those behind the first one that a rank has
+ * not called wait for it, or for a rank that waits for it. So that one is named, if it would be soon. */
+static struct op *named_for(struct weft_coll *c, struct op *op)
+{
+    uint64_t soon_ns = weft_time_add(c->now_ns, c->config.abort_ns / 4);
+    for (uint32_t i = c->open_head; i != NONE && &c->op[i] != op; i = c->op[i].next) {
+        struct op *older = &c->op[i];
+        bool entered = true;
+        if (older->overdue && older->deadline_ns <= soon_ns &&
+            !weft_coll_is_pair(older->call.kind)) {
+            late_rank(c, older, &entered);
+        }
+        if (!entered) {
+            return older;
+        }
+    }
+    return op;
+}
+
 /* That a rank has not said that it has entered does not mean that it has not: it may have had no
  * reason to. And one that has may wait for one that has not. So all are asked before one is named. */
 static void on_timeout(struct weft_coll *c, struct op *op)
 {
-    if (!op->overdue && weft_coll_is_pair(op->call.kind)) {
-        /* The other rank may wait in an operation of all, whose time is over as well: its end, which
-         * takes up to two of these, names who is late. */
-        op->overdue = true;
-        op->deadline_ns = weft_time_add(c->now_ns, 3 * c->config.abort_ns);
+    if (weft_coll_is_pair(op->call.kind)) {
+        pair_timeout(c, op);
         return;
     }
     if (!op->overdue) {
@@ -545,6 +581,11 @@ static void on_timeout(struct weft_coll *c, struct op *op)
         op->waits = true;
         op->deadline_ns = weft_time_add(c->now_ns, c->config.abort_ns);
         return;
+    }
+    struct op *named = named_for(c, op);
+    if (named != op) {
+        op = named;
+        rank = late_rank(c, op, &entered);
     }
     rank = rank == NONE ? c->config.rank : rank;
     uint32_t known = c->group[op->call.group].member[rank].entered;

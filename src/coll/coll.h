@@ -19,9 +19,9 @@
  * always, and the owner uses the bytes that it sends, so all ranks end with equal bits. Other kinds
  * are one phase or both, with other slices.
  *
- * Operations of a group match by the order in which each rank calls them; send and recv have an order
- * of their own, for each two ranks and tag. A call that does not agree
- * with another rank's is found out by a signature in the tag of its messages.
+ * Operations of a group match by the order in which each rank calls them. A call that does not agree
+ * with another rank's is found out by a signature in the tag of its messages. Send and recv stand
+ * outside that order: the n-th send of a rank to another with a tag matches the n-th recv with it.
  *
  * A rank that dies, or calls something else, or does not call in time, ends the whole object: all
  * operations at all ranks fail, and all say which rank it was (struct weft_coll_failure).
@@ -42,8 +42,8 @@ enum {
     WEFT_COLL_GROUPS_MAX = 1024,
     WEFT_COLL_OPS_MAX = 256,
     WEFT_COLL_SEGMENTS_MAX = 16,
-    WEFT_COLL_GRAIN = 32, /* elements: slices and counts of contributors are made of these */
-    WEFT_COLL_ALIGN = 64, /* bytes, of `work` */
+    WEFT_COLL_GRAIN = 32,       /* elements: slices and counts of contributors are made of these */
+    WEFT_COLL_ALIGN = 64,       /* bytes, of `work` */
     WEFT_COLL_CHUNK_MIN = 1024, /* bytes that every chunk has room for */
 };
 
@@ -104,7 +104,7 @@ struct weft_coll_config {
     uint32_t small_bytes;   /* longest vector that all send to all, up to small_ranks ranks */
     uint32_t small_ranks;
     uint32_t receivers_max; /* ranks that are sent to at a time; 0 = no limit */
-    uint64_t abort_ns; /* what telling the others of a failure may take before connections are
+    uint64_t abort_ns;      /* what telling the others of a failure may take before connections are
                              * closed; half of it is what news of a failure may take after a CLOSE;
                              * and twice it how long an operation waits before it asks why */
 };
@@ -115,10 +115,12 @@ struct weft_coll_call {
     enum weft_coll_type type;
     enum weft_coll_reduction reduction;
     uint32_t group;
-    uint32_t root;  /* index within the group */
-    uint32_t peer;  /* SEND, RECV: the other end, an index within the group, not this rank's */
-    uint32_t tag;   /* SEND, RECV: of two ranks' calls those with the same tag match, in their order */
-    uint64_t count; /* elements; of what: see the kind. 0 = nothing to do, for all ranks */
+    uint32_t root; /* index within the group */
+    uint32_t peer; /* SEND, RECV: the other end, an index within the group, not this rank's */
+    uint32_t
+        tag; /* SEND, RECV: of two ranks' calls those with the same tag match, in their order */
+    uint64_t count; /* elements; of what: see the kind. 0 = nothing to do, for all ranks; but a send
+                     * of nothing matches a recv of nothing, as others do */
     const void *in; /* aligned to its elements, borrowed until done, as all of these */
     void *out;      /* may be in where the kind says so: see weft_coll_begin */
     uint32_t
@@ -130,10 +132,10 @@ struct weft_coll_call {
                           * NULL = none */
     uint8_t *missed; /* with residual: weft_coll_missed_bytes bytes, zero at first: how often each
                           * grain was missing running; twice, and it must arrive. NULL = not counted */
-    uint64_t
-        timeout_ns; /* from begin; then the object fails, naming who is late. WEFT_NEVER = none */
-    void *work;     /* weft_coll_work_bytes bytes, aligned to WEFT_COLL_ALIGN; NULL when that is 0 */
-    uint64_t user;  /* returned in done */
+    uint64_t timeout_ns; /* from begin; then the object fails within 2 abort_ns, naming who is late.
+                     * WEFT_NEVER = none */
+    void *work;    /* weft_coll_work_bytes bytes, aligned to WEFT_COLL_ALIGN; NULL when that is 0 */
+    uint64_t user; /* returned in done */
 };
 
 /* What a call is, as other ranks are told of it. */
@@ -142,7 +144,7 @@ struct weft_coll_descriptor {
     uint8_t type;
     uint8_t reduction;
     uint8_t feedback;
-    uint32_t root;
+    uint32_t root; /* SEND, RECV: the tag */
     uint32_t bound_ppm;
     uint32_t members; /* hash of the group's ranks and of what must be configured alike */
     uint64_t count;
@@ -180,7 +182,8 @@ struct weft_coll_failure {
     enum weft_msg_down down;
     bool entered;     /* TIMEOUT: the rank has entered the operation */
     uint32_t last_op; /* TIMEOUT: the last operation it is known to have entered; NONE */
-    bool has_called;  /* MISMATCH: called[0] is what `rank` called, called[1] what `by` did */
+    bool has_called; /* MISMATCH: called[0] is what `rank` called, called[1] what `by` did; that one
+                       * is known of a send or recv that is late, too */
     struct weft_coll_descriptor called[2];
     char text[40]; /* ABORTED: what the program said */
 };

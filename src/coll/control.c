@@ -9,21 +9,21 @@
  *     12   u32  group
  *     16   u32  operation
  *     20   u32  last operation that it has entered
- *     24   24   descriptor of what `rank` called (ABORT); of the sender's call (DESCRIBE, ASK)
+ *     24   24   descriptor of what `rank` called (ABORT); of the sender's call (DESCRIBE, ASK, READY)
  *     48   24   descriptor of what the rank that noticed called
  *     72   40   text, padded with zeros
  *
- * and a descriptor: kind, type, reduction, feedback u8 each, root, bound_ppm, members u32, count u64.
+ * and a descriptor: kind, type, reduction, feedback u8 each, root, or tag, of SEND and RECV, bound_ppm,
+ * members u32, count u64.
  *
  * ENTERED says that the sender has begun the operation; 2^32 - 1: none of the group yet. ASK says that
  * the sender has waited long for the receiver in this operation; it is answered with ENTERED, and if
  * the operation is past its time-out, by a rank that has it open, too, with its own time-out (coll.c).
- * If the receiver has called something else, it aborts with both calls. DESCRIBE goes to a rank whose message did not
- * fit the sender's call; that rank knows both calls then, and aborts with them. READY says
- * that the sender has called recv: `rank` is the call's tag, `by` the number of the READY, operation and
- * last operation are the place of the operation and its life, the descriptor has type and count. ABORT
- * is repeated by
- * every rank to all others, so that a rank hears of it whatever connection is broken.
+ * If the receiver has called something else, it aborts with both calls. DESCRIBE goes to a rank whose
+ * message did not fit the sender's call; that rank knows both calls then, and aborts with them. READY
+ * says that the sender has called recv (pair.c): `rank` is the number of the READY, operation and last
+ * operation are the place of the operation and its life, the descriptor is that of the call. ABORT is
+ * repeated by every rank to all others, so that a rank hears of it whatever connection is broken.
  */
 #include "coll/internal.h"
 
@@ -229,14 +229,11 @@ static void send_readies(struct weft_coll *c)
             continue;
         }
         struct weft_coll_failure f = {
-            .rank = op->call.tag,
-            .by = op->ready_seq,
+            .rank = op->ready_seq,
             .group = op->call.group,
             .op = i,
             .last_op = op->life,
-            .called = {{.kind = WEFT_COLL_RECV,
-                        .type = (uint8_t)op->call.type,
-                        .count = op->call.count}},
+            .called = {weft_coll_descriptor_of(&c->group[op->call.group], &op->call)},
         };
         pack(op->ready_bytes, WHAT_READY, &f);
         struct user user = {.type = USER_READY, .slot = i, .life = op->life};
@@ -352,8 +349,8 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
 
 /* ---- who is late ----------------------------------------------------------------------------- */
 
-/* An answer, always; and this rank's own time-out comes, if that one's has, before that of the one that asks, which may
- * wait for this one only because this one waits for a third. */
+/* An answer, always; and this rank's own time-out comes, if that one's has, before that of the one
+ * that asks, which may wait for this one only because this one waits for a third. */
 static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
     const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);
@@ -371,13 +368,11 @@ static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_fai
 static void ready(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
     struct want want = {
-        .seq = f->by,
+        .seq = f->rank,
         .group = f->group,
-        .tag = f->rank,
         .slot = f->op,
         .life = (uint16_t)f->last_op,
-        .type = f->called[0].type,
-        .count = f->called[0].count,
+        .called = f->called[0],
     };
     if (!coll_failed(c)) {
         weft_coll_pair_ready(c, rank, &want);

@@ -117,7 +117,7 @@ struct rank {
                             * entered as far as this end knows */
     uint32_t pool_pages;     /* of the pool here, taken by its messages */
     uint32_t early_head;     /* its messages in the pool */
-    uint64_t left_ns;        /* LEFT: when that becomes a failure */
+    uint64_t left_ns;        /* LEFT: when that is a failure, for who waits for it */
     enum weft_msg_down down; /* LEFT: how the connection ended */
     uint32_t tell_count;     /* ENTERED and ASK that are due, of all groups */
     bool telling;            /* one of them is under way, in `note` */
@@ -187,8 +187,8 @@ struct op {
     uint64_t ask_ns; /* when those it waits for are asked, next */
     uint64_t ask_step_ns;
     struct weft_coll_done done;
-    uint8_t barrier[2];
-    bool ready_due; /* RECV: READY has to be sent */
+    uint8_t nothing[2]; /* BARRIER, and a send and recv without elements: in and out */
+    bool ready_due;     /* RECV: READY has to be sent */
     uint32_t ready_seq;
     uint8_t ready_bytes[CONTROL_BYTES];
     bool matched; /* SEND: with the recv in this place */
@@ -201,11 +201,9 @@ struct want {
     uint32_t next; /* of its rank, or free */
     uint32_t seq;
     uint32_t group;
-    uint32_t tag;
     uint32_t slot;
     uint16_t life;
-    uint8_t type;
-    uint64_t count;
+    struct weft_coll_descriptor called;
 };
 
 struct early {
@@ -315,6 +313,8 @@ void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns);
 /* ---- begin.c --------------------------------------------------------------------------------- */
 
 uint32_t weft_coll_signature(const struct weft_coll_descriptor *d);
+struct weft_coll_descriptor weft_coll_descriptor_of(const struct group *g,
+                                                    const struct weft_coll_call *call);
 /* Is anything left that this rank waits for, or has yet to send, from or to this one? */
 bool weft_coll_op_awaits(const struct op *op, uint32_t index);
 bool weft_coll_op_needs(const struct op *op, uint32_t index);

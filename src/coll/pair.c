@@ -5,7 +5,9 @@
  * it; a message begins half a round trip after the later one of the two calls.
  *
  * READYs of a rank are numbered, for the transport keeps no order: those behind one that is missing
- * wait for it, or two calls with the same tag could change places. */
+ * wait for it, or two calls with the same tag could change places. A recv stays open until its READY
+ * has been matched and the data has come, so a rank has at most ops_max of them here, and none is
+ * that far behind one that is missing. */
 #include "coll/internal.h"
 
 #include <stdlib.h>
@@ -58,7 +60,7 @@ void weft_coll_pair_open(struct weft_coll *c, uint32_t rank, const struct weft_m
     }
     struct op *op = slot < c->config.ops_max ? &c->op[slot] : NULL;
     if (op == NULL || op->state != OP_OPEN || op->life != life || op->call.kind != WEFT_COLL_RECV ||
-        op->call.count == 0 || weft_coll_pair_rank(c, op) != rank) {
+        weft_coll_pair_rank(c, op) != rank) {
         weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, rank, NULL);
         return;
     }
@@ -98,7 +100,7 @@ static uint32_t *want_of(struct weft_coll *c, struct rank *r, const struct op *o
         if (!op_before(w->seq, r->want_frontier)) {
             break;
         }
-        if (w->group == op->call.group && w->tag == op->call.tag) {
+        if (w->group == op->call.group && w->called.root == op->call.tag) {
             return at;
         }
     }
@@ -107,6 +109,7 @@ static uint32_t *want_of(struct weft_coll *c, struct rank *r, const struct op *o
 
 static void differ(struct weft_coll *c, uint32_t rank, const struct op *op, const struct want *w)
 {
+    const struct group *g = &c->group[op->call.group];
     struct weft_coll_failure failure = {
         .reason = WEFT_COLL_MISMATCH,
         .rank = rank,
@@ -115,10 +118,7 @@ static void differ(struct weft_coll *c, uint32_t rank, const struct op *op, cons
         .op = NONE,
         .last_op = NONE,
         .has_called = true,
-        .called = {{.kind = WEFT_COLL_RECV, .type = w->type, .count = w->count},
-                   {.kind = WEFT_COLL_SEND,
-                    .type = (uint8_t)op->call.type,
-                    .count = op->call.count}},
+        .called = {w->called, weft_coll_descriptor_of(g, &op->call)},
     };
     weft_coll_fail(c, &failure);
 }
@@ -128,8 +128,7 @@ void weft_coll_pair_match(struct weft_coll *c, uint32_t rank)
     struct rank *r = &c->rank[rank];
     for (uint32_t i = c->open_head; i != NONE && !coll_failed(c); i = c->op[i].next) {
         struct op *op = &c->op[i];
-        if (op->call.kind != WEFT_COLL_SEND || op->matched || op->call.count == 0 ||
-            weft_coll_pair_rank(c, op) != rank) {
+        if (op->call.kind != WEFT_COLL_SEND || op->matched || weft_coll_pair_rank(c, op) != rank) {
             continue;
         }
         uint32_t *at = want_of(c, r, op);
@@ -137,7 +136,8 @@ void weft_coll_pair_match(struct weft_coll *c, uint32_t rank)
             continue;
         }
         const struct want *w = &c->want[*at];
-        if (w->type != op->call.type || w->count != op->call.count) {
+        if (w->called.type != op->call.type || w->called.count != op->call.count ||
+            w->called.members != c->group[op->call.group].members_hash) {
             differ(c, rank, op, w);
             return;
         }
@@ -149,6 +149,16 @@ void weft_coll_pair_match(struct weft_coll *c, uint32_t rank)
     }
 }
 
+/* The one place where a READY is checked. A group that this rank has not made yet it may make later. */
+static bool want_valid(const struct weft_coll *c, uint32_t rank, const struct want *want)
+{
+    const struct rank *r = &c->rank[rank];
+    const struct group *g = &c->group[want->group];
+    bool member = g->n == 0 || (g->me != NONE && g->index_of[rank] != NONE);
+    return member && want->called.kind == WEFT_COLL_RECV && want->slot < c->config.ops_max &&
+           want->seq - r->want_frontier < c->config.ops_max && r->wants < c->config.ops_max;
+}
+
 /* They are kept in the order of their numbers. */
 void weft_coll_pair_ready(struct weft_coll *c, uint32_t rank, const struct want *want)
 {
@@ -157,10 +167,8 @@ void weft_coll_pair_ready(struct weft_coll *c, uint32_t rank, const struct want 
     while (*at != NONE && op_before(c->want[*at].seq, want->seq)) {
         at = &c->want[*at].next;
     }
-    bool again =
-        op_before(want->seq, r->want_frontier) || (*at != NONE && c->want[*at].seq == want->seq);
-    if (again || want->seq - r->want_frontier >= c->config.ops_max ||
-        r->wants == c->config.ops_max || want->slot > PAIR_SLOT_MASK) {
+    bool again = *at != NONE && c->want[*at].seq == want->seq;
+    if (again || !want_valid(c, rank, want)) {
         weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, rank, NULL);
         return;
     }

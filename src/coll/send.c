@@ -197,7 +197,7 @@ void weft_coll_send_all(struct weft_coll *c)
         if (c->op[i].unsent_all > 0 && !send_op(c, &c->op[i], age)) {
             return;
         }
-        age++;
+        age += !weft_coll_is_pair(c->op[i].call.kind);
     }
 }
 

@@ -123,6 +123,9 @@ bool weft_coll_shape_make(const struct weft_coll_config *config, const struct we
     if (weft_coll_is_pair(s.kind)) {
         s.root = s.kind == WEFT_COLL_SEND ? me : call->peer;
         s.receiver = s.kind == WEFT_COLL_SEND ? call->peer : me;
+        if (s.count == 0) {
+            s.count = s.elem_bytes = 1;
+        }
     }
     if (s.reduces && !weft_coll_fold_has(call->type, call->reduction)) {
         return false;

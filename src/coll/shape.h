@@ -18,7 +18,7 @@
  *       small            the whole, root's -                                 all
  *     scatter            blocks            the root  at the start of out     -
  *     all_to_all         blocks            all       by sender               -
- *     send, recv         the whole, each   one       at the start of out     -     to one receiver
+ *     send, recv         the whole         one       at the start of out     -
  *
  * A slice is cut into segments, each a message between two ranks, so that phase 2 of one overlaps
  * phase 1 of the next. Slices of a vector and segments begin on grains of 32 elements, chunks of the
@@ -48,7 +48,7 @@ struct shape {
     uint32_t receiver;
     uint32_t segments;
     uint32_t elem_bytes;
-    uint64_t count;
+    uint64_t count; /* a send of nothing is one byte, or the calls behind it would not match */
 };
 
 /* A segment of a slice: elements from its start. */

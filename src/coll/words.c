@@ -46,7 +46,9 @@ void weft_coll_descriptor_text(const struct weft_coll_descriptor *d, char *text,
         used = snprintf(more, sizeof(more), ", %s",
                         weft_coll_reduction_name((enum weft_coll_reduction)d->reduction));
     }
-    if (d->root > 0) {
+    if (weft_coll_is_pair((enum weft_coll_kind)d->kind)) {
+        used = snprintf(more, sizeof(more), ", tag %" PRIu32, d->root);
+    } else if (d->root > 0) {
         used += snprintf(more + used, sizeof(more) - (size_t)used, ", root %" PRIu32, d->root);
     }
     if (d->bound_ppm > 0) {
@@ -99,10 +101,11 @@ static void op_text(const struct weft_coll_failure *f, char *text, size_t bytes)
 static void timeout_text(const struct weft_coll_failure *f, const char *op, char *text,
                          size_t bytes)
 {
+    char call[160];
     if (f->op == NONE) {
-        snprintf(text, bytes,
-                 "rank %" PRIu32 " has not done its part in a send or recv with rank %" PRIu32,
-                 f->rank, f->by);
+        weft_coll_descriptor_text(&f->called[1], call, sizeof(call));
+        snprintf(text, bytes, "rank %" PRIu32 " has not done its part of the %s of rank %" PRIu32,
+                 f->rank, call, f->by);
     } else if (f->entered) {
         snprintf(text, bytes, "rank %" PRIu32 " has entered %s, but has not finished its part",
                  f->rank, op);
@@ -139,12 +142,12 @@ void weft_coll_failure_text(const struct weft_coll_failure *f, char *text, size_
         }
         weft_coll_descriptor_text(&f->called[0], his, sizeof(his));
         weft_coll_descriptor_text(&f->called[1], mine, sizeof(mine));
-        snprintf(text, bytes, "rank %" PRIu32 " called %s, rank %" PRIu32 " %s%s, as %s", f->rank,
-                 his, f->by, mine,
+        snprintf(text, bytes, "rank %" PRIu32 " called %s, rank %" PRIu32 " %s%s%s%s", f->rank, his,
+                 f->by, mine,
                  f->called[0].members != f->called[1].members
                      ? ", with other ranks in the group or another configuration"
                      : "",
-                 op);
+                 f->op == NONE ? "" : ", as ", f->op == NONE ? "" : op);
         return;
     case WEFT_COLL_PROTOCOL:
         snprintf(text, bytes,

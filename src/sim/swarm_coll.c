@@ -62,6 +62,16 @@ static void groups_draw(struct swarm_coll *s, struct weft_prng *prng)
     }
 }
 
+/* Within a group of one rank it is a barrier. Few ranks and tags, so that many calls could match. */
+static void pair_draw(struct weft_prng *prng, uint32_t n, struct coll_op *op)
+{
+    op->kind = n == 1 ? WEFT_COLL_BARRIER : WEFT_COLL_SEND;
+    op->root = percent(prng, 50) ? op->root % 2 : op->root;
+    uint32_t step = percent(prng, 50) ? 0 : (uint32_t)weft_prng_below(prng, n > 1 ? n - 1 : 1);
+    op->receiver = (op->root + 1 + step) % n;
+    op->tag = (uint32_t)weft_prng_below(prng, 2);
+}
+
 static void op_draw(struct swarm_coll *s, struct weft_prng *prng, struct coll_op *op)
 {
     op->group = (uint32_t)weft_prng_below(prng, s->groups);
@@ -69,6 +79,7 @@ static void op_draw(struct swarm_coll *s, struct weft_prng *prng, struct coll_op
     bool all_reduce = percent(prng, 45);
     op->kind = all_reduce ? WEFT_COLL_ALL_REDUCE
                           : (enum weft_coll_kind)weft_prng_below(prng, WEFT_COLL_KINDS);
+    op->kind = percent(prng, s->pairs_percent) ? WEFT_COLL_SEND : op->kind;
     op->type = percent(prng, 50) ? WEFT_COLL_F32
                                  : (enum weft_coll_type)weft_prng_below(prng, WEFT_COLL_TYPES);
     do {
@@ -76,10 +87,8 @@ static void op_draw(struct swarm_coll *s, struct weft_prng *prng, struct coll_op
     } while (!weft_coll_fold_has(op->type, op->reduction));
     op->root = (uint32_t)weft_prng_below(prng, n);
     op->kind = op->kind == WEFT_COLL_RECV ? WEFT_COLL_SEND : op->kind;
-    if (op->kind == WEFT_COLL_SEND) { /* of one it is a barrier */
-        op->kind = n == 1 ? WEFT_COLL_BARRIER : op->kind;
-        op->receiver = (op->root + 1 + (uint32_t)weft_prng_below(prng, n > 1 ? n - 1 : 1)) % n;
-        op->tag = (uint32_t)weft_prng_below(prng, 2);
+    if (op->kind == WEFT_COLL_SEND) {
+        pair_draw(prng, n, op);
     }
     op->count = count_draw(prng, n);
     bool blocks = op->kind > WEFT_COLL_REDUCE && op->kind != WEFT_COLL_BROADCAST &&
@@ -111,12 +120,48 @@ static void end_draw(struct swarm_coll *s, struct weft_prng *prng)
     s->end_ns = weft_prng_below(prng, percent(prng, 50) ? 5 * MS : 200 * MS);
     s->timeout_ns = WEFT_NEVER;
     if (s->end == COLL_END_MISMATCH || s->end == COLL_END_TIMEOUT) {
-        /* Of a kind in which every rank hears of every other. */
-        s->op[s->end_op] = (struct coll_op){.kind = WEFT_COLL_ALL_REDUCE,
-                                            .count = (uint32_t)weft_prng_range(prng, 1, 9000)};
+        /* Of a kind in which every rank hears of every other, or between it and another one. */
+        uint32_t other = (s->culprit + 1 + (uint32_t)weft_prng_below(prng, s->n - 1)) % s->n;
+        bool sends = percent(prng, 50);
+        s->op[s->end_op] = (struct coll_op){
+            .kind = percent(prng, 30) ? WEFT_COLL_SEND : WEFT_COLL_ALL_REDUCE,
+            .root = sends ? s->culprit : other,
+            .receiver = sends ? other : s->culprit,
+            .count = (uint32_t)weft_prng_range(prng, 1, 9000),
+        };
+        /* Or others would wait for the one that waits for the culprit, and name it. */
+        bool last = s->end == COLL_END_TIMEOUT && s->op[s->end_op].kind == WEFT_COLL_SEND;
+        s->ops = last ? s->end_op + 1 : s->ops;
     }
     if (s->end == COLL_END_TIMEOUT) {
         s->timeout_ns = s->plan.heal_ns + 10 * WEFT_NS_PER_S;
+    }
+}
+
+/* Two sends in a row one rank may call in the other order, if they are not of the same ranks and tag,
+ * and if each rank may have both open: else each end could wait for the other with the other one. */
+static void order_draw(struct swarm_coll *s, struct weft_prng *prng)
+{
+    for (uint32_t r = 0; r < s->n; r++) {
+        for (uint32_t i = 0; i < s->ops; i++) {
+            s->rank[r].order[i] = i;
+        }
+    }
+    for (uint32_t i = 0; i + 1 < s->ops && s->ops_at_a_time > 1; i++) {
+        const struct coll_op *a = &s->op[i], *b = &s->op[i + 1];
+        bool alike = a->group == b->group && a->tag == b->tag && a->root == b->root &&
+                     a->receiver == b->receiver;
+        bool ends = s->end_op == i || s->end_op == i + 1;
+        if (a->kind != WEFT_COLL_SEND || b->kind != WEFT_COLL_SEND || alike || ends) {
+            continue;
+        }
+        for (uint32_t r = 0; r < s->n; r++) {
+            if (percent(prng, 50)) {
+                s->rank[r].order[i] = i + 1;
+                s->rank[r].order[i + 1] = i;
+            }
+        }
+        i++; /* these two stay two */
     }
 }
 
@@ -156,6 +201,7 @@ void weft_swarm_coll_draw(struct swarm_coll *s, uint64_t seed)
     weft_plan_draw_security(&s->plan);
     groups_draw(s, &prng);
     s->ops = (uint32_t)weft_prng_range(&prng, 1, COLL_OPS_MAX);
+    s->pairs_percent = percent(&prng, 30) ? 80 : (uint32_t)weft_prng_below(&prng, 30);
     for (uint32_t i = 0; i < s->ops; i++) {
         op_draw(s, &prng, &s->op[i]);
     }
@@ -163,6 +209,7 @@ void weft_swarm_coll_draw(struct swarm_coll *s, uint64_t seed)
     s->gap_ns_max = percent(&prng, 30) ? 1 : weft_prng_range(&prng, 1, 30 * MS);
     config_draw(s, &prng);
     end_draw(s, &prng);
+    order_draw(s, &prng);
     s->plan.limit_ns = s->plan.heal_ns + 60 * WEFT_NS_PER_S;
 }
 
@@ -276,10 +323,12 @@ static void describe(const struct swarm_coll *s, char *text, size_t bytes)
     for (uint32_t i = 0; i < s->ops && (size_t)used < bytes / 2; i++) {
         const struct coll_op *op = &s->op[i];
         used += snprintf(text + used, bytes - (size_t)used,
-                         "%s(%s x %" PRIu32 ", %s, root %" PRIu32 ", bound %" PRIu32 "%s%s) ",
+                         "%s(%s x %" PRIu32 ", %s, root %" PRIu32 ", to %" PRIu32 " tag %" PRIu32
+                         ", bound %" PRIu32 "%s%s) ",
                          weft_coll_kind_name(op->kind), weft_coll_type_name(op->type), op->count,
-                         weft_coll_reduction_name(op->reduction), op->root, op->bound_ppm,
-                         op->feedback ? ", feedback" : "", op->group == 1 ? ", group 1" : "");
+                         weft_coll_reduction_name(op->reduction), op->root, op->receiver, op->tag,
+                         op->bound_ppm, op->feedback ? ", feedback" : "",
+                         op->group == 1 ? ", group 1" : "");
     }
     used += snprintf(text + used, bytes - (size_t)used, "\n");
     weft_plan_describe(&s->plan, text + used, bytes - (size_t)used);

@@ -286,7 +286,7 @@ static void check_op(struct swarm_coll *s, uint32_t o)
     bool all = true;
     for (uint32_t k = 0; k < s->members[op->group]; k++) {
         const struct coll_rank *rank = member_of(s, o, k);
-        all &= !coll_takes_part(s, op, k) || (rank->done[o] && rank->result[o].status == WEFT_OK);
+        all &= !coll_takes_part(op, k) || (rank->done[o] && rank->result[o].status == WEFT_OK);
     }
     if (op->kind == WEFT_COLL_ALL_REDUCE && op->count > 0) {
         check_equal(s, o);
@@ -305,24 +305,11 @@ static void check_op(struct swarm_coll *s, uint32_t o)
 
 /* ---- the failure ----------------------------------------------------------------------------- */
 
-/* Sends and recvs are between two, so who is late for one may itself wait for the culprit, or for who
- * does. Of such a chain the rank is named that the first to lose patience waits for. */
-static bool waits_itself(const struct swarm_coll *s, uint32_t r)
-{
-    bool pairs = false, waits = false;
-    for (uint32_t o = 0; o < s->ops; o++) {
-        pairs |= s->op[o].kind == WEFT_COLL_SEND;
-        waits |= s->rank[r].done[o] && s->rank[r].result[o].status == WEFT_PEER;
-    }
-    return s->end == COLL_END_TIMEOUT && pairs && waits;
-}
-
 static bool right_failure(const struct swarm_coll *s, const struct weft_coll_failure *f)
 {
     static const enum weft_coll_reason reasons[COLL_ENDS] = {
         WEFT_COLL_FINE, WEFT_COLL_DOWN, WEFT_COLL_MISMATCH, WEFT_COLL_TIMEOUT, WEFT_COLL_ABORTED};
-    bool named = f->rank == s->culprit || (s->end == COLL_END_MISMATCH && f->by == s->culprit) ||
-                 waits_itself(s, f->rank);
+    bool named = f->rank == s->culprit || (s->end == COLL_END_MISMATCH && f->by == s->culprit);
     return s->end != COLL_END_WELL && f->reason == reasons[s->end] && named;
 }
 

@@ -84,6 +84,10 @@ static bool begin(struct swarm_coll *s, uint32_t r, uint32_t o, uint64_t now_ns)
         .user = o,
     };
     if (op->kind == WEFT_COLL_SEND) {
+        /* Who waits for a rank that waits for the culprit would name that one. */
+        bool with = s->member[op->group][op->root] == s->culprit ||
+                    s->member[op->group][op->receiver] == s->culprit;
+        call.timeout_ns = with ? s->timeout_ns : WEFT_NEVER;
         bool sends = coll_index(s, op->group, r) == op->root;
         call.kind = sends ? WEFT_COLL_SEND : WEFT_COLL_RECV;
         call.peer = sends ? op->receiver : op->root;
@@ -121,9 +125,9 @@ static void call_next(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     struct coll_rank *rank = &s->rank[r];
     while (rank->next < s->ops && !stops(s, r) && now_ns >= rank->next_ns &&
            rank->open < s->ops_at_a_time) {
-        const struct coll_op *op = &s->op[rank->next];
-        if (coll_takes_part(s, op, coll_index(s, op->group, r)) &&
-            !begin(s, r, rank->next, now_ns)) {
+        uint32_t o = rank->order[rank->next];
+        const struct coll_op *op = &s->op[o];
+        if (coll_takes_part(op, coll_index(s, op->group, r)) && !begin(s, r, o, now_ns)) {
             return;
         }
         rank->next++;

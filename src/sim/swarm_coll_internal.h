@@ -37,7 +37,8 @@ struct coll_op {
 
 struct coll_rank {
     struct weft_coll *coll;
-    uint32_t next; /* of the script */
+    uint32_t next; /* of the script, in its order */
+    uint32_t order[COLL_OPS_MAX];
     uint32_t open;
     uint64_t next_ns;
     uint64_t close_ns; /* it has done all, and closes its connections then */
@@ -66,6 +67,7 @@ struct swarm_coll {
     uint32_t ops;
     struct coll_op op[COLL_OPS_MAX];
     struct weft_coll_config config;
+    uint32_t pairs_percent;
     uint32_t ops_at_a_time;
     uint64_t gap_ns_max; /* between two calls of a rank */
     enum coll_end end;
@@ -91,10 +93,8 @@ static inline uint32_t coll_index(const struct swarm_coll *s, uint32_t group, ui
 }
 
 /* A member takes no part in what two others send each other. */
-static inline bool coll_takes_part(const struct swarm_coll *s, const struct coll_op *op,
-                                   uint32_t index)
+static inline bool coll_takes_part(const struct coll_op *op, uint32_t index)
 {
-    (void)s;
     return index != WEFT_COLL_NONE &&
            (op->kind != WEFT_COLL_SEND || index == op->root || index == op->receiver);
 }

@@ -28,14 +28,16 @@ enum {
     COUNT_MAX = 3000,
     BUFFER_BYTES = RANKS * COUNT_MAX * 8,
     MESSAGE_BYTES_MAX = 65536,
-    FLAG_SIGNED = 1, /* the signature of what this rank sent last, and its total */
+    CONTROL_BYTES = 112,
+    CONTROL_MEMBERS = 36, /* of the descriptor of the sender's call (src/coll/control.c) */
+    FLAG_SIGNED = 1, /* what this rank sent last: signature and total, or the hash of its group */
     FLAG_BACKWARDS = 2,
     FLAG_HOLE = 4, /* a chunk is missing */
     FLAG_SHORT = 8,
     FLAG_OPEN = 16,    /* it is not closed yet */
     FLAG_CONTROL = 32, /* a message about operations */
-    FLAG_PAIR = 128,   /* a message for a recv */
     FLAG_ENTER = 64,   /* the operation this rank has called last; if signed, the next one */
+    FLAG_PAIR = 128,   /* a message for a recv */
 };
 
 struct incoming {
@@ -54,6 +56,7 @@ struct fake {
     struct weft_msg_send sent[SENT_MAX];
     uint64_t sent_seq[SENT_MAX];
     uint32_t sent_count;
+    uint8_t last_members[4];
     uint64_t last_tag;
     uint32_t last_total;
     uint8_t last_bytes;
@@ -92,6 +95,9 @@ static weft_status send_message(void *self, const struct weft_msg_send *send, ui
     WEFT_ASSERT(copy != NULL);
     memcpy(copy, bytes, (size_t)send->total * send->elem_bytes);
     free(copy);
+    if (send->tag >> 60 == 2 && bytes[CONTROL_MEMBERS + 3] != 0) {
+        memcpy(fake->last_members, bytes + CONTROL_MEMBERS, sizeof(fake->last_members));
+    }
     if (send->tag >> 60 == 1) {
         fake->last_tag = send->tag;
         fake->last_total = send->total;
@@ -215,7 +221,13 @@ static void message(struct fake *fake, const uint8_t *data, const uint8_t *bytes
     if (flags & FLAG_CONTROL) {
         tag = UINT64_C(2) << 60;
         elem_bytes = 1;
-        total = data[8] == 255 ? data[9] % 112 + 1 : 112;
+        total = data[8] == 255 ? data[9] % CONTROL_BYTES + 1 : CONTROL_BYTES;
+    }
+    uint8_t signed_bytes[CONTROL_BYTES];
+    if (flags & FLAG_CONTROL && flags & FLAG_SIGNED && count == CONTROL_BYTES) {
+        memcpy(signed_bytes, bytes, count);
+        memcpy(signed_bytes + CONTROL_MEMBERS, fake->last_members, sizeof(fake->last_members));
+        bytes = signed_bytes;
     }
     total = (uint32_t)weft_min_u64(total, MESSAGE_BYTES_MAX / elem_bytes);
     uint32_t most = CHUNK_BYTES / elem_bytes;

@@ -416,6 +416,53 @@ static void test_send_recv(void **state)
     }
 }
 
+/* A send of nothing takes its turn among the others of its tag; and of many recvs that are called before
+ * any send each gets what the send of the same turn sends, to the last slot. */
+static void test_send_recv_many(void **state)
+{
+    (void)state;
+    enum { MANY = 8, COUNT = 3000 };
+    static int32_t in[MANY][COUNT], out[MANY][COUNT];
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct rig *r = rig_new(2, seed);
+        for (uint32_t round = 0; round < 3; round++) {
+            memset(out, 0, sizeof(out));
+            for (uint32_t i = 0; i < 2 * MANY; i++) {
+                bool sends = i >= MANY;
+                uint32_t turn = i % MANY;
+                struct weft_coll_call call = {.kind = sends ? WEFT_COLL_SEND : WEFT_COLL_RECV,
+                                              .type = WEFT_COLL_I32,
+                                              .peer = sends ? 0 : 1,
+                                              .count = turn % 3 == 1 ? 0 : COUNT,
+                                              .user = turn};
+                if (call.count > 0) {
+                    call.in = sends ? in[turn] : NULL;
+                    call.out = sends ? NULL : out[turn];
+                }
+                for (uint32_t j = 0; j < COUNT; j++) {
+                    in[turn][j] = value_of(turn + round, j);
+                }
+                assert_int_equal(rig_begin(r, sends ? 1 : 0, call), WEFT_OK);
+                if (i == MANY - 1) {
+                    rig_run(r);
+                    assert_int_equal(r->done_count[0], round * MANY); /* nothing either */
+                }
+            }
+            rig_run(r);
+            for (uint32_t turn = 0; turn < MANY; turn++) {
+                assert_int_equal(r->done[0][turn].status, WEFT_OK);
+                assert_int_equal(r->done[1][turn].status, WEFT_OK);
+                assert_memory_equal(out[turn], turn % 3 == 1 ? out[1] : in[turn], sizeof(in[turn]));
+            }
+            assert_int_equal(r->done_count[0], (round + 1) * MANY);
+            assert_int_equal(r->done_count[1], (round + 1) * MANY);
+            assert_true(out[1][0] == 0 && out[1][COUNT - 1] == 0);
+        }
+        assert_int_equal(weft_coll_counters(r->coll[0])->early_messages, 0);
+        rig_free(r);
+    }
+}
+
 /* 2^31 elements are one operation where slices fit their messages, and are refused where not; nobody
  * touches the buffers before they are begun. */
 static void test_very_long(void **state)
@@ -517,8 +564,8 @@ int main(void)
         cmocka_unit_test(test_scatter),        cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_barrier),        cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_nothing),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_very_long),
-        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_send_recv_many),
+        cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
