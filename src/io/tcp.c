@@ -3,6 +3,7 @@
 #include "io/tcp_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -81,6 +82,9 @@ static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
     weft_status status = weft_sock_addr_usable(t->config.host, t->config.port, t->loopback_only,
                                                &addr, error);
     if (status == WEFT_OK) {
+        status = weft_sock_addr_parse(t->config.host, 0, &t->from, error);
+    }
+    if (status == WEFT_OK) {
         status = weft_tcp_sock_probe(&t->config, &t->facts, error);
     }
     if (status != WEFT_OK) {
@@ -144,6 +148,10 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
         return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     t->config = *config;
+    if (config->cc != NULL) {
+        (void)snprintf(t->cc, sizeof(t->cc), "%s", config->cc);
+        t->config.cc = t->cc;
+    }
     t->listen_fd = -1;
     t->epoll_fd = -1;
     t->pid = getpid();
@@ -159,6 +167,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     } else {
         weft_tcp_doorman_init(t);
         status = open_sockets(t, error);
+        t->config.host = NULL;
     }
     if (status != WEFT_OK) {
         release(t);

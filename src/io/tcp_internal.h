@@ -224,7 +224,9 @@ struct tcp_peer {
 };
 
 struct weft_tcp {
-    struct weft_tcp_config config;
+    struct weft_tcp_config config; /* host is NULL: it was the caller's */
+    struct weft_addr from;         /* of connections made here: the host's address, any port */
+    char cc[32];                   /* config.cc points to it, or is NULL */
     int family;
     bool loopback_only;
     bool more_to_send;

@@ -163,9 +163,9 @@ int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to)
         return -1;
     }
     weft_tcp_sock_options(t, fd);
-    struct weft_addr from;
-    bool bound = weft_sock_addr_parse(t->config.host, 0, &from, NULL) == WEFT_OK &&
-                 bind(fd, (const struct sockaddr *)(const void *)from.bytes, from.bytes_used) == 0;
+    const struct weft_addr *from = &t->from;
+    bool bound =
+        bind(fd, (const struct sockaddr *)(const void *)from->bytes, from->bytes_used) == 0;
     if (!bound || (connect(fd, (const struct sockaddr *)(const void *)to->bytes, to->bytes_used) !=
                        0 &&
                    errno != EINPROGRESS)) {
