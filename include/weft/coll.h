@@ -76,11 +76,12 @@ struct weft_comm_config {
                                    * WEFT_PEER_TIMEOUT_S of the environment */
     uint64_t op_timeout_ns;       /* of an operation that names none: a rank that has not called it by
                                    * then ends the communicator; default 300 s */
-    const char *congestion;       /* as in struct weft_transport_config, as are all that follow */
+    const char *congestion;       /* as in struct weft_transport_config, as are all that follow but one */
     const char *transport;        /* "weft" (NULL, the default), or "tcp": the same messages over the
                                    * kernel's TCP, all of them whole */
     uint32_t socket_buffer_bytes;
-    uint32_t busy_poll_us;
+    uint32_t busy_poll_us;        /* look at the socket so long before a sleep, while that finds
+                                   * something; 0 = never; default 50 */
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
 };

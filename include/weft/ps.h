@@ -90,7 +90,8 @@ struct weft_ps_config {
                                    * The memory of an operation, rows_max x (12 + 4 x dim_max)
                                    * bytes, is reserved at once and used as it is needed */
     uint32_t missed_max;          /* ids remembered as missed, for each table; default 65,536 */
-    uint32_t busy_poll_us;        /* look at the socket so long before a sleep; default 0 */
+    uint32_t busy_poll_us;        /* look at the socket so long before a sleep, while that finds
+                                   * something; default 0 = never */
     uint64_t connect_timeout_ns;  /* how long to wait for servers that do not run yet, and for the
                                    * answer of weft_table_open; default 60 s */
     uint64_t peer_timeout_ns;     /* a server that owes an answer so long is gone; default 5 s, or

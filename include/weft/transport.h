@@ -77,7 +77,8 @@ struct weft_transport_config {
     const char *congestion;       /* "dctcp" (NULL, the default), "delay", or "reno-fair" for a
                                    * link that is shared with TCP */
     uint32_t socket_buffer_bytes; /* asked of the kernel, each way; default 4 MiB */
-    uint32_t busy_poll_us;        /* look at the socket so long before a sleep; default 0 */
+    uint32_t busy_poll_us;        /* look at the socket so long before a sleep, while that finds
+                                   * something; default 0 = never */
     uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose, to see what a program does
                                    * on a network that loses; default 0 */
     uint32_t inject_seed;         /* which ones */

@@ -39,6 +39,7 @@ void weft_comm_config_init(struct weft_comm_config *config_p, size_t size)
         .peer_timeout_ns = weft_api_peer_timeout_ns(),
         .op_timeout_ns = 300 * WEFT_NS_PER_S,
         .socket_buffer_bytes = 4 << 20,
+        .busy_poll_us = WEFT_COLL_THREAD_BUSY_POLL_US,
     };
     weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }

@@ -148,6 +148,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
         return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     t->config = *config;
+    weft_busy_poll_init(&t->busy_poll, config->busy_poll_us * WEFT_NS_PER_US);
     if (config->cc != NULL) {
         (void)snprintf(t->cc, sizeof(t->cc), "%s", config->cc);
         t->config.cc = t->cc;
@@ -225,13 +226,15 @@ static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *ar
 }
 
 /* Look at the sockets for a while instead of sleeping at once. */
-static uint32_t busy_poll(struct weft_tcp *t, uint64_t end_ns, weft_driver_handler *handler,
-                          void *arg, bool *any_p)
+static uint32_t busy_poll(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
 {
-    uint32_t taken = 0;
-    while (!*any_p && atomic_load(&t->sleeper.woken) == 0 && weft_clock_now_ns() < end_ns) {
+    uint32_t taken;
+    bool found;
+    do {
         taken = serve(t, handler, arg, any_p);
-    }
+        found = *any_p || atomic_load(&t->sleeper.woken) != 0;
+    } while (!found && weft_busy_poll_again(&t->busy_poll));
+    weft_busy_poll_end(&t->busy_poll, found);
     return taken;
 }
 
@@ -244,10 +247,8 @@ static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
     uint64_t now_ns = weft_clock_now_ns();
     uint64_t until_ns = weft_min_u64(weft_tcp_deadline(t), weft_time_add(now_ns, timeout_ns));
     if (until_ns > now_ns && timeout_ns > 0 && !t->more_to_send && t->event_count == 0) {
-        uint64_t busy_ns = t->config.busy_poll_us * WEFT_NS_PER_US;
-        if (busy_ns > 0) {
-            uint32_t taken =
-                busy_poll(t, weft_min_u64(until_ns, now_ns + busy_ns), handler, arg, &any);
+        if (weft_busy_poll_begin(&t->busy_poll, until_ns)) {
+            uint32_t taken = busy_poll(t, handler, arg, &any);
             if (any) {
                 return taken;
             }

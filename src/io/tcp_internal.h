@@ -32,6 +32,7 @@
 #include "core/expect.h"
 #include "core/noise.h"
 #include "core/sink.h"
+#include "io/busy_poll.h"
 #include "io/clock.h"
 #include "io/sleeper.h"
 #include "io/sock.h"
@@ -225,6 +226,7 @@ struct tcp_peer {
 
 struct weft_tcp {
     struct weft_tcp_config config; /* host is NULL: it was the caller's */
+    struct weft_busy_poll busy_poll;
     struct weft_addr from;         /* of connections made here: the host's address, any port */
     char cc[32];                   /* config.cc points to it, or is NULL */
     int family;

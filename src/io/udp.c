@@ -1,6 +1,7 @@
 #include "io/udp.h"
 
 #include "base/assert.h"
+#include "io/busy_poll.h"
 #include "io/hold.h"
 #include "io/lockstep.h"
 #include "io/random.h"
@@ -41,7 +42,7 @@ struct weft_udp {
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
     uint32_t timers_put_off; /* batches since the timers were due */
-    uint64_t busy_poll_ns;
+    struct weft_busy_poll busy_poll;
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;
@@ -202,7 +203,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     weft_sender_init(&udp->sender, udp->socket_fd, udp->family,
                      udp->facts.gso && config->gso != 0);
     weft_udp_errors_init(&udp->errors, udp->socket_fd, udp->family);
-    udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
+    weft_busy_poll_init(&udp->busy_poll, config->busy_poll_us * WEFT_NS_PER_US);
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
     udp->before_send = config->before_send;
@@ -325,17 +326,16 @@ static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *hand
 }
 
 /* Look at the socket for a while instead of sleeping at once. */
-static uint32_t busy_poll(struct weft_udp *udp, uint64_t until_ns, weft_udp_handler *handler,
-                          void *arg)
+static uint32_t busy_poll(struct weft_udp *udp, weft_udp_handler *handler, void *arg)
 {
-    uint64_t end_ns = weft_min_u64(until_ns, weft_clock_now_ns() + udp->busy_poll_ns);
-    while (atomic_load(&udp->sleeper.woken) == 0 && weft_clock_now_ns() < end_ns) {
-        uint32_t taken = receive(udp, false, handler, arg);
-        if (taken > 0) {
-            return taken;
-        }
-    }
-    return 0;
+    uint32_t taken;
+    bool found;
+    do {
+        taken = receive(udp, false, handler, arg);
+        found = taken > 0 || atomic_load(&udp->sleeper.woken) != 0;
+    } while (!found && weft_busy_poll_again(&udp->busy_poll));
+    weft_busy_poll_end(&udp->busy_poll, found);
+    return taken;
 }
 
 /* Sleep inside the receive call. True when the step need not sleep any more. */
@@ -369,8 +369,8 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
     }
     uint64_t until_ns = weft_ep_deadline(udp->ep);
     until_ns = weft_min_u64(until_ns, weft_time_add(now_ns, timeout_ns));
-    if (until_ns > now_ns && udp->busy_poll_ns > 0) {
-        uint32_t taken = busy_poll(udp, until_ns, handler, arg);
+    if (until_ns > now_ns && weft_busy_poll_begin(&udp->busy_poll, until_ns)) {
+        uint32_t taken = busy_poll(udp, handler, arg);
         if (taken > 0) {
             return taken;
         }

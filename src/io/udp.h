@@ -43,7 +43,7 @@ struct weft_udp_config {
     struct weft_udp_before_send before_send;
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" */
     uint16_t port;                /* 0 = any free one; weft_udp_port tells */
-    uint32_t busy_poll_us;        /* look at the socket so long before a sleep; 0 = not */
+    uint32_t busy_poll_us;        /* of a look before a sleep: io/busy_poll.h; 0 = never */
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
     uint16_t loopback_packet_bytes; /* ep.packet_bytes where host is a loopback address, which takes
                                      * any; 0 (default) = ep.packet_bytes there, too */

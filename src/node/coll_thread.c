@@ -100,6 +100,7 @@ void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p)
     weft_driver_config_default(&config_p->driver);
     config_p->driver.udp.ep.chunks_max = CHUNKS_MAX;
     config_p->driver.udp.ep.keepalive_ns = WEFT_NS_PER_S;
+    config_p->driver.udp.busy_poll_us = WEFT_COLL_THREAD_BUSY_POLL_US;
 }
 
 /* ---- queues of places, under the lock -------------------------------------------------------- */

@@ -14,6 +14,8 @@
 #include "job/launch.h"
 #include "node/security.h"
 
+enum { WEFT_COLL_THREAD_BUSY_POLL_US = 50 }; /* the default: a rank waits for its next segment */
+
 struct weft_coll_thread;
 
 struct weft_coll_thread_config {
