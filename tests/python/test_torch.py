@@ -237,6 +237,18 @@ class Backend(unittest.TestCase):
 
         self.assertEqual(job(alone, ranks=1), [13])
 
+    def test_who_has_waited_finds_the_future_complete(self):
+        work = weft.torch.process_group.WeftWork(torch.ones(1), 0)
+        seen = []
+        release, work._over.set = work._over.set, lambda: (
+            seen.append(work.get_future().done()),
+            release(),
+        )
+        work.get_future().then(lambda _: seen.append(work.is_completed()))
+        work.ended(None, None)
+        self.assertEqual(seen, [True, True])
+        self.assertTrue(work.wait())
+
     def test_groups(self):
         def grouped(rank, ranks):
             pair = dist.new_group([0, 2])

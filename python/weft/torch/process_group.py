@@ -73,6 +73,8 @@ class WeftWork(Work):
         # An exception set on a future loses its text on the way through C++; one raised in a
         # callback keeps it.
         self._future = self._base.then(self._value)
+        # Who has waited finds the future complete; the first callback runs before anybody else's.
+        self._future.add_done_callback(lambda _: self._over.set())
 
     def ended(self, failure, done):
         if failure is None and self._finish is not None:
@@ -81,7 +83,6 @@ class WeftWork(Work):
             except Exception as error:
                 failure = f"after the operation: {error}"
         self._failure = failure
-        self._over.set()
         self._base.set_result(None)
 
     def _value(self, base):
