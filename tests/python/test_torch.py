@@ -238,7 +238,7 @@ class Backend(unittest.TestCase):
         self.assertEqual(job(alone, ranks=1), [13])
 
     def test_who_has_waited_finds_the_future_complete(self):
-        work = weft.torch.process_group.WeftWork(torch.ones(1), 0)
+        work = weft.torch.process_group.WeftWork("all_reduce", torch.ones(1))
         seen = []
         release, work._over.set = work._over.set, lambda: (
             seen.append(work.get_future().done()),
@@ -259,6 +259,16 @@ class Backend(unittest.TestCase):
             return t.item()
 
         self.assertEqual(job(grouped), [10, 10, 10])
+
+    def test_a_group_is_destroyed_alone(self):
+        def destroyed(rank, ranks):
+            group = dist.new_group(list(range(ranks)))
+            dist.destroy_process_group(group)
+            t = torch.ones(1)
+            dist.all_reduce(t)
+            return t.item()
+
+        self.assertEqual(job(destroyed), [3, 3, 3])
 
     def test_groups_are_made_again_in_one_store(self):
         def again(rank, ranks):
@@ -440,20 +450,95 @@ class Failures(unittest.TestCase):
         self.assertIn("rank 2", got[0])
         self.assertIn("rank 2", got[1])
 
+    def test_a_barrier_has_a_timeout_of_its_own(self):
+        def barrier(rank, ranks):
+            if rank == 1:
+                time.sleep(5)
+                return "late"
+            options = dist.distributed_c10d.BarrierOptions()
+            options.timeout = datetime.timedelta(seconds=0.5)
+            try:
+                dist.distributed_c10d._get_default_group().barrier(options).wait()
+            except Exception as error:
+                return str(error)
+            return "nothing"
+
+        said = job(barrier, ranks=2, goodbye=False)[0]
+        self.assertIn("barrier: timeout of 0.5 s: rank 1 has not entered operation 0", said)
+
+    def _meets(self, work, ranks=2, seconds=2):
+        """work(rank, store) in processes, before any group. -> (what was said, after how long) of each"""
+
+        def meets(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            begin = time.monotonic()
+            try:
+                if work(rank, store):
+                    return "", 0
+                timeout = datetime.timedelta(seconds=seconds)
+                weft.torch.ProcessGroupWeft.from_store(store, rank, ranks, timeout)
+            except Exception as error:
+                return str(error), time.monotonic() - begin
+            return "nothing", time.monotonic() - begin
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+            return job(meets, ranks=ranks, goodbye=False)
+
+    def test_who_never_comes_is_named(self):
+        got = self._meets(lambda rank, store: rank == 1, ranks=3)
+        for said, seconds in (got[0], got[2]):
+            self.assertIn("rank 1 has not come to the rendezvous within 2 s", said)
+            self.assertLess(seconds, 6)  # a FileStore of PyTorch 1.13 waits in seconds
+
+    def test_who_cannot_come_tells_the_others(self):
+        def one_has_no_key(rank, store):
+            if rank == 1:
+                os.environ["WEFT_KEY_FILE"] = "/none.key"
+
+        got = self._meets(one_has_no_key, seconds=60)
+        self.assertIn("/none.key", got[1][0])
+        self.assertIn("rank 1 gave up", got[0][0])
+        self.assertIn("/none.key", got[0][0])
+        self.assertLess(max(seconds for _, seconds in got), 10)
+
+    def test_another_key_is_said(self):
+        def own_key(rank, store):
+            os.environ["WEFT_JOB_KEY"] = f"{rank}" * 64
+
+        for said, seconds in self._meets(own_key):
+            self.assertIn("key", said)
+            self.assertLess(seconds, 5)
+
     def test_ctrl_c_in_backward(self):
-        program = """
-import os, sys, torch, torch.distributed as dist
+        self._ctrl_c("model(torch.ones(1, 4)).sum().backward()")
+
+    def test_ctrl_c_in_forward(self):
+        self._ctrl_c("model(torch.ones(2, 4))", hit=1)  # whose buffers come from rank 0
+
+    def test_ctrl_c_at_the_rendezvous(self):
+        self._ctrl_c("dist.new_group([0, 1])")
+
+    def test_ctrl_c_at_exit(self):
+        self._ctrl_c("sys.exit()", "", exit_too=True)
+
+    def _ctrl_c(self, what, says="Interrupt", exit_too=False, hit=0):
+        """A rank is interrupted in what it waits for the other in; or, at exit, right after."""
+        program = f"""
+import os, sys, threading, time, torch, torch.distributed as dist
 import weft.torch
 rank = int(sys.argv[1])
 store = dist.FileStore(sys.argv[2], 2)
 dist.init_process_group("weft", store=store, rank=rank, world_size=2)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
-if rank == 1:
-    import time
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+model = torch.nn.parallel.DistributedDataParallel(model.eval())
+if rank != {hit}:
     time.sleep(60)
+if {exit_too}:
+    dist.all_reduce(torch.ones(1), async_op=True)
 print("ready", flush=True)
 try:
-    model(torch.ones(1, 4)).sum().backward()
+    {what}
 except KeyboardInterrupt:
     print("KeyboardInterrupt", flush=True)
 except Exception as error:
@@ -469,12 +554,15 @@ except Exception as error:
                 )
                 for rank in range(2)
             ]
-            self.assertEqual(ranks[0].stdout.readline().strip(), "ready")
-            time.sleep(0.5)
+            self.assertEqual(ranks[hit].stdout.readline().strip(), "ready")
+            time.sleep(0 if exit_too else 0.5)
             begin = time.monotonic()
-            ranks[0].send_signal(signal.SIGINT)
-            self.assertIn("Interrupt", ranks[0].communicate(timeout=30)[0])
+            ranks[hit].send_signal(signal.SIGINT)
+            said = ranks[hit].communicate(timeout=30)[0]
             self.assertLess(time.monotonic() - begin, 5)
+            self.assertIn(says, said)
+            self.assertNotIn("terminate called", said)
+            self.assertIn(ranks[hit].returncode, (0, 1, -signal.SIGINT))
             for process in ranks:
                 process.kill()
                 process.wait()

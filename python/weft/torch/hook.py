@@ -94,7 +94,7 @@ def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch
         fields.update(feedback.fields(tensor.numel(), str(tensor.dtype).removeprefix("torch.")))
     else:
         fields["stream"] = bucket.index()
-    work = WeftWork(tensor, 0)
+    work = WeftWork("all_reduce", tensor)
 
     def ended(failure, done):
         if done is not None:

@@ -62,10 +62,11 @@ def register():
 class WeftWork(Work):
     """An operation under way, for PyTorch. Its future fails with the reason in words."""
 
-    def __init__(self, result, timeout, finish=None):
+    def __init__(self, kind, result, finish=None, seconds=300.0):
         super().__init__()
+        self._kind = kind
+        self._seconds = seconds  # the operation's timeout
         self._result = result
-        self._timeout = timeout
         self._finish = finish  # after success, in the thread of the communicator
         self._over = threading.Event()
         self._failure = None
@@ -82,7 +83,9 @@ class WeftWork(Work):
                 self._finish()
             except Exception as error:
                 failure = f"after the operation: {error}"
-        self._failure = failure
+        if failure is not None:
+            late = f"timeout of {self._seconds:g} s: " if " has not " in failure else ""
+            self._failure = f"{self._kind}: {late}{failure}"
         self._base.set_result(None)
 
     def _value(self, base):
@@ -145,6 +148,10 @@ def _reduction(op, tensor):
     return coll.REDUCTIONS[reduction]
 
 
+def _timeout(delta):
+    return {"timeout_ns": max(1, int(delta.total_seconds() * 1e9))}
+
+
 def _tag(tag):
     if not 0 <= tag < EXCHANGE_TAG:
         raise _error(f"the tag is {tag}; it must be from 0 to {EXCHANGE_TAG - 1}")
@@ -163,8 +170,9 @@ class ProcessGroupWeft(ProcessGroup):
     def __init__(self, engine, rank, size, timeout):
         super().__init__(rank, size)
         self._engine = engine
-        self._timeout_ns = max(1, int(timeout.total_seconds() * 1e9))
+        self._timeout_ns = _timeout(timeout)["timeout_ns"]
         self._rank_weft, self._size_weft = rank, size
+        self._names = {"name": "", "desc": ""}
         # PyTorch before 2.7 may drop a Work that it still waits for.
         self._works = collections.deque(maxlen=1024)
         with _lock:
@@ -175,7 +183,7 @@ class ProcessGroupWeft(ProcessGroup):
         try:
             comm = rendezvous.meet(store, rank, size, timeout.total_seconds(), ops_max=256)
         except Error as error:
-            raise _error(f"weft: {error}") from error
+            raise _error(f"weft: {error}") from None
         return cls(Engine(comm), rank, size, timeout)
 
     # ---- what PyTorch asks ----
@@ -197,6 +205,19 @@ class ProcessGroupWeft(ProcessGroup):
     def get_group_store(self):
         return None
 
+    # C++ keeps these in the backends of a group, which this one has not.
+    def setGroupName(self, name):
+        self._names["name"] = name
+
+    def getGroupName(self):
+        return self._names["name"]
+
+    def setGroupDesc(self, text):
+        self._names["desc"] = text
+
+    def getGroupDesc(self):
+        return self._names["desc"]
+
     @property
     def communicator(self):
         """weft.coll.Communicator, for counters; operations on it are not for others to begin."""
@@ -214,8 +235,8 @@ class ProcessGroupWeft(ProcessGroup):
 
     def _begin(self, kind, type_, from_, to, count, result, finish=None, **fields):
         """from_, to: tensors, or None."""
-        work = WeftWork(result, self._timeout_ns, finish)
         fields.setdefault("timeout_ns", self._timeout_ns)
+        work = WeftWork(kind, result, finish, fields["timeout_ns"] / 1e9)
         try:
             self._engine.begin(
                 work.ended,
@@ -229,7 +250,7 @@ class ProcessGroupWeft(ProcessGroup):
                 **fields,
             )
         except Error as error:
-            raise _error(f"weft: {kind}: {error}") from error
+            raise _error(f"weft: {kind}: {error}") from None
         self._works.append(work)
         return work
 
@@ -477,7 +498,9 @@ class ProcessGroupWeft(ProcessGroup):
         raise _error("weft receives from a rank that is named; give recv its src")
 
     def barrier(self, opts=None):
-        return self._begin("barrier", lib.WEFT_COMM_U8, None, None, 0, [])
+        own = getattr(opts, "timeout", None)  # unset, it is negative
+        fields = _timeout(own) if own is not None and own.total_seconds() > 0 else {}
+        return self._begin("barrier", lib.WEFT_COMM_U8, None, None, 0, [], **fields)
 
 
 class _Several(Work):
@@ -556,5 +579,5 @@ def monitored_barrier(group=None, timeout=None):
     own = of(group)
     if own is None:
         return dist.monitored_barrier(group, timeout)
-    fields = {} if timeout is None else {"timeout_ns": max(1, int(timeout.total_seconds() * 1e9))}
+    fields = {} if timeout is None else _timeout(timeout)
     own._begin("barrier", lib.WEFT_COMM_U8, None, None, 0, [], **fields).wait()

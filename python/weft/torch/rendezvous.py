@@ -1,11 +1,15 @@
 """How the ranks of a process group find each other: through its store, which PyTorch has anyway."""
 
+import datetime
 import os
 import secrets
 import socket
+import time
 
-from .._library import Error, NotFoundError
+from .._library import Error, NotFoundError, WaitTimeoutError
 from ..coll import Communicator
+
+PART_S = 0.25  # of a wait: inside the store, Python does not see Ctrl-C
 
 
 def _place():
@@ -18,19 +22,67 @@ class _Meeting:
     """One of several that may take place in a store, when groups are made again: nobody comes to the next
     before all have been at this one."""
 
-    def __init__(self, store, rank, size):
-        self._store, self._rank, self._size = store, rank, size
+    def __init__(self, store, rank, size, timeout):
+        self._store, self._rank, self._size, self.timeout = store, rank, size, timeout
+        self._end = time.monotonic() + timeout
         self._name = f"weft/{(store.add('weft/came', 1) - 1) // size}"
+
+    def left(self):
+        """Seconds."""
+        return max(0.001, self._end - time.monotonic())
+
+    def is_over(self):
+        return self._end <= time.monotonic()
 
     def exchange(self, what, value):
         self._store.set(f"{self._name}/{what}/{self._rank}", value)
-        return [self._store.get(f"{self._name}/{what}/{i}").decode() for i in range(self._size)]
+        return [self._get(f"{what}/{i}", i) for i in range(self._size)]
 
     def from_first(self, what, make):
         """What rank 0 makes, at all."""
         if self._rank == 0:
             self._store.set(f"{self._name}/{what}", make())
+        return self._get(what, 0)
+
+    def give_up(self, why):
+        """So that others need not wait for their timeout. The first one's reason counts."""
+        try:
+            if not self._is_there("over", 0.001):
+                self._store.set(f"{self._name}/over", f"rank {self._rank} gave up: {why}")
+        except (Error, RuntimeError):
+            pass  # without a store, the others fail as well
+
+    def look(self):
+        """Raises what another has given up for."""
+        if self._is_there("over", 0.001):
+            raise Error(self._store.get(f"{self._name}/over").decode())
+
+    def _get(self, what, rank):
+        while not self._is_there(what, min(PART_S, self.left())):
+            if self.is_over():
+                raise WaitTimeoutError(
+                    f"rank {rank} has not come to the rendezvous within {self.timeout:g} s, or it ended "
+                    f"there (its {what.split('/')[0]} is not in the store)"
+                )
+            self.look()
         return self._store.get(f"{self._name}/{what}").decode()
+
+    def _is_there(self, what, seconds):
+        key, end = f"{self._name}/{what}", time.monotonic() + seconds
+        try:
+            if not hasattr(self._store, "check"):  # PyTorch 1.13
+                self._store.wait([key], datetime.timedelta(seconds=seconds))
+                return True
+            # A wait that times out is a warning of PyTorch's on standard error.
+            while not self._store.check([key]):
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(0.005)
+            return True
+        except RuntimeError as error:
+            if "timeout" in str(error).lower():
+                return False
+            raise Error(f"the store of the process group failed: {error}") from None
 
 
 def _host(all_here):
@@ -61,20 +113,35 @@ def _open(meeting, rank, size, all_here, options):
     try:
         return Communicator(rank, size, **options)
     except NotFoundError:
-        if not all_here:
+        if not all_here or os.environ.get("WEFT_KEY_FILE") or os.environ.get("WEFT_JOB_KEY"):
             raise
     key = meeting.from_first("key", lambda: secrets.token_bytes(32).hex())
     return Communicator(rank, size, key=bytes.fromhex(key), **options)
 
 
+def _join(comm, meeting, addresses):
+    while True:
+        try:
+            return comm.join(addresses, min(PART_S, meeting.left()))
+        except WaitTimeoutError as error:
+            if meeting.is_over():
+                raise WaitTimeoutError(
+                    f"after {meeting.timeout:g} s {str(error).partition(' s ')[2]}"
+                ) from None
+        meeting.look()
+
+
 def meet(store, rank, size, timeout, **options):
     """A communicator of all ranks. timeout: in seconds. options: of Communicator."""
-    meeting = _Meeting(store, rank, size)
-    places = meeting.exchange("place", _place())
-    comm = _open(meeting, rank, size, len(set(places)) == 1, options)
+    meeting = _Meeting(store, rank, size, timeout)
+    comm = None
     try:
-        comm.join(meeting.exchange("address", comm.address), timeout)
-    except BaseException:
-        comm.close()
+        places = meeting.exchange("place", _place())
+        comm = _open(meeting, rank, size, len(set(places)) == 1, options)
+        _join(comm, meeting, meeting.exchange("address", comm.address))
+    except BaseException as error:
+        meeting.give_up(str(error) or type(error).__name__)
+        if comm is not None:
+            comm.close()
         raise
     return comm
