@@ -3,30 +3,8 @@
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
-if [ "$WEFT_BUILD_NAME" != release ]; then
-    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
-    tap_skip "weft.torch" "the $WEFT_BUILD_NAME build"
-    tap_done
-fi
-root=$WEFT_SOURCE_ROOT
-python=
-for candidate in ${WEFT_PYTHON:+"$WEFT_PYTHON"} "$WEFT_BUILD_ROOT/venv/bin/python" python3; do
-    if [ -z "$python" ] && "$candidate" -c 'import cffi, numpy, torch' 2>/dev/null; then
-        python=$candidate
-    fi
-done
-if [ -z "$python" ]; then
-    tap_skip "weft.torch" "no Python with torch, numpy and cffi (tools/venv makes one; or WEFT_PYTHON)"
-    tap_done
-fi
-
-cd "$tap_tmp" || exit 1
-unset WEFT_JOB_KEY WEFT_KEY_FILE WEFT_HOST MASTER_ADDR RANK WORLD_SIZE
-PYTHONPATH=$root/python
-PYTHONDONTWRITEBYTECODE=1
-WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0
-export PYTHONPATH PYTHONDONTWRITEBYTECODE WEFT_LIBRARY
-echo "# $("$python" -c 'import torch; print("PyTorch", torch.__version__)')"
+# shellcheck source=tests/cli/torch_python.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/torch_python.sh"
 
 tap_include "test_torch.py" "$python" "$root/tests/python/test_torch.py"
 

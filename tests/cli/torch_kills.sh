@@ -1,0 +1,15 @@
+#!/bin/sh
+# Ranks of a training under torchrun are killed (SIGKILL) and frozen (SIGSTOP), each job one, at moments that
+# follow from a seed: while Python starts, at the rendezvous, in forward, backward and barrier, at the end. The
+# others say so in time, and nothing hangs. And torchrun's restart goes on from the last checkpoint.
+#
+#     WEFT_TORCH_KILLS=50 meson test -C build cli_torch_kills -t 0    50 jobs instead of 3
+#     WEFT_TORCH_KILLS_SEED=17 WEFT_TORCH_KILLS=1 ...                 job 17 alone
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/cli/torch_python.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/torch_python.sh"
+
+tap_include "torch_kills.py" "$python" "$root/tests/cli/torch_kills.py" "${WEFT_TORCH_KILLS:-3}" \
+    "${WEFT_TORCH_KILLS_SEED:-19}"
+tap_done
