@@ -9,15 +9,19 @@ and keeps what was lost for the next step:
 
     model.register_comm_hook(weft.torch.HookState(bound=0.1), weft.torch.allreduce_hook)
 
+Rows of an embedding live at weft's parameter server, and are trained there, with weft.torch.Embedding.
+
 docs/PYTORCH.md is the text.
 """
 
+from .embedding import Embedding
 from .hook import HookState, allreduce_hook
 from .process_group import ProcessGroupWeft, all_reduce, monitored_barrier, register
 
 register()
 
 __all__ = [
+    "Embedding",
     "HookState",
     "ProcessGroupWeft",
     "all_reduce",
