@@ -1,0 +1,93 @@
+#!/bin/sh
+# examples/torch with made-up data: each model trains over weft, a checkpoint is gone on from, and the
+# study of tolerated loss gives its table.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/cli/torch_python.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/torch_python.sh"
+unset WEFT_DATA_DIR
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
+train=$root/examples/torch/train.py
+tolerance=$root/examples/torch/tolerance.py
+
+ranks() { # <arguments of train.py>
+    "$python" -m torch.distributed.run --standalone --nproc_per_node 2 "$train" --data tiny "$@"
+}
+
+# <what>: of what run.out has, the training loss of the last epoch is below that of the first.
+falls() {
+    tap_is "$1: the loss falls" "$(awk '$3 == "training" { if (first == "") first = $5; last = $5 }
+        END { print (first != "" && last < first) ? "yes" : "no: " first " " last }' run.out)" yes
+}
+
+tap_run "mf in one process" "$python" "$train" --data tiny --model mf
+falls mf
+tap_run "mlp over weft" ranks --model mlp --epochs 2
+falls mlp
+tap_run "cnn over weft, of which a tenth may be missing" ranks --model cnn --loss-bound 0.1
+falls cnn
+tap_run "rnn over Gloo with weft's hook" ranks --model rnn --backend gloo --loss-bound 0.1 --epochs 3
+falls rnn
+tap_run "loss on purpose" ranks --model mlp --backend gloo --injected-loss 0.3 --epochs 2
+falls "mlp with loss"
+share=$(sed -n 's/.*missing \([0-9.]*\)%.*/\1/p' run.out | tail -n 1)
+tap_is "about three tenths are missing" "$(echo "${share:-0}" | awk '{ print ($1 > 15 && $1 < 45) }')" 1
+
+# The state goes on: five epochs at once are three, and then two.
+tap_run "five epochs" "$python" "$train" --data tiny --model mlp --epochs 5
+whole=$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)
+tap_run "three epochs" "$python" "$train" --data tiny --model mlp --epochs 3 --checkpoint state.pt
+tap_run "the same command for five" "$python" "$train" --data tiny --model mlp --epochs 5 --checkpoint state.pt
+tap_like "says so" "$(cat run.out)" '^going on after epoch 3 of state.pt'
+tap_is "as without a stop" "$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)" "${whole:-none}"
+
+tap_run_fails "another model's checkpoint" 1 "$python" "$train" --data tiny --model mf --checkpoint state.pt
+tap_like "is named" "$(cat run.out)" 'state.pt is a checkpoint of mlp; name another file'
+echo "not a checkpoint" >bad.pt
+tap_run_fails "no checkpoint" 1 "$python" "$train" --data tiny --model mf --checkpoint bad.pt
+tap_like "what to do" "$(cat run.out)" 'remove it to begin anew'
+tap_run_fails "no data" 1 "$python" "$train" --model mlp
+tap_like "where they may be" "$(cat run.out)" 'name their folder by --data DIR or WEFT_DATA_DIR'
+tap_run_fails "an empty folder" 1 "$python" "$train" --model mf --data .
+tap_like "what is missing" "$(cat run.out)" 'ratings.csv is not there, nor'
+mkdir -p movielens-latest-small cifar10-jpeg
+echo "userId;movieId" >movielens-latest-small/ratings.csv
+echo "1;2" >>movielens-latest-small/ratings.csv
+tap_run_fails "other columns" 1 "$python" "$train" --model mf --data .
+tap_like "which" "$(cat run.out)" "'1;2' is not userId,movieId,rating,timestamp"
+echo short >cifar10-jpeg/train.bin
+tap_run_fails "a short file of pictures" 1 "$python" "$train" --model cnn --data .
+tap_like "what it should be" "$(cat run.out)" 'not records of 1 + 3,072 bytes'
+tap_run_fails "a loss of more than all" 2 "$python" "$train" --model mf --data tiny --loss-bound 1.5
+tap_run_fails "one process loses nothing" 1 "$python" "$train" --model mf --data tiny --loss-bound 0.1
+tap_like "says why" "$(cat run.out)" 'start several with torchrun'
+
+# The study: what was planted comes out, and a stop in the middle of a line does not matter.
+small="--data tiny --models mlp --seeds 2 --rates 0.6"
+# shellcheck disable=SC2086
+tap_run "the study" "$python" "$tolerance" --results study.jsonl $small
+tap_is "has its runs" "$(wc -l <study.jsonl)" 10
+cp study.jsonl whole.jsonl
+{ head -n 9 whole.jsonl; tail -n 1 whole.jsonl | cut -c 1-40 | tr -d '\n'; } >study.jsonl
+# shellcheck disable=SC2086
+tap_run "goes on" "$python" "$tolerance" --results study.jsonl $small
+sort whole.jsonl >sorted
+tap_is "with the same numbers" "$(sort study.jsonl | cmp - sorted && echo yes)" yes
+cat >planted.py <<'EOF'
+import json
+for arm, rate, slower in (("zero", 0.0, 1), ("zero", 0.5, 2), ("count", 0.5, 1), ("feedback", 0.5, 0)):
+    for seed in (1, 2):  # a loss of 10 - epoch / slower; 0 = it stays at 10
+        curve = [[e / 4, 10 - e / 4 / slower if slower else 10] for e in range(1, 61)]
+        print(json.dumps(dict(model="mlp", variant="", size="tiny", rate=rate, arm=arm, seed=seed,
+                              target=5, curve=curve, validation=0)))
+EOF
+"$python" planted.py >planted.jsonl
+tap_run "a planted study" "$python" "$tolerance" --results planted.jsonl --data tiny --models mlp --report
+tap_like "twice as long, as long, and never" "$(tr -s ' ' <run.out)" \
+    '^ 0.50 2.00 (2.00-2.00) 2/2 1.00 (1.00-1.00) 2/2 0/2'
+tap_like "x1 and x2" "$(tr -s ' ' <run.out)" '^ mlp 0.00 / 0.50 0.50 / 0.50 0.00 / 0.00 0.15'
+echo '{"model": 1}' >other.jsonl
+tap_run_fails "another file" 1 "$python" "$tolerance" --results other.jsonl --report
+tap_like "which line" "$(cat run.out)" 'other.jsonl:1 is not a result of this program'
+tap_done
