@@ -14,14 +14,14 @@ tap_run "meson install to a folder" env DESTDIR="$tap_tmp/root" \
     meson install -C "$WEFT_BUILD_ROOT" --no-rebuild --quiet
 pc=$(find "$tap_tmp/root" -name weft.pc)
 prefix=$tap_tmp/root$(sed -n 's/^prefix=//p' "$pc")
-for file in include/weft/transport.h include/weft/status.h include/weft/export.h \
+for file in include/weft/transport.h include/weft/status.h include/weft/export.h include/weft/version.h \
     include/weft/coll.h include/weft/ps.h include/weft/ps_lite.h bin/weft share/man/man1/weft.1 \
     share/man/man1/weft-train.1 share/man/man3/weft_transport.3 share/man/man3/weft_ps.3 \
     share/man/man3/weft_coll.3 share/doc/weft/examples/all_reduce.c \
     share/doc/weft/examples/send.c share/doc/weft/examples/ps_train.c; do
     tap_run "installed: $file" test -s "$prefix/$file"
 done
-tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 6
+tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 7
 
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
