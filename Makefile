@@ -6,7 +6,7 @@
 PREFIX ?= /usr/local
 export JOBS FUZZ_SECONDS
 
-.PHONY: all demo test bench bench-core fuzz install clean help format
+.PHONY: all demo test bench bench-core fuzz install wheel clean help format
 
 all: ## build the program and the library in build/ (the default)
 	@tools/bootstrap
@@ -40,6 +40,10 @@ fuzz: ## run the libFuzzer targets, FUZZ_SECONDS each
 install: ## install to $(DESTDIR)$(PREFIX), the library to LIBDIR below that
 	@tools/bootstrap
 	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' tools/install
+
+wheel: ## build the Python package to be handed on, with libweft.so in it, in dist/
+	@tools/bootstrap wheel
+	@tools/wheel
 
 format: ## format all C files with .clang-format
 	@tools/bootstrap format

@@ -1,10 +1,12 @@
-"""Writes weft/_cdef.py: the declarations of <weft/ps.h> and <weft/coll.h> in the form that cffi reads.
+"""Writes weft/_cdef.py: the declarations of <weft/ps.h> and <weft/coll.h> in the form that cffi reads, and
+the release that they are of.
 
-    python3 python/make_cdef.py           write it anew, after a change of the headers
+    python3 python/make_cdef.py           write it anew, after a change of the headers or of the version
     python3 python/make_cdef.py --check   exit 1 when it is not what the headers say (make test)
 
-The header stays the one place where the interface is written. Only what the headers really use is
-understood: comments, preprocessor lines, WEFT_API, and the X-macro of the status codes.
+The headers stay the one place where the interface is written, and meson.build that of the version. Only
+what they really use is understood: comments, preprocessor lines, WEFT_API, and the X-macro of the
+status codes.
 """
 
 import pathlib
@@ -12,10 +14,13 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-INCLUDE = HERE.parent / "include" / "weft"
+ROOT = HERE.parent
+INCLUDE = ROOT / "include" / "weft"
 TARGET = HERE / "weft" / "_cdef.py"
 
 FRAME = '''"""What libweft.so offers, as cffi reads it. Written by make_cdef.py from the headers: do not edit."""
+
+VERSION = "{}"
 
 SOURCE = """
 {}
@@ -43,16 +48,23 @@ def enum(text, name):
     return re.search(rf"enum {name} \{{.*?\}};", bare(text), flags=re.S).group(0)
 
 
+def version():
+    text = (ROOT / "meson.build").read_text()
+    return re.search(r"^project\(.*?\bversion: '([^']+)'", text, flags=re.M | re.S).group(1)
+
+
 def source():
-    header = {name: (INCLUDE / f"{name}.h").read_text() for name in ("status", "transport", "ps", "coll")}
+    names = ("status", "version", "transport", "ps", "coll")
+    header = {name: (INCLUDE / f"{name}.h").read_text() for name in names}
     parts = [
         status(header["status"]),
+        bare(header["version"]),
         enum(header["transport"], "weft_transport_security"),
         bare(header["ps"]),
         bare(header["coll"]),
     ]
     lines = [line.rstrip() for line in "\n".join(parts).splitlines()]
-    return FRAME.format("\n".join(line for line in lines if line.strip()))
+    return FRAME.format(version(), "\n".join(line for line in lines if line.strip()))
 
 
 def main():

@@ -12,6 +12,7 @@
 docs/PYTHON.md is the text; include/weft/ps.h the contract.
 """
 
+from ._cdef import VERSION as __version__
 from ._library import (
     AgainError,
     DataError,
@@ -28,8 +29,6 @@ from ._library import (
     WaitTimeoutError,
 )
 from .ps import PS, Latency, Op, Result, Table, connect
-
-__version__ = "0.2.0"
 
 __all__ = [
     "PS",

@@ -1,5 +1,7 @@
 """What libweft.so offers, as cffi reads it. Written by make_cdef.py from the headers: do not edit."""
 
+VERSION = "0.2.0"
+
 SOURCE = """
 typedef enum {
     WEFT_OK,
@@ -18,6 +20,7 @@ typedef enum {
 } weft_status;
 const char *weft_status_name(weft_status status);
 const char *weft_status_text(weft_status status);
+const char *weft_version(void);
 enum weft_transport_security {
     WEFT_TRANSPORT_AUTH,
     WEFT_TRANSPORT_SEAL,

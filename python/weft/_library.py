@@ -13,26 +13,51 @@ ffi = cffi.FFI()
 ffi.cdef(_cdef.SOURCE)
 
 
-def _candidates():
-    """WEFT_LIBRARY alone where it is set; else the build beside this source, else the system's."""
+def _choice():
+    """The library to open, and what to do when it is not the right one.
+
+    A bundled library is not looked past: a package that runs now with this one, now with that one is hard
+    to find out about.
+    """
     named = os.environ.get("WEFT_LIBRARY")
     if named:
-        return [named]
-    built = pathlib.Path(__file__).resolve().parents[2] / "build" / SONAME
-    return ([str(built)] if built.exists() else []) + [SONAME]
+        return named, "correct the environment variable WEFT_LIBRARY, which names it, or unset it"
+    folder = pathlib.Path(__file__).resolve().parent
+    bundled = folder / SONAME
+    if bundled.exists():
+        return str(bundled), "install the Python package again: pip install --force-reinstall"
+    built = folder.parents[1] / "build" / SONAME
+    if built.exists():
+        return str(built), "build it again with `make`"
+    return SONAME, (
+        "in weft's sources, `pip install .` installs this package with the library in it, `make install` the "
+        "library for all programs; or name it in the environment variable WEFT_LIBRARY"
+    )
+
+
+def text(pointer):
+    return ffi.string(pointer).decode("utf-8", "replace")
 
 
 def _open():
-    reasons = []
-    for name in _candidates():
-        try:
-            return ffi.dlopen(name)
-        except OSError as error:
-            reasons.append(str(error))
-    raise ImportError(
-        "libweft.so is not found: build it with `make`, install it with `make install`, or name it "
-        "in the environment variable WEFT_LIBRARY (" + "; ".join(reasons) + ")"
-    )
+    name, remedy = _choice()
+    try:
+        library = ffi.dlopen(name)
+    except OSError as error:
+        reason = str(error).partition(".  Additionally,")[0]  # where else cffi has looked
+        missing = f"{name}: cannot open shared object file: No such file" in reason  # and not what it needs
+        what = "is not found" if missing else "does not load"
+        raise ImportError(f"libweft.so {what}: {reason}; {remedy}") from None
+    try:
+        version = text(library.weft_version())
+    except AttributeError:  # released before there was weft_version
+        version = "of an earlier release"
+    if version != _cdef.VERSION:
+        raise ImportError(
+            f"the library {name} is weft {version}, but this Python package is weft {_cdef.VERSION}, and "
+            f"they must be of one release; {remedy}"
+        )
+    return library
 
 
 lib = _open()
@@ -81,10 +106,6 @@ _kinds = [
     UnsupportedError,
 ]
 _by_status = {getattr(lib, error.status): error for error in _kinds}
-
-
-def text(pointer):
-    return ffi.string(pointer).decode("utf-8", "replace")
 
 
 def error_of(status, words):

@@ -30,12 +30,39 @@ WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0
 export PYTHONPATH PYTHONDONTWRITEBYTECODE WEFT_LIBRARY
 
 tap_run "its declarations are those of the headers" "$python" "$root/python/make_cdef.py" --check
-tap_is "its version" "$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/python/pyproject.toml") $(
-    "$python" -c 'import weft; print(weft.__version__)')" \
-    "$("$WEFT_BIN" --version | sed 's/^weft //; s/\(.*\)/\1 \1/')"
+tap_is "its version" "weft $("$python" -c 'import weft; print(weft.__version__)')" \
+    "$("$WEFT_BIN" --version)"
 tap_is "a worker in under 40 lines" "$(($(wc -l <"$root/examples/ps_train.py") < 40))" 1
 WEFT_LIBRARY=/none.so "$python" -c 'import weft' 2>run.err
-tap_like "no library is told" "$(tail -n 1 run.err)" 'ImportError: libweft.so is not found: .*make install'
+tap_like "a library that is not there is told" "$(tail -n 1 run.err)" \
+    'ImportError: libweft.so is not found: .*/none.so.*WEFT_LIBRARY'
+
+echo "no library" >text.so
+WEFT_LIBRARY=$tap_tmp/text.so "$python" -c 'import weft' 2>run.err
+tap_like "and one that is none" "$(tail -n 1 run.err)" \
+    'ImportError: libweft.so does not load: .*/text.so.*WEFT_LIBRARY'
+
+# A library of another release, or one that says nothing of it.
+echo 'const char *weft_version(void) { return "9.9.9"; }' >other.c
+echo 'int weft_status_text(void) { return 0; }' >earlier.c
+for release in other earlier; do
+    cc -shared -fPIC "$release.c" -o "$release.so"
+    WEFT_LIBRARY=$tap_tmp/$release.so "$python" -c 'import weft' 2>"$release.err"
+done
+ours=$("$WEFT_BIN" --version)
+tap_like "a library of another release is told" "$(tail -n 1 other.err)" \
+    "ImportError: the library .*/other.so is weft 9.9.9, but this Python package is $ours, .*; "
+tap_like "and one of an earlier release" "$(tail -n 1 earlier.err)" \
+    "ImportError: the library .*/earlier.so is weft of an earlier release, but .* $ours, .*; "
+
+# The library beside the package comes before all but WEFT_LIBRARY.
+mkdir site
+cp -r "$root/python/weft" site/
+cp other.so site/weft/libweft.so.0
+env -u WEFT_LIBRARY PYTHONPATH=site "$python" -c 'import weft' 2>run.err
+tap_like "a bundled library is the one that is opened" "$(tail -n 1 run.err)" \
+    "ImportError: the library $tap_tmp/site/weft/libweft.so.0 is weft 9.9.9, .*; .*pip install"
+tap_run "but for the one that WEFT_LIBRARY names" env PYTHONPATH=site "$python" -c 'import weft'
 
 for tests in test_ps test_coll; do
     tap_include "$tests.py" "$python" "$root/tests/python/$tests.py"
