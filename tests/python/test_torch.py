@@ -140,6 +140,15 @@ def _all_to_all_with_sizes(rank, ranks, me):
     )
 
 
+def _sparse(rank, ranks, me):
+    """Of other places at each rank, some twice."""
+    places = torch.tensor([[0, rank, rank + 1] + [2] * rank])
+    values = torch.arange(2.0 * places.shape[1]).reshape(-1, 2) + rank
+    t = torch.sparse_coo_tensor(places, values, (ranks + 1, 2))
+    dist.all_reduce(t)
+    return t.to_dense()
+
+
 def _all_to_all(rank, ranks, me):
     parts = [torch.zeros(i + 1) for i in range(ranks)]
     dist.all_to_all(parts, [torch.full((rank + 1,), float(rank)) for _ in range(ranks)])
@@ -201,6 +210,7 @@ CALLS = {
     "all_to_all": _all_to_all,
     "send and recv": _send_and_recv,
     "all_gather_object": _objects,
+    "all_reduce of sparse": _sparse,
     "a future": _future,
 }
 COMPARED = 12  # of these at least, with any Gloo
@@ -382,7 +392,33 @@ def train(rank, ranks, steps, bound=None, feedback=True, inject=0, hook_options=
     return values, mean.item() / ranks, missing
 
 
+def train_sparse(rank, ranks, bound=None):
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Embedding(50, 4, sparse=True), nn.Linear(4, 1))
+    model = DistributedDataParallel(model)
+    if bound is not None:
+        state = weft.torch.HookState(bound=bound)
+        model.register_comm_hook(state, weft.torch.allreduce_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        x = torch.randint(50, (8,), generator=torch.Generator().manual_seed(10 * step + rank))
+        model(x).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
 class Training(unittest.TestCase):
+    def test_sparse_gradients(self):
+        gloo = job(train_sparse, ranks=2, backend="gloo")
+        for got in (
+            job(train_sparse, ranks=2),
+            job(train_sparse, 0.1, ranks=2),
+            job(train_sparse, 0.1, ranks=2, backend="gloo"),
+        ):
+            self.assertTrue(torch.equal(got[0], got[1]))
+            self.assertTrue(torch.allclose(got[0], gloo[0], rtol=1e-4, atol=1e-5))
+
     def test_ddp_as_over_gloo(self):
         weft_s, gloo = job(train, 60), job(train, 60, backend="gloo")
         for values, loss, _ in weft_s:

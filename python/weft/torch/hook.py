@@ -79,8 +79,16 @@ class HookState:
         self._scale = scale
 
 
+def _first(value):
+    return value[0] if isinstance(value, (list, tuple)) else value
+
+
 def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     tensor = bucket.buffer()
+    if tensor.is_sparse:  # of an Embedding with sparse=True; exact, by the group's own operation
+        group = state.process_group or dist.distributed_c10d._get_default_group()
+        future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
+        return future.then(lambda done: _first(done.value()) / group.size())
     if tensor.dtype not in TYPES or tensor.device.type != "cpu":
         raise RuntimeError(
             f"gradients are {tensor.dtype} on {tensor.device}; weft's hook takes floats on the CPU"

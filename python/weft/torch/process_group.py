@@ -123,7 +123,7 @@ def _check(tensor, what):
             f"{what} is on {tensor.device}; weft takes tensors of the CPU, so move it there first"
         )
     if tensor.is_sparse:
-        raise _error(f"{what} is sparse; weft takes dense tensors, or use all_gather of its parts")
+        raise _error(f"{what} is sparse; weft takes dense tensors, and sparse ones in a sum or mean")
     return tensor
 
 
@@ -254,6 +254,11 @@ class ProcessGroupWeft(ProcessGroup):
         self._works.append(work)
         return work
 
+    def _several(self, works, result, finish=None):
+        work = _Several(works, result, finish)
+        self._works.append(work)
+        return work
+
     def _in_place(self, kind, tensor, result, type_, count, **fields):
         """On the tensor itself, or on a contiguous copy, which is copied back."""
         if tensor.is_contiguous():
@@ -262,8 +267,10 @@ class ProcessGroupWeft(ProcessGroup):
         return self._begin(kind, type_, copy, copy, count, result, lambda: tensor.copy_(copy), **fields)
 
     def allreduce(self, tensors, opts=None):
-        tensor = _one(tensors, "tensors to reduce")
         op = dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+        if len(tensors) == 1 and tensors[0].is_sparse:
+            return self._sum_sparse(tensors, op)
+        tensor = _one(tensors, "tensors to reduce")
         return self._in_place(
             "all_reduce",
             tensor,
@@ -272,6 +279,33 @@ class ProcessGroupWeft(ProcessGroup):
             tensor.numel(),
             reduction=_reduction(op, tensor),
         )
+
+    def _sum_sparse(self, tensors, op):
+        """All ranks' indices and values are gathered, and added at each rank, in the order of ranks."""
+        tensor, n = tensors[0], self._size_weft
+        if REDUCTIONS.get(getattr(getattr(op, "op", op), "name", "")) not in ("sum", "mean"):
+            raise _error(f"weft has no {op} of sparse tensors; it has SUM and AVG")
+        tensor = tensor.coalesce()
+        indices, values = _check(tensor.indices(), "the tensor"), tensor.values()
+        own, counts = torch.tensor([indices.shape[1]]), torch.zeros(n, dtype=torch.int64)
+        self._allgather_base(counts, own).wait()
+        longest = int(counts.max())
+        gathered = []
+        works = []
+        for part in (indices.t(), values):
+            padded = part.new_zeros((longest, *part.shape[1:]))
+            padded[: part.shape[0]] = part
+            gathered.append(part.new_zeros((n, *padded.shape)))
+            works.append(self._allgather_base(gathered[-1], padded))
+
+        def back():
+            places = torch.cat([gathered[0][i, : counts[i]] for i in range(n)]).t()
+            numbers = torch.cat([gathered[1][i, : counts[i]] for i in range(n)])
+            total = torch.sparse_coo_tensor(places, numbers, tensor.shape).coalesce()
+            mean = REDUCTIONS[getattr(op, "op", op).name] == "mean"
+            tensors[0].copy_(total / n if mean else total)
+
+        return self._several(works, tensors, back)
 
     def allreduce_coalesced(self, tensors, opts=None):
         """One operation for all of them, when they are of one type."""
@@ -345,7 +379,7 @@ class ProcessGroupWeft(ProcessGroup):
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         works = [self._allgather_base(out, one) for out, one in zip(outputs, inputs)]
-        return _Several(works, outputs)
+        return self._several(works, outputs)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
@@ -353,7 +387,7 @@ class ProcessGroupWeft(ProcessGroup):
         works = [
             self.allgather([[row[i] for row in outputs]], [one]) for i, one in enumerate(inputs)
         ]
-        return _Several(works, outputs)
+        return self._several(works, outputs)
 
     def gather(self, outputs, inputs, opts):
         source = _one(inputs, "tensors to gather").contiguous()
@@ -406,7 +440,7 @@ class ProcessGroupWeft(ProcessGroup):
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
         works = [self._reduce_scatter_base(out, one, opts) for out, one in zip(outputs, inputs)]
-        return _Several(works, outputs)
+        return self._several(works, outputs)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
@@ -474,7 +508,7 @@ class ProcessGroupWeft(ProcessGroup):
                 works.append(self._pair("recv", outputs[from_], from_, EXCHANGE_TAG))
             if sources[to].numel():
                 works.append(self._pair("send", sources[to], to, EXCHANGE_TAG))
-        return _Several(works, result, back)
+        return self._several(works, result, back)
 
     def _pair(self, kind, tensor, peer, tag, finish=None):
         type_, count = _bytes_of(tensor)
