@@ -104,7 +104,7 @@ static weft_status members_init(struct weft_ps_client *client)
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     client->sort_must =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_must));
-    client->unpacked = calloc(weft_max_u64(WEFT_PS_PACKED_ROWS_MAX, config->rows_per_rpc_max),
+    client->unpacked = calloc(weft_max_u64(WEFT_PS_CHUNK_ROWS_MAX, config->rows_per_rpc_max),
                               sizeof(*client->unpacked));
     client->critical =
         calloc(WEFT_BITS_WORDS((size_t)WEFT_PS_CHUNKS_MAX), sizeof(*client->critical));

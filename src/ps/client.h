@@ -142,6 +142,8 @@ struct weft_ps_client_counters {
     uint64_t feedback_added;    /* elements to which kept ones were added */
     uint64_t feedback_dropped;  /* elements that were lost and not kept: no room, not finite, or
                                  * it is not known whether they arrived */
+    uint64_t residual_dropped;  /* elements of which what rounding left was not kept: no room */
+    uint64_t value_bytes_saved; /* of values that arrived, in pushes and in answers, against float32 */
     uint64_t late;             /* pulls' requests and pushes that a deadline ended or kept back */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */
@@ -285,13 +287,19 @@ weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps
 weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t table, void *memory,
                                     uint32_t rows_max);
 
-/* Error feedback: keep what pushes of a table lose, by id, and add it to the next push of that id; so
- * many rows at most, of more the loss is counted (feedback_dropped). Of what a shard refuses, and of
- * pushes that fail, nothing is kept.
+/* Error feedback: keep what pushes of a table lose, and what rounding takes from them where values are
+ * not float32, by id, and add it to the next push of that id; so many rows at most, of more the loss is
+ * counted (feedback_dropped, residual_dropped). Of what a shard refuses, and of pushes that fail, nothing
+ * is kept.
  * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
  * Errors:  as weft_ps_client_remember. */
 weft_status weft_ps_client_feedback(struct weft_ps_client *client, uint16_t table, void *memory,
                                     uint32_t rows_max);
+
+/* The rows that error feedback of such a table keeps where nobody says otherwise: none where values are
+ * float32, for then a push loses only what its bound allows. Else as many as 16 MiB hold, and no more
+ * than a dense table has. */
+uint32_t weft_ps_feedback_rows(const struct weft_table_spec *spec);
 
 /* What is kept: at most max ids and, where rows_p is not NULL, their rows (max, dim). Returns how many
  * there are. A push of zeros for an id sends what is kept of it. */

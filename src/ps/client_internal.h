@@ -315,7 +315,7 @@ struct weft_ps_client {
     struct ps_knowns known;
     uint8_t *list_request; /* the LIST that is under way, or the push with ids; NULL: no lists */
     uint32_t list_part;    /* whose that is, WEFT_PS_NONE */
-    uint64_t *unpacked; /* (WEFT_PS_PACKED_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
+    uint64_t *unpacked; /* (WEFT_PS_CHUNK_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint32_t clocks_refused; /* links that are `clock_refused` */

@@ -78,6 +78,7 @@ static bool layout_of(uint32_t chunk_bytes, uint32_t block_bytes, uint32_t rows,
         return false;
     }
     l.rows = (chunk_bytes - WEFT_PS_LISTED_HEAD_BYTES) / block_bytes;
+    l.rows = l.rows < WEFT_PS_CHUNK_ROWS_MAX ? l.rows : WEFT_PS_CHUNK_ROWS_MAX;
     uint32_t exact = WEFT_PS_LISTED_HEAD_BYTES + l.rows * block_bytes;
     l.chunk_bytes = exact < FIRST_OVERHEAD + block_bytes ? chunk_bytes : exact;
     l.first_rows = (l.chunk_bytes - FIRST_OVERHEAD) / block_bytes;
@@ -95,7 +96,7 @@ static bool lay_out(const struct weft_ps_client *client, const struct ps_part *p
                     uint64_t plain_bytes, struct layout *layout_p)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
-    const uint32_t block_bytes = spec->dim * (uint32_t)sizeof(float);
+    const uint32_t block_bytes = weft_table_push_block_bytes(spec);
     uint32_t packet_elems = client->msgr.ops->chunk_elems(
         client->msgr.self, client->ends[part->shard].peer, WEFT_RPC_ID_PACKED);
     uint32_t chunk_bytes = weft_ps_chunk_elems(packet_elems, WEFT_RPC_ID_PACKED,
@@ -121,7 +122,7 @@ static uint32_t chunk_first(const struct layout *l, uint32_t rows, uint32_t chun
 static void fill(struct weft_ps_client *client, const struct ps_part *part, const struct layout *l)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
-    const size_t block_bytes = spec->dim * sizeof(float);
+    const size_t block_bytes = weft_table_push_block_bytes(spec);
     memset(part->request, 0, WEFT_RPC_REQUEST_BYTES);
     for (uint32_t k = 0, n; k < l->chunks; k++) {
         uint32_t first = chunk_first(l, part->rows, k, &n);
@@ -310,6 +311,7 @@ bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part
     const uint32_t total = head_elems + part->rows;
     uint32_t chunk_elems = client->msgr.ops->chunk_elems(
         client->msgr.self, client->ends[part->shard].peer, elem_bytes);
+    chunk_elems = chunk_elems < WEFT_PS_CHUNK_ROWS_MAX ? chunk_elems : WEFT_PS_CHUNK_ROWS_MAX;
     chunk_elems = part->begun ? part->ids_chunk_elems : chunk_elems;
     if (chunk_elems < head_elems) {
         return false;

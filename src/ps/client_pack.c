@@ -83,7 +83,7 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
     const bool is_push = part->kind == WEFT_RPC_PUSH;
-    const size_t block_bytes = is_push ? spec->dim * sizeof(float) : 0;
+    const size_t block_bytes = is_push ? weft_table_push_block_bytes(spec) : 0;
     uint32_t end = 0, most = 0, skip = WEFT_RPC_REQUEST_BYTES;
     for (uint32_t first = 0, begin = 0, n; first < part->rows; first += n, begin += chunk_bytes) {
         uint32_t overhead = skip + WEFT_PS_PACKED_HEAD_BYTES;
@@ -93,7 +93,7 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
         }
         struct filling chunk = {.part = part, .block_bytes = block_bytes, .ids = at};
         chunk.room = weft_min_u64(chunk_bytes, bytes_max - begin) - overhead;
-        n = chunk_fill(&chunk, first, is_push ? WEFT_PS_PACKED_ROWS_MAX : UINT16_MAX);
+        n = chunk_fill(&chunk, first, is_push ? WEFT_PS_CHUNK_ROWS_MAX : UINT16_MAX);
         size_t plain = n * (part->list.id_bytes + block_bytes);
         if (n == 0 || (first + n < part->rows && plain < chunk_bytes - skip)) {
             return 0;
@@ -216,7 +216,7 @@ struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_
                                         index, elems);
         return chunk;
     }
-    chunk.block_bytes = client->tables[part->table].spec.dim * sizeof(float);
+    chunk.block_bytes = weft_table_push_block_bytes(&client->tables[part->table].spec);
     bool good = weft_ps_packed_rows(chunk.bytes, elems, index == 0 ? WEFT_RPC_REQUEST_BYTES : 0,
                                     chunk.block_bytes, &chunk.rows);
     if (with_ids && part->listed) {

@@ -131,6 +131,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     uint32_t chunk_elems = weft_ps_chunk_elems(
         client->msgr.ops->chunk_elems(client->msgr.self, client->ends[shard].peer, elem_bytes),
         elem_bytes, head_elems, client->ops[op].bound_ppm);
+    chunk_elems = chunk_elems < WEFT_PS_CHUNK_ROWS_MAX ? chunk_elems : WEFT_PS_CHUNK_ROWS_MAX;
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
@@ -685,6 +686,10 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
         got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
         is_short = false;
     }
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    const uint32_t value_bytes = weft_value_bytes(is_push ? spec->push_values : spec->pull_values);
+    client->counters.value_bytes_saved +=
+        (uint64_t)got * weft_table_block_floats(spec) * (sizeof(float) - value_bytes);
     part->delivered = got;
     part->is_short = is_short;
     flow->messages++;

@@ -7,6 +7,7 @@
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
+#include "ps/values.h"
 
 /* Are the first n rows of the part whole blocks in the caller's memory, one after the other? */
 static bool rows_plain(const struct ps_part *part, const struct weft_table_spec *spec)
@@ -57,21 +58,25 @@ static void ids_put(const struct ps_part *part, uint32_t first, uint32_t count, 
     }
 }
 
-/* Any layout: several blocks a row, a vector that ends within a row. */
+/* Any layout: several blocks a row, a vector that ends within a row. Values that are not float32 are
+ * written by residual.c, which knows what is added to them. */
 static void gather_any(const struct ps_part *part, const struct weft_table_spec *spec,
                        uint8_t *chunk, struct weft_ps_chunk_rows place)
 {
     const struct ps_list *list = &part->list;
     uint32_t blocks = weft_table_blocks(spec);
-    size_t block_bytes = (size_t)weft_table_block_floats(spec) * 4;
+    const bool plain = spec->push_values == WEFT_VALUE_FLOAT32;
+    size_t block_bytes = weft_table_push_block_bytes(spec);
     uint32_t r = place.first / blocks, block = place.first % blocks;
     for (uint32_t i = 0; i < place.count; i++) {
         uint32_t row = ps_part_row(part, r);
         uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
         size_t at, used_bytes = (size_t)ps_list_used(list, spec, row, block, &at) * 4;
         weft_ps_store_id(chunk + place.ids_offset, list->id_bytes, i, ps_list_id(list, row));
-        memcpy(out, list->values + at, used_bytes);
-        memset(out + used_bytes, 0, block_bytes - used_bytes);
+        if (plain) {
+            memcpy(out, list->values + at, used_bytes);
+            memset(out + used_bytes, 0, block_bytes - used_bytes);
+        }
         block = block + 1 == blocks ? 0 : block + 1;
         r += block == 0;
     }
@@ -93,6 +98,9 @@ void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spe
 {
     const struct ps_list *list = &part->list;
     size_t row_bytes = (size_t)spec->dim * sizeof(float);
+    if (spec->push_values != WEFT_VALUE_FLOAT32) {
+        return; /* residual.c writes them */
+    }
     if (part->order == NULL) {
         memcpy(out, list->values + (size_t)first * spec->dim, count * row_bytes);
         return;
@@ -155,11 +163,12 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
                 continue;
             }
             size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
-            const uint8_t *floats = part->reply + (size_t)element * elem_bytes;
-            memcpy(list->out + at, floats, used * 4);
+            weft_values_load(table->spec.pull_values, part->reply + (size_t)element * elem_bytes,
+                             used, list->out + at);
             if (table->last.rows_max > 0) {
                 weft_ps_last_put(client, table, ps_list_id(list, row),
-                                 b * weft_table_block_floats(&table->spec), floats, (uint32_t)used);
+                                 b * weft_table_block_floats(&table->spec), list->out + at,
+                                 (uint32_t)used);
             }
         }
         if (came) {
@@ -171,23 +180,37 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
     }
 }
 
+/* Rows r .. end - 1 of the part, of so many values each, to where the caller wants them. */
+static void rows_load(const struct ps_part *part, uint8_t type, uint32_t dim, const uint8_t *rows,
+                      uint32_t r, uint32_t end)
+{
+    const size_t row_bytes = (size_t)dim * weft_value_bytes(type);
+    if (part->order == NULL) {
+        weft_values_load(type, rows + r * row_bytes, (size_t)(end - r) * dim,
+                         part->list.out + (size_t)r * dim);
+        return;
+    }
+    for (uint32_t i = r; i < end; i++) {
+        float *out = part->list.out + (size_t)part->order[i] * dim;
+        if (type == WEFT_VALUE_FLOAT32) {
+            copy_row(out, rows + i * row_bytes, dim);
+        } else {
+            weft_values_load(type, rows + i * row_bytes, dim, out);
+        }
+    }
+}
+
 /* Whole rows r .. end - 1 of the part came. */
 static void rows_came(struct weft_ps_client *client, const struct ps_part *part,
                       const uint8_t *rows, uint32_t r, uint32_t end)
 {
     struct ps_table *table = &client->tables[part->table];
     uint32_t dim = table->spec.dim;
-    size_t row_bytes = (size_t)dim * sizeof(float);
-    if (part->order == NULL) {
-        memcpy(part->list.out + (size_t)r * dim, rows + r * row_bytes, (end - r) * row_bytes);
-    } else {
-        for (uint32_t i = r; i < end; i++) {
-            copy_row(part->list.out + (size_t)part->order[i] * dim, rows + i * row_bytes, dim);
-        }
-    }
+    rows_load(part, table->spec.pull_values, dim, rows, r, end);
     for (uint32_t i = r; table->last.rows_max > 0 && i < end; i++) {
-        weft_ps_last_put(client, table, ps_list_id(&part->list, ps_part_row(part, i)), 0,
-                         rows + i * row_bytes, dim);
+        uint32_t row = ps_part_row(part, i);
+        weft_ps_last_put(client, table, ps_list_id(&part->list, row), 0,
+                         part->list.out + (size_t)row * dim, dim);
     }
     for (uint32_t i = r; i < end && i < part->rows_first; i++) {
         missed_remove(client, table, part, i);

@@ -4,7 +4,8 @@
  *     others    | n ids | n blocks |
  *
  * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats, an
- * id u64, or u32 where all ids of the message fit; the size of an element tells which.
+ * id u64, or u32 where all ids of the message fit; the size of an element tells which. A float is of the
+ * table's type (ps/values.h).
  *
  * With packed ids (ps/id_pack.h) an element is a byte, and each chunk says how many rows are in it:
  *
@@ -63,9 +64,14 @@ enum { WEFT_PS_PACKED_HEAD_BYTES = 8, WEFT_PS_LISTED_HEAD_BYTES = 12 };
 /* In the place of the bytes of the ids; no chunk is long enough for so many. */
 enum { WEFT_PS_LISTED = UINT16_MAX };
 
-/* Longest chunk of a PUSH with packed ids: it has at most so many rows as are taken of any chunk, however
- * few bits their ids have. */
-enum { WEFT_PS_PACKED_CHUNK_BYTES = 32768, WEFT_PS_PACKED_ROWS_MAX = 32768 / sizeof(float) };
+/* Most rows, and values in blocks, in a chunk of a PUSH, whatever its layout; and its bytes where ids are
+ * packed. Of values of 4 bytes a packet has no more: so many rows of 8 bytes, or values, fit a record of
+ * TCP. */
+enum {
+    WEFT_PS_CHUNK_ROWS_MAX = 8192,
+    WEFT_PS_CHUNK_VALUES_MAX = 32768,
+    WEFT_PS_PACKED_CHUNK_BYTES = 32768,
+};
 
 /* The rows of one chunk with packed ids: the bytes are anything. A chunk may be a head alone.
  * False: they contradict themselves. The ids are not looked at. */

@@ -181,6 +181,8 @@ static bool may_become(const struct weft_table *table, const struct weft_table_s
         allowed.learning_rate = spec->learning_rate;
     }
     allowed.staleness = spec->staleness;
+    allowed.push_values = spec->push_values;
+    allowed.pull_values = spec->pull_values;
     return weft_table_spec_equal(&allowed, spec);
 }
 

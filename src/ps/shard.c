@@ -111,12 +111,14 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->critical =
         calloc(WEFT_BITS_WORDS((size_t)WEFT_SHARD_CHUNKS_MAX), sizeof(*shard->critical));
     shard->restored = calloc(config->tables_max, sizeof(*shard->restored));
-    shard->chunk_rows = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
-    shard->chunk_hashes = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
-    shard->chunk_ids = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_ids));
+    shard->chunk_rows = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
+    shard->chunk_hashes = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
+    shard->chunk_ids = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*shard->chunk_ids));
+    shard->values = calloc(WEFT_PS_CHUNK_VALUES_MAX, sizeof(*shard->values));
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
         shard->step_to == NULL || shard->workers == NULL || shard->slots == NULL ||
         shard->chunk_rows == NULL || shard->chunk_hashes == NULL || shard->chunk_ids == NULL ||
+        shard->values == NULL ||
         shard->pushes == NULL || shard->restored == NULL || shard->critical == NULL) {
         return WEFT_NOMEM;
     }
@@ -198,6 +200,7 @@ void weft_shard_free(struct weft_shard *shard)
     free(shard->chunk_rows);
     free(shard->chunk_hashes);
     free(shard->chunk_ids);
+    free(shard->values);
     free(shard);
 }
 

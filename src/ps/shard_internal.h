@@ -11,9 +11,6 @@
 #include "rpc/latency.h"
 #include "rpc/window.h"
 
-/* Most elements in a chunk of a PUSH that is looked at: so many of 8 bytes fit a record of TCP. */
-enum { WEFT_SHARD_CHUNK_ROWS_MAX = 8192 };
-
 /* Chunks of an answer, as many as a message can have. */
 enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 
@@ -166,9 +163,10 @@ struct weft_shard {
     uint64_t active_window;             /* windows begun; the last is in progress */
     uint64_t active_start_ns;           /* of that */
     uint32_t active_count;              /* workers that began a request in it */
-    struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
+    struct weft_table_row **chunk_rows; /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
     uint64_t *chunk_ids;
+    float *values; /* (WEFT_PS_CHUNK_VALUES_MAX,) scratch: of a chunk, or of rows that are answered */
 };
 
 static inline uint64_t shard_clock_ns(const struct weft_shard *shard)
@@ -275,7 +273,7 @@ void weft_shard_lists_forget(struct weft_shard *shard, uint32_t rank);
 size_t weft_shard_list_write(const uint64_t *ids, uint32_t count, uint8_t *out);
 
 /* A head, and u64 each; packed they are never longer. */
-enum { WEFT_SHARD_IDS_BEHIND_MAX = 8 + WEFT_SHARD_CHUNK_ROWS_MAX * 8 };
+enum { WEFT_SHARD_IDS_BEHIND_MAX = 8 + WEFT_PS_CHUNK_ROWS_MAX * 8 };
 
 /* members.c: who counts in a table */
 
@@ -389,11 +387,10 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
 
 /* By the size of an element of a PUSH; 0: it is none. Rows of several blocks have no packed ids. */
 uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_bytes);
-/* Most elements in its chunks. A row of a packed one has a float at least, so it has no more rows. */
-static_assert((int)WEFT_PS_PACKED_ROWS_MAX <= (int)WEFT_SHARD_CHUNK_ROWS_MAX);
+/* Most elements in its chunks. */
 static inline uint32_t weft_shard_chunk_elems_max(uint8_t id_bytes)
 {
-    return id_bytes == WEFT_RPC_ID_PACKED ? WEFT_PS_PACKED_CHUNK_BYTES : WEFT_SHARD_CHUNK_ROWS_MAX;
+    return id_bytes == WEFT_RPC_ID_PACKED ? WEFT_PS_PACKED_CHUNK_BYTES : WEFT_PS_CHUNK_ROWS_MAX;
 }
 /* A rank opens a table: as WEFT_RPC_OK, or why not. */
 enum weft_rpc_status weft_shard_table_open(struct weft_shard *shard,

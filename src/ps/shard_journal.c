@@ -135,7 +135,7 @@ void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot 
     const void *data = event->data;
     if (listed > 0) { /* a record is understood alone */
         uint8_t *copy = shard->journal->listed;
-        WEFT_ASSERT(bytes <= WEFT_PS_PACKED_CHUNK_BYTES && listed <= WEFT_SHARD_CHUNK_ROWS_MAX);
+        WEFT_ASSERT(bytes <= WEFT_PS_PACKED_CHUNK_BYTES && listed <= WEFT_PS_CHUNK_ROWS_MAX);
         memcpy(copy, data, bytes);
         bytes += weft_shard_list_write(shard->chunk_ids, listed, copy + bytes);
         data = copy;

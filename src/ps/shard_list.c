@@ -172,7 +172,7 @@ void weft_shard_list_leave(struct weft_shard *shard, struct shard_slot *slot)
 /*     | id bytes: 1 packed, 4, 8: u32 | bytes that follow: u32 | ids |                            */
 enum { BEHIND_HEAD_BYTES = 8 };
 static_assert(WEFT_SHARD_IDS_BEHIND_MAX ==
-              BEHIND_HEAD_BYTES + WEFT_SHARD_CHUNK_ROWS_MAX * sizeof(uint64_t));
+              BEHIND_HEAD_BYTES + WEFT_PS_CHUNK_ROWS_MAX * sizeof(uint64_t));
 
 /* Bytes of the ids packed; 0: they would not be shorter than `most`. */
 static size_t pack_below(const uint64_t *ids, uint32_t count, uint8_t *out, size_t most)
@@ -197,7 +197,7 @@ static size_t pack_below(const uint64_t *ids, uint32_t count, uint8_t *out, size
 size_t weft_shard_list_write(const uint64_t *ids, uint32_t count, uint8_t *out)
 {
     uint64_t all = 0;
-    WEFT_ASSERT(count >= 1 && count <= WEFT_SHARD_CHUNK_ROWS_MAX);
+    WEFT_ASSERT(count >= 1 && count <= WEFT_PS_CHUNK_ROWS_MAX);
     for (uint32_t i = 0; i < count; i++) {
         all |= ids[i];
     }

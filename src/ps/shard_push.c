@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "ps/id_pack.h"
 #include "ps/layout.h"
+#include "ps/values.h"
 
 /* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
 static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct shard_slot *slot,
@@ -28,7 +29,8 @@ static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct
     return WEFT_RPC_OK;
 }
 
-/* The rows of one chunk, where they lie in the receive buffer. */
+/* The rows of one chunk, where they lie in the receive buffer; its values, where those are not float32,
+ * as they are in `values` after load_values. */
 struct push_chunk {
     const uint8_t *ids;
     uint32_t id_bytes;
@@ -36,17 +38,17 @@ struct push_chunk {
     const uint8_t *blocks;
     uint32_t first;
     uint32_t count;
-    uint32_t block_bytes;
+    uint32_t block_bytes; /* of float32, after load_values */
     struct weft_ps_chunk_rows rows;
 };
 
-/* False: a chunk with packed ids that contradicts itself. */
+/* False: a chunk with packed ids that contradicts itself, or has more than any sender puts into one. */
 static bool chunk_of(const struct shard_slot *slot, const struct weft_table *table,
                      const struct weft_msg_event *event, struct push_chunk *chunk_p)
 {
     const bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
     const uint32_t head_elems = shard_request_head_elems(event);
-    const uint32_t block_bytes = (uint32_t)sizeof(float) * table->block_floats;
+    const uint32_t block_bytes = weft_table_push_block_bytes(&table->spec);
     const uint8_t *data = event->data;
     struct weft_ps_chunk_rows rows;
     if (!packed) {
@@ -54,6 +56,11 @@ static bool chunk_of(const struct shard_slot *slot, const struct weft_table *tab
                                   event->chunk, event->elems);
     } else if (!weft_ps_packed_rows(data, event->elems, event->chunk == 0 ? head_elems : 0,
                                     block_bytes, &rows)) {
+        return false;
+    }
+    if (rows.count > WEFT_PS_CHUNK_ROWS_MAX ||
+        (table->spec.push_values != WEFT_VALUE_FLOAT32 &&
+         (uint64_t)rows.count * table->block_floats > WEFT_PS_CHUNK_VALUES_MAX)) {
         return false;
     }
     *chunk_p = (struct push_chunk){
@@ -83,6 +90,19 @@ static enum weft_rpc_status load_ids(struct weft_shard *shard, struct shard_slot
     }
     weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
     return WEFT_RPC_OK;
+}
+
+/* Its values as float32. */
+static void load_values(struct weft_shard *shard, const struct weft_table *table,
+                        struct push_chunk *chunk)
+{
+    if (table->spec.push_values == WEFT_VALUE_FLOAT32) {
+        return;
+    }
+    weft_values_load(table->spec.push_values, chunk->blocks,
+                     (size_t)chunk->count * table->block_floats, shard->values);
+    chunk->blocks = (const uint8_t *)shard->values;
+    chunk->block_bytes = (uint32_t)sizeof(float) * table->block_floats;
 }
 
 static bool all_finite(const uint8_t *floats, size_t count)
@@ -192,12 +212,12 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     }
     struct push_chunk chunk;
     status = chunk_of(slot, table, event, &chunk) ? WEFT_RPC_OK : WEFT_RPC_BAD_REQUEST;
-    WEFT_ASSERT(status != WEFT_RPC_OK || chunk.count <= WEFT_SHARD_CHUNK_ROWS_MAX);
     status = status == WEFT_RPC_OK ? load_ids(shard, slot, &chunk) : status;
     if (status != WEFT_RPC_OK) {
         shard_slot_reject(slot, status);
         return false;
     }
+    load_values(shard, table, &chunk);
     weft_table_begin(table, slot->clock);
     status = validate(shard, table, &chunk);
     if (status != WEFT_RPC_OK) {

@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "ps/id_pack.h"
 #include "ps/layout.h"
+#include "ps/values.h"
 
 enum { LEADING_MAX = 254 }; /* critical chunks that DATA can name; core/msg.h */
 
@@ -454,6 +455,26 @@ static bool answer_fits(struct weft_shard *shard, const struct shard_slot *slot,
     return shard->msgr.ops->chunk_elems(shard->msgr.self, slot->peer, elem_bytes) >= head_elems;
 }
 
+/* The rows of a PULL into the answer, as its table's messages carry values. Returns how many do not
+ * exist. */
+static uint32_t answer_rows(struct weft_shard *shard, struct weft_table *table,
+                            const struct shard_slot *slot, uint8_t *out)
+{
+    const uint32_t stride = weft_table_blocks(&table->spec) * table->block_floats;
+    const size_t row_bytes = (size_t)stride * weft_value_bytes(table->spec.pull_values);
+    const uint32_t most = WEFT_PS_CHUNK_VALUES_MAX / stride;
+    uint32_t absent = 0;
+    if (table->spec.pull_values == WEFT_VALUE_FLOAT32) {
+        return weft_table_read_all(table, slot->ids, slot->rows, (float *)(void *)out, stride);
+    }
+    for (uint32_t first = 0, n; first < slot->rows; first += n, out += n * row_bytes) {
+        n = (uint32_t)weft_min_u64(most, slot->rows - first);
+        absent += weft_table_read_all(table, slot->ids + first, n, shard->values, stride);
+        weft_values_store(table->spec.pull_values, shard->values, (size_t)n * stride, out);
+    }
+    return absent;
+}
+
 static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 {
     uint64_t begin_ns = shard_clock_ns(shard);
@@ -474,9 +495,7 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
     memset(slot->answer, 0, (size_t)(out - slot->answer));
     weft_shard_list_keep(shard, slot);
     shard->counters.rows_pulled += slot->rows;
-    shard->counters.rows_absent +=
-        weft_table_read_all(table, slot->ids, slot->rows, (float *)(void *)out,
-                            (size_t)blocks * elem_bytes / sizeof(float));
+    shard->counters.rows_absent += answer_rows(shard, table, slot, out);
     slot->answer_elems = head_elems + slot->rows * blocks;
     slot->answer_elem_bytes = elem_bytes;
     slot->proc_ns += minus(shard_clock_ns(shard), begin_ns);

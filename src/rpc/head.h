@@ -54,7 +54,8 @@ enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1 };
     X(OK, "done")                                                                                  \
     X(UNKNOWN_TABLE, "the table is not declared on this shard; open it first")                     \
     X(SPEC_MISMATCH, "the table exists with other values; all workers must use the same ones")     \
-    X(BAD_SPEC, "a value of the table is out of range or above the server's limits")               \
+    X(BAD_SPEC, "a value of the table is out of range, above the server's limits, or not known to " \
+      "its release; give all processes the same release")             \
     X(BAD_REQUEST, "the request contradicts itself")                                               \
     X(WRONG_WORKER, "the rank is not the one that this connection was opened with")                \
     X(WRONG_SHARD, "an id is not of this shard; both ends must agree on the number of shards")     \

@@ -19,7 +19,8 @@
     U32(ttl)                                                                                       \
     U32(rows_max) U64(bytes_max)                                                                   \
     U64(length)                                                                                    \
-    U16(block_floats) U8(average)
+    U16(block_floats) U8(average)                                                                  \
+    U8(push_values) U8(pull_values)
 
 static uint32_t float_bits(float value)
 {
@@ -50,7 +51,7 @@ void weft_table_spec_pack(const struct weft_table_spec *spec, void *out)
 #undef U64
 #undef F32
     weft_write_u8(&w, 0);
-    weft_write_u32(&w, 0);
+    weft_write_u16(&w, 0);
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
 }
 
@@ -71,7 +72,7 @@ weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t cou
 #undef U64
 #undef F32
     uint32_t reserved = weft_read_u8(&r);
-    reserved |= weft_read_u32(&r);
+    reserved |= weft_read_u16(&r);
     if (r.bad || reserved != 0 || !weft_table_spec_valid(&spec)) {
         return WEFT_PROTO;
     }
@@ -188,10 +189,15 @@ static bool average_valid(const struct weft_table_spec *spec)
            spec->average == weft_table_average_of(spec, weft_table_averages_contributors(spec));
 }
 
+static bool values_valid(const struct weft_table_spec *spec)
+{
+    return spec->push_values <= WEFT_VALUE_BF16 && spec->pull_values <= WEFT_VALUE_BF16;
+}
+
 bool weft_table_spec_valid(const struct weft_table_spec *spec)
 {
-    return shape_valid(spec) && spec->workers >= 1 && spec->mode <= WEFT_TABLE_ASP &&
-           (spec->mode == WEFT_TABLE_SSP || spec->staleness == 0) && optimizer_valid(spec) &&
+    return shape_valid(spec) && values_valid(spec) && spec->workers >= 1 &&
+           spec->mode <= WEFT_TABLE_ASP && (spec->mode == WEFT_TABLE_SSP || spec->staleness == 0) && optimizer_valid(spec) &&
            init_valid(spec) && kind_valid(spec) && not_finite_valid(spec) && average_valid(spec);
 }
 

@@ -73,6 +73,12 @@ enum weft_table_average {
                                     * clock; else 1, as every gradient is a step of its own */
 };
 
+/* How values travel. Both ends compute with float32. */
+enum weft_value_type {
+    WEFT_VALUE_FLOAT32 = 0,
+    WEFT_VALUE_BF16 = 1, /* the upper half of a float32: 8 bits of exponent, 8 of precision */
+};
+
 /* `table` is its number and travels in the tag; the rest is the body of TABLE. Limits and cells
  * are those of each shard. */
 struct weft_table_spec {
@@ -106,6 +112,8 @@ struct weft_table_spec {
     uint16_t block_floats;    /* of an element: WEFT_RPC_BLOCK_FLOATS_MIN .. min(dim, 256), for packets
                                * that hold no longer one; 0 = min(dim, 256) */
     uint8_t average;          /* enum weft_table_average */
+    uint8_t push_values;      /* enum weft_value_type: of gradients in PUSH */
+    uint8_t pull_values;      /* the same: of weights in the answer to PULL */
 };
 
 /* out has WEFT_RPC_SPEC_BYTES. */
@@ -168,20 +176,37 @@ enum { WEFT_RPC_ID_NARROW = 4, WEFT_RPC_ID_WIDE = 8 };
 /* In the place of those where ids are packed: bytes of an element of the message. */
 enum { WEFT_RPC_ID_PACKED = 1 };
 
+/* Bytes of one value in a message. */
+static inline uint32_t weft_value_bytes(uint8_t type)
+{
+    return type == WEFT_VALUE_BF16 ? 2 : 4;
+}
+
+/* Bytes of one block of a row in PUSH and in the answer to PULL. */
+static inline uint32_t weft_table_push_block_bytes(const struct weft_table_spec *spec)
+{
+    return weft_value_bytes(spec->push_values) * weft_table_block_floats(spec);
+}
+
+static inline uint32_t weft_table_pull_block_bytes(const struct weft_table_spec *spec)
+{
+    return weft_value_bytes(spec->pull_values) * weft_table_block_floats(spec);
+}
+
 /* Bytes of one element of PUSH and of the answer to PULL. */
 static inline uint16_t weft_table_push_elem_bytes(const struct weft_table_spec *spec,
                                                   uint32_t id_bytes)
 {
-    return (uint16_t)(id_bytes + 4 * weft_table_block_floats(spec));
+    return (uint16_t)(id_bytes + weft_table_push_block_bytes(spec));
 }
 
 static inline uint16_t weft_table_pull_elem_bytes(const struct weft_table_spec *spec)
 {
-    return (uint16_t)(4 * weft_table_block_floats(spec));
+    return (uint16_t)weft_table_pull_block_bytes(spec);
 }
 
-/* No row of up to dim_max floats takes more bytes in a PUSH, however it is cut. (n blocks of b
- * floats: n < dim / b + 1, b >= 8 unless the row is one block.) */
+/* No row of up to dim_max floats takes more bytes in a PUSH, however it is cut and its values travel.
+ * (n blocks of b floats: n < dim / b + 1, b >= 8 unless the row is one block.) */
 static inline size_t weft_table_row_push_bytes_max(uint32_t dim_max)
 {
     size_t dim = dim_max;

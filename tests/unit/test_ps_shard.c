@@ -1,6 +1,7 @@
 /* A shard against one worker that writes its own bytes: what is refused, with which answer, and
  * that nothing of it changes a parameter. */
 #include "fake_msgr.h"
+#include "ps/id_pack.h"
 #include "ps/layout.h"
 #include "ps/shard.h"
 
@@ -376,6 +377,81 @@ static void packed_ids_are_of_whole_rows(void **state)
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
     assert_int_equal(b->head.rows, 2);
     assert_int_equal(weft_shard_counters(b->shard)->chunks_applied, 0);
+    bench_free(b);
+}
+
+/* Gradients and weights as bf16: plain ids, packed ones and the answer, byte by byte. */
+static void bf16_by_hand(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(21);
+    struct weft_table_spec spec = {.dim = 1,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 1,
+                                   .learning_rate = 1,
+                                   .push_values = WEFT_VALUE_BF16,
+                                   .pull_values = WEFT_VALUE_BF16};
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    /* A head of 4 elements of 10 bytes, id 7, -3. */
+    static const uint8_t plain[] = {7, 0, 0, 0, 0, 0, 0, 0, 0x40, 0xc0};
+    memset(b->message, 0, 64);
+    memcpy(b->message + 40, plain, sizeof(plain));
+    struct request r = {WEFT_RPC_PUSH, 0, 1, 10, 5, head_of(b, 1)};
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_true(weight(b, 7) == 3);
+    /* first 0, 2 rows, 5 bytes of ids: 7 and 12; 1, -0.5. */
+    static const uint8_t packed[] = {0, 0, 0,    0,    2,    0,   5, 0, 1, 7, 7, 5, 1,
+                                     0x80, 0x3f, 0x00, 0xbf};
+    memcpy(b->message + 40, packed, sizeof(packed));
+    r = (struct request){WEFT_RPC_PUSH, 0, 1, 1, 40 + sizeof(packed), head_of(b, 2)};
+    r.head.flags = WEFT_RPC_PACKED_IDS;
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_true(weight(b, 7) == 2 && weight(b, 12) == 0.5F);
+    r.total--; /* of the last gradient a byte is missing */
+    r.head.rpc_id = ++b->rpc_id;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = push_of(b, 1, 7, -1); /* float32 */
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    memset(b->message, 0, 64);
+    static const uint8_t ids[] = {12, 0, 0, 0, 7, 0, 0, 0};
+    memcpy(b->message + 40, ids, sizeof(ids));
+    r = (struct request){WEFT_RPC_PULL, 0, 0, 4, 12, head_of(b, 2)};
+    r.head.flags = WEFT_RPC_NARROW_IDS;
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    static const uint8_t answer[] = {0x00, 0x3f, 0x00, 0x40};
+    assert_memory_equal(b->reply + WEFT_RPC_REPLY_BYTES, answer, sizeof(answer));
+    bench_free(b);
+}
+
+/* Half as many bytes a value would be twice as many rows as any chunk has. */
+static void bf16_rows_have_a_limit(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(22);
+    b->net->packet_bytes = WEFT_PS_PACKED_CHUNK_BYTES;
+    struct weft_table_spec spec = {.dim = 1,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 1,
+                                   .learning_rate = 1,
+                                   .push_values = WEFT_VALUE_BF16};
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    for (uint32_t n = WEFT_PS_CHUNK_ROWS_MAX; n <= WEFT_PS_CHUNK_ROWS_MAX + 1; n++) {
+        uint8_t *at = b->message + WEFT_RPC_REQUEST_BYTES, *ids = at + WEFT_PS_PACKED_HEAD_BYTES;
+        memset(b->message, 0, BYTES_MAX);
+        const uint64_t block[WEFT_IDS_BLOCK] = {0};
+        uint64_t before = 0;
+        size_t bytes = 0;
+        for (uint32_t done = 0, taken; done < n; done += taken) {
+            uint32_t left = n - done < WEFT_IDS_BLOCK ? n - done : WEFT_IDS_BLOCK;
+            bytes += weft_ids_pack_block(block, left, before, ids + bytes, &taken);
+        }
+        weft_ps_packed_head(at, 0, n, bytes);
+        struct request r = {WEFT_RPC_PUSH, 0, 1, 1, (uint32_t)(40 + 8 + bytes + n * 2), head_of(b, n)};
+        r.head.flags = WEFT_RPC_PACKED_IDS;
+        bool fits = n == WEFT_PS_CHUNK_ROWS_MAX;
+        assert_int_equal(ask(b, r), fits ? WEFT_RPC_OK : WEFT_RPC_BAD_REQUEST);
+    }
+    assert_int_equal(weft_shard_counters(b->shard)->elements_applied, WEFT_PS_CHUNK_ROWS_MAX);
     bench_free(b);
 }
 
@@ -968,6 +1044,8 @@ int main(void)
         cmocka_unit_test(packed_ids_by_hand),
         cmocka_unit_test(hostile_packed_ids),
         cmocka_unit_test(packed_ids_are_of_whole_rows),
+        cmocka_unit_test(bf16_by_hand),
+        cmocka_unit_test(bf16_rows_have_a_limit),
         cmocka_unit_test(what_a_shard_can),
         cmocka_unit_test(hostile_pushes),
         cmocka_unit_test(one_worker_does_not_move_time),

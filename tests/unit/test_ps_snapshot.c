@@ -570,12 +570,14 @@ static void another_rate(void **state)
         spec.beta2 = betas ? 0.5F : 0;
         assert_int_equal(weft_shard_restore_table(c.shard[0], &spec), WEFT_OK);
         spec.learning_rate = 0.5F;
+        spec.push_values = WEFT_VALUE_BF16; /* rows do not know how values travelled */
         weft_ps_op op;
         assert_int_equal(weft_ps_table_open(c.client[0], &spec, 0, &op), WEFT_OK);
         bool may = optimizer != WEFT_OPTIMIZER_FTRL;
         assert_int_equal(cluster_wait(&c, 0, op).rpc_status,
                          may ? WEFT_RPC_OK : WEFT_RPC_SPEC_MISMATCH);
         assert_true(weft_shard_table(c.shard[0], 0)->spec.learning_rate == (may ? 0.5F : 1));
+        assert_int_equal(weft_shard_table(c.shard[0], 0)->spec.push_values, may);
         cluster_stop(&c);
     }
 }

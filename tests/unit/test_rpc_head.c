@@ -235,6 +235,8 @@ static const struct change changes[] = {
      {PLAIN, .mode = WEFT_TABLE_ASP, .kind = WEFT_TABLE_DENSE, .length = 5,
       .average = WEFT_AVERAGE_WORKERS}},
     {{PLAIN}, {PLAIN, .average = 3}},
+    {{PLAIN, .push_values = WEFT_VALUE_BF16}, {PLAIN, .push_values = WEFT_VALUE_BF16 + 1}},
+    {{PLAIN, .pull_values = WEFT_VALUE_BF16}, {PLAIN, .pull_values = WEFT_VALUE_BF16 + 1}},
 };
 
 static void one_change(void **state)
@@ -287,7 +289,9 @@ static void spec_bytes(void **state)
                                          .bytes_max = 0x8182838485868788,
                                          .length = 0x9192939495969798,
                                          .block_floats = 0xa1a2,
-                                         .average = 0xb1};
+                                         .average = 0xb1,
+                                         .push_values = 0xc1,
+                                         .pull_values = 0xd1};
     static const uint8_t wanted[WEFT_RPC_SPEC_BYTES] = {
         1,    2,    3,    4,    5,    6,    7,    8,    0,    0,    0,    9,    0x3f, 0x80, 0,
         0,    0x40, 0,    0,    0,    0x40, 0x80, 0,    0,    0x41, 0,    0,    0,    0x41, 0x80,
@@ -295,7 +299,7 @@ static void spec_bytes(void **state)
         0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34,
         0x43, 0x80, 0,    0,    0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63,
         0x64, 0x71, 0x72, 0x73, 0x74, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x91, 0x92,
-        0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0xa1, 0xa2, 0xb1, 0,    0,    0,    0,    0};
+        0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0xa1, 0xa2, 0xb1, 0xc1, 0xd1, 0,    0,    0};
     uint8_t bytes[WEFT_RPC_SPEC_BYTES];
     weft_table_spec_pack(&spec, bytes);
     assert_memory_equal(bytes, wanted, sizeof(wanted));
@@ -309,6 +313,12 @@ static void short_blocks(void **state)
     assert_int_equal(weft_table_blocks(&spec), 4);
     assert_int_equal(weft_table_block_used(&spec, 3), 4);
     assert_int_equal(weft_table_push_elem_bytes(&spec, WEFT_RPC_ID_WIDE), 136);
+    struct weft_table_spec halves = spec;
+    halves.push_values = WEFT_VALUE_BF16;
+    assert_int_equal(weft_table_push_elem_bytes(&halves, WEFT_RPC_ID_WIDE), 72);
+    assert_int_equal(weft_table_pull_elem_bytes(&halves), 128);
+    halves.pull_values = WEFT_VALUE_BF16;
+    assert_int_equal(weft_table_pull_elem_bytes(&halves), 64);
     for (uint32_t dim = 1; dim <= WEFT_RPC_DIM_MAX; dim++) {
         uint32_t most = dim < WEFT_RPC_BLOCK_FLOATS ? dim : WEFT_RPC_BLOCK_FLOATS;
         for (uint32_t block = WEFT_RPC_BLOCK_FLOATS_MIN - 1; block <= most; block++) {
