@@ -75,6 +75,8 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     weft_args_add(args, "--loss-bound=%.6f", (double)job->bound_ppm / WEFT_PPM);
     weft_args_add(args, "--key-caching=%s", weft_key_caching_names[job->no_key_caching]);
     weft_args_add(args, "--average=%s", weft_job_averages[job->average]);
+    weft_args_add(args, "--value-type=%s", weft_job_value_types[job->value_type]);
+    weft_args_add(args, "--pull-value-type=%s", weft_job_value_types[job->pull_value_type]);
     weft_args_add(args, "--optimizer=%s", weft_job_optimizers[job->optimizer]);
     weft_args_add(args, "--epochs=%u", job->epochs);
     weft_args_add(args, "--batch=%u", job->batch_rows);

@@ -37,6 +37,8 @@ struct weft_job {
     struct weft_job_mode mode;
     uint32_t bound_ppm;
     uint32_t average; /* 1: gradients of a row over those that came, 0: over the workers */
+    uint32_t value_type;      /* enum weft_value_type: of gradients on the network */
+    uint32_t pull_value_type; /* of weights */
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
     uint32_t batch_rows;
@@ -94,6 +96,7 @@ const char *weft_job_parse_mode(const char *text, void *value);
 extern const char *const weft_job_averages[];
 extern const char *const weft_job_optimizers[]; /* of enum weft_ml_optimizer */
 extern const char *const weft_job_drives[];
+extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
@@ -158,6 +161,13 @@ extern const char *const weft_job_drives[];
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
     WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
+    {"value-type", "TYPE", "send gradients as float32 or as bf16, which has half the bytes; what\n"  \
+     "rounding takes from a gradient a worker adds to its next one of that row,\n"                   \
+     "as it does then with lost gradients", WEFT_OPTION_CHOICE, .value = &(job)->value_type,       \
+     .choices = weft_job_value_types},                                                             \
+    {"pull-value-type", "TYPE", "send weights as float32 or as bf16; those on the servers stay\n"    \
+     "float32", WEFT_OPTION_CHOICE, .value = &(job)->pull_value_type,                              \
+     .choices = weft_job_value_types},                                                             \
     {"drive", "THREAD", "thread that sends and receives packets: caller = the training thread;\n"\
      "engine = a thread of its own in each worker", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
      .choices = weft_job_drives},                                                                  \

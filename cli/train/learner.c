@@ -126,6 +126,21 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
     client->can &= learner->job->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }
 
+/* Memory for what rounding takes from gradients; no more rows than there are features. */
+static weft_status keep_remainders(struct weft_learner *learner, const struct weft_table_spec *spec)
+{
+    uint32_t rows =
+        (uint32_t)weft_min_u64(weft_ps_feedback_rows(spec), learner->dataset->feature_count);
+    if (rows == 0) {
+        return WEFT_OK;
+    }
+    learner->kept = malloc(weft_row_store_bytes(rows, spec->dim));
+    if (learner->kept == NULL) {
+        return fail_status(learner, WEFT_NOMEM, "memory of error feedback");
+    }
+    return weft_ps_client_feedback(learner->worker.client, TABLE, learner->kept, rows);
+}
+
 /* The table of the weights: one row per feature. */
 static weft_status open_table(struct weft_learner *learner)
 {
@@ -149,11 +164,17 @@ static weft_status open_table(struct weft_learner *learner)
         .init_seed = learner->model.init_seed,
     };
     spec.average = weft_table_average_of(&spec, job->average == 1);
+    spec.push_values = (uint8_t)job->value_type;
+    spec.pull_values = (uint8_t)job->pull_value_type;
     weft_ps_op op;
     weft_status status =
         weft_ps_table_open(learner->worker.client, &spec, weft_clock_now_ns(), &op);
     if (status != WEFT_OK) {
         return fail_status(learner, status, "opening the table");
+    }
+    status = keep_remainders(learner, &spec);
+    if (status != WEFT_OK) {
+        return status;
     }
     struct weft_ps_result result;
     status = finish(learner, op, "opening the table", &result);
@@ -199,6 +220,7 @@ void weft_learner_fini(struct weft_learner *learner)
     free(learner->seen);
     free(learner->weights);
     free(learner->gradient);
+    free(learner->kept);
 }
 
 /* ---- weights and gradients ------------------------------------------------------------------- */

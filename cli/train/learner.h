@@ -4,7 +4,8 @@
  *     rows -> ids;  pull their rows of the table (bound);  gradient;  push it (bound);  CLOCK
  *
  * The push and the CLOCK travel while the next batch is built. A weight that a bounded pull leaves
- * out keeps the value this worker saw last. A gradient that a bounded push leaves out is gone.
+ * out keeps the value this worker saw last. A gradient that a bounded push leaves out is gone; where
+ * gradients are rounded (--value-type), that and what rounding takes goes with the next one of its row.
  *
  * The model (ml/model.h) says how wide a row of the table is, where it begins, and what the gradient
  * is; nothing here knows more of it.
@@ -35,6 +36,7 @@ struct weft_learner {
     float *seen;      /* (feature_count, model.dim): the weights as last pulled, by column */
     float *weights;   /* (feature_count, model.dim): of a batch; so is the next */
     float *gradient;
+    void *kept;       /* memory of error feedback; NULL: gradients are not rounded */
     bool is_pushing;  /* a push is under way; its result is not looked at yet */
     weft_ps_op push;
     /* Called after each step, unless NULL; it may set is_over: then no step follows. */

@@ -301,6 +301,8 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
     cJSON_AddStringToObject(report, "average", weft_job_averages[job->average]);
+    cJSON_AddStringToObject(report, "value_type", weft_job_value_types[job->value_type]);
+    cJSON_AddStringToObject(report, "pull_value_type", weft_job_value_types[job->pull_value_type]);
     cJSON_AddStringToObject(report, "optimizer", weft_job_optimizers[job->optimizer]);
     weft_results_add_rate(report, results->learning_rate, results->learning_rate_rows);
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);

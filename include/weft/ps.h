@@ -249,9 +249,21 @@ struct weft_table_options {
                                * deadline, is kept, by id, and added to this worker's next push of
                                * that id; of so many rows, and when more are lost they are counted
                                * (feedback_dropped). Takes at most feedback_rows x (20 + 4 x dim)
-                               * + 64 bytes, as above. 0 (default) = what is lost is gone */
+                               * + 64 bytes, as above. 0 (default) = what is lost is gone, unless
+                               * value_type is "bf16" */
     uint64_t deadline_ns;     /* of operations that name none: see struct weft_op_options. Default
                                * WEFT_NEVER */
+
+    /* Again what all workers must say alike. */
+    const char *value_type;      /* how gradients travel: "float32" (default, NULL), or "bf16" = the
+                                  * upper half of a float32, rounded to nearest even. What rounding
+                                  * takes from a gradient is kept, by id, and added to this worker's
+                                  * next push of that id: error feedback, as above, with
+                                  * feedback_rows, whose default is then as many rows as 16 MiB
+                                  * hold. Of more it is dropped, and counted (residual_dropped).
+                                  * Servers compute with float32 either way */
+    const char *pull_value_type; /* the same of the weights that a pull gets. They are rounded each
+                                  * time; the servers' stay whole */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
@@ -447,11 +459,11 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
                                           struct weft_result *result_p);
 
 /* What error feedback (feedback_rows) keeps of a table: gradients that were lost and not pushed again
- * yet. A push of zeros for these ids, with bound 0, sends it; it is a gradient of these rows like any
+ * yet, and with value_type "bf16" what rounding took of those that were pushed. A push of zeros for these ids, with bound 0, sends it; it is a gradient of these rows like any
  * other (see `average`).
  *
  * The sum of all that was pushed is at any time the sum of what arrived and of what is kept, but for
- * feedback_dropped elements; and for pushes that failed, with what had been added to them, and chunks
+ * feedback_dropped and residual_dropped elements; and for pushes that failed, with what had been added to them, and chunks
  * that a server refused, of which nothing is kept. What is kept dies with this worker.
  *
  * Shape:   ids_p (max,), rows_p (max, dim) or NULL; written as far as there are such rows.
@@ -574,6 +586,9 @@ struct weft_ps_counters {
     uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or not a number, or
                                  * the server went before it said what it had */
     uint64_t late;              /* requests that a deadline ended, or kept from being sent */
+    uint64_t residual_dropped;  /* elements of which what rounding took was not kept: no room
+                                 * (feedback_rows) */
+    uint64_t value_bytes_saved; /* of gradients and weights that arrived, against float32 */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

@@ -100,6 +100,8 @@ struct weft_table_options {
     uint32_t last_rows;
     uint32_t feedback_rows;
     uint64_t deadline_ns;
+    const char *value_type;
+    const char *pull_value_type;
 };
 void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                       const char *optimizer);
@@ -235,6 +237,8 @@ struct weft_ps_counters {
     uint64_t feedback_added;
     uint64_t feedback_dropped;
     uint64_t late;
+    uint64_t residual_dropped;
+    uint64_t value_bytes_saved;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 struct weft_comm;

@@ -331,6 +331,8 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .feedback_kept = client->feedback_kept,
         .feedback_added = client->feedback_added,
         .feedback_dropped = client->feedback_dropped,
+        .residual_dropped = client->residual_dropped,
+        .value_bytes_saved = client->value_bytes_saved,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

@@ -78,6 +78,18 @@ static weft_status read_average(struct weft_ps *ps, const char *text,
     return WEFT_OK;
 }
 
+static weft_status read_value_type(struct weft_ps *ps, const char *field, const char *text,
+                                   uint8_t *type_p)
+{
+    bool bf16 = text != NULL && strcmp(text, "bf16") == 0;
+    if (text != NULL && !bf16 && strcmp(text, "float32") != 0) {
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "%s is \"%.40s\"; choose \"float32\" or \"bf16\"", field, text);
+    }
+    *type_p = bf16 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
+    return WEFT_OK;
+}
+
 static weft_status read_words(struct weft_ps *ps, const struct weft_table_options *o,
                               struct weft_table_spec *spec_p)
 {
@@ -110,7 +122,13 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
                          "clocks N, or \"asp\"",
                          o->consistency);
     }
-    return status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
+    status = status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
+    if (status == WEFT_OK) {
+        status = read_value_type(ps, "value_type", o->value_type, &spec_p->push_values);
+    }
+    return status == WEFT_OK
+               ? read_value_type(ps, "pull_value_type", o->pull_value_type, &spec_p->pull_values)
+               : status;
 }
 
 static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_options *o)
@@ -225,13 +243,19 @@ static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t row
     return WEFT_OK;
 }
 
+static uint32_t feedback_rows(const struct weft_table_options *o,
+                              const struct weft_table_spec *spec)
+{
+    return o->feedback_rows > 0 ? o->feedback_rows : weft_ps_feedback_rows(spec);
+}
+
 static weft_status keep(struct weft_ps *ps, struct weft_ps_table *table,
-                        const struct weft_table_options *o)
+                        const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
     weft_status status = keep_rows(ps, "last_rows", o->last_rows, o->dim, &table->last);
     return status != WEFT_OK
                ? status
-               : keep_rows(ps, "feedback_rows", o->feedback_rows, o->dim, &table->kept);
+               : keep_rows(ps, "feedback_rows", feedback_rows(o, spec), o->dim, &table->kept);
 }
 
 /* The client has the table now. */
@@ -240,11 +264,12 @@ static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
 {
     weft_status status = WEFT_OK;
     uint16_t number = table->spec.table;
+    uint32_t kept = feedback_rows(o, &table->spec);
     if (o->last_rows > 0) {
         status = weft_ps_client_remember(ps->worker.client, number, table->last, o->last_rows);
     }
-    if (status == WEFT_OK && o->feedback_rows > 0) {
-        status = weft_ps_client_feedback(ps->worker.client, number, table->kept, o->feedback_rows);
+    if (status == WEFT_OK && kept > 0) {
+        status = weft_ps_client_feedback(ps->worker.client, number, table->kept, kept);
     }
     WEFT_ASSERT(status == WEFT_OK);
 }
@@ -268,7 +293,7 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
                          const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
     uint64_t end_ns = 0;
-    weft_status waited = WEFT_OK, status = keep(ps, table, o);
+    weft_status waited = WEFT_OK, status = keep(ps, table, o, spec);
     if (status != WEFT_OK) {
         return status;
     }

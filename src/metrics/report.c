@@ -58,7 +58,7 @@ static const struct counter client_counters[] = {
     CLIENT(clocks), CLIENT(gates), CLIENT(replies_bad), CLIENT(rpcs_refused), CLIENT(rpcs_failed),
     CLIENT(missed_first), CLIENT(missed_forgotten), CLIENT(again), CLIENT(pushes_passed),
     CLIENT(packed), CLIENT(lists_kept), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
-    CLIENT(lists_unknown), CLIENT(lists_sent),
+    CLIENT(lists_unknown), CLIENT(lists_sent), CLIENT(value_bytes_saved), CLIENT(residual_dropped),
     {"push_elements", offsetof(struct weft_ps_client_counters, push.elements_sent)},
     {"push_elements_delivered", offsetof(struct weft_ps_client_counters, push.elements_delivered)},
     {"pull_elements", offsetof(struct weft_ps_client_counters, pull.elements_sent)},

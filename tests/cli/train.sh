@@ -90,6 +90,11 @@ holds "the mean is over workers unless asked" json '.average == "workers"'
 train contributors --average contributors --epochs 1 --loss-bound 0.35 --inject-loss 0.3
 holds "a mean over contributors learns" contributors '.average == "contributors" and
     .test_auc > 0.915 and .delivered_fraction < 1'
+train half --value-type bf16 --pull-value-type bf16 --epochs 1 --loss-bound 0
+holds "values of half the bytes learn the same" half '.value_type == "bf16" and
+    .pull_value_type == "bf16" and .test_auc >= 0.90 and .counters.client_value_bytes_saved ==
+    2 * (.counters.push_elements_delivered + .counters.pull_elements_delivered) and
+    .counters.client_residual_dropped == 0'
 train engine --drive engine --epochs 1 --loss-bound 0 --inject-loss 0.02
 holds "an engine thread does the same" engine '.test_auc >= 0.90 and .delivered_fraction == 1'
 

@@ -432,6 +432,36 @@ class TablesAndClocks(unittest.TestCase):
                 self.assertEqual(len(table.kept()[0]), 0)
                 np.testing.assert_array_equal(table.pull(ids), pushed)
 
+    def test_what_rounding_takes_is_pushed_later(self):
+        with Servers(shards=2, workers=1) as servers:
+            with servers.connect(rows_max=7000) as ps:
+                table = ps.table(
+                    dim=4,
+                    learning_rate=-1.0,
+                    consistency="asp",
+                    value_type="bf16",
+                    pull_value_type="bf16",
+                )
+                ids, random = ids_of(2000), np.random.default_rng(1)
+                pushed = np.zeros((2000, 4), dtype=np.float32)
+                for _ in range(5):
+                    rows = random.integers(-9000, 9000, (2000, 4)).astype(np.float32)
+                    table.push(ids, rows)
+                    pushed += rows
+                kept_ids, kept = table.kept()
+                self.assertGreater(len(kept_ids), 1900)
+                self.assertLess(np.abs(kept).max(), 33)
+                while len(kept_ids) > 0:  # what is left of zeros needs fewer bits each time
+                    table.push(kept_ids, np.zeros_like(kept))
+                    kept_ids, kept = table.kept()
+                there = table.pull(ids)
+                self.assertTrue((there.view(np.uint32) & 0xFFFF == 0).all())
+                self.assertTrue((np.abs(there - pushed) <= np.abs(pushed) / 256).all())
+                self.assertGreater(ps.counters()["value_bytes_saved"], 6 * 2000 * 4 * 2)
+                self.assertEqual(ps.counters()["residual_dropped"], 0)
+                with self.assertRaisesRegex(weft.InvalidError, 'value_type is "half"'):
+                    ps.table(1, value_type="half")
+
     def test_on_time(self):
         arguments = ["--inject-loss", "0.2"]
         with Servers(shards=2, workers=2, arguments=arguments) as servers:

@@ -159,7 +159,9 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, last_rows, 160);
     AT(weft_table_options, feedback_rows, 164);
     AT(weft_table_options, deadline_ns, 168);
-    SIZE(weft_table_options, 176);
+    AT(weft_table_options, value_type, 176);
+    AT(weft_table_options, pull_value_type, 184);
+    SIZE(weft_table_options, 192);
 
     AT(weft_op_options, bound_ppm, 8);
     AT(weft_op_options, reserved, 12);
@@ -207,7 +209,9 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, last_forgotten, 232);
     AT(weft_ps_counters, feedback_dropped, 264);
     AT(weft_ps_counters, late, 272);
-    SIZE(weft_ps_counters, 280);
+    AT(weft_ps_counters, residual_dropped, 280);
+    AT(weft_ps_counters, value_bytes_saved, 288);
+    SIZE(weft_ps_counters, 296);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */

@@ -521,6 +521,52 @@ static void means_are_over_workers_or_contributors(void **state)
     site_stop(&site);
 }
 
+/* Gradients and weights as bf16: what is not there is kept, and zeros send it. */
+static void values_may_be_half_as_long(void **state)
+{
+    (void)state;
+    const uint64_t id = 5;
+    const float ones[DIM] = {1001, 1002, -1003}, zeros[DIM] = {0};
+    float got[DIM], kept[DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.tables_max = 8;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    options.value_type = "bf16";
+    struct weft_ps_table *table = open_table(ps, &options);
+    uint64_t kept_id;
+    must(ps, weft_push_wait(table, &id, ones, 1, 0, NULL));
+    must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+    assert_int_equal(weft_table_kept(table, &kept_id, kept, 1), 1);
+    for (uint32_t d = 0; d < DIM; d++) {
+        assert_true(fmodf(got[d], 4) == 0 && got[d] + kept[d] == ones[d]);
+    }
+    must(ps, weft_push_wait(table, &id, zeros, 1, 0, NULL));
+    must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+    assert_memory_equal(got, ones, sizeof(got));
+    assert_int_equal(weft_table_kept(table, &kept_id, kept, 1), 0);
+    struct weft_ps_counters counters = {.size = sizeof(counters)};
+    weft_ps_counters_get(ps, &counters);
+    assert_int_equal(counters.value_bytes_saved, 2 * 2 * DIM);
+    assert_int_equal(counters.residual_dropped, 0);
+    options.number = 1;
+    options.value_type = "float32";
+    options.pull_value_type = "bf16";
+    table = open_table(ps, &options);
+    must(ps, weft_push_wait(table, &id, ones, 1, 0, NULL));
+    must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+    assert_true(got[0] == 1000 && got[1] == 1000 && got[2] == -1004);
+    assert_int_equal(weft_table_kept(table, NULL, NULL, 0), 0);
+    options.number = 2;
+    options.value_type = "float16";
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_INVALID,
+              "value_type is \"float16\"; choose \"float32\" or \"bf16\"");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
 static void lists_go_as_a_whole_or_not_at_all(void **state)
 {
     (void)state;
@@ -1347,6 +1393,7 @@ int main(void)
         cmocka_unit_test(a_piece_must_be_there),
         cmocka_unit_test(several_tables_in_one_operation),
         cmocka_unit_test(means_are_over_workers_or_contributors),
+        cmocka_unit_test(values_may_be_half_as_long),
         cmocka_unit_test(lists_go_as_a_whole_or_not_at_all),
         cmocka_unit_test(gradients_must_be_finite),
         cmocka_unit_test(a_full_table_says_so),
