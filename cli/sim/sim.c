@@ -48,6 +48,7 @@ struct swarm {
     uint32_t jobs;
     bool json;
     bool verbose;
+    bool bf16;
     struct job job[JOBS_MAX];
     struct outcome *outcomes;
     uint64_t done;
@@ -89,6 +90,16 @@ static void on_assert(const char *file, int line, const char *expression)
     abort();
 }
 
+static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_world_tap *tap,
+                     struct weft_swarm_result *result_p)
+{
+    if (s->bf16) {
+        weft_swarm_run_bf16(seed, tap, result_p);
+    } else {
+        weft_swarm_run(seed, tap, result_p);
+    }
+}
+
 /* Ends with exit, not _exit: LeakSanitizer looks there. */
 [[gnu::noreturn]] static void child_run(const struct swarm *s, uint64_t from, int fd)
 {
@@ -97,7 +108,7 @@ static void on_assert(const char *file, int line, const char *expression)
     for (uint64_t seed = from; seed <= s->seeds.last && seed >= from; seed += s->jobs) {
         child_seed = seed;
         alarm(SEED_SECONDS_MAX);
-        weft_swarm_run(seed, NULL, &result);
+        run_seed(s, seed, NULL, &result);
         /* No handler of a signal returns here, so a write to the pipe ends whole. */
         if (write(fd, &result, sizeof(result)) != (ssize_t)sizeof(result)) {
             exit(WEFT_EXIT_FAILED);
@@ -163,8 +174,9 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
     if (!result->ok) {
         fprintf(stderr,
                 "seed %" PRIu64 " failed: %s\n  repeat: weft sim swarm --seeds %" PRIu64
-                "..%" PRIu64 " --verbose\n",
-                result->seed, result->failure, result->seed, result->seed);
+                "..%" PRIu64 "%s --verbose\n",
+                result->seed, result->failure, result->seed, result->seed,
+                s->bf16 ? " --bf16" : "");
     }
     progress(s);
 }
@@ -312,7 +324,7 @@ static int swarm_run_tapped(struct swarm *s, struct weft_sim_tap *tap)
     static struct weft_swarm_result result;
     bool good = weft_sim_tap_open(tap);
     if (good) {
-        weft_swarm_run(s->seeds.first, &tap->tap, &result);
+        run_seed(s, s->seeds.first, &tap->tap, &result);
     }
     good &= weft_sim_tap_close(tap);
     if (!good) {
@@ -330,6 +342,8 @@ static int verb_swarm(int argc, char **argv)
          .fallback = "1..100", .parse = parse_seeds},
         {"jobs", "N", "processes at a time", WEFT_OPTION_U32, &swarm.jobs, .min = 1,
          .max = JOBS_MAX},
+        {"bf16", NULL, "run each seed as a parameter server whose messages carry values as bf16,\n"
+         "one way or both", WEFT_OPTION_FLAG, .value = &swarm.bf16},
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},

@@ -290,7 +290,7 @@ void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
     if (seed % PS_EVERY == 0 && weft_swarm_member_has(seed)) {
         weft_swarm_member_run(seed, false, tap, result_p);
     } else if (seed % PS_EVERY == 0) {
-        weft_swarm_ps_run(seed, tap, result_p);
+        weft_swarm_ps_run(seed, false, tap, result_p);
     } else if (seed % COLL_EVERY == COLL_REST) {
         weft_swarm_coll_run(seed, tap, result_p);
     } else {
@@ -303,4 +303,10 @@ uint64_t weft_swarm_combine(uint64_t hash, const struct weft_swarm_result *resul
     hash = weft_sim_hash_u64(hash, result->seed);
     hash = weft_sim_hash_u64(hash, result->ok);
     return weft_sim_hash_u64(hash, result->trace_hash);
+}
+
+void weft_swarm_run_bf16(uint64_t seed, const struct weft_world_tap *tap,
+                         struct weft_swarm_result *result_p)
+{
+    weft_swarm_ps_run(seed, true, tap, result_p);
 }

@@ -77,6 +77,23 @@ static void ids_draw(struct swarm_ps *ps)
     ps->list_ids = (uint32_t)weft_prng_below(&prng, 5) * (uint32_t)weft_prng_below(&prng, IDS_MAX);
 }
 
+static void values_draw(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x76616c756573));
+    uint64_t ways = ps->bf16 ? weft_prng_range(&prng, 1, 3) : 0;
+    ps->table.spec.push_values = (ways & 1) != 0 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
+    ps->table.spec.pull_values = (ways & 2) != 0 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
+}
+
+/* Where nothing is lost, and rows stay: then what they lack is what workers keep. */
+static bool draws_odd(const struct weft_swarm_table *table)
+{
+    return table->spec.push_values == WEFT_VALUE_BF16 && table->push_bound_ppm == 0 &&
+           (table->flavour == WEFT_SWARM_PLAIN || table->flavour == WEFT_SWARM_DENSE ||
+            table->flavour == WEFT_SWARM_WIDE);
+}
+
 void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
 {
     struct weft_prng prng;
@@ -114,12 +131,14 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
                                   : (uint32_t)(seed * IDS_MAX + i) * UINT32_C(0x9e3779b1);
     }
     ids_draw(ps);
+    values_draw(ps);
     uint32_t most, least;
     packet_bytes(ps, &most, &least);
     weft_swarm_table_draw(&ps->table, most, least - WEFT_DATA_OVERHEAD_BYTES, ps->id);
     for (uint32_t i = 0; ps->table.flavour == WEFT_SWARM_DENSE && i < IDS_MAX; i++) {
         ps->id[i] = i;
     }
+    ps->is_odd = draws_odd(&ps->table);
     ps->deaths = deaths_draw(&ps->table);
     keeper_draw(ps);
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
@@ -222,25 +241,26 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
     const struct weft_swarm_table *table = &ps->table;
-    int used = snprintf(text, bytes,
-                        "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
-                        " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-                        " rows an RPC, bounds %u and %u ppm, may %u, fetches %u, lists of %" PRIu32
-                        " ids; %s, optimizer %u, %" PRIu32
-                        " deaths of shards%s, kept by: %s\n",
-                        ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
-                        modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
-                        table->push_bound_ppm, table->pull_bound_ppm, ps->can, ps->fetches,
-                        ps->list_ids, weft_swarm_table_name(table),
-                        table->spec.optimizer, ps->deaths, ps->mortal ? " and workers" : "",
-                        ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
+    int used =
+        snprintf(text, bytes,
+                 "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
+                 " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
+                 " rows an RPC, bounds %u and %u ppm, may %u, fetches %u, lists of %" PRIu32
+                 " ids%s%s; %s, optimizer %u, %" PRIu32 " deaths of shards%s, kept by: %s\n",
+                 ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
+                 modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
+                 table->push_bound_ppm, table->pull_bound_ppm, ps->can, ps->fetches, ps->list_ids,
+                 table->spec.push_values == WEFT_VALUE_BF16 ? ", bf16 pushes" : "",
+                 table->spec.pull_values == WEFT_VALUE_BF16 ? ", bf16 answers" : "",
+                 weft_swarm_table_name(table), table->spec.optimizer, ps->deaths,
+                 ps->mortal ? " and workers" : "", ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
-void weft_swarm_ps_run(uint64_t seed, const struct weft_world_tap *tap,
+void weft_swarm_ps_run(uint64_t seed, bool bf16, const struct weft_world_tap *tap,
                        struct weft_swarm_result *result_p)
 {
-    struct swarm_ps *ps = weft_swarm_ps_new(seed, tap);
+    struct swarm_ps *ps = weft_swarm_ps_new(seed, bf16, tap);
     ps_run(ps);
     *result_p = (struct weft_swarm_result){
         .seed = seed,

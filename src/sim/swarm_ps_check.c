@@ -4,20 +4,35 @@
 
 #include "base/assert.h"
 #include "ps/journal.h"
+#include "ps/row_store.h"
+#include "ps/values.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- what a row says ------------------------------------------------------------------------- */
+
+/* How far the columns that count pushes may be from their number: what workers keep, or have taken with
+ * them, is at most half a unit in the last place of bf16 of a push, and the next one makes up for it. */
+static double slack(const struct swarm_ps *ps, uint32_t pushes)
+{
+    return ps->is_odd ? SWARM_PS_ODD / 256.0 * 2 * (pushes + ps->table.workers) : 0;
+}
+
+static bool counts(const struct swarm_ps *ps, float column, uint32_t pushes)
+{
+    return fabs(-(double)column - (double)pushes * ps_one(ps)) <= slack(ps, pushes);
+}
 
 /* The set of pushes in a row, checked: whole, counted once each, and only such as may be in it. */
 static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const char *where)
 {
     uint32_t possible = weft_swarm_table_all(&ps->table, i);
     float top = (float)(UINT32_C(1) << BITS_MAX);
-    bool sane = -row[0] >= 0 && -row[0] < top && -row[1] >= 0 && -row[1] < top;
+    bool sane = -row[0] >= 0 && -row[0] < top;
     uint32_t set = sane ? (uint32_t)-row[0] : 0;
-    if (!sane || (float)set != -row[0] || (float)__builtin_popcount(set) != -row[1] ||
+    if (!sane || (float)set != -row[0] || !counts(ps, row[1], (uint32_t)__builtin_popcount(set)) ||
         (set & ~possible) != 0) {
         weft_world_fail(ps->world, "row %" PRIu32 " %s: %g and %g are no set of pushes", i, where,
                         (double)row[0], (double)row[1]);
@@ -34,13 +49,17 @@ static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const
 
 /* OPTIMIZER: just these weights, or, where a pull may lose rows, the zeros of before. */
 static void check_truth(struct swarm_ps *ps, uint32_t i, uint32_t version, const float *row,
-                        bool may_be_lost, const char *where)
+                        uint8_t type, bool may_be_lost, const char *where)
 {
-    const float *truth = weft_swarm_table_truth(&ps->table, i, version);
+    const float *whole = weft_swarm_table_truth(&ps->table, i, version);
+    float truth[WEFT_RPC_DIM_MAX];
+    uint8_t sent[sizeof(truth)];
     bool lost = may_be_lost;
     for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
         lost &= row[d] == 0;
     }
+    weft_values_store(type, whole, ps->table.spec.dim, sent);
+    weft_values_load(type, sent, ps->table.spec.dim, truth);
     if (!lost && memcmp(row, truth, ps->table.spec.dim * sizeof(float)) != 0) {
         weft_world_fail(
             ps->world, "row %" PRIu32 " %s is %.9g %.9g, not %.9g %.9g, after %" PRIu32 " clocks",
@@ -60,6 +79,36 @@ static bool forgets(const struct swarm_ps *ps)
     return ps->deaths > 0 && ps->keeper == KEEPER_NOBODY;
 }
 
+static float bf16(uint32_t set)
+{
+    return weft_bf16_load(weft_bf16_store((float)set));
+}
+
+/* A row that was rounded on its way back says a range of sets, and about how many pushes. */
+static bool rounded_is(const struct swarm_ps *ps, const float *row, uint32_t must, uint32_t may)
+{
+    const uint32_t least = (uint32_t)__builtin_popcount(must) * ps_one(ps);
+    const uint32_t pushes = (uint32_t)__builtin_popcount(may), most = pushes * ps_one(ps);
+    const double apart = slack(ps, pushes) + most / 256.0;
+    bool good = -row[0] >= bf16(must) && -row[0] <= bf16(may) && -(double)row[1] >= least - apart &&
+                -(double)row[1] <= most + apart;
+    for (uint32_t d = 2; d < ps->table.spec.dim; d++) {
+        good &= row[d] == row[1];
+    }
+    return good;
+}
+
+static void check_rounded(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t must, uint32_t may)
+{
+    const float *row = ps->worker[w].rows + (size_t)i * ps->table.spec.dim;
+    if (!rounded_is(ps, row, must, may)) {
+        weft_world_fail(ps->world,
+                        "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
+                        " as %g and %g, rounded; must %x, may %x",
+                        w, ps->worker[w].clock, i, (double)row[0], (double)row[1], must, may);
+    }
+}
+
 /* What row i of a pull must and may contain. */
 static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need)
 {
@@ -67,11 +116,10 @@ static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need
     const struct weft_swarm_table *table = &ps->table;
     const float *row = worker->rows + (size_t)i * table->spec.dim;
     if (table->flavour == WEFT_SWARM_OPTIMIZER) {
-        check_truth(ps, i, need, row, table->pull_bound_ppm > 0, "pulled");
+        check_truth(ps, i, need, row, table->spec.pull_values, table->pull_bound_ppm > 0, "pulled");
         return;
     }
     bool exact = table->push_bound_ppm == 0 && table->pull_bound_ppm == 0 && keeps_all(ps);
-    uint32_t set = row_set(ps, i, row, "pulled");
     uint32_t must = 0;
     uint32_t may = 0;
     for (uint32_t v = 0; v < table->workers; v++) {
@@ -86,6 +134,11 @@ static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need
     if (table->flavour == WEFT_SWARM_EXPIRING) {
         must = may = weft_swarm_table_unexpired(table, i, need);
     }
+    if (table->spec.pull_values == WEFT_VALUE_BF16) {
+        check_rounded(ps, w, i, exact ? must : 0, may);
+        return;
+    }
+    uint32_t set = row_set(ps, i, row, "pulled");
     if ((exact && (set & must) != must) || (set & ~may) != 0) {
         weft_world_fail(ps->world,
                         "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
@@ -119,7 +172,7 @@ static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
 {
     const struct weft_swarm_table *table = &ps->table;
     if (table->flavour == WEFT_SWARM_OPTIMIZER) {
-        check_truth(ps, i, table->clocks, row, false, "at the end");
+        check_truth(ps, i, table->clocks, row, WEFT_VALUE_FLOAT32, false, "at the end");
         return (uint32_t)__builtin_popcount(weft_swarm_table_all(table, i));
     }
     uint32_t set = row_set(ps, i, row, "at the end");
@@ -143,6 +196,35 @@ static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
                         kept, came);
     }
     return kept;
+}
+
+/* What the row lacks of the pushes that are in it, and what the workers keep of it, is the same. Those
+ * of a worker or a shard that died went with it. */
+static void check_remainders(struct swarm_ps *ps, uint32_t i, const float *row, uint32_t pushes)
+{
+    const uint32_t dim = ps->table.spec.dim;
+    double sums[WEFT_RPC_DIM_MAX] = {0};
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        uint64_t ids[IDS_MAX];
+        static float kept[IDS_MAX * WEFT_RPC_DIM_MAX];
+        uint32_t n =
+            weft_ps_client_kept(ps->worker[w].client, ps->table.spec.table, ids, kept, IDS_MAX);
+        for (uint32_t k = 0; k < n; k++) {
+            for (uint32_t d = 0; ids[k] == ps->id[i] && d < dim; d++) {
+                sums[d] += (double)kept[(size_t)k * dim + d] / ps->table.workers;
+            }
+        }
+    }
+    for (uint32_t d = 1; d < dim; d++) {
+        double lacks = (double)pushes * SWARM_PS_ODD - (sums[d] - (double)row[d]);
+        if (fabs(lacks) > 0.1 || sums[0] != 0) {
+            weft_world_fail(ps->world,
+                            "row %" PRIu32 ", column %" PRIu32 " lacks %g of %" PRIu32
+                            " pushes that nobody keeps",
+                            i, d, lacks, pushes);
+            return;
+        }
+    }
 }
 
 /* Where every push is in a row or counted as left out, nothing is missing and nothing invented. */
@@ -236,7 +318,11 @@ void weft_swarm_ps_check_tables(struct swarm_ps *ps)
         uint32_t s = weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards);
         float row[WEFT_RPC_DIM_MAX];
         (void)weft_table_read(weft_shard_table(ps->shard[s], ps->table.spec.table), ps->id[i], row);
-        kept += (uint64_t)check_kept(ps, i, row) * ps_blocks(ps);
+        uint32_t pushes = check_kept(ps, i, row);
+        kept += (uint64_t)pushes * ps_blocks(ps);
+        if (ps->is_odd && !ps->mortal && !forgets(ps)) {
+            check_remainders(ps, i, row, pushes);
+        }
     }
     check_sums(ps, kept);
     check_lost(ps);

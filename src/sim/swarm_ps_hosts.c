@@ -107,7 +107,7 @@ static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         float *row = rows + (size_t)worker->n * ps->table.spec.dim;
         for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
             uint32_t bit = weft_swarm_table_bit(&ps->table, w, worker->clock);
-            row[d] = (float)ps->table.workers * (d == 0 ? (float)bit : 1);
+            row[d] = (float)ps->table.workers * (float)(d == 0 ? bit : ps_one(ps));
         }
         ps->picked[worker->n++] = ps->id[i];
     }
@@ -155,6 +155,19 @@ static void pushed(struct swarm_ps *ps, uint32_t w, const struct weft_ps_result 
     }
 }
 
+static weft_status start_open(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    const struct weft_table_spec *spec = &ps->table.spec;
+    weft_status status = weft_ps_table_open(worker->client, spec, now_ns, &worker->op);
+    if (status == WEFT_OK && worker->kept != NULL) {
+        weft_status lent =
+            weft_ps_client_feedback(worker->client, spec->table, worker->kept, IDS_MAX);
+        WEFT_ASSERT(lent == WEFT_OK);
+    }
+    return status;
+}
+
 /* One step of a worker; true when it got on. */
 bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
@@ -163,8 +176,7 @@ bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     enum phase before = worker->phase;
     switch (worker->phase) {
     case PHASE_OPEN:
-        worker->phase +=
-            taken(ps, w, weft_ps_table_open(worker->client, &ps->table.spec, now_ns, &worker->op));
+        worker->phase += taken(ps, w, start_open(ps, w, now_ns));
         break;
     case PHASE_PULL:
         memset(worker->rows, 0, (size_t)IDS_MAX * ps->table.spec.dim * sizeof(float));
@@ -497,6 +509,10 @@ void weft_swarm_ps_worker_init(struct swarm_ps *ps, uint32_t w)
     ps->worker[w].rows = calloc(floats, sizeof(float));
     ps->worker[w].fetched_rows = calloc(2 * floats, sizeof(float));
     WEFT_ASSERT(ps->worker[w].rows != NULL && ps->worker[w].fetched_rows != NULL);
+    if (ps->is_odd) {
+        ps->worker[w].kept = malloc(weft_row_store_bytes(IDS_MAX, ps->table.spec.dim));
+        WEFT_ASSERT(ps->worker[w].kept != NULL);
+    }
 }
 
 static void make_worker(struct swarm_ps *ps, uint32_t w)
@@ -535,10 +551,11 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     make_client(ps, w, weft_world_now_ns(ps->world));
 }
 
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, const struct weft_world_tap *tap)
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, bool bf16, const struct weft_world_tap *tap)
 {
     struct swarm_ps *ps = calloc(1, sizeof(*ps));
     WEFT_ASSERT(ps != NULL);
+    ps->bf16 = bf16;
     weft_swarm_ps_draw(ps, seed);
     struct weft_world_config config = {
         .hosts = ps->plan.hosts,
@@ -577,6 +594,7 @@ void weft_swarm_ps_free(struct swarm_ps *ps)
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_ps_client_free(ps->worker[w].client);
         free(ps->worker[w].rows);
+        free(ps->worker[w].kept);
         free(ps->worker[w].fetched_rows);
     }
     free(ps);

@@ -15,6 +15,9 @@
 enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
 enum { STEPS_MAX = 20000000 };
 
+/* What columns but the first count a push as, where values are rounded: bf16 cannot say it. */
+enum { SWARM_PS_ODD = 1001 };
+
 /* What brings back what a shard's checkpoint lacks. */
 enum keeper {
     KEEPER_WORKERS,       /* they send it again */
@@ -52,6 +55,7 @@ struct swarm_ps_worker {
     uint64_t lost;             /* pushes, as clients that died were told */
     float *rows;               /* (ids, dim) */
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */
+    void *kept;                /* memory of error feedback; NULL without */
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull that nobody waits for */
 };
 
@@ -64,9 +68,11 @@ struct swarm_ps {
     struct weft_swarm_table table;
     uint32_t shards;
     uint32_t rows_per_rpc;
+    bool bf16;    /* the table's messages carry it, one way or both */
+    bool is_odd;  /* pushes count as SWARM_PS_ODD, and workers keep what rounding takes */
     uint16_t can; /* of enum weft_rpc_can: of workers */
     enum fetches fetches;
-    uint32_t list_ids; /* that shards keep of a worker */
+    uint32_t list_ids;      /* that shards keep of a worker */
     uint64_t pushes_listed; /* of workers that died */
     uint64_t lists_unknown;
     struct weft_shard *shard[SHARDS_MAX];
@@ -94,6 +100,12 @@ static inline uint32_t ps_blocks(const struct swarm_ps *ps)
     return ps->blocks;
 }
 
+/* What a push adds to the columns but the first. */
+static inline uint32_t ps_one(const struct swarm_ps *ps)
+{
+    return ps->is_odd ? SWARM_PS_ODD : 1;
+}
+
 /* Did the worker's process die before the push of this clock was answered? */
 static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_t clock)
 {
@@ -103,7 +115,7 @@ static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_
 /* ---- swarm_ps_hosts.c ------------------------------------------------------------------------ */
 
 /* Owns: gives. */
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, const struct weft_world_tap *tap);
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, bool bf16, const struct weft_world_tap *tap);
 void weft_swarm_ps_free(struct swarm_ps *ps);
 
 /* A process dies, and another one comes in its place. */

@@ -142,7 +142,7 @@ static void draw_evicting(struct weft_swarm_table *table, struct weft_prng *prng
     struct weft_table_spec *spec = &table->spec;
     spec->mode = spec->mode == WEFT_TABLE_BSP ? WEFT_TABLE_ASP : spec->mode;
     spec->eviction = weft_prng_below(prng, 2) == 0 ? WEFT_EVICTION_LRU : WEFT_EVICTION_L2;
-    spec->rows_max = packet_bytes / weft_table_pull_elem_bytes(spec) + /* ids may be in a list */
+    spec->rows_max = packet_bytes / weft_table_push_block_bytes(spec) + /* ids may be in a list */
                      (uint32_t)weft_prng_range(prng, 1, 30);
 }
 
