@@ -273,6 +273,25 @@ class OneWorker(unittest.TestCase):
             there[torch.from_numpy(kept_ids.astype(np.int64))] -= torch.from_numpy(kept)
             torch.testing.assert_close(there, before - 1)
 
+    def test_lost_clocks_go_again_without_a_call(self):
+        """thread=1: this process is in no call of weft's after its step, and the other goes on."""
+        servers = Servers(shards=2, workers=2, arguments=["--inject-loss", "0.2"])
+        self.addCleanup(servers.__exit__)
+        a, b = (
+            servers.connect(worker=i, workers=2, thread=1, inject_loss_ppm=200000) for i in range(2)
+        )
+        modules = [Embedding(ps, 0, 100, 4, learning_rate=1.0) for ps in (a, b)]
+        ids = torch.tensor([1, 2])
+        before = modules[1].export(ids)
+        for _ in range(50):
+            for rows in modules:
+                rows(ids).sum().backward()
+                rows.step()
+            got = modules[1](ids)
+        torch.testing.assert_close(got.detach(), before - 50)
+        for ps in (a, b):
+            ps.give_up()
+
     def test_closed_and_forked(self):
         rows = self.make()
         child = os.fork()

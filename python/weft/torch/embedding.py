@@ -58,7 +58,8 @@ class _Ahead:
 class Embedding(nn.Module):
     """Rows of a table at the parameter server, looked up by id; trained there.
 
-    client:         weft.PS, of weft.connect. Used, not owned: close it after the last step
+    client:         weft.PS, of weft.connect; with thread=1, or others may wait for a clock of which the end
+                    was lost while this process computes. Used, not owned: close it after the last step
     table:          number of the table, which is then opened with `options`; or a weft.Table that is open
                     already (no options then)
     num_embeddings: ids are 0 .. num_embeddings - 1
