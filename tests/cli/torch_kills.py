@@ -19,7 +19,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOST_S = 7.0  # the peer timeout is 5 s, a keep-alive comes each second, and then all are told
 INIT_S = 15.0
-ENDS_S = 5.0  # from the error to the end of Python
+ENDS_S = 10.0  # from the error to the end of Python, on a busy machine
 HANGS_S = 60.0
 STEPS = 12
 MOMENTS = ("start", "init", "joined", "forward", "backward", "barrier", "exit")

@@ -1,6 +1,7 @@
 """weft.torch with the PyTorch that is installed: ranks are processes. Prints TAP; run by
 tests/cli/torch.sh."""
 
+import contextlib
 import datetime
 import io
 import multiprocessing
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import unittest
@@ -20,6 +22,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import weft.torch
+from weft.torch import ProcessGroupWeft, staging
 
 torch.set_num_threads(1)
 os.environ["WEFT_PEER_TIMEOUT_S"] = "5"  # the default, which the tests of make test lengthen
@@ -40,7 +43,7 @@ def _rank(work, backend, rank, ranks, folder, queue, goodbye, arguments):
         queue.put((rank, traceback.format_exc(), None))
 
 
-def job(work, *arguments, ranks=3, backend="weft", silent=0, goodbye=True):
+def job(work, *arguments, ranks=3, backend="weft", silent=0, goodbye=True, daemon=True):
     """work(rank, ranks, ...) in a process for each rank. -> what each returned
 
     silent: ranks that say nothing, because the test ends them. goodbye: they leave together.
@@ -52,7 +55,7 @@ def job(work, *arguments, ranks=3, backend="weft", silent=0, goodbye=True):
             context.Process(
                 target=_rank,
                 args=(work, backend, rank, ranks, folder, queue, goodbye, arguments),
-                daemon=True,
+                daemon=daemon,
             )
             for rank in range(ranks)
         ]
@@ -443,6 +446,115 @@ class Training(unittest.TestCase):
         self.assertGreater(sum(missing for _, _, missing in got), 0)
 
 
+# ---- tensors of a GPU ----
+
+
+class FakeDevice:
+    """In place of a GPU: its memory is the CPU's, and its stream works a while later, or at once."""
+
+    def __init__(self, delay):
+        self.delay, self.log = delay, []
+
+    def to_host(self, given, taken):
+        self.log.append("to host")
+        room = [torch.empty(one.shape, dtype=one.dtype) for one in taken]
+        return [one.contiguous().clone() for one in given], room
+
+    def from_host(self, pairs):
+        event = threading.Event()
+
+        def copy():
+            time.sleep(self.delay)
+            for tensor, host in pairs:
+                tensor.copy_(host)
+            event.set()
+
+        self.log.append("from host")
+        if self.delay:
+            threading.Thread(target=copy).start()
+        else:
+            copy()
+        return event
+
+    def future(self):
+        return torch.futures.Future()
+
+    @contextlib.contextmanager
+    def completing(self):
+        self.log.append("completing")
+        yield
+
+    def follow(self, event):
+        self.log.append("follow")
+        event.wait()
+
+
+def staged_calls(rank, ranks, delay):
+    device = FakeDevice(delay)
+    staging.of = lambda tensors: device
+    del CALLS["all_reduce of sparse"]  # those are of the CPU
+    return every_call(rank, ranks), device.log
+
+
+def staged_training(rank, ranks, bound):
+    device = FakeDevice(0)
+    staging.of = lambda tensors: device
+    return train(rank, ranks, 20, bound)
+
+
+class Staging(unittest.TestCase):
+    def test_every_call_gives_what_it_gives_without(self):
+        for staged, plain in zip(job(staged_calls, 0.02), job(every_call)):
+            self.assertEqual(len(staged[0]), len(CALLS) - 1)
+            for name, value in staged[0].items():
+                self.assertTrue(equal(value, plain[name]), f"{name}: {value}, {plain[name]}")
+            log = staged[1]
+            self.assertGreater(log.count("to host"), 15)
+            self.assertEqual(log.count("to host"), log.count("from host"))
+            self.assertEqual(log.count("completing"), log.count("from host"))
+            self.assertEqual(log.count("follow"), log.count("from host"))
+
+    def test_training_gives_what_it_gives_without(self):
+        for bound in (None, 0.0):
+            staged, plain = job(staged_training, bound), job(train, 20, bound)
+            self.assertTrue(torch.equal(staged[0][0], plain[0][0]))
+
+    def test_a_failure_is_told(self):
+        def alone(rank, ranks):
+            staging.of = lambda tensors: FakeDevice(0)
+            if rank == 1:
+                return "left"
+            try:
+                dist.all_reduce(torch.ones(1))
+            except Exception as error:
+                return str(error)
+            return "nothing"
+
+        self.assertIn("rank 1", job(alone, ranks=2, goodbye=False)[0])
+
+    def test_another_device_is_refused(self):
+        def other(rank, ranks):
+            said = []
+            for call in (
+                lambda: dist.distributed_c10d._get_default_group().allreduce([torch.ones(2, device="meta")]),
+                lambda: weft.torch.all_reduce(torch.ones(2, device="meta")),
+                lambda: dist.distributed_c10d._get_default_group().alltoall(
+                    [torch.ones(1), torch.ones(1)], [torch.ones(1), torch.ones(1, device="meta")]
+                ),
+            ):
+                try:
+                    call()
+                    said.append("nothing")
+                except Exception as error:
+                    said.append(str(error))
+            return said
+
+        for first, second, third in job(other, ranks=2):
+            self.assertIn("is on meta; weft takes those of the CPU and of CUDA", first)
+            self.assertIn("is on meta", second)
+            self.assertIn("tensors on cpu, meta", third)
+
+
 # ---- failures ----
 
 
@@ -520,6 +632,79 @@ class Failures(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
             return job(meets, ranks=ranks, goodbye=False)
+
+    def test_calls_that_differ_are_said(self):
+        calls = {
+            "all_reduce": lambda rank, t: dist.all_reduce(t) if rank else dist.broadcast(t, 0),
+            "x 5": lambda rank, t: dist.all_reduce(torch.ones(4 + rank)),
+            "float64": lambda rank, t: dist.all_reduce(t.double() if rank else t),
+            "max": lambda rank, t: dist.all_reduce(t, dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM),
+            "bound": lambda rank, t: weft.torch.all_reduce(t, bound=0.1 * rank),
+        }
+
+        def differ(rank, ranks, name):
+            begin = time.monotonic()
+            try:
+                calls[name](rank, torch.ones(4))
+                dist.barrier()
+            except Exception as error:
+                return str(error), time.monotonic() - begin
+            return "nothing", 0
+
+        for name in calls:
+            for said, seconds in job(differ, name, ranks=2, goodbye=False):
+                self.assertIn(name, said)
+                self.assertIn("rank 0", said)
+                self.assertIn("rank 1", said)
+                self.assertLess(seconds, 6)
+
+    def test_a_data_loader_forks(self):
+        def loads(rank, ranks):
+            total = torch.zeros(1)
+            data = torch.utils.data.TensorDataset(torch.arange(12.0))
+            for _ in range(2):
+                for (batch,) in torch.utils.data.DataLoader(data, batch_size=4, num_workers=2):
+                    t = batch.sum().reshape(1)
+                    dist.all_reduce(t)
+                    total += t
+            return total.item()
+
+        self.assertEqual(job(loads, ranks=2, daemon=False), [264, 264])
+
+    def test_nan_goes_through_and_leaves_no_residual(self):
+        def nan(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            comm = weft.torch.process_group.rendezvous.meet(
+                store, rank, ranks, 60, packet_bytes=1472, inject_loss_ppm=100_000
+            )
+            group = ProcessGroupWeft(weft.torch.process_group.Engine(comm), rank, ranks, TIMEOUT)
+            feedback = weft.coll.Feedback(100_000)
+            lost = 0
+            for step in range(10):
+                t = torch.ones(100_000)
+                t[::10], t[5::10] = float("nan"), float("inf")
+                weft.torch.all_reduce(t, group=group, bound=0.3, feedback=feedback)
+                residual = torch.from_numpy(feedback.residual)
+                lost += int((residual != 0).sum())
+                assert residual.isfinite().all()
+            seen = bool(t[::10].isnan().any()), bool(t[5::10].isinf().any()), bool(t[1::10].isfinite().all())
+            counted = comm.counters()["nonfinite"]
+            group.barrier().wait()
+            group.shutdown()
+            return *seen, lost > 0, counted > 0
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+            self.assertEqual(job(nan, ranks=2), [(True,) * 5] * 2)
+
+    def test_several_hosts_need_a_key(self):
+        def other_host(rank, store):
+            weft.torch.process_group.rendezvous._place = lambda: f"host {rank}"
+            os.environ["WEFT_HOST"] = "127.0.0.1"
+
+        for said, seconds in self._meets(other_host, seconds=20):
+            self.assertIn("weft keygen", said)
+            self.assertLess(seconds, 10)
 
     def test_who_never_comes_is_named(self):
         got = self._meets(lambda rank, store: rank == 1, ranks=3)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from .. import coll
 from .._values import ppm_of
-from . import rendezvous
+from . import rendezvous, staging
 from .engine import Engine
 from .process_group import TYPES, WeftWork, of
 
@@ -89,10 +89,9 @@ def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch
         group = state.process_group or dist.distributed_c10d._get_default_group()
         future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
         return future.then(lambda done: _first(done.value()) / group.size())
-    if tensor.dtype not in TYPES or tensor.device.type != "cpu":
-        raise RuntimeError(
-            f"gradients are {tensor.dtype} on {tensor.device}; weft's hook takes floats on the CPU"
-        )
+    device = staging.of([tensor])
+    if tensor.dtype not in TYPES:
+        raise RuntimeError(f"gradients are {tensor.dtype}; weft's hook takes floats")
     if bucket.index() == 0:
         state.rescale()
     fields = {"bound_ppm": ppm_of(state.bound), "reduction": coll.REDUCTIONS["mean"]}
@@ -102,6 +101,16 @@ def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch
         fields.update(feedback.fields(tensor.numel(), str(tensor.dtype).removeprefix("torch.")))
     else:
         fields["stream"] = bucket.index()
+
+    def begin(host_of):
+        return _begin(state, host_of(tensor), feedback, fields)
+
+    if device is None:
+        return begin(lambda one: one).get_future()
+    return staging.run(device, [tensor], [tensor], tensor, begin).get_future()
+
+
+def _begin(state, tensor, feedback, fields):
     work = WeftWork("all_reduce", tensor)
 
     def ended(failure, done):
@@ -122,4 +131,4 @@ def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch
         (tensor, feedback),
         **fields,
     )
-    return work.get_future()
+    return work

@@ -22,8 +22,9 @@ import weft_torch_backend
 from .. import coll
 from .._library import Error, lib
 from .._values import ppm_of
-from . import rendezvous
+from . import rendezvous, staging
 from .engine import Engine
+from .staging import staged
 
 TYPES = {
     torch.float32: lib.WEFT_COMM_F32,
@@ -49,7 +50,7 @@ REDUCTIONS = {
 EXCHANGE_TAG = 2**32 - 1  # of the blocks of an all_to_all; programs have those below
 OF_BOOL = {"sum": "or", "product": "and", "min": "and", "max": "or"}
 
-_error = getattr(dist, "DistBackendError", RuntimeError)
+_error = staging.error
 _groups = {}  # by id: groups whose init has not been torn down
 _lock = threading.Lock()
 
@@ -99,6 +100,10 @@ class WeftWork(Work):
     def is_success(self):
         return self._over.is_set() and self._failure is None
 
+    def failure(self):
+        """Why, in words; None as long as it has not failed."""
+        return self._failure
+
     def exception(self):
         return None if self._failure is None else _error(self._failure)
 
@@ -120,7 +125,7 @@ class WeftWork(Work):
 def _check(tensor, what):
     if tensor.device.type != "cpu":
         raise _error(
-            f"{what} is on {tensor.device}; weft takes tensors of the CPU, so move it there first"
+            f"{what} is on {tensor.device}; weft takes those of the CPU and of CUDA; move it there first"
         )
     if tensor.is_sparse:
         raise _error(f"{what} is sparse; weft takes dense tensors, and sparse ones in a sum or mean")
@@ -251,13 +256,14 @@ class ProcessGroupWeft(ProcessGroup):
             )
         except Error as error:
             raise _error(f"weft: {kind}: {error}") from None
+        return self.keep(work)
+
+    def keep(self, work):
         self._works.append(work)
         return work
 
     def _several(self, works, result, finish=None):
-        work = _Several(works, result, finish)
-        self._works.append(work)
-        return work
+        return self.keep(_Several(works, result, finish))
 
     def _in_place(self, kind, tensor, result, type_, count, **fields):
         """On the tensor itself, or on a contiguous copy, which is copied back."""
@@ -266,6 +272,7 @@ class ProcessGroupWeft(ProcessGroup):
         copy = tensor.contiguous()
         return self._begin(kind, type_, copy, copy, count, result, lambda: tensor.copy_(copy), **fields)
 
+    @staged([0], [0])
     def allreduce(self, tensors, opts=None):
         op = dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
         if len(tensors) == 1 and tensors[0].is_sparse:
@@ -307,6 +314,7 @@ class ProcessGroupWeft(ProcessGroup):
 
         return self._several(works, tensors, back)
 
+    @staged([0], [0])
     def allreduce_coalesced(self, tensors, opts=None):
         """One operation for all of them, when they are of one type."""
         kinds = {_check(tensor, "a tensor").dtype for tensor in tensors}
@@ -331,6 +339,7 @@ class ProcessGroupWeft(ProcessGroup):
             reduction=_reduction(op, flat),
         )
 
+    @staged([0], [0])
     def reduce(self, tensors, opts):
         tensor = _one(tensors, "tensors to reduce")
         return self._in_place(
@@ -343,12 +352,14 @@ class ProcessGroupWeft(ProcessGroup):
             root=opts.rootRank,
         )
 
+    @staged([0], [0])
     def broadcast(self, tensors, opts=None):
         tensor = _one(tensors, "tensors to broadcast")
         root = 0 if opts is None else opts.rootRank
         type_, count = _bytes_of(tensor)
         return self._in_place("broadcast", tensor, tensors, type_, count, root=root)
 
+    @staged([0], [1])
     def allgather(self, outputs, inputs, opts=None):
         source = _one(inputs, "tensors to gather").contiguous()
         if len(outputs) != 1 or len(outputs[0]) != self._size_weft:
@@ -362,6 +373,7 @@ class ProcessGroupWeft(ProcessGroup):
         type_, count = _bytes_of(source)
         return self._begin("all_gather", type_, source, flat, count, outputs, back)
 
+    @staged([0], [1])
     def _allgather_base(self, output, source, opts=None):
         _check(output, "the output")
         source = _check(source, "the input").contiguous()
@@ -389,6 +401,7 @@ class ProcessGroupWeft(ProcessGroup):
         ]
         return self._several(works, outputs)
 
+    @staged([0], [1])
     def gather(self, outputs, inputs, opts):
         source = _one(inputs, "tensors to gather").contiguous()
         root = opts.rootRank == self._rank_weft
@@ -405,6 +418,7 @@ class ProcessGroupWeft(ProcessGroup):
             "gather", type_, source, flat, count, outputs, back if root else None, root=opts.rootRank
         )
 
+    @staged([0], [1])
     def scatter(self, outputs, inputs, opts):
         output = _one(outputs, "tensors to scatter into")
         flat = None
@@ -419,6 +433,7 @@ class ProcessGroupWeft(ProcessGroup):
             "scatter", type_, flat, part, count, outputs, back, root=opts.rootRank
         )
 
+    @staged([0], [1])
     def reduce_scatter(self, outputs, inputs, opts):
         output = _one(outputs, "tensors to reduce into")
         if len(inputs) != 1 or len(inputs[0]) != self._size_weft:
@@ -426,6 +441,7 @@ class ProcessGroupWeft(ProcessGroup):
         flat = torch.stack([_check(one, "an input").reshape(output.shape) for one in inputs[0]])
         return self._reduce_scatter(output, flat, opts)
 
+    @staged([0], [1])
     def _reduce_scatter_base(self, output, source, opts):
         _check(output, "the output")
         source = _check(source, "the input").contiguous()
@@ -458,6 +474,7 @@ class ProcessGroupWeft(ProcessGroup):
             reduction=_reduction(opts.reduceOp, flat),
         )
 
+    @staged([0], [1])
     def alltoall_base(self, output, source, output_splits, input_splits, opts=None):
         _check(output, "the output")
         source = _check(source, "the input").contiguous()
@@ -483,6 +500,7 @@ class ProcessGroupWeft(ProcessGroup):
 
     all_to_all_single = alltoall_base
 
+    @staged([0], [1])
     def alltoall(self, outputs, inputs, opts=None):
         sources = [_check(one, "an input").contiguous() for one in inputs]
         flat = [one if one.is_contiguous() else one.contiguous() for one in outputs]
@@ -517,10 +535,12 @@ class ProcessGroupWeft(ProcessGroup):
             kind, type_, source, output, count, [tensor], finish, peer=peer, tag=tag
         )
 
+    @staged([], [0])
     def send(self, tensors, peer, tag=0):
         tensor = _one(tensors, "tensors to send")
         return self._pair("send", tensor.contiguous(), peer, _tag(tag))
 
+    @staged([0], [0])
     def recv(self, tensors, peer, tag=0):
         tensor = _one(tensors, "tensors to receive")
         if tensor.is_contiguous():
@@ -562,6 +582,13 @@ class _Several(Work):
     def is_success(self):
         return all(work.is_success() for work in self._works)
 
+    def failure(self):
+        try:
+            self._future.value() if self._future.done() else None
+        except Exception as error:
+            return str(error)
+        return None
+
     def exception(self):
         return next((work.exception() for work in self._works if work.exception()), None)
 
@@ -594,13 +621,20 @@ def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=
     own = of(group)
     if own is None:
         raise _error("this group is not of the backend weft; make it with init_process_group('weft')")
-    _check(tensor, "the tensor")
     fields = {"bound_ppm": ppm_of(bound), "reduction": _reduction(op, tensor)}
     if feedback is not None:
         fields.update(feedback.fields(tensor.numel(), str(tensor.dtype).removeprefix("torch.")))
-    work = own._in_place(
-        "all_reduce", tensor, [tensor], TYPES.get(tensor.dtype), tensor.numel(), **fields
-    )
+
+
+    def begin(host_of):
+        one = _check(host_of(tensor), "the tensor")
+        return own._in_place("all_reduce", one, [one], TYPES.get(one.dtype), one.numel(), **fields)
+
+    device = staging.of([tensor])
+    if device is None:
+        work = begin(lambda one: one)
+    else:
+        work = own.keep(staging.run(device, [tensor], [tensor], [tensor], begin))
     work.lent = feedback
     return work if async_op else work.wait() and None
 

@@ -1,0 +1,194 @@
+"""Tensors of a GPU: an operation works on copies in the host's memory.
+
+    side stream, after what the caller's stream has to do: copies to pinned memory
+    host: waits for them, and begins the operation on the copies
+    when it is done, side stream: copies back; the future is completed under that stream
+
+so that who uses the result, on whatever stream, runs after the copies, and the host does not wait for
+them. Device is what is needed of CUDA; tests put another in its place. This was not yet run on a GPU.
+"""
+
+import contextlib
+import datetime
+import functools
+import threading
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Work
+
+error = getattr(dist, "DistBackendError", RuntimeError)
+
+
+class Device:
+    """A CUDA device with a stream of its own for copies."""
+
+    def __init__(self, device):
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def to_host(self, given, taken):
+        """Pinned memory for tensors: copies of those given, which are complete; room for those taken."""
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            hosts = [self._host(tensor).copy_(tensor, non_blocking=True) for tensor in given]
+            event = torch.cuda.Event()
+            event.record(self._stream)
+        for tensor in (*given, *taken):
+            tensor.record_stream(self._stream)
+        event.synchronize()
+        return hosts, [self._host(tensor) for tensor in taken]
+
+    @staticmethod
+    def _host(tensor):
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+
+    def from_host(self, pairs):
+        """Begins copies into tensors, (tensor, host) each. -> an event after them"""
+        with torch.cuda.stream(self._stream):
+            for tensor, host in pairs:
+                tensor.copy_(host, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record(self._stream)
+        return event
+
+    def future(self):
+        return torch.futures.Future(devices=[self._device])
+
+    def completing(self):
+        """Within it a future is completed: who uses its value waits for the copies."""
+        return torch.cuda.stream(self._stream)
+
+    def follow(self, event):
+        """What the caller's stream does next comes after the event."""
+        torch.cuda.current_stream(self._device).wait_event(event)
+
+
+_devices = {}
+_lock = threading.Lock()
+
+
+def of(tensors):
+    """The Device of tensors; None for those of the CPU."""
+    places = {tensor.device for tensor in tensors}
+    if len(places) > 1:
+        raise error(f"tensors on {', '.join(sorted(map(str, places)))}; they must be on one device")
+    if not places or (place := places.pop()).type == "cpu":
+        return None
+    if place.type != "cuda":
+        raise error(f"a tensor is on {place}; weft takes those of the CPU and of CUDA; move it there first")
+    if any(tensor.is_sparse for tensor in tensors):
+        raise error(f"a tensor is sparse and on {place}; weft takes sparse ones of the CPU")
+    with _lock:
+        if place not in _devices:
+            _devices[place] = Device(place)
+        return _devices[place]
+
+
+class StagedWork(Work):
+    """An operation on copies. inner: its Work; pairs: (tensor, host) to copy back; result: of the future."""
+
+    def __init__(self, device, inner, pairs, result):
+        super().__init__()
+        self._device, self._inner, self._pairs, self._result = device, inner, pairs, result
+        self._over = threading.Event()
+        self._event = self._failure = None
+        self._base = device.future()
+        self._future = self._base.then(self._value)
+        self._future.add_done_callback(lambda _: self._over.set())
+        inner.get_future().add_done_callback(self._ended)
+
+    def _ended(self, _):
+        """In the thread of the communicator."""
+        self._failure = self._inner.failure()
+        completing = contextlib.nullcontext()
+        if self._failure is None:
+            try:
+                self._event = self._device.from_host(self._pairs)
+                completing = self._device.completing()
+            except Exception as why:
+                self._failure = f"after the operation: {why}"
+        self._pairs = None
+        with completing:
+            self._base.set_result(None)
+
+    def _value(self, _):
+        if self._failure is not None:
+            raise error(self._failure)
+        return self._result
+
+    def failure(self):
+        return self._failure
+
+    def is_completed(self):
+        return self._over.is_set()
+
+    def is_success(self):
+        return self._over.is_set() and self._failure is None
+
+    def exception(self):
+        return None if self._failure is None else error(self._failure)
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        self._inner.wait(timeout)
+        self._over.wait()
+        if self._failure is not None:
+            raise error(self._failure)
+        self._device.follow(self._event)
+        return True
+
+    def get_future(self):
+        return self._future
+
+    def result(self):
+        return self._result
+
+
+def run(device, given, taken, result, begin):
+    """begin(hosts): the operation on copies of `given`, then of `taken`. Those taken are copied back; a
+    tensor may be in both. -> StagedWork"""
+    only = [tensor for tensor in taken if not any(tensor is one for one in given)]
+    hosts, rooms = device.to_host(given, only)
+    of_tensor = list(zip([*given, *only], [*hosts, *rooms]))
+    host_of = lambda tensor: next(host for one, host in of_tensor if one is tensor)
+    inner = begin(host_of)
+    return StagedWork(device, inner, [(one, host_of(one)) for one in taken], result)
+
+
+def _all_of(one):
+    """Tensors of a tensor, a list, or a list of lists."""
+    return [one] if isinstance(one, torch.Tensor) else [t for part in one for t in _all_of(part)]
+
+
+def _same_shape(one, host_of):
+    if isinstance(one, torch.Tensor):
+        return host_of(one)
+    return [_same_shape(part, host_of) for part in one]
+
+
+def staged(taken, given):
+    """A method of a group whose arguments with these places are tensors that it writes, and that it reads."""
+
+    def decorate(method):
+        @functools.wraps(method)
+        def staged_method(self, *arguments, **named):
+            reads = [t for i in given for t in _all_of(arguments[i])]
+            writes = [t for i in taken for t in _all_of(arguments[i])]
+            device = of([*reads, *writes])
+            if device is None:
+                return method(self, *arguments, **named)
+
+            def begin(host_of):
+                hosts = [
+                    _same_shape(one, host_of) if i in given or i in taken else one
+                    for i, one in enumerate(arguments)
+                ]
+                return method(self, *hosts, **named)
+
+            result = arguments[taken[0]] if taken else []
+            result = [result] if isinstance(result, torch.Tensor) else result
+            return self.keep(run(device, reads, writes, result, begin))
+
+        return staged_method
+
+    return decorate
