@@ -25,7 +25,7 @@ void weft_train_args_transport(const struct weft_transport_options *transport,
 /* Floats in a row of the table. */
 static uint32_t job_dim(const struct weft_job *job)
 {
-    return job->kind->has_factors ? 1 + job->settings.factors : 1;
+    return weft_ml_model_dim(job->kind, job->settings.factors);
 }
 
 static void add_checkpoints(const struct weft_checkpoint_options *options,

@@ -31,7 +31,7 @@ struct eval {
     const struct weft_ml_format *format; /* of its data; NULL = not known */
     struct weft_ml_dataset dataset;
     struct weft_ml_batch batch; /* the rows asked for */
-    float *rows;                /* (batch.id_count, dim) */
+    float *rows;                /* (weft_ml_model_rows of the batch, dim) */
     uint32_t known;             /* of the batch's ids, by the model */
 };
 
@@ -39,7 +39,7 @@ struct eval {
 #define WEFT_EVAL_OPTIONS(e)                                                                       \
     {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",        \
      WEFT_OPTION_STRING, .value = &(e)->model_path, .fallback = ""},                               \
-    {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &(e)->kind,    \
+    {"model", "NAME", "of a checkpoint: lr, fm, mf or mlp", WEFT_OPTION_CUSTOM, .value = &(e)->kind,    \
      .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},                        \
     {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,              \
      .value = &(e)->data, .fallback = ""},                                                         \
@@ -50,6 +50,24 @@ struct eval {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* The rows of a dense model in a checkpoint are numbered: those of the features of the data that it
+ * was trained on, then those of the output. */
+static weft_status name_dense_rows(struct eval *eval, struct weft_error *error)
+{
+    const struct weft_ml_dataset *set = &eval->dataset;
+    if (eval->file.count != set->feature_count + WEFT_ML_OUTPUT_ROWS) {
+        return weft_fail(error, WEFT_DATA,
+                         "the checkpoint has %u rows, and a model of this data has %u: --data must "
+                         "be the file of the training",
+                         eval->file.count, set->feature_count + WEFT_ML_OUTPUT_ROWS);
+    }
+    for (uint32_t i = 0; i < eval->file.count; i++) {
+        eval->file.ids[i] = i < set->feature_count ? set->feature_ids[i]
+                                                   : WEFT_ML_OUTPUT_ID + i - set->feature_count;
+    }
+    return WEFT_OK;
+}
+
 /* A checkpoint has rows, and nothing that says what they are. */
 static weft_status name_model(struct eval *eval, struct weft_error *error)
 {
@@ -59,8 +77,7 @@ static weft_status name_model(struct eval *eval, struct weft_error *error)
         (void)!weft_ml_model_find("lr", NULL, &kind);
     }
     struct weft_ml_model_settings settings = kind->settings;
-    settings.factors = dim - 1;
-    if (kind->has_factors != (dim > 1)) {
+    if (!weft_ml_model_factors(kind, dim, &settings.factors)) {
         return weft_cli_fail(eval->verb,
                              "the rows of the checkpoint have %u floats, which is no %s; say which "
                              "model it is: --model",
@@ -70,7 +87,7 @@ static weft_status name_model(struct eval *eval, struct weft_error *error)
         return weft_fail(error, WEFT_DATA,
                          "the model predicts ratings, and the format of the data has none");
     }
-    return WEFT_OK;
+    return kind->is_dense ? name_dense_rows(eval, error) : WEFT_OK;
 }
 
 static weft_status load_data(struct eval *eval, struct weft_error *error)
@@ -95,6 +112,21 @@ static weft_status load_data(struct eval *eval, struct weft_error *error)
     return WEFT_OK;
 }
 
+/* What the model knows of the batch. */
+static weft_status find_rows(struct eval *eval, struct weft_error *error)
+{
+    static const uint64_t output[WEFT_ML_OUTPUT_ROWS] = {WEFT_ML_OUTPUT_ID, WEFT_ML_OUTPUT_ID + 1};
+    uint32_t count = eval->batch.id_count;
+    eval->known = weft_ckpt_model_rows(&eval->file, eval->batch.ids, count, eval->rows);
+    if (eval->model.kind->is_dense &&
+        weft_ckpt_model_rows(&eval->file, output, WEFT_ML_OUTPUT_ROWS,
+                             eval->rows + (size_t)count * eval->file.dim) < WEFT_ML_OUTPUT_ROWS) {
+        return weft_fail(error, WEFT_DATA, "%.200s: the rows of the output layer are missing",
+                         eval->model_path);
+    }
+    return WEFT_OK;
+}
+
 /* The rows asked for, in the order of the file, as one batch, and what the model knows of it. */
 static weft_status choose_rows(struct eval *eval, struct weft_error *error)
 {
@@ -115,15 +147,12 @@ static weft_status choose_rows(struct eval *eval, struct weft_error *error)
     }
     free(all);
     if (status == WEFT_OK) {
-        eval->rows = calloc((size_t)eval->batch.id_count * eval->file.dim + 1, sizeof(float));
+        size_t row_count = weft_ml_model_rows(&eval->model, eval->batch.id_count);
+        eval->rows = calloc(row_count * eval->file.dim + 1, sizeof(float));
         status = eval->rows != NULL ? WEFT_OK : WEFT_NOMEM;
     }
-    if (status != WEFT_OK) {
-        return weft_fail(error, WEFT_NOMEM, "out of memory");
-    }
-    eval->known = weft_ckpt_model_rows(&eval->file, eval->batch.ids, eval->batch.id_count,
-                                       eval->rows);
-    return WEFT_OK;
+    return status == WEFT_OK ? find_rows(eval, error)
+                             : weft_fail(error, WEFT_NOMEM, "out of memory");
 }
 
 static void complain(void *arg, uint64_t number, const char *text)
@@ -155,11 +184,9 @@ static weft_status load_file(struct eval *eval, struct weft_error *error)
         return status;
     }
     *model = (struct weft_ml_model){.dim = eval->file.dim, .offset = eval->file.offset};
-    model->settings.factors = eval->file.dim - 1;
     if (weft_ml_model_find(eval->file.kind, NULL, &model->kind) != WEFT_OK ||
         weft_ml_format_find(eval->file.format, NULL, &eval->format) != WEFT_OK ||
-        (model->settings.factors > 0) != model->kind->has_factors ||
-        model->settings.factors > WEFT_ML_FACTORS_MAX) {
+        !weft_ml_model_factors(model->kind, model->dim, &model->settings.factors)) {
         return weft_fail(error, WEFT_DATA,
                          "%.200s: this release has no such model, or no such format",
                          eval->model_path);

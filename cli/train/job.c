@@ -18,7 +18,7 @@ const char *weft_job_parse_model(const char *text, void *value)
 {
     const struct weft_ml_model_kind *kind;
     if (weft_ml_model_find(text, NULL, &kind) != WEFT_OK) {
-        return "lr, fm or mf";
+        return "lr, fm, mf or mlp";
     }
     *(const struct weft_ml_model_kind **)value = kind;
     return NULL;

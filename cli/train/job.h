@@ -102,16 +102,19 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
     WEFT_OPTIONS_HEADING("model and data"),                                                        \
     {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
-     "mf = matrix factorization of ratings", WEFT_OPTION_CUSTOM, .value = &(job)->kind,            \
-     .parse = weft_job_parse_model, .fallback = "lr"},                                             \
-    {"factors", "N", "dimension of the latent vectors (fm, mf)", WEFT_OPTION_U32,                  \
-     .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,                      \
-     .fallback = "63 for fm, 16 for mf"},                                                          \
+     "mf = matrix factorization of ratings, mlp = neural network with one\n"                       \
+     "hidden layer, all of whose parameters travel in every step",                                 \
+     WEFT_OPTION_CUSTOM, .value = &(job)->kind, .parse = weft_job_parse_model,                     \
+     .fallback = "lr"},                                                                            \
+    {"factors", "N", "dimension of the latent vectors (fm, mf); hidden units (mlp)",               \
+     WEFT_OPTION_U32, .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,     \
+     .fallback = "63 for fm, 16 for mf, 144 for mlp"},                                             \
     {"l2", "X", "L2 regularization of the table rows that a batch touches",                        \
      WEFT_OPTION_CUSTOM, .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                 \
-     .fallback = "0 for lr, 0.04 for fm, 0.1 for mf"},                                             \
-    {"init-scale", "X", "latent vectors are initialized uniformly in [-X, X)", WEFT_OPTION_F32,    \
-     .value = &(job)->settings.init_scale, .fallback = "0.05"},                                    \
+     .fallback = "0 for lr and mlp, 0.04 for fm, 0.1 for mf"},                                             \
+    {"init-scale", "X", "latent vectors and the parameters of mlp are initialized uniformly\n"    \
+     "in [-X, X)", WEFT_OPTION_F32, .value = &(job)->settings.init_scale,                         \
+     .fallback = "0.05, for mlp 0.08"},                                    \
     {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is looked for in the\n"      \
      "current directory, in $WEFT_DATA_DIR and in weft's data directory", WEFT_OPTION_STRING,      \
      .value = &(job)->data, .fallback = "the data set installed with weft for the format, if any"},     \
@@ -125,13 +128,14 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
     {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CHOICE,            \
      .value = &(job)->optimizer, .choices = weft_job_optimizers},                                  \
     {"epochs", "N", "passes over the training examples", WEFT_OPTION_U32, .value = &(job)->epochs, \
-     .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
+     .min = 1, .max = 10000, .fallback = "3 for lr and mlp, 16 for fm, 12 for mf"},                        \
     {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
      .min = 1, .max = 1000000},                                                                    \
     {"lr", "X", "learning rate; with --model lr and --format libsvm the default is found\n"         \
      "by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
      .value = &(job)->learning_rate,                                                               \
-     .fallback = "with adagrad lr 0.1, fm 0.2, mf 0.2; with sgd lr 0.4, fm 2, mf 1"},                             \
+     .fallback = "with adagrad lr 0.1, fm 0.2, mf 0.2, mlp 0.02;\n"                               \
+                 "with sgd lr 0.4, fm 2, mf 1, mlp 0.8"},                             \
     {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
      "and --workers give the same batches",                                                        \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \

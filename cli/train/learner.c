@@ -54,12 +54,14 @@ static weft_status finish(struct weft_learner *learner, weft_ps_op op, const cha
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 /* What a first pull that loses a row leaves in its place. */
-static void begin_seen(struct weft_learner *learner)
+static void begin_rows(struct weft_learner *learner)
 {
-    const struct weft_ml_dataset *dataset = learner->dataset;
-    for (size_t i = 0; i < dataset->feature_count; i++) {
-        weft_ml_model_initial_row(&learner->model, dataset->feature_ids[i],
-                                  learner->seen + i * learner->model.dim);
+    bool is_dense = learner->model.kind->is_dense;
+    float *rows = is_dense ? learner->weights : learner->seen;
+    for (size_t i = 0; i < learner->row_count; i++) {
+        weft_ml_model_initial_row(&learner->model,
+                                  is_dense ? i : learner->dataset->feature_ids[i],
+                                  rows + i * learner->model.dim);
     }
 }
 
@@ -72,20 +74,25 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
     if (status != WEFT_OK) {
         return fail_status(learner, status, "the model does not fit the data");
     }
+    bool is_dense = job->kind->is_dense;
     size_t row_bytes = learner->model.dim * sizeof(float);
-    learner->seen = calloc(dataset->feature_count, row_bytes);
-    learner->weights = calloc(dataset->feature_count, row_bytes);
-    learner->gradient = calloc(dataset->feature_count, row_bytes);
-    if (learner->seen == NULL || learner->weights == NULL || learner->gradient == NULL) {
+    learner->row_count = weft_ml_model_rows(&learner->model, dataset->feature_count);
+    learner->seen = is_dense ? NULL : calloc(learner->row_count, row_bytes);
+    learner->ids = is_dense ? calloc(learner->row_count, sizeof(*learner->ids)) : NULL;
+    learner->weights = calloc(learner->row_count, row_bytes);
+    learner->gradient = calloc(learner->row_count, row_bytes);
+    if ((is_dense ? (void *)learner->ids : learner->seen) == NULL || learner->weights == NULL ||
+        learner->gradient == NULL) {
         return fail_status(learner, WEFT_NOMEM, "memory of the model");
     }
-    begin_seen(learner);
+    begin_rows(learner);
     status = weft_ml_batch_init(&learner->batch, dataset);
     if (status == WEFT_OK) {
         status = weft_ml_batch_init(&learner->test_batch, dataset);
     }
     if (status == WEFT_OK) {
-        status = weft_ml_batch_build(&learner->test_batch, dataset->test_rows, dataset->test_count);
+        status = weft_ml_model_batch(&learner->model, &learner->test_batch, dataset->test_rows,
+                                     dataset->test_count);
     }
     if (status == WEFT_OK) {
         status = weft_ml_share_init(&learner->share, dataset, rank, job->workers, job->seed);
@@ -126,11 +133,11 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
     client->can &= learner->job->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }
 
-/* Memory for what rounding takes from gradients; no more rows than there are features. */
+/* Memory for what rounding takes from gradients; no more rows than the table has. */
 static weft_status keep_remainders(struct weft_learner *learner, const struct weft_table_spec *spec)
 {
     uint32_t rows =
-        (uint32_t)weft_min_u64(weft_ps_feedback_rows(spec), learner->dataset->feature_count);
+        (uint32_t)weft_min_u64(weft_ps_feedback_rows(spec), learner->row_count);
     if (rows == 0) {
         return WEFT_OK;
     }
@@ -141,7 +148,7 @@ static weft_status keep_remainders(struct weft_learner *learner, const struct we
     return weft_ps_client_feedback(learner->worker.client, TABLE, learner->kept, rows);
 }
 
-/* The table of the weights: one row per feature. */
+/* The table of the weights: one row per feature, or a vector of all rows. */
 static weft_status open_table(struct weft_learner *learner)
 {
     static const uint8_t modes[] = {[WEFT_JOB_BSP] = WEFT_TABLE_BSP,
@@ -160,9 +167,13 @@ static weft_status open_table(struct weft_learner *learner)
         .epsilon = adagrad ? WEFT_ML_DEFAULT_ADAGRAD_EPSILON : 0.0F,
         .accumulator = adagrad ? job->kind->pace.adagrad_accumulator : 0.0F,
         .init_scale = learner->model.settings.init_scale,
-        .init_skip = learner->model.kind->has_factors ? 1 : 0,
+        .init_skip = job->kind->has_factors && !job->kind->is_dense ? 1 : 0,
         .init_seed = learner->model.init_seed,
     };
+    if (job->kind->is_dense) {
+        spec.kind = WEFT_TABLE_DENSE;
+        spec.length = (uint64_t)learner->row_count * spec.dim;
+    }
     spec.average = weft_table_average_of(&spec, job->average == 1);
     spec.push_values = (uint8_t)job->value_type;
     spec.pull_values = (uint8_t)job->pull_value_type;
@@ -218,6 +229,7 @@ void weft_learner_fini(struct weft_learner *learner)
     weft_ml_batch_fini(&learner->batch);
     weft_ml_batch_fini(&learner->test_batch);
     free(learner->seen);
+    free(learner->ids);
     free(learner->weights);
     free(learner->gradient);
     free(learner->kept);
@@ -244,6 +256,9 @@ static uint32_t column_of(const struct weft_ml_dataset *dataset, uint64_t id, ui
 /* Rows of a batch between `weights` and what was seen of them. */
 static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *batch, bool store)
 {
+    if (learner->seen == NULL) {
+        return;
+    }
     size_t dim = learner->model.dim;
     uint32_t column = 0;
     for (uint32_t i = 0; i < batch->id_count; i++) {
@@ -261,18 +276,50 @@ static uint32_t part_max(void)
     return config.rows_per_op_max;
 }
 
+/* Rows at .. at + n - 1 of a batch: by their ids, or a piece of a dense model's vector. */
+static const uint64_t *ids_at(const struct weft_learner *learner, const struct weft_ml_batch *batch,
+                              uint32_t at)
+{
+    return learner->model.kind->is_dense ? NULL : batch->ids + at;
+}
+
+static weft_status begin_pull(struct weft_learner *learner, const struct weft_ml_batch *batch,
+                              uint32_t at, uint32_t n, uint32_t bound_ppm, weft_ps_op *op_p)
+{
+    const struct weft_ps_pull_list list = {
+        .table = TABLE,
+        .n = n,
+        .ids = ids_at(learner, batch, at),
+        .first = at,
+        .rows_out = learner->weights + (size_t)at * learner->model.dim,
+    };
+    return weft_ps_pull_lists(learner->worker.client, &list, 1, bound_ppm, weft_clock_now_ns(),
+                              op_p);
+}
+
+static weft_status begin_push(struct weft_learner *learner, uint32_t at, uint32_t n)
+{
+    const struct weft_ps_push_list list = {
+        .table = TABLE,
+        .n = n,
+        .ids = ids_at(learner, &learner->batch, at),
+        .first = at,
+        .rows = learner->gradient + (size_t)at * learner->model.dim,
+    };
+    return weft_ps_push_lists(learner->worker.client, &list, 1, learner->job->bound_ppm,
+                              weft_clock_now_ns(), &learner->push);
+}
+
 /* The weights of a batch into learner->weights. */
 static weft_status pull(struct weft_learner *learner, const struct weft_ml_batch *batch,
                         uint32_t bound_ppm, bool is_test)
 {
+    uint32_t row_count = weft_ml_model_rows(&learner->model, batch->id_count);
     copy_seen(learner, batch, false);
-    for (uint32_t at = 0; at < batch->id_count;) {
-        uint32_t n = (uint32_t)weft_min_u64(batch->id_count - at, part_max());
+    for (uint32_t at = 0; at < row_count;) {
+        uint32_t n = (uint32_t)weft_min_u64(row_count - at, part_max());
         weft_ps_op op;
-        weft_status status =
-            weft_ps_pull(learner->worker.client, TABLE, batch->ids + at,
-                         learner->weights + (size_t)at * learner->model.dim, n, bound_ppm,
-                         weft_clock_now_ns(), &op);
+        weft_status status = begin_pull(learner, batch, at, n, bound_ppm, &op);
         if (status != WEFT_OK) {
             return fail_status(learner, status, "pull");
         }
@@ -305,16 +352,14 @@ static weft_status finish_push(struct weft_learner *learner)
 /* Start pushing the gradient of the step's batch; its last part stays under way. */
 static weft_status push(struct weft_learner *learner)
 {
-    const struct weft_ml_batch *batch = &learner->batch;
-    for (uint32_t at = 0; at < batch->id_count;) {
+    uint32_t row_count = weft_ml_model_rows(&learner->model, learner->batch.id_count);
+    for (uint32_t at = 0; at < row_count;) {
         weft_status status = finish_push(learner);
         if (status != WEFT_OK) {
             return status;
         }
-        uint32_t n = (uint32_t)weft_min_u64(batch->id_count - at, part_max());
-        status = weft_ps_push(learner->worker.client, TABLE, batch->ids + at,
-                              learner->gradient + (size_t)at * learner->model.dim, n,
-                              learner->job->bound_ppm, weft_clock_now_ns(), &learner->push);
+        uint32_t n = (uint32_t)weft_min_u64(row_count - at, part_max());
+        status = begin_push(learner, at, n);
         if (status == WEFT_AGAIN) { /* a shard is away, or kept pushes leave no room */
             status = progress(learner, room_ns);
             if (status != WEFT_OK) {
@@ -359,7 +404,8 @@ static weft_status end_clock(struct weft_learner *learner)
 static weft_status step(struct weft_learner *learner, const uint32_t *rows, uint32_t row_count,
                         double *loss_p)
 {
-    weft_status status = weft_ml_batch_build(&learner->batch, rows, row_count);
+    weft_status status =
+        weft_ml_model_batch(&learner->model, &learner->batch, rows, row_count);
     if (status != WEFT_OK) {
         return fail_status(learner, status, "memory of a batch");
     }
@@ -441,6 +487,20 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
                              : fail_status(learner, status, "test of the model");
 }
 
+/* Ids of the rows of a saved model. */
+static uint64_t *model_ids(struct weft_learner *learner)
+{
+    const struct weft_ml_dataset *dataset = learner->dataset;
+    if (!learner->model.kind->is_dense) {
+        return dataset->feature_ids;
+    }
+    memcpy(learner->ids, dataset->feature_ids, dataset->feature_count * sizeof(*learner->ids));
+    for (uint32_t r = 0; r < WEFT_ML_OUTPUT_ROWS; r++) {
+        learner->ids[dataset->feature_count + r] = WEFT_ML_OUTPUT_ID + r;
+    }
+    return learner->ids;
+}
+
 weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p)
 {
     /* All that a pull looks at in a batch are its ids. */
@@ -451,9 +511,9 @@ weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_mo
     if (status == WEFT_OK) {
         *model_p = (struct weft_ckpt_model){.offset = learner->model.offset,
                                             .dim = learner->model.dim,
-                                            .ids = learner->dataset->feature_ids,
+                                            .ids = model_ids(learner),
                                             .rows = learner->weights,
-                                            .count = all.id_count};
+                                            .count = learner->row_count};
         snprintf(model_p->kind, sizeof(model_p->kind), "%s", learner->job->kind->name);
         snprintf(model_p->format, sizeof(model_p->format), "%s", learner->job->format);
     }

@@ -33,9 +33,12 @@ struct weft_learner {
     struct weft_ml_share share;
     struct weft_ml_batch batch;      /* of a step */
     struct weft_ml_batch test_batch; /* all test rows */
-    float *seen;      /* (feature_count, model.dim): the weights as last pulled, by column */
-    float *weights;   /* (feature_count, model.dim): of a batch; so is the next */
+    uint32_t row_count; /* of the table: for each feature, and those of a dense model's output */
+    float *seen;      /* (row_count, model.dim): the weights as last pulled, by column; NULL where the
+                       * model is dense: then `weights` are all of them, and keep what does not come */
+    float *weights;   /* (row_count, model.dim): of a batch; so is the next */
     float *gradient;
+    uint64_t *ids;    /* (row_count,): of a dense model that is saved */
     void *kept;       /* memory of error feedback; NULL: gradients are not rounded */
     bool is_pushing;  /* a push is under way; its result is not looked at yet */
     weft_ps_op push;

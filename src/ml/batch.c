@@ -173,8 +173,17 @@ static void fill_local(struct weft_ml_batch *batch)
     }
 }
 
-weft_status weft_ml_batch_build(struct weft_ml_batch *batch, const uint32_t *rows,
-                                uint32_t row_count)
+/* Columns of all features, which are in order. */
+static uint32_t all_columns(struct weft_ml_batch *batch)
+{
+    for (uint32_t c = 0; c < batch->dataset->feature_count; c++) {
+        batch->memory->columns[c] = c;
+    }
+    return batch->dataset->feature_count;
+}
+
+static weft_status build(struct weft_ml_batch *batch, const uint32_t *rows, uint32_t row_count,
+                         bool is_whole)
 {
     const struct weft_ml_dataset *set = batch->dataset;
     uint64_t nonzeros = 0;
@@ -186,7 +195,8 @@ weft_status weft_ml_batch_build(struct weft_ml_batch *batch, const uint32_t *row
     batch->row_count = 0;
     batch->id_count = 0;
     batch->nonzero_count = 0;
-    uint32_t ids_max = (uint32_t)weft_min_u64(nonzeros, set->feature_count);
+    uint32_t ids_max =
+        is_whole ? set->feature_count : (uint32_t)weft_min_u64(nonzeros, set->feature_count);
     if (!reserve(memory, row_count, nonzeros, ids_max)) {
         return WEFT_NOMEM;
     }
@@ -195,12 +205,28 @@ weft_status weft_ml_batch_build(struct weft_ml_batch *batch, const uint32_t *row
     }
     batch->row_count = row_count;
     batch->nonzero_count = nonzeros;
-    next_generation(batch);
-    batch->id_count = collect_columns(batch);
-    sort_columns(memory->columns, memory->sort_space, batch->id_count, set->feature_count);
+    if (is_whole) {
+        batch->id_count = all_columns(batch);
+    } else {
+        next_generation(batch);
+        batch->id_count = collect_columns(batch);
+        sort_columns(memory->columns, memory->sort_space, batch->id_count, set->feature_count);
+    }
     fill_local(batch);
     batch->rows = memory->rows;
     batch->ids = memory->ids;
     batch->local = memory->local;
     return WEFT_OK;
+}
+
+weft_status weft_ml_batch_build(struct weft_ml_batch *batch, const uint32_t *rows,
+                                uint32_t row_count)
+{
+    return build(batch, rows, row_count, false);
+}
+
+weft_status weft_ml_batch_build_whole(struct weft_ml_batch *batch, const uint32_t *rows,
+                                      uint32_t row_count)
+{
+    return build(batch, rows, row_count, true);
 }

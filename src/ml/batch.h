@@ -16,7 +16,8 @@ struct weft_ml_batch {
     uint32_t id_count;
     uint64_t nonzero_count;
     const uint32_t *rows;  /* (row_count,): a copy of the caller's list */
-    const uint64_t *ids;   /* (id_count,): strictly ascending, each used by at least one row */
+    const uint64_t *ids;   /* (id_count,): strictly ascending, each used by at least one row, or
+                            * those of all features (weft_ml_batch_build_whole) */
     const uint32_t *local; /* (nonzero_count,): index into ids, row after row as in `rows` */
 
     struct weft_ml_batch_memory *memory; /* private */
@@ -33,6 +34,11 @@ weft_status weft_ml_batch_init(struct weft_ml_batch *batch, const struct weft_ml
  */
 weft_status weft_ml_batch_build(struct weft_ml_batch *batch, const uint32_t *rows,
                                 uint32_t row_count);
+
+/* The same, but the batch names every feature of the data set, whether its rows have it or not: local
+ * is the column. For dense models. */
+weft_status weft_ml_batch_build_whole(struct weft_ml_batch *batch, const uint32_t *rows,
+                                      uint32_t row_count);
 
 /* A zeroed batch is allowed. */
 void weft_ml_batch_fini(struct weft_ml_batch *batch);

@@ -44,4 +44,15 @@ double weft_ml_mf_gradient(const struct weft_ml_model *model, const struct weft_
 void weft_ml_mf_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                        const float *rows, float *scores_p);
 
+/* One hidden layer of rectified linear units, log-loss as above; W is the features' rows (the bias b
+ * is one of them), v and c the two rows of the output, of c only column 0:
+ *
+ *     h = sum_i x_i W_i + W_b          m = c_0 + <v, max(h, 0)>
+ *     slopes of m: by v_j max(h_j, 0); by c_0 1; by W_ij x_i v_j where h_j > 0, else 0
+ */
+double weft_ml_mlp_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                            const float *rows, float *gradient_p);
+void weft_ml_mlp_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                        const float *rows, float *scores_p);
+
 #endif

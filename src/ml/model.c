@@ -37,6 +37,16 @@ const struct weft_ml_model_kind weft_ml_model_kinds[] = {
         .gradient = weft_ml_mf_gradient,
         .scores = weft_ml_mf_scores,
     },
+    {
+        .name = "mlp",
+        .help = "neural network with one hidden layer",
+        .has_factors = true,
+        .is_dense = true,
+        .settings = WEFT_ML_DEFAULT_MLP_SETTINGS,
+        .pace = WEFT_ML_DEFAULT_MLP_PACE,
+        .gradient = weft_ml_mlp_gradient,
+        .scores = weft_ml_mlp_scores,
+    },
     {.name = NULL},
 };
 
@@ -65,6 +75,19 @@ static float mean_target(const struct weft_ml_dataset *dataset)
     return dataset->train_count > 0 ? (float)(sum / dataset->train_count) : 0.0F;
 }
 
+uint32_t weft_ml_model_dim(const struct weft_ml_model_kind *kind, uint32_t factors)
+{
+    return !kind->has_factors ? 1 : kind->is_dense ? factors : 1 + factors;
+}
+
+bool weft_ml_model_factors(const struct weft_ml_model_kind *kind, uint32_t dim, uint32_t *factors_p)
+{
+    uint32_t least = kind->has_factors && !kind->is_dense ? 2 : 1;
+    uint32_t most = kind->has_factors ? weft_ml_model_dim(kind, WEFT_ML_FACTORS_MAX) : 1;
+    *factors_p = kind->is_dense ? dim : dim - 1;
+    return dim >= least && dim <= most;
+}
+
 weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml_model_kind *kind,
                                const struct weft_ml_model_settings *settings, uint64_t seed,
                                const struct weft_ml_dataset *dataset)
@@ -79,17 +102,25 @@ weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml
     if (kind->predicts_ratings && !dataset->has_ratings) {
         return WEFT_INVALID;
     }
-    made.dim = 1 + made.settings.factors;
+    made.dim = weft_ml_model_dim(kind, made.settings.factors);
     made.init_seed = kind->has_factors ? seed : 0;
     made.offset = kind->predicts_ratings ? mean_target(dataset) : 0.0F;
     *model = made;
     return WEFT_OK;
 }
 
+weft_status weft_ml_model_batch(const struct weft_ml_model *model, struct weft_ml_batch *batch,
+                                const uint32_t *rows, uint32_t row_count)
+{
+    return model->kind->is_dense ? weft_ml_batch_build_whole(batch, rows, row_count)
+                                 : weft_ml_batch_build(batch, rows, row_count);
+}
+
 void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, float *row_p)
 {
+    uint32_t random_from = model->kind->is_dense ? 0 : 1;
     row_p[0] = 0;
-    for (uint32_t c = 1; c < model->dim; c++) {
+    for (uint32_t c = random_from; c < model->dim; c++) {
         row_p[c] = weft_init_value(model->init_seed, id, c, model->settings.init_scale);
     }
 }

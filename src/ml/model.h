@@ -4,10 +4,16 @@
  *     lr   logistic regression          row of a feature = [w]
  *     fm   factorization machine        row of a feature = [w, v_1 .. v_k]
  *     mf   matrix factorization         row of a user or an item = [b, p_1 .. p_k]
+ *     mlp  one hidden layer             row of a feature = its weights to the k hidden units
  *
- * One table holds all rows; its width is 1 + k. The bias feature (row.h) has a row like the others,
- * of which only column 0 is used. Column 0 starts at zero, the factors at weft_init_value(seed, id,
- * column, scale) of base/init.h, which servers compute as well.
+ * One table holds all rows. Its width is 1 + k for lr, fm and mf: the bias feature (row.h) has a row
+ * like the others, of which only column 0 is used; column 0 starts at zero, the factors at
+ * weft_init_value(seed, id, column, scale) of base/init.h, which servers compute as well.
+ *
+ * mlp is a dense model: its table is one vector that every step pulls and pushes whole. Row r is that
+ * of the feature in column r of the data set; behind the features' rows come WEFT_ML_OUTPUT_ROWS
+ * more, the weights of the hidden units to the output and the output's bias. The bias feature's row
+ * has the biases of the hidden units. All begin at weft_init_value(seed, r, column, scale).
  *
  * L2 is here, not on the server: a feature's row gains l2 / n times itself for each row of the
  * batch (n rows) that names it, the bias excepted. So what is learnt from often is held down more
@@ -15,8 +21,7 @@
  *
  *     loss + l2 / 2 * (sum over the features of the row of their squared norms)
  *
- * Not here: optimizers and averaging over workers (the server, or reference.h), and models that are
- * not linear in each row's factors.
+ * Not here: optimizers and averaging over workers (the server, or reference.h).
  *
  * Source: Rendle 2010, Factorization Machines, sections III and V; Koren, Bell and Volinsky 2009;
  *         docs/MODELS.md, a section on each.
@@ -28,10 +33,15 @@
 
 enum { WEFT_ML_FACTORS_MAX = 255 }; /* a row is then one block of a push */
 
+/* Rows of a dense model behind those of the features. In a saved model they have the ids
+ * WEFT_ML_OUTPUT_ID, WEFT_ML_OUTPUT_ID + 1: larger than any feature's. */
+enum { WEFT_ML_OUTPUT_ROWS = 2 };
+#define WEFT_ML_OUTPUT_ID ((uint64_t)INT64_MAX + 1)
+
 struct weft_ml_model;
 
 struct weft_ml_model_settings {
-    uint32_t factors; /* k; ignored by lr */
+    uint32_t factors; /* k; of mlp: hidden units; ignored by lr */
     float l2;
     float init_scale; /* of factors, before the first update */
 };
@@ -48,6 +58,7 @@ struct weft_ml_model_kind {
     const char *name; /* as on the command line */
     const char *help;
     bool has_factors;
+    bool is_dense; /* every batch is of all features; rows of the output stand behind them */
     bool predicts_ratings; /* needs a data set with ratings; scores are ratings, not margins */
     struct weft_ml_model_settings settings; /* defaults, found with `pace` (docs/MODELS.md) */
     struct weft_ml_model_pace pace;
@@ -69,23 +80,43 @@ weft_status weft_ml_model_find(const char *name, struct weft_error *error,
 struct weft_ml_model {
     const struct weft_ml_model_kind *kind;
     struct weft_ml_model_settings settings;
-    uint32_t dim;       /* floats in a row: 1 + factors */
+    uint32_t dim;       /* floats in a row: weft_ml_model_dim */
     uint64_t init_seed; /* 0 where nothing starts at random */
     float offset;       /* mf: the mean rating of the training rows; else 0 */
 };
+
+/* Floats in a row: 1 + factors, of a dense model as many as there are hidden units. */
+uint32_t weft_ml_model_dim(const struct weft_ml_model_kind *kind, uint32_t factors);
+
+/* The factors of a model whose rows have so many floats; false when there is no such model. */
+bool weft_ml_model_factors(const struct weft_ml_model_kind *kind, uint32_t dim,
+                           uint32_t *factors_p);
+
+/* Rows of a batch with so many ids, those of the output included. */
+static inline uint32_t weft_ml_model_rows(const struct weft_ml_model *model, uint32_t id_count)
+{
+    return id_count + (model->kind->is_dense ? WEFT_ML_OUTPUT_ROWS : 0);
+}
 
 /* Errors:  WEFT_INVALID   factors out of range; or mf on a data set without ratings. */
 weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml_model_kind *kind,
                                const struct weft_ml_model_settings *settings, uint64_t seed,
                                const struct weft_ml_dataset *dataset);
 
-/* The row of a feature before its first update.   Shape: row_p (dim,). */
+/* Make the batch of these rows of data that the model is trained or tested on: of their features, or
+ * of all.   As weft_ml_batch_build. */
+weft_status weft_ml_model_batch(const struct weft_ml_model *model, struct weft_ml_batch *batch,
+                                const uint32_t *rows, uint32_t row_count);
+
+/* A row before its first update; id is a feature's, of a dense model the number of the row.
+ * Shape:   row_p (dim,). */
 void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, float *row_p);
 
 /* Loss of the batch and the gradient of its objective.
  *
- * Shape:   rows, gradient_p (id_count, dim) for batch->ids; gradient_p is overwritten. The two may
- *          not overlap. Rows that are not finite give results that are not finite.
+ * Shape:   rows, gradient_p (weft_ml_model_rows, dim): for batch->ids, then the output's;
+ *          gradient_p is overwritten. The two may not overlap. Rows that are not finite give results
+ *          that are not finite.
  * Returns: without the L2 term: the mean log-loss, or for mf the mean squared error; 0 for a batch
  *          of no rows, whose gradient is left alone.
  * Cost:    O(nonzeros * dim), no allocation.
@@ -93,23 +124,23 @@ void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, f
 double weft_ml_model_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                               const float *rows, float *gradient_p);
 
-/* For each row of the batch its margin (lr, fm) or its predicted rating (mf, not clipped).
+/* For each row of the batch its margin (lr, fm, mlp) or its predicted rating (mf, not clipped).
  *
- * Shape:   rows (id_count, dim); scores_p (row_count,).
+ * Shape:   rows (weft_ml_model_rows, dim); scores_p (row_count,).
  */
 void weft_ml_model_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                           const float *rows, float *scores_p);
 
 struct weft_ml_quality {
     uint32_t row_count;
-    double log_loss; /* lr, fm: mean, natural logarithm */
-    double auc;      /* lr, fm: metrics.h */
+    double log_loss; /* but for mf: mean, natural logarithm */
+    double auc;      /* but for mf: metrics.h */
     double rmse;     /* mf: root of the mean squared error */
 };
 
 /* Quality on the batch's rows, for example of all test rows built as one batch.
  *
- * Errors:  WEFT_DATA   a score is not finite, or lr, fm: one of the classes is missing.
+ * Errors:  WEFT_DATA   a score is not finite, or one of the classes is missing (not mf).
  *          WEFT_NOMEM
  * Cost:    O(nonzeros * dim + rows log rows); allocates and frees.
  */

@@ -11,13 +11,14 @@ struct weft_ml_reference_memory {
     struct weft_ml_share *shares; /* (worker_count,) */
     struct weft_ml_batch batch;
     struct weft_prng prng; /* decides which chunks are lost */
-    float *sums;           /* (feature_count, dim): gradients of the step; zero outside a step */
-    float *squares;        /* (feature_count, dim): Adagrad's s */
-    float *pulled;         /* (feature_count, dim): weights of the batch's ids */
-    float *gradient;       /* (feature_count, dim): of the batch's ids */
-    uint32_t *column_of;   /* (feature_count,): of the batch's ids */
-    uint32_t *touched;     /* (feature_count,): columns that some worker reported, each once */
-    uint8_t *is_touched;   /* (feature_count,) */
+    uint32_t row_count;    /* of the table: one for each column, and those of the output */
+    float *sums;           /* (row_count, dim): gradients of the step; zero outside a step */
+    float *squares;        /* (row_count, dim): Adagrad's s */
+    float *pulled;         /* (row_count, dim): the batch's rows */
+    float *gradient;       /* (row_count, dim): of the batch's rows */
+    uint32_t *column_of;   /* (row_count,): of the batch's rows */
+    uint32_t *touched;     /* (row_count,): columns that some worker reported, each once */
+    uint8_t *is_touched;   /* (row_count,) */
     uint32_t touched_count;
 };
 
@@ -48,11 +49,13 @@ static void begin_weights(struct weft_ml_reference *reference)
 {
     const struct weft_ml_dataset *set = reference->dataset;
     size_t dim = reference->model.dim;
-    for (size_t i = 0; i < set->feature_count; i++) {
-        weft_ml_model_initial_row(&reference->model, set->feature_ids[i],
+    size_t row_count = reference->memory->row_count;
+    for (size_t i = 0; i < row_count; i++) {
+        weft_ml_model_initial_row(&reference->model,
+                                  reference->model.kind->is_dense ? i : set->feature_ids[i],
                                   reference->weights + i * dim);
     }
-    for (size_t i = 0; i < set->feature_count * dim; i++) {
+    for (size_t i = 0; i < row_count * dim; i++) {
         reference->memory->squares[i] = reference->options.accumulator;
     }
 }
@@ -61,7 +64,8 @@ static weft_status init_memory(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_dataset *set = reference->dataset;
-    size_t count = set->feature_count;
+    memory->row_count = weft_ml_model_rows(&reference->model, set->feature_count);
+    size_t count = memory->row_count;
     size_t row_bytes = reference->model.dim * sizeof(float);
     memory->sums = calloc(count, row_bytes);
     memory->squares = calloc(count, row_bytes);
@@ -133,19 +137,35 @@ void weft_ml_reference_fini(struct weft_ml_reference *reference)
     *reference = (struct weft_ml_reference){0};
 }
 
-/* The weights of the batch's ids. Both lists ascend, so one walk finds all columns. */
-static void pull(struct weft_ml_reference *reference)
+/* Where the batch's rows are in the table. Both lists of ids ascend, so one walk finds all columns;
+ * those of the output stand behind them. */
+static uint32_t find_columns(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_batch *batch = &memory->batch;
-    size_t dim = reference->model.dim;
     uint32_t column = 0;
     for (uint32_t k = 0; k < batch->id_count; k++) {
         while (reference->dataset->feature_ids[column] != batch->ids[k]) {
             column++;
         }
         memory->column_of[k] = column;
-        memcpy(memory->pulled + k * dim, reference->weights + column * dim, dim * sizeof(float));
+    }
+    uint32_t row_count = weft_ml_model_rows(&reference->model, batch->id_count);
+    for (uint32_t k = batch->id_count; k < row_count; k++) {
+        memory->column_of[k] = reference->dataset->feature_count + k - batch->id_count;
+    }
+    return row_count;
+}
+
+/* The weights of the batch's rows. */
+static void pull(struct weft_ml_reference *reference)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    size_t dim = reference->model.dim;
+    uint32_t row_count = find_columns(reference);
+    for (uint32_t k = 0; k < row_count; k++) {
+        memcpy(memory->pulled + k * dim, reference->weights + memory->column_of[k] * dim,
+               dim * sizeof(float));
     }
 }
 
@@ -154,13 +174,13 @@ static void push(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_reference_options *options = &reference->options;
-    uint32_t id_count = memory->batch.id_count;
+    uint32_t row_count = weft_ml_model_rows(&reference->model, memory->batch.id_count);
     size_t dim = reference->model.dim;
-    for (uint32_t begin = 0; begin < id_count; begin += options->chunk_ids) {
+    for (uint32_t begin = 0; begin < row_count; begin += options->chunk_ids) {
         if (weft_prng_chance(&memory->prng, options->loss_ppm)) {
             continue;
         }
-        uint32_t end = (uint32_t)weft_min_u64((uint64_t)begin + options->chunk_ids, id_count);
+        uint32_t end = (uint32_t)weft_min_u64((uint64_t)begin + options->chunk_ids, row_count);
         for (uint32_t k = begin; k < end; k++) {
             uint32_t column = memory->column_of[k];
             if (memory->is_touched[column] == 0) {
@@ -219,7 +239,8 @@ weft_status weft_ml_reference_epoch(struct weft_ml_reference *reference, uint32_
             const uint32_t *rows = NULL;
             uint32_t count = 0;
             weft_ml_share_step(&memory->shares[w], s, steps, &rows, &count);
-            weft_status status = weft_ml_batch_build(&memory->batch, rows, count);
+            weft_status status =
+                weft_ml_model_batch(&reference->model, &memory->batch, rows, count);
             if (status != WEFT_OK) {
                 return status;
             }
@@ -239,7 +260,8 @@ weft_status weft_ml_reference_test(struct weft_ml_reference *reference,
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_dataset *set = reference->dataset;
-    weft_status status = weft_ml_batch_build(&memory->batch, set->test_rows, set->test_count);
+    weft_status status = weft_ml_model_batch(&reference->model, &memory->batch, set->test_rows,
+                                             set->test_count);
     if (status != WEFT_OK) {
         return status;
     }

@@ -37,7 +37,7 @@ struct weft_ml_reference {
     const struct weft_ml_dataset *dataset; /* borrowed until fini */
     struct weft_ml_reference_options options;
     struct weft_ml_model model;
-    float *weights; /* (feature_count, model.dim): by column of the data set */
+    float *weights; /* (weft_ml_model_rows of all features, model.dim): by column of the data set */
 
     struct weft_ml_reference_memory *memory; /* private */
 };

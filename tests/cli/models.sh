@@ -133,6 +133,33 @@ tap_run_fails "a model of ratings on data without" 1 "$WEFT_BIN" eval --model-fi
 tap_run_fails "no model named" 2 "$WEFT_BIN" eval --data x
 tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
 
+# ---- a dense model: all parameters travel, saved with rows of its own behind the features' ----
+train_mlp() {
+    name=$1
+    shift
+    tap_run "$name: train --model mlp $*" "$WEFT_BIN" train --model mlp --workers 2 --servers 2 \
+        --factors 24 --batch 512 --epochs 2 "$@" --report "$tap_tmp/$name.json"
+}
+train_mlp mlp --loss-bound 0 --save "$tap_tmp/mlp.safetensors" --checkpoint "$tap_tmp/mlp-ckpt" \
+    --checkpoint-every 20
+holds "learns, and pulls and pushes everything" mlp '.test_auc > 0.918 and .delivered_fraction == 1 and
+    .model == "mlp" and .factors == 24 and .init_scale == 0.08'
+train_mlp mlp-lossy --mode ssp:1 --loss-bound 0.10 --inject-loss 0.05 --value-type bf16
+holds "learns with parts missing" mlp-lossy '.test_auc > 0.918 and .delivered_fraction < 1'
+adult=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
+tap_run "eval" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
+    "$tap_tmp/mlp.safetensors" "$adult" "$tap_tmp/eval.json"
+auc=$(jq .test_auc "$tap_tmp/mlp.json")
+holds "the test of the training, anew" eval ".auc == $auc and .model == \"mlp\" and .features_unknown == 0"
+tap_run "eval of its checkpoint" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mlp --format adult \
+    --data "$1" --json >"$2"' "$tap_tmp/mlp-ckpt" "$adult" "$tap_tmp/eval.json"
+holds "gives a model that has learnt" eval '.auc > 0.9 and .features_unknown == 0'
+printf '1 1:1\n0 2:1\n' >"$tap_tmp/two.libsvm"
+tap_run_fails "a checkpoint of other data" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/mlp-ckpt" \
+    --model mlp --format libsvm --data "$tap_tmp/two.libsvm" --rows all
+tap_like "is refused, with both sizes" "$(cat "$tap_tmp/run.out")" \
+    'has 7698 rows, and a model of this data has 5'
+
 # ---- the data that ships ----
 tap_run "adult is found beside the program, wherever it is started" \
     env -u WEFT_DATA_DIR sh -c 'cd / && exec "$WEFT_BIN" train --epochs 1 --batch 4096'
@@ -141,7 +168,7 @@ tap_run "adult is found beside the program, wherever it is started" \
 tap_run "mf wants ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
 tap_like "and says so" "$(cat "$tap_tmp/err")" 'needs ratings; the format adult has none'
 tap_run "an unknown model" sh -c '! "$WEFT_BIN" train --model svm 2>"$0"' "$tap_tmp/err"
-tap_like "is answered with the known" "$(cat "$tap_tmp/err")" 'lr, fm or mf'
+tap_like "is answered with the known" "$(cat "$tap_tmp/err")" 'lr, fm, mf or mlp'
 tap_run "a negative pull" sh -c '! "$WEFT_BIN" train --l2 -1 2>"$0"' "$tap_tmp/err"
 tap_like "is refused" "$(cat "$tap_tmp/err")" 'a number of at least 0'
 tap_done

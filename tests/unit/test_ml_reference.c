@@ -156,6 +156,20 @@ static void adult_with_sgd(void **state)
     assert_true(train(&adult, &options, WEFT_ML_DEFAULT_EPOCHS).auc >= 0.90);
 }
 
+/* A second layer learns what the crosses of adult do not say. */
+static void adult_with_a_hidden_layer(void **state)
+{
+    (void)state;
+    const struct weft_ml_model_kind *kind = NULL;
+    assert_int_equal(weft_ml_model_find("mlp", NULL, &kind), WEFT_OK);
+    struct weft_ml_reference_options options = weft_ml_reference_defaults_of(kind, WEFT_ML_ADAGRAD);
+    struct weft_ml_quality quality = train(&adult, &options, 2);
+    assert_true(quality.auc >= 0.920);
+    assert_true(quality.log_loss <= 0.305);
+    options.loss_ppm = 100000;
+    assert_true(train(&adult, &options, 2).auc >= 0.920);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +180,7 @@ int main(void)
         cmocka_unit_test(adult_with_default_settings),
         cmocka_unit_test(adult_under_loss),
         cmocka_unit_test(adult_with_sgd),
+        cmocka_unit_test(adult_with_a_hidden_layer),
     };
     return cmocka_run_group_tests(tests, load_adult, free_adult);
 }
