@@ -174,7 +174,7 @@ static weft_status open_table(struct weft_learner *learner)
         spec.kind = WEFT_TABLE_DENSE;
         spec.length = (uint64_t)learner->row_count * spec.dim;
     }
-    spec.average = weft_table_average_of(&spec, job->average == 1);
+    spec.average = weft_table_average_of(&spec, WEFT_AVERAGE_WORKERS + job->average);
     spec.push_values = (uint8_t)job->value_type;
     spec.pull_values = (uint8_t)job->pull_value_type;
     weft_ps_op op;

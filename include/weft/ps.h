@@ -234,7 +234,8 @@ struct weft_table_options {
     uint32_t reserved;        /* 0 */
     const char *average;      /* what a sum of gradients is divided by: "workers", or "contributors" =
                                * in "bsp" the gradients that came for the row (its block) in the
-                               * clock, else 1, each being a step of its own. NULL (default) =
+                               * clock, else 1, each being a step of its own; "none" = by nothing,
+                               * for counts and other sums. NULL (default) =
                                * "contributors" of a dense table in "bsp", else "workers". Zeros
                                * are a gradient, too, also those that go again after a break in the
                                * place of what was lost: they count, make rows and are counted by

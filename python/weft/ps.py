@@ -369,7 +369,7 @@ class PS:
 
         options: further fields of struct weft_table_options, such as learning_rate; defaults are
         those of the optimizer. average="contributors" divides the sum of a row's gradients by how
-        many came in the clock, "workers" by the number of workers. value_type="bf16" sends
+        many came in the clock, "workers" by the number of workers, "none" not at all. value_type="bf16" sends
         gradients with half the bytes, and pull_value_type="bf16" weights.
         """
         keep = [text.encode() for text in (optimizer, consistency, name or f"table {number}")]

@@ -67,15 +67,20 @@ static weft_status word_of(struct weft_ps *ps, const char *field, const char *te
 static weft_status read_average(struct weft_ps *ps, const char *text,
                                 struct weft_table_spec *spec_p)
 {
-    bool contributors = text != NULL && strcmp(text, "contributors") == 0;
-    if (text != NULL && !contributors && strcmp(text, "workers") != 0) {
-        return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "average is \"%.40s\"; choose \"workers\" or \"contributors\"", text);
+    static const char *const words[] = {[WEFT_AVERAGE_WORKERS] = "workers",
+                                        [WEFT_AVERAGE_CONTRIBUTORS] = "contributors",
+                                        [WEFT_AVERAGE_NONE] = "none"};
+    for (enum weft_table_average a = WEFT_AVERAGE_WORKERS; a <= WEFT_AVERAGE_NONE; a++) {
+        if (text != NULL && strcmp(text, words[a]) == 0) {
+            spec_p->average = weft_table_average_of(spec_p, a);
+            return WEFT_OK;
+        }
     }
-    if (text != NULL) {
-        spec_p->average = weft_table_average_of(spec_p, contributors);
-    }
-    return WEFT_OK;
+    return text == NULL
+               ? WEFT_OK
+               : weft_fail(&ps->worker.error, WEFT_INVALID,
+                           "average is \"%.40s\"; choose \"workers\", \"contributors\" or \"none\"",
+                           text);
 }
 
 static weft_status read_value_type(struct weft_ps *ps, const char *field, const char *text,

@@ -81,7 +81,7 @@ static void lay_out_rows(struct weft_table *table)
     table->steps_at = table->slots_at + spec->dim * table->optimizer->slots;
     table->sums_at = table->steps_at + table->blocks * table->optimizer->steps;
     table->counts_at = table->sums_at + (sums ? spec->dim : 0);
-    table->counts = sums && weft_table_averages_contributors(spec);
+    table->counts = sums && weft_table_average(spec) == WEFT_AVERAGE_CONTRIBUTORS;
     table->row_bytes = row_bytes_of(table->counts_at + (table->counts ? table->blocks : 0));
     table->slab_rows_log2 = slab_rows_log2_of(table->limits.slab_bytes, table->row_bytes);
 }

@@ -93,7 +93,7 @@ static void step_block(const struct weft_table *table, struct weft_table_row *ro
 /* Of a gradient that is a step of its own: then it is its own mean over contributors. */
 static float divisor_at_once(const struct weft_table *table)
 {
-    return weft_table_averages_contributors(&table->spec) ? 1 : (float)table->averaged;
+    return weft_table_average(&table->spec) == WEFT_AVERAGE_WORKERS ? (float)table->averaged : 1;
 }
 
 void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
@@ -286,7 +286,8 @@ void weft_table_step_begin(struct weft_table *table)
     table->step_at = 0;
     /* The list jumps about in memory, from a row that must be there to the next. */
     table->step_walks = table->touched_count > table->rows_begun / 4;
-    table->step_averaged = table->averaged;
+    table->step_averaged =
+        weft_table_average(&table->spec) == WEFT_AVERAGE_WORKERS ? table->averaged : 1;
     table->touched_head = TABLE_TOUCHED_LAST;
     table->touched_count = 0;
 }

@@ -185,8 +185,8 @@ static bool shape_valid(const struct weft_table_spec *spec)
 
 static bool average_valid(const struct weft_table_spec *spec)
 {
-    return spec->average <= WEFT_AVERAGE_CONTRIBUTORS &&
-           spec->average == weft_table_average_of(spec, weft_table_averages_contributors(spec));
+    return spec->average <= WEFT_AVERAGE_NONE &&
+           spec->average == weft_table_average_of(spec, weft_table_average(spec));
 }
 
 static bool values_valid(const struct weft_table_spec *spec)

@@ -71,6 +71,7 @@ enum weft_table_average {
     WEFT_AVERAGE_WORKERS = 1,      /* W, however many gradients came */
     WEFT_AVERAGE_CONTRIBUTORS = 2, /* BSP: the gradients that came for the block of the row in the
                                     * clock; else 1, as every gradient is a step of its own */
+    WEFT_AVERAGE_NONE = 3,         /* 1: the sum itself, for counts */
 };
 
 /* How values travel. Both ends compute with float32. */
@@ -133,18 +134,22 @@ static inline bool weft_table_usually_contributors(const struct weft_table_spec 
     return spec->kind == WEFT_TABLE_DENSE && spec->mode == WEFT_TABLE_BSP;
 }
 
-/* A mean over contributors, else over workers. */
-static inline bool weft_table_averages_contributors(const struct weft_table_spec *spec)
+static inline uint8_t weft_table_usual_average(const struct weft_table_spec *spec)
 {
-    return spec->average == WEFT_AVERAGE_USUAL ? weft_table_usually_contributors(spec)
-                                               : spec->average == WEFT_AVERAGE_CONTRIBUTORS;
+    return weft_table_usually_contributors(spec) ? WEFT_AVERAGE_CONTRIBUTORS : WEFT_AVERAGE_WORKERS;
+}
+
+/* What a table's `average` means; never USUAL. */
+static inline uint8_t weft_table_average(const struct weft_table_spec *spec)
+{
+    return spec->average == WEFT_AVERAGE_USUAL ? weft_table_usual_average(spec) : spec->average;
 }
 
 /* The value of `average` that says so in a table of this kind and mode. */
-static inline uint8_t weft_table_average_of(const struct weft_table_spec *spec, bool contributors)
+static inline uint8_t weft_table_average_of(const struct weft_table_spec *spec,
+                                            enum weft_table_average average)
 {
-    uint8_t other = contributors ? WEFT_AVERAGE_CONTRIBUTORS : WEFT_AVERAGE_WORKERS;
-    return contributors == weft_table_usually_contributors(spec) ? WEFT_AVERAGE_USUAL : other;
+    return average == weft_table_usual_average(spec) ? WEFT_AVERAGE_USUAL : (uint8_t)average;
 }
 
 /* ---- rows as elements ------------------------------------------------------------------------ */

@@ -165,7 +165,8 @@ static void draw_dense(struct weft_swarm_table *table)
         table->share_percent = 100;
         table->push_bound_ppm = 0;
         /* So both means are the same, and either must come out. */
-        table->spec.average = weft_table_average_of(&table->spec, (table->seed & 1) == 0);
+        table->spec.average = weft_table_average_of(
+            &table->spec, (table->seed & 1) == 0 ? WEFT_AVERAGE_CONTRIBUTORS : WEFT_AVERAGE_WORKERS);
     }
 }
 

@@ -307,9 +307,9 @@ class TablesAndClocks(unittest.TestCase):
             with servers.connect() as again, self.assertRaisesRegex(weft.DataError, "other values"):
                 again.table(1, dim=3)
 
-    def test_the_mean_over_contributors(self):
+    def test_what_sums_are_divided_by(self):
         """Two workers in step; row 1 gets a gradient from both, row 2 from one."""
-        for average, one in (("workers", 1.5), ("contributors", 3)):
+        for average, both, one in (("workers", 3, 1.5), ("contributors", 3, 3), ("none", 6, 3)):
             with Servers(shards=2, workers=2) as servers:
                 a, b = (servers.connect(worker=rank, workers=2) for rank in range(2))
                 with a, b:
@@ -320,7 +320,7 @@ class TablesAndClocks(unittest.TestCase):
                         table.clock()
                         ps.flush(timeout=120)
                     got = tables[0].pull(np.array([1, 2]))
-                    np.testing.assert_array_equal(got, [[3], [one]])
+                    np.testing.assert_array_equal(got, [[both], [one]])
 
     def test_workers_in_step(self):
         with Servers(shards=2, workers=2) as servers:

@@ -1,4 +1,4 @@
-/* What a sum of gradients is divided by: the number of workers, or the gradients that came. On integers,
+/* What a sum of gradients is divided by: the number of workers, the gradients that came, or nothing. On integers,
  * for every kind and mode of a table, for rows of one block and of two, and across a checkpoint in the
  * middle of a clock. */
 #include "ps_table_rig.h"
@@ -13,7 +13,8 @@ static struct weft_table_spec spec_of(uint8_t kind, uint8_t mode, uint32_t dim, 
                                    .learning_rate = -1, /* a weight is what was applied */
                                    .kind = kind,
                                    .length = kind == WEFT_TABLE_DENSE ? 8 * dim : 0};
-    spec.average = weft_table_average_of(&spec, contributors);
+    spec.average = weft_table_average_of(&spec, contributors ? WEFT_AVERAGE_CONTRIBUTORS
+                                                             : WEFT_AVERAGE_WORKERS);
     return spec;
 }
 
@@ -99,6 +100,33 @@ static void by_arrival_it_is_a_part_or_whole(void **state)
     }
 }
 
+/* Undivided: what was pushed is what is there, in every kind and mode, whoever has left. */
+static void a_sum_is_not_divided(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        uint8_t kind = i % 2 == 0 ? WEFT_TABLE_SPARSE : WEFT_TABLE_DENSE;
+        uint8_t mode = (uint8_t)(WEFT_TABLE_BSP + i / 2 % 3);
+        uint32_t dim = i < 6 ? 5 : WIDE;
+        struct weft_table_spec spec = spec_of(kind, mode, dim, false);
+        struct weft_table table;
+        spec.average = weft_table_average_of(&spec, WEFT_AVERAGE_NONE);
+        assert_int_equal(spec.average, WEFT_AVERAGE_NONE);
+        table_make(&table, 8, &spec);
+        for (uint32_t block = 0; block < (dim + 255) / 256; block++) {
+            push(&table, 1, block, 8);
+            push(&table, 1, block, 3);
+            give_slabs(&table); /* a slab holds few rows as wide as these */
+            push(&table, 2, block, -1);
+        }
+        weft_table_set_averaged(&table, 2);
+        (void)weft_table_step_all(&table);
+        row_is(&table, 1, 11, 11);
+        row_is(&table, 2, -1, -1);
+        finish(&table);
+    }
+}
+
 /* A worker that left is not counted on; those that came are what they are. */
 static void fewer_workers_change_one_of_them(void **state)
 {
@@ -170,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clock_is_divided_by_either),
         cmocka_unit_test(by_arrival_it_is_a_part_or_whole),
+        cmocka_unit_test(a_sum_is_not_divided),
         cmocka_unit_test(fewer_workers_change_one_of_them),
         cmocka_unit_test(each_block_has_its_own_count),
         cmocka_unit_test(counts_survive_a_checkpoint),

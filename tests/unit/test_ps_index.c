@@ -240,8 +240,10 @@ static void quick_like_slow_bit_for_bit(void **state)
     (void)state;
     static const uint32_t dims[] = {1, 2, 5, 16, 17, 64};
     for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(dims); i++) {
-        for (uint8_t average = 0; average <= WEFT_AVERAGE_CONTRIBUTORS;
-             average += WEFT_AVERAGE_CONTRIBUTORS) {
+        static const uint8_t averages[] = {WEFT_AVERAGE_USUAL, WEFT_AVERAGE_CONTRIBUTORS,
+                                           WEFT_AVERAGE_NONE};
+        for (uint32_t a = 0; a < WEFT_ARRAY_COUNT(averages); a++) {
+            uint8_t average = averages[a];
             apply_run(dims[i], WEFT_TABLE_ASP, 3, average);
             apply_run(dims[i], WEFT_TABLE_BSP, 3, average);
             apply_run(dims[i], WEFT_TABLE_BSP, 1, average);

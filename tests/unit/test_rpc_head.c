@@ -234,7 +234,7 @@ static const struct change changes[] = {
       .average = WEFT_AVERAGE_CONTRIBUTORS},
      {PLAIN, .mode = WEFT_TABLE_ASP, .kind = WEFT_TABLE_DENSE, .length = 5,
       .average = WEFT_AVERAGE_WORKERS}},
-    {{PLAIN}, {PLAIN, .average = 3}},
+    {{PLAIN, .average = WEFT_AVERAGE_NONE}, {PLAIN, .average = WEFT_AVERAGE_NONE + 1}},
     {{PLAIN, .push_values = WEFT_VALUE_BF16}, {PLAIN, .push_values = WEFT_VALUE_BF16 + 1}},
     {{PLAIN, .pull_values = WEFT_VALUE_BF16}, {PLAIN, .pull_values = WEFT_VALUE_BF16 + 1}},
 };
