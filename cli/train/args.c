@@ -66,9 +66,16 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     weft_args_add(args, "--model=%s", job->kind->name);
     if (job->kind->has_factors) {
         weft_args_add(args, "--factors=%u", job->settings.factors);
+    }
+    if (job->kind->has_factors && !job->kind->counts_topics) {
         weft_args_add(args, "--init-scale=%.9g", (double)job->settings.init_scale);
     }
-    weft_args_add(args, "--l2=%.9g", (double)job->settings.l2);
+    if (job->kind->counts_topics) {
+        weft_args_add(args, "--alpha=%.9g", (double)job->settings.alpha);
+        weft_args_add(args, "--beta=%.9g", (double)job->settings.beta);
+    } else {
+        weft_args_add(args, "--l2=%.9g", (double)job->settings.l2);
+    }
     weft_args_add(args, "--data=%s", data_path);
     weft_args_add(args, "--format=%s", job->format);
     weft_args_add(args, "--mode=%s", mode);
@@ -77,10 +84,12 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     weft_args_add(args, "--average=%s", weft_job_averages[job->average]);
     weft_args_add(args, "--value-type=%s", weft_job_value_types[job->value_type]);
     weft_args_add(args, "--pull-value-type=%s", weft_job_value_types[job->pull_value_type]);
-    weft_args_add(args, "--optimizer=%s", weft_job_optimizers[job->optimizer]);
+    if (!job->kind->counts_topics) {
+        weft_args_add(args, "--optimizer=%s", weft_job_optimizers[job->optimizer]);
+    }
     weft_args_add(args, "--epochs=%u", job->epochs);
     weft_args_add(args, "--batch=%u", job->batch_rows);
-    if (!weft_job_searches_rate(job)) {
+    if (!job->kind->counts_topics && !weft_job_searches_rate(job)) {
         weft_args_add(args, "--lr=%.9g", (double)weft_job_rate(job));
     }
     weft_args_add(args, "--seed=%llu", (unsigned long long)job->seed);

@@ -39,7 +39,7 @@ struct eval {
 #define WEFT_EVAL_OPTIONS(e)                                                                       \
     {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",        \
      WEFT_OPTION_STRING, .value = &(e)->model_path, .fallback = ""},                               \
-    {"model", "NAME", "of a checkpoint: lr, fm, mf or mlp", WEFT_OPTION_CUSTOM, .value = &(e)->kind,    \
+    {"model", "NAME", "of a checkpoint: lr, fm, mf, mlp or lda", WEFT_OPTION_CUSTOM, .value = &(e)->kind,    \
      .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},                        \
     {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,              \
      .value = &(e)->data, .fallback = ""},                                                         \
@@ -49,6 +49,19 @@ struct eval {
      .value = &(e)->which, .choices = which_names}
 
 /* ---- reading --------------------------------------------------------------------------------- */
+
+static weft_status check_format(const struct weft_ml_model_kind *kind,
+                                const struct weft_ml_dataset *dataset, struct weft_error *error)
+{
+    if (kind->predicts_ratings && !dataset->has_ratings) {
+        return weft_fail(error, WEFT_DATA,
+                         "the model predicts ratings, and the format of the data has none");
+    }
+    return kind->counts_topics == dataset->has_counts
+               ? WEFT_OK
+               : weft_fail(error, WEFT_DATA,
+                           "topics (lda) go with counts of words (docword), and nothing else does");
+}
 
 /* The rows of a dense model in a checkpoint are numbered: those of the features of the data that it
  * was trained on, then those of the output. */
@@ -83,9 +96,13 @@ static weft_status name_model(struct eval *eval, struct weft_error *error)
                              "model it is: --model",
                              dim, kind->name);
     }
-    if (weft_ml_model_init(&eval->model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
-        return weft_fail(error, WEFT_DATA,
-                         "the model predicts ratings, and the format of the data has none");
+    weft_status status = check_format(kind, &eval->dataset, error);
+    if (status == WEFT_OK &&
+        weft_ml_model_init(&eval->model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
+        status = weft_fail(error, WEFT_DATA, "out of memory, or the data is too large");
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     return kind->is_dense ? name_dense_rows(eval, error) : WEFT_OK;
 }
@@ -105,11 +122,7 @@ static weft_status load_data(struct eval *eval, struct weft_error *error)
     if (eval->is_checkpoint) {
         return name_model(eval, error);
     }
-    if (eval->model.kind->predicts_ratings && !eval->dataset.has_ratings) {
-        return weft_fail(error, WEFT_DATA,
-                         "the model predicts ratings, and the format of the data has none");
-    }
-    return WEFT_OK;
+    return check_format(eval->model.kind, &eval->dataset, error);
 }
 
 /* What the model knows of the batch. */
@@ -183,10 +196,15 @@ static weft_status load_file(struct eval *eval, struct weft_error *error)
     if (status != WEFT_OK) {
         return status;
     }
-    *model = (struct weft_ml_model){.dim = eval->file.dim, .offset = eval->file.offset};
+    *model = (struct weft_ml_model){.dim = eval->file.dim,
+                                    .offset = eval->file.offset,
+                                    .words = eval->file.count - 1,
+                                    .settings = {.alpha = eval->file.alpha,
+                                                 .beta = eval->file.beta}};
     if (weft_ml_model_find(eval->file.kind, NULL, &model->kind) != WEFT_OK ||
         weft_ml_format_find(eval->file.format, NULL, &eval->format) != WEFT_OK ||
-        !weft_ml_model_factors(model->kind, model->dim, &model->settings.factors)) {
+        !weft_ml_model_factors(model->kind, model->dim, &model->settings.factors) ||
+        (model->kind->counts_topics && (model->settings.alpha <= 0 || model->settings.beta <= 0))) {
         return weft_fail(error, WEFT_DATA,
                          "%.200s: this release has no such model, or no such format",
                          eval->model_path);
@@ -218,6 +236,7 @@ static void unload(struct eval *eval)
     weft_ml_batch_fini(&eval->batch);
     weft_ml_dataset_fini(&eval->dataset);
     weft_ckpt_model_fini(&eval->file);
+    weft_ml_model_fini(&eval->model);
     free(eval->rows);
 }
 
@@ -254,6 +273,8 @@ static bool print_json(const struct eval *eval, const struct weft_ml_quality *qu
     cJSON_AddNumberToObject(report, "features_unknown", eval->batch.id_count - eval->known);
     if (eval->model.kind->predicts_ratings) {
         cJSON_AddNumberToObject(report, "rmse", quality->rmse);
+    } else if (eval->model.kind->counts_topics) {
+        cJSON_AddNumberToObject(report, "perplexity", quality->perplexity);
     } else {
         cJSON_AddNumberToObject(report, "auc", quality->auc);
         cJSON_AddNumberToObject(report, "logloss", quality->log_loss);
@@ -267,6 +288,8 @@ static bool print_text(const struct eval *eval, const struct weft_ml_quality *qu
            which_names[eval->which], eval->batch.id_count, eval->batch.id_count - eval->known);
     if (eval->model.kind->predicts_ratings) {
         printf("RMSE %.4f\n", quality->rmse);
+    } else if (eval->model.kind->counts_topics) {
+        printf("perplexity %.1f\n", quality->perplexity);
     } else {
         printf("AUC %.4f, log-loss %.4f\n", quality->auc, quality->log_loss);
     }
@@ -282,7 +305,9 @@ static int evaluate(struct eval *eval)
     weft_status status =
         weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
     if (status == WEFT_DATA) {
-        return weft_cli_fail(eval->verb, "all rows are of one class: there is no AUC");
+        return weft_cli_fail(eval->verb, "%s", eval->model.kind->counts_topics
+                                                   ? "no document has a word to predict"
+                                                   : "all rows are of one class: there is no AUC");
     }
     if (status != WEFT_OK) {
         return weft_cli_fail(eval->verb, "out of memory");
@@ -303,7 +328,8 @@ int weft_cli_eval(int argc, char **argv)
         .name = "eval",
         .summary = "evaluate a saved model on a data file",
         .description =
-            "AUC and log-loss, or for a model of ratings the RMSE. Features that the model does not\n"
+            "AUC and log-loss, for a model of ratings the RMSE, for topics the perplexity of every\n"
+            "second word of a document given the others. Features that the model does not\n"
             "know count as absent. Of a directory of checkpoints the newest is read; its data are\n"
             "to be those of the training where the model is mf: the mean rating is not in it.",
         .example = "  weft train --model fm --save model.safetensors\n"
@@ -319,6 +345,10 @@ int weft_cli_eval(int argc, char **argv)
 static int predict(struct eval *eval)
 {
     bool is_rating = eval->model.kind->predicts_ratings;
+    if (eval->model.kind->counts_topics) {
+        return weft_cli_fail(eval->verb, "lda predicts no number for a document; `weft eval` says how "
+                                         "well it predicts words");
+    }
     float *scores = calloc((size_t)eval->batch.row_count + 1, sizeof(*scores));
     if (scores == NULL) {
         return weft_cli_fail(eval->verb, "out of memory");

@@ -18,7 +18,7 @@ const char *weft_job_parse_model(const char *text, void *value)
 {
     const struct weft_ml_model_kind *kind;
     if (weft_ml_model_find(text, NULL, &kind) != WEFT_OK) {
-        return "lr, fm, mf or mlp";
+        return "lr, fm, mf, mlp or lda";
     }
     *(const struct weft_ml_model_kind **)value = kind;
     return NULL;
@@ -38,7 +38,7 @@ const char *weft_job_parse_format(const char *text, void *value)
 {
     const struct weft_ml_format *format;
     if (weft_ml_format_find(text, NULL, &format) != WEFT_OK) {
-        return "adult, adult3, libsvm, movielens, tsv or criteo";
+        return "adult, adult3, libsvm, movielens, tsv, criteo or docword";
     }
     *(const char **)value = format->name;
     return NULL;
@@ -74,6 +74,13 @@ void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
 uint64_t weft_job_span_ns(uint32_t ms)
 {
     return ms == 0 ? WEFT_NEVER : ms * WEFT_NS_PER_MS;
+}
+
+const char *weft_job_train_key(const struct weft_job *job)
+{
+    return job->kind->predicts_ratings ? "train_mse"
+           : job->kind->counts_topics  ? "train_perplexity"
+                                       : "train_logloss";
 }
 
 float weft_job_rate(const struct weft_job *job)
@@ -123,13 +130,39 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error
     return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
 }
 
+/* What was given and does not go with counts; NULL = all does. Before defaults are filled in. */
+static const char *not_of_topics(const struct weft_job *job)
+{
+    return job->bound_ppm != WEFT_JOB_BOUND_UNSET && job->bound_ppm > 0 ? "--loss-bound"
+           : job->value_type != 0 || job->pull_value_type != 0           ? "--value-type"
+           : job->settings.l2 >= 0                                       ? "--l2"
+           : job->settings.init_scale > 0                                ? "--init-scale"
+           : job->learning_rate != 0                                     ? "--lr"
+           : job->optimizer != WEFT_ML_ADAGRAD                           ? "--optimizer"
+           : job->average != 0                                           ? "--average"
+                                                                         : NULL;
+}
+
 int weft_job_settle(const struct weft_command *command, struct weft_job *job)
 {
+    if (job->kind->counts_topics && not_of_topics(job) != NULL) {
+        return weft_options_usage(command,
+                                  "%s does not go with --model lda, whose counts arrive whole",
+                                  not_of_topics(job));
+    }
+    if (job->kind->counts_topics) {
+        job->optimizer = WEFT_ML_SGD;
+    }
     const struct weft_ml_model_settings *usual = &job->kind->settings;
     struct weft_ml_model_settings *settings = &job->settings;
     settings->factors = settings->factors > 0 ? settings->factors : usual->factors;
     settings->init_scale = settings->init_scale > 0 ? settings->init_scale : usual->init_scale;
     settings->l2 = settings->l2 >= 0 ? settings->l2 : usual->l2;
+    settings->alpha = settings->alpha > 0 ? settings->alpha : usual->alpha;
+    settings->beta = settings->beta > 0 ? settings->beta : usual->beta;
+    if (job->bound_ppm == WEFT_JOB_BOUND_UNSET) {
+        job->bound_ppm = job->kind->counts_topics ? 0 : WEFT_JOB_BOUND_DEFAULT_PPM;
+    }
     job->epochs = job->epochs > 0 ? job->epochs : job->kind->pace.epochs;
     struct weft_error error;
     uint64_t seconds = 0, bytes = 0;
@@ -161,7 +194,14 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
                                            "(--format movielens has)",
                                   job->kind->name, format->name);
     }
-    if (job->kind->predicts_ratings && weft_until_is_set(&job->until)) {
+    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
+        job->kind->counts_topics != format->has_counts) {
+        return weft_options_usage(command, "--model %s and --format %s do not fit: lda takes counts of "
+                                           "words, and docword is the format that has them",
+                                  job->kind->name, job->format);
+    }
+    if ((job->kind->predicts_ratings || job->kind->counts_topics) &&
+        weft_until_is_set(&job->until)) {
         return weft_options_usage(command, "--until-loss and --until-auc are of models of clicks; "
                                            "--model %s has neither",
                                   job->kind->name);

@@ -61,6 +61,9 @@ struct weft_job {
     struct weft_security security;
 };
 
+#define WEFT_JOB_BOUND_UNSET UINT32_MAX /* weft_job_settle replaces it */
+enum { WEFT_JOB_BOUND_DEFAULT_PPM = 100000 };
+
 enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 1000 };
 
 #define WEFT_JOB_BUSY_POLL_HELP                                                                    \
@@ -79,7 +82,7 @@ uint64_t weft_job_span_ns(uint32_t ms);
     {                                                                                              \
         .kind = &weft_ml_model_kinds[0], .settings = {.l2 = -1.0F}, .format = "adult",             \
         .workers = 4, .mode = {.kind = WEFT_JOB_BSP},                                              \
-        .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD,                                         \
+        .bound_ppm = WEFT_JOB_BOUND_UNSET, .optimizer = WEFT_ML_ADAGRAD,                                         \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
         .keepalive_ms = 1000, .reconnect_s = UINT32_MAX, .replay_bytes = UINT64_MAX,               \
         .transport = WEFT_TRANSPORT_DEFAULTS,                                                      \
@@ -103,18 +106,24 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
     WEFT_OPTIONS_HEADING("model and data"),                                                        \
     {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
      "mf = matrix factorization of ratings, mlp = neural network with one\n"                       \
-     "hidden layer, all of whose parameters travel in every step",                                 \
+     "hidden layer, all of whose parameters travel in every step, lda = topics\n"                  \
+     "of documents (latent Dirichlet allocation)",                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->kind, .parse = weft_job_parse_model,                     \
      .fallback = "lr"},                                                                            \
-    {"factors", "N", "dimension of the latent vectors (fm, mf); hidden units (mlp)",               \
+    {"factors", "N", "dimension of the latent vectors (fm, mf); hidden units (mlp);\n"             \
+     "topics (lda)",                                                                               \
      WEFT_OPTION_U32, .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,     \
-     .fallback = "63 for fm, 16 for mf, 144 for mlp"},                                             \
+     .fallback = "63 for fm, 16 for mf, 144 for mlp, 50 for lda"},                                             \
     {"l2", "X", "L2 regularization of the table rows that a batch touches",                        \
      WEFT_OPTION_CUSTOM, .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                 \
      .fallback = "0 for lr and mlp, 0.04 for fm, 0.1 for mf"},                                             \
     {"init-scale", "X", "latent vectors and the parameters of mlp are initialized uniformly\n"    \
      "in [-X, X)", WEFT_OPTION_F32, .value = &(job)->settings.init_scale,                         \
      .fallback = "0.05, for mlp 0.08"},                                    \
+    {"alpha", "X", "lda: prior of the topics of a document", WEFT_OPTION_F32,                      \
+     .value = &(job)->settings.alpha, .fallback = "0.1"},                                          \
+    {"beta", "X", "lda: prior of the words of a topic", WEFT_OPTION_F32,                           \
+     .value = &(job)->settings.beta, .fallback = "0.05"},                                          \
     {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is looked for in the\n"      \
      "current directory, in $WEFT_DATA_DIR and in weft's data directory", WEFT_OPTION_STRING,      \
      .value = &(job)->data, .fallback = "the data set installed with weft for the format, if any"},     \
@@ -122,13 +131,14 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
      "crosses (15 times as many distinct features); libsvm = label and\n"                          \
      "index:value pairs; movielens = ratings.csv; tsv = label and categorical\n"                   \
      "features;\n"                                                                                 \
-     "criteo = label, 13 integer and 26 categorical features",                                                                 \
+     "criteo = label, 13 integer and 26 categorical features; docword = UCI bag\n"                 \
+     "of words, for lda",                                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
     {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CHOICE,            \
      .value = &(job)->optimizer, .choices = weft_job_optimizers},                                  \
     {"epochs", "N", "passes over the training examples", WEFT_OPTION_U32, .value = &(job)->epochs, \
-     .min = 1, .max = 10000, .fallback = "3 for lr and mlp, 16 for fm, 12 for mf"},                        \
+     .min = 1, .max = 10000, .fallback = "3 for lr and mlp, 16 for fm, 12 for mf,\n50 for lda"},                        \
     {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
      .min = 1, .max = 1000000},                                                                    \
     {"lr", "X", "learning rate; with --model lr and --format libsvm the default is found\n"         \
@@ -152,7 +162,8 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
     {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
      "elements missing, 0 <= F < 1; packets lost beyond that are retransmitted.\n" \
      "Only whole packets can be missing; the unused part of a packet counts for\n"                 \
-     "the next message, which may then miss one packet more", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+     "the next message, which may then miss one packet more", WEFT_OPTION_PPM, .value = &(job)->bound_ppm,                  \
+     .fallback = "0.1; 0 for lda"},              \
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
      "contributors = divide them by the number of gradients that arrived for\n"                    \
      "the row in the step. ssp and asp have no common steps; with them,\n"                         \
@@ -195,6 +206,9 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
 
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);
+
+/* The name of the training loss in reports and in what workers say. */
+const char *weft_job_train_key(const struct weft_job *job);
 
 /* The learning rate asked for, or the optimizer's default. */
 float weft_job_rate(const struct weft_job *job);

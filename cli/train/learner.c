@@ -174,7 +174,13 @@ static weft_status open_table(struct weft_learner *learner)
         spec.kind = WEFT_TABLE_DENSE;
         spec.length = (uint64_t)learner->row_count * spec.dim;
     }
-    spec.average = weft_table_average_of(&spec, WEFT_AVERAGE_WORKERS + job->average);
+    if (job->kind->counts_topics) {
+        spec.init_scale = 0;
+        spec.init_skip = 0;
+    }
+    spec.average = weft_table_average_of(&spec, job->kind->counts_topics
+                                                    ? WEFT_AVERAGE_NONE
+                                                    : WEFT_AVERAGE_WORKERS + job->average);
     spec.push_values = (uint8_t)job->value_type;
     spec.pull_values = (uint8_t)job->pull_value_type;
     weft_ps_op op;
@@ -189,6 +195,12 @@ static weft_status open_table(struct weft_learner *learner)
     }
     struct weft_ps_result result;
     status = finish(learner, op, "opening the table", &result);
+    if (status == WEFT_OK && job->kind->counts_topics &&
+        weft_ps_clock_now(learner->worker.client, TABLE) > 0) {
+        return weft_fail(&learner->worker.error, WEFT_STATE,
+                         "the servers have counted this worker's documents, and their topics were in "
+                         "the process that ended: start the job anew, with empty servers");
+    }
     if (status == WEFT_DATA && result.rpc_status == WEFT_RPC_SPEC_MISMATCH) {
         size_t used = strlen(learner->worker.error.text);
         snprintf(learner->worker.error.text + used, sizeof(learner->worker.error.text) - used,
@@ -226,6 +238,7 @@ void weft_learner_fini(struct weft_learner *learner)
     weft_worker_close(&learner->worker);
     weft_tracing_close(&learner->tracing);
     weft_ml_share_fini(&learner->share);
+    weft_ml_model_fini(&learner->model);
     weft_ml_batch_fini(&learner->batch);
     weft_ml_batch_fini(&learner->test_batch);
     free(learner->seen);
@@ -483,7 +496,8 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
     }
     status = weft_ml_model_evaluate(&learner->model, &learner->test_batch, learner->weights,
                                     quality_p);
-    return status == WEFT_OK ? check_loss(learner, quality_p->log_loss + quality_p->rmse)
+    return status == WEFT_OK
+               ? check_loss(learner, quality_p->log_loss + quality_p->rmse + quality_p->perplexity)
                              : fail_status(learner, status, "test of the model");
 }
 
@@ -501,6 +515,20 @@ static uint64_t *model_ids(struct weft_learner *learner)
     return learner->ids;
 }
 
+weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p)
+{
+    const uint64_t id = WEFT_ML_BIAS_ID;
+    const struct weft_ml_batch totals = {
+        .dataset = learner->dataset, .ids = &id, .id_count = 1};
+    weft_status status = pull(learner, &totals, 0, true);
+    double sum = 0;
+    for (uint32_t k = 0; status == WEFT_OK && k < learner->model.dim; k++) {
+        sum += (double)learner->weights[k];
+    }
+    *counted_p = (uint64_t)sum;
+    return status;
+}
+
 weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p)
 {
     /* All that a pull looks at in a batch are its ids. */
@@ -510,6 +538,8 @@ weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_mo
     weft_status status = pull(learner, &all, 0, true);
     if (status == WEFT_OK) {
         *model_p = (struct weft_ckpt_model){.offset = learner->model.offset,
+                                            .alpha = learner->model.settings.alpha,
+                                            .beta = learner->model.settings.beta,
                                             .dim = learner->model.dim,
                                             .ids = model_ids(learner),
                                             .rows = learner->weights,

@@ -78,6 +78,9 @@ weft_status weft_learner_settle(struct weft_learner *learner);
 /* Quality on the test rows with the servers' weights, pulled whole.   Errors: as init. */
 weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);
 
+/* lda: tokens that the servers count, all topics together.   Errors: as init. */
+weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p);
+
 /* The model, every row that the data set names pulled whole; valid until the next step or test.
  * Owns:    what *model_p points to stays the learner's and the data set's.   Errors: as init. */
 weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p);

@@ -3,6 +3,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +53,18 @@ static bool predicts_ratings(const struct weft_results *results)
     return results->job->kind->predicts_ratings;
 }
 
+static bool counts_topics(const struct weft_results *results)
+{
+    return results->job->kind->counts_topics;
+}
+
+/* Over the workers: the mean, of perplexities the geometric one. */
+static double train_loss(const struct weft_results *results, const struct weft_results_epoch *epoch)
+{
+    double mean = epoch->train_loss_sum / results->job->workers;
+    return counts_topics(results) ? exp(mean) : mean;
+}
+
 static weft_status add_epoch(struct weft_results *results, uint32_t rank, const cJSON *message,
                              uint64_t at_ns)
 {
@@ -59,14 +72,13 @@ static weft_status add_epoch(struct weft_results *results, uint32_t rank, const 
     struct weft_results_worker worker;
     double loss;
     if (epoch == NULL || rank >= results->job->workers ||
-        !weft_json_number_at(message, predicts_ratings(results) ? "train_mse" : "train_logloss",
-                             &loss) ||
+        !weft_json_number_at(message, weft_job_train_key(results->job), &loss) ||
         !weft_json_number_at(message, "elements", &worker.elements) ||
         !weft_json_number_at(message, "elements_delivered", &worker.elements_delivered)) {
         return WEFT_DATA;
     }
     epoch->workers_ended++;
-    epoch->train_loss_sum += loss;
+    epoch->train_loss_sum += counts_topics(results) ? log(loss) : loss;
     epoch->ended_ns = at_ns;
     results->workers[rank] = worker;
     return WEFT_OK;
@@ -80,6 +92,8 @@ static weft_status add_test(struct weft_results *results, const cJSON *message)
     }
     epoch->tested = predicts_ratings(results)
                         ? weft_json_number_at(message, "test_rmse", &epoch->test_rmse)
+                    : counts_topics(results)
+                        ? weft_json_number_at(message, "test_perplexity", &epoch->test_perplexity)
                         : weft_json_number_at(message, "test_logloss", &epoch->test_logloss) &&
                               weft_json_number_at(message, "test_auc", &epoch->test_auc);
     return epoch->tested ? WEFT_OK : WEFT_DATA;
@@ -172,6 +186,8 @@ static void quality_text(const struct weft_results *results, const struct weft_r
 {
     if (predicts_ratings(results)) {
         snprintf(text, bytes, "test RMSE %.4f", epoch->test_rmse);
+    } else if (counts_topics(results)) {
+        snprintf(text, bytes, "test perplexity %.1f", epoch->test_perplexity);
     } else {
         snprintf(text, bytes, "test loss %.4f  AUC %.4f", epoch->test_logloss, epoch->test_auc);
     }
@@ -190,9 +206,9 @@ static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
     }
     char quality[64];
     quality_text(results, epoch, quality, sizeof(quality));
-    fprintf(out, "epoch %u/%u  train loss %.4f  %s  %9.0f samples/s  delivered %.3f %%\n",
-            index + 1, results->job->epochs, epoch->train_loss_sum / results->job->workers, quality,
-            rate(results->rows_train, seconds), 100.0 * fraction(delivered, elements));
+    fprintf(out, "epoch %u/%u  train %s %.*f  %s  %9.0f samples/s  delivered %.3f %%\n",
+            index + 1, results->job->epochs, counts_topics(results) ? "perplexity" : "loss",
+            counts_topics(results) ? 1 : 4, train_loss(results, epoch), quality, rate(results->rows_train, seconds), 100.0 * fraction(delivered, elements));
     fflush(out);
 }
 
@@ -245,6 +261,8 @@ void weft_results_show(const struct weft_results *results, FILE *out)
     double seconds = wall_s(results);
     if (predicts_ratings(results)) {
         fprintf(out, "\n  %-30s %12.4f\n", "test RMSE", last->test_rmse);
+    } else if (counts_topics(results)) {
+        fprintf(out, "\n  %-30s %12.1f\n", "test perplexity", last->test_perplexity);
     } else {
         fprintf(out, "\n  %-30s %12.4f\n", "test AUC", last->test_auc);
         fprintf(out, "  %-30s %12.4f\n", "test log-loss", last->test_logloss);
@@ -284,6 +302,10 @@ static void add_settings(const struct weft_results *results, cJSON *report)
         cJSON_AddNumberToObject(report, "factors", job->settings.factors);
         weft_json_add_float(report, "init_scale", job->settings.init_scale);
     }
+    if (counts_topics(results)) {
+        weft_json_add_float(report, "alpha", job->settings.alpha);
+        weft_json_add_float(report, "beta", job->settings.beta);
+    }
     weft_json_add_float(report, "l2", job->settings.l2);
     cJSON_AddStringToObject(report, "dataset", results->dataset);
     cJSON_AddStringToObject(report, "format", job->format);
@@ -300,7 +322,8 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "loss_bound", (double)job->bound_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
-    cJSON_AddStringToObject(report, "average", weft_job_averages[job->average]);
+    cJSON_AddStringToObject(report, "average",
+                            counts_topics(results) ? "none" : weft_job_averages[job->average]);
     cJSON_AddStringToObject(report, "value_type", weft_job_value_types[job->value_type]);
     cJSON_AddStringToObject(report, "pull_value_type", weft_job_value_types[job->pull_value_type]);
     cJSON_AddStringToObject(report, "optimizer", weft_job_optimizers[job->optimizer]);
@@ -313,9 +336,11 @@ static void add_settings(const struct weft_results *results, cJSON *report)
 static void add_quality(const struct weft_results *results, cJSON *report)
 {
     const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
-    bool ratings = predicts_ratings(results);
-    cJSON *train = cJSON_AddArrayToObject(report, ratings ? "train_mse" : "train_logloss");
-    cJSON *test = cJSON_AddArrayToObject(report, ratings ? "epoch_test_rmse" : "epoch_test_auc");
+    bool ratings = predicts_ratings(results), topics = counts_topics(results);
+    cJSON *train = cJSON_AddArrayToObject(report, weft_job_train_key(results->job));
+    cJSON *test = cJSON_AddArrayToObject(report, ratings  ? "epoch_test_rmse"
+                                                 : topics ? "epoch_test_perplexity"
+                                                          : "epoch_test_auc");
     for (uint32_t e = 0; e < results->epoch_count; e++) {
         const struct weft_results_epoch *epoch = &results->epochs[e];
         if (e < results->epochs_before) {
@@ -323,13 +348,17 @@ static void add_quality(const struct weft_results *results, cJSON *report)
             cJSON_AddItemToArray(test, cJSON_CreateNull());
             continue;
         }
-        cJSON_AddItemToArray(train,
-                             cJSON_CreateNumber(epoch->train_loss_sum / results->job->workers));
-        cJSON_AddItemToArray(
-            test, cJSON_CreateNumber(ratings ? epoch->test_rmse : epoch->test_auc));
+        cJSON_AddItemToArray(train, cJSON_CreateNumber(train_loss(results, epoch)));
+        cJSON_AddItemToArray(test, cJSON_CreateNumber(ratings  ? epoch->test_rmse
+                                                      : topics ? epoch->test_perplexity
+                                                               : epoch->test_auc));
     }
     if (ratings) {
         cJSON_AddNumberToObject(report, "test_rmse", last->test_rmse);
+        return;
+    }
+    if (topics) {
+        cJSON_AddNumberToObject(report, "test_perplexity", last->test_perplexity);
         return;
     }
     cJSON_AddNumberToObject(report, "test_logloss", last->test_logloss);

@@ -20,6 +20,7 @@ struct weft_results_epoch {
     double test_logloss;
     double test_auc;
     double test_rmse; /* models of ratings; these have no test_logloss and test_auc */
+    double test_perplexity; /* lda; the same */
 };
 
 struct weft_results_worker {

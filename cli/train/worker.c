@@ -12,9 +12,13 @@
 #include "metrics/live.h"
 #include "metrics/report.h"
 #include "metrics/text.h"
+#include "ml/docword.h"
+#include "ml/lda.h"
 #include "ml/rate.h"
 #include "node/membership.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -99,11 +103,18 @@ static weft_status check_data(const struct weft_ml_model_kind *kind,
         return weft_fail(error, WEFT_DATA, "%s: all %u rows are test rows; nothing to train on",
                          path, dataset->row_count);
     }
-    if (kind->predicts_ratings && dataset->test_count == 0) {
+    bool has_labels = !kind->predicts_ratings && !kind->counts_topics;
+    if (!has_labels && dataset->test_count == 0) {
         return weft_fail(error, WEFT_DATA, "%s: none of the %u rows is a test row", path,
                          dataset->row_count);
     }
-    if (!kind->predicts_ratings && (positive == 0 || positive == dataset->test_count)) {
+    if (kind->counts_topics &&
+        weft_ml_lda_tokens(dataset, false) + weft_ml_lda_tokens(dataset, true) >
+            WEFT_ML_DOCWORD_COUNT_MAX) {
+        return weft_fail(error, WEFT_DATA,
+                         "%s: more than 2^24 tokens, which the float32 of a table cannot count", path);
+    }
+    if (has_labels && (positive == 0 || positive == dataset->test_count)) {
         return weft_fail(error, WEFT_DATA,
                          "%s: %u of the %u test rows are positive; an AUC needs both classes", path,
                          positive, dataset->test_count);
@@ -213,11 +224,6 @@ static void say_ready(struct worker *worker)
     say(worker, event);
 }
 
-static const char *loss_key(const struct worker *worker)
-{
-    return worker->job.kind->predicts_ratings ? "train_mse" : "train_logloss";
-}
-
 static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
 {
     uint64_t elements;
@@ -225,7 +231,8 @@ static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
     weft_learner_delivery(&worker->learner, &elements, &delivered);
     cJSON *event = weft_channel_event("epoch");
     cJSON_AddNumberToObject(event, "epoch", epoch + 1);
-    cJSON_AddNumberToObject(event, loss_key(worker), loss);
+    cJSON_AddNumberToObject(event, weft_job_train_key(&worker->job),
+                            worker->job.kind->counts_topics ? exp(loss) : loss);
     cJSON_AddNumberToObject(event, "elements", (double)elements);
     cJSON_AddNumberToObject(event, "elements_delivered", (double)delivered);
     say(worker, event);
@@ -237,6 +244,8 @@ static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml
     cJSON_AddNumberToObject(event, "epoch", epoch + 1);
     if (worker->job.kind->predicts_ratings) {
         cJSON_AddNumberToObject(event, "test_rmse", quality->rmse);
+    } else if (worker->job.kind->counts_topics) {
+        cJSON_AddNumberToObject(event, "test_perplexity", quality->perplexity);
     } else {
         cJSON_AddNumberToObject(event, "test_logloss", quality->log_loss);
         cJSON_AddNumberToObject(event, "test_auc", quality->auc);
@@ -356,6 +365,18 @@ static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t st
     return status;
 }
 
+/* What was pushed is neither lost nor counted twice: so many tokens are counted as there are. */
+static weft_status count_tokens(struct worker *worker)
+{
+    uint64_t counted = 0, tokens = weft_ml_lda_tokens(&worker->dataset, false);
+    weft_status status = weft_learner_tokens(&worker->learner, &counted);
+    return status != WEFT_OK || counted == tokens
+               ? status
+               : weft_fail(&worker->learner.worker.error, WEFT_DATA,
+                           "the servers count %" PRIu64 " tokens, and the documents have %" PRIu64,
+                           counted, tokens);
+}
+
 /* Rank 0 tests after each epoch. After the last one it waits for the parent's word that all
  * workers are through, so that the final figure is that of the final model in every mode. */
 static weft_status test(struct worker *worker, uint32_t epoch)
@@ -373,6 +394,9 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     }
     struct weft_ml_quality quality;
     weft_status status = weft_learner_test(&worker->learner, &quality);
+    if (status == WEFT_OK && is_last && worker->job.kind->counts_topics) {
+        status = count_tokens(worker);
+    }
     if (status == WEFT_OK) {
         say_test(worker, epoch, &quality);
     }

@@ -22,6 +22,10 @@ static void make_head(const struct weft_ckpt_model *model, struct weft_ckpt_head
     weft_ckpt_head_note(head, "factors", "%u", model->dim - 1);
     weft_ckpt_head_note(head, "offset", "%.9g", (double)model->offset);
     weft_ckpt_head_note(head, "format", "%s", model->format);
+    if (model->alpha > 0) {
+        weft_ckpt_head_note(head, "alpha", "%.9g", (double)model->alpha);
+        weft_ckpt_head_note(head, "beta", "%.9g", (double)model->beta);
+    }
 }
 
 /* Cut "a/b" into "a" and "b", "b" into "." and "b". */
@@ -83,6 +87,15 @@ static bool copy_name(const char *text, char name_p[WEFT_CKPT_MODEL_NAME_BYTES])
                                WEFT_CKPT_MODEL_NAME_BYTES;
 }
 
+/* A prior, above 0 and finite; 0 when it is not noted. */
+static bool read_prior(const struct weft_ckpt_head *head, const char *name, float *prior_p)
+{
+    const char *text = weft_ckpt_head_text(head, name);
+    char *end = NULL;
+    *prior_p = text != NULL ? strtof(text, &end) : 0;
+    return text == NULL || (end != text && *end == '\0' && *prior_p > 0 && isfinite(*prior_p));
+}
+
 /* What the metadata say of the model. */
 static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckpt_model *model,
                               struct weft_error *error)
@@ -101,6 +114,8 @@ static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckp
     bool good = factors != NULL && factors[0] >= '0' && factors[0] <= '9' &&
                 *factors_end == '\0' && count < WEFT_CKPT_MODEL_DIM_MAX && offset != NULL &&
                 offset_end != offset && *offset_end == '\0' && isfinite(model->offset) &&
+                read_prior(head, "alpha", &model->alpha) &&
+                read_prior(head, "beta", &model->beta) &&
                 copy_name(weft_ckpt_head_text(head, "model"), model->kind) &&
                 copy_name(weft_ckpt_head_text(head, "format"), model->format);
     model->dim = good ? 1 + (uint32_t)count : 0;

@@ -3,7 +3,8 @@
  *     ids   u64 (n,)       features, strictly ascending
  *     rows  f32 (n, dim)   their rows: a weight and `factors` others
  *
- * and the metadata weft_model ("1", the version), model, factors, offset and format. What is needed
+ * and the metadata weft_model ("1", the version), model, factors, offset, format and, where the model
+ * has them, alpha and beta. What is needed
  * to predict is here, and nothing to go on training with: that is a checkpoint's. The newest
  * checkpoint of a job is read as a model, too. Which models and formats there are is not known here:
  * they are names.
@@ -21,6 +22,7 @@ struct weft_ckpt_model {
     char kind[WEFT_CKPT_MODEL_NAME_BYTES];   /* "lr" */
     char format[WEFT_CKPT_MODEL_NAME_BYTES]; /* of the data it was trained on */
     float offset;                            /* of every score */
+    float alpha, beta;                       /* priors of topics; 0 = none */
     uint32_t dim;                            /* floats of a row: 1 and the factors */
     uint64_t *ids;                           /* (count,) strictly ascending */
     float *rows;                             /* (count, dim), all finite */

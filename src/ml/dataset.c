@@ -4,6 +4,7 @@
 #include "ml/dictionary.h"
 #include "ml/lines.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -15,6 +16,9 @@ struct builder {
     uint64_t nonzero_capacity;
     uint32_t row_capacity;
     uint32_t field_count; /* of the first row */
+    struct weft_ml_row document; /* that grows line by line; document.document = 0: none */
+    uint64_t lines_announced;
+    uint64_t lines;              /* of documents */
 };
 
 bool weft_ml_is_test_line(const char *text, size_t bytes)
@@ -122,14 +126,66 @@ static weft_status append_row(struct builder *builder, const struct weft_ml_row 
     return WEFT_OK;
 }
 
+/* The document is whole. */
+static weft_status append_document(struct builder *builder, struct weft_error *error)
+{
+    char digits[24];
+    struct weft_ml_row *row = &builder->document;
+    if (row->document == 0) {
+        return WEFT_OK;
+    }
+    int bytes = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)row->document);
+    weft_ml_row_merge(row);
+    return append_row(builder, row, weft_ml_is_test_line(digits, (size_t)bytes)) == WEFT_OK
+               ? WEFT_OK
+               : weft_fail(error, WEFT_NOMEM, "no memory for more rows");
+}
+
+/* A line of a document: of that which grows, or the first of the next. */
+static weft_status append_to_document(struct builder *builder, const struct weft_ml_row *line,
+                                      struct weft_error *error)
+{
+    struct weft_ml_row *row = &builder->document;
+    if (line->document < row->document) {
+        return weft_fail(error, WEFT_DATA,
+                         "document %llu behind document %llu; sort the lines by document",
+                         (unsigned long long)line->document, (unsigned long long)row->document);
+    }
+    weft_status status = WEFT_OK;
+    if (line->document != row->document) {
+        status = append_document(builder, error);
+        weft_ml_row_clear(row);
+        row->document = line->document;
+    }
+    builder->lines++;
+    return status == WEFT_OK ? weft_ml_row_add(row, line->ids[0], line->values[0], error) : status;
+}
+
+/* The last document, and whether all are there. */
+static weft_status finish_documents(struct builder *builder, struct weft_error *error)
+{
+    if (builder->lines != builder->lines_announced) {
+        return weft_fail(error, WEFT_DATA, "%llu lines where line 3 announces %llu",
+                         (unsigned long long)builder->lines,
+                         (unsigned long long)builder->lines_announced);
+    }
+    return append_document(builder, error);
+}
+
 static weft_status append_line(struct builder *builder, const struct weft_ml_format *format,
                                const struct weft_ml_line *line, struct weft_ml_row *row,
                                struct weft_error *error)
 {
     bool is_row = false;
     weft_status status = format->parse(line->text, line->bytes, line->number, row, error, &is_row);
+    if (status == WEFT_OK && row->lines_announced > 0) {
+        builder->lines_announced = row->lines_announced;
+    }
     if (status != WEFT_OK || !is_row) {
         return status;
+    }
+    if (row->document > 0) {
+        return append_to_document(builder, row, error);
     }
     if (builder->set.row_count == 0) {
         builder->field_count = row->field_count;
@@ -164,6 +220,9 @@ static weft_status append_all(struct builder *builder, const struct weft_ml_form
             status = append_line(builder, format, &line, &row, error);
         }
         *line_p = status == WEFT_OK ? 0 : line.number;
+    }
+    if (status == WEFT_OK && format->has_counts && lines.number > 0) {
+        status = finish_documents(builder, error);
     }
     if (status == WEFT_OK && builder->set.row_count == 0) {
         status = weft_fail(error, WEFT_DATA, "%s",
@@ -226,7 +285,8 @@ static weft_status load(const char *name, struct weft_ml_source *source,
                         const struct weft_ml_format *format, struct weft_error *error,
                         struct weft_ml_dataset *dataset_p)
 {
-    struct builder builder = {.set.has_ratings = format->has_ratings};
+    struct builder builder = {.set = {.has_ratings = format->has_ratings,
+                                      .has_counts = format->has_counts}};
     uint64_t line = 0;
     weft_status status = append_all(&builder, format, source, error, &line);
     weft_ml_source_close(source);
@@ -234,6 +294,7 @@ static weft_status load(const char *name, struct weft_ml_source *source,
         status = weft_fail(error, WEFT_NOMEM, "no memory for the list of features");
     }
     weft_ml_dictionary_fini(&builder.dictionary);
+    weft_ml_row_fini(&builder.document);
     if (status != WEFT_OK) {
         weft_ml_dataset_fini(&builder.set);
         weft_ml_error_place(error, name, line);

@@ -7,7 +7,8 @@
  *
  * The split: a row is a test row iff XXH64(its line without the line end, seed 0) mod 5 = 0. It
  * depends on the bytes of the line alone, so every process and every format agree on it, and two
- * equal lines never stand on both sides.
+ * equal lines never stand on both sides. Where several lines are a row (docword.h), the rule is for
+ * the digits of the document's number.
  */
 #ifndef WEFT_ML_DATASET_H
 #define WEFT_ML_DATASET_H
@@ -18,6 +19,7 @@ enum { WEFT_ML_SPLIT_MODULUS = 5 };
 
 struct weft_ml_dataset {
     bool has_ratings; /* every row is a user and an item, then the bias; see format.h */
+    bool has_counts;  /* every row is a document, with a count for each of its words */
     uint32_t row_count;
     uint32_t feature_count; /* distinct ids, the bias included */
     uint64_t nonzero_count;

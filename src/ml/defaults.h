@@ -14,19 +14,22 @@
 
 #define WEFT_ML_DEFAULT_SGD_RATE 0.4F
 
-/* Of each kind of model (model.h): factors, l2, init_scale; epochs, Adagrad's rate and accumulator,
- * rate of SGD. */
+/* Of each kind of model (model.h): factors, l2, init_scale, alpha, beta; epochs, Adagrad's rate and
+ * accumulator, rate of SGD. */
 #define WEFT_ML_DEFAULT_LR_PACE                                                                    \
     {WEFT_ML_DEFAULT_EPOCHS, WEFT_ML_DEFAULT_ADAGRAD_RATE, WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR,    \
      WEFT_ML_DEFAULT_SGD_RATE}
 
-#define WEFT_ML_DEFAULT_FM_SETTINGS {63, 0.04F, 0.05F}
+#define WEFT_ML_DEFAULT_FM_SETTINGS {63, 0.04F, 0.05F, 0.0F, 0.0F}
 #define WEFT_ML_DEFAULT_FM_PACE     {16, 0.2F, 1e-5F, 2.0F}
 
-#define WEFT_ML_DEFAULT_MF_SETTINGS {16, 0.1F, 0.05F}
+#define WEFT_ML_DEFAULT_MF_SETTINGS {16, 0.1F, 0.05F, 0.0F, 0.0F}
 #define WEFT_ML_DEFAULT_MF_PACE     {12, 0.2F, 1e-5F, 1.0F}
 
-#define WEFT_ML_DEFAULT_MLP_SETTINGS {144, 0.0F, 0.08F}
+#define WEFT_ML_DEFAULT_MLP_SETTINGS {144, 0.0F, 0.08F, 0.0F, 0.0F}
 #define WEFT_ML_DEFAULT_MLP_PACE     {3, 0.02F, 1e-7F, 0.8F}
+
+#define WEFT_ML_DEFAULT_LDA_SETTINGS {50, 0.0F, 0.0F, 0.1F, 0.05F}
+#define WEFT_ML_DEFAULT_LDA_PACE     {50, 0.0F, 0.0F, -1.0F} /* w -= -1 x what changed */
 
 #endif

@@ -1,6 +1,7 @@
 #include "ml/format.h"
 
 #include "ml/adult.h"
+#include "ml/docword.h"
 #include "ml/libsvm.h"
 #include "ml/movielens.h"
 #include "ml/tsv.h"
@@ -41,6 +42,12 @@ const struct weft_ml_format weft_ml_formats[] = {
         .name = "criteo",
         .help = "label, 13 integers and 26 categories, separated by tabs",
         .parse = weft_ml_criteo_parse,
+    },
+    {
+        .name = "docword",
+        .help = "UCI bag of words: three lines of sizes, then `document word count`",
+        .has_counts = true,
+        .parse = weft_ml_docword_parse,
     },
     {.name = NULL},
 };

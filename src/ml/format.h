@@ -28,6 +28,7 @@ struct weft_ml_format {
     const char *shipped; /* file name (locate.h) when the user names none; NULL = must name one */
     bool has_ratings;    /* every row is a user, an item (a larger id) and a rating */
     bool has_scale;      /* values are the file's, at whatever scale; else most are 1 */
+    bool has_counts;     /* rows are documents, values how often a word occurs; no labels */
     weft_ml_parse_fn *parse;
 };
 

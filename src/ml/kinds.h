@@ -55,4 +55,9 @@ double weft_ml_mlp_gradient(const struct weft_ml_model *model, const struct weft
 void weft_ml_mlp_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                         const float *rows, float *scores_p);
 
+/* Topics of documents; lda.h. What it returns is the mean of -log of the probability that each token
+ * had before it was drawn; the gradient is what changed of the counts, to be added to them. */
+double weft_ml_lda_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                            const float *rows, float *gradient_p);
+
 #endif

@@ -4,6 +4,7 @@
 #include "base/init.h"
 #include "ml/defaults.h"
 #include "ml/kinds.h"
+#include "ml/lda.h"
 #include "ml/metrics.h"
 
 #include <math.h>
@@ -47,6 +48,15 @@ const struct weft_ml_model_kind weft_ml_model_kinds[] = {
         .gradient = weft_ml_mlp_gradient,
         .scores = weft_ml_mlp_scores,
     },
+    {
+        .name = "lda",
+        .help = "latent Dirichlet allocation: topics of documents",
+        .has_factors = true,
+        .counts_topics = true,
+        .settings = WEFT_ML_DEFAULT_LDA_SETTINGS,
+        .pace = WEFT_ML_DEFAULT_LDA_PACE,
+        .gradient = weft_ml_lda_gradient,
+    },
     {.name = NULL},
 };
 
@@ -75,16 +85,22 @@ static float mean_target(const struct weft_ml_dataset *dataset)
     return dataset->train_count > 0 ? (float)(sum / dataset->train_count) : 0.0F;
 }
 
+/* A row is its factors alone, without a linear weight or bias in front. */
+static bool has_factors_alone(const struct weft_ml_model_kind *kind)
+{
+    return kind->is_dense || kind->counts_topics;
+}
+
 uint32_t weft_ml_model_dim(const struct weft_ml_model_kind *kind, uint32_t factors)
 {
-    return !kind->has_factors ? 1 : kind->is_dense ? factors : 1 + factors;
+    return !kind->has_factors ? 1 : has_factors_alone(kind) ? factors : 1 + factors;
 }
 
 bool weft_ml_model_factors(const struct weft_ml_model_kind *kind, uint32_t dim, uint32_t *factors_p)
 {
-    uint32_t least = kind->has_factors && !kind->is_dense ? 2 : 1;
+    uint32_t least = kind->has_factors && !has_factors_alone(kind) ? 2 : 1;
     uint32_t most = kind->has_factors ? weft_ml_model_dim(kind, WEFT_ML_FACTORS_MAX) : 1;
-    *factors_p = kind->is_dense ? dim : dim - 1;
+    *factors_p = has_factors_alone(kind) ? dim : dim - 1;
     return dim >= least && dim <= most;
 }
 
@@ -99,14 +115,26 @@ weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml
     } else if (settings->factors == 0 || settings->factors > WEFT_ML_FACTORS_MAX) {
         return WEFT_INVALID;
     }
-    if (kind->predicts_ratings && !dataset->has_ratings) {
+    if ((kind->predicts_ratings && !dataset->has_ratings) ||
+        kind->counts_topics != dataset->has_counts) {
         return WEFT_INVALID;
     }
     made.dim = weft_ml_model_dim(kind, made.settings.factors);
-    made.init_seed = kind->has_factors ? seed : 0;
+    made.init_seed = kind->has_factors && !kind->counts_topics ? seed : 0;
     made.offset = kind->predicts_ratings ? mean_target(dataset) : 0.0F;
-    *model = made;
-    return WEFT_OK;
+    made.words = kind->counts_topics ? dataset->feature_count - 1 : 0;
+    weft_status status =
+        kind->counts_topics ? weft_ml_lda_new(dataset, seed, &made.lda) : WEFT_OK;
+    if (status == WEFT_OK) {
+        *model = made;
+    }
+    return status;
+}
+
+void weft_ml_model_fini(struct weft_ml_model *model)
+{
+    weft_ml_lda_free(model->lda);
+    *model = (struct weft_ml_model){0};
 }
 
 weft_status weft_ml_model_batch(const struct weft_ml_model *model, struct weft_ml_batch *batch,
@@ -204,6 +232,10 @@ weft_status weft_ml_model_evaluate(const struct weft_ml_model *model,
                                    const struct weft_ml_batch *batch, const float *rows,
                                    struct weft_ml_quality *quality_p)
 {
+    if (model->kind->counts_topics) {
+        *quality_p = (struct weft_ml_quality){.row_count = batch->row_count};
+        return weft_ml_lda_perplexity(model, batch, rows, &quality_p->perplexity);
+    }
     float *scores = malloc(weft_max_u64(batch->row_count, 1) * sizeof(*scores));
     if (scores == NULL) {
         return WEFT_NOMEM;

@@ -5,6 +5,7 @@
  *     fm   factorization machine        row of a feature = [w, v_1 .. v_k]
  *     mf   matrix factorization         row of a user or an item = [b, p_1 .. p_k]
  *     mlp  one hidden layer             row of a feature = its weights to the k hidden units
+ *     lda  topics of documents          row of a word    = how often it has each of the k topics
  *
  * One table holds all rows. Its width is 1 + k for lr, fm and mf: the bias feature (row.h) has a row
  * like the others, of which only column 0 is used; column 0 starts at zero, the factors at
@@ -41,9 +42,11 @@ enum { WEFT_ML_OUTPUT_ROWS = 2 };
 struct weft_ml_model;
 
 struct weft_ml_model_settings {
-    uint32_t factors; /* k; of mlp: hidden units; ignored by lr */
+    uint32_t factors; /* k; of mlp: hidden units, of lda: topics; ignored by lr */
     float l2;
     float init_scale; /* of factors, before the first update */
+    float alpha;      /* lda: prior of a document's topics */
+    float beta;       /* lda: prior of a topic's words */
 };
 
 /* What training with Adagrad resp. SGD needs beside the settings; see defaults.h. */
@@ -60,6 +63,8 @@ struct weft_ml_model_kind {
     bool has_factors;
     bool is_dense; /* every batch is of all features; rows of the output stand behind them */
     bool predicts_ratings; /* needs a data set with ratings; scores are ratings, not margins */
+    bool counts_topics;    /* needs a data set with counts; what is pushed is added to the rows as it
+                            * is, and nothing of it may be lost; no scores */
     struct weft_ml_model_settings settings; /* defaults, found with `pace` (docs/MODELS.md) */
     struct weft_ml_model_pace pace;
 
@@ -77,15 +82,20 @@ extern const struct weft_ml_model_kind weft_ml_model_kinds[];
 weft_status weft_ml_model_find(const char *name, struct weft_error *error,
                                const struct weft_ml_model_kind **kind_p);
 
+struct weft_ml_lda; /* lda.h */
+
 struct weft_ml_model {
     const struct weft_ml_model_kind *kind;
     struct weft_ml_model_settings settings;
     uint32_t dim;       /* floats in a row: weft_ml_model_dim */
     uint64_t init_seed; /* 0 where nothing starts at random */
     float offset;       /* mf: the mean rating of the training rows; else 0 */
+    uint32_t words;     /* lda: in the vocabulary */
+    struct weft_ml_lda *lda; /* the topics of the training documents' tokens; NULL: they are not
+                              * trained on */
 };
 
-/* Floats in a row: 1 + factors, of a dense model as many as there are hidden units. */
+/* Floats in a row: 1 + factors; of mlp and lda as many as factors. */
 uint32_t weft_ml_model_dim(const struct weft_ml_model_kind *kind, uint32_t factors);
 
 /* The factors of a model whose rows have so many floats; false when there is no such model. */
@@ -98,10 +108,15 @@ static inline uint32_t weft_ml_model_rows(const struct weft_ml_model *model, uin
     return id_count + (model->kind->is_dense ? WEFT_ML_OUTPUT_ROWS : 0);
 }
 
-/* Errors:  WEFT_INVALID   factors out of range; or mf on a data set without ratings. */
+/* Errors:  WEFT_INVALID   factors out of range; mf on a data set without ratings; lda on one without
+ *                         counts, or with more tokens than a float32 counts.
+ *          WEFT_NOMEM */
 weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml_model_kind *kind,
                                const struct weft_ml_model_settings *settings, uint64_t seed,
                                const struct weft_ml_dataset *dataset);
+
+/* A zeroed model is allowed. */
+void weft_ml_model_fini(struct weft_ml_model *model);
 
 /* Make the batch of these rows of data that the model is trained or tested on: of their features, or
  * of all.   As weft_ml_batch_build. */
@@ -117,8 +132,9 @@ void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, f
  * Shape:   rows, gradient_p (weft_ml_model_rows, dim): for batch->ids, then the output's;
  *          gradient_p is overwritten. The two may not overlap. Rows that are not finite give results
  *          that are not finite.
- * Returns: without the L2 term: the mean log-loss, or for mf the mean squared error; 0 for a batch
- *          of no rows, whose gradient is left alone.
+ * Returns: without the L2 term: the mean log-loss, for mf the mean squared error, for lda the mean of
+ *          the tokens' -log P; 0 for a batch of no rows, whose gradient is left alone. lda changes
+ *          the topics of model->lda.
  * Cost:    O(nonzeros * dim), no allocation.
  */
 double weft_ml_model_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
@@ -133,14 +149,16 @@ void weft_ml_model_scores(const struct weft_ml_model *model, const struct weft_m
 
 struct weft_ml_quality {
     uint32_t row_count;
-    double log_loss; /* but for mf: mean, natural logarithm */
-    double auc;      /* but for mf: metrics.h */
+    double log_loss; /* lr, fm, mlp: mean, natural logarithm */
+    double auc;      /* lr, fm, mlp: metrics.h */
     double rmse;     /* mf: root of the mean squared error */
+    double perplexity; /* lda: of the documents' other halves */
 };
 
 /* Quality on the batch's rows, for example of all test rows built as one batch.
  *
- * Errors:  WEFT_DATA   a score is not finite, or one of the classes is missing (not mf).
+ * Errors:  WEFT_DATA   a score is not finite, one of the classes is missing (lr, fm, mlp), or there is
+ *                      no token to predict (lda).
  *          WEFT_NOMEM
  * Cost:    O(nonzeros * dim + rows log rows); allocates and frees.
  */

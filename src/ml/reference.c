@@ -96,7 +96,9 @@ weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
                                    const struct weft_ml_reference_options *options)
 {
     if (dataset->train_count == 0 || options->worker_count == 0 || options->batch_rows == 0 ||
-        options->chunk_ids == 0) {
+        options->chunk_ids == 0 ||
+        (options->kind->counts_topics &&
+         (options->loss_ppm > 0 || options->optimizer != WEFT_ML_SGD))) {
         return WEFT_INVALID;
     }
     struct weft_ml_model model;
@@ -134,6 +136,7 @@ void weft_ml_reference_fini(struct weft_ml_reference *reference)
         free(memory);
     }
     free(reference->weights);
+    weft_ml_model_fini(&reference->model);
     *reference = (struct weft_ml_reference){0};
 }
 
@@ -211,11 +214,13 @@ static void update_touched(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     size_t dim = reference->model.dim;
+    float divisor = reference->model.kind->counts_topics
+                        ? 1.0F
+                        : (float)reference->options.worker_count;
     for (uint32_t i = 0; i < memory->touched_count; i++) {
         uint32_t column = memory->touched[i];
         for (size_t at = column * dim; at < (column + 1) * dim; at++) {
-            update_weight(reference, at,
-                          memory->sums[at] / (float)reference->options.worker_count);
+            update_weight(reference, at, memory->sums[at] / divisor);
             memory->sums[at] = 0;
         }
         memory->is_touched[column] = 0;

@@ -10,6 +10,8 @@
  *
  *     Adagrad   s += g * g;   w -= rate * g / (sqrt(s) + epsilon)      s starts at `accumulator`
  *     SGD       w -= rate * g
+ *
+ * Counts of topics (lda) are added up, not averaged: w -= rate * sum with SGD's rate of -1.
  */
 #ifndef WEFT_ML_REFERENCE_H
 #define WEFT_ML_REFERENCE_H
@@ -48,8 +50,8 @@ struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimiz
 struct weft_ml_reference_options weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
                                                                enum weft_ml_optimizer optimizer);
 
-/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, a count of 0 in options, or those of
- * weft_ml_model_init). */
+/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, a count of 0 in options, topics with loss or with
+ * an optimizer other than SGD, or those of weft_ml_model_init). */
 weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
                                    const struct weft_ml_dataset *dataset,
                                    const struct weft_ml_reference_options *options);

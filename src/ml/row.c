@@ -10,6 +10,8 @@ void weft_ml_row_clear(struct weft_ml_row *row)
     row->label = 0;
     row->target = 0;
     row->field_count = 0;
+    row->document = 0;
+    row->lines_announced = 0;
 }
 
 static weft_status grow(struct weft_ml_row *row, struct weft_error *error)

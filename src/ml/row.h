@@ -19,6 +19,8 @@ struct weft_ml_row {
     uint8_t label;        /* 0 or 1 */
     float target;         /* formats with ratings: the rating, finite */
     uint32_t field_count; /* fields of the line where all lines must have the same; else 0 */
+    uint64_t document;        /* lines of one document are one row; 0 = the line is a row */
+    uint64_t lines_announced; /* by a header: so many lines that are rows follow; else 0 */
 };
 
 /* A zeroed row is empty and valid; memory grows to the longest row and is reused. */

@@ -160,6 +160,45 @@ tap_run_fails "a checkpoint of other data" 1 "$WEFT_BIN" eval --model-file "$tap
 tap_like "is refused, with both sizes" "$(cat "$tap_tmp/run.out")" \
     'has 7698 rows, and a model of this data has 5'
 
+# ---- topics: documents of one of 4 topics each, whose 12 words are all alike ----
+awk 'BEGIN { srand(1); print 600; print 48; n = 0
+    for (d = 1; d <= 600; d++) { t = int(rand() * 4); for (i = 0; i < 40; i++)
+        line[n++] = d " " t * 12 + 1 + int(rand() * 12) " 1" }
+    print n; for (i = 0; i < n; i++) print line[i] }' >"$tap_tmp/docword.txt"
+train_lda() {
+    name=$1
+    shift
+    tap_run "$name: train --model lda $*" "$WEFT_BIN" train --model lda --format docword \
+        --data "$tap_tmp/docword.txt" --factors 8 --workers 3 --servers 2 --batch 32 --epochs 15 "$@" \
+        --report "$tap_tmp/$name.json"
+}
+for mode in bsp ssp:2 asp; do
+    train_lda "lda-$mode" --mode "$mode" --inject-loss 0.05 --save "$tap_tmp/lda.safetensors"
+    # The job itself fails unless the servers count every token once.
+    holds "perplexity near the 12 words of a topic" "lda-$mode" '.test_perplexity > 11.5 and
+        .test_perplexity < 13.5 and .delivered_fraction == 1 and .injected_drops > 0'
+done
+holds "the report of topics" lda-asp '.model == "lda" and .factors == 8 and .alpha == 0.1 and
+    .beta == 0.05 and .average == "none" and .loss_bound == 0 and (.train_perplexity | length == 15 and
+    .[14] < .[0]) and .epoch_test_perplexity[14] == .test_perplexity and (has("test_auc") | not)'
+tap_run "eval" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
+    "$tap_tmp/lda.safetensors" "$tap_tmp/docword.txt" "$tap_tmp/eval.json"
+perplexity=$(jq .test_perplexity "$tap_tmp/lda-asp.json")
+holds "the test of the training, anew" eval ".perplexity == $perplexity and .features_unknown == 0"
+tap_run_fails "lda has no prediction" 1 "$WEFT_BIN" predict --model-file "$tap_tmp/lda.safetensors" \
+    --data "$tap_tmp/docword.txt"
+tap_run_fails "nor loss" 2 "$WEFT_BIN" train --model lda --format docword --data x --loss-bound 0.1
+tap_like "which is said" "$(cat "$tap_tmp/run.out")" '--loss-bound does not go with --model lda'
+tap_run_fails "nor other data" 2 "$WEFT_BIN" train --model lda
+tap_run_fails "nor others its data" 2 "$WEFT_BIN" train --format docword --data "$tap_tmp/docword.txt"
+tap_run "a job with checkpoints" "$WEFT_BIN" train --model lda --format docword \
+    --data "$tap_tmp/docword.txt" --factors 8 --workers 1 --servers 1 --epochs 2 \
+    --checkpoint "$tap_tmp/lda-ckpt" --checkpoint-every 2
+tap_run_fails "does not go on in another process" 1 "$WEFT_BIN" train --model lda --format docword \
+    --data "$tap_tmp/docword.txt" --factors 8 --workers 1 --servers 1 --epochs 4 \
+    --checkpoint "$tap_tmp/lda-ckpt" --resume
+tap_like "and says why" "$(cat "$tap_tmp/run.out")" 'their topics were in the process that ended'
+
 # ---- the data that ships ----
 tap_run "adult is found beside the program, wherever it is started" \
     env -u WEFT_DATA_DIR sh -c 'cd / && exec "$WEFT_BIN" train --epochs 1 --batch 4096'
@@ -168,7 +207,7 @@ tap_run "adult is found beside the program, wherever it is started" \
 tap_run "mf wants ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
 tap_like "and says so" "$(cat "$tap_tmp/err")" 'needs ratings; the format adult has none'
 tap_run "an unknown model" sh -c '! "$WEFT_BIN" train --model svm 2>"$0"' "$tap_tmp/err"
-tap_like "is answered with the known" "$(cat "$tap_tmp/err")" 'lr, fm, mf or mlp'
+tap_like "is answered with the known" "$(cat "$tap_tmp/err")" 'lr, fm, mf, mlp or lda'
 tap_run "a negative pull" sh -c '! "$WEFT_BIN" train --l2 -1 2>"$0"' "$tap_tmp/err"
 tap_like "is refused" "$(cat "$tap_tmp/err")" 'a number of at least 0'
 tap_done

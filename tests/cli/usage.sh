@@ -64,7 +64,7 @@ refused '--optimizer "adam".*adagrad or sgd' train --optimizer adam
 refused '--average "median".*workers or contributors' train --average median
 refused '--value-type "int4".*float32 or bf16' train --value-type int4
 refused '--model "dnn".*lr' train --model dnn
-refused '--format "csv".*adult, adult3, libsvm, movielens, tsv or criteo' train --format csv
+refused '--format "csv".*adult, adult3, libsvm, movielens, tsv, criteo or docword' train --format csv
 refused '--lr "0".*above 0' train --lr 0
 refused '--data ""' train --data ''
 refused '--data is missing' train --format libsvm

@@ -2,6 +2,7 @@
  * what loads keeps the promises of dataset.h, and can be made into a batch and evaluated. */
 #include "base/assert.h"
 #include "ml/kinds.h"
+#include "ml/lda.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,6 +55,36 @@ static void check_batch(const struct weft_ml_dataset *set)
     free(gradient);
 }
 
+/* All training documents drawn once from nothing: as many counts as tokens, for words and totals. */
+static void check_topics(const struct weft_ml_dataset *set)
+{
+    const struct weft_ml_model_kind *kind = NULL;
+    struct weft_ml_model model;
+    struct weft_ml_batch batch;
+    weft_status status = weft_ml_model_find("lda", NULL, &kind);
+    WEFT_ASSERT(status == WEFT_OK);
+    uint64_t tokens = weft_ml_lda_tokens(set, false);
+    if (tokens > 100000 || weft_ml_model_init(&model, kind, &kind->settings, 1, set) != WEFT_OK) {
+        return; /* slow, or too many */
+    }
+    size_t floats = (size_t)set->feature_count * model.dim;
+    float *rows = calloc(floats, sizeof(*rows)), *changed = calloc(floats, sizeof(*changed));
+    WEFT_ASSERT(rows != NULL && changed != NULL);
+    status = weft_ml_batch_init(&batch, set);
+    WEFT_ASSERT(status == WEFT_OK);
+    status = weft_ml_batch_build(&batch, set->train_rows, set->train_count);
+    WEFT_ASSERT(status == WEFT_OK);
+    double sum = 0, loss = weft_ml_model_gradient(&model, &batch, rows, changed);
+    for (size_t i = 0; i < (size_t)batch.id_count * model.dim; i++) {
+        sum += (double)changed[i];
+    }
+    WEFT_ASSERT(isfinite(loss) && sum == 2.0 * (double)tokens);
+    weft_ml_batch_fini(&batch);
+    weft_ml_model_fini(&model);
+    free(rows);
+    free(changed);
+}
+
 static const char *format_name(uint8_t letter)
 {
     switch (letter) {
@@ -61,6 +92,8 @@ static const char *format_name(uint8_t letter)
         return "adult";
     case 'c':
         return "criteo";
+    case 'd':
+        return "docword";
     case 'm':
         return "movielens";
     case 't':
@@ -87,6 +120,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check_dataset(&set);
     check_batch(&set);
+    if (set.has_counts) {
+        check_topics(&set);
+    }
     weft_ml_dataset_fini(&set);
     return 0;
 }

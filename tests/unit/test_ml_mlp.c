@@ -147,7 +147,8 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
         struct weft_prng prng;
         weft_prng_init(&prng, n + 1);
         struct weft_ml_dataset set = random_rows(&prng);
-        struct weft_ml_model_settings settings = {HIDDEN, pulls[n % 2], 0.1F};
+        struct weft_ml_model_settings settings = {
+            .factors = HIDDEN, .l2 = pulls[n % 2], .init_scale = 0.1F};
         struct weft_ml_model model;
         struct weft_ml_batch batch;
         float rows[FLOATS_MAX];
@@ -171,7 +172,7 @@ static void a_batch_of_some_features(void **state)
     struct weft_prng prng;
     weft_prng_init(&prng, 99);
     struct weft_ml_dataset set = random_rows(&prng);
-    struct weft_ml_model_settings settings = {HIDDEN, 0, 0.1F};
+    struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0, .init_scale = 0.1F};
     struct weft_ml_model model;
     struct weft_ml_batch all, some;
     float rows[FLOATS_MAX], few[FLOATS_MAX], expected[6], scores[6];
@@ -203,7 +204,7 @@ static void a_batch_of_no_rows(void **state)
 {
     (void)state;
     struct weft_ml_dataset set = load("1 1:1\n0 1:1\n");
-    struct weft_ml_model_settings settings = {HIDDEN, 0.1F, 0.1F};
+    struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0.1F, .init_scale = 0.1F};
     struct weft_ml_model model;
     struct weft_ml_batch batch;
     float rows[FLOATS_MAX] = {0}, gradient[1] = {7};
@@ -221,7 +222,7 @@ static void rows_begin_by_their_numbers(void **state)
 {
     (void)state;
     struct weft_ml_dataset set = load("1 70:1\n0 90:1\n");
-    struct weft_ml_model_settings settings = {HIDDEN, 0, 0.25F};
+    struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0, .init_scale = 0.25F};
     struct weft_ml_model model;
     float row[HIDDEN];
     assert_int_equal(weft_ml_model_init(&model, mlp(), &settings, 77, &set), WEFT_OK);

@@ -161,7 +161,8 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
         assert_int_equal(weft_ml_model_find(names[n % 2], NULL, &kind), WEFT_OK);
         struct weft_ml_dataset set =
             kind->predicts_ratings ? random_ratings(&prng) : random_clicks(&prng);
-        struct weft_ml_model_settings settings = {FACTORS, pulls[n / 2 % 2], 0.1F};
+        struct weft_ml_model_settings settings = {
+            .factors = FACTORS, .l2 = pulls[n / 2 % 2], .init_scale = 0.1F};
         struct weft_ml_model model;
         assert_int_equal(weft_ml_model_init(&model, kind, &settings, n, &set), WEFT_OK);
         struct weft_ml_batch batch;
@@ -179,10 +180,10 @@ static void the_bias_is_not_pulled(void **state)
     (void)state;
     struct weft_ml_dataset set = load("libsvm", "1 1:1\n0 1:1\n");
     for (const struct weft_ml_model_kind *kind = weft_ml_model_kinds; kind->name != NULL; kind++) {
-        if (kind->predicts_ratings || kind->is_dense) { /* test_ml_mlp.c */
+        if (kind->predicts_ratings || kind->is_dense || kind->counts_topics) {
             continue;
         }
-        struct weft_ml_model_settings settings = {FACTORS, 0.5F, 0.1F};
+        struct weft_ml_model_settings settings = {.factors = FACTORS, .l2 = 0.5F, .init_scale = 0.1F};
         struct weft_ml_model model;
         struct weft_ml_batch batch;
         uint32_t rows[] = {0, 1};
@@ -209,7 +210,7 @@ static void rows_begin_where_servers_begin_them(void **state)
     struct weft_ml_dataset set = random_ratings(&prng);
     const struct weft_ml_model_kind *kind = NULL;
     assert_int_equal(weft_ml_model_find("mf", NULL, &kind), WEFT_OK);
-    struct weft_ml_model_settings settings = {FACTORS, 0, 0.25F};
+    struct weft_ml_model_settings settings = {.factors = FACTORS, .l2 = 0, .init_scale = 0.25F};
     struct weft_ml_model model;
     float row[DIM];
     assert_int_equal(weft_ml_model_init(&model, kind, &settings, 77, &set), WEFT_OK);
@@ -236,7 +237,7 @@ static void what_does_not_fit(void **state)
     const struct weft_ml_model_kind *kind = NULL;
     struct weft_ml_model model;
     assert_int_equal(weft_ml_model_find("svm", &error, &kind), WEFT_NOTFOUND);
-    assert_string_equal(error.text, "unknown model \"svm\"; known: lr, fm, mf, mlp");
+    assert_string_equal(error.text, "unknown model \"svm\"; known: lr, fm, mf, mlp, lda");
     struct weft_ml_dataset set = load("libsvm", "1 1:1\n0 1:1\n");
     assert_int_equal(weft_ml_model_find("mf", NULL, &kind), WEFT_OK);
     assert_int_equal(weft_ml_model_init(&model, kind, &kind->settings, 1, &set), WEFT_INVALID);
@@ -261,7 +262,7 @@ static void quality_of_ratings(void **state)
     uint32_t rows[] = {0, 1};
     float weights[4 * DIM] = {0};
     assert_int_equal(weft_ml_model_find("mf", NULL, &kind), WEFT_OK);
-    struct weft_ml_model_settings settings = {FACTORS, 0, 0.25F};
+    struct weft_ml_model_settings settings = {.factors = FACTORS, .l2 = 0, .init_scale = 0.25F};
     assert_int_equal(weft_ml_model_init(&model, kind, &settings, 1, &set), WEFT_OK);
     model.offset = 3;
     assert_int_equal(weft_ml_batch_init(&batch, &set), WEFT_OK);
