@@ -69,8 +69,8 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
 {
     const struct weft_job *job = learner->job;
     const struct weft_ml_dataset *dataset = learner->dataset;
-    weft_status status = weft_ml_model_init(&learner->model, job->kind, &job->settings, job->seed,
-                                            dataset);
+    weft_status status =
+        weft_ml_model_init(&learner->model, job->kind, &job->settings, job->seed, dataset);
     if (status != WEFT_OK) {
         return fail_status(learner, status, "the model does not fit the data");
     }
@@ -250,22 +250,6 @@ void weft_learner_fini(struct weft_learner *learner)
 
 /* ---- weights and gradients ------------------------------------------------------------------- */
 
-/* Columns of a batch's ids: both lists ascend, so each search begins behind the last find. */
-static uint32_t column_of(const struct weft_ml_dataset *dataset, uint64_t id, uint32_t from)
-{
-    uint32_t low = from;
-    uint32_t high = dataset->feature_count - 1;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (dataset->feature_ids[middle] < id) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* Rows of a batch between `weights` and what was seen of them. */
 static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *batch, bool store)
 {
@@ -273,9 +257,8 @@ static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *
         return;
     }
     size_t dim = learner->model.dim;
-    uint32_t column = 0;
     for (uint32_t i = 0; i < batch->id_count; i++) {
-        column = column_of(learner->dataset, batch->ids[i], column);
+        size_t column = batch->columns != NULL ? batch->columns[i] : i;
         float *seen = learner->seen + column * dim, *weights = learner->weights + i * dim;
         memcpy(store ? seen : weights, store ? weights : seen, dim * sizeof(float));
     }
@@ -518,8 +501,9 @@ static uint64_t *model_ids(struct weft_learner *learner)
 weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p)
 {
     const uint64_t id = WEFT_ML_BIAS_ID;
+    const uint32_t column = learner->dataset->feature_count - 1; /* words have smaller ids */
     const struct weft_ml_batch totals = {
-        .dataset = learner->dataset, .ids = &id, .id_count = 1};
+        .dataset = learner->dataset, .ids = &id, .columns = &column, .id_count = 1};
     weft_status status = pull(learner, &totals, 0, true);
     double sum = 0;
     for (uint32_t k = 0; status == WEFT_OK && k < learner->model.dim; k++) {
@@ -553,7 +537,8 @@ weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_mo
 void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,
                            uint64_t *delivered_p)
 {
-    const struct weft_ps_client_counters *counters = weft_ps_client_counters(learner->worker.client);
+    const struct weft_ps_client_counters *counters =
+        weft_ps_client_counters(learner->worker.client);
     *elements_p =
         counters->push.elements_sent + counters->pull.elements_sent - learner->test_elements;
     *delivered_p = counters->push.elements_delivered + counters->pull.elements_delivered -

@@ -215,6 +215,7 @@ static weft_status build(struct weft_ml_batch *batch, const uint32_t *rows, uint
     fill_local(batch);
     batch->rows = memory->rows;
     batch->ids = memory->ids;
+    batch->columns = memory->columns;
     batch->local = memory->local;
     return WEFT_OK;
 }

@@ -15,10 +15,12 @@ struct weft_ml_batch {
     uint32_t row_count;
     uint32_t id_count;
     uint64_t nonzero_count;
-    const uint32_t *rows;  /* (row_count,): a copy of the caller's list */
-    const uint64_t *ids;   /* (id_count,): strictly ascending, each used by at least one row, or
-                            * those of all features (weft_ml_batch_build_whole) */
-    const uint32_t *local; /* (nonzero_count,): index into ids, row after row as in `rows` */
+    const uint32_t *rows;    /* (row_count,): a copy of the caller's list */
+    const uint64_t *ids;     /* (id_count,): strictly ascending, each used by at least one row, or
+                              * those of all features (weft_ml_batch_build_whole) */
+    const uint32_t *columns; /* (id_count,): of the ids in the data set; NULL: the k-th id is the
+                              * k-th feature */
+    const uint32_t *local;   /* (nonzero_count,): index into ids, row after row as in `rows` */
 
     struct weft_ml_batch_memory *memory; /* private */
 };

@@ -16,14 +16,14 @@ struct weft_ml_reference_memory {
     float *squares;        /* (row_count, dim): Adagrad's s */
     float *pulled;         /* (row_count, dim): the batch's rows */
     float *gradient;       /* (row_count, dim): of the batch's rows */
-    uint32_t *column_of;   /* (row_count,): of the batch's rows */
-    uint32_t *touched;     /* (row_count,): columns that some worker reported, each once */
+    uint32_t *touched;     /* (row_count,): rows that some worker reported, each once */
     uint8_t *is_touched;   /* (row_count,) */
     uint32_t touched_count;
 };
 
-struct weft_ml_reference_options weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
-                                                               enum weft_ml_optimizer optimizer)
+struct weft_ml_reference_options
+weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
+                              enum weft_ml_optimizer optimizer)
 {
     bool is_sgd = optimizer == WEFT_ML_SGD;
     return (struct weft_ml_reference_options){
@@ -71,15 +71,14 @@ static weft_status init_memory(struct weft_ml_reference *reference)
     memory->squares = calloc(count, row_bytes);
     memory->pulled = calloc(count, row_bytes);
     memory->gradient = calloc(count, row_bytes);
-    memory->column_of = calloc(count, sizeof(*memory->column_of));
     memory->touched = calloc(count, sizeof(*memory->touched));
     memory->is_touched = calloc(count, sizeof(*memory->is_touched));
     reference->weights = calloc(count, row_bytes);
     uint32_t workers = reference->options.worker_count;
     memory->shares = calloc(workers, sizeof(*memory->shares));
     if (memory->sums == NULL || memory->squares == NULL || memory->pulled == NULL ||
-        memory->gradient == NULL || memory->column_of == NULL || memory->touched == NULL ||
-        memory->is_touched == NULL || reference->weights == NULL || memory->shares == NULL) {
+        memory->gradient == NULL || memory->touched == NULL || memory->is_touched == NULL ||
+        reference->weights == NULL || memory->shares == NULL) {
         return WEFT_NOMEM;
     }
     begin_weights(reference);
@@ -130,7 +129,6 @@ void weft_ml_reference_fini(struct weft_ml_reference *reference)
         free(memory->squares);
         free(memory->pulled);
         free(memory->gradient);
-        free(memory->column_of);
         free(memory->touched);
         free(memory->is_touched);
         free(memory);
@@ -140,24 +138,12 @@ void weft_ml_reference_fini(struct weft_ml_reference *reference)
     *reference = (struct weft_ml_reference){0};
 }
 
-/* Where the batch's rows are in the table. Both lists of ids ascend, so one walk finds all columns;
- * those of the output stand behind them. */
-static uint32_t find_columns(struct weft_ml_reference *reference)
+/* Where the k-th row of the batch is in the table: those of the output are behind the columns. */
+static uint32_t row_at(const struct weft_ml_reference *reference, uint32_t k)
 {
-    struct weft_ml_reference_memory *memory = reference->memory;
-    const struct weft_ml_batch *batch = &memory->batch;
-    uint32_t column = 0;
-    for (uint32_t k = 0; k < batch->id_count; k++) {
-        while (reference->dataset->feature_ids[column] != batch->ids[k]) {
-            column++;
-        }
-        memory->column_of[k] = column;
-    }
-    uint32_t row_count = weft_ml_model_rows(&reference->model, batch->id_count);
-    for (uint32_t k = batch->id_count; k < row_count; k++) {
-        memory->column_of[k] = reference->dataset->feature_count + k - batch->id_count;
-    }
-    return row_count;
+    const struct weft_ml_batch *batch = &reference->memory->batch;
+    return k < batch->id_count ? batch->columns[k]
+                               : reference->dataset->feature_count + k - batch->id_count;
 }
 
 /* The weights of the batch's rows. */
@@ -165,9 +151,9 @@ static void pull(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     size_t dim = reference->model.dim;
-    uint32_t row_count = find_columns(reference);
+    uint32_t row_count = weft_ml_model_rows(&reference->model, memory->batch.id_count);
     for (uint32_t k = 0; k < row_count; k++) {
-        memcpy(memory->pulled + k * dim, reference->weights + memory->column_of[k] * dim,
+        memcpy(memory->pulled + k * dim, reference->weights + row_at(reference, k) * dim,
                dim * sizeof(float));
     }
 }
@@ -185,7 +171,7 @@ static void push(struct weft_ml_reference *reference)
         }
         uint32_t end = (uint32_t)weft_min_u64((uint64_t)begin + options->chunk_ids, row_count);
         for (uint32_t k = begin; k < end; k++) {
-            uint32_t column = memory->column_of[k];
+            uint32_t column = row_at(reference, k);
             if (memory->is_touched[column] == 0) {
                 memory->is_touched[column] = 1;
                 memory->touched[memory->touched_count++] = column;

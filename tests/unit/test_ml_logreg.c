@@ -80,6 +80,7 @@ static void check_batch(const struct weft_ml_batch *batch, const uint32_t *rows,
     assert_int_equal(batch->row_count, count);
     for (uint32_t k = 0; k < id_count; k++) {
         assert_int_equal(batch->ids[k], ids[k]);
+        assert_int_equal(set->feature_ids[batch->columns[k]], ids[k]);
     }
     uint64_t at = 0;
     for (uint32_t r = 0; r < count; r++) {
