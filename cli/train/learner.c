@@ -54,14 +54,13 @@ static weft_status finish(struct weft_learner *learner, weft_ps_op op, const cha
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 /* What a first pull that loses a row leaves in its place. */
-static void begin_rows(struct weft_learner *learner)
+static void begin_seen(struct weft_learner *learner)
 {
     bool is_dense = learner->model.kind->is_dense;
-    float *rows = is_dense ? learner->weights : learner->seen;
     for (size_t i = 0; i < learner->row_count; i++) {
         weft_ml_model_initial_row(&learner->model,
                                   is_dense ? i : learner->dataset->feature_ids[i],
-                                  rows + i * learner->model.dim);
+                                  learner->seen + i * learner->model.dim);
     }
 }
 
@@ -74,21 +73,22 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
     if (status != WEFT_OK) {
         return fail_status(learner, status, "the model does not fit the data");
     }
-    bool is_dense = job->kind->is_dense;
     size_t row_bytes = learner->model.dim * sizeof(float);
     learner->row_count = weft_ml_model_rows(&learner->model, dataset->feature_count);
-    learner->seen = is_dense ? NULL : calloc(learner->row_count, row_bytes);
-    learner->ids = is_dense ? calloc(learner->row_count, sizeof(*learner->ids)) : NULL;
-    learner->weights = calloc(learner->row_count, row_bytes);
+    learner->seen = calloc(learner->row_count, row_bytes);
+    learner->ids = calloc(learner->row_count, sizeof(*learner->ids));
     learner->gradient = calloc(learner->row_count, row_bytes);
-    if ((is_dense ? (void *)learner->ids : learner->seen) == NULL || learner->weights == NULL ||
-        learner->gradient == NULL) {
+    for (int i = 0; i < 2; i++) {
+        learner->steps[i].weights = calloc(learner->row_count, row_bytes);
+    }
+    if (learner->seen == NULL || learner->ids == NULL || learner->gradient == NULL ||
+        learner->steps[0].weights == NULL || learner->steps[1].weights == NULL) {
         return fail_status(learner, WEFT_NOMEM, "memory of the model");
     }
-    begin_rows(learner);
-    status = weft_ml_batch_init(&learner->batch, dataset);
-    if (status == WEFT_OK) {
-        status = weft_ml_batch_init(&learner->test_batch, dataset);
+    begin_seen(learner);
+    status = weft_ml_batch_init(&learner->test_batch, dataset);
+    for (int i = 0; status == WEFT_OK && i < 2; i++) {
+        status = weft_ml_batch_init(&learner->steps[i].batch, dataset);
     }
     if (status == WEFT_OK) {
         status = weft_ml_model_batch(&learner->model, &learner->test_batch, dataset->test_rows,
@@ -239,27 +239,35 @@ void weft_learner_fini(struct weft_learner *learner)
     weft_tracing_close(&learner->tracing);
     weft_ml_share_fini(&learner->share);
     weft_ml_model_fini(&learner->model);
-    weft_ml_batch_fini(&learner->batch);
     weft_ml_batch_fini(&learner->test_batch);
+    for (int i = 0; i < 2; i++) {
+        weft_ml_batch_fini(&learner->steps[i].batch);
+        free(learner->steps[i].weights);
+    }
     free(learner->seen);
     free(learner->ids);
-    free(learner->weights);
     free(learner->gradient);
     free(learner->kept);
 }
 
 /* ---- weights and gradients ------------------------------------------------------------------- */
 
-/* Rows of a batch between `weights` and what was seen of them. */
-static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *batch, bool store)
+/* Rows of a batch: of its ids, and of a dense model's output. */
+static uint32_t rows_of(const struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
-    if (learner->seen == NULL) {
-        return;
-    }
+    return weft_ml_model_rows(&learner->model, batch->id_count);
+}
+
+/* Rows of a batch between `weights` and what was seen of them. Those of the output are behind all
+ * features, in the batch (which is of all, then) as in the table. */
+static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *batch,
+                      float *weights, bool store)
+{
     size_t dim = learner->model.dim;
-    for (uint32_t i = 0; i < batch->id_count; i++) {
-        size_t column = batch->columns != NULL ? batch->columns[i] : i;
-        float *seen = learner->seen + column * dim, *weights = learner->weights + i * dim;
+    uint32_t row_count = rows_of(learner, batch);
+    for (uint32_t i = 0; i < row_count; i++, weights += dim) {
+        size_t column = batch->columns != NULL && i < batch->id_count ? batch->columns[i] : i;
+        float *seen = learner->seen + column * dim;
         memcpy(store ? seen : weights, store ? weights : seen, dim * sizeof(float));
     }
 }
@@ -272,50 +280,30 @@ static uint32_t part_max(void)
     return config.rows_per_op_max;
 }
 
-/* Rows at .. at + n - 1 of a batch: by their ids, or a piece of a dense model's vector. */
-static const uint64_t *ids_at(const struct weft_learner *learner, const struct weft_ml_batch *batch,
-                              uint32_t at)
+/* The n rows of a batch from `at` on: by their ids, or as a piece of a dense model's vector. */
+static struct weft_ps_pull_list pull_list(const struct weft_learner *learner,
+                                          const struct weft_ml_batch *batch, float *weights,
+                                          uint32_t at)
 {
-    return learner->model.kind->is_dense ? NULL : batch->ids + at;
-}
-
-static weft_status begin_pull(struct weft_learner *learner, const struct weft_ml_batch *batch,
-                              uint32_t at, uint32_t n, uint32_t bound_ppm, weft_ps_op *op_p)
-{
-    const struct weft_ps_pull_list list = {
+    return (struct weft_ps_pull_list){
         .table = TABLE,
-        .n = n,
-        .ids = ids_at(learner, batch, at),
+        .n = (uint32_t)weft_min_u64(rows_of(learner, batch) - at, part_max()),
+        .ids = learner->model.kind->is_dense ? NULL : batch->ids + at,
         .first = at,
-        .rows_out = learner->weights + (size_t)at * learner->model.dim,
+        .rows_out = weights + (size_t)at * learner->model.dim,
     };
-    return weft_ps_pull_lists(learner->worker.client, &list, 1, bound_ppm, weft_clock_now_ns(),
-                              op_p);
 }
 
-static weft_status begin_push(struct weft_learner *learner, uint32_t at, uint32_t n)
+/* The weights of a batch, whole, now; for tests. */
+static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_batch *batch,
+                            float *weights)
 {
-    const struct weft_ps_push_list list = {
-        .table = TABLE,
-        .n = n,
-        .ids = ids_at(learner, &learner->batch, at),
-        .first = at,
-        .rows = learner->gradient + (size_t)at * learner->model.dim,
-    };
-    return weft_ps_push_lists(learner->worker.client, &list, 1, learner->job->bound_ppm,
-                              weft_clock_now_ns(), &learner->push);
-}
-
-/* The weights of a batch into learner->weights. */
-static weft_status pull(struct weft_learner *learner, const struct weft_ml_batch *batch,
-                        uint32_t bound_ppm, bool is_test)
-{
-    uint32_t row_count = weft_ml_model_rows(&learner->model, batch->id_count);
-    copy_seen(learner, batch, false);
-    for (uint32_t at = 0; at < row_count;) {
-        uint32_t n = (uint32_t)weft_min_u64(row_count - at, part_max());
+    copy_seen(learner, batch, weights, false);
+    for (uint32_t at = 0; at < rows_of(learner, batch); at += part_max()) {
+        const struct weft_ps_pull_list list = pull_list(learner, batch, weights, at);
         weft_ps_op op;
-        weft_status status = begin_pull(learner, batch, at, n, bound_ppm, &op);
+        weft_status status = weft_ps_pull_lists(learner->worker.client, &list, 1, 0,
+                                                weft_clock_now_ns(), &op);
         if (status != WEFT_OK) {
             return fail_status(learner, status, "pull");
         }
@@ -324,13 +312,10 @@ static weft_status pull(struct weft_learner *learner, const struct weft_ml_batch
         if (status != WEFT_OK) {
             return status;
         }
-        if (is_test) {
-            learner->test_elements += result.elements_sent;
-            learner->test_elements_delivered += result.elements_delivered;
-        }
-        at += n;
+        learner->test_elements += result.elements_sent;
+        learner->test_elements_delivered += result.elements_delivered;
     }
-    copy_seen(learner, batch, true);
+    copy_seen(learner, batch, weights, true);
     return WEFT_OK;
 }
 
@@ -345,17 +330,23 @@ static weft_status finish_push(struct weft_learner *learner)
     return finish(learner, learner->push, "push", &result);
 }
 
-/* Start pushing the gradient of the step's batch; its last part stays under way. */
-static weft_status push(struct weft_learner *learner)
+/* Start pushing the gradient of a step's batch; its last part stays under way. */
+static weft_status push(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
-    uint32_t row_count = weft_ml_model_rows(&learner->model, learner->batch.id_count);
-    for (uint32_t at = 0; at < row_count;) {
+    for (uint32_t at = 0; at < rows_of(learner, batch);) {
         weft_status status = finish_push(learner);
         if (status != WEFT_OK) {
             return status;
         }
-        uint32_t n = (uint32_t)weft_min_u64(row_count - at, part_max());
-        status = begin_push(learner, at, n);
+        const struct weft_ps_push_list list = {
+            .table = TABLE,
+            .n = (uint32_t)weft_min_u64(rows_of(learner, batch) - at, part_max()),
+            .ids = learner->model.kind->is_dense ? NULL : batch->ids + at,
+            .first = at,
+            .rows = learner->gradient + (size_t)at * learner->model.dim,
+        };
+        status = weft_ps_push_lists(learner->worker.client, &list, 1, learner->job->bound_ppm,
+                                    weft_clock_now_ns(), &learner->push);
         if (status == WEFT_AGAIN) { /* a shard is away, or kept pushes leave no room */
             status = progress(learner, room_ns);
             if (status != WEFT_OK) {
@@ -373,7 +364,7 @@ static weft_status push(struct weft_learner *learner)
             return fail_status(learner, status, "push");
         }
         learner->is_pushing = true;
-        at += n;
+        at += list.n;
     }
     return WEFT_OK;
 }
@@ -397,21 +388,105 @@ static weft_status end_clock(struct weft_learner *learner)
     }
 }
 
-static weft_status step(struct weft_learner *learner, const uint32_t *rows, uint32_t row_count,
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static weft_status build(struct weft_learner *learner, struct weft_learner_step *step, uint32_t s,
+                         uint32_t steps)
+{
+    const uint32_t *rows;
+    uint32_t row_count;
+    weft_ml_share_step(&learner->share, s, steps, &rows, &row_count);
+    if (weft_ml_model_batch(&learner->model, &step->batch, rows, row_count) != WEFT_OK) {
+        return fail_status(learner, WEFT_NOMEM, "memory of a batch");
+    }
+    step->is_built = true;
+    return WEFT_OK;
+}
+
+/* Ask for the weights of a batch from its row `at` on, at most for as many as an operation takes. */
+static weft_status begin_pull(struct weft_learner *learner, struct weft_learner_step *step,
+                              uint32_t at, uint32_t ahead)
+{
+    const struct weft_ps_how how = {.bound_ppm = learner->job->bound_ppm, .ahead = ahead};
+    const struct weft_ps_pull_list list = pull_list(learner, &step->batch, step->weights, at);
+    weft_status status =
+        weft_ps_pull_how(learner->worker.client, &list, 1, &how, weft_clock_now_ns(), &step->pull);
+    step->is_pulling = status == WEFT_OK;
+    return status == WEFT_OK ? WEFT_OK : fail_status(learner, status, "pull");
+}
+
+/* While this worker waits for the others: what the next step begins with. Where its weights are there
+ * already, others wait for this one, and the next batch has to wait. */
+static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t steps)
+{
+    const struct weft_ps_client *client = learner->worker.client;
+    struct weft_learner_step *now = &learner->steps[learner->step_at];
+    struct weft_learner_step *next = &learner->steps[1 - learner->step_at];
+    weft_status status = finish_push(learner);
+    while (status == WEFT_OK && !weft_ps_clock_known(client, TABLE)) {
+        status = progress(learner, step_timeout_ns);
+    }
+    if (status != WEFT_OK || weft_ps_op_done(client, now->pull, NULL)) {
+        return status;
+    }
+    status = build(learner, next, s, steps);
+    return status == WEFT_OK && rows_of(learner, &next->batch) <= part_max()
+               ? begin_pull(learner, next, 0, 1)
+               : status;
+}
+
+/* Wait for the weights of a step's batch, of the rest of which is asked when the first are there. */
+static weft_status finish_pull(struct weft_learner *learner, struct weft_learner_step *step)
+{
+    for (uint32_t at = 0; at < rows_of(learner, &step->batch); at += part_max()) {
+        struct weft_ps_result result;
+        weft_status status = WEFT_OK;
+        if (!step->is_pulling) {
+            status = begin_pull(learner, step, at, 0);
+        }
+        if (status == WEFT_OK) {
+            status = finish(learner, step->pull, "pull", &result);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+        step->is_pulling = false;
+    }
+    return WEFT_OK;
+}
+
+/* Does the step after this one follow without a stop? */
+static bool may_begin_next(const struct weft_learner *learner, uint32_t epoch, uint32_t s,
+                           uint32_t steps)
+{
+    const struct weft_job *job = learner->job;
+    return job->mode.kind == WEFT_JOB_BSP && s + 1 < steps &&
+           !weft_until_is_check(&job->until, epoch, s, steps);
+}
+
+static weft_status step(struct weft_learner *learner, uint32_t epoch, uint32_t s, uint32_t steps,
                         double *loss_p)
 {
-    weft_status status =
-        weft_ml_model_batch(&learner->model, &learner->batch, rows, row_count);
-    if (status != WEFT_OK) {
-        return fail_status(learner, status, "memory of a batch");
+    struct weft_learner_step *now = &learner->steps[learner->step_at];
+    weft_status status = now->is_built ? WEFT_OK : build(learner, now, s, steps);
+    copy_seen(learner, &now->batch, now->weights, false);
+    if (status == WEFT_OK && !now->is_pulling && now->batch.id_count > 0) {
+        status = begin_pull(learner, now, 0, 0);
     }
-    status = pull(learner, &learner->batch, learner->job->bound_ppm, false);
+    if (status == WEFT_OK && now->is_pulling && may_begin_next(learner, epoch, s, steps)) {
+        status = begin_next(learner, s + 1, steps);
+    }
+    if (status == WEFT_OK) {
+        status = finish_pull(learner, now);
+    }
     if (status != WEFT_OK) {
         return status;
     }
-    *loss_p = weft_ml_model_gradient(&learner->model, &learner->batch, learner->weights,
-                                     learner->gradient);
-    status = push(learner);
+    copy_seen(learner, &now->batch, now->weights, true);
+    *loss_p = weft_ml_model_gradient(&learner->model, &now->batch, now->weights, learner->gradient);
+    status = push(learner, &now->batch);
+    now->is_built = false;
+    learner->step_at = 1 - learner->step_at;
     return status == WEFT_OK ? end_clock(learner) : status;
 }
 
@@ -453,11 +528,8 @@ weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, dou
     uint32_t s = first;
     weft_ml_share_begin_epoch(&learner->share, epoch);
     for (; s < steps && !learner->is_over; s++) {
-        const uint32_t *rows;
-        uint32_t row_count;
         double loss = 0.0;
-        weft_ml_share_step(&learner->share, s, steps, &rows, &row_count);
-        weft_status status = step(learner, rows, row_count, &loss);
+        weft_status status = step(learner, epoch, s, steps, &loss);
         if (status == WEFT_OK && learner->stepped != NULL) {
             status = learner->stepped(learner->stepped_arg, epoch, s, steps);
         }
@@ -473,29 +545,15 @@ weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, dou
 
 weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p)
 {
-    weft_status status = pull(learner, &learner->test_batch, 0, true);
+    float *weights = learner->steps[learner->step_at].weights;
+    weft_status status = pull_all(learner, &learner->test_batch, weights);
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_ml_model_evaluate(&learner->model, &learner->test_batch, learner->weights,
-                                    quality_p);
+    status = weft_ml_model_evaluate(&learner->model, &learner->test_batch, weights, quality_p);
     return status == WEFT_OK
                ? check_loss(learner, quality_p->log_loss + quality_p->rmse + quality_p->perplexity)
                              : fail_status(learner, status, "test of the model");
-}
-
-/* Ids of the rows of a saved model. */
-static uint64_t *model_ids(struct weft_learner *learner)
-{
-    const struct weft_ml_dataset *dataset = learner->dataset;
-    if (!learner->model.kind->is_dense) {
-        return dataset->feature_ids;
-    }
-    memcpy(learner->ids, dataset->feature_ids, dataset->feature_count * sizeof(*learner->ids));
-    for (uint32_t r = 0; r < WEFT_ML_OUTPUT_ROWS; r++) {
-        learner->ids[dataset->feature_count + r] = WEFT_ML_OUTPUT_ID + r;
-    }
-    return learner->ids;
 }
 
 weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p)
@@ -504,13 +562,25 @@ weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_
     const uint32_t column = learner->dataset->feature_count - 1; /* words have smaller ids */
     const struct weft_ml_batch totals = {
         .dataset = learner->dataset, .ids = &id, .columns = &column, .id_count = 1};
-    weft_status status = pull(learner, &totals, 0, true);
+    float *weights = learner->steps[learner->step_at].weights;
+    weft_status status = pull_all(learner, &totals, weights);
     double sum = 0;
     for (uint32_t k = 0; status == WEFT_OK && k < learner->model.dim; k++) {
-        sum += (double)learner->weights[k];
+        sum += (double)weights[k];
     }
     *counted_p = (uint64_t)sum;
     return status;
+}
+
+/* Ids of the rows of a saved model. */
+static uint64_t *model_ids(struct weft_learner *learner)
+{
+    uint32_t feature_count = learner->dataset->feature_count;
+    memcpy(learner->ids, learner->dataset->feature_ids, feature_count * sizeof(*learner->ids));
+    for (uint32_t r = feature_count; r < learner->row_count; r++) {
+        learner->ids[r] = WEFT_ML_OUTPUT_ID + r - feature_count;
+    }
+    return learner->ids;
 }
 
 weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p)
@@ -519,14 +589,15 @@ weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_mo
     const struct weft_ml_batch all = {.dataset = learner->dataset,
                                       .ids = learner->dataset->feature_ids,
                                       .id_count = learner->dataset->feature_count};
-    weft_status status = pull(learner, &all, 0, true);
+    float *weights = learner->steps[learner->step_at].weights;
+    weft_status status = pull_all(learner, &all, weights);
     if (status == WEFT_OK) {
         *model_p = (struct weft_ckpt_model){.offset = learner->model.offset,
                                             .alpha = learner->model.settings.alpha,
                                             .beta = learner->model.settings.beta,
                                             .dim = learner->model.dim,
                                             .ids = model_ids(learner),
-                                            .rows = learner->weights,
+                                            .rows = weights,
                                             .count = learner->row_count};
         snprintf(model_p->kind, sizeof(model_p->kind), "%s", learner->job->kind->name);
         snprintf(model_p->format, sizeof(model_p->format), "%s", learner->job->format);

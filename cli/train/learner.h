@@ -3,7 +3,10 @@
  *
  *     rows -> ids;  pull their rows of the table (bound);  gradient;  push it (bound);  CLOCK
  *
- * The push and the CLOCK travel while the next batch is built. A weight that a bounded pull leaves
+ * In BSP the next batch is built, and its ids are sent, while this worker waits for the others: then
+ * hardly anybody else needs the link towards the servers, and no gradient waits for the processor. Not
+ * across the end of an epoch or a check, where everybody stops: what a pull did meanwhile would cost
+ * time that nobody counts. A weight that a bounded pull leaves
  * out keeps the value this worker saw last. A gradient that a bounded push leaves out is gone; where
  * gradients are rounded (--value-type), that and what rounding takes goes with the next one of its row.
  *
@@ -23,6 +26,14 @@
 #include "ml/share.h"
 #include "node/worker.h"
 
+struct weft_learner_step {
+    struct weft_ml_batch batch;
+    float *weights; /* (row_count, model.dim): of the batch */
+    bool is_built;  /* the batch is that of the step */
+    bool is_pulling;
+    weft_ps_op pull;
+};
+
 struct weft_learner {
     const struct weft_job *job;             /* borrowed; so is its security, loaded */
     const struct weft_ml_dataset *dataset;  /* borrowed */
@@ -31,14 +42,13 @@ struct weft_learner {
     struct weft_tracing_feed trace; /* of its endpoint */
     struct weft_ml_model model;
     struct weft_ml_share share;
-    struct weft_ml_batch batch;      /* of a step */
-    struct weft_ml_batch test_batch; /* all test rows */
+    struct weft_learner_step steps[2]; /* the one under way, and the next */
+    uint32_t step_at;                  /* which of them is under way */
+    struct weft_ml_batch test_batch;   /* all test rows */
     uint32_t row_count; /* of the table: for each feature, and those of a dense model's output */
-    float *seen;      /* (row_count, model.dim): the weights as last pulled, by column; NULL where the
-                       * model is dense: then `weights` are all of them, and keep what does not come */
-    float *weights;   /* (row_count, model.dim): of a batch; so is the next */
-    float *gradient;
-    uint64_t *ids;    /* (row_count,): of a dense model that is saved */
+    float *seen;      /* (row_count, model.dim): the weights as last pulled, by column */
+    float *gradient;  /* (row_count, model.dim): of a batch */
+    uint64_t *ids;    /* (row_count,): of a saved model */
     void *kept;       /* memory of error feedback; NULL: gradients are not rounded */
     bool is_pushing;  /* a push is under way; its result is not looked at yet */
     weft_ps_op push;

@@ -366,7 +366,8 @@ static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
                                                      : SORT_REST;
 }
 
-/* Which rows of a pull were missed the last time, and the last two times. */
+/* Which rows of a pull were missed the last time, and the last two times. At the pull before one that
+ * goes ahead they may be missed once more, which is not known yet. */
 static void sort_look(struct weft_ps_client *client, const struct ps_list *list, bool is_pull)
 {
     const struct weft_ps_missed *missed = &client->tables[list->table].missed;
@@ -379,7 +380,8 @@ static void sort_look(struct weft_ps_client *client, const struct ps_list *list,
             weft_bits_set(client->sort_first, i);
             client->counters.missed_first++;
         }
-        if (weft_ps_missed_twice(missed, id)) {
+        if (weft_ps_missed_twice(missed, id) ||
+            (list->ahead > 0 && weft_ps_missed_has(missed, id))) {
             weft_bits_set(client->sort_must, i);
         }
     }
@@ -453,6 +455,7 @@ static weft_status list_check(const struct weft_ps_client *client, struct ps_lis
     bool dense = spec->kind == WEFT_TABLE_DENSE;
     list->floats = (uint64_t)list->n * spec->dim;
     if (list->n > client->config.rows_per_op_max ||
+        list->ahead > (spec->mode == WEFT_TABLE_BSP ? 1 : 0) ||
         (dense ? !ids_within(spec, list) : list->ids == NULL && list->n > 0)) {
         return WEFT_INVALID;
     }
@@ -657,6 +660,7 @@ weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps
                                      .n = lists[i].n,
                                      .ids = lists[i].ids,
                                      .first = lists[i].first,
+                                     .ahead = (uint8_t)weft_min_u64(how->ahead, UINT8_MAX),
                                      .out = lists[i].rows_out};
     }
     return lists_start(client, WEFT_RPC_PULL, inside, count, how, now_ns, op_p);
@@ -849,6 +853,7 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
         return WEFT_OK;
     }
     table->clock++;
+    weft_ps_pulls_in_time(client, index);
     client->clocks_open += client->config.shards;
     weft_ps_client_progress(client, now_ns);
     return WEFT_OK;

@@ -270,6 +270,12 @@ struct weft_ps_how {
                            * for a shard that is away, is not sent. What was sent to a shard whose
                            * connection broke meanwhile is sent again all the same: what of it
                            * arrived is not known */
+    uint32_t ahead; /* pull, BSP, 0 or 1: of the weights as this many clocks from now, for the next
+                     * step. Its ids travel while weights and gradients of this step do; the answer
+                     * leaves when all workers have ended this clock, so it is not to be waited for
+                     * before weft_ps_clock. Rows that were missing at the last pull must arrive: in
+                     * the one that is not answered yet they may be missing again. A shard is given
+                     * few of these requests at a time, the others when this clock has ended */
 };
 
 /* The same two with more to say. */

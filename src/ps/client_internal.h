@@ -40,6 +40,7 @@ struct ps_list {
     uint64_t first;
     uint8_t id_bytes; /* in requests; of a part WEFT_RPC_ID_PACKED where its are packed */
     bool fill;        /* pull: `out` holds no old values */
+    uint8_t ahead;    /* pull: clocks later than the one in progress */
     uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
     const float *values; /* push */
     const struct ps_known *known; /* push, while it is made: the pull of just these rows; or NULL */
@@ -91,6 +92,7 @@ struct ps_part {
     bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
     bool reply_closed;   /* RECEIVED came */
     bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
+    bool is_ahead;       /* PULL: counted in pulls_ahead */
     bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
     bool listed;         /* PUSH: its chunks name a list; all that follows is of such */
     bool list_first;     /* its shard may not have the list: LIST comes before it */
@@ -222,10 +224,19 @@ struct ps_shard_end {
     weft_expect_id safe_expect;
     uint32_t rpc_id;     /* last used */
     uint32_t pulls_open; /* requests given to the transport and not closed */
+    uint32_t pulls_asked; /* pulls given to the transport and not answered */
+    uint32_t pulls_ahead; /* and of these, which wait for a clock that this worker has not ended */
     uint32_t list_part;  /* push whose list was given last, until it is closed; WEFT_PS_NONE */
     uint32_t queue_head;
     uint32_t queue_tail;
 };
+
+static inline void ps_pull_answered(struct ps_shard_end *end, struct ps_part *part)
+{
+    end->pulls_asked--;
+    end->pulls_ahead -= part->is_ahead;
+    part->is_ahead = false;
+}
 
 enum ps_table_state { TABLE_CLOSED, TABLE_OPENING, TABLE_OPEN };
 
@@ -492,6 +503,8 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
 void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
 /* Out of it: a pull that is never sent, and done. */
 void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
+/* This worker has ended a clock of the table: pulls that went ahead of it are as others now. */
+void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table);
 /* A push of the two clocks behind the last that the shard has taken counts as open. */
 void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
 /* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */

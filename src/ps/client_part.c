@@ -157,7 +157,8 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
 {
     struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];
-    part->clock = pull_need_clock(table);
+    part->clock = pull_need_clock(table) + list->ahead;
+    part->iteration += list->ahead;
     uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
     uint32_t reply_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) +
                            rows * weft_table_blocks(&table->spec);
@@ -232,6 +233,27 @@ static void gate_ask(struct weft_ps_client *client, const struct ps_part *push)
  * messages that may be unconfirmed, or that CLOCK, and the pushes before it, could not go. */
 enum { PULLS_OPEN_MAX = WEFT_MSGS_MAX / 2 };
 
+/* Pulls of the next clock wait at the server, in the memory that it has for this worker's pulls (of
+ * four by default). They must leave some to those of this clock, and not go where there is none. */
+enum { PULLS_AHEAD_MAX = 2, PULLS_ASKED_MAX = 4 };
+
+/* A pull of a clock that this worker has not ended. Nothing has to wait for it. */
+static bool is_ahead(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return part->list.ahead > 0 && part->clock > client->tables[part->table].clock;
+}
+
+void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table)
+{
+    for (uint32_t i = 0; i < client->gates_first; i++) {
+        struct ps_part *part = &client->parts[i];
+        if (part->state == PART_FLYING && part->is_ahead && part->table == table) {
+            part->is_ahead = false;
+            client->ends[part->shard].pulls_ahead--;
+        }
+    }
+}
+
 void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
@@ -272,6 +294,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return false;
     }
     uint8_t mode = client->tables[part->table].spec.mode;
+    if (part->kind == WEFT_RPC_PULL && is_ahead(client, part)) {
+        return end->pulls_ahead < PULLS_AHEAD_MAX && end->pulls_asked < PULLS_ASKED_MAX;
+    }
     if (part->kind == WEFT_RPC_PULL) {
         return mode == WEFT_TABLE_BSP || link->pushes_flying <= 1;
     }
@@ -378,7 +403,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         .total = message->total,
         .elem_bytes = message->elem_bytes,
         .chunk_elems = message->chunk_elems,
-        .priority = WEFT_RPC_PRIORITY,
+        .priority = is_ahead(client, part) ? WEFT_RPC_PRIORITY_AHEAD : WEFT_RPC_PRIORITY,
         .critical = 1,
         .bound_ppm = may_lose ? part->bound_ppm : 0,
         .stream = weft_rpc_stream(part->kind, part->table),
@@ -396,9 +421,14 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
     if (status == WEFT_OK) {
         part->state = PART_FLYING;
-        client->ends[part->shard].pulls_open += part->kind == WEFT_RPC_PULL;
         if (is_push) {
             ps_part_take_off(link, part);
+        } else if (part->kind == WEFT_RPC_PULL) {
+            struct ps_shard_end *end = &client->ends[part->shard];
+            part->is_ahead = is_ahead(client, part);
+            end->pulls_open++;
+            end->pulls_asked++;
+            end->pulls_ahead += part->is_ahead;
         }
     }
     return status;
@@ -476,7 +506,7 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
         struct ps_part *part = &client->parts[index];
         struct ps_link *link = ps_link_of(client, part->table, shard);
         if (!part_may_go(client, part, link)) {
-            link->blocked_round = client->round;
+            link->blocked_round = is_ahead(client, part) ? link->blocked_round : client->round;
             before = index;
             index = part->next;
             continue;
@@ -606,6 +636,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
     part->expected = part->request_closed = part->reply_closed = part->begun = false;
+    part->is_ahead = false; /* whoever calls counts anew */
     part->resent |= flew && !part->list_flying;
     part->head_only = part->voided;
     weft_ps_listed_reset(client, part);
@@ -631,8 +662,11 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
         push_closed(client, part);
     }
     weft_ps_listed_reset(client, part);
-    if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING && !part->request_closed) {
-        client->ends[part->shard].pulls_open--;
+    if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING) {
+        client->ends[part->shard].pulls_open -= !part->request_closed;
+        if (!part->reply_closed) {
+            ps_pull_answered(&client->ends[part->shard], part);
+        }
     }
     client->counters.rpcs_failed++;
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
@@ -930,6 +964,9 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     uint64_t taken_ns = ps_clock_ns(client);
     struct weft_rpc_reply reply;
     part->reply_closed = true;
+    if (part->kind == WEFT_RPC_PULL) {
+        ps_pull_answered(&client->ends[part->shard], part);
+    }
     if (gone) {
         /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
         client->counters.rpcs_failed++;

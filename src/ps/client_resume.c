@@ -76,7 +76,8 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
     weft_ps_safe_cancel(client, shard);
     weft_ps_known_drop(client, UINT32_MAX, shard, 0);
     end->list_part = WEFT_PS_NONE;
-    end->pulls_open = end->begun_open = end->resuming = 0;
+    end->pulls_open = end->pulls_asked = end->pulls_ahead = 0;
+    end->begun_open = end->resuming = 0;
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
         struct ps_link *link = ps_link_of(client, (uint16_t)t, shard);
         link->pushes_flying = link->flying_xor = 0;

@@ -46,8 +46,9 @@ enum weft_rpc_op {
 };
 
 /* Priorities of messages: the other workers wait for a CLOCK, and the next PULL cannot be answered
- * before it. It overtakes what of its worker's requests is not sent yet. */
-enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1 };
+ * before it. It overtakes what of its worker's requests is not sent yet. Nobody waits yet for a PULL of a
+ * clock that has not begun. */
+enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1, WEFT_RPC_PRIORITY_AHEAD = 2 };
 
 /* What a reply says. X(name, what happened; what to do) */
 #define WEFT_RPC_STATUS_MAP(X)                                                                     \

@@ -123,8 +123,8 @@ static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     return status;
 }
 
-/* Elements of a row; clients may have cut rows shorter than the seed said. */
-static weft_status start_pull(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+static weft_status start_pull(struct swarm_ps *ps, uint32_t w, uint32_t ahead, weft_ps_op *op_p,
+                              uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
     bool vector = ps->table.flavour == WEFT_SWARM_DENSE;
@@ -132,8 +132,31 @@ static weft_status start_pull(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
                                            .n = ps->table.ids,
                                            .ids = vector ? NULL : ps->id,
                                            .rows_out = worker->rows};
-    return weft_ps_pull_lists(worker->client, &list, 1, ps->table.pull_bound_ppm, now_ns,
-                              &worker->op);
+    const struct weft_ps_how how = {.bound_ppm = ps->table.pull_bound_ppm, .ahead = ahead};
+    memset(worker->rows, 0, (size_t)IDS_MAX * ps->table.spec.dim * sizeof(float));
+    return weft_ps_pull_how(worker->client, &list, 1, &how, now_ns, op_p);
+}
+
+/* In half of the clocks the next one's pull goes before this one's push. */
+static void start_ahead(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    bool wants = ps->table.spec.mode == WEFT_TABLE_BSP && drawn(ps, w, 3) % 2 == 0;
+    if (wants && !worker->has_ahead) {
+        worker->has_ahead = start_pull(ps, w, 1, &worker->ahead, now_ns) == WEFT_OK;
+    }
+}
+
+/* The pull that went ahead, or else one now. */
+static bool pull_begun(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    if (worker->has_ahead) {
+        worker->has_ahead = false;
+        worker->op = worker->ahead;
+        return true;
+    }
+    return taken(ps, w, start_pull(ps, w, 0, &worker->op, now_ns));
 }
 
 static void pushed(struct swarm_ps *ps, uint32_t w, const struct weft_ps_result *result)
@@ -179,10 +202,10 @@ bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         worker->phase += taken(ps, w, start_open(ps, w, now_ns));
         break;
     case PHASE_PULL:
-        memset(worker->rows, 0, (size_t)IDS_MAX * ps->table.spec.dim * sizeof(float));
-        worker->phase += taken(ps, w, start_pull(ps, w, now_ns));
+        worker->phase += pull_begun(ps, w, now_ns);
         break;
     case PHASE_PUSH:
+        start_ahead(ps, w, now_ns);
         worker->phase += taken(ps, w, start_push(ps, w, now_ns));
         break;
     case PHASE_OPENING:
@@ -548,6 +571,7 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     weft_swarm_ps_count_lists(ps, w);
     weft_ps_client_free(worker->client);
     worker->phase = PHASE_OPEN;
+    worker->has_ahead = false;
     make_client(ps, w, weft_world_now_ns(ps->world));
 }
 

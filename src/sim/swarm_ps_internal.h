@@ -46,6 +46,8 @@ struct swarm_ps_worker {
     enum phase phase;
     uint32_t clock; /* finished */
     weft_ps_op op;
+    bool has_ahead; /* the next clock's pull is under way, */
+    weft_ps_op ahead;
     uint32_t n;         /* rows of the push under way */
     uint64_t delivered; /* elements, as the client was told */
     uint32_t lives;     /* behind the first process */

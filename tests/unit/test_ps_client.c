@@ -241,6 +241,99 @@ static void bsp_pushes_ahead_wait(void **state)
     cluster_stop(&c);
 }
 
+static weft_status pull_ahead(struct cluster *c, uint32_t w, const uint64_t *ids, float *rows,
+                              uint32_t n, uint32_t ahead, uint32_t bound_ppm, weft_ps_op *op_p)
+{
+    const struct weft_ps_pull_list list = {.n = n, .ids = ids, .rows_out = rows};
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm, .ahead = ahead};
+    return weft_ps_pull_how(c->client[w], &list, 1, &how, c->net->now_ns, op_p);
+}
+
+/* A pull of the next clock, in three requests, of which two may go: it holds up neither what is behind it
+ * nor pulls of this clock, and sees what the clock after this one begins with. */
+static void bsp_pulls_ahead(void **state)
+{
+    (void)state;
+    enum { N = 900 };
+    struct cluster_config config = cluster_config(1, 2);
+    struct cluster c;
+    cluster_start(&c, &config, 2, 1);
+    struct weft_table_spec spec = sgd_spec(1, WEFT_TABLE_BSP, 2);
+    cluster_open(&c, &spec);
+    static uint64_t ids[N];
+    static float minus[N], now[N], next[N];
+    for (uint32_t i = 0; i < N; i++) {
+        ids[i] = i;
+        minus[i] = -2;
+    }
+    weft_ps_op ahead, again;
+    assert_int_equal(pull_ahead(&c, 0, ids, next, N, 2, 0, &ahead), WEFT_INVALID);
+    for (uint32_t clock = 1; clock <= 3; clock++) {
+        assert_int_equal(pull_ahead(&c, 0, ids, next, N, 1, 0, &ahead), WEFT_OK);
+        cluster_run(&c);
+        assert_int_equal(push(&c, 0, ids, minus, N).status, WEFT_OK);
+        assert_int_equal(push(&c, 1, ids, minus, N).status, WEFT_OK);
+        assert_int_equal(pull(&c, 0, ids, now, N).status, WEFT_OK);
+        assert_true(now[0] == 2 * (float)(clock - 1) && now[N - 1] == now[0]);
+        cluster_clock(&c, 0, 0);
+        cluster_run(&c);
+        assert_false(weft_ps_op_done(c.client[0], ahead, NULL));
+        cluster_clock(&c, 1, 0);
+        assert_int_equal(cluster_wait(&c, 0, ahead).status, WEFT_OK);
+        for (uint32_t i = 0; i < N; i++) {
+            assert_true(next[i] == 2 * (float)clock);
+        }
+    }
+    spec = sgd_spec(1, WEFT_TABLE_ASP, 2);
+    spec.table = 1;
+    cluster_open(&c, &spec);
+    const struct weft_ps_pull_list list = {.table = 1, .n = N, .ids = ids, .rows_out = next};
+    const struct weft_ps_how how = {.ahead = 1};
+    assert_int_equal(weft_ps_pull_how(c.client[0], &list, 1, &how, c.net->now_ns, &again),
+                     WEFT_INVALID);
+    cluster_stop(&c);
+}
+
+/* Rule 7 where each pull is asked for before the one before is answered. */
+static void ahead_nothing_is_missing_three_times(void **state)
+{
+    (void)state;
+    enum { N = 1000, ROUNDS = 30 };
+    struct cluster_config config = cluster_config(1, 1);
+    config.client.rows_per_rpc_max = config.shard.rows_per_rpc_max = N;
+    struct cluster c;
+    cluster_start(&c, &config, 1, 5);
+    struct weft_table_spec spec = sgd_spec(1, WEFT_TABLE_BSP, 1);
+    cluster_open(&c, &spec);
+    static uint64_t ids[N];
+    static float minus[N], rows[2][N];
+    uint32_t running[N] = {0}, twice = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        ids[i] = i;
+        minus[i] = -1;
+    }
+    assert_int_equal(push(&c, 0, ids, minus, N).status, WEFT_OK);
+    cluster_clock(&c, 0, 0);
+    c.net->loss_ppm = 1000000; /* as much as the bound allows */
+    weft_ps_op op[2];
+    assert_int_equal(pull_ahead(&c, 0, ids, rows[0], N, 0, 400000, &op[0]), WEFT_OK);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t now = round % 2, next = 1 - now;
+        memset(rows[next], 0, sizeof(rows[next]));
+        assert_int_equal(pull_ahead(&c, 0, ids, rows[next], N, 1, 400000, &op[next]), WEFT_OK);
+        assert_true(cluster_wait(&c, 0, op[now]).rpcs_short > 0);
+        for (uint32_t i = 0; i < N; i++) {
+            running[i] = rows[now][i] == 1 ? 0 : running[i] + 1;
+            twice += running[i] == 2;
+            assert_true(running[i] < 3);
+        }
+        cluster_clock(&c, 0, 0);
+    }
+    assert_true(twice > 0);
+    assert_true(cluster_wait(&c, 0, op[ROUNDS % 2]).rpcs_short > 0);
+    cluster_stop(&c);
+}
+
 /* ---- SSP and ASP ----------------------------------------------------------------------------- */
 
 /* Every worker adds 1 to one row twice in every clock, so the row counts pushes. A pull must see all
@@ -985,6 +1078,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bsp_like_the_oracle),
         cmocka_unit_test(bsp_pushes_ahead_wait),
+        cmocka_unit_test(bsp_pulls_ahead),
+        cmocka_unit_test(ahead_nothing_is_missing_three_times),
         cmocka_unit_test(ssp_sees_enough),
         cmocka_unit_test(asp_sees_its_own),
         cmocka_unit_test(ssp_holds_at_the_bound),
