@@ -152,6 +152,7 @@ void weft_shard_clock_advance(struct weft_shard *shard, uint16_t index, uint64_t
         advanced(shard, index, min, now_ns);
         return;
     }
+    weft_shard_answer_due(shard, true);
     average(shard, index);
     weft_table_step_begin(table);
     shard->step_to[index] = min;

@@ -98,7 +98,7 @@ static weft_status shard_init(struct weft_shard *shard)
     const struct weft_shard_config *config = &shard->config;
     shard->slots_per_worker = config->push_slots + config->pull_slots + 2;
     shard->slot_count = config->workers_max * shard->slots_per_worker;
-    shard->waiting = shard->ready = shard->asking =
+    shard->waiting = shard->due = shard->ready = shard->asking =
         (struct shard_queue){WEFT_SHARD_NONE, WEFT_SHARD_NONE};
     shard->tables = calloc(config->tables_max, sizeof(*shard->tables));
     shard->clocks = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
@@ -337,6 +337,7 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
         }
     }
     queue_drop_worker(shard, &shard->waiting, rank);
+    queue_drop_worker(shard, &shard->due, rank);
     queue_drop_worker(shard, &shard->ready, rank);
     queue_drop_worker(shard, &shard->asking, rank);
 }
@@ -598,13 +599,14 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     if (shard->cut_told) {
         weft_shard_cut_tell(shard, now_ns);
     }
+    weft_shard_answer_due(shard, false);
     weft_shard_send_ready(shard, now_ns);
     weft_shard_safe_send(shard, now_ns);
 }
 
 bool weft_shard_has_work(const struct weft_shard *shard)
 {
-    return shard->step_tables > 0;
+    return shard->step_tables > 0 || shard->due.head != WEFT_SHARD_NONE;
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ struct shard_slot {
     uint16_t table;
     uint32_t worker;
     uint32_t clock; /* of the request's tag */
-    uint32_t next;  /* in `waiting` or `ready` */
+    uint32_t next;  /* in `waiting`, `due` or `ready` */
     weft_expect_id expect;
     weft_peer peer;
     uint32_t rows; /* elements after the head, by the grid; ids are packed: rows that came */
@@ -156,6 +156,7 @@ struct weft_shard {
     uint32_t busy_count;     /* slots neither IDLE nor POSTED */
     uint32_t unposted_count; /* expectations that the transport still owes */
     struct shard_queue waiting;
+    struct shard_queue due;    /* PULLs that waited, and may be answered */
     struct shard_queue asking; /* PULLs with CUT */
     struct shard_queue ready;
     struct shard_replaced replaced[WEFT_SHARD_REPLACED_MAX];
@@ -401,8 +402,11 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
                               const struct weft_msg_event *event);
 void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot,
                                const struct weft_msg_event *event, uint64_t now_ns);
-/* Answer the waiting pulls whose condition has come true. */
+/* Pulls whose condition has come true are due. Sends what is ready. */
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
+/* Answer pulls that are due: some, so that the first answers leave while others are made; or all, before
+ * anything happens to the weights that they are of. */
+void weft_shard_answer_due(struct weft_shard *shard, bool all);
 /* Answer a request with a head alone. */
 void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);
 /* Hand the ready replies to the transport, as far as it takes them. */

@@ -17,6 +17,10 @@
 #include "ps/layout.h"
 #include "ps/values.h"
 
+/* At the end of a clock all workers' answers are due. So many slices of rows that are read for them are
+ * one of rows that are stepped. */
+enum { ANSWERS_PER_STEP = 4 };
+
 enum { LEADING_MAX = 254 }; /* critical chunks that DATA can name; core/msg.h */
 
 static uint32_t slot_index(const struct weft_shard *shard, const struct shard_slot *slot)
@@ -513,18 +517,26 @@ static bool pull_allowed(const struct weft_shard *shard, const struct shard_slot
            (after == 0 || weft_rpc_window_test(&shard->workers[slot->worker].closed, after));
 }
 
+void weft_shard_answer_due(struct weft_shard *shard, bool all)
+{
+    uint32_t index;
+    uint64_t rows = 0;
+    while ((all || rows < shard->config.step_rows / ANSWERS_PER_STEP + 1) &&
+           (index = weft_shard_queue_pop(shard, &shard->due)) != WEFT_SHARD_NONE) {
+        rows += shard->slots[index].rows;
+        answer_pull(shard, &shard->slots[index]);
+    }
+}
+
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns)
 {
     struct shard_queue still = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
     uint32_t index;
     while ((index = weft_shard_queue_pop(shard, &shard->waiting)) != WEFT_SHARD_NONE) {
         struct shard_slot *slot = &shard->slots[index];
-        if (pull_allowed(shard, slot)) {
-            slot->wait_ns = minus(shard_clock_ns(shard), slot->wait_begin_ns);
-            answer_pull(shard, slot);
-        } else {
-            weft_shard_queue_push(shard, &still, index);
-        }
+        bool is_due = pull_allowed(shard, slot);
+        slot->wait_ns = is_due ? minus(shard_clock_ns(shard), slot->wait_begin_ns) : 0;
+        weft_shard_queue_push(shard, is_due ? &shard->due : &still, index);
     }
     shard->waiting = still;
     weft_shard_send_ready(shard, now_ns);
