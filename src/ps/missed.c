@@ -3,6 +3,9 @@
 #include "base/bits.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+enum { REMOVED_MAX = 512 }; /* stale bits: with as many ids, 3 of 100 are looked up in vain */
 
 weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max,
                                 const uint8_t key[WEFT_HASH_KEY_BYTES])
@@ -42,6 +45,29 @@ static uint32_t home(const struct weft_ps_missed *missed, uint64_t id)
     return (uint32_t)weft_hash_keyed(&missed->key, id) & missed->mask;
 }
 
+/* Its bit in the filter: Fibonacci hashing. */
+static uint32_t filter_bit(uint64_t id)
+{
+    return (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WEFT_PS_MISSED_FILTER_LOG));
+}
+
+/* False: id is not in the set. */
+static bool maybe(const struct weft_ps_missed *missed, uint64_t id)
+{
+    return weft_bits_test(missed->filter, filter_bit(id));
+}
+
+static void filter_renew(struct weft_ps_missed *missed)
+{
+    size_t size = (size_t)missed->mask + 1;
+    memset(missed->filter, 0, sizeof(missed->filter));
+    missed->removed = 0;
+    for (size_t at = weft_bits_next_one(missed->used, size, 0); at < size;
+         at = weft_bits_next_one(missed->used, size, at + 1)) {
+        weft_bits_set(missed->filter, filter_bit(missed->ids[at]));
+    }
+}
+
 /* The place of id, or the free one where it would go. */
 static uint32_t probe(const struct weft_ps_missed *missed, uint64_t id)
 {
@@ -54,12 +80,13 @@ static uint32_t probe(const struct weft_ps_missed *missed, uint64_t id)
 
 bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id)
 {
-    return missed->count > 0 && weft_bits_test(missed->used, probe(missed, id));
+    return missed->count > 0 && maybe(missed, id) &&
+           weft_bits_test(missed->used, probe(missed, id));
 }
 
 bool weft_ps_missed_twice(const struct weft_ps_missed *missed, uint64_t id)
 {
-    if (missed->twice_count == 0) {
+    if (missed->twice_count == 0 || !maybe(missed, id)) {
         return false;
     }
     uint32_t at = probe(missed, id);
@@ -78,10 +105,16 @@ static void twice_put(struct weft_ps_missed *missed, uint32_t at, bool twice)
 void weft_ps_missed_begin(struct weft_ps_missed *missed)
 {
     missed->message++;
+    if (missed->removed > REMOVED_MAX + missed->count) {
+        filter_renew(missed);
+    }
 }
 
 bool weft_ps_missed_now(const struct weft_ps_missed *missed, uint64_t id)
 {
+    if (!maybe(missed, id)) {
+        return false;
+    }
     uint32_t at = probe(missed, id);
     return weft_bits_test(missed->used, at) && missed->added[at] == missed->message;
 }
@@ -102,17 +135,22 @@ bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id)
     missed->ids[at] = id;
     missed->added[at] = missed->message;
     weft_bits_set(missed->used, at);
+    weft_bits_set(missed->filter, filter_bit(id));
     missed->count++;
     return true;
 }
 
 void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
 {
+    if (!maybe(missed, id)) {
+        return;
+    }
     uint32_t hole = probe(missed, id);
     if (!weft_bits_test(missed->used, hole)) {
         return;
     }
     missed->count--;
+    missed->removed++;
     missed->twice_count -= weft_bits_test(missed->twice, hole);
     for (uint32_t at = (hole + 1) & missed->mask; weft_bits_test(missed->used, at);
          at = (at + 1) & missed->mask) {

@@ -3,6 +3,13 @@
  *
  * Open addressing with linear probing, half full at most; removal shifts back what follows, so
  * there are no tombstones and the cost stays that of a lookup.
+ *
+ * As long as any row is missing all ids of every message are looked up, several times, and hardly any is
+ * found. So a bitmap of hashes that costs one multiplication says first which are not: a Bloom filter
+ * with one hash. It is made anew when many of its bits are of ids that have gone. Whoever chooses the ids
+ * can make it useless, and then the keyed hash is what there was.
+ *
+ * Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970.
  */
 #ifndef WEFT_PS_MISSED_H
 #define WEFT_PS_MISSED_H
@@ -12,6 +19,8 @@
 #include "base/units.h"
 
 #include <stdbool.h>
+
+enum { WEFT_PS_MISSED_FILTER_LOG = 15 }; /* bits: 4 KB */
 
 struct weft_ps_missed {
     struct weft_hash_key key;
@@ -24,6 +33,8 @@ struct weft_ps_missed {
     uint32_t mask;
     uint32_t count;
     uint32_t count_max;
+    uint32_t removed; /* since the filter was made */
+    uint64_t filter[(1 << WEFT_PS_MISSED_FILTER_LOG) / 64];
 };
 
 /* key: bytes that who chooses the ids cannot guess.
