@@ -1,0 +1,345 @@
+/* Transfers: making them with their reservation, ending them, planning them again. */
+#include "sched/internal.h"
+
+#include <string.h>
+
+/* A transfer's id is (how many were made before it, its slot). */
+enum { SLOT_BITS = 20 };
+
+void planner_set_add(uint32_t *set, uint32_t *count, uint32_t worker)
+{
+    set[(*count)++] = worker;
+}
+
+void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (set[i] == worker) {
+            set[i] = set[--*count];
+            return;
+        }
+    }
+    WEFT_ASSERT(!"not in the set");
+}
+
+struct weft_path planner_path(struct weft_planner *planner, uint32_t from_host, uint32_t to_host)
+{
+    struct weft_path path = {0};
+    if (from_host != to_host) {
+        path.links[path.count++] = planner_link(planner, from_host, true);
+        path.links[path.count++] = planner_link(planner, to_host, false);
+    }
+    for (uint32_t i = 0; i < path.count; i++) {
+        weft_timeline_trim(path.links[i], planner->now_ns);
+    }
+    return path;
+}
+
+bool planner_has_room(struct weft_planner *planner, uint32_t count)
+{
+    if (planner->free_count >= count &&
+        planner->decisions_max - planner->decisions_count >= count) {
+        return true;
+    }
+    planner->counters.full++;
+    return false;
+}
+
+/* ---- decisions --------------------------------------------------------------------------------- */
+
+static struct weft_planner_decision *new_decision(struct weft_planner *planner)
+{
+    WEFT_ASSERT(planner->decisions_count < planner->decisions_max);
+    uint32_t at = (planner->decisions_first + planner->decisions_count++) % planner->decisions_max;
+    planner->decisions[at] = (struct weft_planner_decision){.trees = 1};
+    return &planner->decisions[at];
+}
+
+void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
+                      bool is_revised)
+{
+    struct weft_planner_decision *decision = new_decision(planner);
+    decision->kind = transfer->kind;
+    decision->transfer = transfer->id;
+    decision->worker = transfer->worker;
+    decision->server = transfer->server;
+    decision->from_host = transfer->from_host;
+    decision->to_host = transfer->to_host;
+    decision->bytes = transfer->bytes;
+    decision->position = planner->positions;
+    decision->is_revised = is_revised;
+    decision->is_cut_through = planner_has(planner, WEFT_PLAN_CUT_THROUGH);
+    decision->chunk_bytes = planner->config.chunk_bytes;
+    decision->booking = transfer->booking;
+    if (transfer->group != WEFT_PLANNER_NONE) {
+        const struct planner_group *group = &planner->groups[transfer->group];
+        decision->group = group->id;
+        decision->members = group->members;
+        decision->position = group->position;
+    }
+    transfer->is_announced = true;
+}
+
+void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_planner_drop why)
+{
+    struct planner_worker *w = &planner->workers[worker];
+    struct weft_planner_counters *counters = &planner->counters;
+    struct weft_planner_decision *decision = new_decision(planner);
+    decision->kind = WEFT_PLANNER_DROP;
+    decision->drop = why;
+    decision->worker = worker;
+    decision->server = WEFT_PLANNER_NONE;
+    decision->from_host = decision->to_host = w->host;
+    decision->bytes = w->bytes;
+    counters->dropped_late += why == WEFT_PLANNER_DROP_LATE;
+    counters->dropped_crowded += why == WEFT_PLANNER_DROP_CROWDED;
+    counters->dropped_hold += why == WEFT_PLANNER_DROP_HOLD;
+    counters->dropped_divergence += why == WEFT_PLANNER_DROP_DIVERGENCE;
+    planner_set_remove(planner->waiting, &planner->waiting_count, worker);
+    planner->outstanding--;
+    w->phase = WORKER_IDLE;
+    w->drops_in_row++;
+}
+
+/* ---- transfers --------------------------------------------------------------------------------- */
+
+/* Nothing was reported so long after the planned end: it is late. */
+static uint64_t late_at(const struct weft_booking *booking)
+{
+    uint64_t grace_ns = (booking->end_ns - booking->start_ns) / 8 + 100 * WEFT_NS_PER_US;
+    return weft_time_add(booking->end_ns, grace_ns);
+}
+
+struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
+                                              const struct planner_transfer *what)
+{
+    struct weft_path path = planner_path(planner, what->from_host, what->to_host);
+    if (planner->free_count == 0 || !weft_path_reserve(&path, &what->booking)) {
+        planner->counters.full++;
+        return NULL;
+    }
+    uint32_t slot = planner->free_transfers[--planner->free_count];
+    struct planner_transfer *transfer = &planner->transfers[slot];
+    *transfer = *what;
+    transfer->id = ++planner->transfers_made << SLOT_BITS | slot;
+    transfer->late_ns = late_at(&transfer->booking);
+    transfer->active_idx = planner->active_count;
+    planner->active[planner->active_count++] = slot;
+    return transfer;
+}
+
+void planner_transfer_end(struct weft_planner *planner, struct planner_transfer *transfer)
+{
+    uint32_t slot = (uint32_t)(transfer - planner->transfers);
+    struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
+    /* No step left for the end: then it ends by itself, when planned. */
+    (void)weft_path_release(&path, &transfer->booking, planner->now_ns);
+    uint32_t last = planner->active[--planner->active_count];
+    planner->active[transfer->active_idx] = last;
+    planner->transfers[last].active_idx = transfer->active_idx;
+    transfer->id = 0;
+    planner->free_transfers[planner->free_count++] = slot;
+}
+
+struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id)
+{
+    uint64_t slot = id & ((UINT64_C(1) << SLOT_BITS) - 1);
+    if (id == 0 || slot >= planner->transfers_max || planner->transfers[slot].id != id) {
+        return NULL;
+    }
+    return &planner->transfers[slot];
+}
+
+/* ---- one update, read or aggregate over all servers --------------------------------------------- */
+
+/* The server whose share would be there first, among those that are not `done`. */
+static bool first_share(struct weft_planner *planner, struct planner_transfer *what,
+                        const uint64_t *server_bytes, bool is_to_servers, uint64_t from_ns,
+                        uint64_t done)
+{
+    bool found = false;
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        if ((done >> s & 1) != 0) {
+            continue;
+        }
+        uint32_t server_host = planner->config.server_host[s];
+        uint32_t from = is_to_servers ? what->from_host : server_host;
+        uint32_t to = is_to_servers ? server_host : what->to_host;
+        struct weft_path path = planner_path(planner, from, to);
+        struct weft_booking booking;
+        if (!weft_path_fit(&path, weft_max_u64(server_bytes[s], 1), from_ns, WEFT_TIMELINE_BPS_MAX,
+                           &booking)) {
+            return false;
+        }
+        if (!found || booking.end_ns < what->booking.end_ns) {
+            found = true;
+            what->booking = booking;
+            what->server = s;
+        }
+    }
+    return found;
+}
+
+bool planner_grant_shares(struct weft_planner *planner, struct planner_transfer what,
+                          const uint64_t *server_bytes, bool is_to_servers)
+{
+    uint32_t servers = planner->config.servers, first = planner->active_count;
+    uint64_t from_ns = weft_max_u64(what.booking.start_ns, planner->now_ns), done = 0;
+    if (!planner_has_room(planner, servers)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < servers; i++) {
+        struct planner_transfer part = what;
+        bool found = first_share(planner, &part, server_bytes, is_to_servers, from_ns, done);
+        if (found) {
+            uint32_t server_host = planner->config.server_host[part.server];
+            *(is_to_servers ? &part.to_host : &part.from_host) = server_host;
+            part.bytes = server_bytes[part.server];
+            done |= UINT64_C(1) << part.server;
+        }
+        if (!found || planner_transfer_new(planner, &part) == NULL) {
+            while (planner->active_count > first) {
+                planner_transfer_end(
+                    planner, &planner->transfers[planner->active[planner->active_count - 1]]);
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Announce the transfers that were made last. */
+static void announce_last(struct weft_planner *planner, uint32_t first)
+{
+    for (uint32_t i = first; i < planner->active_count; i++) {
+        planner_announce(planner, &planner->transfers[planner->active[i]], false);
+    }
+}
+
+void planner_depart(struct weft_planner *planner, uint32_t worker)
+{
+    struct planner_worker *w = &planner->workers[worker];
+    planner_set_remove(planner->waiting, &planner->waiting_count, worker);
+    planner_set_add(planner->flying, &planner->flying_count, worker);
+    w->phase = WORKER_FLYING;
+    w->drops_in_row = 0;
+    planner->positions++;
+    planner->counters.granted++;
+}
+
+bool planner_grant_direct(struct weft_planner *planner, uint32_t worker)
+{
+    struct planner_worker *w = &planner->workers[worker];
+    uint32_t servers = planner->config.servers, first = planner->active_count;
+    struct planner_transfer what = {.kind = WEFT_PLANNER_GRANT,
+                                    .worker = worker,
+                                    .from_host = w->host,
+                                    .group = WEFT_PLANNER_NONE};
+    if (!planner_grant_shares(planner, what, planner->server_bytes + (size_t)worker * servers,
+                              true)) {
+        return false;
+    }
+    planner_depart(planner, worker);
+    w->group = WEFT_PLANNER_NONE;
+    w->transfers_left = servers;
+    announce_last(planner, first);
+    return true;
+}
+
+/* End all transfers of a worker. */
+void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
+{
+    for (uint32_t i = planner->active_count; i-- > 0;) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->worker == worker) {
+            planner_transfer_end(planner, transfer);
+        }
+    }
+}
+
+/* ---- planning again ----------------------------------------------------------------------------- */
+
+/* Reserve what is left of a transfer from now on. Nothing of it is reserved in the future. */
+static void book_again(struct weft_planner *planner, struct planner_transfer *transfer,
+                       uint64_t left_bytes)
+{
+    struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
+    struct weft_booking booking;
+    uint64_t from_ns = weft_max_u64(planner->now_ns, transfer->booking.start_ns);
+    if (weft_path_fit(&path, left_bytes, from_ns, WEFT_TIMELINE_BPS_MAX, &booking) &&
+        weft_path_reserve(&path, &booking)) {
+        transfer->booking = booking;
+    } else {
+        /* Its path is down, or has no steps: once more a little later. */
+        uint64_t again_ns = weft_time_add(planner->now_ns, 10 * WEFT_NS_PER_MS);
+        transfer->booking = (struct weft_booking){.start_ns = planner->now_ns, .end_ns = again_ns};
+    }
+    transfer->late_ns = late_at(&transfer->booking);
+}
+
+/* Transfers over a link into scratch, by planned start; returns how many. */
+static uint32_t over_link(struct weft_planner *planner, uint32_t host, bool is_up)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        uint32_t slot = planner->active[i];
+        const struct planner_transfer *transfer = &planner->transfers[slot];
+        if ((is_up ? transfer->from_host : transfer->to_host) != host) {
+            continue;
+        }
+        uint32_t at = count++;
+        while (at > 0 && planner->transfers[planner->scratch[at - 1]].booking.start_ns >
+                             transfer->booking.start_ns) {
+            planner->scratch[at] = planner->scratch[at - 1];
+            at--;
+        }
+        planner->scratch[at] = slot;
+    }
+    return count;
+}
+
+void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up)
+{
+    uint32_t count = over_link(planner, host, is_up);
+    for (uint32_t i = 0; i < count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->scratch[i]];
+        struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
+        transfer->sent += weft_booking_sent(&transfer->booking, transfer->bytes, planner->now_ns);
+        if (!weft_path_release(&path, &transfer->booking, planner->now_ns)) {
+            planner->counters.full++; /* then both are reserved until the old one ends */
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->scratch[i]];
+        uint64_t sent = weft_min_u64(transfer->sent, transfer->bytes);
+        book_again(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
+        if (transfer->is_announced && planner->decisions_count < planner->decisions_max) {
+            planner_announce(planner, transfer, true);
+        }
+    }
+}
+
+/* What should have arrived and was not reported has an eighth of its bytes to send yet. */
+void planner_overdue(struct weft_planner *planner)
+{
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->late_ns <= planner->now_ns) {
+            transfer->sent = transfer->bytes - transfer->bytes / 8;
+            book_again(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
+            planner->counters.overdue++;
+        }
+    }
+}
+
+void planner_count_future(struct weft_planner *planner)
+{
+    memset(planner->future, 0, planner->config.servers * sizeof(planner->future[0]));
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        const struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->kind == WEFT_PLANNER_GRANT && transfer->group == WEFT_PLANNER_NONE &&
+            transfer->booking.start_ns > planner->now_ns) {
+            planner->future[transfer->server]++;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+/* The state of a planner, and what its files call of each other. planner.h is the contract. */
+#ifndef WEFT_SCHED_INTERNAL_H
+#define WEFT_SCHED_INTERNAL_H
+
+#include "base/assert.h"
+#include "sched/planner.h"
+
+/* Norms are summed as integers, in 2^-40 of div_max, each rounded up: sums are exact, do not drift, and
+ * never say less than is. */
+#define PLANNER_NORM_ONE (UINT64_C(1) << 40)
+
+enum { PLANNER_GROUPS_MAX = 64, PLANNER_AGGREGATORS_TRIED = 8 };
+
+enum worker_phase {
+    WORKER_IDLE,
+    WORKER_READ_WAITING,
+    WORKER_READING,
+    WORKER_COMPUTING,
+    WORKER_WAITING, /* has asked to send its update */
+    WORKER_FLYING,  /* granted, not committed */
+};
+
+struct planner_worker {
+    enum worker_phase phase;
+    uint32_t host;
+    uint32_t group;          /* index while FLYING by way of one; else WEFT_PLANNER_NONE */
+    uint32_t transfers_left; /* of the read or update under way, not delivered */
+    uint32_t drops_in_row;
+    bool has_clock;
+    uint64_t clock; /* of the last update */
+    uint64_t bytes; /* of the update, or of the read that waits */
+    uint64_t base_version;
+    uint64_t norm;     /* in PLANNER_NORM_ONE */
+    uint64_t since_ns; /* of the request that waits */
+    uint64_t commits;
+    uint64_t end_ns; /* scratch of order.c: when its update would be there */
+    bool is_slow;    /* scratch: its path is below slow_ppm of the server's link */
+};
+
+struct planner_transfer {
+    uint64_t id; /* 0 = free */
+    enum weft_planner_decision_kind kind;
+    uint32_t active_idx; /* in planner.active */
+    uint32_t worker;
+    uint32_t server;
+    uint32_t from_host;
+    uint32_t to_host;
+    uint32_t group;
+    uint32_t tree;
+    uint64_t bytes;
+    uint64_t sent;    /* of these by plan, under bookings that were revised since */
+    uint64_t late_ns; /* overdue when nothing was reported by then */
+    bool
+        is_announced; /* its grant was handed out; false: an aggregate that waits for its members */
+    struct weft_booking booking;
+};
+
+struct planner_group {
+    uint64_t id; /* 0 = free */
+    uint32_t aggregator;
+    uint32_t members;
+    uint32_t members_left;   /* whose transfer to the aggregator was not delivered */
+    uint32_t transfers_left; /* to servers, not delivered */
+    uint64_t position;
+};
+
+struct weft_planner {
+    struct weft_planner_config config; /* its arrays are the planner's own */
+    struct weft_planner_counters counters;
+    uint64_t now_ns;
+
+    struct weft_timeline *links; /* (2 * hosts,): up of host h at 2h, down at 2h + 1 */
+    struct planner_worker *workers;
+    uint64_t *server_bytes; /* (workers, servers) of the updates */
+    bool *aggregator_gone;  /* (aggregators,) */
+    struct planner_group groups[PLANNER_GROUPS_MAX];
+    uint64_t groups_made;
+
+    uint32_t *waiting; /* workers with an update that waits, in no order */
+    uint32_t waiting_count;
+    uint32_t *flying; /* workers with an update under way */
+    uint32_t flying_count;
+    uint32_t *reading; /* workers with a read that waits */
+    uint32_t reading_count;
+    uint32_t outstanding; /* workers between read and commit */
+    uint64_t version;     /* committed */
+    uint64_t positions;   /* granted, ever */
+
+    struct planner_transfer *transfers;
+    uint32_t transfers_max;
+    uint32_t *free_transfers; /* (transfers_max,): a stack */
+    uint32_t free_count;
+    uint32_t *active; /* transfers that are not free */
+    uint32_t active_count;
+    uint32_t *scratch; /* (transfers_max,): of one call */
+    uint64_t transfers_made;
+    uint32_t *future; /* (servers,): scratch: grants whose start is in the future */
+
+    struct weft_planner_decision *decisions; /* a ring */
+    uint32_t decisions_max;
+    uint32_t decisions_first;
+    uint32_t decisions_count;
+
+    struct planner_replica *replica;
+    struct planner_order *order;
+    struct planner_partition *partition;
+    struct planner_reduce *reduce;
+};
+
+static inline bool planner_has(const struct weft_planner *planner, uint32_t policy)
+{
+    return (planner->config.policy & policy) != 0;
+}
+
+/* Updates granted so far that count as versions: what a base version cannot be above. */
+static inline uint64_t planner_opened(const struct weft_planner *planner)
+{
+    return planner->version + planner->flying_count;
+}
+
+static inline struct weft_timeline *planner_link(const struct weft_planner *planner, uint32_t host,
+                                                 bool is_up)
+{
+    return &planner->links[2 * host + (is_up ? 0 : 1)];
+}
+
+/* ---- grant.c: transfers and their reservations ------------------------------------------------ */
+
+/* The links between two hosts, trimmed; none between a host and itself. */
+struct weft_path planner_path(struct weft_planner *planner, uint32_t from_host, uint32_t to_host);
+
+/* Room for the decisions and transfers of one update, read or group of `count` transfers. */
+bool planner_has_room(struct weft_planner *planner, uint32_t count);
+
+/* A transfer with its booking reserved; NULL when a table is full (counted) and nothing changed. */
+struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
+                                              const struct planner_transfer *what);
+/* Gives back what is not used of its reservation. */
+void planner_transfer_end(struct weft_planner *planner, struct planner_transfer *transfer);
+struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id);
+void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
+                      bool is_revised);
+
+/* Reserve and announce a transfer of every server's share, between it and a host; all or nothing. */
+bool planner_grant_shares(struct weft_planner *planner, struct planner_transfer what,
+                          const uint64_t *server_bytes, bool is_to_servers);
+
+bool planner_grant_direct(struct weft_planner *planner, uint32_t worker);
+void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_planner_drop why);
+void planner_depart(struct weft_planner *planner, uint32_t worker); /* WAITING -> FLYING */
+void planner_cancel_of(struct weft_planner *planner, uint32_t worker);
+void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up);
+void planner_overdue(struct weft_planner *planner);
+void planner_count_future(struct weft_planner *planner);
+
+/* Sets of workers: (array, count). */
+void planner_set_add(uint32_t *set, uint32_t *count, uint32_t worker);
+void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker);
+
+/* ---- order.c: which update next ---------------------------------------------------------------- */
+
+weft_status planner_order_init(struct weft_planner *planner);
+void planner_order_fini(struct weft_planner *planner);
+void planner_order(struct weft_planner *planner);
+
+/* ---- replicate.c ------------------------------------------------------------------------------- */
+
+/* How far an update of this norm moves the model, in PLANNER_NORM_ONE of div_max, rounded up. */
+uint64_t planner_norm(const struct weft_planner *planner, double norm);
+
+/* ---- admit.c ----------------------------------------------------------------------------------- */
+
+void planner_admit_reads(struct weft_planner *planner);
+
+#endif

@@ -1,0 +1,254 @@
+/* Events: what other processes report. All of it is checked in this file before it changes anything;
+ * what contradicts itself or the planner's state is refused and counted. */
+#include "sched/internal.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---- checks ------------------------------------------------------------------------------------- */
+
+static weft_status refuse(uint64_t *counter)
+{
+    (*counter)++;
+    return WEFT_DATA;
+}
+
+static weft_status check_worker(struct weft_planner *planner, uint32_t worker)
+{
+    return worker < planner->config.workers ? WEFT_OK : refuse(&planner->counters.refused_unknown);
+}
+
+static weft_status check_bytes(struct weft_planner *planner, uint64_t bytes)
+{
+    return bytes > 0 && bytes <= WEFT_PLANNER_BYTES_MAX ? WEFT_OK
+                                                        : refuse(&planner->counters.refused_range);
+}
+
+static weft_status check_shares(struct weft_planner *planner, uint64_t bytes,
+                                const uint64_t *server_bytes)
+{
+    uint64_t sum = 0;
+    for (uint32_t s = 0; server_bytes != NULL && s < planner->config.servers; s++) {
+        if (server_bytes[s] > WEFT_PLANNER_BYTES_MAX) {
+            return refuse(&planner->counters.refused_range);
+        }
+        sum += server_bytes[s];
+    }
+    return server_bytes == NULL || sum == bytes ? WEFT_OK
+                                                : refuse(&planner->counters.refused_range);
+}
+
+/* Also refuses NaN: every comparison with it is false. */
+static weft_status check_norm(struct weft_planner *planner, double norm)
+{
+    return norm >= 0 && norm <= DBL_MAX ? WEFT_OK : refuse(&planner->counters.refused_norm);
+}
+
+static weft_status check_versions(struct weft_planner *planner,
+                                  const struct weft_planner_update *update)
+{
+    const struct planner_worker *w = &planner->workers[update->worker];
+    bool is_old = w->has_clock && update->clock < w->clock;
+    return is_old || update->base_version > planner_opened(planner)
+               ? refuse(&planner->counters.refused_version)
+               : WEFT_OK;
+}
+
+/* A request is for a worker that has none under way; a read only before its update. */
+static weft_status check_phase(struct weft_planner *planner, uint32_t worker, bool is_read)
+{
+    enum worker_phase phase = planner->workers[worker].phase;
+    bool is_free = phase == WORKER_IDLE || (!is_read && phase == WORKER_COMPUTING);
+    return is_free ? WEFT_OK : refuse(&planner->counters.refused_twice);
+}
+
+#define CHECK(expression)                                                                          \
+    do {                                                                                           \
+        weft_status check_ = (expression);                                                         \
+        if (check_ != WEFT_OK) {                                                                   \
+            return check_;                                                                         \
+        }                                                                                          \
+    } while (0)
+
+static void set_now(struct weft_planner *planner, uint64_t now_ns)
+{
+    planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
+}
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+static void keep_shares(struct weft_planner *planner, const struct weft_planner_update *update)
+{
+    uint32_t servers = planner->config.servers;
+    uint64_t *shares = planner->server_bytes + (size_t)update->worker * servers;
+    for (uint32_t s = 0; s < servers; s++) {
+        shares[s] = update->server_bytes != NULL
+                        ? update->server_bytes[s]
+                        : update->bytes / servers + (s < update->bytes % servers);
+    }
+}
+
+weft_status weft_planner_update(struct weft_planner *planner,
+                                const struct weft_planner_update *update, uint64_t now_ns)
+{
+    CHECK(check_worker(planner, update->worker));
+    CHECK(check_phase(planner, update->worker, false));
+    CHECK(check_bytes(planner, update->bytes));
+    CHECK(check_shares(planner, update->bytes, update->server_bytes));
+    CHECK(check_norm(planner, update->norm));
+    CHECK(check_versions(planner, update));
+    set_now(planner, now_ns);
+    struct planner_worker *w = &planner->workers[update->worker];
+    planner->outstanding += w->phase == WORKER_IDLE;
+    w->phase = WORKER_WAITING;
+    w->has_clock = true;
+    w->clock = update->clock;
+    w->bytes = update->bytes;
+    w->base_version = update->base_version;
+    w->norm = planner_norm(planner, update->norm);
+    w->since_ns = planner->now_ns;
+    keep_shares(planner, update);
+    planner_set_add(planner->waiting, &planner->waiting_count, update->worker);
+    planner->counters.updates++;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uint64_t bytes,
+                              uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
+    CHECK(check_phase(planner, worker, true));
+    CHECK(check_bytes(planner, bytes));
+    set_now(planner, now_ns);
+    struct planner_worker *w = &planner->workers[worker];
+    w->phase = WORKER_READ_WAITING;
+    w->bytes = bytes;
+    w->since_ns = planner->now_ns;
+    planner_set_add(planner->reading, &planner->reading_count, worker);
+    planner->counters.reads++;
+    return WEFT_OK;
+}
+
+/* ---- what happened ------------------------------------------------------------------------------ */
+
+weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transfer, uint64_t now_ns)
+{
+    struct planner_transfer *t = planner_transfer_find(planner, transfer);
+    if (t == NULL || !t->is_announced) {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    set_now(planner, now_ns);
+    struct planner_transfer was = *t;
+    planner_transfer_end(planner, t);
+    if (was.worker != WEFT_PLANNER_NONE) {
+        struct planner_worker *w = &planner->workers[was.worker];
+        w->transfers_left--;
+        if (was.kind == WEFT_PLANNER_GRANT_READ && w->transfers_left == 0) {
+            w->phase = WORKER_COMPUTING;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* The update of a worker that is FLYING counts as a version from now on. */
+static void count_commit(struct weft_planner *planner, uint32_t worker)
+{
+    struct planner_worker *w = &planner->workers[worker];
+    planner_set_remove(planner->flying, &planner->flying_count, worker);
+    planner->outstanding--;
+    planner->version++;
+    w->phase = WORKER_IDLE;
+    w->group = WEFT_PLANNER_NONE;
+}
+
+weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker,
+                                   double applied_norm, uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
+    struct planner_worker *w = &planner->workers[worker];
+    if (w->phase != WORKER_FLYING) {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    if (!(applied_norm < 0)) {
+        CHECK(check_norm(planner, applied_norm));
+    }
+    set_now(planner, now_ns);
+    /* A base version was counted at a server that was ahead of the reports: no delay. */
+    uint64_t delay = planner->version > w->base_version ? planner->version - w->base_version : 0;
+    planner->counters.delay_sum += delay;
+    planner->counters.delay_max = weft_max_u64(planner->counters.delay_max, delay);
+    planner->counters.commits++;
+    w->commits++;
+    planner_cancel_of(planner, worker);
+    count_commit(planner, worker);
+    return WEFT_OK;
+}
+
+/* Some of the bytes may be at a server: they count there as an opened update. */
+static bool may_have_begun(const struct weft_planner *planner, uint32_t worker)
+{
+    const struct planner_worker *w = &planner->workers[worker];
+    if (w->transfers_left < planner->config.servers) {
+        return true;
+    }
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        const struct planner_transfer *t = &planner->transfers[planner->active[i]];
+        if (t->worker == worker && t->booking.start_ns <= planner->now_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker, uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
+    set_now(planner, now_ns);
+    struct planner_worker *w = &planner->workers[worker];
+    switch (w->phase) {
+    case WORKER_IDLE:
+        break;
+    case WORKER_READ_WAITING:
+        planner_set_remove(planner->reading, &planner->reading_count, worker);
+        break;
+    case WORKER_READING:
+    case WORKER_COMPUTING:
+        planner->outstanding--;
+        break;
+    case WORKER_WAITING:
+        planner_set_remove(planner->waiting, &planner->waiting_count, worker);
+        planner->outstanding--;
+        break;
+    case WORKER_FLYING:
+        planner->version -= !may_have_begun(planner, worker);
+        count_commit(planner, worker);
+        break;
+    }
+    planner_cancel_of(planner, worker);
+    w->phase = WORKER_IDLE;
+    w->has_clock = false;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, bool is_there,
+                                    uint64_t now_ns)
+{
+    if (idx >= planner->config.aggregators) {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    set_now(planner, now_ns);
+    planner->aggregator_gone[idx] = !is_there;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, bool is_up,
+                                  uint64_t capacity_bps, uint64_t now_ns)
+{
+    if (host >= planner->config.hosts || capacity_bps > WEFT_TIMELINE_BPS_MAX) {
+        return refuse(&planner->counters.refused_range);
+    }
+    set_now(planner, now_ns);
+    planner_link(planner, host, is_up)->capacity_bps = capacity_bps;
+    planner_replan_link(planner, host, is_up);
+    return WEFT_OK;
+}
