@@ -3,12 +3,10 @@
 
 static uint32_t oldest_read(const struct weft_planner *planner)
 {
-    uint32_t best = WEFT_PLANNER_NONE;
-    for (uint32_t i = 0; i < planner->reading_count; i++) {
+    uint32_t best = planner->reading[0];
+    for (uint32_t i = 1; i < planner->reading_count; i++) {
         uint32_t worker = planner->reading[i];
-        uint64_t since_ns = planner->workers[worker].since_ns;
-        if (best == WEFT_PLANNER_NONE || since_ns < planner->workers[best].since_ns ||
-            (since_ns == planner->workers[best].since_ns && worker < best)) {
+        if (planner->workers[worker].asked < planner->workers[best].asked) {
             best = worker;
         }
     }

@@ -222,9 +222,16 @@ void planner_depart(struct weft_planner *planner, uint32_t worker)
     planner_set_remove(planner->waiting, &planner->waiting_count, worker);
     planner_set_add(planner->flying, &planner->flying_count, worker);
     w->phase = WORKER_FLYING;
+    w->group = WEFT_PLANNER_NONE;
+    planner->norm_flying += w->norm;
     w->drops_in_row = 0;
     planner->positions++;
     planner->counters.granted++;
+    if (w->end_ns != WEFT_NEVER) {
+        uint64_t duration_ns = w->end_ns - w->start_ns, average_ns = planner->duration_ns;
+        planner->duration_ns =
+            average_ns == 0 ? duration_ns : average_ns - average_ns / 8 + duration_ns / 8;
+    }
 }
 
 bool planner_grant_direct(struct weft_planner *planner, uint32_t worker)
@@ -240,7 +247,6 @@ bool planner_grant_direct(struct weft_planner *planner, uint32_t worker)
         return false;
     }
     planner_depart(planner, worker);
-    w->group = WEFT_PLANNER_NONE;
     w->transfers_left = servers;
     announce_last(planner, first);
     return true;
@@ -260,8 +266,8 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
 /* ---- planning again ----------------------------------------------------------------------------- */
 
 /* Reserve what is left of a transfer from now on. Nothing of it is reserved in the future. */
-static void book_again(struct weft_planner *planner, struct planner_transfer *transfer,
-                       uint64_t left_bytes)
+void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,
+                        uint64_t left_bytes)
 {
     struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
     struct weft_booking booking;
@@ -312,7 +318,7 @@ void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up
     for (uint32_t i = 0; i < count; i++) {
         struct planner_transfer *transfer = &planner->transfers[planner->scratch[i]];
         uint64_t sent = weft_min_u64(transfer->sent, transfer->bytes);
-        book_again(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
+        planner_book_again(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
         if (transfer->is_announced && planner->decisions_count < planner->decisions_max) {
             planner_announce(planner, transfer, true);
         }
@@ -326,7 +332,7 @@ void planner_overdue(struct weft_planner *planner)
         struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
         if (transfer->late_ns <= planner->now_ns) {
             transfer->sent = transfer->bytes - transfer->bytes / 8;
-            book_again(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
+            planner_book_again(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
             planner->counters.overdue++;
         }
     }

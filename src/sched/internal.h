@@ -9,7 +9,7 @@
  * never say less than is. */
 #define PLANNER_NORM_ONE (UINT64_C(1) << 40)
 
-enum { PLANNER_GROUPS_MAX = 64, PLANNER_AGGREGATORS_TRIED = 8 };
+enum { PLANNER_GROUPS_MAX = 64, PLANNER_COMMITS = 16 };
 
 enum worker_phase {
     WORKER_IDLE,
@@ -32,9 +32,10 @@ struct planner_worker {
     uint64_t base_version;
     uint64_t norm;     /* in PLANNER_NORM_ONE */
     uint64_t since_ns; /* of the request that waits */
+    uint64_t asked;    /* its number among all requests */
     uint64_t commits;
-    uint64_t end_ns; /* scratch of order.c: when its update would be there */
-    bool is_slow;    /* scratch: its path is below slow_ppm of the server's link */
+    uint64_t start_ns; /* scratch of order.c: if its update were sent next, when it would start */
+    uint64_t end_ns;   /* and be there; WEFT_NEVER = its path is down */
 };
 
 struct planner_transfer {
@@ -85,6 +86,19 @@ struct weft_planner {
     uint32_t outstanding; /* workers between read and commit */
     uint64_t version;     /* committed */
     uint64_t positions;   /* granted, ever */
+    uint64_t requests;    /* ever */
+    uint64_t fast_bps;    /* the fastest worker's uplink */
+    uint64_t duration_ns; /* of an update by plan: a running average over an eighth each */
+    uint64_t commit_ns[PLANNER_COMMITS]; /* times of the last commits, a ring */
+    uint32_t *due_count;                 /* (workers,): scratch of order.c */
+    struct planner_partition *partition; /* scratch of partition.c */
+
+    /* Norms committed at the servers: not sent to the replicas, and on the way to them. */
+    uint64_t norm_pending;
+    uint64_t norm_sent;
+    uint64_t norm_flying;    /* of the updates under way, forecast */
+    uint32_t replicas_left;  /* transfers of the replication under way */
+    uint64_t *replica_bytes; /* (servers,) that the next one will have */
 
     struct planner_transfer *transfers;
     uint32_t transfers_max;
@@ -100,11 +114,6 @@ struct weft_planner {
     uint32_t decisions_max;
     uint32_t decisions_first;
     uint32_t decisions_count;
-
-    struct planner_replica *replica;
-    struct planner_order *order;
-    struct planner_partition *partition;
-    struct planner_reduce *reduce;
 };
 
 static inline bool planner_has(const struct weft_planner *planner, uint32_t policy)
@@ -138,6 +147,8 @@ struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
 /* Gives back what is not used of its reservation. */
 void planner_transfer_end(struct weft_planner *planner, struct planner_transfer *transfer);
 struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id);
+void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,
+                        uint64_t left_bytes);
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);
 
@@ -159,14 +170,71 @@ void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker);
 
 /* ---- order.c: which update next ---------------------------------------------------------------- */
 
-weft_status planner_order_init(struct weft_planner *planner);
-void planner_order_fini(struct weft_planner *planner);
+/* Drop what cannot be in time, grant what goes next, as far ahead as the configuration says. */
 void planner_order(struct weft_planner *planner);
 
-/* ---- replicate.c ------------------------------------------------------------------------------- */
+/* Fill in start_ns and end_ns of all that wait. */
+void planner_estimate(struct weft_planner *planner);
+
+/* Drop updates that are late, or for which there are not enough positions. */
+void planner_drop_late(struct weft_planner *planner);
+
+/* Whether updates of these base versions may fly: every one under way, whatever overtakes it, is then
+ * committed with a delay of tau_max at most. */
+bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min);
+
+/* Whether a set of waiting updates has enough positions when `taken` others are granted before. */
+bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, uint32_t count,
+                            uint32_t taken);
+
+bool planner_is_slow(const struct weft_planner *planner, uint32_t worker);
+void planner_find_fastest(struct weft_planner *planner);
+
+static inline bool planner_is_bounded(const struct weft_planner *planner)
+{
+    return planner_has(planner, WEFT_PLAN_BOUND) && planner->config.mode != WEFT_PLANNER_SYNC;
+}
+
+/* value * ppm / 10^6 without wrap. */
+static inline uint64_t planner_share(uint64_t value, uint32_t ppm)
+{
+    return value / WEFT_PPM * ppm + value % WEFT_PPM * ppm / WEFT_PPM;
+}
+
+/* ---- partition.c: groups ----------------------------------------------------------------------- */
+
+weft_status planner_partition_init(struct weft_planner *planner);
+void planner_partition_fini(struct weft_planner *planner);
+
+/* Grant groups where that is better than sending everything direct. */
+void planner_partition(struct weft_planner *planner);
+
+/* ---- group.c: groups under way ------------------------------------------------------------------ */
+
+/* A member's update is at the aggregator. */
+void planner_group_delivered(struct weft_planner *planner, uint32_t group);
+/* A sum is at one server. */
+void planner_group_at_server(struct weft_planner *planner, uint32_t group);
+/* A member whose update is not at the aggregator has left. */
+void planner_group_left(struct weft_planner *planner, uint32_t group);
+/* The aggregator is gone: its members wait again. */
+void planner_group_broken(struct weft_planner *planner, uint32_t group);
+
+/* ---- replicate.c -------------------------------------------------------------------------------- */
 
 /* How far an update of this norm moves the model, in PLANNER_NORM_ONE of div_max, rounded up. */
 uint64_t planner_norm(const struct weft_planner *planner, double norm);
+
+/* Whether updates of this norm may be granted: what the replicas lack and what is under way stays
+ * within div_max. Counts. */
+bool planner_norm_fits(struct weft_planner *planner, uint64_t norm);
+
+/* Drop an update that is beyond div_max alone; false = it is not, but has to wait for a replica. */
+bool planner_drop_too_far(struct weft_planner *planner, uint32_t worker);
+
+void planner_norm_committed(struct weft_planner *planner, uint32_t worker, double applied_norm);
+void planner_replica_delivered(struct weft_planner *planner);
+void planner_replicate(struct weft_planner *planner);
 
 /* ---- admit.c ----------------------------------------------------------------------------------- */
 

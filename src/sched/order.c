@@ -1,80 +1,426 @@
-/* Which update is sent next. */
+/* Which update is sent next.
+ *
+ *     repeat
+ *         drop what is late; drop the longest where more updates are due than there are positions
+ *         estimate for each waiting update when it would be there if it were sent next
+ *         pick: of those that must go first to keep the bound, if there are such, else of all,
+ *               a worker at the least clock (SSP), a slow path that has less than its floor,
+ *               one that is too old, else the shortest, of equal ones the oldest base version
+ *         drop it instead when it would make others wait for its commit (Fig. 5)
+ *         grant it, unless enough is granted ahead
+ *
+ * Position deadlines. `opened` updates are granted so far. If no more than tau_max - (opened - base)
+ * others are granted before an update, its delay is at most tau_max; that number is its due position,
+ * 0 = it must be next. A set of k + 1 updates that are all due by position k is *tight*: one that is not in
+ * it cannot go first. With more than k + 1 of them one cannot be in time, and the longest is dropped,
+ * since all others then are there sooner.
+ *
+ * What is granted can be overtaken, by a faster path or by chance. So a grant also needs that every
+ * update under way would still be within the bound if everything else granted were committed before it
+ * (planner_may_fly). The bound then holds whatever the network does; the price is that a slow update
+ * with an old base holds up the others, which is what the check of Fig. 5 weighs.
+ *
+ * Source: [mlfabric] sections 5.1 and 5.2, Fig. 4 (a) and 5; floors, ages, ties and planner_may_fly are
+ * ours.
+ */
 #include "sched/internal.h"
 
-#include <stdlib.h>
+#include <string.h>
 
-weft_status planner_order_init(struct weft_planner *planner)
-{
-    (void)planner;
-    return WEFT_OK;
-}
+enum pick_reason { PICK_ORDER, PICK_BOUND, PICK_SLOW };
 
-void planner_order_fini(struct weft_planner *planner)
-{
-    (void)planner;
-}
+/* Limits what may be picked. */
+struct view {
+    uint64_t due_max;   /* of a tight set; WEFT_NEVER = all */
+    uint64_t clock_max; /* SSP: the least clock, when somebody at it waits */
+};
 
-/* When the update of a worker would be there if it were sent next; its start is the earliest. */
-static bool estimate(struct weft_planner *planner, uint32_t worker, uint64_t *start_ns_p)
+/* ---- estimates ---------------------------------------------------------------------------------- */
+
+/* When an update would be there if it were sent next. With several servers a lower bound: every share
+ * alone, and all bytes over the uplink. */
+static void estimate(struct weft_planner *planner, struct planner_worker *w, const uint64_t *shares)
 {
-    struct planner_worker *w = &planner->workers[worker];
     uint32_t servers = planner->config.servers;
-    const uint64_t *shares = planner->server_bytes + (size_t)worker * servers;
     struct weft_booking booking;
     w->end_ns = 0;
-    *start_ns_p = WEFT_NEVER;
+    w->start_ns = WEFT_NEVER;
     for (uint32_t s = 0; s < servers; s++) {
         struct weft_path path = planner_path(planner, w->host, planner->config.server_host[s]);
         if (!weft_path_fit(&path, weft_max_u64(shares[s], 1), planner->now_ns,
                            WEFT_TIMELINE_BPS_MAX, &booking)) {
             w->end_ns = WEFT_NEVER;
-            return false;
+            return;
         }
         w->end_ns = weft_max_u64(w->end_ns, booking.end_ns);
-        *start_ns_p = weft_min_u64(*start_ns_p, booking.start_ns);
+        w->start_ns = weft_min_u64(w->start_ns, booking.start_ns);
     }
-    return true;
+    struct weft_path uplink = {.count = 1, .links = {planner_link(planner, w->host, true)}};
+    if (servers > 1 &&
+        weft_path_fit(&uplink, w->bytes, planner->now_ns, WEFT_TIMELINE_BPS_MAX, &booking)) {
+        w->end_ns = weft_max_u64(w->end_ns, booking.end_ns);
+    }
 }
 
-/* Shortest completion, or first come. */
-static uint32_t choose(struct weft_planner *planner, uint64_t *start_ns_p)
+void planner_estimate(struct weft_planner *planner)
 {
-    uint32_t best = WEFT_PLANNER_NONE;
-    bool by_end = planner_has(planner, WEFT_PLAN_ORDER);
-    uint64_t best_key = WEFT_NEVER;
     for (uint32_t i = 0; i < planner->waiting_count; i++) {
         uint32_t worker = planner->waiting[i];
-        uint64_t start_ns;
-        if (!estimate(planner, worker, &start_ns)) {
+        estimate(planner, &planner->workers[worker],
+                 planner->server_bytes + (size_t)worker * planner->config.servers);
+    }
+}
+
+/* ---- the bound ---------------------------------------------------------------------------------- */
+
+bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min)
+{
+    if (!planner_is_bounded(planner)) {
+        return true;
+    }
+    uint64_t least = base_version_min;
+    for (uint32_t i = 0; i < planner->flying_count; i++) {
+        least = weft_min_u64(least, planner->workers[planner->flying[i]].base_version);
+    }
+    /* All others that are granted come first: the last one's delay. */
+    uint64_t others = planner_opened(planner) + count - 1;
+    return others <= weft_time_add(least, planner->config.tau_max);
+}
+
+/* How many others may be granted before this one; false = it is late already. */
+static bool due_position(const struct weft_planner *planner, const struct planner_worker *w,
+                         uint64_t *due_p)
+{
+    uint64_t last = weft_time_add(w->base_version, planner->config.tau_max);
+    uint64_t opened = planner_opened(planner);
+    *due_p = last >= opened ? last - opened : 0;
+    return last >= opened;
+}
+
+static uint64_t least_clock(const struct weft_planner *planner)
+{
+    uint64_t least = WEFT_NEVER;
+    for (uint32_t i = 0; i < planner->config.workers; i++) {
+        const struct planner_worker *w = &planner->workers[i];
+        if (w->has_clock) {
+            bool has_update = w->phase == WORKER_WAITING || w->phase == WORKER_FLYING;
+            least = weft_min_u64(least, has_update ? w->clock : w->clock + 1);
+        }
+    }
+    return least;
+}
+
+/* In SSP everybody waits for the workers at the least clock. */
+static bool may_drop(const struct weft_planner *planner, const struct planner_worker *w)
+{
+    return planner->config.mode == WEFT_PLANNER_ASYNC ||
+           (planner->config.mode == WEFT_PLANNER_SSP && w->clock > least_clock(planner));
+}
+
+/* The longest of those due by a position, rather one that may be dropped. */
+static uint32_t longest_due(const struct weft_planner *planner, uint64_t due_max)
+{
+    uint32_t best = WEFT_PLANNER_NONE;
+    bool best_may = false;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        const struct planner_worker *w = &planner->workers[planner->waiting[i]];
+        uint64_t due;
+        (void)due_position(planner, w, &due);
+        if (due > due_max) {
             continue;
         }
-        const struct planner_worker *w = &planner->workers[worker];
-        uint64_t key = by_end ? w->end_ns : w->since_ns;
-        if (best == WEFT_PLANNER_NONE || key < best_key || (key == best_key && worker < best)) {
-            best = worker;
-            best_key = key;
-            *start_ns_p = start_ns;
+        bool may = may_drop(planner, w);
+        const struct planner_worker *b = &planner->workers[best == WEFT_PLANNER_NONE ? 0 : best];
+        if (best == WEFT_PLANNER_NONE || (may && !best_may) ||
+            (may == best_may &&
+             (w->end_ns > b->end_ns || (w->end_ns == b->end_ns && w->asked > b->asked)))) {
+            best = planner->waiting[i];
+            best_may = may;
         }
     }
     return best;
 }
 
-void planner_order(struct weft_planner *planner)
+/* After `taken` others are granted: the smallest position by which `excess` more than position + 1 of a
+ * set of waiting updates are due; WEFT_NEVER = none. */
+static uint64_t crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
+                                 uint32_t taken, uint32_t excess)
 {
-    for (;;) {
-        uint64_t start_ns;
-        uint32_t worker = choose(planner, &start_ns);
-        if (worker == WEFT_PLANNER_NONE) {
-            return;
-        }
-        planner_count_future(planner);
-        for (uint32_t s = 0; s < planner->config.servers; s++) {
-            if (start_ns > planner->now_ns && planner->future[s] >= planner->config.ahead) {
-                return;
-            }
-        }
-        if (!planner_grant_direct(planner, worker)) {
-            return;
+    uint32_t positions = count + taken; /* who is due later is no constraint */
+    memset(planner->due_count, 0, positions * sizeof(planner->due_count[0]));
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t due;
+        (void)due_position(planner, &planner->workers[set[i]], &due);
+        if (due < positions) {
+            planner->due_count[due]++;
         }
     }
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < positions; k++) {
+        sum += planner->due_count[k];
+        if (sum > 0 && sum + taken >= k + 1 + excess) {
+            return k;
+        }
+    }
+    return WEFT_NEVER;
+}
+
+bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, uint32_t count,
+                            uint32_t taken)
+{
+    return crowded_position(planner, set, count, taken, 1) == WEFT_NEVER;
+}
+
+void planner_drop_late(struct weft_planner *planner)
+{
+    for (uint32_t i = planner->waiting_count; i-- > 0;) {
+        uint64_t due;
+        uint32_t worker = planner->waiting[i];
+        if (!due_position(planner, &planner->workers[worker], &due) &&
+            planner_has_room(planner, 1)) {
+            planner_drop(planner, worker, WEFT_PLANNER_DROP_LATE);
+        }
+    }
+    for (uint64_t due; (due = crowded_position(planner, planner->waiting, planner->waiting_count, 0,
+                                               1)) != WEFT_NEVER &&
+                       planner_has_room(planner, 1);) {
+        planner_drop(planner, longest_due(planner, due), WEFT_PLANNER_DROP_CROWDED);
+    }
+}
+
+/* ---- Fig. 5 ------------------------------------------------------------------------------------- */
+
+/* How many updates would be there before this one though granted after it: those that wait and are
+ * shorter, or as many as lately were committed in the time that it takes longer than others. */
+static uint64_t overtakers(const struct weft_planner *planner, const struct planner_worker *w)
+{
+    uint64_t shorter = 0, expected = 0;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        shorter += planner->workers[planner->waiting[i]].end_ns < w->end_ns;
+    }
+    uint64_t duration_ns = w->end_ns - w->start_ns, commits = planner->counters.commits;
+    if (commits >= PLANNER_COMMITS && duration_ns > planner->duration_ns) {
+        uint64_t first_ns = planner->commit_ns[commits % PLANNER_COMMITS];
+        uint64_t last_ns = planner->commit_ns[(commits - 1) % PLANNER_COMMITS];
+        uint64_t gap_ns = weft_max_u64((last_ns - first_ns) / (PLANNER_COMMITS - 1), 1);
+        expected = weft_min_u64((duration_ns - planner->duration_ns) / gap_ns,
+                                planner->config.workers - 1);
+    }
+    return weft_max_u64(shorter, expected);
+}
+
+/* Whether too many others would have to wait for its commit, so that it is better dropped now. */
+static bool holds_up(const struct weft_planner *planner, const struct planner_worker *w)
+{
+    uint64_t due;
+    (void)due_position(planner, w, &due);
+    return w->drops_in_row < planner->config.drops_max && may_drop(planner, w) &&
+           overtakers(planner, w) > weft_time_add(due, planner->config.hold_max);
+}
+
+/* ---- slow paths --------------------------------------------------------------------------------- */
+
+void planner_find_fastest(struct weft_planner *planner)
+{
+    planner->fast_bps = 0;
+    for (uint32_t w = 0; w < planner->config.workers; w++) {
+        uint64_t up_bps = planner_link(planner, planner->workers[w].host, true)->capacity_bps;
+        planner->fast_bps = weft_max_u64(planner->fast_bps, up_bps);
+    }
+}
+
+bool planner_is_slow(const struct weft_planner *planner, uint32_t worker)
+{
+    uint64_t up_bps = planner_link(planner, planner->workers[worker].host, true)->capacity_bps;
+    return up_bps < planner_share(planner->fast_bps, planner->config.slow_ppm);
+}
+
+/* Slow updates under way have less of the servers' links than their share by number. */
+static bool slow_are_below_floor(const struct weft_planner *planner)
+{
+    uint64_t slow = 0, used_bps = 0, servers_bps = 0;
+    uint64_t all = planner->waiting_count + planner->flying_count;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        slow += planner_is_slow(planner, planner->waiting[i]);
+    }
+    for (uint32_t i = 0; i < planner->flying_count; i++) {
+        uint32_t worker = planner->flying[i];
+        if (planner_is_slow(planner, worker)) {
+            slow++;
+            used_bps += planner_link(planner, planner->workers[worker].host, true)->capacity_bps;
+        }
+    }
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        servers_bps += planner_link(planner, planner->config.server_host[s], false)->capacity_bps;
+    }
+    return slow > 0 &&
+           used_bps < planner_share(servers_bps, planner->config.floor_ppm) / all * slow;
+}
+
+/* ---- picks -------------------------------------------------------------------------------------- */
+
+static bool is_in_view(const struct weft_planner *planner, const struct view *view, uint32_t worker)
+{
+    const struct planner_worker *w = &planner->workers[worker];
+    uint64_t due;
+    (void)due_position(planner, w, &due);
+    return w->end_ns != WEFT_NEVER && due <= view->due_max && w->clock <= view->clock_max;
+}
+
+/* Oldest base version, then first asked. */
+static bool is_older(const struct weft_planner *planner, uint32_t a, uint32_t b)
+{
+    const struct planner_worker *wa = &planner->workers[a], *wb = &planner->workers[b];
+    return wa->base_version != wb->base_version ? wa->base_version < wb->base_version
+                                                : wa->asked < wb->asked;
+}
+
+static uint32_t pick_first_come(const struct weft_planner *planner, const struct view *view)
+{
+    uint32_t best = WEFT_PLANNER_NONE;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        if (is_in_view(planner, view, worker) &&
+            (best == WEFT_PLANNER_NONE ||
+             planner->workers[worker].asked < planner->workers[best].asked)) {
+            best = worker;
+        }
+    }
+    return best;
+}
+
+static uint32_t pick_shortest(const struct weft_planner *planner, const struct view *view)
+{
+    uint64_t least_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        if (is_in_view(planner, view, planner->waiting[i])) {
+            least_ns = weft_min_u64(least_ns, planner->workers[planner->waiting[i]].end_ns);
+        }
+    }
+    uint64_t equal_ns =
+        least_ns == WEFT_NEVER
+            ? 0
+            : least_ns + planner_share(least_ns - planner->now_ns, planner->config.tie_ppm);
+    uint32_t best = WEFT_PLANNER_NONE;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        if (is_in_view(planner, view, worker) && planner->workers[worker].end_ns <= equal_ns &&
+            (best == WEFT_PLANNER_NONE || is_older(planner, worker, best))) {
+            best = worker;
+        }
+    }
+    return best;
+}
+
+/* The oldest that is slow (if asked for) and has waited min_age_ns. */
+static uint32_t pick_oldest(const struct weft_planner *planner, const struct view *view,
+                            bool must_be_slow, uint64_t min_age_ns)
+{
+    uint32_t best = WEFT_PLANNER_NONE;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        if (is_in_view(planner, view, worker) &&
+            (!must_be_slow || planner_is_slow(planner, worker)) &&
+            planner->now_ns - planner->workers[worker].since_ns >= min_age_ns &&
+            (best == WEFT_PLANNER_NONE || is_older(planner, worker, best))) {
+            best = worker;
+        }
+    }
+    return best;
+}
+
+static struct view make_view(struct weft_planner *planner)
+{
+    struct view view = {.due_max = WEFT_NEVER, .clock_max = WEFT_NEVER};
+    if (planner_is_bounded(planner)) {
+        view.due_max = crowded_position(planner, planner->waiting, planner->waiting_count, 0, 0);
+    }
+    if (planner->config.mode == WEFT_PLANNER_SSP) {
+        struct view at_least = view;
+        at_least.clock_max = least_clock(planner);
+        if (pick_first_come(planner, &at_least) != WEFT_PLANNER_NONE) {
+            view = at_least;
+        }
+    }
+    return view;
+}
+
+static uint32_t pick(struct weft_planner *planner, enum pick_reason *reason_p)
+{
+    const struct view all = {.due_max = WEFT_NEVER, .clock_max = WEFT_NEVER};
+    struct view view = make_view(planner);
+    *reason_p = PICK_ORDER;
+    if (!planner_has(planner, WEFT_PLAN_ORDER)) {
+        uint32_t first = pick_first_come(planner, &view);
+        *reason_p = first != pick_first_come(planner, &all) ? PICK_BOUND : PICK_ORDER;
+        return first;
+    }
+    uint32_t old = WEFT_PLANNER_NONE, shortest = pick_shortest(planner, &view);
+    if (slow_are_below_floor(planner)) {
+        old = pick_oldest(planner, &view, true, 0);
+    }
+    if (old == WEFT_PLANNER_NONE && planner->config.age_ns != WEFT_NEVER) {
+        old = pick_oldest(planner, &view, false, planner->config.age_ns);
+    }
+    if (old != WEFT_PLANNER_NONE && old != shortest) {
+        *reason_p = PICK_SLOW;
+        return old;
+    }
+    *reason_p = shortest != pick_shortest(planner, &all) ? PICK_BOUND : PICK_ORDER;
+    return shortest;
+}
+
+/* ---- grants ------------------------------------------------------------------------------------- */
+
+/* Late binding: what starts at once uses bandwidth that is free; of the rest only so many. */
+static bool is_too_early(struct weft_planner *planner, const struct planner_worker *w)
+{
+    if (w->start_ns <= planner->now_ns) {
+        return false;
+    }
+    planner_count_future(planner);
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        if (planner->future[s] >= planner->config.ahead) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Grant or drop one update; false = nothing more can be decided now. */
+static bool decide_one(struct weft_planner *planner)
+{
+    enum pick_reason reason;
+    uint32_t worker = pick(planner, &reason);
+    if (worker == WEFT_PLANNER_NONE || !planner_has_room(planner, 1)) {
+        return false;
+    }
+    struct planner_worker *w = &planner->workers[worker];
+    if (planner_is_bounded(planner) && holds_up(planner, w)) {
+        planner_drop(planner, worker, WEFT_PLANNER_DROP_HOLD);
+        return true;
+    }
+    if (!planner_may_fly(planner, 1, w->base_version)) {
+        planner->counters.held++;
+        return false;
+    }
+    if (!planner_norm_fits(planner, w->norm)) {
+        return planner_drop_too_far(planner, worker);
+    }
+    if (is_too_early(planner, w) || !planner_grant_direct(planner, worker)) {
+        return false;
+    }
+    planner->counters.promoted += reason == PICK_BOUND;
+    planner->counters.slow_first += reason == PICK_SLOW;
+    return true;
+}
+
+void planner_order(struct weft_planner *planner)
+{
+    do {
+        planner_estimate(planner);
+        if (planner_is_bounded(planner)) {
+            planner_drop_late(planner);
+        }
+    } while (planner->waiting_count > 0 && decide_one(planner));
 }

@@ -128,11 +128,14 @@ static bool tables_new(struct weft_planner *planner, const struct weft_planner_c
     planner->waiting = calloc(3 * (size_t)c->workers, sizeof(planner->waiting[0]));
     planner->transfers = calloc(transfers, sizeof(planner->transfers[0]));
     planner->free_transfers = calloc(3 * (size_t)transfers, sizeof(planner->free_transfers[0]));
+    planner->replica_bytes = calloc(c->servers + 1, sizeof(planner->replica_bytes[0]));
+    planner->due_count = calloc(c->workers, sizeof(planner->due_count[0]));
     planner->future = calloc(c->servers + 1, sizeof(planner->future[0]));
     planner->decisions = calloc(planner->decisions_max, sizeof(planner->decisions[0]));
     if (planner->workers == NULL || planner->server_bytes == NULL ||
         planner->aggregator_gone == NULL || planner->waiting == NULL ||
         planner->transfers == NULL || planner->free_transfers == NULL || planner->future == NULL ||
+        planner->due_count == NULL || planner->replica_bytes == NULL ||
         planner->decisions == NULL) {
         return false;
     }
@@ -163,10 +166,11 @@ weft_status weft_planner_new(const struct weft_planner_config *config,
     planner->config = *config;
     planner->config.worker_host = NULL;
     if (!hosts_new(planner, config) || !links_new(planner, config) ||
-        !tables_new(planner, config) || planner_order_init(planner) != WEFT_OK) {
+        !tables_new(planner, config) || planner_partition_init(planner) != WEFT_OK) {
         weft_planner_free(planner);
         return WEFT_NOMEM;
     }
+    planner_find_fastest(planner);
     *planner_p = planner;
     return WEFT_OK;
 }
@@ -176,7 +180,7 @@ void weft_planner_free(struct weft_planner *planner)
     if (planner == NULL) {
         return;
     }
-    planner_order_fini(planner);
+    planner_partition_fini(planner);
     free((void *)planner->config.worker_host);
     free(planner->links);
     free(planner->workers);
@@ -186,6 +190,8 @@ void weft_planner_free(struct weft_planner *planner)
     free(planner->transfers);
     free(planner->free_transfers);
     free(planner->future);
+    free(planner->due_count);
+    free(planner->replica_bytes);
     free(planner->decisions);
     free(planner);
 }
@@ -196,6 +202,12 @@ void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns)
 {
     planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
     planner_overdue(planner);
+    if (planner_has(planner, WEFT_PLAN_REPLICATE)) {
+        planner_replicate(planner);
+    }
+    if (planner_has(planner, WEFT_PLAN_AGGREGATE)) {
+        planner_partition(planner);
+    }
     planner_order(planner);
     planner_admit_reads(planner);
 }
@@ -209,15 +221,19 @@ uint64_t weft_planner_deadline(const struct weft_planner *planner)
     return deadline_ns;
 }
 
+/* A transfer that an event has ended before its decision was fetched is left out. */
 bool weft_planner_poll(struct weft_planner *planner, struct weft_planner_decision *decision_p)
 {
-    if (planner->decisions_count == 0) {
-        return false;
+    while (planner->decisions_count > 0) {
+        *decision_p = planner->decisions[planner->decisions_first];
+        planner->decisions_first = (planner->decisions_first + 1) % planner->decisions_max;
+        planner->decisions_count--;
+        if (decision_p->transfer == 0 ||
+            planner_transfer_find(planner, decision_p->transfer) != NULL) {
+            return true;
+        }
     }
-    *decision_p = planner->decisions[planner->decisions_first];
-    planner->decisions_first = (planner->decisions_first + 1) % planner->decisions_max;
-    planner->decisions_count--;
-    return true;
+    return false;
 }
 
 const struct weft_planner_counters *weft_planner_counters(const struct weft_planner *planner)

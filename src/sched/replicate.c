@@ -1,4 +1,21 @@
-/* Replicas: how far each is behind, and when it is sent what it lacks. */
+/* Replicas: how far they are behind, and when they are sent what they lack.
+ *
+ *     D = norms committed and not sent + norms on their way to the replicas + norms under way
+ *
+ * counts all servers and their replicas as one: a replication is one transfer from each server, and D
+ * falls when all have arrived. By the triangle inequality the models differ by at most D at every
+ * instant, since an update under way may be applied in part. An update is granted only while D with it is
+ * at most div_max; with momentum beta a step goes on moving the model, in the end by 1 / (1 - beta).
+ *
+ * A replication carries the sum of what is pending. It starts as late as it can: when the updates that
+ * wait would take D over div_max; and at once where nothing else needs the servers' uplinks. One at a
+ * time.
+ *
+ * Worker's norms are forecasts: no optimizer but SGD applies eta * g. Reports of what was really applied
+ * replace them at the commit; the shards hold the hard bound themselves by what they apply.
+ *
+ * Source: [mlfabric] section 5.4, Fig. 3.
+ */
 #include "sched/internal.h"
 
 #include <math.h>
@@ -10,12 +27,136 @@ uint64_t planner_norm(const struct weft_planner *planner, double norm)
         return 0;
     }
     double units = ceil(c->step_size / (1 - c->momentum) * norm / c->div_max * 0x1p40);
-    /* Not below: the sum of all workers' must not wrap. Also what overflowed to infinity. */
+    /* Beyond a thousand times the bound all are alike, and sums do not wrap. Infinity, too. */
     return units < 0x1p50 ? (uint64_t)units : UINT64_C(1) << 50;
+}
+
+static uint64_t divergence(const struct weft_planner *planner)
+{
+    return planner->norm_pending + planner->norm_sent + planner->norm_flying;
 }
 
 uint64_t weft_planner_divergence_ppm(const struct weft_planner *planner)
 {
-    (void)planner;
-    return 0;
+    uint64_t committed = planner->norm_pending + planner->norm_sent;
+    uint64_t one = PLANNER_NORM_ONE, whole = committed / one, rest = committed % one;
+    return whole * WEFT_PPM + weft_div_ceil_u64(rest * WEFT_PPM, one);
+}
+
+bool planner_norm_fits(struct weft_planner *planner, uint64_t norm)
+{
+    if (!planner_has(planner, WEFT_PLAN_REPLICATE) ||
+        divergence(planner) + norm <= PLANNER_NORM_ONE) {
+        return true;
+    }
+    planner->counters.held_divergence++;
+    return false;
+}
+
+bool planner_drop_too_far(struct weft_planner *planner, uint32_t worker)
+{
+    if (planner->workers[worker].norm <= PLANNER_NORM_ONE) {
+        return false;
+    }
+    planner_drop(planner, worker, WEFT_PLANNER_DROP_DIVERGENCE);
+    return true;
+}
+
+void planner_norm_committed(struct weft_planner *planner, uint32_t worker, double applied_norm)
+{
+    if (!planner_has(planner, WEFT_PLAN_REPLICATE)) {
+        return;
+    }
+    const struct planner_worker *w = &planner->workers[worker];
+    uint32_t servers = planner->config.servers;
+    uint64_t norm = applied_norm < 0 ? w->norm : planner_norm(planner, applied_norm);
+    planner->norm_pending += norm;
+    if (planner->norm_pending + planner->norm_sent > PLANNER_NORM_ONE && norm > w->norm) {
+        planner->counters.divergence_exceeded++;
+    }
+    for (uint32_t s = 0; s < servers; s++) {
+        uint64_t bytes = planner->server_bytes[(size_t)worker * servers + s];
+        uint64_t so_far = planner->replica_bytes[s];
+        uint64_t larger = weft_max_u64(bytes, so_far), smaller = weft_min_u64(bytes, so_far);
+        planner->replica_bytes[s] = weft_min_u64(
+            larger + planner_share(smaller, planner->config.aggregate_ppm), WEFT_PLANNER_BYTES_MAX);
+    }
+}
+
+void planner_replica_delivered(struct weft_planner *planner)
+{
+    if (--planner->replicas_left == 0) {
+        planner->norm_sent = 0;
+    }
+}
+
+/* What waits would not all fit. */
+static bool is_needed(const struct weft_planner *planner)
+{
+    uint64_t norm = divergence(planner);
+    for (uint32_t i = 0; i < planner->waiting_count && norm <= PLANNER_NORM_ONE; i++) {
+        norm += planner->workers[planner->waiting[i]].norm;
+    }
+    return norm > PLANNER_NORM_ONE;
+}
+
+/* Nobody waits for a read, and the servers' uplinks are free. */
+static bool is_idle(const struct weft_planner *planner)
+{
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        const struct weft_timeline *line =
+            planner_link(planner, planner->config.server_host[s], true);
+        if (weft_timeline_peak(line, planner->now_ns) > 0) {
+            return false;
+        }
+    }
+    return planner->reading_count == 0;
+}
+
+static void start(struct weft_planner *planner)
+{
+    uint32_t first = planner->active_count, servers = planner->config.servers;
+    if (!planner_has_room(planner, servers)) {
+        return;
+    }
+    for (uint32_t s = 0; s < servers; s++) {
+        struct planner_transfer what = {.kind = WEFT_PLANNER_REPLICATE,
+                                        .worker = WEFT_PLANNER_NONE,
+                                        .server = s,
+                                        .from_host = planner->config.server_host[s],
+                                        .to_host = planner->config.replica_host[s],
+                                        .group = WEFT_PLANNER_NONE,
+                                        .bytes = weft_max_u64(planner->replica_bytes[s], 1)};
+        if (what.to_host == WEFT_PLANNER_NONE) {
+            continue;
+        }
+        struct weft_path path = planner_path(planner, what.from_host, what.to_host);
+        if (!weft_path_fit(&path, what.bytes, planner->now_ns, WEFT_TIMELINE_BPS_MAX,
+                           &what.booking) ||
+            planner_transfer_new(planner, &what) == NULL) {
+            while (planner->active_count > first) {
+                planner_transfer_end(
+                    planner, &planner->transfers[planner->active[planner->active_count - 1]]);
+            }
+            return;
+        }
+    }
+    planner->replicas_left = planner->active_count - first;
+    planner->norm_sent = planner->replicas_left > 0 ? planner->norm_pending : 0;
+    planner->norm_pending = 0;
+    planner->counters.replications++;
+    for (uint32_t s = 0; s < servers; s++) {
+        planner->replica_bytes[s] = 0;
+    }
+    for (uint32_t i = first; i < planner->active_count; i++) {
+        planner_announce(planner, &planner->transfers[planner->active[i]], false);
+    }
+}
+
+void planner_replicate(struct weft_planner *planner)
+{
+    bool has_pending = planner->norm_pending > 0 && planner->replicas_left == 0;
+    if (has_pending && (is_needed(planner) || is_idle(planner))) {
+        start(planner);
+    }
 }

@@ -49,7 +49,7 @@ static weft_status check_versions(struct weft_planner *planner,
 {
     const struct planner_worker *w = &planner->workers[update->worker];
     bool is_old = w->has_clock && update->clock < w->clock;
-    return is_old || update->base_version > planner_opened(planner)
+    return is_old || update->base_version > planner->positions
                ? refuse(&planner->counters.refused_version)
                : WEFT_OK;
 }
@@ -107,6 +107,7 @@ weft_status weft_planner_update(struct weft_planner *planner,
     w->base_version = update->base_version;
     w->norm = planner_norm(planner, update->norm);
     w->since_ns = planner->now_ns;
+    w->asked = planner->requests++;
     keep_shares(planner, update);
     planner_set_add(planner->waiting, &planner->waiting_count, update->worker);
     planner->counters.updates++;
@@ -124,6 +125,7 @@ weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uin
     w->phase = WORKER_READ_WAITING;
     w->bytes = bytes;
     w->since_ns = planner->now_ns;
+    w->asked = planner->requests++;
     planner_set_add(planner->reading, &planner->reading_count, worker);
     planner->counters.reads++;
     return WEFT_OK;
@@ -147,16 +149,23 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
             w->phase = WORKER_COMPUTING;
         }
     }
+    if (was.kind == WEFT_PLANNER_REPLICATE) {
+        planner_replica_delivered(planner);
+    } else if (was.kind == WEFT_PLANNER_GRANT_GROUP) {
+        planner_group_at_server(planner, was.group);
+    } else if (was.group != WEFT_PLANNER_NONE) {
+        planner_group_delivered(planner, was.group);
+    }
     return WEFT_OK;
 }
 
-/* The update of a worker that is FLYING counts as a version from now on. */
-static void count_commit(struct weft_planner *planner, uint32_t worker)
+/* The update of a worker that is FLYING is so no more. */
+static void end_flight(struct weft_planner *planner, uint32_t worker)
 {
     struct planner_worker *w = &planner->workers[worker];
     planner_set_remove(planner->flying, &planner->flying_count, worker);
+    planner->norm_flying -= w->norm;
     planner->outstanding--;
-    planner->version++;
     w->phase = WORKER_IDLE;
     w->group = WEFT_PLANNER_NONE;
 }
@@ -177,14 +186,16 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
     uint64_t delay = planner->version > w->base_version ? planner->version - w->base_version : 0;
     planner->counters.delay_sum += delay;
     planner->counters.delay_max = weft_max_u64(planner->counters.delay_max, delay);
-    planner->counters.commits++;
+    planner->commit_ns[planner->counters.commits++ % PLANNER_COMMITS] = planner->now_ns;
     w->commits++;
+    planner_norm_committed(planner, worker, applied_norm);
     planner_cancel_of(planner, worker);
-    count_commit(planner, worker);
+    end_flight(planner, worker);
+    planner->version++;
     return WEFT_OK;
 }
 
-/* Some of the bytes may be at a server: they count there as an opened update. */
+/* Some of the bytes may be at a server: they count there as an update that was opened. */
 static bool may_have_begun(const struct weft_planner *planner, uint32_t worker)
 {
     const struct planner_worker *w = &planner->workers[worker];
@@ -198,6 +209,22 @@ static bool may_have_begun(const struct weft_planner *planner, uint32_t worker)
         }
     }
     return false;
+}
+
+static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
+{
+    const struct planner_worker *w = &planner->workers[worker];
+    uint32_t group = w->group;
+    bool is_at_aggregator = w->transfers_left == 0;
+    if (group == WEFT_PLANNER_NONE ? may_have_begun(planner, worker) : is_at_aggregator) {
+        planner_norm_committed(planner, worker, -1);
+        planner->version++;
+    }
+    planner_cancel_of(planner, worker);
+    if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
+        planner_group_left(planner, group);
+    }
+    end_flight(planner, worker);
 }
 
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker, uint64_t now_ns)
@@ -220,8 +247,7 @@ weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t work
         planner->outstanding--;
         break;
     case WORKER_FLYING:
-        planner->version -= !may_have_begun(planner, worker);
-        count_commit(planner, worker);
+        worker_left_flying(planner, worker);
         break;
     }
     planner_cancel_of(planner, worker);
@@ -238,6 +264,11 @@ weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, 
     }
     set_now(planner, now_ns);
     planner->aggregator_gone[idx] = !is_there;
+    for (uint32_t g = 0; !is_there && g < PLANNER_GROUPS_MAX; g++) {
+        if (planner->groups[g].id != 0 && planner->groups[g].aggregator == idx) {
+            planner_group_broken(planner, g);
+        }
+    }
     return WEFT_OK;
 }
 
@@ -249,6 +280,7 @@ weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, b
     }
     set_now(planner, now_ns);
     planner_link(planner, host, is_up)->capacity_bps = capacity_bps;
+    planner_find_fastest(planner);
     planner_replan_link(planner, host, is_up);
     return WEFT_OK;
 }

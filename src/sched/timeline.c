@@ -170,7 +170,7 @@ static uint32_t split_at(struct weft_timeline *line, uint64_t at_ns)
     if (line->steps[idx].from_ns == at_ns) {
         return idx;
     }
-    WEFT_ASSERT(line->count < WEFT_TIMELINE_STEPS && line->steps[idx].from_ns < at_ns);
+    WEFT_ASSERT(line->count < WEFT_ARRAY_COUNT(line->steps) && line->steps[idx].from_ns < at_ns);
     memmove(line->steps + idx + 2, line->steps + idx + 1,
             (line->count - idx - 1) * sizeof(line->steps[0]));
     line->steps[idx + 1] = (struct weft_timeline_step){
@@ -218,11 +218,11 @@ static uint32_t steps_needed(const struct weft_timeline *line, const struct weft
 }
 
 static bool has_room(const struct weft_path *path, const struct weft_booking *booking,
-                     uint64_t from_ns)
+                     uint64_t from_ns, uint32_t steps_max)
 {
     for (uint32_t i = 0; i < path->count; i++) {
         const struct weft_timeline *line = path->links[i];
-        if (line->count + steps_needed(line, booking, from_ns) > WEFT_TIMELINE_STEPS) {
+        if (line->count + steps_needed(line, booking, from_ns) > steps_max) {
             return false;
         }
     }
@@ -249,7 +249,7 @@ static void change(struct weft_timeline *line, const struct weft_booking *bookin
 
 bool weft_path_reserve(const struct weft_path *path, const struct weft_booking *booking)
 {
-    if (!has_room(path, booking, 0)) {
+    if (!has_room(path, booking, 0, WEFT_TIMELINE_STEPS)) {
         return false;
     }
     for (uint32_t i = 0; i < path->count; i++) {
@@ -261,7 +261,7 @@ bool weft_path_reserve(const struct weft_path *path, const struct weft_booking *
 bool weft_path_release(const struct weft_path *path, const struct weft_booking *booking,
                        uint64_t from_ns)
 {
-    if (!has_room(path, booking, from_ns)) {
+    if (!has_room(path, booking, from_ns, WEFT_ARRAY_COUNT(path->links[0]->steps))) {
         return false;
     }
     for (uint32_t i = 0; i < path->count; i++) {

@@ -9,7 +9,7 @@
  * link; the planner corrects it when reports come.
  *
  * Fixed memory: WEFT_TIMELINE_STEPS steps for each link. A reservation that needs more is refused and
- * changes nothing. Steps before "now" are dropped by weft_timeline_trim.
+ * changes nothing; some more are kept for cutting a booking that is given back. Steps before "now" are dropped by weft_timeline_trim.
  *
  * Source: [mlfabric] Fig. 4 (the time at which a transfer ends over a residual that varies).
  */
@@ -36,7 +36,7 @@ struct weft_timeline_step {
 
 struct weft_timeline {
     uint64_t capacity_bps; /* may change at any time; reservations stay */
-    uint32_t count;        /* steps in use, at least 1 */
+    uint32_t count;        /* steps in use, at least 1; steps[0] begins at the last trim */
     struct weft_timeline_step
         steps[WEFT_TIMELINE_STEPS]; /* from_ns ascending; steps[0].from_ns = 0 */
 };
@@ -89,9 +89,10 @@ bool weft_path_fit(const struct weft_path *path, uint64_t bytes, uint64_t from_n
  * Returns false, with nothing changed, when a link has no steps left. */
 bool weft_path_reserve(const struct weft_path *path, const struct weft_booking *booking);
 
-/* Give back what a reserved booking holds from from_ns on (0 = all of it). It must have been reserved
- * on this path. Joining equal steps needs no new ones, but an end in the middle of a piece may: when
- * there is no step for it, the whole piece is kept, which is safe, and false is returned. */
+/* Give back what a reserved booking holds from from_ns on (0 = all of it). It must be reserved on this
+ * path. Cutting may need steps: when there are none, nothing is given back, which is safe, and false is
+ * returned. Never so when bookings are given back whole in the reverse of the order in which they were
+ * reserved. */
 bool weft_path_release(const struct weft_path *path, const struct weft_booking *booking,
                        uint64_t from_ns);
 

@@ -59,7 +59,7 @@ static void first_come_first_served(void **state)
     ask(planner, 1, 3000);
     ask(planner, 2, 1000);
     ask(planner, 0, 2000);
-    expect_order(planner, (uint32_t[]){0, 1, 2});
+    expect_order(planner, (uint32_t[]){1, 2, 0});
 }
 
 static void shortest_completion_first(void **state)

@@ -1,0 +1,84 @@
+/* Groups under way: members arrive at the aggregator, then their sum goes to the servers. */
+#include "sched/internal.h"
+
+/* The sum is complete at the aggregator: it starts now, not when it was planned. */
+static void start_sum(struct weft_planner *planner, uint32_t group)
+{
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->group != group || transfer->kind != WEFT_PLANNER_GRANT_GROUP ||
+            transfer->is_announced) {
+            continue;
+        }
+        struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
+        if (!weft_path_release(&path, &transfer->booking, planner->now_ns)) {
+            planner->counters.full++;
+        }
+        transfer->booking.start_ns = planner->now_ns;
+        planner_book_again(planner, transfer, transfer->bytes);
+        planner_announce(planner, transfer, false);
+    }
+}
+
+static void end_transfers(struct weft_planner *planner, uint32_t group)
+{
+    for (uint32_t i = planner->active_count; i-- > 0;) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->group == group) {
+            planner_transfer_end(planner, transfer);
+        }
+    }
+}
+
+void planner_group_delivered(struct weft_planner *planner, uint32_t group)
+{
+    if (--planner->groups[group].members_left == 0) {
+        start_sum(planner, group);
+    }
+}
+
+/* Its members go on flying until each was reported committed, but not by way of this group. */
+static void forget(struct weft_planner *planner, uint32_t group)
+{
+    for (uint32_t i = 0; i < planner->flying_count; i++) {
+        struct planner_worker *w = &planner->workers[planner->flying[i]];
+        w->group = w->group == group ? WEFT_PLANNER_NONE : w->group;
+    }
+    planner->groups[group].id = 0;
+}
+
+void planner_group_at_server(struct weft_planner *planner, uint32_t group)
+{
+    if (--planner->groups[group].transfers_left == 0) {
+        forget(planner, group);
+    }
+}
+
+void planner_group_left(struct weft_planner *planner, uint32_t group)
+{
+    struct planner_group *g = &planner->groups[group];
+    g->members_left--;
+    if (--g->members == 0) {
+        end_transfers(planner, group);
+        forget(planner, group);
+    } else if (g->members_left == 0) {
+        start_sum(planner, group);
+    }
+}
+
+void planner_group_broken(struct weft_planner *planner, uint32_t group)
+{
+    end_transfers(planner, group);
+    for (uint32_t i = planner->flying_count; i-- > 0;) {
+        uint32_t worker = planner->flying[i];
+        struct planner_worker *w = &planner->workers[worker];
+        if (w->group == group) {
+            planner_set_remove(planner->flying, &planner->flying_count, worker);
+            planner_set_add(planner->waiting, &planner->waiting_count, worker);
+            planner->norm_flying -= w->norm;
+            w->phase = WORKER_WAITING;
+            w->group = WEFT_PLANNER_NONE;
+        }
+    }
+    planner->groups[group].id = 0;
+}

@@ -1,0 +1,466 @@
+/* Which updates are summed on the way, in which groups.
+ *
+ *     O = the waiting updates, shortest first, at most `window`
+ *     for k = 0, 1, ...                            (in steps that grow, to bound the work)
+ *         the first k go direct
+ *         frontier = when the servers have received everything ahead
+ *         repeat: a group is the longest run of O that an aggregator has received (cut-through: has
+ *                 begun to receive) before the frontier; its sum follows what is ahead of it; one update
+ *                 alone is no group and goes direct
+ *     keep the k with the least makespan, of equal ones the least mean completion
+ *
+ * So aggregation hides behind the transfers ahead of it (Fig. 6), and the server receives one sum
+ * instead of its members. Trials reserve on the real timelines and give everything back; the groups of
+ * the best one are then granted, as many as may be under way, and the direct updates are left to
+ * order.c: late binding.
+ *
+ * Source: [mlfabric] section 5.3, Fig. 6; cut-through is ours.
+ */
+#include "sched/partition.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_status planner_partition_init(struct weft_planner *planner)
+{
+    const struct weft_planner_config *c = &planner->config;
+    struct planner_partition *p = calloc(1, sizeof(*p));
+    if (p == NULL) {
+        return WEFT_NOMEM;
+    }
+    planner->partition = p;
+    p->hops_max = 2 * c->window * (c->servers + 1);
+    p->hops = calloc(p->hops_max, sizeof(p->hops[0]));
+    return p->hops == NULL ? WEFT_NOMEM : WEFT_OK;
+}
+
+void planner_partition_fini(struct weft_planner *planner)
+{
+    if (planner->partition != NULL) {
+        free(planner->partition->hops);
+        free(planner->partition);
+    }
+}
+
+/* ---- tentative reservations --------------------------------------------------------------------- */
+
+/* Give back the hops from `first` on. */
+static void undo(struct weft_planner *planner, uint32_t first)
+{
+    struct planner_partition *p = planner->partition;
+    while (p->hops_count > first) {
+        const struct planner_transfer *hop = &p->hops[--p->hops_count];
+        struct weft_path path = planner_path(planner, hop->from_host, hop->to_host);
+        /* The same instant at which it was reserved, so its ends are still steps or free ones are left. */
+        bool done = weft_path_release(&path, &hop->booking, 0);
+        WEFT_ASSERT(done);
+    }
+}
+
+/* Reserve one hop as early as it fits; false = it does not. */
+static bool place(struct weft_planner *planner, struct planner_transfer hop, uint64_t from_ns)
+{
+    struct planner_partition *p = planner->partition;
+    struct weft_path path = planner_path(planner, hop.from_host, hop.to_host);
+    if (p->hops_count == p->hops_max ||
+        !weft_path_fit(&path, weft_max_u64(hop.bytes, 1), from_ns, WEFT_TIMELINE_BPS_MAX,
+                       &hop.booking) ||
+        !weft_path_reserve(&path, &hop.booking)) {
+        return false;
+    }
+    p->hops[p->hops_count++] = hop;
+    return true;
+}
+
+static const struct weft_booking *last_booking(const struct planner_partition *p)
+{
+    return &p->hops[p->hops_count - 1].booking;
+}
+
+/* A direct update: a hop to each server. end_ns_p: when all of it is there. */
+static bool place_direct(struct weft_planner *planner, uint32_t worker, uint64_t *end_ns_p)
+{
+    const struct planner_worker *w = &planner->workers[worker];
+    uint32_t servers = planner->config.servers, first = planner->partition->hops_count;
+    *end_ns_p = 0;
+    for (uint32_t i = 0; i < servers; i++) {
+        uint32_t s = (worker + i) % servers; /* not all begin with the same server */
+        struct planner_transfer hop = {.worker = worker,
+                                       .server = s,
+                                       .from_host = w->host,
+                                       .to_host = planner->config.server_host[s],
+                                       .group = WEFT_PLANNER_NONE,
+                                       .bytes =
+                                           planner->server_bytes[(size_t)worker * servers + s]};
+        if (!place(planner, hop, planner->now_ns)) {
+            undo(planner, first);
+            return false;
+        }
+        *end_ns_p = weft_max_u64(*end_ns_p, last_booking(planner->partition)->end_ns);
+    }
+    return true;
+}
+
+/* ---- one group ---------------------------------------------------------------------------------- */
+
+static uint64_t chunk_ns(struct weft_planner *planner, uint32_t from_host, uint32_t to_host)
+{
+    struct weft_path path = planner_path(planner, from_host, to_host);
+    uint64_t rate_bps = WEFT_TIMELINE_BPS_MAX;
+    for (uint32_t i = 0; i < path.count; i++) {
+        rate_bps = weft_min_u64(rate_bps, path.links[i]->capacity_bps);
+    }
+    return weft_transfer_ns(planner->config.chunk_bytes, rate_bps);
+}
+
+/* The longest run of the order from `first` on whose sum can hide behind the frontier. */
+static void place_members(struct weft_planner *planner, struct planner_trial_group *group,
+                          uint64_t frontier_ns, uint64_t *begin_ns_p, uint64_t *end_ns_p)
+{
+    struct planner_partition *p = planner->partition;
+    bool is_cut_through = planner_has(planner, WEFT_PLAN_CUT_THROUGH);
+    *begin_ns_p = *end_ns_p = 0;
+    for (group->count = 0; group->first + group->count < p->count; group->count++) {
+        const struct planner_worker *w = &planner->workers[p->order[group->first + group->count]];
+        struct planner_transfer hop = {.worker = p->order[group->first + group->count],
+                                       .server = WEFT_PLANNER_NONE,
+                                       .from_host = w->host,
+                                       .to_host = group->host,
+                                       .group = p->trial.groups,
+                                       .bytes = w->bytes};
+        if (!place(planner, hop, planner->now_ns)) {
+            return;
+        }
+        const struct weft_booking *booking = last_booking(p);
+        uint64_t ready_ns = booking->end_ns;
+        if (is_cut_through) {
+            uint64_t first_chunk_ns = chunk_ns(planner, w->host, group->host);
+            ready_ns = weft_min_u64(ready_ns, weft_time_add(booking->start_ns, first_chunk_ns));
+        }
+        if (ready_ns > frontier_ns) {
+            undo(planner, p->hops_count - 1);
+            return;
+        }
+        *begin_ns_p = weft_max_u64(*begin_ns_p, ready_ns);
+        *end_ns_p = weft_max_u64(*end_ns_p, booking->end_ns);
+    }
+}
+
+/* Bytes of the sum at one server: the largest member, and of each other what it adds. */
+static uint64_t sum_bytes(const struct weft_planner *planner, const uint32_t *members,
+                          uint32_t count, uint32_t server)
+{
+    uint64_t largest = 0, all = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes =
+            planner->server_bytes[(size_t)members[i] * planner->config.servers + server];
+        largest = weft_max_u64(largest, bytes);
+        all += bytes;
+    }
+    return largest + planner_share(all - largest, planner->config.aggregate_ppm);
+}
+
+/* The sum's transfers to the servers. It may start at begin_ns, and cannot end before the last chunk,
+ * which is at the aggregator at end_ns, was forwarded. */
+static bool place_sum(struct weft_planner *planner, const struct planner_trial_group *group,
+                      uint64_t begin_ns, uint64_t end_ns, uint64_t *done_ns_p)
+{
+    struct planner_partition *p = planner->partition;
+    *done_ns_p = 0;
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        uint32_t server_host = planner->config.server_host[s];
+        struct planner_transfer hop = {
+            .kind = WEFT_PLANNER_GRANT_GROUP,
+            .worker = WEFT_PLANNER_NONE,
+            .server = s,
+            .from_host = group->host,
+            .to_host = server_host,
+            .group = p->trial.groups,
+            .bytes = sum_bytes(planner, p->order + group->first, group->count, s)};
+        if (!place(planner, hop, begin_ns)) {
+            return false;
+        }
+        uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns(planner, group->host, server_host));
+        const struct weft_booking *booking = last_booking(p);
+        if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && booking->end_ns < least_end_ns) {
+            uint64_t later_ns = booking->start_ns + (least_end_ns - booking->end_ns);
+            undo(planner, p->hops_count - 1);
+            if (!place(planner, hop, later_ns)) {
+                return false;
+            }
+        }
+        *done_ns_p = weft_max_u64(*done_ns_p, last_booking(p)->end_ns);
+    }
+    return true;
+}
+
+/* ---- trials ------------------------------------------------------------------------------------- */
+
+/* One group from order[first] on; false, and nothing reserved, when fewer than two would be in it. */
+static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t frontier_ns,
+                      uint64_t *done_ns_p)
+{
+    struct planner_partition *p = planner->partition;
+    if (p->trial.groups == p->aggregators) {
+        return false;
+    }
+    uint32_t hops = p->hops_count;
+    uint64_t begin_ns, end_ns;
+    struct planner_trial_group *group = &p->trial.group[p->trial.groups];
+    *group = (struct planner_trial_group){
+        .first = first,
+        .aggregator = p->aggregator[p->trial.groups],
+        .host = planner->config.aggregator_host[p->aggregator[p->trial.groups]]};
+    place_members(planner, group, frontier_ns, &begin_ns, &end_ns);
+    if (group->count < 2 || !place_sum(planner, group, begin_ns, end_ns, done_ns_p)) {
+        undo(planner, hops);
+        return false;
+    }
+    p->trial.groups++;
+    return true;
+}
+
+/* When everything that is reserved now has passed the servers' links. */
+static uint64_t frontier_now(const struct weft_planner *planner)
+{
+    uint64_t frontier_ns = planner->now_ns;
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        const struct weft_timeline *line =
+            planner_link(planner, planner->config.server_host[s], false);
+        frontier_ns = weft_max_u64(frontier_ns, line->steps[line->count - 1].from_ns);
+    }
+    return frontier_ns;
+}
+
+bool planner_partition_try(struct weft_planner *planner, uint32_t direct)
+{
+    struct planner_partition *p = planner->partition;
+    WEFT_ASSERT(p->hops_count == 0);
+    p->trial = (struct planner_trial){.direct = direct};
+    uint64_t frontier_ns = frontier_now(planner), done_ns;
+    for (uint32_t i = 0; i < p->count;) {
+        if (i >= direct && try_group(planner, i, frontier_ns, &done_ns)) {
+            uint32_t members = p->trial.group[p->trial.groups - 1].count;
+            p->trial.sum_ns += members * (done_ns - planner->now_ns);
+            i += members;
+        } else if (place_direct(planner, p->order[i], &done_ns)) {
+            p->trial.sum_ns += done_ns - planner->now_ns;
+            i++;
+        } else {
+            return false;
+        }
+        frontier_ns = weft_max_u64(frontier_ns, done_ns);
+    }
+    p->trial.makespan_ns = frontier_ns - planner->now_ns;
+    return true;
+}
+
+/* Shortest first: the first `window` of those that can be sent. */
+static void make_order(struct weft_planner *planner)
+{
+    struct planner_partition *p = planner->partition;
+    p->count = 0;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        const struct planner_worker *w = &planner->workers[worker];
+        if (w->end_ns == WEFT_NEVER) {
+            continue;
+        }
+        uint32_t at = p->count;
+        while (at > 0) {
+            const struct planner_worker *before = &planner->workers[p->order[at - 1]];
+            if (before->end_ns < w->end_ns ||
+                (before->end_ns == w->end_ns && before->asked < w->asked)) {
+                break;
+            }
+            at--;
+        }
+        if (at == planner->config.window) {
+            continue;
+        }
+        if (p->count < planner->config.window) {
+            p->count++;
+        }
+        memmove(p->order + at + 1, p->order + at, (p->count - at - 1) * sizeof(p->order[0]));
+        p->order[at] = worker;
+    }
+}
+
+/* Aggregators without a group, the widest first. */
+static void find_aggregators(struct weft_planner *planner)
+{
+    struct planner_partition *p = planner->partition;
+    uint64_t width[PLANNER_TRIAL_GROUPS];
+    p->aggregators = 0;
+    for (uint32_t a = 0; a < planner->config.aggregators; a++) {
+        bool is_free = !planner->aggregator_gone[a];
+        for (uint32_t g = 0; g < PLANNER_GROUPS_MAX; g++) {
+            is_free =
+                is_free && !(planner->groups[g].id != 0 && planner->groups[g].aggregator == a);
+        }
+        uint32_t host = planner->config.aggregator_host[a];
+        uint64_t bps = weft_min_u64(
+            weft_timeline_residual(planner_link(planner, host, true), planner->now_ns),
+            weft_timeline_residual(planner_link(planner, host, false), planner->now_ns));
+        if (!is_free || bps == 0) {
+            continue;
+        }
+        uint32_t at = p->aggregators;
+        while (at > 0 && width[at - 1] < bps) {
+            at--;
+        }
+        if (at == PLANNER_TRIAL_GROUPS) {
+            continue;
+        }
+        p->aggregators += p->aggregators < PLANNER_TRIAL_GROUPS;
+        memmove(width + at + 1, width + at, (p->aggregators - at - 1) * sizeof(width[0]));
+        memmove(p->aggregator + at + 1, p->aggregator + at,
+                (p->aggregators - at - 1) * sizeof(p->aggregator[0]));
+        width[at] = bps;
+        p->aggregator[at] = a;
+    }
+}
+
+void planner_partition_prepare(struct weft_planner *planner)
+{
+    planner_estimate(planner);
+    make_order(planner);
+    find_aggregators(planner);
+}
+
+/* The best number of direct updates; all of them when no trial with groups is better. */
+uint32_t planner_partition_best(struct weft_planner *planner)
+{
+    struct planner_partition *p = planner->partition;
+    struct planner_trial best = {.direct = p->count, .makespan_ns = WEFT_NEVER};
+    for (uint32_t k = 0; k <= p->count;
+         k += k == p->count ? 1 : weft_min_u64(1 + k / 8, p->count - k)) {
+        if (planner_partition_try(planner, k) &&
+            (p->trial.makespan_ns < best.makespan_ns ||
+             (p->trial.makespan_ns == best.makespan_ns && p->trial.sum_ns < best.sum_ns))) {
+            best = p->trial;
+        }
+        undo(planner, 0);
+    }
+    return best.direct;
+}
+
+/* ---- grants ------------------------------------------------------------------------------------- */
+
+static uint32_t groups_under_way(const struct weft_planner *planner, uint32_t *free_p)
+{
+    uint32_t count = 0;
+    for (uint32_t g = PLANNER_GROUPS_MAX; g-- > 0;) {
+        count += planner->groups[g].id != 0;
+        *free_p = planner->groups[g].id == 0 ? g : *free_p;
+    }
+    return count;
+}
+
+static bool is_member(const struct planner_partition *p, const struct planner_trial_group *group,
+                      uint32_t worker)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (p->order[group->first + i] == worker) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Granting the group now keeps everybody's bound: its members' and those that go on waiting. */
+static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial_group *group)
+{
+    const struct planner_partition *p = planner->partition;
+    uint64_t base = WEFT_NEVER, norm = 0;
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct planner_worker *w = &planner->workers[p->order[group->first + i]];
+        base = weft_min_u64(base, w->base_version);
+        norm += w->norm;
+    }
+    if (!planner_norm_fits(planner, norm) || !planner_may_fly(planner, group->count, base)) {
+        return false;
+    }
+    uint32_t others = 0;
+    for (uint32_t i = 0; planner_is_bounded(planner) && i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        if (!is_member(p, group, worker)) {
+            planner->scratch[others++] = worker;
+        }
+    }
+    return planner_positions_left(planner, planner->scratch, others, group->count);
+}
+
+/* Turn the tentative hops of a trial's group into transfers. */
+static bool grant_group(struct weft_planner *planner, const struct planner_trial *trial,
+                        uint32_t trial_group, uint32_t hops)
+{
+    struct planner_partition *p = planner->partition;
+    const struct planner_trial_group *group = &trial->group[trial_group];
+    uint32_t g = WEFT_PLANNER_NONE, first = planner->active_count;
+    if (groups_under_way(planner, &g) >= planner->config.groups_ahead ||
+        !planner_has_room(planner, group->count + planner->config.servers) ||
+        !keeps_bounds(planner, group)) {
+        return false;
+    }
+    planner->groups[g] = (struct planner_group){.id = ++planner->groups_made,
+                                                .aggregator = group->aggregator,
+                                                .members = group->count,
+                                                .members_left = group->count,
+                                                .transfers_left = planner->config.servers,
+                                                .position = planner->positions + 1};
+    for (uint32_t i = 0; i < hops; i++) {
+        struct planner_transfer hop = p->hops[i];
+        if (hop.group != trial_group) {
+            continue;
+        }
+        hop.group = g;
+        if (planner_transfer_new(planner, &hop) == NULL) {
+            while (planner->active_count > first) {
+                planner_transfer_end(
+                    planner, &planner->transfers[planner->active[planner->active_count - 1]]);
+            }
+            planner->groups[g].id = 0;
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint32_t worker = p->order[group->first + i];
+        planner_depart(planner, worker);
+        planner->workers[worker].group = g;
+        planner->workers[worker].transfers_left = 1;
+    }
+    for (uint32_t i = first; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->kind == WEFT_PLANNER_GRANT || planner_has(planner, WEFT_PLAN_CUT_THROUGH)) {
+            planner_announce(planner, transfer, false);
+        }
+    }
+    planner->counters.groups++;
+    planner->counters.grouped += group->count;
+    return true;
+}
+
+void planner_partition(struct weft_planner *planner)
+{
+    struct planner_partition *p = planner->partition;
+    uint32_t g;
+    if (planner->waiting_count < 3 ||
+        groups_under_way(planner, &g) >= planner->config.groups_ahead) {
+        return;
+    }
+    planner_partition_prepare(planner);
+    if (p->aggregators == 0) {
+        return;
+    }
+    uint32_t direct = planner_partition_best(planner);
+    bool found = planner_partition_try(planner, direct);
+    struct planner_trial trial = p->trial;
+    uint32_t hops = p->hops_count;
+    undo(planner, 0);
+    for (uint32_t i = 0; found && i < trial.groups; i++) {
+        if (!grant_group(planner, &trial, i, hops)) {
+            return;
+        }
+    }
+}

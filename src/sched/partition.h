@@ -1,0 +1,46 @@
+/* The inside of partition.c, for its tests. */
+#ifndef WEFT_SCHED_PARTITION_H
+#define WEFT_SCHED_PARTITION_H
+
+#include "sched/internal.h"
+
+enum { PLANNER_TRIAL_GROUPS = 8 };
+
+struct planner_trial_group {
+    uint32_t first; /* of the order */
+    uint32_t count;
+    uint32_t aggregator;
+    uint32_t host; /* of the aggregator */
+};
+
+/* How the waiting updates would go if the first `direct` went direct. */
+struct planner_trial {
+    uint32_t direct;
+    uint32_t groups;
+    struct planner_trial_group group[PLANNER_TRIAL_GROUPS];
+    uint64_t makespan_ns; /* from now */
+    uint64_t sum_ns;      /* of the completions, from now */
+};
+
+struct planner_partition {
+    uint32_t order[WEFT_PLANNER_WINDOW_MAX];
+    uint32_t count;
+    uint32_t aggregator[PLANNER_TRIAL_GROUPS]; /* index of each group's */
+    uint32_t aggregators;
+    struct planner_trial trial;
+    /* What the trial has reserved; group = index in the trial. */
+    struct planner_transfer *hops;
+    uint32_t hops_count;
+    uint32_t hops_max;
+};
+
+/* Fill in order and aggregators. */
+void planner_partition_prepare(struct weft_planner *planner);
+
+/* Fill in trial and hops; hops stay reserved. False = it does not fit. */
+bool planner_partition_try(struct weft_planner *planner, uint32_t direct);
+
+/* Returns how many best go direct. Nothing stays reserved. */
+uint32_t planner_partition_best(struct weft_planner *planner);
+
+#endif
