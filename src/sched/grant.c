@@ -77,6 +77,12 @@ void planner_announce(struct weft_planner *planner, struct planner_transfer *tra
         decision->members = group->members;
         decision->position = group->position;
     }
+    if (transfer->round != 0) {
+        decision->group = transfer->round;
+        decision->members = transfer->members;
+        decision->tree = transfer->tree;
+        decision->trees = transfer->trees;
+    }
     transfer->is_announced = true;
 }
 

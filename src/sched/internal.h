@@ -26,6 +26,9 @@ struct planner_worker {
     uint32_t group;          /* index while FLYING by way of one; else WEFT_PLANNER_NONE */
     uint32_t transfers_left; /* of the read or update under way, not delivered */
     uint32_t drops_in_row;
+    uint32_t incoming; /* ALL_REDUCE: sums on their way to it */
+    uint32_t members;  /* ALL_REDUCE: updates in its sum */
+    bool is_gone;
     bool has_clock;
     uint64_t clock; /* of the last update */
     uint64_t bytes; /* of the update, or of the read that waits */
@@ -48,6 +51,10 @@ struct planner_transfer {
     uint32_t to_host;
     uint32_t group;
     uint32_t tree;
+    uint32_t trees;
+    uint32_t to_worker; /* ALL_REDUCE */
+    uint32_t members;   /* ALL_REDUCE: updates in the sum */
+    uint64_t round;     /* ALL_REDUCE; else 0 */
     uint64_t bytes;
     uint64_t sent;    /* of these by plan, under bookings that were revised since */
     uint64_t late_ns; /* overdue when nothing was reported by then */
@@ -92,6 +99,7 @@ struct weft_planner {
     uint64_t commit_ns[PLANNER_COMMITS]; /* times of the last commits, a ring */
     uint32_t *due_count;                 /* (workers,): scratch of order.c */
     struct planner_partition *partition; /* scratch of partition.c */
+    struct planner_reduce *reduce;       /* of mode ALL_REDUCE */
 
     /* Norms committed at the servers: not sent to the replicas, and on the way to them. */
     uint64_t norm_pending;
@@ -235,6 +243,21 @@ bool planner_drop_too_far(struct weft_planner *planner, uint32_t worker);
 void planner_norm_committed(struct weft_planner *planner, uint32_t worker, double applied_norm);
 void planner_replica_delivered(struct weft_planner *planner);
 void planner_replicate(struct weft_planner *planner);
+
+/* ---- reduce.c: mode ALL_REDUCE ------------------------------------------------------------------ */
+
+weft_status planner_reduce_init(struct weft_planner *planner);
+void planner_reduce_fini(struct weft_planner *planner);
+void planner_reduce(struct weft_planner *planner);
+void planner_reduce_delivered(struct weft_planner *planner,
+                              const struct planner_transfer *transfer);
+/* Ends the round for everybody. */
+void planner_reduce_worker_left(struct weft_planner *planner);
+
+/* ---- report.c ----------------------------------------------------------------------------------- */
+
+/* FLYING -> IDLE. */
+void planner_end_flight(struct weft_planner *planner, uint32_t worker);
 
 /* ---- admit.c ----------------------------------------------------------------------------------- */
 

@@ -41,7 +41,8 @@ static bool topology_valid(const struct weft_planner_config *c)
     if (c->hosts == 0 || c->hosts > WEFT_PLANNER_HOSTS_MAX || c->host == NULL || c->workers == 0 ||
         c->workers > WEFT_PLANNER_WORKERS_MAX || c->worker_host == NULL ||
         c->servers > WEFT_PLANNER_SERVERS_MAX || (c->servers > 0) != (c->server_host != NULL) ||
-        (c->servers == 0) != (c->mode == WEFT_PLANNER_ALL_REDUCE) || c->aggregators > c->hosts ||
+        (c->servers == 0) != (c->mode == WEFT_PLANNER_ALL_REDUCE) ||
+        (c->servers == 0 && c->workers < 2) || c->aggregators > c->hosts ||
         (c->aggregators > 0 && c->aggregator_host == NULL)) {
         return false;
     }
@@ -166,7 +167,8 @@ weft_status weft_planner_new(const struct weft_planner_config *config,
     planner->config = *config;
     planner->config.worker_host = NULL;
     if (!hosts_new(planner, config) || !links_new(planner, config) ||
-        !tables_new(planner, config) || planner_partition_init(planner) != WEFT_OK) {
+        !tables_new(planner, config) || planner_partition_init(planner) != WEFT_OK ||
+        planner_reduce_init(planner) != WEFT_OK) {
         weft_planner_free(planner);
         return WEFT_NOMEM;
     }
@@ -181,6 +183,7 @@ void weft_planner_free(struct weft_planner *planner)
         return;
     }
     planner_partition_fini(planner);
+    planner_reduce_fini(planner);
     free((void *)planner->config.worker_host);
     free(planner->links);
     free(planner->workers);
@@ -202,6 +205,10 @@ void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns)
 {
     planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
     planner_overdue(planner);
+    if (planner->config.mode == WEFT_PLANNER_ALL_REDUCE) {
+        planner_reduce(planner);
+        return;
+    }
     if (planner_has(planner, WEFT_PLAN_REPLICATE)) {
         planner_replicate(planner);
     }

@@ -18,6 +18,12 @@ static weft_status check_worker(struct weft_planner *planner, uint32_t worker)
     return worker < planner->config.workers ? WEFT_OK : refuse(&planner->counters.refused_unknown);
 }
 
+/* Of a job with servers. */
+static weft_status check_mode(struct weft_planner *planner)
+{
+    return planner->config.servers > 0 ? WEFT_OK : refuse(&planner->counters.refused_unknown);
+}
+
 static weft_status check_bytes(struct weft_planner *planner, uint64_t bytes)
 {
     return bytes > 0 && bytes <= WEFT_PLANNER_BYTES_MAX ? WEFT_OK
@@ -101,6 +107,8 @@ weft_status weft_planner_update(struct weft_planner *planner,
     struct planner_worker *w = &planner->workers[update->worker];
     planner->outstanding += w->phase == WORKER_IDLE;
     w->phase = WORKER_WAITING;
+    w->is_gone = false;
+    w->members = 1;
     w->has_clock = true;
     w->clock = update->clock;
     w->bytes = update->bytes;
@@ -118,11 +126,13 @@ weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uin
                               uint64_t now_ns)
 {
     CHECK(check_worker(planner, worker));
+    CHECK(check_mode(planner));
     CHECK(check_phase(planner, worker, true));
     CHECK(check_bytes(planner, bytes));
     set_now(planner, now_ns);
     struct planner_worker *w = &planner->workers[worker];
     w->phase = WORKER_READ_WAITING;
+    w->is_gone = false;
     w->bytes = bytes;
     w->since_ns = planner->now_ns;
     w->asked = planner->requests++;
@@ -142,6 +152,10 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
     set_now(planner, now_ns);
     struct planner_transfer was = *t;
     planner_transfer_end(planner, t);
+    if (was.round != 0) {
+        planner_reduce_delivered(planner, &was);
+        return WEFT_OK;
+    }
     if (was.worker != WEFT_PLANNER_NONE) {
         struct planner_worker *w = &planner->workers[was.worker];
         w->transfers_left--;
@@ -160,7 +174,7 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
 }
 
 /* The update of a worker that is FLYING is so no more. */
-static void end_flight(struct weft_planner *planner, uint32_t worker)
+void planner_end_flight(struct weft_planner *planner, uint32_t worker)
 {
     struct planner_worker *w = &planner->workers[worker];
     planner_set_remove(planner->flying, &planner->flying_count, worker);
@@ -174,6 +188,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
                                    double applied_norm, uint64_t now_ns)
 {
     CHECK(check_worker(planner, worker));
+    CHECK(check_mode(planner));
     struct planner_worker *w = &planner->workers[worker];
     if (w->phase != WORKER_FLYING) {
         return refuse(&planner->counters.refused_unknown);
@@ -190,7 +205,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
     w->commits++;
     planner_norm_committed(planner, worker, applied_norm);
     planner_cancel_of(planner, worker);
-    end_flight(planner, worker);
+    planner_end_flight(planner, worker);
     planner->version++;
     return WEFT_OK;
 }
@@ -224,7 +239,7 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
     if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
         planner_group_left(planner, group);
     }
-    end_flight(planner, worker);
+    planner_end_flight(planner, worker);
 }
 
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker, uint64_t now_ns)
@@ -232,6 +247,12 @@ weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t work
     CHECK(check_worker(planner, worker));
     set_now(planner, now_ns);
     struct planner_worker *w = &planner->workers[worker];
+    w->is_gone = true;
+    w->has_clock = false;
+    if (planner->config.mode == WEFT_PLANNER_ALL_REDUCE) {
+        planner_reduce_worker_left(planner);
+        return WEFT_OK;
+    }
     switch (w->phase) {
     case WORKER_IDLE:
         break;
@@ -252,7 +273,6 @@ weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t work
     }
     planner_cancel_of(planner, worker);
     w->phase = WORKER_IDLE;
-    w->has_clock = false;
     return WEFT_OK;
 }
 

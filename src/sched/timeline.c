@@ -27,6 +27,11 @@ uint64_t weft_transfer_ns(uint64_t bytes, uint64_t rate_bps)
     return rate_bps == 0 ? WEFT_NEVER : duration_of(work_of(bytes), rate_bps);
 }
 
+uint64_t weft_rate_bps(uint64_t bytes, uint64_t span_ns)
+{
+    return duration_of(work_of(bytes), span_ns);
+}
+
 void weft_timeline_init(struct weft_timeline *line, uint64_t capacity_bps)
 {
     line->capacity_bps = capacity_bps;

@@ -102,4 +102,7 @@ uint64_t weft_booking_sent(const struct weft_booking *booking, uint64_t bytes, u
 /* The time that bytes take at a constant rate, rounded up; WEFT_NEVER at rate 0. */
 uint64_t weft_transfer_ns(uint64_t bytes, uint64_t rate_bps);
 
+/* The rate at which bytes take not more than a time > 0, rounded up. */
+uint64_t weft_rate_bps(uint64_t bytes, uint64_t span_ns);
+
 #endif
