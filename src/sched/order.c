@@ -5,7 +5,8 @@
  *         estimate for each waiting update when it would be there if it were sent next
  *         pick: of those that must go first to keep the bound, if there are such, else of all,
  *               a worker at the least clock (SSP), a slow path that has less than its floor,
- *               one that is too old, else the shortest, of equal ones the oldest base version
+ *               one that is too old, else the shortest, of equal ones the oldest base version;
+ *               in SYNC, where all are waited for, the longest
  *         drop it instead when it would make others wait for its commit (Fig. 5)
  *         grant it, unless enough is granted ahead
  *
@@ -312,6 +313,23 @@ static uint32_t pick_shortest(const struct weft_planner *planner, const struct v
     return best;
 }
 
+/* SYNC: all are waited for, so what takes longest starts first, beside others where it leaves room. */
+static uint32_t pick_longest(const struct weft_planner *planner, const struct view *view)
+{
+    uint32_t best = WEFT_PLANNER_NONE;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        const struct planner_worker *w = &planner->workers[worker];
+        const struct planner_worker *b = &planner->workers[best == WEFT_PLANNER_NONE ? 0 : best];
+        if (is_in_view(planner, view, worker) &&
+            (best == WEFT_PLANNER_NONE || w->end_ns > b->end_ns ||
+             (w->end_ns == b->end_ns && w->asked < b->asked))) {
+            best = worker;
+        }
+    }
+    return best;
+}
+
 /* The oldest that is slow (if asked for) and has waited min_age_ns. */
 static uint32_t pick_oldest(const struct weft_planner *planner, const struct view *view,
                             bool must_be_slow, uint64_t min_age_ns)
@@ -354,6 +372,9 @@ static uint32_t pick(struct weft_planner *planner, enum pick_reason *reason_p)
         uint32_t first = pick_first_come(planner, &view);
         *reason_p = first != pick_first_come(planner, &all) ? PICK_BOUND : PICK_ORDER;
         return first;
+    }
+    if (planner->config.mode == WEFT_PLANNER_SYNC) {
+        return pick_longest(planner, &view);
     }
     uint32_t old = WEFT_PLANNER_NONE, shortest = pick_shortest(planner, &view);
     if (slow_are_below_floor(planner)) {

@@ -1,6 +1,6 @@
 /* Which updates are summed on the way, in which groups.
  *
- *     O = the waiting updates, shortest first, at most `window`
+ *     O = the waiting updates, shortest first (in SYNC longest first), at most `window`
  *     for k = 0, 1, ...                            (in steps that grow, to bound the work)
  *         the first k go direct
  *         frontier = when the servers have received everything ahead
@@ -255,32 +255,32 @@ bool planner_partition_try(struct weft_planner *planner, uint32_t direct)
     return true;
 }
 
-/* Shortest first: the first `window` of those that can be sent. */
+/* As order.c: shortest first; longest first where all are waited for. */
+static bool goes_before(const struct weft_planner *planner, const struct planner_worker *a,
+                        const struct planner_worker *b)
+{
+    if (a->end_ns != b->end_ns) {
+        return planner->config.mode == WEFT_PLANNER_SYNC ? a->end_ns > b->end_ns
+                                                         : a->end_ns < b->end_ns;
+    }
+    return a->asked < b->asked;
+}
+
+/* The first `window` of those that can be sent. */
 static void make_order(struct weft_planner *planner)
 {
     struct planner_partition *p = planner->partition;
     p->count = 0;
     for (uint32_t i = 0; i < planner->waiting_count; i++) {
-        uint32_t worker = planner->waiting[i];
+        uint32_t worker = planner->waiting[i], at = p->count;
         const struct planner_worker *w = &planner->workers[worker];
-        if (w->end_ns == WEFT_NEVER) {
-            continue;
-        }
-        uint32_t at = p->count;
-        while (at > 0) {
-            const struct planner_worker *before = &planner->workers[p->order[at - 1]];
-            if (before->end_ns < w->end_ns ||
-                (before->end_ns == w->end_ns && before->asked < w->asked)) {
-                break;
-            }
+        while (at > 0 && goes_before(planner, w, &planner->workers[p->order[at - 1]])) {
             at--;
         }
-        if (at == planner->config.window) {
+        if (w->end_ns == WEFT_NEVER || at == planner->config.window) {
             continue;
         }
-        if (p->count < planner->config.window) {
-            p->count++;
-        }
+        p->count += p->count < planner->config.window;
         memmove(p->order + at + 1, p->order + at, (p->count - at - 1) * sizeof(p->order[0]));
         p->order[at] = worker;
     }

@@ -1,12 +1,8 @@
-/* The planner's events and decisions, one update at a time. */
-#include "sched/planner.h"
+/* The planner's events and decisions, one rule at a time; reports and configurations that are refused. */
+#include "sched_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#define GBIT UINT64_C(1000000000)
+#include <float.h>
+#include <math.h>
 
 /* Three workers on hosts 0-2 and a server on host 3, all links 1 Gbit/s: 125 bytes take 1 us. */
 static struct weft_planner *three_workers(uint32_t policy)
@@ -72,11 +68,295 @@ static void shortest_completion_first(void **state)
     expect_order(planner, (uint32_t[]){2, 0, 1});
 }
 
+/* ---- modes and floors ----------------------------------------------------------------------------- */
+
+static struct rig rig;
+
+static void ask_rig(uint32_t worker, uint64_t clock, uint64_t bytes, uint64_t base_version)
+{
+    struct weft_planner_update update = {
+        .worker = worker, .clock = clock, .bytes = bytes, .base_version = base_version};
+    assert_int_equal(weft_planner_update(rig.planner, &update, rig.now_ns), WEFT_OK);
+}
+
+static uint32_t next_grant(void)
+{
+    struct weft_planner_decision d;
+    weft_planner_plan(rig.planner, rig.now_ns);
+    assert_true(weft_planner_poll(rig.planner, &d));
+    assert_int_equal(d.kind, WEFT_PLANNER_GRANT);
+    assert_int_equal(weft_planner_delivered(rig.planner, d.transfer, rig.now_ns), WEFT_OK);
+    assert_int_equal(weft_planner_committed(rig.planner, d.worker, -1, rig.now_ns), WEFT_OK);
+    return d.worker;
+}
+
+static void begin(uint32_t workers, enum weft_planner_mode mode, uint32_t policy)
+{
+    rig_hosts(&rig, workers, 1, 0, GBIT);
+    rig.config.mode = mode;
+    rig.config.policy = policy;
+    rig.config.ahead = 1;
+}
+
+static void make(void)
+{
+    assert_int_equal(weft_planner_new(&rig.config, &rig.planner), WEFT_OK);
+}
+
+/* SSP: everybody waits for the workers at the least clock, so they go first though they are longer. */
+static void the_least_clock_goes_first(void **state)
+{
+    (void)state;
+    begin(3, WEFT_PLANNER_SSP, WEFT_PLAN_ORDER);
+    make();
+    ask_rig(0, 5, 1000, 0);
+    ask_rig(1, 4, 90000, 0);
+    ask_rig(2, 4, 80000, 0);
+    assert_int_equal(next_grant(), 2);
+    weft_planner_free(rig.planner);
+}
+
+/* Equal completions: the oldest base version, not the first that asked. */
+static void ties_go_to_the_oldest(void **state)
+{
+    (void)state;
+    begin(4, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+    make();
+    for (uint32_t w = 0; w < 3; w++) {
+        ask_rig(w, 1, 1000, 0);
+        assert_int_equal(next_grant(), w);
+    }
+    ask_rig(0, 2, 100000, 3);
+    ask_rig(1, 2, 102000, 1);
+    ask_rig(2, 2, 100000, 2);
+    assert_int_equal(next_grant(), 1);
+    weft_planner_free(rig.planner);
+}
+
+static void an_old_request_goes_first(void **state)
+{
+    (void)state;
+    begin(2, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+    rig.config.age_ns = WEFT_NS_PER_S;
+    make();
+    ask_rig(0, 1, 1000000, 0);
+    rig.now_ns = WEFT_NS_PER_S;
+    ask_rig(1, 1, 1000, 0);
+    assert_int_equal(next_grant(), 0);
+    assert_int_equal(weft_planner_counters(rig.planner)->slow_first, 1);
+    weft_planner_free(rig.planner);
+}
+
+/* Ten workers that always have something to send, two of them behind 0.1 of the link: the shares of the
+ * slow ones, with a floor and without. The link is busy all the time in both. */
+static void a_floor_for_slow_uplinks(void **state)
+{
+    (void)state;
+    uint64_t slow[2], all[2];
+    for (int has_floor = 0; has_floor < 2; has_floor++) {
+        begin(10, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+        rig.config.ahead = 2;
+        rig.config.floor_ppm = has_floor ? WEFT_PPM : 0;
+        rig.host[0].up_bps = rig.host[1].up_bps = GBIT / 10;
+        rig.setting.compute_ns_min = rig.setting.compute_ns_max = WEFT_NS_PER_MS;
+        rig.setting.has_reads = false;
+        rig_begin(&rig);
+        while (rig.now_ns < 8 * WEFT_NS_PER_S) {
+            rig_step(&rig);
+        }
+        slow[has_floor] = weft_min_u64(rig.workers[0].commits, rig.workers[1].commits);
+        all[has_floor] = rig.version;
+        rig_end(&rig);
+    }
+    print_message("# commits: without a floor %llu, slow %llu; with one %llu, slow %llu\n",
+                  (unsigned long long)all[0], (unsigned long long)slow[0],
+                  (unsigned long long)all[1], (unsigned long long)slow[1]);
+    assert_true(20 * slow[1] >= all[1]); /* half of a tenth */
+    assert_true(slow[0] < slow[1] / 2);
+    assert_true(100 * all[1] >= 99 * all[0]);
+}
+
+/* Reads are admitted by credits: delay falls, throughput does not. */
+static void read_credits(void **state)
+{
+    (void)state;
+    uint64_t delay_ppm[2], commits[2];
+    for (int admits = 0; admits < 2; admits++) {
+        begin(30, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+        rig.config.policy |= admits ? WEFT_PLAN_ADMISSION : 0;
+        rig.config.read_credits = 12;
+        rig.config.ahead = 3;
+        rig.setting.compute_ns_min = 10 * WEFT_NS_PER_MS;
+        rig.setting.compute_ns_max = 20 * WEFT_NS_PER_MS;
+        rig_begin(&rig);
+        while (rig.now_ns < 20 * WEFT_NS_PER_S) {
+            rig_step(&rig);
+        }
+        commits[admits] = rig.version;
+        delay_ppm[admits] = rig.delay_sum * 1000 / rig.version;
+        rig_end(&rig);
+    }
+    print_message("# 30 workers, delay and commits: %.2f, %llu; with 12 credits %.2f, %llu\n",
+                  (double)delay_ppm[0] / 1e3, (unsigned long long)commits[0],
+                  (double)delay_ppm[1] / 1e3, (unsigned long long)commits[1]);
+    assert_true(2 * delay_ppm[1] <= delay_ppm[0]);
+    assert_true(100 * commits[1] >= 99 * commits[0]);
+}
+
+/* A link that has become slower: what is left of the transfer is planned again. */
+static void a_new_capacity_revises_grants(void **state)
+{
+    (void)state;
+    begin(1, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+    make();
+    struct weft_planner_decision d, revised;
+    ask_rig(0, 1, 125000000, 0); /* 1 s */
+    weft_planner_plan(rig.planner, 0);
+    assert_true(weft_planner_poll(rig.planner, &d));
+    uint64_t half_ns = WEFT_NS_PER_S / 2;
+    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, GBIT / 4, half_ns), WEFT_OK);
+    assert_true(weft_planner_poll(rig.planner, &revised));
+    assert_true(revised.is_revised && revised.transfer == d.transfer);
+    assert_int_equal(revised.booking.start_ns, half_ns);
+    assert_int_equal(revised.booking.end_ns, half_ns + 2 * WEFT_NS_PER_S);
+    /* Down, and up again. */
+    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, 0, half_ns), WEFT_OK);
+    assert_true(weft_planner_poll(rig.planner, &revised));
+    assert_int_equal(revised.booking.count, 0);
+    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, GBIT, half_ns), WEFT_OK);
+    assert_true(weft_planner_poll(rig.planner, &revised));
+    assert_int_equal(revised.booking.end_ns - revised.booking.start_ns, half_ns);
+    weft_planner_free(rig.planner);
+}
+
+/* ---- bad reports ---------------------------------------------------------------------------------- */
+
+static void refused(const struct weft_planner_update *update, const uint64_t *counter)
+{
+    uint64_t before = *counter;
+    assert_int_equal(weft_planner_update(rig.planner, update, 0), WEFT_DATA);
+    assert_int_equal(*counter, before + 1);
+}
+
+static void bad_updates_are_refused(void **state)
+{
+    (void)state;
+    begin(3, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER | WEFT_PLAN_BOUND);
+    make();
+    const struct weft_planner_counters *c = weft_planner_counters(rig.planner);
+    const struct weft_planner_update good = {.worker = 1, .clock = 7, .bytes = 1000, .norm = 1};
+    struct weft_planner_update bad = good;
+    const double norms[] = {NAN, -NAN, INFINITY, -INFINITY, -1, -DBL_MIN};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(norms); i++) {
+        bad.norm = norms[i];
+        refused(&bad, &c->refused_norm);
+    }
+    bad = good;
+    bad.worker = 3;
+    refused(&bad, &c->refused_unknown);
+    bad = good;
+    bad.bytes = 0;
+    refused(&bad, &c->refused_range);
+    bad.bytes = WEFT_PLANNER_BYTES_MAX + 1;
+    refused(&bad, &c->refused_range);
+    bad = good;
+    const uint64_t parts[] = {999};
+    bad.server_bytes = parts;
+    refused(&bad, &c->refused_range);
+    bad = good;
+    bad.base_version = 1; /* nothing was granted yet */
+    refused(&bad, &c->refused_version);
+    assert_int_equal(weft_planner_update(rig.planner, &good, 0), WEFT_OK);
+    refused(&good, &c->refused_twice);
+    assert_int_equal(next_grant(), 1);
+    bad = good;
+    bad.clock = 6;
+    refused(&bad, &c->refused_version);
+    assert_int_equal(c->updates, 1);
+    weft_planner_free(rig.planner);
+}
+
+static void bad_events_are_refused(void **state)
+{
+    (void)state;
+    begin(2, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+    make();
+    struct weft_planner *p = rig.planner;
+    const struct weft_planner_counters *c = weft_planner_counters(p);
+    assert_int_equal(weft_planner_delivered(p, 0, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_delivered(p, UINT64_MAX, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_committed(p, 0, 1, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_committed(p, 9, 1, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_worker_left(p, 2, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_read(p, 2, 1000, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_aggregator(p, 0, true, 0), WEFT_DATA);
+    assert_int_equal(c->refused_unknown, 7);
+    assert_int_equal(weft_planner_capacity(p, 0, true, UINT64_MAX, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_capacity(p, 9, true, GBIT, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_read(p, 0, 0, 0), WEFT_DATA);
+    assert_int_equal(c->refused_range, 3);
+    assert_int_equal(weft_planner_read(p, 0, 1000, 0), WEFT_OK);
+    assert_int_equal(weft_planner_read(p, 0, 1000, 0), WEFT_DATA);
+    assert_int_equal(c->refused_twice, 1);
+    /* A delivery counts once; a commit needs a norm that can be. */
+    struct weft_planner_decision d;
+    ask_rig(1, 1, 1000, 0);
+    weft_planner_plan(p, 0);
+    do {
+        assert_true(weft_planner_poll(p, &d));
+    } while (d.kind != WEFT_PLANNER_GRANT);
+    assert_int_equal(weft_planner_committed(p, 1, NAN, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_delivered(p, d.transfer, 0), WEFT_OK);
+    assert_int_equal(weft_planner_delivered(p, d.transfer, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_committed(p, 1, 0.5, 0), WEFT_OK);
+    assert_int_equal(weft_planner_version(p), 1);
+    weft_planner_free(p);
+}
+
+static void bad_configurations_are_refused(void **state)
+{
+    (void)state;
+    struct weft_planner *p;
+    begin(2, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+    struct weft_planner_config good = rig.config, bad;
+#define REFUSED(change)                                                                            \
+    do {                                                                                           \
+        bad = good;                                                                                \
+        change;                                                                                    \
+        assert_int_equal(weft_planner_new(&bad, &p), WEFT_INVALID);                                \
+    } while (0)
+    REFUSED(bad.hosts = 0);
+    REFUSED(bad.workers = 0);
+    REFUSED(bad.workers = WEFT_PLANNER_WORKERS_MAX + 1);
+    REFUSED(bad.servers = 0; bad.server_host = NULL);
+    REFUSED(bad.mode = WEFT_PLANNER_ALL_REDUCE);
+    REFUSED(bad.hosts = 2); /* the server's does not exist */
+    REFUSED(bad.policy = 64);
+    REFUSED(bad.ahead = 0);
+    REFUSED(bad.window = 0);
+    REFUSED(bad.chunk_bytes = 0);
+    REFUSED(bad.policy = WEFT_PLAN_REPLICATE; bad.div_max = 0);
+    REFUSED(bad.policy = WEFT_PLAN_REPLICATE; bad.div_max = NAN);
+    REFUSED(bad.policy = WEFT_PLAN_REPLICATE; bad.div_max = 1; bad.momentum = 1);
+    REFUSED(bad.policy = WEFT_PLAN_REPLICATE; bad.div_max = 1; bad.replica_host = NULL);
+    rig.host[0].up_bps = WEFT_TIMELINE_BPS_MAX + 1;
+    assert_int_equal(weft_planner_new(&good, &p), WEFT_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(shortest_completion_first),
+        cmocka_unit_test(the_least_clock_goes_first),
+        cmocka_unit_test(ties_go_to_the_oldest),
+        cmocka_unit_test(an_old_request_goes_first),
+        cmocka_unit_test(a_floor_for_slow_uplinks),
+        cmocka_unit_test(read_credits),
+        cmocka_unit_test(a_new_capacity_revises_grants),
+        cmocka_unit_test(bad_updates_are_refused),
+        cmocka_unit_test(bad_events_are_refused),
+        cmocka_unit_test(bad_configurations_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
