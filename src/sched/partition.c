@@ -103,14 +103,16 @@ static bool place_direct(struct weft_planner *planner, uint32_t worker, uint64_t
 
 /* ---- one group ---------------------------------------------------------------------------------- */
 
-static uint64_t chunk_ns(struct weft_planner *planner, uint32_t from_host, uint32_t to_host)
+/* The time that bytes take over an idle path. */
+static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32_t to_host,
+                        uint64_t bytes)
 {
     struct weft_path path = planner_path(planner, from_host, to_host);
     uint64_t rate_bps = WEFT_TIMELINE_BPS_MAX;
     for (uint32_t i = 0; i < path.count; i++) {
         rate_bps = weft_min_u64(rate_bps, path.links[i]->capacity_bps);
     }
-    return weft_transfer_ns(planner->config.chunk_bytes, rate_bps);
+    return weft_transfer_ns(bytes, rate_bps);
 }
 
 /* The longest run of the order from `first` on whose sum can hide behind the frontier. */
@@ -134,7 +136,8 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
         const struct weft_booking *booking = last_booking(p);
         uint64_t ready_ns = booking->end_ns;
         if (is_cut_through) {
-            uint64_t first_chunk_ns = chunk_ns(planner, w->host, group->host);
+            uint64_t first_chunk_ns =
+                idle_ns(planner, w->host, group->host, planner->config.chunk_bytes);
             ready_ns = weft_min_u64(ready_ns, weft_time_add(booking->start_ns, first_chunk_ns));
         }
         if (ready_ns > frontier_ns) {
@@ -180,12 +183,14 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
         if (!place(planner, hop, begin_ns)) {
             return false;
         }
-        uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns(planner, group->host, server_host));
-        const struct weft_booking *booking = last_booking(p);
-        if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && booking->end_ns < least_end_ns) {
-            uint64_t later_ns = booking->start_ns + (least_end_ns - booking->end_ns);
+        uint64_t chunk_ns = idle_ns(planner, group->host, server_host, planner->config.chunk_bytes);
+        uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns);
+        if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && last_booking(p)->end_ns < least_end_ns) {
+            /* So late that it cannot end before, however fast it goes. */
+            uint64_t span_ns = idle_ns(planner, group->host, server_host, hop.bytes);
             undo(planner, p->hops_count - 1);
-            if (!place(planner, hop, later_ns)) {
+            uint64_t later_ns = least_end_ns > span_ns ? least_end_ns - span_ns : 0;
+            if (!place(planner, hop, weft_max_u64(begin_ns, later_ns))) {
                 return false;
             }
         }

@@ -18,17 +18,19 @@
  */
 #include "sched/internal.h"
 
-#include <math.h>
-
 uint64_t planner_norm(const struct weft_planner *planner, double norm)
 {
     const struct weft_planner_config *c = &planner->config;
     if (!planner_has(planner, WEFT_PLAN_REPLICATE)) {
         return 0;
     }
-    double units = ceil(c->step_size / (1 - c->momentum) * norm / c->div_max * 0x1p40);
+    double units = c->step_size / (1 - c->momentum) * norm / c->div_max * 0x1p40;
     /* Beyond a thousand times the bound all are alike, and sums do not wrap. Infinity, too. */
-    return units < 0x1p50 ? (uint64_t)units : UINT64_C(1) << 50;
+    if (!(units < 0x1p50)) {
+        return UINT64_C(1) << 50;
+    }
+    uint64_t whole = (uint64_t)units;
+    return whole + ((double)whole < units);
 }
 
 static uint64_t divergence(const struct weft_planner *planner)

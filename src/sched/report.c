@@ -3,7 +3,6 @@
 #include "sched/internal.h"
 
 #include <float.h>
-#include <math.h>
 
 /* ---- checks ------------------------------------------------------------------------------------- */
 

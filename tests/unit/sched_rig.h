@@ -269,6 +269,12 @@ static inline void rig_begin_transfer(struct rig *rig, const struct weft_planner
         rig->norm_sent = rig->norm_pending;
         rig->norm_pending = 0;
     }
+    for (uint32_t i = 0; d->kind == WEFT_PLANNER_GRANT_GROUP && i < rig->transfers_count; i++) {
+        /* A sum is not there before its members are at the aggregator. */
+        const struct weft_planner_decision *member = &rig->transfers[i].decision;
+        assert_true(member->group != d->group || member->kind != WEFT_PLANNER_GRANT ||
+                    member->booking.end_ns <= d->booking.end_ns);
+    }
     assert_true(rig->transfers_count < RIG_TRANSFERS);
     rig->transfers[rig->transfers_count++] =
         (struct rig_transfer){.decision = *d, .due_ns = rig_due(rig, &d->booking)};
