@@ -1,0 +1,257 @@
+#include "sim/fabric_settings.h"
+
+#include <string.h>
+
+#define MS     WEFT_NS_PER_MS
+#define ONE    WEFT_PPM
+#define GBIT   UINT64_C(1000000000)
+#define FACTOR (WEFT_FABRIC_FACTOR_MAX * WEFT_PPM)
+
+/* ---- those that are built in ----------------------------------------------------------------- */
+
+/* One transfer of the default 12.5 MB takes 0.1 s of a link of 1 Gbit/s. A step of 2 s is therefore 20
+ * transfers: 30 workers ask one server for one and a half times of what its link carries. */
+static const struct weft_fabric_compute fixed = {"fixed", 2000 * MS, 2000 * MS, 0, ONE, 0, ONE};
+static const struct weft_fabric_compute uniform = {"uniform", 1500 * MS, 2500 * MS, 0, ONE, 0, ONE};
+static const struct weft_fabric_compute bimodal = {"bimodal", 1600 * MS, 1600 * MS, 100000,
+                                                   4 * ONE,   0,         ONE};
+static const struct weft_fabric_compute slow_20 = {"slow-20", 1900 * MS, 2100 * MS, 0,
+                                                   ONE,       200000,    2 * ONE};
+/* A tenth of a transfer up to five: the server's link is asked for far more than it has. */
+static const struct weft_fabric_compute brief = {"brief", 10 * MS, 500 * MS, 0, ONE, 0, ONE};
+
+/* The grid's: alike, slow at times, some always slow. */
+static const struct weft_fabric_compute cs1 = {"CS1", 1900 * MS, 2100 * MS, 0, ONE, 0, ONE};
+static const struct weft_fabric_compute cs2 = {"CS2",   1900 * MS, 2100 * MS, 100000,
+                                               3 * ONE, 0,         ONE};
+static const struct weft_fabric_compute cs3 = {"CS3", 1900 * MS, 2100 * MS, 0,
+                                               ONE,   200000,    2 * ONE};
+
+const struct weft_fabric_compute *const weft_fabric_computes[] = {
+    &fixed, &uniform, &bimodal, &slow_20, &brief, &cs1, &cs2, &cs3, NULL};
+
+static const struct weft_fabric_network homogeneous = {.name = "homogeneous",
+                                                       .rate_bps = GBIT,
+                                                       .delay_ns = 50000,
+                                                       .slow_uplink_factor_ppm = ONE,
+                                                       .rate_factor_ppm_min = ONE};
+static const struct weft_fabric_network slow_uplinks = {.name = "slow-uplinks",
+                                                        .rate_bps = GBIT,
+                                                        .delay_ns = 50000,
+                                                        .slow_uplinks_ppm = 200000,
+                                                        .slow_uplink_factor_ppm = 100000,
+                                                        .rate_factor_ppm_min = ONE};
+static const struct weft_fabric_network contended = {.name = "contended",
+                                                     .rate_bps = GBIT,
+                                                     .delay_ns = 50000,
+                                                     .slow_uplink_factor_ppm = ONE,
+                                                     .contended_workers_ppm = 300000,
+                                                     .outside_ppm = 600000,
+                                                     .outside_on_ns = 2000 * MS,
+                                                     .outside_off_ns = 2000 * MS,
+                                                     .rate_factor_ppm_min = ONE};
+static const struct weft_fabric_network varying = {.name = "varying",
+                                                   .rate_bps = GBIT,
+                                                   .delay_ns = 50000,
+                                                   .slow_uplink_factor_ppm = ONE,
+                                                   .rate_factor_ppm_min = 300000,
+                                                   .rate_every_ns = 1000 * MS};
+
+/* The grid's: alike, slow uplinks, contention of half of the workers and of the servers. */
+static const struct weft_fabric_network ns1 = {.name = "NS1",
+                                               .rate_bps = GBIT,
+                                               .delay_ns = 50000,
+                                               .slow_uplink_factor_ppm = ONE,
+                                               .rate_factor_ppm_min = ONE};
+static const struct weft_fabric_network ns2 = {.name = "NS2",
+                                               .rate_bps = GBIT,
+                                               .delay_ns = 50000,
+                                               .slow_uplinks_ppm = 200000,
+                                               .slow_uplink_factor_ppm = 100000,
+                                               .rate_factor_ppm_min = ONE};
+static const struct weft_fabric_network ns3 = {.name = "NS3",
+                                               .rate_bps = GBIT,
+                                               .delay_ns = 50000,
+                                               .slow_uplink_factor_ppm = ONE,
+                                               .contended_workers_ppm = 500000,
+                                               .contended_servers_ppm = ONE,
+                                               .outside_ppm = 600000,
+                                               .outside_on_ns = 3000 * MS,
+                                               .outside_off_ns = 3000 * MS,
+                                               .rate_factor_ppm_min = ONE};
+
+const struct weft_fabric_network *const weft_fabric_networks[] = {
+    &homogeneous, &slow_uplinks, &contended, &varying, &ns1, &ns2, &ns3, NULL};
+
+const struct weft_fabric_compute *weft_fabric_compute_find(const char *name)
+{
+    for (uint32_t i = 0; weft_fabric_computes[i] != NULL; i++) {
+        if (strcmp(weft_fabric_computes[i]->name, name) == 0) {
+            return weft_fabric_computes[i];
+        }
+    }
+    return NULL;
+}
+
+const struct weft_fabric_network *weft_fabric_network_find(const char *name)
+{
+    for (uint32_t i = 0; weft_fabric_networks[i] != NULL; i++) {
+        if (strcmp(weft_fabric_networks[i]->name, name) == 0) {
+            return weft_fabric_networks[i];
+        }
+    }
+    return NULL;
+}
+
+void weft_fabric_compute_default(struct weft_fabric_compute *compute_p)
+{
+    *compute_p = fixed;
+}
+
+void weft_fabric_network_default(struct weft_fabric_network *network_p)
+{
+    *network_p = homogeneous;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+const char *weft_fabric_compute_check(const struct weft_fabric_compute *compute)
+{
+    if (compute->step_ns_min > compute->step_ns_max) {
+        return "the least time of a step is above the most";
+    }
+    if (compute->step_ns_max == 0 || compute->step_ns_max > 3600 * WEFT_NS_PER_S) {
+        return "a step takes more than nothing and at most an hour";
+    }
+    if (compute->slow_steps_ppm > ONE || compute->slow_workers_ppm > ONE) {
+        return "a share is at most one";
+    }
+    if (compute->slow_step_factor_ppm < ONE || compute->slow_step_factor_ppm > FACTOR ||
+        compute->slow_worker_factor_ppm < ONE || compute->slow_worker_factor_ppm > FACTOR) {
+        return "a factor of slowness is from 1 to 100";
+    }
+    return NULL;
+}
+
+const char *weft_fabric_network_check(const struct weft_fabric_network *network)
+{
+    if (network->rate_bps < 1000000 || network->rate_bps > 1000 * GBIT) {
+        return "a rate lies between 1 Mbit/s and 1 Tbit/s";
+    }
+    if (network->delay_ns > WEFT_NS_PER_S) {
+        return "a delay is at most a second";
+    }
+    if (network->slow_uplinks_ppm > ONE || network->contended_workers_ppm > ONE ||
+        network->contended_servers_ppm > ONE) {
+        return "a share is at most one";
+    }
+    if (network->slow_uplink_factor_ppm < ONE / 1000 || network->slow_uplink_factor_ppm > ONE ||
+        network->rate_factor_ppm_min < ONE / 1000 || network->rate_factor_ppm_min > ONE) {
+        return "a factor of a rate is from 0.001 to 1";
+    }
+    if (network->outside_ppm >= ONE) {
+        return "outside traffic takes less than all of a link";
+    }
+    bool contended_some = network->contended_workers_ppm > 0 || network->contended_servers_ppm > 0;
+    if (contended_some && (network->outside_ppm == 0 || network->outside_on_ns < MS ||
+                           network->outside_off_ns < MS)) {
+        return "contended links need the outside traffic's share, and times on and off of 1 ms or "
+               "more";
+    }
+    if (network->rate_factor_ppm_min < ONE && network->rate_every_ns < MS) {
+        return "rates that vary need the time after which they do, 1 ms or more";
+    }
+    return NULL;
+}
+
+/* ---- draws ----------------------------------------------------------------------------------- */
+
+void weft_fabric_choose(struct weft_prng *prng, uint32_t share_ppm, uint32_t count, bool *is_p)
+{
+    uint64_t chosen = ((uint64_t)share_ppm * count + ONE / 2) / ONE;
+    memset(is_p, 0, count * sizeof(*is_p));
+    /* Of those that are left, so many must still be chosen. */
+    for (uint32_t i = 0; i < count; i++) {
+        is_p[i] = weft_prng_below(prng, count - i) < chosen;
+        chosen -= is_p[i];
+    }
+}
+
+static uint64_t times(uint64_t value, uint32_t factor_ppm)
+{
+    return (uint64_t)((__extension__(unsigned __int128) value * factor_ppm) / ONE);
+}
+
+uint64_t weft_fabric_step_ns(const struct weft_fabric_compute *compute, bool slow_worker,
+                             struct weft_prng *prng)
+{
+    uint64_t ns = weft_prng_range(prng, compute->step_ns_min, compute->step_ns_max);
+    if (weft_prng_chance(prng, compute->slow_steps_ppm)) {
+        ns = times(ns, compute->slow_step_factor_ppm);
+    }
+    return slow_worker ? times(ns, compute->slow_worker_factor_ppm) : ns;
+}
+
+static uint64_t about(struct weft_prng *prng, uint64_t mean_ns)
+{
+    return weft_prng_range(prng, mean_ns / 2, mean_ns + mean_ns / 2);
+}
+
+static void draw_factor(struct weft_fabric_link *link, const struct weft_fabric_network *network,
+                        uint64_t now_ns)
+{
+    link->factor_ppm = (uint32_t)weft_prng_range(&link->prng, network->rate_factor_ppm_min, ONE);
+    link->factor_next_ns = now_ns + network->rate_every_ns;
+}
+
+void weft_fabric_link_init(struct weft_fabric_link *link, const struct weft_fabric_network *network,
+                           bool slow, bool is_contended, uint64_t seed, uint64_t label)
+{
+    *link = (struct weft_fabric_link){
+        .base_bps =
+            slow ? times(network->rate_bps, network->slow_uplink_factor_ppm) : network->rate_bps,
+        .factor_ppm = ONE,
+        .contended = is_contended,
+        .factor_next_ns = WEFT_NEVER,
+        .outside_next_ns = WEFT_NEVER,
+    };
+    weft_prng_split(&link->prng, seed, label);
+    if (network->rate_factor_ppm_min < ONE) {
+        draw_factor(link, network, 0);
+    }
+    if (is_contended) {
+        /* In the middle of a time without, or with, traffic of others. */
+        uint64_t both_ns = network->outside_on_ns + network->outside_off_ns;
+        link->outside = weft_prng_below(&link->prng, both_ns) < network->outside_on_ns;
+        link->outside_next_ns =
+            weft_prng_below(&link->prng,
+                            link->outside ? network->outside_on_ns : network->outside_off_ns) +
+            1;
+    }
+}
+
+uint64_t weft_fabric_link_capacity(const struct weft_fabric_link *link,
+                                   const struct weft_fabric_network *network)
+{
+    uint64_t bps = times(link->base_bps, link->factor_ppm);
+    return link->outside ? times(bps, ONE - network->outside_ppm) : bps;
+}
+
+uint64_t weft_fabric_link_next_ns(const struct weft_fabric_link *link)
+{
+    return weft_min_u64(link->factor_next_ns, link->outside_next_ns);
+}
+
+void weft_fabric_link_step(struct weft_fabric_link *link, const struct weft_fabric_network *network,
+                           uint64_t now_ns)
+{
+    if (link->factor_next_ns <= now_ns) {
+        draw_factor(link, network, now_ns);
+    }
+    if (link->outside_next_ns <= now_ns) {
+        link->outside = !link->outside;
+        link->outside_next_ns =
+            now_ns +
+            about(&link->prng, link->outside ? network->outside_on_ns : network->outside_off_ns);
+    }
+}
