@@ -1,0 +1,305 @@
+/* Transfers: a flow each, at the rates of its grant or with a fair share, and what hosts forward.
+ *
+ * An aggregate is sent as far as it is there from all members, a reduction as far as it is there from all
+ * children and the host's own update is ready, a broadcast as far as it came from the parent, or, at
+ * the root, as far as the reduction is complete. With cut-through that is known chunk by chunk, without
+ * when all of it has come.
+ */
+#include "sim/fabric_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+static const uint32_t no_flow = UINT32_MAX;
+
+static bool forwards(enum weft_fabric_kind kind)
+{
+    return kind == WEFT_FABRIC_GROUP || kind == WEFT_FABRIC_REDUCE || kind == WEFT_FABRIC_BROADCAST;
+}
+
+/* ---- rates ----------------------------------------------------------------------------------- */
+
+/* What the grant says for now. Past its end, or late: the last rate, until it is planned again. */
+static uint64_t granted_bps(const struct weft_fabric_transfer *t, uint64_t now_ns, uint64_t *next_p)
+{
+    const struct weft_booking *booking = &t->booking;
+    *next_p = WEFT_NEVER;
+    for (uint32_t i = 0; i < booking->count; i++) {
+        const struct weft_booking_piece *piece = &booking->pieces[i];
+        if (now_ns < piece->from_ns) {
+            *next_p = piece->from_ns;
+            return 0;
+        }
+        bool last = i + 1 == booking->count;
+        if (now_ns < piece->to_ns || last) {
+            *next_p = last ? WEFT_NEVER : piece->to_ns;
+            return piece->rate_bps;
+        }
+    }
+    return 0;
+}
+
+void weft_fabric_transfer_pace(struct weft_fabric *f, uint32_t index)
+{
+    struct weft_fabric_transfer *t = &f->transfers[index];
+    if (!t->used || t->flow == no_flow || t->pace_ns != f->now_ns) {
+        return; /* planned again, or over, since the event was made */
+    }
+    uint64_t next_ns;
+    uint64_t bps = granted_bps(t, f->now_ns, &next_ns);
+    weft_fluid_limit(f->fluid, t->flow, bps, t->rank);
+    t->pace_ns = next_ns;
+    if (next_ns != WEFT_NEVER) {
+        weft_fabric_event(f, next_ns, WEFT_FABRIC_EVENT_PACE, index, NULL);
+    }
+}
+
+void weft_fabric_transfer_regrant(struct weft_fabric *f, uint32_t index,
+                                  const struct weft_booking *booking)
+{
+    f->transfers[index].booking = *booking;
+    f->transfers[index].pace_ns = f->now_ns;
+    weft_fabric_transfer_pace(f, index);
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static uint32_t free_transfer(struct weft_fabric *f)
+{
+    for (uint32_t i = 0; i < f->transfer_room; i++) {
+        if (!f->transfers[i].used) {
+            return i;
+        }
+    }
+    uint32_t room = f->transfer_room == 0 ? 256 : 2 * f->transfer_room;
+    f->transfers = realloc(f->transfers, room * sizeof(*f->transfers));
+    WEFT_ASSERT(f->transfers != NULL);
+    for (uint32_t i = f->transfer_room; i < room; i++) {
+        f->transfers[i] = (struct weft_fabric_transfer){.used = false};
+    }
+    uint32_t first = f->transfer_room;
+    f->transfer_room = room;
+    return first;
+}
+
+uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
+                                    const struct weft_fabric_transfer *transfer)
+{
+    uint32_t index = free_transfer(f);
+    struct weft_fabric_transfer *t = &f->transfers[index];
+    *t = *transfer;
+    t->used = true;
+    t->flow = no_flow;
+    t->from_ns = t->granted ? weft_max_u64(f->now_ns, t->booking.start_ns) : f->now_ns;
+    t->pace_ns = WEFT_NEVER;
+    f->started++;
+    f->relays_stale |= t->group > 0;
+    if (t->from == t->to) { /* an aggregator's own update is there */
+        weft_fabric_transfer_arrived(f, index, t->bytes);
+        return index;
+    }
+    bool chunks = t->cut_through && t->group > 0;
+    struct weft_fluid_flow flow = {
+        .up = weft_fabric_up(t->from),
+        .down = weft_fabric_down(t->to),
+        .bytes = t->bytes,
+        .chunk_bytes = chunks ? f->config.chunk_bytes : 0,
+        .limit_bps = t->granted ? 0 : WEFT_FLUID_NO_LIMIT,
+        .rank = t->rank,
+        .user = index,
+    };
+    t->flow = weft_fluid_start(f->fluid, &flow, forwards(t->kind) ? 0 : t->bytes);
+    if (t->granted) {
+        t->pace_ns = f->now_ns;
+        weft_fabric_transfer_pace(f, index);
+    }
+    return index;
+}
+
+/* ---- forwarding ------------------------------------------------------------------------------ */
+
+/* How many updates the inputs of a transfer hold, and how far they have come: in bytes of the output. */
+struct inputs {
+    uint64_t bytes;
+    uint32_t members;
+};
+
+static struct inputs inputs_of(const struct weft_fabric *f, const struct weft_fabric_transfer *out,
+                               enum weft_fabric_kind kind)
+{
+    struct inputs inputs = {.bytes = out->bytes};
+    for (uint32_t i = 0; i < f->transfer_room; i++) {
+        const struct weft_fabric_transfer *in = &f->transfers[i];
+        if (in->used && in->group == out->group && in->tree == out->tree && in->kind == kind &&
+            in->to == out->from) {
+            weft_fluid_nanobits scaled = (weft_fluid_nanobits)in->arrived * out->bytes / in->bytes;
+            inputs.bytes = weft_min_u64(inputs.bytes, (uint64_t)scaled);
+            inputs.members += kind == WEFT_FABRIC_REDUCE ? in->members : 1;
+        }
+    }
+    return inputs;
+}
+
+/* Of what the host sums: its children's, and its own when that is ready. */
+static struct inputs reduced_at(const struct weft_fabric *f, const struct weft_fabric_transfer *out)
+{
+    struct inputs inputs = inputs_of(f, out, WEFT_FABRIC_REDUCE);
+    inputs.members += f->workers[out->from].state == WEFT_FABRIC_PUSHING;
+    return inputs;
+}
+
+static uint64_t can_forward(const struct weft_fabric *f, const struct weft_fabric_transfer *out)
+{
+    struct inputs inputs;
+    uint32_t wanted = out->members;
+    if (out->kind == WEFT_FABRIC_GROUP) {
+        inputs = inputs_of(f, out, WEFT_FABRIC_MEMBER);
+    } else if (out->kind == WEFT_FABRIC_REDUCE) {
+        inputs = reduced_at(f, out);
+    } else {
+        inputs = inputs_of(f, out, WEFT_FABRIC_BROADCAST);
+        wanted = 1;
+        if (inputs.members == 0) { /* the root */
+            inputs = reduced_at(f, out);
+            wanted = f->config.workers;
+        }
+    }
+    if (inputs.members != wanted || (!out->cut_through && inputs.bytes < out->bytes)) {
+        return 0;
+    }
+    return inputs.bytes;
+}
+
+void weft_fabric_relay(struct weft_fabric *f)
+{
+    if (!f->relays_stale) {
+        return;
+    }
+    f->relays_stale = false;
+    for (uint32_t i = 0; i < f->transfer_room; i++) {
+        struct weft_fabric_transfer *out = &f->transfers[i];
+        if (!out->used || out->flow == no_flow || !forwards(out->kind)) {
+            continue;
+        }
+        uint64_t bytes = can_forward(f, out);
+        if (bytes > out->released) {
+            out->released = bytes;
+            weft_fluid_release(f->fluid, out->flow, bytes);
+        }
+    }
+}
+
+void weft_fabric_group_over(struct weft_fabric *f, uint64_t group)
+{
+    for (uint32_t i = 0; i < f->transfer_room; i++) {
+        if (f->transfers[i].used && f->transfers[i].group == group) {
+            WEFT_ASSERT(f->transfers[i].done);
+            f->transfers[i].used = false;
+        }
+    }
+}
+
+/* ---- arrival --------------------------------------------------------------------------------- */
+
+void weft_fabric_transfer_sent(struct weft_fabric *f, const struct weft_fluid_event *event)
+{
+    uint32_t index = (uint32_t)event->user;
+    if (event->finished) {
+        f->transfers[index].flow = no_flow;
+    }
+    weft_fabric_event(f, f->now_ns + f->config.network.delay_ns, WEFT_FABRIC_EVENT_ARRIVED, index,
+                      (void *)(uintptr_t)event->bytes);
+}
+
+static void span_of(struct weft_fabric *f, const struct weft_fabric_transfer *t)
+{
+    static const enum weft_fabric_span_kind kinds[] = {
+        [WEFT_FABRIC_MEMBER] = WEFT_FABRIC_SPAN_PUSH,
+        [WEFT_FABRIC_GROUP] = WEFT_FABRIC_SPAN_GROUP,
+        [WEFT_FABRIC_CHAIN] = WEFT_FABRIC_SPAN_REPLICA,
+        [WEFT_FABRIC_REPLICA] = WEFT_FABRIC_SPAN_REPLICA,
+        [WEFT_FABRIC_REDUCE] = WEFT_FABRIC_SPAN_REDUCE,
+        [WEFT_FABRIC_BROADCAST] = WEFT_FABRIC_SPAN_BROADCAST,
+        [WEFT_FABRIC_STEP] = WEFT_FABRIC_SPAN_REDUCE,
+    };
+    if (t->kind != WEFT_FABRIC_READ && t->kind != WEFT_FABRIC_PUSH && t->from != t->to) {
+        weft_fabric_span(f, kinds[t->kind], t->from, t->to, t->from_ns, t->bytes);
+    }
+}
+
+/* The last broadcast of a group ends the all-reduce. */
+static void broadcast_arrived(struct weft_fabric *f, uint64_t group)
+{
+    uint32_t arrived = 0;
+    uint32_t trees = 1;
+    for (uint32_t i = 0; i < f->transfer_room; i++) {
+        const struct weft_fabric_transfer *t = &f->transfers[i];
+        if (t->used && t->done && t->group == group && t->kind == WEFT_FABRIC_BROADCAST) {
+            arrived++;
+            trees = t->trees;
+        }
+    }
+    if (arrived == trees * (f->config.workers - 1)) {
+        weft_fabric_group_over(f, group);
+        weft_fabric_all_reduced(f);
+    }
+}
+
+static bool group_is_done(const struct weft_fabric *f, uint64_t group)
+{
+    uint32_t servers = 0;
+    for (uint32_t i = 0; i < f->transfer_room; i++) {
+        const struct weft_fabric_transfer *t = &f->transfers[i];
+        servers += t->used && t->done && t->group == group && t->kind == WEFT_FABRIC_GROUP;
+    }
+    return servers == f->config.servers;
+}
+
+static void finished(struct weft_fabric *f, uint32_t index)
+{
+    struct weft_fabric_transfer t = f->transfers[index];
+    f->transfers[index].done = true;
+    span_of(f, &t);
+    if (t.id > 0) {
+        weft_fabric_report_delivered(f, t.id);
+    }
+    f->transfers[index].used = t.group > 0;
+    switch (t.kind) {
+    case WEFT_FABRIC_READ:
+    case WEFT_FABRIC_PUSH:
+    case WEFT_FABRIC_CHAIN:
+        weft_fabric_part_arrived(f, &t);
+        break;
+    case WEFT_FABRIC_GROUP:
+        f->result->update_bytes += t.bytes;
+        weft_fabric_group_arrived(f, t.group, t.server);
+        if (group_is_done(f, t.group)) {
+            weft_fabric_group_over(f, t.group);
+        }
+        break;
+    case WEFT_FABRIC_REPLICA:
+        weft_fabric_replicated(f, &t);
+        break;
+    case WEFT_FABRIC_BROADCAST:
+        broadcast_arrived(f, t.group);
+        break;
+    case WEFT_FABRIC_STEP:
+        weft_fabric_step_arrived(f, &t);
+        break;
+    case WEFT_FABRIC_MEMBER:
+    case WEFT_FABRIC_REDUCE:
+        break;
+    }
+}
+
+void weft_fabric_transfer_arrived(struct weft_fabric *f, uint32_t index, uint64_t bytes)
+{
+    struct weft_fabric_transfer *t = &f->transfers[index];
+    WEFT_ASSERT(t->used && !t->done && bytes > t->arrived && bytes <= t->bytes);
+    t->arrived = bytes;
+    f->relays_stale |= t->group > 0;
+    if (bytes == t->bytes) {
+        finished(f, index);
+    }
+}

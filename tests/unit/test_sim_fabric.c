@@ -1,0 +1,243 @@
+/* The fabric simulation against times reckoned by hand, equal seeds, and what its policies promise. That
+ * delays are conserved and no link is over capacity is checked inside every run. */
+#include "sim/fabric.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* An update of 12.5 MB is 100 ms of a link of 1 Gbit/s. */
+static struct weft_fabric_config config_of(enum weft_fabric_policy policy, const char *compute,
+                                           const char *network)
+{
+    struct weft_fabric_config config;
+    weft_fabric_config_default(&config);
+    config.policy = policy;
+    config.compute = *weft_fabric_compute_find(compute);
+    config.network = *weft_fabric_network_find(network);
+    config.network.delay_ns = 0;
+    return config;
+}
+
+static struct weft_fabric_result result;
+
+static void run(const struct weft_fabric_config *config)
+{
+    assert_null(weft_fabric_config_check(config));
+    weft_fabric_run(config, &result);
+    if (!result.ok) {
+        print_message("%s, %s, %s: %s\n", weft_fabric_policy_name(config->policy),
+                      config->compute.name, config->network.name, result.failure);
+    }
+    assert_true(result.ok);
+}
+
+/* Read 0.1 s, compute 2 s, push 0.1 s: 27 rounds of 2.2 s in 60 s, nobody else to be late for. */
+static void one_worker_alone(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_FAIR, "fixed", "homogeneous");
+    config.workers = 1;
+    run(&config);
+    assert_int_equal(result.commits, 27);
+    assert_int_equal(result.delay_max, 0);
+    assert_int_equal(result.update_bytes, UINT64_C(27) * 12500000);
+    /* Half of each part goes to each of two servers, at the rate of the one uplink. */
+    config.servers = 2;
+    run(&config);
+    assert_int_equal(result.commits, 27);
+    /* With 0.05 ms each way: the read's and the push's arrival, 2.2001 s. */
+    config.servers = 1;
+    config.network.delay_ns = 50000;
+    config.duration_ns = 22001 * UINT64_C(100000) * 10 + 1;
+    run(&config);
+    assert_int_equal(result.commits, 10);
+}
+
+/* Without reads, 30 workers compute 2 s together and push together: 3 s for all at 1/30 of the link each.
+ * 30 commits in 5 s; the twelfth time would end with the run, at 60 s. Delays are 0 .. 29 the first time,
+ * then each worker waits for all others. */
+static void fair_shares_keep_workers_in_step(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_FAIR, "fixed", "homogeneous");
+    config.model_bytes = 0;
+    run(&config);
+    assert_int_equal(result.commits, 330);
+    assert_int_equal(result.delay_max, 29);
+    assert_true(result.share_min == 1);
+    assert_true(result.server_link_utilization > 0.599 && result.server_link_utilization < 0.601);
+}
+
+/* In turn the same updates are there after 0.1, 0.2, ... s, and workers are out of step from then on: the
+ * server's link never rests again, 580 of the 600 that it could carry. */
+static void turns_fill_the_link(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_FIFO, "fixed", "homogeneous");
+    config.model_bytes = 0;
+    run(&config);
+    assert_in_range(result.commits, 570, 580);
+    assert_true(result.server_link_utilization > 0.95);
+    config.policy = WEFT_FABRIC_ORDER;
+    run(&config);
+    assert_in_range(result.commits, 570, 580);
+}
+
+static uint64_t round_ns(enum weft_fabric_policy policy, uint32_t workers)
+{
+    struct weft_fabric_config config = config_of(policy, "fixed", "homogeneous");
+    config.mode = WEFT_FABRIC_SYNC;
+    config.workers = workers;
+    run(&config);
+    assert_int_equal(result.delay_max, 0);
+    return result.makespan_ns - 2 * WEFT_NS_PER_S;
+}
+
+static void all_reduce_takes_what_its_steps_take(void **state)
+{
+    (void)state;
+    const uint64_t ms = WEFT_NS_PER_MS;
+    /* Read and push of 8 at once: 0.8 s each. */
+    assert_int_equal(round_ns(WEFT_FABRIC_FAIR, 8), 1600 * ms);
+    /* 2 (n - 1) steps of a part: 14 of 12.5 ms; 6 of 25 ms. */
+    assert_int_equal(round_ns(WEFT_FABRIC_RING, 8), 175 * ms);
+    assert_int_equal(round_ns(WEFT_FABRIC_RING, 4), 150 * ms);
+    /* Halves, quarters, eighths and back: 2 x 87.5 ms. */
+    assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 8), 175 * ms);
+    assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 2), 100 * ms);
+    /* Two more of six give all first, and get all last: 100 + 150 + 100 ms. */
+    assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 6), 350 * ms);
+}
+
+/* The uplink of a tenth sends its six parts one behind the other, 250 ms each; what it waits for comes by
+ * the others in less. */
+static void the_slowest_link_holds_a_ring(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_RING, "fixed", "slow-uplinks");
+    config.mode = WEFT_FABRIC_SYNC;
+    config.workers = 4; /* round(0.8) = one of them is slow */
+    run(&config);
+    assert_int_equal(result.makespan_ns, 3500 * WEFT_NS_PER_MS);
+}
+
+/* ssp:N: no worker is more than N commits ahead of the slowest, also at the end. */
+static void ssp_holds_the_fast_back(void **state)
+{
+    (void)state;
+    for (uint32_t staleness = 0; staleness <= 3; staleness++) {
+        struct weft_fabric_config config = config_of(WEFT_FABRIC_FAIR, "slow-20", "homogeneous");
+        uint64_t least = UINT64_MAX;
+        uint64_t most = 0;
+        config.mode = WEFT_FABRIC_SSP;
+        config.staleness = staleness;
+        config.servers = 4;
+        run(&config);
+        for (uint32_t i = 0; i < config.workers; i++) {
+            least = weft_min_u64(least, result.commits_by_worker[i]);
+            most = weft_max_u64(most, result.commits_by_worker[i]);
+        }
+        assert_in_range(most - least, staleness, staleness + 1);
+    }
+}
+
+static void a_chain_copies_every_update(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_FAIR, "uniform", "homogeneous");
+    config.div_max = 5;
+    run(&config);
+    assert_true(result.has_replica && result.replica_divergence_max == 0);
+    assert_in_range(result.replica_bytes, result.commits * 12500000,
+                    (result.commits + 30) * 12500000);
+}
+
+/* ---- all policies, all settings -------------------------------------------------------------- */
+
+static const enum weft_fabric_policy async_policies[] = {
+    WEFT_FABRIC_FAIR,
+    WEFT_FABRIC_FIFO,
+    WEFT_FABRIC_ORDER,
+};
+
+static void every_setting_runs_to_its_end(void **state)
+{
+    (void)state;
+    for (uint32_t p = 0; p < WEFT_ARRAY_COUNT(async_policies); p++) {
+        for (uint32_t c = 0; weft_fabric_computes[c] != NULL; c++) {
+            for (uint32_t n = 0; weft_fabric_networks[n] != NULL; n++) {
+                struct weft_fabric_config config =
+                    config_of(async_policies[p], weft_fabric_computes[c]->name,
+                              weft_fabric_networks[n]->name);
+                config.mode = (enum weft_fabric_mode)((c + n) % 3);
+                config.staleness = 2;
+                config.servers = 1 + (c + p) % 3;
+                config.workers = 12;
+                config.duration_ns = 20 * WEFT_NS_PER_S;
+                config.seed = 17 + n;
+                config.network.delay_ns = 50000;
+                run(&config);
+                assert_true(result.commits >= config.workers / 2);
+                assert_true(result.server_link_utilization <= 1);
+            }
+        }
+    }
+}
+
+static void one_seed_is_one_run(void **state)
+{
+    (void)state;
+    static struct weft_fabric_result first;
+    for (uint32_t p = 0; p < WEFT_ARRAY_COUNT(async_policies); p++) {
+        struct weft_fabric_config config = config_of(async_policies[p], "bimodal", "varying");
+        config.duration_ns = 20 * WEFT_NS_PER_S;
+        run(&config);
+        first = result;
+        run(&config);
+        assert_memory_equal(&first, &result, sizeof(result));
+        config.seed++;
+        run(&config);
+        assert_true(memcmp(&first, &result, sizeof(result)) != 0);
+    }
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_RING, "fixed", "homogeneous");
+    assert_non_null(strstr(weft_fabric_config_check(&config), "sync"));
+    config.mode = WEFT_FABRIC_SYNC;
+    assert_null(weft_fabric_config_check(&config));
+    config.div_max = 1;
+    assert_non_null(strstr(weft_fabric_config_check(&config), "replicas"));
+    config.div_max = 0;
+    config.workers = 1;
+    assert_non_null(strstr(weft_fabric_config_check(&config), "two workers"));
+    config = config_of(WEFT_FABRIC_FAIR, "fixed", "homogeneous");
+    config.model_bytes = 10;
+    assert_non_null(strstr(weft_fabric_config_check(&config), "bytes"));
+    config = config_of(WEFT_FABRIC_FAIR, "fixed", "homogeneous");
+    config.workers = 1001;
+    assert_non_null(strstr(weft_fabric_config_check(&config), "workers"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_worker_alone),
+        cmocka_unit_test(fair_shares_keep_workers_in_step),
+        cmocka_unit_test(turns_fill_the_link),
+        cmocka_unit_test(all_reduce_takes_what_its_steps_take),
+        cmocka_unit_test(the_slowest_link_holds_a_ring),
+        cmocka_unit_test(ssp_holds_the_fast_back),
+        cmocka_unit_test(a_chain_copies_every_update),
+        cmocka_unit_test(every_setting_runs_to_its_end),
+        cmocka_unit_test(one_seed_is_one_run),
+        cmocka_unit_test(what_is_wrong_is_refused),
+    };
+    return cmocka_run_group_tests_name("sim_fabric", tests, NULL, NULL);
+}
