@@ -388,6 +388,8 @@ int weft_cli_sim(int argc, char **argv)
         {"exchange", "rounds with data both ways or several receivers: round times",
          weft_cli_sim_exchange},
         {"allreduce", "rounds of all_reduce between ranks: round times", weft_cli_sim_allreduce},
+        {"fabric", "a training job under the transfer scheduler, at flow level",
+         weft_cli_sim_fabric},
         {"grid", "the incast grid: round times of every cell against its limit", weft_cli_sim_grid},
         {0},
     };

@@ -156,14 +156,19 @@ void weft_fabric_fail(struct weft_fabric *f, const char *format, ...)
     f->ended = true;
 }
 
+void weft_fabric_span_until(struct weft_fabric *f, const struct weft_fabric_span *span)
+{
+    if (f->config.on_span != NULL &&
+        (span->kind == WEFT_FABRIC_SPAN_DROP || span->to_ns > span->from_ns)) {
+        f->config.on_span(f->config.span_arg, span);
+    }
+}
+
 void weft_fabric_span(struct weft_fabric *f, enum weft_fabric_span_kind kind, uint32_t host,
                       uint32_t peer, uint64_t from_ns, uint64_t bytes)
 {
-    bool mark = kind == WEFT_FABRIC_SPAN_DROP;
-    if (f->config.on_span != NULL && (mark || f->now_ns > from_ns)) {
-        const struct weft_fabric_span span = {kind, host, peer, from_ns, f->now_ns, bytes};
-        f->config.on_span(f->config.span_arg, &span);
-    }
+    const struct weft_fabric_span span = {kind, host, peer, from_ns, f->now_ns, bytes};
+    weft_fabric_span_until(f, &span);
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */

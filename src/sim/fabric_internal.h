@@ -158,8 +158,10 @@ bool weft_fabric_is_planned(enum weft_fabric_policy policy);
 void weft_fabric_event(struct weft_fabric *f, uint64_t time_ns, enum weft_fabric_event kind,
                        uint32_t index, void *object);
 [[gnu::format(printf, 2, 3)]] void weft_fabric_fail(struct weft_fabric *f, const char *format, ...);
+/* Until now; and until the time that it says. */
 void weft_fabric_span(struct weft_fabric *f, enum weft_fabric_span_kind kind, uint32_t host,
                       uint32_t peer, uint64_t from_ns, uint64_t bytes);
+void weft_fabric_span_until(struct weft_fabric *f, const struct weft_fabric_span *span);
 void *weft_fabric_zeroed(size_t count, size_t bytes);
 
 /* ---- fabric_worker.c ------------------------------------------------------------------------- */

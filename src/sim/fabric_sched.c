@@ -236,7 +236,6 @@ static void note_grant(struct weft_fabric *f, const struct weft_planner_decision
         if (w->sent_ns == WEFT_NEVER) {
             w->sent_ns = weft_max_u64(f->now_ns, d->booking.start_ns);
             w->group = d->group;
-            weft_fabric_span(f, WEFT_FABRIC_SPAN_WAIT, d->worker, d->worker, w->since_ns, 0);
         }
     } else if (d->kind == WEFT_PLANNER_GRANT_READ && w->state == WEFT_FABRIC_ASKING) {
         weft_fabric_read_granted(f, d->worker);

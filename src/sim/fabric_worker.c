@@ -224,6 +224,12 @@ static void round_over(struct weft_fabric *f)
 
 static void pushed(struct weft_fabric *f, uint32_t worker)
 {
+    const struct weft_fabric_worker *w = &f->workers[worker];
+    if (w->sent_ns != WEFT_NEVER) {
+        const struct weft_fabric_span wait = {WEFT_FABRIC_SPAN_WAIT, worker,     worker,
+                                              w->since_ns,           w->sent_ns, 0};
+        weft_fabric_span_until(f, &wait);
+    }
     commit(f, worker);
     go_on(f, worker);
     if (sync(f) && ++f->round_done == f->config.workers) {

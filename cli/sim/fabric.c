@@ -1,0 +1,302 @@
+/* `weft sim fabric`: a training job at flow level, under a policy of who sends when. */
+#include "cli/sim/fabric.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/sim/report.h"
+#include "cli/verbs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct mode {
+    enum weft_fabric_mode mode;
+    uint32_t staleness;
+};
+
+struct fabric {
+    struct weft_fabric_config config;
+    struct mode mode;
+    const char *compute;
+    const char *network;
+    double div_max;
+    double seconds;
+    const char *gantt;
+    const char *chrome;
+    bool grid;
+    bool json;
+};
+
+static const char *parse_mode(const char *text, void *value)
+{
+    static const char allowed[] = "async, ssp:N (such as ssp:2) or sync";
+    struct mode *mode = value;
+    char *end = NULL;
+    if (strcmp(text, "async") == 0 || strcmp(text, "sync") == 0) {
+        *mode = (struct mode){text[0] == 'a' ? WEFT_FABRIC_ASYNC : WEFT_FABRIC_SYNC, 0};
+        return NULL;
+    }
+    if (strncmp(text, "ssp:", 4) != 0 || text[4] < '0' || text[4] > '9') {
+        return allowed;
+    }
+    errno = 0;
+    unsigned long staleness = strtoul(text + 4, &end, 10);
+    if (errno != 0 || *end != '\0' || staleness > 1000000) {
+        return allowed;
+    }
+    *mode = (struct mode){WEFT_FABRIC_SSP, (uint32_t)staleness};
+    return NULL;
+}
+
+static uint64_t clock_ns(void *arg)
+{
+    struct timespec now;
+    (void)arg;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * WEFT_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static void add_or_null(cJSON *object, const char *key, double value, bool known)
+{
+    weft_json_add_known(object, key, value, known);
+}
+
+void weft_cli_fabric_add_result(cJSON *o, const struct weft_fabric_config *config,
+                                const struct weft_fabric_result *r)
+{
+    bool served = !weft_fabric_is_all_reduce(config->policy);
+    cJSON_AddNumberToObject(o, "commits", (double)r->commits);
+    cJSON_AddNumberToObject(o, "commits_per_s",
+                            (double)r->commits / ((double)config->duration_ns / 1e9));
+    cJSON_AddNumberToObject(o, "dropped", (double)r->dropped);
+    cJSON *delay = cJSON_AddObjectToObject(o, "delay");
+    cJSON_AddNumberToObject(delay, "mean", r->delay_mean);
+    cJSON_AddNumberToObject(delay, "sd", r->delay_sd);
+    cJSON_AddNumberToObject(delay, "p99", (double)r->delay_p99);
+    cJSON_AddNumberToObject(delay, "max", (double)r->delay_max);
+    cJSON_AddNumberToObject(o, "share_min", r->share_min);
+    add_or_null(o, "server_link_utilization", r->server_link_utilization, served);
+    add_or_null(o, "replica_divergence_max", r->replica_divergence_max, r->has_replica);
+    cJSON_AddNumberToObject(o, "replica_bytes", (double)r->replica_bytes);
+    cJSON_AddNumberToObject(o, "update_bytes", (double)r->update_bytes);
+    cJSON_AddNumberToObject(o, "aggregates", (double)r->groups);
+    cJSON_AddNumberToObject(o, "aggregated", (double)r->grouped);
+    add_or_null(o, "rounds", (double)r->rounds, config->mode == WEFT_FABRIC_SYNC);
+    add_or_null(o, "makespan_s", (double)r->makespan_ns / 1e9, r->makespan_ns > 0);
+}
+
+static cJSON *json_of(const struct weft_fabric_config *config, const struct weft_fabric_result *r)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddBoolToObject(o, "ok", r->ok);
+    cJSON_AddStringToObject(o, "policy", weft_fabric_policy_name(config->policy));
+    cJSON_AddStringToObject(o, "mode", weft_fabric_mode_name(config->mode));
+    add_or_null(o, "staleness", config->staleness, config->mode == WEFT_FABRIC_SSP);
+    cJSON_AddStringToObject(o, "compute", config->compute.name);
+    cJSON_AddStringToObject(o, "network", config->network.name);
+    cJSON_AddNumberToObject(o, "workers", config->workers);
+    cJSON_AddNumberToObject(o, "servers", config->servers);
+    cJSON_AddNumberToObject(o, "seconds", (double)config->duration_ns / 1e9);
+    cJSON_AddNumberToObject(o, "seed", (double)config->seed);
+    weft_cli_fabric_add_result(o, config, r);
+    cJSON *by_worker = cJSON_AddArrayToObject(o, "commits_by_worker");
+    for (uint32_t i = 0; i < config->workers; i++) {
+        cJSON_AddItemToArray(by_worker, cJSON_CreateNumber((double)r->commits_by_worker[i]));
+    }
+    if (r->plan_ns.count > 0) {
+        (void)weft_json_add_times(o, "plan_us", &r->plan_ns, WEFT_TIMES_P50 | WEFT_TIMES_P99, 1000);
+    } else {
+        cJSON_AddNullToObject(o, "plan_us");
+    }
+    return o;
+}
+
+static void print_text(const struct weft_fabric_config *config, const struct weft_fabric_result *r)
+{
+    printf("%s, %s", weft_fabric_policy_name(config->policy), weft_fabric_mode_name(config->mode));
+    if (config->mode == WEFT_FABRIC_SSP) {
+        printf(":%" PRIu32, config->staleness);
+    }
+    printf(": %" PRIu32 " workers, %" PRIu32 " servers, compute %s, network %s, %g s, seed %" PRIu64
+           "\n",
+           config->workers, config->servers, config->compute.name, config->network.name,
+           (double)config->duration_ns / 1e9, config->seed);
+    printf("commits   %" PRIu64 ", %.3f a second; %" PRIu64 " updates dropped; fewest of a worker "
+           "%.3f of the mean\n",
+           r->commits, (double)r->commits / ((double)config->duration_ns / 1e9), r->dropped,
+           r->share_min);
+    printf("delay     mean %.2f, sd %.2f, p99 %" PRIu64 ", max %" PRIu64 "\n", r->delay_mean,
+           r->delay_sd, r->delay_p99, r->delay_max);
+    if (!weft_fabric_is_all_reduce(config->policy)) {
+        printf("servers   %.1f %% of their links used, %.1f MB of updates; %" PRIu64
+               " of them in %" PRIu64 " aggregates\n",
+               100 * r->server_link_utilization, (double)r->update_bytes / 1e6, r->grouped,
+               r->groups);
+    }
+    if (r->has_replica) {
+        printf("replicas  at most %.2f mean norms behind, %.1f MB\n", r->replica_divergence_max,
+               (double)r->replica_bytes / 1e6);
+    }
+    if (r->makespan_ns > 0) {
+        printf("rounds    %" PRIu64 ", %.6f s each\n", r->rounds, (double)r->makespan_ns / 1e9);
+    }
+    if (r->plan_ns.count > 0) {
+        printf("planning  %" PRIu64 " times, p50 %.1f us, p99 %.1f us of this machine\n", r->plans,
+               (double)weft_hist_quantile(&r->plan_ns, 500000) / 1e3,
+               (double)weft_hist_quantile(&r->plan_ns, 990000) / 1e3);
+    }
+}
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+static bool draw(const struct fabric *fabric, const struct weft_cli_fabric_spans *spans)
+{
+    if (spans->lost) {
+        (void)weft_cli_fail("sim fabric", "out of memory; try fewer --seconds");
+        return false;
+    }
+    return (fabric->gantt == NULL ||
+            weft_cli_fabric_gantt(fabric->gantt, &fabric->config, spans)) &&
+           (fabric->chrome == NULL ||
+            weft_cli_fabric_chrome(fabric->chrome, &fabric->config, spans));
+}
+
+static int fabric_run(struct fabric *fabric)
+{
+    static struct weft_fabric_result result;
+    struct weft_cli_fabric_spans spans = {0};
+    fabric->config.clock_ns = clock_ns;
+    if (fabric->gantt != NULL || fabric->chrome != NULL) {
+        fabric->config.on_span = weft_cli_fabric_take_span;
+        fabric->config.span_arg = &spans;
+    }
+    weft_fabric_run(&fabric->config, &result);
+    bool drawn = draw(fabric, &spans);
+    free(spans.spans);
+    if (fabric->json && !weft_output_json("sim fabric", json_of(&fabric->config, &result), false)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (!fabric->json) {
+        print_text(&fabric->config, &result);
+    }
+    if (!result.ok) {
+        return weft_cli_fail("sim fabric", "%s", result.failure);
+    }
+    return drawn ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+/* What the options say together. NULL, or what is wrong. */
+static const char *settle(struct fabric *fabric, char error[WEFT_CLI_FABRIC_ERROR_BYTES])
+{
+    struct weft_fabric_config *config = &fabric->config;
+    config->mode = fabric->mode.mode;
+    config->staleness = fabric->mode.staleness;
+    config->div_max = fabric->div_max;
+    config->duration_ns = (uint64_t)(fabric->seconds * 1e9);
+    if (fabric->compute != NULL &&
+        !weft_cli_fabric_compute(fabric->compute, &config->compute, error)) {
+        return error;
+    }
+    if (fabric->network != NULL &&
+        !weft_cli_fabric_network(fabric->network, &config->network, error)) {
+        return error;
+    }
+    if (fabric->grid && (fabric->compute != NULL || fabric->network != NULL)) {
+        return "--grid has its own settings: leave out --compute and --network";
+    }
+    if (fabric->grid && (fabric->gantt != NULL || fabric->chrome != NULL)) {
+        return "--gantt and --chrome are for one run: leave out --grid";
+    }
+    return weft_fabric_config_check(config);
+}
+
+int weft_cli_sim_fabric(int argc, char **argv)
+{
+    static const char *policies[WEFT_FABRIC_POLICIES + 1];
+    static struct fabric fabric;
+    char error[WEFT_CLI_FABRIC_ERROR_BYTES];
+    weft_fabric_config_default(&fabric.config);
+    struct weft_fabric_config *config = &fabric.config;
+    fabric.seconds = (double)config->duration_ns / 1e9;
+    for (uint32_t i = 0; i < WEFT_FABRIC_POLICIES; i++) {
+        policies[i] = weft_fabric_policy_name((enum weft_fabric_policy)i);
+    }
+    const struct weft_option options[] = {
+        {"workers", "N", "hosts that train", WEFT_OPTION_U32, &config->workers, .min = 1,
+         .max = WEFT_FABRIC_WORKERS_MAX},
+        {"servers", "S", "hosts with an equal part of the model each", WEFT_OPTION_U32,
+         &config->servers, .min = 1, .max = WEFT_FABRIC_SERVERS_MAX},
+        {"policy", "P", "who sends when; each with + has all that the ones before it have",
+         WEFT_OPTION_CHOICE, &config->policy, .choices = policies},
+        {"mode", "M", "async, ssp:N or sync", WEFT_OPTION_CUSTOM, &fabric.mode, .fallback = "async",
+         .parse = parse_mode},
+        {"compute", "FILE|NAME",
+         "how long steps take: fixed, uniform, bimodal, slow-20, brief,\n"
+         "CS1, CS2, CS3, or a JSON file",
+         WEFT_OPTION_STRING, &fabric.compute, .fallback = "CS1"},
+        {"network", "FILE|NAME",
+         "what links carry: homogeneous, slow-uplinks, contended, varying,\n"
+         "NS1, NS2, NS3, or a JSON file",
+         WEFT_OPTION_STRING, &fabric.network, .fallback = "NS1"},
+        {"update-bytes", "N", "of an update, over all servers", WEFT_OPTION_U64,
+         &config->update_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
+        {"model-bytes", "N", "of a read, over all servers; 0 = reads take no time", WEFT_OPTION_U64,
+         &config->model_bytes, .max = WEFT_FABRIC_BYTES_MAX},
+        {"chunk-bytes", "N", "of what a host forwards while it arrives", WEFT_OPTION_U64,
+         &config->chunk_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
+        {"tau-max", "T", "delay bound, for order+bound and what follows it", WEFT_OPTION_U64,
+         &config->tau_max, .min = 1, .max = 1000000000},
+        {"div-max", "D",
+         "divergence bound of replicas, in mean norms of an update; 0 = no\n"
+         "replicas. With fair, every update is copied before it is committed",
+         WEFT_OPTION_F64, &fabric.div_max, .most = 1e9},
+        {"read-credits", "N", "+admission: workers between read and commit", WEFT_OPTION_U32,
+         &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX},
+        {"ahead", "N", "grants ahead of time for each server; 0 = the planner's default",
+         WEFT_OPTION_U32, &config->ahead, .max = 1000},
+        {"seconds", "T", "of virtual time", WEFT_OPTION_F64, &fabric.seconds, .least = 0.001,
+         .most = 100000},
+        {"seed", "N", "of everything that is drawn", WEFT_OPTION_U64, .value = &config->seed},
+        {"grid", NULL,
+         "CS1-CS3 x NS1-NS3: speed-up of --policy over the best of fair, ring and\n"
+         "halving-doubling in each cell",
+         WEFT_OPTION_FLAG, .value = &fabric.grid},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
+         .value = &fabric.json},
+        {"gantt", "FILE", "draw what hosts did: FILE.png, with FILE.gp for gnuplot beside it",
+         WEFT_OPTION_STRING, &fabric.gantt, .fallback = "none"},
+        {"chrome", "FILE", "write what hosts did as a Chrome trace, for ui.perfetto.dev",
+         WEFT_OPTION_STRING, &fabric.chrome, .fallback = "none"},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "sim fabric",
+        .summary = "a training job under the transfer scheduler, at flow level",
+        .description =
+            "Workers read the model, compute and push updates, on virtual time and over links\n"
+            "without packets. fair: everybody sends at once and links are shared. fifo to\n"
+            "+admission: the planner of the transfer scheduler grants transfers. ring,\n"
+            "halving-doubling and the planner's tree: all-reduce, for --mode sync.\n"
+            "The delay of an update is how many others were committed since its worker's read.\n"
+            "The same seed gives the same result; only plan_us is of this machine.\n"
+            "Exit status 1 when a check of the run fails.",
+        .example = "  weft sim fabric --compute fixed --model-bytes 0 --policy order\n"
+                   "  weft sim fabric --network NS2 --policy order+bound --tau-max 45 --json\n"
+                   "  weft sim fabric --grid --mode sync --policy +cut-through",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    const char *invalid = settle(&fabric, error);
+    if (invalid != NULL) {
+        return weft_options_usage(&command, "%s", invalid);
+    }
+    return fabric.grid ? weft_cli_fabric_grid(config, fabric.json) : fabric_run(&fabric);
+}

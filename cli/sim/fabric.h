@@ -1,0 +1,45 @@
+/* What the files of `weft sim fabric` share. */
+#ifndef WEFT_CLI_SIM_FABRIC_H
+#define WEFT_CLI_SIM_FABRIC_H
+
+#include "sim/fabric.h"
+
+#include <cjson/cJSON.h>
+
+enum { WEFT_CLI_FABRIC_ERROR_BYTES = 512 };
+
+/* A setting that is built in, or else that of a file. False: error_p says what is wrong with it. */
+bool weft_cli_fabric_compute(const char *name_or_file, struct weft_fabric_compute *compute_p,
+                             char error_p[WEFT_CLI_FABRIC_ERROR_BYTES]);
+bool weft_cli_fabric_network(const char *name_or_file, struct weft_fabric_network *network_p,
+                             char error_p[WEFT_CLI_FABRIC_ERROR_BYTES]);
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+struct weft_cli_fabric_spans {
+    struct weft_fabric_span *spans;
+    size_t count;
+    size_t room;
+    bool lost; /* no memory */
+};
+
+/* on_span of a run; arg is the spans. */
+void weft_cli_fabric_take_span(void *arg, const struct weft_fabric_span *span);
+
+/* A Gantt chart: a PNG, and beside it the script of gnuplot that drew it. A Chrome trace. False: said on
+ * standard error. */
+bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *config,
+                           const struct weft_cli_fabric_spans *spans);
+bool weft_cli_fabric_chrome(const char *path, const struct weft_fabric_config *config,
+                            const struct weft_cli_fabric_spans *spans);
+
+/* ---- the grid -------------------------------------------------------------------------------- */
+
+/* CS1-CS3 x NS1-NS3 with all else as in config; exit status. */
+int weft_cli_fabric_grid(const struct weft_fabric_config *config, bool json);
+
+/* The figures of a run as members of an object. */
+void weft_cli_fabric_add_result(cJSON *object, const struct weft_fabric_config *config,
+                                const struct weft_fabric_result *result);
+
+#endif

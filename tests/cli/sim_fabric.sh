@@ -1,0 +1,135 @@
+#!/bin/sh
+# `weft sim fabric`: its JSON is complete and depends on the seed alone, pictures, settings in files, and what
+# is wrong with them.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+
+fabric() { "$WEFT_BIN" sim fabric --seconds 12 --workers 8 "$@"; }
+json() { fabric --json "$@" >json; }
+
+# refused <what stderr must hold> <options...>: exit 2, nothing on stdout, the sentence on stderr.
+refused() {
+    sentence=$1
+    shift
+    status=0
+    fabric "$@" >out 2>err || status=$?
+    if [ "$status" = 2 ] && [ ! -s out ] && grep -q -e "$sentence" err; then
+        tap_pass "refused: $*"
+    else
+        tap_fail "refused: $*" "exit $status, wanted 2 and: $sentence
+$(cat out err)"
+    fi
+}
+
+complete='
+    def numbers(names): [.[names[]] | type] | all(. == "number");
+    .ok and numbers(["commits", "commits_per_s", "dropped", "share_min", "replica_bytes"]) and
+    (.delay | numbers(["mean", "sd", "p99", "max"])) and
+    (.delay.mean <= .delay.max and .delay.p99 <= .delay.max) and
+    has("server_link_utilization") and has("replica_divergence_max") and has("plan_us") and
+    has("makespan_s") and .commits == (.commits_by_worker | add)'
+
+tap_run "a run without a scheduler" json
+tap_run "its JSON is complete" jq -e "$complete"' and .plan_us == null and .makespan_s == null and
+    .replica_divergence_max == null and .server_link_utilization > 0.1 and
+    ((.commits_per_s * 12 - .commits) | fabs) < 1e-6' json
+
+tap_run "a run with one" json --policy order --network NS3
+tap_run "its JSON is complete, too" jq -e "$complete"' and .policy == "order" and
+    (.plan_us | .p50 > 0 and .p99 >= .p50)' json
+jq 'del(.plan_us)' json >first
+tap_run "the same seed" json --policy order --network NS3
+tap_is "gives the same, the planner's own time apart" "$(jq 'del(.plan_us)' json)" "$(cat first)"
+tap_run "another seed" json --policy order --network NS3 --seed 2
+tap_run "gives something else" jq -e --slurpfile first first '.commits_by_worker != $first[0].commits_by_worker' json
+
+tap_run "rounds" json --mode sync --policy ring
+tap_run "have a time" jq -e "$complete"' and .makespan_s > 2 and .rounds == 5 and
+    .server_link_utilization == null and .delay.max == 0' json
+tap_run "ssp" json --mode ssp:1 --compute slow-20
+tap_run "keeps workers together" jq -e '.staleness == 1 and
+    (.commits_by_worker | max - min) <= 2' json
+tap_run "a chain of replicas" json --div-max 3
+tap_run "copies every update" jq -e '.replica_divergence_max == 0 and .replica_bytes > 1e8' json
+
+tap_like "for people" "$(fabric --policy fifo)" '^commits  *[0-9]*, '
+tap_like "with the planner's time" "$(fabric --policy fifo)" '^planning '
+
+# ---- settings in files
+cat >compute.json <<'END'
+{"name": "like fixed", "step_ms_min": 2000, "step_ms_max": 2000}
+END
+cat >network.json <<'END'
+{"rate_mbps": 1000, "delay_us": 50}
+END
+tap_run "settings of files" json --compute compute.json --network network.json
+tap_is "have their names" "$(jq -c '[.compute, .network]' json)" '["like fixed","of a file"]'
+jq 'del(.compute, .network)' json >of_files
+tap_run "the built-in ones" json --compute fixed --network homogeneous
+tap_is "are no others" "$(jq 'del(.compute, .network)' json)" "$(cat of_files)"
+
+# bad <what stderr must hold> <content of a network's file>
+bad() {
+    printf '%s' "$2" >bad.json
+    refused "bad.json: $1" --network bad.json
+}
+bad 'there is no key "rate_mbs"; did you mean "rate_mbps"?' '{"rate_mbs": 100}'
+bad 'there is no key "colour"' '{"colour": 1}'
+bad '"rate_mbps" is -1; it must be from 0' '{"rate_mbps": -1}'
+bad '"rate_mbps" is no number' '{"rate_mbps": "fast"}'
+bad '"rate_mbps" is there twice' '{"rate_mbps": 1, "rate_mbps": 2}'
+bad 'a rate lies between' '{"rate_mbps": 0}'
+bad 'contended links need' '{"contended_workers": 0.5}'
+bad 'the file is empty' ''
+bad 'the file is empty' '
+'
+bad 'no JSON, or it is cut off' '{"rate_mbps": 10'
+bad 'no JSON, or it is cut off' '{"rate_mbps": 10} more'
+bad 'no JSON, or it is cut off' '{"rate_mbps": 1e'
+bad 'a JSON object is wanted' '[1, 2]'
+bad '"name" is no string' '{"name": 7}'
+bad '"slow_uplinks" is 1.5; it must be from 0 to 1' '{"slow_uplinks": 1.5}'
+printf '{"rate_mbps": 10}\000' >zero.json
+refused 'holds a zero byte' --network zero.json
+printf '{"step_ms_min": 10, "step_ms_max": 5}' >bad.json
+refused 'bad.json: the least time of a step is above the most' --compute bad.json
+refused 'no such setting is built in (fixed, .*No such file' --compute CS7
+refused 'no such setting is built in (homogeneous, .*No such file' --network NS7
+
+# ---- options
+refused '--policy "lifo".*fair, fifo, order' --policy lifo
+refused '--mode "ssp".*async, ssp:N (such as ssp:2) or sync' --mode ssp
+refused '--workers "0".*from 1 to 1000' --workers 0
+refused '--seconds "0"' --seconds 0
+refused '--div-max "-1"' --div-max -1
+refused 'is for --mode sync' --policy ring
+refused 'leave out --compute' --grid --compute fixed
+refused 'leave out --grid' --grid --gantt x
+
+# ---- pictures
+tap_run "a Chrome trace" fabric --policy order --chrome run.json
+tap_run "has slices that do not overlap" jq -e '
+    [.[] | select(.ph == "X")] as $slices | ($slices | length) > 50 and
+    ($slices | group_by([.pid, .tid]) | all(. as $t | [range(1; length) |
+        $t[.].ts >= $t[. - 1].ts + $t[. - 1].dur - 0.002] | all)) and
+    ([.[] | select(.name == "process_name") | .args.name] | index("worker 7") != null and
+        index("server 0") != null)' run.json
+if command -v gnuplot >/dev/null; then
+    mkdir pictures
+    tap_run "a Gantt chart" fabric --policy order --gantt pictures/gantt.png
+    tap_is "is a PNG" "$(head -c 4 pictures/gantt.png | tail -c 3)" PNG
+    tap_run "its script is beside it" test -s pictures/gantt.gp
+else
+    tap_skip "a Gantt chart" "no gnuplot"
+fi
+tap_run_fails "a trace that cannot be written" 1 fabric --chrome /no/such/file
+tap_run_fails "nor a chart" 1 fabric --gantt /no/such/file
+
+# ---- the grid
+tap_run "the grid" json --grid --policy order
+tap_run "has nine cells" jq -e '(.cells | length) == 9 and (.row_times_column_error | type) == "number" and
+    all(.cells[]; .speed_up > 0 and .best_baseline == "fair" and (.runs | keys) == ["fair", "order"])' json
+tap_like "for people, too" "$(fabric --grid --policy order --mode sync)" '^CS3 .*[0-9]'
+
+tap_done
