@@ -367,6 +367,8 @@ static void end(struct weft_fabric *f)
     free(f->links);
     free(f->workers);
     free(f->transfers);
+    free(f->spare);
+    free(f->grouped);
     free(f->delays);
     free(f->step_at);
     free(f->step_has);

@@ -103,6 +103,10 @@ struct weft_fabric {
     struct weft_fabric_shard shards[WEFT_FABRIC_SERVERS_MAX];
     struct weft_fabric_transfer *transfers;
     uint32_t transfer_room;
+    uint32_t *spare;       /* indices of transfers that are not used */
+    uint32_t spare_count;
+    uint32_t *grouped;     /* of those that are forwarded, or that forwarding waits for */
+    uint32_t grouped_count;
     uint64_t started;  /* transfers; ranks of those that the planner did not grant */
     bool relays_stale; /* something arrived, or began, that others may forward */
     /* Versions and delays. */

@@ -65,28 +65,40 @@ void weft_fabric_transfer_regrant(struct weft_fabric *f, uint32_t index,
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static uint32_t free_transfer(struct weft_fabric *f)
+static uint32_t *longer(uint32_t *list, uint32_t room)
 {
-    for (uint32_t i = 0; i < f->transfer_room; i++) {
-        if (!f->transfers[i].used) {
-            return i;
+    list = realloc(list, room * sizeof(*list));
+    WEFT_ASSERT(list != NULL);
+    return list;
+}
+
+static uint32_t take_spare(struct weft_fabric *f)
+{
+    if (f->spare_count == 0) {
+        uint32_t room = f->transfer_room == 0 ? 256 : 2 * f->transfer_room;
+        f->transfers = realloc(f->transfers, room * sizeof(*f->transfers));
+        WEFT_ASSERT(f->transfers != NULL);
+        f->spare = longer(f->spare, room);
+        f->grouped = longer(f->grouped, room);
+        for (uint32_t i = room; i-- > f->transfer_room;) {
+            f->transfers[i] = (struct weft_fabric_transfer){.used = false};
+            f->spare[f->spare_count++] = i;
         }
+        f->transfer_room = room;
     }
-    uint32_t room = f->transfer_room == 0 ? 256 : 2 * f->transfer_room;
-    f->transfers = realloc(f->transfers, room * sizeof(*f->transfers));
-    WEFT_ASSERT(f->transfers != NULL);
-    for (uint32_t i = f->transfer_room; i < room; i++) {
-        f->transfers[i] = (struct weft_fabric_transfer){.used = false};
-    }
-    uint32_t first = f->transfer_room;
-    f->transfer_room = room;
-    return first;
+    return f->spare[--f->spare_count];
+}
+
+static void release(struct weft_fabric *f, uint32_t index)
+{
+    f->transfers[index].used = false;
+    f->spare[f->spare_count++] = index;
 }
 
 uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
                                     const struct weft_fabric_transfer *transfer)
 {
-    uint32_t index = free_transfer(f);
+    uint32_t index = take_spare(f);
     struct weft_fabric_transfer *t = &f->transfers[index];
     *t = *transfer;
     t->used = true;
@@ -94,7 +106,10 @@ uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
     t->from_ns = t->granted ? weft_max_u64(f->now_ns, t->booking.start_ns) : f->now_ns;
     t->pace_ns = WEFT_NEVER;
     f->started++;
-    f->relays_stale |= t->group > 0;
+    if (t->group > 0) {
+        f->grouped[f->grouped_count++] = index;
+        f->relays_stale = true;
+    }
     if (t->from == t->to) { /* an aggregator's own update is there */
         weft_fabric_transfer_arrived(f, index, t->bytes);
         return index;
@@ -129,9 +144,9 @@ static struct inputs inputs_of(const struct weft_fabric *f, const struct weft_fa
                                enum weft_fabric_kind kind)
 {
     struct inputs inputs = {.bytes = out->bytes};
-    for (uint32_t i = 0; i < f->transfer_room; i++) {
-        const struct weft_fabric_transfer *in = &f->transfers[i];
-        if (in->used && in->group == out->group && in->tree == out->tree && in->kind == kind &&
+    for (uint32_t i = 0; i < f->grouped_count; i++) {
+        const struct weft_fabric_transfer *in = &f->transfers[f->grouped[i]];
+        if (in->group == out->group && in->tree == out->tree && in->kind == kind &&
             in->to == out->from) {
             weft_fluid_nanobits scaled = (weft_fluid_nanobits)in->arrived * out->bytes / in->bytes;
             inputs.bytes = weft_min_u64(inputs.bytes, (uint64_t)scaled);
@@ -177,9 +192,9 @@ void weft_fabric_relay(struct weft_fabric *f)
         return;
     }
     f->relays_stale = false;
-    for (uint32_t i = 0; i < f->transfer_room; i++) {
-        struct weft_fabric_transfer *out = &f->transfers[i];
-        if (!out->used || out->flow == no_flow || !forwards(out->kind)) {
+    for (uint32_t i = 0; i < f->grouped_count; i++) {
+        struct weft_fabric_transfer *out = &f->transfers[f->grouped[i]];
+        if (out->flow == no_flow || !forwards(out->kind)) {
             continue;
         }
         uint64_t bytes = can_forward(f, out);
@@ -192,12 +207,17 @@ void weft_fabric_relay(struct weft_fabric *f)
 
 void weft_fabric_group_over(struct weft_fabric *f, uint64_t group)
 {
-    for (uint32_t i = 0; i < f->transfer_room; i++) {
-        if (f->transfers[i].used && f->transfers[i].group == group) {
-            WEFT_ASSERT(f->transfers[i].done);
-            f->transfers[i].used = false;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < f->grouped_count; i++) {
+        uint32_t index = f->grouped[i];
+        if (f->transfers[index].group != group) {
+            f->grouped[kept++] = index;
+        } else {
+            WEFT_ASSERT(f->transfers[index].done);
+            release(f, index);
         }
     }
+    f->grouped_count = kept;
 }
 
 /* ---- arrival --------------------------------------------------------------------------------- */
@@ -233,9 +253,9 @@ static void broadcast_arrived(struct weft_fabric *f, uint64_t group)
 {
     uint32_t arrived = 0;
     uint32_t trees = 1;
-    for (uint32_t i = 0; i < f->transfer_room; i++) {
-        const struct weft_fabric_transfer *t = &f->transfers[i];
-        if (t->used && t->done && t->group == group && t->kind == WEFT_FABRIC_BROADCAST) {
+    for (uint32_t i = 0; i < f->grouped_count; i++) {
+        const struct weft_fabric_transfer *t = &f->transfers[f->grouped[i]];
+        if (t->done && t->group == group && t->kind == WEFT_FABRIC_BROADCAST) {
             arrived++;
             trees = t->trees;
         }
@@ -249,9 +269,9 @@ static void broadcast_arrived(struct weft_fabric *f, uint64_t group)
 static bool group_is_done(const struct weft_fabric *f, uint64_t group)
 {
     uint32_t servers = 0;
-    for (uint32_t i = 0; i < f->transfer_room; i++) {
-        const struct weft_fabric_transfer *t = &f->transfers[i];
-        servers += t->used && t->done && t->group == group && t->kind == WEFT_FABRIC_GROUP;
+    for (uint32_t i = 0; i < f->grouped_count; i++) {
+        const struct weft_fabric_transfer *t = &f->transfers[f->grouped[i]];
+        servers += t->done && t->group == group && t->kind == WEFT_FABRIC_GROUP;
     }
     return servers == f->config.servers;
 }
@@ -264,7 +284,9 @@ static void finished(struct weft_fabric *f, uint32_t index)
     if (t.id > 0) {
         weft_fabric_report_delivered(f, t.id);
     }
-    f->transfers[index].used = t.group > 0;
+    if (t.group == 0) {
+        release(f, index);
+    }
     switch (t.kind) {
     case WEFT_FABRIC_READ:
     case WEFT_FABRIC_PUSH:
