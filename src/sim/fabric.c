@@ -247,11 +247,11 @@ static void happen(struct weft_fabric *f, const struct weft_sim_event *event)
     }
 }
 
-/* All that happens at one time; then what follows from it, once. */
-static void moment(struct weft_fabric *f)
+void weft_fabric_moment(struct weft_fabric *f)
 {
     struct weft_fluid_event sent;
     struct weft_sim_event event;
+    f->now_ns = weft_min_u64(weft_fluid_next_ns(f->fluid), weft_sim_heap_next_ns(&f->heap));
     weft_fluid_advance(f->fluid, f->now_ns);
     while (weft_fluid_poll(f->fluid, &sent)) {
         weft_fabric_transfer_sent(f, &sent);
@@ -271,10 +271,7 @@ static void run(struct weft_fabric *f)
     weft_fabric_event(f, f->config.duration_ns, WEFT_FABRIC_EVENT_END, 0, NULL);
     weft_fabric_workers_start(f);
     while (!f->ended) {
-        uint64_t next_ns =
-            weft_min_u64(weft_fluid_next_ns(f->fluid), weft_sim_heap_next_ns(&f->heap));
-        f->now_ns = next_ns;
-        moment(f);
+        weft_fabric_moment(f);
     }
 }
 

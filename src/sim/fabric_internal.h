@@ -103,9 +103,9 @@ struct weft_fabric {
     struct weft_fabric_shard shards[WEFT_FABRIC_SERVERS_MAX];
     struct weft_fabric_transfer *transfers;
     uint32_t transfer_room;
-    uint32_t *spare;       /* indices of transfers that are not used */
+    uint32_t *spare; /* indices of transfers that are not used */
     uint32_t spare_count;
-    uint32_t *grouped;     /* of those that are forwarded, or that forwarding waits for */
+    uint32_t *grouped; /* of those that are forwarded, or that forwarding waits for */
     uint32_t grouped_count;
     uint64_t started;  /* transfers; ranks of those that the planner did not grant */
     bool relays_stale; /* something arrived, or began, that others may forward */
@@ -158,6 +158,8 @@ static inline uint64_t weft_fabric_part(const struct weft_fabric *f, uint64_t by
     return bytes / f->config.servers + (server < bytes % f->config.servers);
 }
 
+/* Go to the next time at which something happens: all of that, and then, once, what follows from it. */
+void weft_fabric_moment(struct weft_fabric *f);
 bool weft_fabric_is_planned(enum weft_fabric_policy policy);
 void weft_fabric_event(struct weft_fabric *f, uint64_t time_ns, enum weft_fabric_event kind,
                        uint32_t index, void *object);

@@ -158,27 +158,29 @@ static void a_chain_copies_every_update(void **state)
 
 /* ---- all policies, all settings -------------------------------------------------------------- */
 
-static const enum weft_fabric_policy async_policies[] = {
-    WEFT_FABRIC_FAIR,
-    WEFT_FABRIC_FIFO,
-    WEFT_FABRIC_ORDER,
+static const enum weft_fabric_policy served_policies[] = {
+    WEFT_FABRIC_FAIR,        WEFT_FABRIC_FIFO,        WEFT_FABRIC_ORDER,     WEFT_FABRIC_BOUND,
+    WEFT_FABRIC_AGGREGATION, WEFT_FABRIC_CUT_THROUGH, WEFT_FABRIC_ADMISSION,
 };
 
 static void every_setting_runs_to_its_end(void **state)
 {
     (void)state;
-    for (uint32_t p = 0; p < WEFT_ARRAY_COUNT(async_policies); p++) {
+    for (uint32_t p = 0; p < WEFT_ARRAY_COUNT(served_policies); p++) {
         for (uint32_t c = 0; weft_fabric_computes[c] != NULL; c++) {
             for (uint32_t n = 0; weft_fabric_networks[n] != NULL; n++) {
                 struct weft_fabric_config config =
-                    config_of(async_policies[p], weft_fabric_computes[c]->name,
+                    config_of(served_policies[p], weft_fabric_computes[c]->name,
                               weft_fabric_networks[n]->name);
-                config.mode = (enum weft_fabric_mode)((c + n) % 3);
+                bool admits = config.policy == WEFT_FABRIC_ADMISSION;
+                config.mode = (enum weft_fabric_mode)((c + n) % (admits ? 2 : 3));
                 config.staleness = 2;
                 config.servers = 1 + (c + p) % 3;
                 config.workers = 12;
                 config.duration_ns = 20 * WEFT_NS_PER_S;
                 config.seed = 17 + n;
+                config.tau_max = 11;
+                config.read_credits = 6;
                 config.network.delay_ns = 50000;
                 run(&config);
                 assert_true(result.commits >= config.workers / 2);
@@ -188,12 +190,53 @@ static void every_setting_runs_to_its_end(void **state)
     }
 }
 
+/* That no delay is above tau_max and no replica too far behind is checked by the run; here, that the bounds
+ * were such that they bite, with links that do what the planner does not know in time. */
+static void bounds_are_kept_when_they_bite(void **state)
+{
+    (void)state;
+    uint64_t dropped = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct weft_fabric_config config =
+            config_of(served_policies[3 + seed % 3], "bimodal", seed % 2 == 0 ? "varying" : "NS3");
+        config.seed = seed;
+        config.workers = 16;
+        config.network.delay_ns = 50000;
+        config.tau_max = 6 + seed % 8;
+        config.div_max = seed % 4 < 2 ? 0 : 3;
+        config.duration_ns = 30 * WEFT_NS_PER_S;
+        run(&config);
+        assert_true(result.commits > 0);
+        assert_true(result.delay_max <= config.tau_max);
+        assert_true(result.replica_divergence_max <= config.div_max * (1 + 1e-9));
+        assert_true((result.replica_bytes > 0) == (config.div_max > 0));
+        dropped += result.dropped;
+    }
+    assert_true(dropped > 100);
+}
+
+/* Half of the workers read at a time: the delay is that of half as many, the link is as full. */
+static void admission_halves_the_delay(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_CUT_THROUGH, "brief", "homogeneous");
+    run(&config);
+    uint64_t commits = result.commits;
+    double delay = result.delay_mean;
+    config.policy = WEFT_FABRIC_ADMISSION;
+    config.read_credits = 15;
+    run(&config);
+    assert_true(result.delay_mean < 0.55 * delay);
+    assert_true(result.commits * 100 >= commits * 95);
+    assert_in_range(result.delay_max, 0, 28);
+}
+
 static void one_seed_is_one_run(void **state)
 {
     (void)state;
     static struct weft_fabric_result first;
-    for (uint32_t p = 0; p < WEFT_ARRAY_COUNT(async_policies); p++) {
-        struct weft_fabric_config config = config_of(async_policies[p], "bimodal", "varying");
+    for (uint32_t p = 0; p < WEFT_ARRAY_COUNT(served_policies); p++) {
+        struct weft_fabric_config config = config_of(served_policies[p], "bimodal", "varying");
         config.duration_ns = 20 * WEFT_NS_PER_S;
         run(&config);
         first = result;
@@ -236,6 +279,8 @@ int main(void)
         cmocka_unit_test(ssp_holds_the_fast_back),
         cmocka_unit_test(a_chain_copies_every_update),
         cmocka_unit_test(every_setting_runs_to_its_end),
+        cmocka_unit_test(bounds_are_kept_when_they_bite),
+        cmocka_unit_test(admission_halves_the_delay),
         cmocka_unit_test(one_seed_is_one_run),
         cmocka_unit_test(what_is_wrong_is_refused),
     };
