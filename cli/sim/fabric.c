@@ -231,7 +231,7 @@ int weft_cli_sim_fabric(int argc, char **argv)
          .max = WEFT_FABRIC_WORKERS_MAX},
         {"servers", "S", "hosts with an equal part of the model each", WEFT_OPTION_U32,
          &config->servers, .min = 1, .max = WEFT_FABRIC_SERVERS_MAX},
-        {"policy", "P", "who sends when; each with + has all that the ones before it have",
+        {"policy", "P", "who sends when; one that begins with + has all of those before it",
          WEFT_OPTION_CHOICE, &config->policy, .choices = policies},
         {"mode", "M", "async, ssp:N or sync", WEFT_OPTION_CUSTOM, &fabric.mode, .fallback = "async",
          .parse = parse_mode},

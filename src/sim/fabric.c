@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -21,10 +22,12 @@ static const char *const policy_names[] = {
     "+admission",
     "tree",
     "tree+cut-through",
+    "tree+early-sums",
     "ring",
     "halving-doubling",
-    NULL,
 };
+
+static_assert(WEFT_ARRAY_COUNT(policy_names) == WEFT_FABRIC_POLICIES);
 
 const char *weft_fabric_policy_name(enum weft_fabric_policy policy)
 {

@@ -7,7 +7,7 @@
  *   fifo             the planner, first come, first served
  *   order ...        the planner, with one more of its means each: see enum weft_fabric_policy
  *   ring, halving-doubling     sync only, without servers: the usual all-reduce algorithms
- *   tree, tree+cut-through     sync only, without servers: the planner's all-reduce
+ *   tree ...         sync only, without servers: the planner's all-reduce
  *
  * A worker's loop: read (the model, from all servers) -> compute -> push (an update, to all servers) ->
  * commit -> read. Bytes are divided equally among the servers. An update is committed when all servers
@@ -55,6 +55,7 @@ enum weft_fabric_policy {
     WEFT_FABRIC_ADMISSION,   /* and reads by credits */
     WEFT_FABRIC_TREE,        /* all-reduce along the planner's tree, store and forward */
     WEFT_FABRIC_TREE_CUT_THROUGH,
+    WEFT_FABRIC_TREE_EARLY, /* and what is ready early is summed before all are */
     WEFT_FABRIC_RING,
     WEFT_FABRIC_HALVING_DOUBLING,
     WEFT_FABRIC_POLICIES,

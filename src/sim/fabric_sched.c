@@ -39,9 +39,9 @@ static uint32_t policy_of(const struct weft_fabric_config *config)
             WEFT_PLAN_ORDER | WEFT_PLAN_BOUND | WEFT_PLAN_AGGREGATE | WEFT_PLAN_CUT_THROUGH,
         [WEFT_FABRIC_ADMISSION] = WEFT_PLAN_ORDER | WEFT_PLAN_BOUND | WEFT_PLAN_AGGREGATE |
                                   WEFT_PLAN_CUT_THROUGH | WEFT_PLAN_ADMISSION,
-        [WEFT_FABRIC_TREE] = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE,
-        [WEFT_FABRIC_TREE_CUT_THROUGH] =
-            WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE | WEFT_PLAN_CUT_THROUGH,
+        [WEFT_FABRIC_TREE] = WEFT_PLAN_ORDER,
+        [WEFT_FABRIC_TREE_CUT_THROUGH] = WEFT_PLAN_ORDER | WEFT_PLAN_CUT_THROUGH,
+        [WEFT_FABRIC_TREE_EARLY] = WEFT_PLAN_ORDER | WEFT_PLAN_CUT_THROUGH | WEFT_PLAN_AGGREGATE,
     };
     return policies[config->policy] | (config->div_max > 0 ? (uint32_t)WEFT_PLAN_REPLICATE : 0);
 }
@@ -76,7 +76,7 @@ void weft_fabric_planner_new(struct weft_fabric *f)
     planner.workers = config->workers;
     planner.worker_host = number;
     planner.servers = planner.mode == WEFT_PLANNER_ALL_REDUCE ? 0 : config->servers;
-    planner.server_host = number + config->workers;
+    planner.server_host = planner.servers > 0 ? number + config->workers : NULL;
     planner.replica_host = config->div_max > 0 ? number + config->workers + config->servers : NULL;
     planner.aggregators = config->workers;
     planner.aggregator_host = number;

@@ -134,6 +134,13 @@ uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
 
 /* ---- forwarding ------------------------------------------------------------------------------ */
 
+/* A sum that was made before the vector was cut into parts is an input of each part. */
+static bool feeds(const struct weft_fabric_transfer *in, const struct weft_fabric_transfer *out)
+{
+    return in->group == out->group && in->to == out->from &&
+           (in->tree == out->tree || (in->trees == 1 && in->kind == WEFT_FABRIC_REDUCE));
+}
+
 /* How many updates the inputs of a transfer hold, and how far they have come: in bytes of the output. */
 struct inputs {
     uint64_t bytes;
@@ -146,8 +153,7 @@ static struct inputs inputs_of(const struct weft_fabric *f, const struct weft_fa
     struct inputs inputs = {.bytes = out->bytes};
     for (uint32_t i = 0; i < f->grouped_count; i++) {
         const struct weft_fabric_transfer *in = &f->transfers[f->grouped[i]];
-        if (in->group == out->group && in->tree == out->tree && in->kind == kind &&
-            in->to == out->from) {
+        if (in->kind == kind && feeds(in, out)) {
             weft_fluid_nanobits scaled = (weft_fluid_nanobits)in->arrived * out->bytes / in->bytes;
             inputs.bytes = weft_min_u64(inputs.bytes, (uint64_t)scaled);
             inputs.members += kind == WEFT_FABRIC_REDUCE ? in->members : 1;

@@ -202,7 +202,8 @@ static void commit(struct weft_fabric *f, uint32_t worker)
     w->clock++;
     f->result->commits++;
     f->result->commits_by_worker[worker]++;
-    if (f->planner != NULL) {
+    /* Of an all-reduce the planner knows the end by its deliveries. */
+    if (f->planner != NULL && !weft_fabric_is_all_reduce(f->config.policy)) {
         weft_fabric_report_committed(f, worker, w->norm);
     }
 }

@@ -113,6 +113,55 @@ static void all_reduce_takes_what_its_steps_take(void **state)
     assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 6), 350 * ms);
 }
 
+/* Of 30: the tree takes at most one and a half times as long as the ring, and less than a third of what it
+ * takes when each host waits for everything before it sends anything. Early sums of what is ready at one
+ * time are the same plan. */
+static void a_tree_cuts_through(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {4000000, 100000000};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct weft_fabric_config config = config_of(WEFT_FABRIC_RING, "fixed", "homogeneous");
+        config.network.delay_ns = 50000;
+        config.mode = WEFT_FABRIC_SYNC;
+        config.update_bytes = sizes[i];
+        config.chunk_bytes = i == 0 ? 64000 : 256000;
+        config.duration_ns = 10 * WEFT_NS_PER_S;
+        run(&config);
+        uint64_t ring_ns = result.makespan_ns - 2 * WEFT_NS_PER_S;
+        config.policy = WEFT_FABRIC_TREE;
+        run(&config);
+        uint64_t whole_ns = result.makespan_ns - 2 * WEFT_NS_PER_S;
+        config.policy = WEFT_FABRIC_TREE_CUT_THROUGH;
+        run(&config);
+        uint64_t chunks_ns = result.makespan_ns - 2 * WEFT_NS_PER_S;
+        assert_true(chunks_ns * 2 <= ring_ns * 3);
+        assert_true(chunks_ns * 3 <= whole_ns);
+        assert_true(chunks_ns > sizes[i] * 8 * 2); /* twice over an uplink, at a bit a ns */
+        assert_int_equal(result.commits, 30 * result.rounds);
+    }
+}
+
+/* Every kind of all-reduce in every setting: rounds end, and everybody has its part in each. */
+static void every_all_reduce_ends(void **state)
+{
+    (void)state;
+    for (int policy = WEFT_FABRIC_TREE; policy < WEFT_FABRIC_POLICIES; policy++) {
+        for (uint32_t n = 0; weft_fabric_networks[n] != NULL; n++) {
+            struct weft_fabric_config config = config_of((enum weft_fabric_policy)policy, "bimodal",
+                                                         weft_fabric_networks[n]->name);
+            config.network.delay_ns = 50000;
+            config.mode = WEFT_FABRIC_SYNC;
+            config.workers = 2 + 3 * n;
+            config.seed = n;
+            run(&config);
+            assert_true(result.rounds >= 4);
+            assert_int_equal(result.commits, config.workers * result.rounds);
+            assert_true(result.share_min == 1);
+        }
+    }
+}
+
 /* The uplink of a tenth sends its six parts one behind the other, 250 ms each; what it waits for comes by
  * the others in less. */
 static void the_slowest_link_holds_a_ring(void **state)
@@ -275,6 +324,8 @@ int main(void)
         cmocka_unit_test(fair_shares_keep_workers_in_step),
         cmocka_unit_test(turns_fill_the_link),
         cmocka_unit_test(all_reduce_takes_what_its_steps_take),
+        cmocka_unit_test(a_tree_cuts_through),
+        cmocka_unit_test(every_all_reduce_ends),
         cmocka_unit_test(the_slowest_link_holds_a_ring),
         cmocka_unit_test(ssp_holds_the_fast_back),
         cmocka_unit_test(a_chain_copies_every_update),
