@@ -369,6 +369,7 @@ static void end(struct weft_fabric *f)
     free(f->transfers);
     free(f->spare);
     free(f->grouped);
+    free(f->relays);
     free(f->delays);
     free(f->step_at);
     free(f->step_has);

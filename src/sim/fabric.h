@@ -64,7 +64,7 @@ enum weft_fabric_policy {
 enum weft_fabric_span_kind {
     WEFT_FABRIC_SPAN_READ,
     WEFT_FABRIC_SPAN_COMPUTE,
-    WEFT_FABRIC_SPAN_WAIT, /* the update is ready and none of it is sent yet */
+    WEFT_FABRIC_SPAN_WAIT, /* the update is ready and not sent; of an all-reduce, until it is over */
     WEFT_FABRIC_SPAN_PUSH,
     WEFT_FABRIC_SPAN_GROUP, /* an aggregate, at its aggregator; to its server */
     WEFT_FABRIC_SPAN_REPLICA,

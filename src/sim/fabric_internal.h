@@ -80,10 +80,17 @@ struct weft_fabric_transfer {
     uint64_t id;       /* the planner's; 0 = not its own */
     uint64_t group;
     uint64_t rank;
-    uint64_t from_ns; /* its first byte may be sent from here on */
-    uint64_t pace_ns; /* of its next change of rate; other events are void */
-    double norm;      /* replica: what it brings */
+    uint32_t next_input; /* of the same host; NOBODY = no more */
+    uint64_t from_ns;    /* its first byte may be sent from here on */
+    uint64_t pace_ns;    /* of its next change of rate; other events are void */
+    double norm;         /* replica: what it brings */
     struct weft_booking booking;
+};
+
+/* What a host may forward. */
+struct weft_fabric_relay {
+    uint32_t inputs; /* those of `grouped` that come here: a list by next_input */
+    bool stale;      /* some has come since outputs were released */
 };
 
 struct weft_fabric_shard {
@@ -107,8 +114,9 @@ struct weft_fabric {
     uint32_t spare_count;
     uint32_t *grouped; /* of those that are forwarded, or that forwarding waits for */
     uint32_t grouped_count;
-    uint64_t started;  /* transfers; ranks of those that the planner did not grant */
-    bool relays_stale; /* something arrived, or began, that others may forward */
+    struct weft_fabric_relay *relays; /* (hosts,) */
+    uint64_t started;                 /* transfers; ranks of those that the planner did not grant */
+    bool relays_stale;                /* of some host */
     /* Versions and delays. */
     uint64_t version; /* updates committed */
     uint32_t outstanding;
@@ -194,8 +202,9 @@ void weft_fabric_transfer_regrant(struct weft_fabric *f, uint32_t transfer,
 void weft_fabric_transfer_pace(struct weft_fabric *f, uint32_t transfer);
 void weft_fabric_transfer_sent(struct weft_fabric *f, const struct weft_fluid_event *event);
 void weft_fabric_transfer_arrived(struct weft_fabric *f, uint32_t transfer, uint64_t bytes);
-/* Release what can be forwarded. */
+/* Release what can be forwarded by hosts at which something has changed. */
 void weft_fabric_relay(struct weft_fabric *f);
+void weft_fabric_relay_stale(struct weft_fabric *f, uint32_t host);
 /* Forget the transfers of a group. */
 void weft_fabric_group_over(struct weft_fabric *f, uint64_t group);
 

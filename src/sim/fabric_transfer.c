@@ -63,7 +63,7 @@ void weft_fabric_transfer_regrant(struct weft_fabric *f, uint32_t index,
     weft_fabric_transfer_pace(f, index);
 }
 
-/* ---- start ----------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static uint32_t *longer(uint32_t *list, uint32_t room)
 {
@@ -95,49 +95,12 @@ static void release(struct weft_fabric *f, uint32_t index)
     f->spare[f->spare_count++] = index;
 }
 
-uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
-                                    const struct weft_fabric_transfer *transfer)
-{
-    uint32_t index = take_spare(f);
-    struct weft_fabric_transfer *t = &f->transfers[index];
-    *t = *transfer;
-    t->used = true;
-    t->flow = no_flow;
-    t->from_ns = t->granted ? weft_max_u64(f->now_ns, t->booking.start_ns) : f->now_ns;
-    t->pace_ns = WEFT_NEVER;
-    f->started++;
-    if (t->group > 0) {
-        f->grouped[f->grouped_count++] = index;
-        f->relays_stale = true;
-    }
-    if (t->from == t->to) { /* an aggregator's own update is there */
-        weft_fabric_transfer_arrived(f, index, t->bytes);
-        return index;
-    }
-    bool chunks = t->cut_through && t->group > 0;
-    struct weft_fluid_flow flow = {
-        .up = weft_fabric_up(t->from),
-        .down = weft_fabric_down(t->to),
-        .bytes = t->bytes,
-        .chunk_bytes = chunks ? f->config.chunk_bytes : 0,
-        .limit_bps = t->granted ? 0 : WEFT_FLUID_NO_LIMIT,
-        .rank = t->rank,
-        .user = index,
-    };
-    t->flow = weft_fluid_start(f->fluid, &flow, forwards(t->kind) ? 0 : t->bytes);
-    if (t->granted) {
-        t->pace_ns = f->now_ns;
-        weft_fabric_transfer_pace(f, index);
-    }
-    return index;
-}
-
 /* ---- forwarding ------------------------------------------------------------------------------ */
 
 /* A sum that was made before the vector was cut into parts is an input of each part. */
 static bool feeds(const struct weft_fabric_transfer *in, const struct weft_fabric_transfer *out)
 {
-    return in->group == out->group && in->to == out->from &&
+    return in->group == out->group &&
            (in->tree == out->tree || (in->trees == 1 && in->kind == WEFT_FABRIC_REDUCE));
 }
 
@@ -151,8 +114,9 @@ static struct inputs inputs_of(const struct weft_fabric *f, const struct weft_fa
                                enum weft_fabric_kind kind)
 {
     struct inputs inputs = {.bytes = out->bytes};
-    for (uint32_t i = 0; i < f->grouped_count; i++) {
-        const struct weft_fabric_transfer *in = &f->transfers[f->grouped[i]];
+    uint32_t next = f->relays[out->from].inputs;
+    for (; next != WEFT_FABRIC_NOBODY; next = f->transfers[next].next_input) {
+        const struct weft_fabric_transfer *in = &f->transfers[next];
         if (in->kind == kind && feeds(in, out)) {
             weft_fluid_nanobits scaled = (weft_fluid_nanobits)in->arrived * out->bytes / in->bytes;
             inputs.bytes = weft_min_u64(inputs.bytes, (uint64_t)scaled);
@@ -200,7 +164,7 @@ void weft_fabric_relay(struct weft_fabric *f)
     f->relays_stale = false;
     for (uint32_t i = 0; i < f->grouped_count; i++) {
         struct weft_fabric_transfer *out = &f->transfers[f->grouped[i]];
-        if (out->flow == no_flow || !forwards(out->kind)) {
+        if (out->flow == no_flow || !forwards(out->kind) || !f->relays[out->from].stale) {
             continue;
         }
         uint64_t bytes = can_forward(f, out);
@@ -209,11 +173,54 @@ void weft_fabric_relay(struct weft_fabric *f)
             weft_fluid_release(f->fluid, out->flow, bytes);
         }
     }
+    for (uint32_t h = 0; h < f->hosts; h++) {
+        f->relays[h].stale = false;
+    }
+}
+
+void weft_fabric_relay_stale(struct weft_fabric *f, uint32_t host)
+{
+    if (f->relays != NULL) {
+        f->relays[host].stale = true;
+        f->relays_stale = true;
+    }
+}
+
+static void group_add(struct weft_fabric *f, uint32_t index)
+{
+    struct weft_fabric_transfer *t = &f->transfers[index];
+    if (f->relays == NULL) {
+        f->relays = weft_fabric_zeroed(f->hosts, sizeof(*f->relays));
+        for (uint32_t h = 0; h < f->hosts; h++) {
+            f->relays[h].inputs = WEFT_FABRIC_NOBODY;
+        }
+    }
+    f->grouped[f->grouped_count++] = index;
+    t->next_input = f->relays[t->to].inputs;
+    f->relays[t->to].inputs = index;
+    weft_fabric_relay_stale(f, t->from);
+    weft_fabric_relay_stale(f, t->to);
+}
+
+static void forget_inputs(struct weft_fabric *f, uint64_t group, uint32_t host)
+{
+    uint32_t *at = &f->relays[host].inputs;
+    while (*at != WEFT_FABRIC_NOBODY) {
+        struct weft_fabric_transfer *t = &f->transfers[*at];
+        if (t->group == group) {
+            *at = t->next_input;
+        } else {
+            at = &t->next_input;
+        }
+    }
 }
 
 void weft_fabric_group_over(struct weft_fabric *f, uint64_t group)
 {
     uint32_t kept = 0;
+    for (uint32_t h = 0; h < f->hosts; h++) {
+        forget_inputs(f, group, h);
+    }
     for (uint32_t i = 0; i < f->grouped_count; i++) {
         uint32_t index = f->grouped[i];
         if (f->transfers[index].group != group) {
@@ -226,7 +233,43 @@ void weft_fabric_group_over(struct weft_fabric *f, uint64_t group)
     f->grouped_count = kept;
 }
 
-/* ---- arrival --------------------------------------------------------------------------------- */
+/* ---- start and arrival ----------------------------------------------------------------------- */
+
+uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
+                                    const struct weft_fabric_transfer *transfer)
+{
+    uint32_t index = take_spare(f);
+    struct weft_fabric_transfer *t = &f->transfers[index];
+    *t = *transfer;
+    t->used = true;
+    t->flow = no_flow;
+    t->from_ns = t->granted ? weft_max_u64(f->now_ns, t->booking.start_ns) : f->now_ns;
+    t->pace_ns = WEFT_NEVER;
+    f->started++;
+    if (t->group > 0) {
+        group_add(f, index);
+    }
+    if (t->from == t->to) { /* an aggregator's own update is there */
+        weft_fabric_transfer_arrived(f, index, t->bytes);
+        return index;
+    }
+    bool chunks = t->cut_through && t->group > 0;
+    struct weft_fluid_flow flow = {
+        .up = weft_fabric_up(t->from),
+        .down = weft_fabric_down(t->to),
+        .bytes = t->bytes,
+        .chunk_bytes = chunks ? f->config.chunk_bytes : 0,
+        .limit_bps = t->granted ? 0 : WEFT_FLUID_NO_LIMIT,
+        .rank = t->rank,
+        .user = index,
+    };
+    t->flow = weft_fluid_start(f->fluid, &flow, forwards(t->kind) ? 0 : t->bytes);
+    if (t->granted) {
+        t->pace_ns = f->now_ns;
+        weft_fabric_transfer_pace(f, index);
+    }
+    return index;
+}
 
 void weft_fabric_transfer_sent(struct weft_fabric *f, const struct weft_fluid_event *event)
 {
@@ -326,7 +369,9 @@ void weft_fabric_transfer_arrived(struct weft_fabric *f, uint32_t index, uint64_
     struct weft_fabric_transfer *t = &f->transfers[index];
     WEFT_ASSERT(t->used && !t->done && bytes > t->arrived && bytes <= t->bytes);
     t->arrived = bytes;
-    f->relays_stale |= t->group > 0;
+    if (t->group > 0) {
+        weft_fabric_relay_stale(f, t->to);
+    }
     if (bytes == t->bytes) {
         finished(f, index);
     }

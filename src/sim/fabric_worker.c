@@ -133,7 +133,7 @@ void weft_fabric_computed(struct weft_fabric *f, uint32_t worker)
         weft_fabric_collective_go_on(f, worker);
     } else if (weft_fabric_is_planned(f->config.policy)) {
         weft_fabric_report_update(f, worker);
-        f->relays_stale = true;
+        weft_fabric_relay_stale(f, worker);
     } else {
         push_fair(f, worker);
     }
@@ -241,7 +241,7 @@ static void pushed(struct weft_fabric *f, uint32_t worker)
 void weft_fabric_all_reduced(struct weft_fabric *f)
 {
     for (uint32_t i = 0; i < f->config.workers; i++) {
-        weft_fabric_span(f, WEFT_FABRIC_SPAN_PUSH, i, i, f->workers[i].since_ns,
+        weft_fabric_span(f, WEFT_FABRIC_SPAN_WAIT, i, i, f->workers[i].since_ns,
                          f->config.update_bytes);
         pushed(f, i);
     }

@@ -54,6 +54,7 @@ static int end(void **state)
     free(f.transfers);
     free(f.spare);
     free(f.grouped);
+    free(f.relays);
     free(f.delays);
     return 0;
 }
