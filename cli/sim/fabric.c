@@ -197,6 +197,9 @@ static const char *settle(struct fabric *fabric, char error[WEFT_CLI_FABRIC_ERRO
     config->mode = fabric->mode.mode;
     config->staleness = fabric->mode.staleness;
     config->div_max = fabric->div_max;
+    config->tau_max = config->tau_max > 0 ? config->tau_max : UINT64_C(2) * config->workers;
+    config->read_credits =
+        config->read_credits > 0 ? config->read_credits : (2 * config->workers + 4) / 5;
     config->duration_ns = (uint64_t)(fabric->seconds * 1e9);
     if (fabric->compute != NULL &&
         !weft_cli_fabric_compute(fabric->compute, &config->compute, error)) {
@@ -223,6 +226,8 @@ int weft_cli_sim_fabric(int argc, char **argv)
     weft_fabric_config_default(&fabric.config);
     struct weft_fabric_config *config = &fabric.config;
     fabric.seconds = (double)config->duration_ns / 1e9;
+    config->tau_max = 0; /* not given */
+    config->read_credits = 0;
     for (uint32_t i = 0; i < WEFT_FABRIC_POLICIES; i++) {
         policies[i] = weft_fabric_policy_name((enum weft_fabric_policy)i);
     }
@@ -250,13 +255,14 @@ int weft_cli_sim_fabric(int argc, char **argv)
         {"chunk-bytes", "N", "of what a host forwards while it arrives", WEFT_OPTION_U64,
          &config->chunk_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
         {"tau-max", "T", "delay bound, for order+bound and what follows it", WEFT_OPTION_U64,
-         &config->tau_max, .min = 1, .max = 1000000000},
+         &config->tau_max, .min = 1, .max = 1000000000, .fallback = "twice the workers"},
         {"div-max", "D",
          "divergence bound of replicas, in mean norms of an update; 0 = no\n"
          "replicas. With fair, every update is copied before it is committed",
          WEFT_OPTION_F64, &fabric.div_max, .most = 1e9},
         {"read-credits", "N", "+admission: workers between read and commit", WEFT_OPTION_U32,
-         &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX},
+         &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX,
+         .fallback = "two fifths of the workers"},
         {"ahead", "N", "grants ahead of time for each server; 0 = the planner's default",
          WEFT_OPTION_U32, &config->ahead, .max = 1000},
         {"seconds", "T", "of virtual time", WEFT_OPTION_F64, &fabric.seconds, .least = 0.001,
