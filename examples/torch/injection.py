@@ -23,6 +23,8 @@ class Mean:
         self.arm, self.rate, self.range = arm, rate, range_
         self.random = torch.Generator().manual_seed(seed)
         self.residual = torch.zeros(workers, elements)
+        self.lost = 0
+        self.sent = 0
 
     def __call__(self, contributions):
         """(workers, elements), which may be changed -> (elements,)"""
@@ -31,7 +33,13 @@ class Mean:
             return contributions.mean(0)
         ranges = -(-elements // self.range)
         came = torch.rand(workers, ranges, generator=self.random) >= self.rate
-        came = came.repeat_interleave(self.range, 1)[:, :elements]
+        return self.of(contributions, came.repeat_interleave(self.range, 1)[:, :elements])
+
+    def of(self, contributions, came):
+        """The same when it is known what came: (workers, elements) of bool."""
+        workers, elements = contributions.shape
+        self.sent += workers * elements
+        self.lost += workers * elements - int(came.sum())
         if self.arm == "feedback":
             contributions += self.residual
             torch.mul(contributions, ~came, out=self.residual)

@@ -1,107 +1,141 @@
 #!/usr/bin/env python3
 """How much loss does a model tolerate? Epochs to the loss that training without loss reaches.
 
-    python3 tolerance.py --results tolerance.jsonl                   all four, reduced: about 25 minutes
+    python3 tolerance.py --results tolerance.jsonl                   all four, reduced
+    python3 tolerance.py --results tolerance.jsonl --table4          and two data sets for two of them
     python3 tolerance.py --results full.jsonl --full --processes 16  the paper's sizes: days
     python3 tolerance.py --results tolerance.jsonl --report          what is there by now
 
 Four workers are simulated in one process. Each step, ranges of 352 gradients (a packet) of each worker
-are lost with probability p, and the mean is made in one of three ways:
+are lost with probability p, and the mean is made in one of these ways:
 
-    zero      what is lost counts as 0: divided by the number of workers (the paper's)
-    count     divided by the contributions that came
-    feedback  divided by the workers; what was lost is added to the worker's next step (weft's default)
+    zero          what is lost counts as 0: divided by the number of workers
+    count         divided by the contributions that came
+    feedback      divided by the workers; what was lost is added to the worker's next step (weft's default)
+    zero, each    as zero, with single gradients instead of ranges, as the paper loses them
+    smaller step  nothing is lost, and the step is 1 - p of what it was: what zero is in the mean
 
-"zero, each" is the first with single gradients instead of ranges. The target is the mean loss of the
-lossless runs at a fixed epoch: validation loss of mf and mlp, every quarter of an epoch; a moving mean of
-the training loss of cnn and rnn. A run ends when it reaches it, or at three times as many epochs. Of each seed the
-ratio to its own lossless run is taken. x1 is the largest p up to which the mean ratio is at most 1.10, by
-the upper end of its 95 % interval (bootstrap over seeds); x2 the largest at which all seeds arrive.
+The target is the mean loss of the lossless runs at a fixed epoch, the fifth, of mf the third: validation
+loss of mf and mlp, every quarter of an epoch; the mean training loss of an epoch's steps, as of their
+middle, of cnn and rnn. A run that is not there at three times as many epochs did not finish. Of each seed
+the ratio to its own lossless run is taken, which has the same model and data order; from arm to arm losses
+of ranges are the same, too. x1 is the largest p up to which the mean ratio is at most 1.10, by the upper
+end of its 95 % interval (bootstrap over seeds, or --interval t); x2 the largest up to which all seeds
+arrive. docs/TOLERANCE.md has results.
 
-Each run is a line of --results, written when it ends: after Ctrl-C the same command goes on.
+Each run is a line of --results, written when it ends: after Ctrl-C the same command goes on. With more
+seeds later, the target stays.
 """
 
 import argparse
-import collections
+import functools
 import json
 import math
 import multiprocessing
 import os
-import random
+import signal
 import sys
+import time
 
 import torch
 
 import data
 import injection
 import models
+import tolerance_report
+from tolerance_report import ARMS, CAP, STOP, Run, target_of
 
 WORKERS = 4
-MARGIN = 1.10
-CAP = 3
-PAPER = {"mf": 0.35, "mlp": 0.15, "cnn": 0.15, "rnn": 0.10}  # [apnet19], Table 3
-EPOCH = {"mf": 4, "mlp": 5, "cnn": 5, "rnn": 5}  # of the target
-ARMS = ("zero", "count", "feedback", "zero, each")
-
-Run = collections.namedtuple("Run", "model variant size rate arm seed")
+BY_STEP = ("cnn", "rnn")  # judged by the training loss of every step
 
 
 def grid(options):
-    """The runs that are wanted, the lossless ones of a model first."""
+    """The runs that are wanted. Seed by seed, so that what there is after a stop can be compared."""
     for model in options.models:
-        cheap = model in ("mf", "mlp")
-        seeds = options.seeds or (6 if cheap else 3)
+        cheap = model not in BY_STEP
+        seeds = options.seeds or (6 if cheap else 4 if model == "cnn" else 3)
         rates = options.rates or ((0.1, 0.2, 0.35, 0.5, 0.7) if cheap else (0.2, 0.35, 0.6))
         for variant in models.VARIANTS[model] if options.table4 else ("",):
-            for rate in (0.0, *rates):
-                for arm in options.arms if rate > 0 else ("zero",):
-                    for seed in range(1, seeds + 1):
-                        yield Run(model, variant, options.size, rate, arm, seed)
+            for seed in range(1, seeds + 1):
+                yield Run(model, variant, options.size, 0.0, "zero", seed)
+                for rate in rates:
+                    for arm in options.arms or ARMS:
+                        # Of the dear models zero at one rate, to see that they are no exception.
+                        if cheap or options.full or options.arms or arm in ("count", "feedback") or (
+                            arm == "zero" and rate == 0.35
+                        ):  # fmt: skip
+                            yield Run(model, variant, options.size, rate, arm, seed)
 
 
-class Curve:
-    """Loss by epoch, and the first time that it is not above a target."""
+@functools.lru_cache(maxsize=4)
+def task_of(model, size, folder, variant):
+    return models.task(model, size, folder, variant)
 
-    def __init__(self, points=()):
-        self.points = list(points)
 
-    def reached(self, target):
-        """-> epochs, between two points by a straight line; None = not reached"""
-        before = None
-        for epoch, loss in self.points:
-            if loss <= target:
-                if before is None or before[1] <= loss:
-                    return epoch
-                part = (before[1] - target) / (before[1] - loss)
-                return before[0] + part * (epoch - before[0])
-            before = (epoch, loss)
-        return None
+class SmallerStep(injection.Mean):
+    def __init__(self, workers, elements, rate):
+        super().__init__(workers, elements, 0.0, "zero")
+        self.part = 1 - rate
 
-    def at(self, epoch):
-        return next((loss for when, loss in self.points if when >= epoch - 1e-9), None)
+    def __call__(self, contributions):
+        return super().__call__(contributions) * self.part
+
+
+def mean_of(run, elements):
+    """How the arm makes the mean of the workers' gradients."""
+    arm, _, how = run.arm.partition(", ")
+    if arm == "smaller step":
+        return SmallerStep(WORKERS, elements, run.rate)
+    range_ = 1 if how == "each" else injection.RANGE
+    return injection.Mean(WORKERS, elements, run.rate, arm, range_, 2000 + run.seed)
+
+
+class Watch:
+    """What is compared with the target, and the points so far: (epoch, loss).
+
+    mf, mlp: the validation loss, every quarter of an epoch. cnn, rnn: the mean training loss of the last
+    epoch's steps, as of their middle; a moving mean that is dated at its end would come late by a fixed
+    time, and draw all ratios towards 1.
+    """
+
+    def __init__(self, by_step, steps):
+        self.by_step, self.steps = by_step, steps
+        self.every = max(1, steps // 40 if by_step else steps // 4)
+        self.losses = []
+        self.points = []
+
+    def step(self, number, loss, validate):
+        """-> the newest point's loss; None = there is none after this step"""
+        if self.by_step:
+            self.losses = [*self.losses[-self.steps + 1 :], loss]
+        if number % self.every or (self.by_step and number < self.steps):
+            return None
+        if self.by_step:
+            when, now = number / self.steps - 0.5, sum(self.losses) / self.steps
+        else:
+            when, now = number / self.steps, validate()
+        self.points.append((round(when, 5), round(now, 6)))
+        return now
 
 
 def simulate(run, folder, target):
-    """-> the Curve of one run. target: where it may end; None = it goes on for 1.5 of the target's epochs"""
-    task = models.task(run.model, run.size, folder, run.variant)
-    torch.manual_seed(run.seed)
+    """-> what is kept of one run. target: where it ends; None = 1.5 of the target's epochs"""
+    task = task_of(run.model, run.size, folder, run.variant)
+    start = time.process_time()
+    torch.manual_seed(run.seed)  # of the model; order and losses have numbers of their own
+    order = torch.Generator().manual_seed(1000 + run.seed)
     model = task.make()
     parameters = list(model.parameters())
-    by_step = run.model in ("cnn", "rnn")  # the moving mean of the training loss
-    range_ = 1 if run.arm.endswith("each") else injection.RANGE
-    mean = injection.Mean(
-        WORKERS, sum(p.numel() for p in parameters), run.rate, run.arm.split(",")[0], range_, run.seed
-    )
+    sizes = [p.numel() for p in parameters]
+    mean = mean_of(run, sum(sizes))
     batch = task.batch * WORKERS
     steps = len(task.train[0]) // batch
     if steps == 0:
         raise data.DataError(f"{len(task.train[0])} rows are less than one step of {batch}")
-    order = torch.Generator().manual_seed(run.seed)
-    epochs = EPOCH[run.model] * (1.5 if target is None else CAP)
-    every = 1 if by_step else max(1, steps // 4)
-    points, moving = [], None
-    gradients = torch.zeros(WORKERS, mean.residual.shape[1])
-    for step in range(int(epochs * steps)):
+    watch = Watch(run.model in BY_STEP, steps)
+    gradients = torch.zeros(WORKERS, sum(sizes))
+    checks = []  # the validation loss after each epoch
+    for step in range(int(STOP[run.model] * (1.5 if target is None else CAP) * steps)):
         if step % steps == 0:
             rows = torch.randperm(len(task.train[0]), generator=order)
         loss_sum = 0.0
@@ -114,15 +148,21 @@ def simulate(run, folder, target):
             torch.cat([p.grad.flatten() for p in parameters], out=gradients[worker])
             loss_sum += loss.item()
         with torch.no_grad():
-            for p, g in zip(parameters, mean(gradients).split([p.numel() for p in parameters])):
+            for p, g in zip(parameters, mean(gradients).split(sizes)):
                 p -= task.rate * g.view_as(p)
-        moving = loss_sum / WORKERS if moving is None else 0.98 * moving + 0.02 * loss_sum / WORKERS
-        if (step + 1) % every == 0:
-            now = moving if by_step else validation(task, model)
-            points.append(((step + 1) / steps, now))
-            if not math.isfinite(now) or (target is not None and now <= target):
-                break
-    return Curve(points), validation(task, model)
+        if (step + 1) % steps == 0 and watch.by_step:
+            checks.append(((step + 1) // steps, round(validation(task, model), 6)))
+        now = watch.step(step + 1, loss_sum / WORKERS, lambda: validation(task, model))
+        if now is not None and (not math.isfinite(now) or (target is not None and now <= target)):
+            break
+    return {
+        "target": target,
+        "curve": watch.points,
+        "checks": checks,
+        "validation": validation(task, model),
+        "lost": mean.lost / max(1, mean.sent),
+        "cpu_s": round(time.process_time() - start, 1),
+    }
 
 
 def validation(task, model):
@@ -136,182 +176,58 @@ def validation(task, model):
     return total / len(task.validation[0])
 
 
+def prepare():
+    """A worker process: one thread, and Ctrl-C is its parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
 def work(job):
     run, folder, target = job
-    torch.set_num_threads(1)
-    curve, final = simulate(run, folder, target)
-    kept = curve.points[:: max(1, len(curve.points) // 200)]
-    kept += curve.points[-1:] if kept[-1] != curve.points[-1] else []
-    return {**run._asdict(), "target": target, "curve": kept, "validation": final}
+    return {**run._asdict(), **simulate(run, folder, target)}
 
 
-def load(path):
-    """The runs that are done. A last line that a stop cut short is left out."""
-    results = {}
+def cut(path):
+    """Remove the part of a line that a stop left: it would spoil the next one."""
     if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith("\n"):
-                    break
-                try:
-                    one = json.loads(line)
-                    results[Run(*(one[name] for name in Run._fields))] = one
-                except (ValueError, KeyError, TypeError):
-                    raise data.DataError(
-                        f"{path}:{number} is not a result of this program; name another file"
-                    ) from None
-    return results
-
-
-def target_of(results, run):
-    """The mean loss of the lossless runs at the target's epoch; None = not all are there."""
-    losses = [
-        Curve(one["curve"]).at(EPOCH[run.model])
-        for done, one in results.items()
-        if done.rate == 0 and done[:3] == run[:3]
-    ]
-    return sum(losses) / len(losses) if losses and None not in losses else None
+        with open(path, "rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def compute(options):
-    results = load(options.results)
+    results = tolerance_report.load(options.results)
     wanted = [run for run in grid(options) if run not in results]
     done, total = len(results), len(results) + len(wanted)
-    # A partial line of a run that was stopped would spoil the next one.
-    if os.path.exists(options.results):
-        with open(options.results, "rb+") as file:
-            whole = file.read()
-            file.truncate(whole.rfind(b"\n") + 1)
-    with open(options.results, "a", encoding="utf-8") as file, multiprocessing.get_context(
-        "spawn"
-    ).Pool(options.processes) as pool:
+    cut(options.results)
+    context = multiprocessing.get_context("spawn")
+    with open(options.results, "a", encoding="utf-8") as file, context.Pool(
+        options.processes, prepare
+    ) as pool:
         for lossless in (True, False):
             jobs = [
                 (run, options.data, None if lossless else target_of(results, run))
                 for run in wanted
                 if (run.rate == 0) == lossless
             ]
+            for run, _, target in jobs:
+                if target is None and not lossless:
+                    raise data.DataError(f"{run.model} without loss has no target: a run is too short or diverged")
             for one in pool.imap_unordered(work, jobs):
-                results[Run(*(one[name] for name in Run._fields))] = one
+                results[tolerance_report.run_of(one)] = one
                 file.write(json.dumps(one) + "\n")
                 file.flush()
                 done += 1
-                print(
-                    f"{done}/{total} {one['model']} {one['variant']} {one['arm']} p={one['rate']} seed "
-                    f"{one['seed']}: {one['curve'][-1][0]:.1f} epochs, loss {one['curve'][-1][1]:.4f}",
-                    file=sys.stderr,
-                )
+                print(progress(one, done, total), file=sys.stderr, flush=True)
     return results
 
 
-# ---- what comes of it ----
-
-
-def ratios(results, model, variant, size, arm, rate):
-    """By seed: epochs over those of the lossless run; None = did not arrive."""
-    found = []
-    for run, one in results.items():
-        if (run.model, run.variant, run.size, run.arm, run.rate) != (model, variant, size, arm, rate):
-            continue
-        base = results.get(run._replace(rate=0.0, arm="zero"))
-        if base is None:
-            continue
-        target = target_of(results, run)
-        own, other = Curve(one["curve"]).reached(target), Curve(base["curve"]).reached(target)
-        if other is not None:  # a lossless run that is late itself tells nothing
-            found.append(None if own is None else own / other)
-    return found
-
-
-def interval(values, draws=2000):
-    """(geometric mean, lower and upper end of the 95 % interval by bootstrap over the values)"""
-    logs = [math.log(value) for value in values]
-    picks = random.Random(1)
-    means = sorted(sum(picks.choices(logs, k=len(logs))) / len(logs) for _ in range(draws))
-    middle = sum(logs) / len(logs)
-    return tuple(
-        math.exp(x) for x in (middle, means[int(0.025 * draws)], means[int(0.975 * draws)])
+def progress(one, done, total):
+    epoch, loss = one["curve"][-1] if one["curve"] else (0, math.nan)
+    what = " ".join(filter(None, (one["model"], one["variant"], one["arm"] if one["rate"] else "lossless")))
+    return (
+        f"{done}/{total} {what} p={one['rate']} seed {one['seed']}: {epoch:.2f} epochs, loss {loss:.4f}, "
+        f"{one['cpu_s']} s"
     )
-
-
-def bounds(results, model, variant, size, arm):
-    """(x1, x2)"""
-    rates = sorted({run.rate for run in results if run[:3] == (model, variant, size) and run.rate > 0})
-    x = [0.0, 0.0]
-    still = [True, True]
-    for rate in rates:
-        found = ratios(results, model, variant, size, arm, rate)
-        if not found:
-            continue
-        arrived = None not in found
-        still[0] = still[0] and arrived and interval(found)[2] <= MARGIN
-        still[1] = still[1] and arrived
-        x = [rate if still[i] else x[i] for i in range(2)]
-    return tuple(x)
-
-
-def report(results, options):
-    size = options.size
-    for model in options.models:
-        for variant in models.VARIANTS[model]:
-            mine = [run for run in results if run[:3] == (model, variant, size)]
-            if not any(run.rate > 0 for run in mine):
-                continue
-            target = target_of(results, mine[0])
-            if target is None:
-                continue
-            print(f"\n{model}{' ' + variant if variant else ''}: epochs to a loss of {target:.4f} over those "
-                  f"without loss (95 % interval; seeds that arrived)")
-            print("      p  " + "".join(f"{arm:>26}" for arm in ARMS))
-            for rate in sorted({run.rate for run in mine if run.rate > 0}):
-                cells = []
-                for arm in ARMS:
-                    found = ratios(results, model, variant, size, arm, rate)
-                    there = [ratio for ratio in found if ratio is not None]
-                    cell = f"{len(there)}/{len(found)}"
-                    if there:
-                        cell = "{:.2f} ({:.2f}-{:.2f}) ".format(*interval(there)) + cell
-                    cells.append(cell if found else "")
-                print(f"  {rate:5.2f}  " + "".join(f"{cell:>26}" for cell in cells))
-    print("\nTolerated loss, x1 / x2 (of the rates that were tried); the paper's x1, its Table 3")
-    print("  model            " + "".join(f"{arm:>14}" for arm in ARMS) + f"{'paper':>10}")
-    for model in options.models:
-        for variant in models.VARIANTS[model]:
-            if not any(run[:3] == (model, variant, size) and run.rate > 0 for run in results):
-                continue
-            cells = []
-            for arm in ARMS:
-                has = any(run[:3] == (model, variant, size) and run.arm == arm and run.rate > 0 for run in results)
-                cells.append("{:.2f} / {:.2f}".format(*bounds(results, model, variant, size, arm)) if has else "")
-            print(f"  {model + ' ' + variant:17}" + "".join(f"{cell:>14}" for cell in cells)
-                  + f"{PAPER[model]:>10.2f}")
-
-
-def plot(results, options):
-    """As the paper's Fig. 2: epochs over p."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(options.models), figsize=(4 * len(options.models), 3.5), squeeze=False)
-    for axis, model in zip(axes[0], options.models):
-        for arm in ARMS:
-            rates = sorted({run.rate for run in results if run.model == model and run.arm == arm and run.rate > 0})
-            points = []
-            for rate in rates:
-                there = [r for r in ratios(results, model, "", options.size, arm, rate) if r is not None]
-                if there:
-                    points.append((rate, *interval(there)))
-            if points:
-                x, middle, low, high = zip(*[(0, 1, 1, 1), *points])
-                axis.plot(x, middle, marker=".", label=arm)
-                axis.fill_between(x, low, high, alpha=0.15)
-        axis.axvline(PAPER[model], color="grey", linestyle=":")
-        axis.set(title=model, xlabel="loss p", ylabel="epochs / lossless")
-    axes[0][0].legend()
-    figure.tight_layout()
-    figure.savefig(options.plot)
 
 
 def arguments():
@@ -320,19 +236,25 @@ def arguments():
     )
     parser.add_argument("--results", required=True, metavar="FILE", help="JSON lines, gone on with")
     parser.add_argument("--models", default="mf,mlp,cnn,rnn", help="comma between")
-    parser.add_argument("--arms", default=";".join(ARMS), help='semicolon between (default: "%(default)s")')
+    parser.add_argument("--arms", default="", help=f"semicolon between; default: {';'.join(ARMS)}, of cnn and rnn "
+                        "count;feedback, and zero at .35")
     parser.add_argument("--rates", help="p, comma between; default: .1,.2,.35,.5,.7, of cnn and rnn .2,.35,.6")
-    parser.add_argument("--seeds", type=int, help="default: 6, of cnn and rnn 3")
+    parser.add_argument("--seeds", type=int, help="default: 6, of cnn 4, of rnn 3")
     parser.add_argument("--data", default=os.environ.get("WEFT_DATA_DIR", ""), metavar="DIR",
                         help='folder of the data sets, or "tiny" (default: WEFT_DATA_DIR)')
     parser.add_argument("--full", action="store_true", help="the paper's sizes, and p from .05 to .95 by .05")
     parser.add_argument("--table4", action="store_true", help="French to English, halves of the classes, too")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=2, help="default: 2, of one thread each")
+    parser.add_argument("--interval", choices=("bootstrap", "t"), default="bootstrap",
+                        help="of the means and x1, over seeds (default: bootstrap, which is narrow for few)")
+    parser.add_argument("--target-epoch", type=float, metavar="E",
+                        help="judge by the lossless loss at this epoch; default: 5, of mf 3; at most 5, of mf 4, where "
+                        "runs end")
     parser.add_argument("--plot", metavar="FILE", help="epochs over p, as the paper's Fig. 2")
     parser.add_argument("--report", action="store_true", help="print what is there, run nothing")
     options = parser.parse_args()
     options.models = options.models.split(",")
-    options.arms = options.arms.split(";")
+    options.arms = options.arms.split(";") if options.arms else ()
     for known, given in ((models.NAMES, options.models), (ARMS, options.arms)):
         for name in given:
             if name not in known:
@@ -345,6 +267,8 @@ def arguments():
         parser.error("--rates: each is more than 0 and less than 1; the lossless runs are made anyway")
     if options.seeds is not None and options.seeds < 1 or options.processes < 1:
         parser.error("--seeds and --processes are 1 or more")
+    if options.target_epoch is not None and options.target_epoch <= 0:
+        parser.error("--target-epoch is more than 0")
     if options.full and not options.rates:
         options.rates = tuple(i / 20 for i in range(1, 20))
     options.size = "paper" if options.full else "tiny" if options.data == "tiny" else "small"
@@ -359,10 +283,10 @@ def arguments():
 def main():
     options = arguments()
     try:
-        results = load(options.results) if options.report else compute(options)
-        report(results, options)
+        results = tolerance_report.load(options.results) if options.report else compute(options)
+        tolerance_report.report(results, options)
         if options.plot:
-            plot(results, options)
+            tolerance_report.plot(results, options)
     except data.DataError as error:
         sys.exit(f"tolerance.py: {error}")
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # examples/torch with made-up data: each model trains over weft, a checkpoint is gone on from, and the
-# study of tolerated loss gives its table.
+# study of tolerated loss gives its tables.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/torch_python.sh
@@ -63,30 +63,48 @@ tap_run_fails "a loss of more than all" 2 "$python" "$train" --model mf --data t
 tap_run_fails "one process loses nothing" 1 "$python" "$train" --model mf --data tiny --loss-bound 0.1
 tap_like "says why" "$(cat run.out)" 'start several with torchrun'
 
-# The study: what was planted comes out, and a stop in the middle of a line does not matter.
-small="--data tiny --models mlp --seeds 2 --rates 0.6"
+# The study: a stop in the middle of a line does not matter, nor do seeds that are added later.
+small="--data tiny --models mlp --rates 0.6"
 # shellcheck disable=SC2086
-tap_run "the study" "$python" "$tolerance" --results study.jsonl $small
-tap_is "has its runs" "$(wc -l <study.jsonl)" 10
+tap_run "the study" "$python" "$tolerance" --results study.jsonl $small --seeds 2
+tap_is "has its runs" "$(wc -l <study.jsonl)" 12
+numbers() { sed 's/, "cpu_s".*//' "$1" | sort; } # all but the times
+numbers study.jsonl >sorted
 cp study.jsonl whole.jsonl
 { head -n 9 whole.jsonl; tail -n 1 whole.jsonl | cut -c 1-40 | tr -d '\n'; } >study.jsonl
 # shellcheck disable=SC2086
-tap_run "goes on" "$python" "$tolerance" --results study.jsonl $small
-sort whole.jsonl >sorted
-tap_is "with the same numbers" "$(sort study.jsonl | cmp - sorted && echo yes)" yes
+tap_run "goes on" "$python" "$tolerance" --results study.jsonl $small --seeds 2
+tap_is "with the same numbers" "$(numbers study.jsonl | cmp - sorted && echo yes)" yes
+# shellcheck disable=SC2086
+tap_run "a third seed" "$python" "$tolerance" --results study.jsonl $small --seeds 3 --arms "feedback"
+tap_is "has the others' target" "$(grep -v '"target": null' study.jsonl |
+    sed 's/.*"target": \([0-9.]*\).*/\1/' | sort -u | wc -l)" 1
+# What was planted comes out: by epoch / slower the loss falls by 1; 0 = it stays.
 cat >planted.py <<'EOF'
-import json
-for arm, rate, slower in (("zero", 0.0, 1), ("zero", 0.5, 2), ("count", 0.5, 1), ("feedback", 0.5, 0)):
-    for seed in (1, 2):  # a loss of 10 - epoch / slower; 0 = it stays at 10
-        curve = [[e / 4, 10 - e / 4 / slower if slower else 10] for e in range(1, 61)]
+import json, sys
+for arm, rate, slower in eval(sys.argv[1]):
+    for seed in (1, 2):
+        curve = [[e / 4, 10 - e / 4 / slower[seed - 1] if slower[seed - 1] else 10] for e in range(1, 61)]
         print(json.dumps(dict(model="mlp", variant="", size="tiny", rate=rate, arm=arm, seed=seed,
-                              target=5, curve=curve, validation=0)))
+                              target=5 if rate else None, curve=curve, validation=0, lost=rate)))
 EOF
-"$python" planted.py >planted.jsonl
-tap_run "a planted study" "$python" "$tolerance" --results planted.jsonl --data tiny --models mlp --report
-tap_like "twice as long, as long, and never" "$(tr -s ' ' <run.out)" \
+planted() { # <arms> <arguments>
+    runs=$1
+    shift
+    "$python" planted.py "$runs" >planted.jsonl
+    tap_run "a planted study" "$python" "$tolerance" --results planted.jsonl --data tiny --models mlp --report "$@"
+    tr -s ' ' <run.out >planted.out
+}
+planted '("zero", 0.0, (1, 1)), ("zero", 0.5, (2, 2)), ("count", 0.5, (1, 1)), ("feedback", 0.5, (0, 0))'
+tap_like "twice as long, as long, and never" "$(cat planted.out)" \
     '^ 0.50 2.00 (2.00-2.00) 2/2 1.00 (1.00-1.00) 2/2 0/2'
-tap_like "x1 and x2" "$(tr -s ' ' <run.out)" '^ mlp 0.00 / 0.50 0.50 / 0.50 0.00 / 0.00 0.15'
+tap_like "x1 and x2" "$(cat planted.out)" '^ mlp 0.00 / 0.50 0.50 / 0.50 0.00 / 0.00 0.15'
+planted '("zero", 0.0, (1, 1)), ("count", 0.2, (1, 1.21)), ("count", 0.5, (2, 0))' --target-epoch 3
+tap_like "the geometric mean" "$(cat planted.out)" '^ 0.20 1.10 (1.00-1.21) 2/2'
+tap_like "what did not finish counts as three" "$(cat planted.out)" '^ 0.50 >2.45 (2.00-3.00) 1/2'
+tap_like "by an earlier target, with x1 by the interval's end" "$(cat planted.out)" '^ mlp 0.00 / 0.20 0.15'
+planted '("zero", 0.0, (1, 1)), ("zero", 0.2, (1.5, 1.5)), ("zero", 0.5, (2, 2)), ("count", 0.2, (1.5, 1.5)), ("count", 0.5, (2, 2)), ("feedback", 0.2, (1.5, 1.5)), ("feedback", 0.5, (2, 2))'
+tap_like "what all depends on" "$(cat planted.out)" 'mlp, zero, count, feedback: arm 0 %, p 100 %, arm with p 0 %, seed 0 %'
 echo '{"model": 1}' >other.jsonl
 tap_run_fails "another file" 1 "$python" "$tolerance" --results other.jsonl --report
 tap_like "which line" "$(cat run.out)" 'other.jsonl:1 is not a result of this program'
