@@ -46,6 +46,9 @@ class Mean:
         total = (contributions * came).sum(0)
         return total / (came.sum(0).clamp(min=1) if self.arm == "count" else workers)
 
+    def close(self):
+        """Nothing to do; over_coll.Mean has."""
+
 
 class HookState:
     """Of `hook`: for DistributedDataParallel over any backend. feedback: as weft's hook does."""

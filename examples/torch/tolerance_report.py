@@ -18,7 +18,7 @@ STOP = {"mf": 4, "mlp": 5, "cnn": 5, "rnn": 5}  # the epoch at whose loss runs e
 # The one at whose loss they are judged. The validation loss of mf has its minimum at about the fifth epoch;
 # near it, when a loss is reached is a matter of chance.
 JUDGED = {**STOP, "mf": 3}
-ARMS = ("zero", "count", "feedback", "zero, each", "smaller step")
+ARMS = ("zero", "count", "feedback", "zero, each", "smaller step", "count, weft", "feedback, weft")
 # [apnet19], Tables 3 and 4; which two data sets those of Table 4 are it does not say
 PAPER = {"mf": 0.35, "mlp": 0.15, "cnn": 0.15, "rnn": 0.10}
 PAPER4 = {("rnn", ""): 0.10, ("rnn", "reverse"): 0.15, ("cnn", "first"): 0.15, ("cnn", "second"): 0.15}
@@ -244,7 +244,7 @@ def print_epochs(study, model, variant):
 
 def print_bounds(study, names):
     print(f"\nTolerated loss, x1 / x2 of the rates that were tried ({study.kind}), and the paper's x1 (Tables 3, 4)")
-    shown = ARMS
+    shown = ARMS[:5]
     print("  model            " + "".join(f"{arm:>14}" for arm in shown) + f"{'paper':>10}")
     for model, variant in study.models(names):
         row = [
@@ -282,10 +282,24 @@ def validation_lines(study, names):
                            f"({min(found):.3f}-{max(found):.3f}), {len(found)} seeds")
 
 
+def weft_lines(study, names):
+    for model, variant in study.models(names):
+        for arm in ARMS[5:]:
+            for rate in study.rates(model, variant, arm):
+                lines = [one for one, _, _ in study.pairs(model, variant, arm, rate)]
+                lost = [one["lost"] for one in lines]
+                text = f"{named(model, variant)} {arm} p={rate}: missing {min(lost):.4f} to {max(lost):.4f}"
+                if arm.startswith("feedback"):
+                    text += f", difference {max(one['difference'] for one in lines):.1e} of the largest"
+                yield text
+
+
 SECTIONS = (
     ("What the logarithm of the ratio depends on: shares of its sum of squares", share_lines),
     ("Validation loss where a run ended over that of its lossless run where it did: mean (least-most)",
      validation_lines),
+    ("Over weft.coll: what was missing, and the largest difference from injection.py with the same losses",
+     weft_lines),
 )  # fmt: skip
 
 
@@ -314,7 +328,7 @@ def plot(results, options):
         raise data.DataError("there is nothing to draw yet")
     figure, axes = pyplot.subplots(rows, columns, figsize=(4.5 * columns, 3.3 * rows), squeeze=False)
     for axis, model in zip(axes.flat, names):
-        for number, arm in enumerate(ARMS):
+        for number, arm in enumerate(ARMS[:5]):
             points = [(0, 1, 1, 1)]
             for rate in study.rates(model, "", arm):
                 found = study.ratios(model, "", arm, rate)

@@ -79,6 +79,13 @@ tap_is "with the same numbers" "$(numbers study.jsonl | cmp - sorted && echo yes
 tap_run "a third seed" "$python" "$tolerance" --results study.jsonl $small --seeds 3 --arms "feedback"
 tap_is "has the others' target" "$(grep -v '"target": null' study.jsonl |
     sed 's/.*"target": \([0-9.]*\).*/\1/' | sort -u | wc -l)" 1
+# The library's ranks lose packets, say which, and come to what injection.py makes of that.
+tap_run "over weft" "$python" "$tolerance" --results weft.jsonl --data tiny --models rnn --rates 0.3 --seeds 1 \
+    --arms "count, weft;feedback, weft"
+tap_like "about so many were lost" "$(cat run.out)" '^  rnn count, weft p=0.3: missing 0\.[23]'
+tap_is "the same sums" "$(sed -n 's/.*feedback, weft p=0.3: .* difference \([0-9.e+-]*\) of.*/\1/p' run.out |
+    awk '{ print ($1 < 1e-6) ? "yes" : "no: " $1 }')" yes
+
 # What was planted comes out: by epoch / slower the loss falls by 1; 0 = it stays.
 cat >planted.py <<'EOF'
 import json, sys
