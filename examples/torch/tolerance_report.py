@@ -143,17 +143,18 @@ class Study:
         return [arm for arm in ARMS if self.rates(model, variant, arm)]
 
     def bounds(self, model, variant, arm):
-        """(x1, x2): the largest rate that was tried up to which, inclusive, all are as they should be"""
+        """(x1, x2): the largest rate that was tried up to which, inclusive, all are as they should be;
+        None = no rate was tried with two seeds"""
         x = [0.0, 0.0]
         still = [True, True]
-        for rate in self.rates(model, variant, arm):
-            found = self.ratios(model, variant, arm, rate)
-            if found:
-                arrived = None not in found
-                still[0] = still[0] and arrived and interval(found, self.kind)[2] <= MARGIN
-                still[1] = still[1] and arrived
-                x = [rate if still[i] else x[i] for i in range(2)]
-        return tuple(x)
+        tried = [(rate, self.ratios(model, variant, arm, rate)) for rate in self.rates(model, variant, arm)]
+        tried = [(rate, found) for rate, found in tried if len(found) > 1]
+        for rate, found in tried:
+            arrived = None not in found
+            still[0] = still[0] and arrived and interval(found, self.kind)[2] <= MARGIN
+            still[1] = still[1] and arrived
+            x = [rate if still[i] else x[i] for i in range(2)]
+        return tuple(x) if tried else None
 
     def shares(self, model, variant, arms):
         """{source: share of the sum of squares of the log ratios}: a two-way analysis of variance.
@@ -221,8 +222,9 @@ def cell(study, found):
     count = f"{arrived}/{len(found)}"
     if not arrived:
         return count
-    over = ">" if arrived < len(found) else ""
-    return over + "{:.2f} ({:.2f}-{:.2f}) ".format(*interval(found, study.kind)) + count
+    middle, low, high = interval(found, study.kind)
+    spread = f" ({low:.2f}-{high:.2f})" if len(found) > 1 else ""
+    return f"{'>' if arrived < len(found) else ''}{middle:.2f}{spread} {count}"
 
 
 def print_epochs(study, model, variant):
@@ -247,10 +249,8 @@ def print_bounds(study, names):
     shown = ARMS[:5]
     print("  model            " + "".join(f"{arm:>14}" for arm in shown) + f"{'paper':>10}")
     for model, variant in study.models(names):
-        row = [
-            "{:.2f} / {:.2f}".format(*study.bounds(model, variant, arm)) if study.rates(model, variant, arm) else ""
-            for arm in shown
-        ]
+        found = [study.bounds(model, variant, arm) for arm in shown]
+        row = ["{:.2f} / {:.2f}".format(*x) if x else "" for x in found]
         paper = PAPER4.get((model, variant), PAPER[model])
         print(f"  {named(model, variant) + ' ':17}" + "".join(f"{text:>14}" for text in row) + f"{paper:>10.2f}")
 
@@ -340,9 +340,11 @@ def plot(results, options):
                 x, middle, low, high = zip(*points)
                 axis.plot(x, middle, marker=".", label=arm, color=f"C{number}")
                 axis.fill_between(x, low, high, alpha=0.15, color=f"C{number}")
-        axis.axvline(PAPER[model], color="grey", linestyle=":")
+        axis.axvline(PAPER[model], color="grey", linestyle=":", label="the paper's x1")
         axis.axhline(MARGIN, color="grey", linewidth=0.5)
         axis.set(title=model, xlabel="loss p", ylabel="epochs / lossless")
+    for axis in axes.flat[len(names):]:
+        axis.set_visible(False)
     axes[0][0].legend(fontsize="small")
     figure.tight_layout()
     figure.savefig(options.plot, dpi=100)
