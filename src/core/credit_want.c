@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-enum { CLASS_SHIFT = 56 };
-
 /* DATA packets of this message that its sender still has to send, as far as this end can tell: the
  * rest of the pass and what it sends again meanwhile, or what the bound lacks. Credit for lost chunks
  * that are not sent again would be a burst at the start of the next message. */
@@ -74,8 +72,7 @@ uint64_t weft_core_credit_remaining(const struct peer *p)
 static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
 {
     const struct weft_credit_share *host = ep->config.credit_share;
-    uint64_t ends = host == NULL ? 1
-                                 : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
+    uint64_t ends = host == NULL ? 1 : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
     ends = weft_max_u64(ends, 1);
     uint64_t links = senders * ends;
     return links <= 1 ? UINT64_MAX : ep->credit.at_once_host * links / (links - 1) / ends;
@@ -244,27 +241,45 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 
 /* ---- who is next ----------------------------------------------------------------------------- */
 
-/* The sender to serve next: with the least left; by `turns`, of those with the shortest message the one
- * that has waited longest; or of all (`longest`). One that holds `most` waits. */
-struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
-                                   uint64_t most)
+/* By turns: those with the shortest message before others, of these who holds the least, of these who
+ * has waited longest. Who is busy with another receiver keeps what it holds, and with the longest
+ * waiting first it was given as much again in each turn, until all of the budget lay with the busy. */
+struct turn {
+    uint64_t class;
+    uint32_t holds;
+    uint64_t last;
+};
+
+static bool turn_before(const struct turn *a, const struct turn *b)
+{
+    if (a->class != b->class) {
+        return a->class < b->class;
+    }
+    return a->holds != b->holds ? a->holds < b->holds : a->last < b->last;
+}
+
+/* The sender to serve next: the one with the least left, or by turns, or the one that has waited longest
+ * (`longest`). One that holds `most` waits. */
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, uint64_t most)
 {
     struct peer *best = NULL;
-    uint64_t best_key = UINT64_MAX;
+    struct turn best_turn = {.class = UINT64_MAX};
     for (size_t i = weft_bits_next_one(ep->credit_wants, ep->peers_used, 0); i < ep->peers_used;
          i = weft_bits_next_one(ep->credit_wants, ep->peers_used, i + 1)) {
         struct peer *p = &ep->peers[i];
-        if (p->credit_silent || weft_core_credit_outstanding(p) >= most) {
+        uint32_t holds = weft_core_credit_outstanding(p);
+        if (p->credit_silent || holds >= most) {
             continue;
         }
-        uint64_t key = longest ? p->credit_turn
-                       : turns ? p->credit_class << CLASS_SHIFT | p->credit_turn
-                               : p->credit_left;
-        if (key < best_key) {
-            best_key = key;
+        struct turn turn = {.class = longest ? 0
+                                     : turns ? p->credit_class
+                                             : p->credit_left,
+                            .holds = !longest && turns ? holds : 0,
+                            .last = longest || turns ? p->credit_turn : 0};
+        if (best == NULL || turn_before(&turn, &best_turn)) {
+            best_turn = turn;
             best = p;
         }
     }
     return best;
 }
-

@@ -256,10 +256,42 @@ static void test_lost_probes_are_caught_up_with(void **state)
     assert_int_equal(p->data_count, sent);
 }
 
+/* Peer i wants credit and holds so much. */
+static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class, uint64_t turn)
+{
+    struct peer *p = &ep->peers[i];
+    weft_bits_set(ep->credit_wants, i);
+    p->granted = p->data_count + holds;
+    p->credit_left = 100 - i;
+    p->credit_class = class;
+    p->credit_turn = turn;
+}
+
+/* Peer 0 has waited longest and has not used what it has: it is busy with another receiver. */
+static void test_by_turns_who_holds_least_goes_first(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make(0);
+    ep->peers_used = 4;
+    wants(ep, 0, 8, 5, 1);
+    wants(ep, 1, 4, 5, 3);
+    wants(ep, 2, 4, 5, 2);
+    wants(ep, 3, 0, 6, 4); /* longer messages wait */
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, UINT64_MAX), &ep->peers[2]);
+    ep->peers[2].granted += 4;
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, UINT64_MAX), &ep->peers[1]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, 4), &ep->peers[3]);
+    assert_ptr_equal(weft_core_credit_pick(ep, true, true, UINT64_MAX), &ep->peers[0]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, UINT64_MAX), &ep->peers[3]);
+    ep->peers_used = 0;
+    weft_ep_free(ep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
+        cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
         cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_lost_grant_is_told_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_silent_holder_is_passed_over, setup, teardown),
