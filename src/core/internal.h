@@ -470,6 +470,7 @@ struct weft_ep {
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;
+    uint64_t lost_ns;              /* when a packet to any peer was declared lost, last; 0 = never */
     uint64_t resumed_ns;           /* when a long pause of ours ended: nobody's silence counts before */
     const struct weft_cc_ops *cc_ops;
     struct egress egress;

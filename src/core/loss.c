@@ -136,7 +136,7 @@ static void finish_again(struct peer *p)
     }
 }
 
-static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
+static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_t now_ns)
 {
     struct tx_packet *packet = packet_at(ep, p, pn);
     uint64_t bit = UINT64_C(1) << (pn % 64);
@@ -144,6 +144,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     *bits_word(ep, p->lost_bits, pn) |= bit;
     packet_resolve(p, packet);
     ep->counters.lost_packets++;
+    ep->lost_ns = (packet->kind & TX_PACKET_MTU) != 0 ? ep->lost_ns : now_ns;
     trace(ep, p, WEFT_TRACE_PACKET_LOST, packet->kind, pn, packet->msg, packet->chunk,
           packet->bytes);
     weft_core_path_lost(ep, p, pn, packet);
@@ -186,7 +187,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
          * packet hangs can still reach it. */
         oldest_advance(ep, p);
         if (p->pn_oldest + ep->config.tx_window_max <= pn) {
-            packet_lost(ep, p, p->pn_oldest);
+            packet_lost(ep, p, p->pn_oldest, now_ns);
             oldest_advance(ep, p);
         }
     }
@@ -257,7 +258,7 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
                 *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* numbers are in the order of time */
                 lost++;
             }
-            packet_lost(ep, p, pn);
+            packet_lost(ep, p, pn, now_ns);
         }
         pn++;
     }

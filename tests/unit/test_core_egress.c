@@ -120,10 +120,44 @@ static void finish_follows_the_last_chunk_at_once(void **state)
     struct net *net = rig_new(0);
     uint32_t to[SENT_MAX];
     uint64_t bytes;
+    net->end[0].ep->lost_ns = net->now_ns;
     message(net, 1, 20, 0);
     assert_int_equal(hand_over(net, to, &bytes), 21);
     assert_int_equal(net_counters(net, 0)->data_sent, 20);
     assert_int_equal(net->end[0].ep->peers[0].tx_finish, 0);
+    net_free(net);
+}
+
+static bool drop_one(struct net *net, struct net_datagram *d)
+{
+    (void)d;
+    net->tap = NULL;
+    return false;
+}
+
+/* Where nothing is lost a message is its chunks and one DONE; from a loss on FINISH is sent for ten
+ * seconds, to all peers. */
+static void finish_is_sent_where_packets_were_lost(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    message(net, 1, 20, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 20);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 1);
+    message(net, 2, 20, 0);
+    net->tap = drop_one;
+    assert_int_equal(hand_over(net, to, &bytes), 20);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_true(net->end[0].ep->lost_ns > 0);
+    message(net, 1, 20, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 21);
+    net_run(net, 10 * WEFT_NS_PER_S);
+    message(net, 1, 20, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 20);
     net_free(net);
 }
 
@@ -492,6 +526,7 @@ int main(void)
         cmocka_unit_test(equal_messages_go_one_after_another),
         cmocka_unit_test(urgent_and_short_messages_go_first),
         cmocka_unit_test(finish_follows_the_last_chunk_at_once),
+        cmocka_unit_test(finish_is_sent_where_packets_were_lost),
         cmocka_unit_test(what_waits_behind_a_message_is_told_and_granted_for),
         cmocka_unit_test(a_backlog_that_is_given_up_is_taken_back),
         cmocka_unit_test(a_backlog_that_never_comes_ends),
