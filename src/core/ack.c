@@ -25,9 +25,24 @@ enum {
 };
 
 static const uint64_t ack_delay_ns_max = 250 * WEFT_NS_PER_MS;
+static const uint64_t lossless_ns = 10 * WEFT_NS_PER_S;
+
+/* Where senders take turns, a sender's next grant comes after all others have had theirs, and
+ * acknowledges what it has sent by then: an ACK between two turns tells it nothing that it needs, for
+ * it has no more credit than for two turns at most. Not where packets are lost: a sender that learns
+ * late of its last packets stands still meanwhile. */
+static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t packet_ns,
+                        uint64_t now_ns)
+{
+    if (p->gap_ns != 0 && now_ns - p->gap_ns < lossless_ns) {
+        return 0;
+    }
+    uint64_t round_ns = (uint64_t)ep->credit.turn_packets * packet_ns;
+    return round_ns + round_ns / 4;
+}
 
 /* How long the acknowledgement of a chunk in the middle of a pass may wait: 7/8 of what the queue lasts,
- * or four packets where there is none. Where packets are lost ACKs are, too, and one that is lost must
+ * or four packets where there is none; where senders take turns, until the next one. Where packets are lost ACKs are, too, and one that is lost must
  * not cost the sender more than the queue. */
 static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
@@ -46,6 +61,7 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
         /* Fewer in a round trip: they may be all that its window lets out. */
         bool many = p->srtt_ns / 2 >= few_ns;
         delay_ns = weft_max_u64(delay_ns, many ? weft_min_u64(few_ns, p->srtt_ns / 4) : 0);
+        delay_ns = weft_max_u64(delay_ns, turn_ns(ep, p, packet_ns, now_ns));
     }
     return weft_min_u64(delay_ns, ack_delay_ns_max);
 }

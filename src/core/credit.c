@@ -256,6 +256,7 @@ static void round_end(struct weft_ep *ep)
     c->rounds_shared = c->round_shared;
     c->round_shared = false;
     c->senders_now = 0;
+    c->turn_packets = 0;
     c->window_ns = 0;
     share_join(ep, false);
 }
@@ -291,6 +292,7 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     c->round_shared |= 2 * c->shared >= c->active;
     bool turns = c->round_shared || c->rounds_shared;
     uint64_t quantum = turns ? quantum_of(c) : weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
+    c->turn_packets = turns ? (uint32_t)(c->active * quantum) : 0;
     while (wanted && c->total + quantum <= c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;

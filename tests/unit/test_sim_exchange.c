@@ -64,7 +64,8 @@ static void every_pattern_ends_and_none_beats_the_wire(void **state)
 }
 
 /* Of the ideal, in thousandths; each was 1.27 to 1.9 when senders served their peers side by side and
- * receivers the least left first. All-to-all at 25 Mbit/s pays 10 % for acknowledgements. */
+ * receivers the least left first. Bytes over the ideal's: 4 % when a sender's packets were acknowledged
+ * between its turns, too, and each message had FINISH and a second DONE. */
 static void rounds_are_near_their_ideal(void **state)
 {
     (void)state;
@@ -74,12 +75,13 @@ static void rounds_are_near_their_ideal(void **state)
         uint64_t rate_mbps;
         uint64_t bytes;
         uint32_t ratio_max;
+        uint32_t overhead_ppm_max;
     } cells[] = {
-        {WEFT_EXCHANGE_ALLTOALL, 8, 1000, 500000, 1080},
-        {WEFT_EXCHANGE_ALLTOALL, 8, 25, 62500, 1200},
-        {WEFT_EXCHANGE_OUTCAST, 8, 1000, 500000, 1010},
-        {WEFT_EXCHANGE_SHUFFLE, 8, 1000, 500000, 1050},
-        {WEFT_EXCHANGE_STEP, 8, 200, 148000, 1050},
+        {WEFT_EXCHANGE_ALLTOALL, 8, 1000, 500000, 1045, 25000},
+        {WEFT_EXCHANGE_ALLTOALL, 8, 25, 62500, 1090, 30000},
+        {WEFT_EXCHANGE_OUTCAST, 8, 1000, 500000, 1010, 25000},
+        {WEFT_EXCHANGE_SHUFFLE, 8, 1000, 500000, 1020, 30000},
+        {WEFT_EXCHANGE_STEP, 8, 200, 148000, 1025, 25000},
     };
     for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
         struct weft_exchange_config config;
@@ -91,12 +93,11 @@ static void rounds_are_near_their_ideal(void **state)
         config.rounds = 5;
         struct weft_exchange_result result = run(&config);
         uint64_t ratio = result.mean_ns * 1000 / result.ideal_ns;
-        if (ratio > cells[i].ratio_max) {
-            print_message("%s at %u Mbit/s: %u thousandths of the ideal\n",
-                          weft_exchange_pattern_name(config.pattern), (unsigned)cells[i].rate_mbps,
-                          (unsigned)ratio);
+        if (ratio > cells[i].ratio_max || result.overhead_ppm > cells[i].overhead_ppm_max) {
+            fail_msg("%s at %u Mbit/s: %u thousandths of the ideal, %u ppm of bytes over it",
+                     weft_exchange_pattern_name(config.pattern), (unsigned)cells[i].rate_mbps,
+                     (unsigned)ratio, (unsigned)result.overhead_ppm);
         }
-        assert_true(ratio <= cells[i].ratio_max);
     }
 }
 
