@@ -82,8 +82,8 @@ uint32_t weft_cc_loss_ppm(const struct weft_cc *cc);
 enum {
     WEFT_CC_PACKETS_FIRST = 32,
     WEFT_CC_PACKETS_MIN = 4,
-    WEFT_CC_PACKETS_DELAY = 12,  /* delay alone cuts a window no further, */
-    WEFT_CC_BYTES_DELAY = 18000, /* or than this where packets are long */
+    WEFT_CC_PACKETS_DELAY = 24,  /* delay alone cuts a window no further, */
+    WEFT_CC_BYTES_DELAY = 36000, /* or than this where packets are long */
 };
 
 /* The state that all of them begin with. */
@@ -93,8 +93,8 @@ void weft_cc_silence(struct weft_cc *cc);
 void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample *sample);
 /* Above the target: the share of the window that delay alone asks to cut in a round, else 0. */
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *sample);
-/* The same, but no more than leaves WEFT_CC_PACKETS_DELAY: where acknowledgements wait for each other
- * (ack.c), a sender needs so many on their way. */
+/* The same, but no more than leaves WEFT_CC_PACKETS_DELAY: credit bounds the queue then, and where
+ * acknowledgements wait for each other (ack.c) a sender needs so many on their way. */
 uint32_t weft_cc_delay_cut(const struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_cut(struct weft_cc *cc, uint32_t fraction_ppm);
 /* Slow start's growth for this ACK; in the end the window's limits and the pacing rate. */

@@ -4,8 +4,9 @@
  * The target is half a base round trip and 2.5 ms beyond the base: what the receivers' credits keep
  * standing on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
  * 1 Gbit/s) must not look like congestion. Above it the window shrinks by 0.8 x the part of
- * the round trip that lies above, at most by half, and to a dozen packets: at rates at which a packet
- * takes milliseconds a window of four was all that the target left.
+ * the round trip that lies above, at most by half, and to 24 packets or 36,000 bytes: that is the queue
+ * before a receiver's link that its credit bounds at any rate, and where a packet takes half a
+ * millisecond it is beyond any target. With a window of a dozen senders stood still with credit in hand.
  *
  * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by
  * hops and flows, and without its pacing below one packet: credits bound the number of packets.

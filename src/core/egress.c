@@ -7,6 +7,12 @@
  * the oldest. Equal messages go one after another in the order in which they were opened. Every eighth
  * burst is the oldest message's, whatever its length: nobody starves.
  *
+ * Where all send to all, equal messages go by the age of their credit instead: this end is the sender that others
+ * wait for. A receiver whose credit has lain here for long has granted all that it may, and its link
+ * rests; one after another, seven messages of 18 chunks took 1.20 times their ideal, of which receivers
+ * rested a half for credit that lay with busy senders. That all send to all is seen from the senders to
+ * this end, which have other receivers, too (credit.c).
+ *
  * An order holds only for what has not been handed over. What waits in the kernel's queue or in the
  * network card cannot be overtaken any more, neither by a message that is more urgent nor by
  * acknowledgements and credit for the other direction: all-to-all took 1.5 times its ideal because
@@ -49,33 +55,32 @@ bool weft_core_egress_init(struct weft_ep *ep)
     struct egress *e = &ep->egress;
     e->waits = calloc(WEFT_BITS_WORDS((size_t)ep->config.peers_max), sizeof(*e->waits));
     e->keys = calloc(ep->config.peers_max, sizeof(*e->keys));
+    e->ages = calloc(ep->config.peers_max, sizeof(*e->ages));
     uint64_t packets = LIMIT_PACKETS_MIN * (uint64_t)ep->config.packet_bytes;
     e->limit_min_bytes = weft_max_u64(LIMIT_BYTES_MIN, packets);
     e->limit_bytes = e->limit_min_bytes;
     e->room_bytes = UINT64_MAX;
     e->look_ns = WEFT_NEVER;
     e->left_least_bytes = UINT64_MAX;
-    return e->waits != NULL && e->keys != NULL;
+    return e->waits != NULL && e->keys != NULL && e->ages != NULL;
 }
 
 void weft_core_egress_fini(struct weft_ep *ep)
 {
     free(ep->egress.waits);
     free(ep->egress.keys);
+    free(ep->egress.ages);
 }
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-/* What this peer's next chunk has is its message's place in the order; the low bits are its age. */
-static uint64_t key_of(const struct tx_msg *m)
+/* What this peer's next chunk has is its message's place in the order. Times are in units of 64 ns, which
+ * outlast any host in the bits below the class. */
+static uint64_t key_of(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
     uint64_t class = 31 - (uint64_t)__builtin_clz(m->chunks);
-    return (uint64_t)m->priority << PRIORITY_SHIFT | class << CLASS_SHIFT | m->opened;
-}
-
-static uint64_t age_of(uint64_t key)
-{
-    return key & ((UINT64_C(1) << CLASS_SHIFT) - 1);
+    uint64_t last = ep->credit.round_shared ? p->turn_ns >> 6 : m->opened;
+    return (uint64_t)m->priority << PRIORITY_SHIFT | class << CLASS_SHIFT | last;
 }
 
 void weft_core_egress_file(struct weft_ep *ep, struct peer *p)
@@ -87,7 +92,8 @@ void weft_core_egress_file(struct weft_ep *ep, struct peer *p)
         weft_core_egress_leave(ep, p);
         return;
     }
-    ep->egress.keys[peer_idx(ep, p)] = key_of(m);
+    ep->egress.keys[peer_idx(ep, p)] = key_of(ep, p, m);
+    ep->egress.ages[peer_idx(ep, p)] = m->opened;
     if (!egress_waits(ep, p)) {
         weft_bits_set(ep->egress.waits, peer_idx(ep, p));
         ep->egress.waits_count++;
@@ -116,7 +122,7 @@ static struct peer *first_of(struct weft_ep *ep, bool oldest)
     uint64_t best_key = UINT64_MAX;
     for (size_t i = weft_bits_next_one(e->waits, ep->peers_used, 0); i < ep->peers_used;
          i = weft_bits_next_one(e->waits, ep->peers_used, i + 1)) {
-        uint64_t key = oldest ? age_of(e->keys[i]) : e->keys[i];
+        uint64_t key = oldest ? e->ages[i] : e->keys[i];
         if (key < best_key) {
             best_key = key;
             best = &ep->peers[i];

@@ -263,6 +263,7 @@ struct peer {
     uint64_t pn_next;              /* next packet number to send, from 1 */
     uint32_t data_sent;            /* DATA packets, cumulative */
     uint32_t credit;               /* DATA packets granted to us, cumulative */
+    uint64_t turn_ns;              /* its last burst, or when credit came after there was none */
     int64_t tokens_bytes;          /* pacer's bucket */
     uint64_t tokens_ns;            /* last refilled */
     uint64_t pace_ns;              /* blocked by the pacer until */
@@ -417,6 +418,7 @@ struct credit {
 struct egress {
     uint64_t *waits;           /* bit = peer has chunks, and is not known to be kept by anything else */
     uint64_t *keys;            /* of those: place in the order, the least goes first */
+    uint64_t *ages;            /* and when the message that is next was opened, by number */
     uint32_t waits_count;
     uint32_t receivers;        /* peers with first-pass chunks still to send */
     uint64_t opened;           /* messages, so far */

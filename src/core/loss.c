@@ -357,6 +357,7 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     if (credit_ahead > 0) {
         trace(ep, p, WEFT_TRACE_CREDIT_RECEIVED, 0, ack->credit, (uint32_t)credit_ahead,
               p->data_sent, 0);
+        p->turn_ns = (int32_t)(p->credit - p->data_sent) <= 0 ? at_ns : p->turn_ns;
         p->credit = ack->credit;
         p->turn_probes = 0;
     }

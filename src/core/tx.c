@@ -720,6 +720,7 @@ uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_n
         weft_core_egress_leave(ep, p);
         return 0;
     }
+    p->turn_ns = now_ns;
     weft_core_egress_file(ep, p);
     if (p->tx_finish != 0) {
         weft_core_peer_ready(ep, p); /* the pass is over: FINISH follows at once */

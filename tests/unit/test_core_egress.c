@@ -92,6 +92,51 @@ static void equal_messages_go_one_after_another(void **state)
     net_free(net);
 }
 
+/* Where all send to all, the peer goes first whose credit has waited longest; after a burst it is the
+ * other's turn. A more urgent message goes before all the same. */
+static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    struct weft_ep *ep = net->end[0].ep;
+    ep->credit.round_shared = true;
+    ep->peers[0].turn_ns = net->now_ns - 1000;
+    ep->peers[1].turn_ns = net->now_ns - 2000;
+    message(net, 1, 12, 0);
+    message(net, 2, 12, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(to[0], 2);
+    assert_true(changes(to, 24) > 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    ep->credit.round_shared = true;
+    message(net, 1, 12, 1);
+    message(net, 2, 12, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(to[0], 2);
+    assert_int_equal(changes(to, 24), 1);
+    net_free(net);
+}
+
+/* Credit that comes to a peer with none begins to wait then; more does not make it younger or older. */
+static void credit_waits_from_its_first_packet(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    struct weft_ep *ep = net->end[0].ep;
+    struct peer *p = &ep->peers[0];
+    struct weft_wire_ack ack = {.largest = 0, .credit = p->credit + 4};
+    p->data_sent = p->credit; /* nothing left */
+    weft_core_ack_recv(ep, p, p->pn_largest + 1, &ack, net->now_ns, net->now_ns);
+    uint64_t since_ns = net->now_ns;
+    assert_int_equal(p->turn_ns, since_ns);
+    ack.credit += 4;
+    weft_core_ack_recv(ep, p, p->pn_largest + 2, &ack, net->now_ns + 1000, net->now_ns + 1000);
+    assert_int_equal(p->turn_ns, since_ns);
+    net_free(net);
+}
+
 static void urgent_and_short_messages_go_first(void **state)
 {
     (void)state;
@@ -524,6 +569,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_messages_go_one_after_another),
+        cmocka_unit_test(where_all_send_to_all_the_oldest_credit_goes_first),
+        cmocka_unit_test(credit_waits_from_its_first_packet),
         cmocka_unit_test(urgent_and_short_messages_go_first),
         cmocka_unit_test(finish_follows_the_last_chunk_at_once),
         cmocka_unit_test(finish_is_sent_where_packets_were_lost),
