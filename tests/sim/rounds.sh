@@ -1,0 +1,40 @@
+#!/bin/sh
+# Rounds in which links carry data both ways keep their limits: mean over ideal, in virtual time.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+# rounds LIMIT VERB [options]
+rounds() {
+    limit=$1
+    shift
+    tap_run "weft sim $*: at most $limit times the ideal" "$WEFT_BIN" sim "$@" --json
+    ratio=$(sed -n 's/.*"mean_ratio": *\([0-9.]*\).*/\1/p' "$tap_tmp/run.out")
+    echo "# mean $ratio"
+    if ! awk -v r="${ratio:-9}" -v l="$limit" 'BEGIN { exit !(r <= l) }'; then
+        tap_fail "weft sim $*" "mean is $ratio times the ideal, the limit $limit"
+    fi
+}
+
+slow="exchange --hosts 8 --bytes 62500 --rounds 40"
+short="allreduce --ranks 8 --bytes 200000 --rate-mbps 50 --rounds 40"
+rounds 1.05 exchange --hosts 8 --bytes 500000 --rounds 10
+rounds 1.20 exchange --hosts 32 --bytes 500000 --rate-mbps 40000 --rtt-us 10 --rounds 10
+# Words are options.
+# shellcheck disable=SC2086
+for rate in 25 50; do
+    rounds 1.08 $slow --rate-mbps $rate
+    rounds 1.12 $slow --rate-mbps $rate --loss 0.01
+done
+# shellcheck disable=SC2086
+{
+    rounds 1.12 $short
+    rounds 1.15 $short --buffer-kb 16
+    rounds 1.20 $short --loss 0.01
+}
+rounds 1.06 allreduce --ranks 8 --bytes 4000000 --rounds 10
+rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05
+rounds 1.16 allreduce --ranks 64 --bytes 4000000 --rounds 3
+rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10
+rounds 1.015 exchange --pattern shuffle --hosts 8 --bytes 500000 --rounds 10
+rounds 1.02 exchange --pattern step --hosts 8 --rate-mbps 200 --bytes 148000 --request-bytes 67000 --reply-bytes 78000 --rounds 10
+tap_done
