@@ -11,6 +11,7 @@
 #include "cli/verbs.h"
 
 #include "base/assert.h"
+#include "rpc/table_spec.h"
 #include "sim/swarm.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ struct swarm {
     uint32_t jobs;
     bool json;
     bool verbose;
-    bool bf16;
+    uint32_t value_type; /* enum weft_value_type */
     struct job job[JOBS_MAX];
     struct outcome *outcomes;
     uint64_t done;
@@ -90,11 +91,13 @@ static void on_assert(const char *file, int line, const char *expression)
     abort();
 }
 
+static const char *const value_types[] = {"float32", "bf16", "int8", NULL}; /* by number */
+
 static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_world_tap *tap,
                      struct weft_swarm_result *result_p)
 {
-    if (s->bf16) {
-        weft_swarm_run_bf16(seed, tap, result_p);
+    if (s->value_type != WEFT_VALUE_FLOAT32) {
+        weft_swarm_run_values(seed, (uint8_t)s->value_type, tap, result_p);
     } else {
         weft_swarm_run(seed, tap, result_p);
     }
@@ -174,9 +177,9 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
     if (!result->ok) {
         fprintf(stderr,
                 "seed %" PRIu64 " failed: %s\n  repeat: weft sim swarm --seeds %" PRIu64
-                "..%" PRIu64 "%s --verbose\n",
+                "..%" PRIu64 " --value-type %s --verbose\n",
                 result->seed, result->failure, result->seed, result->seed,
-                s->bf16 ? " --bf16" : "");
+                value_types[s->value_type]);
     }
     progress(s);
 }
@@ -342,8 +345,9 @@ static int verb_swarm(int argc, char **argv)
          .fallback = "1..100", .parse = parse_seeds},
         {"jobs", "N", "processes at a time", WEFT_OPTION_U32, &swarm.jobs, .min = 1,
          .max = JOBS_MAX},
-        {"bf16", NULL, "run each seed as a parameter server whose messages carry values as bf16,\n"
-         "one way or both", WEFT_OPTION_FLAG, .value = &swarm.bf16},
+        {"value-type", "TYPE", "bf16: run each seed as a parameter server whose messages carry values\n"
+         "as bf16, one way or both; int8: whose pushes carry int8", WEFT_OPTION_CHOICE,
+         .value = &swarm.value_type, .choices = value_types},
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},

@@ -12,7 +12,8 @@
 const char *const weft_job_averages[] = {"workers", "contributors", NULL};
 const char *const weft_job_optimizers[] = {"adagrad", "sgd", NULL};
 const char *const weft_job_drives[] = {"caller", "engine", NULL};
-const char *const weft_job_value_types[] = {"float32", "bf16", NULL};
+const char *const weft_job_value_types[] = {"float32", "bf16", "int8", NULL};
+const char *const weft_job_pull_value_types[] = {"float32", "bf16", NULL};
 
 const char *weft_job_parse_model(const char *text, void *value)
 {

@@ -100,6 +100,7 @@ extern const char *const weft_job_averages[];
 extern const char *const weft_job_optimizers[]; /* of enum weft_ml_optimizer */
 extern const char *const weft_job_drives[];
 extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
+extern const char *const weft_job_pull_value_types[];
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
@@ -176,13 +177,13 @@ extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
     WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
-    {"value-type", "TYPE", "send gradients as float32 or as bf16, which has half the bytes; what\n"  \
-     "rounding takes from a gradient a worker adds to its next one of that row,\n"                   \
-     "as it does then with lost gradients", WEFT_OPTION_CHOICE, .value = &(job)->value_type,       \
-     .choices = weft_job_value_types},                                                             \
-    {"pull-value-type", "TYPE", "send weights as float32 or as bf16; those on the servers stay\n"    \
+    {"value-type", "TYPE", "send gradients as float32, as bf16, which has half the bytes, or as int8,\n" \
+     "which has 1.03 bytes a gradient; what rounding takes from one a worker\n"                     \
+     "adds to its next one of that row, as it does then with lost gradients",                      \
+     WEFT_OPTION_CHOICE, .value = &(job)->value_type, .choices = weft_job_value_types},            \
+    {"pull-value-type", "TYPE", "send weights as float32 or as bf16; those on the servers stay\n"  \
      "float32", WEFT_OPTION_CHOICE, .value = &(job)->pull_value_type,                              \
-     .choices = weft_job_value_types},                                                             \
+     .choices = weft_job_pull_value_types},                                                        \
     {"drive", "THREAD", "thread that sends and receives packets: caller = the training thread;\n"\
      "engine = a thread of its own in each worker", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
      .choices = weft_job_drives},                                                                  \

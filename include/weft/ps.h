@@ -251,20 +251,21 @@ struct weft_table_options {
                                * that id; of so many rows, and when more are lost they are counted
                                * (feedback_dropped). Takes at most feedback_rows x (20 + 4 x dim)
                                * + 64 bytes, as above. 0 (default) = what is lost is gone, unless
-                               * value_type is "bf16" */
+                               * value_type is "bf16" or "int8" */
     uint64_t deadline_ns;     /* of operations that name none: see struct weft_op_options. Default
                                * WEFT_NEVER */
 
     /* Again what all workers must say alike. */
-    const char *value_type;      /* how gradients travel: "float32" (default, NULL), or "bf16" = the
-                                  * upper half of a float32, rounded to nearest even. What rounding
-                                  * takes from a gradient is kept, by id, and added to this worker's
-                                  * next push of that id: error feedback, as above, with
-                                  * feedback_rows, whose default is then as many rows as 16 MiB
-                                  * hold. Of more it is dropped, and counted (residual_dropped).
-                                  * Servers compute with float32 either way */
-    const char *pull_value_type; /* the same of the weights that a pull gets. They are rounded each
-                                  * time; the servers' stay whole */
+    const char *value_type;      /* how gradients travel: "float32" (default, NULL), "bf16" = the
+                                  * upper half of a float32, or "int8" = as a number of steps, -127
+                                  * .. 127, with one step for up to 64 values; rounded to nearest
+                                  * even. What rounding takes from a gradient is kept, by id, and
+                                  * added to this worker's next push of that id: error feedback, as
+                                  * above, with feedback_rows, whose default is then as many rows as
+                                  * 16 MiB hold. Of more it is dropped, and counted
+                                  * (residual_dropped). Servers compute with float32 either way */
+    const char *pull_value_type; /* the same of the weights that a pull gets: "float32" (default) or
+                                  * "bf16". They are rounded each time; the servers' stay whole */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
@@ -460,7 +461,7 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
                                           struct weft_result *result_p);
 
 /* What error feedback (feedback_rows) keeps of a table: gradients that were lost and not pushed again
- * yet, and with value_type "bf16" what rounding took of those that were pushed. A push of zeros for these ids, with bound 0, sends it; it is a gradient of these rows like any
+ * yet, and with value_type "bf16" or "int8" what rounding took of those that were pushed. A push of zeros for these ids, with bound 0, sends it; it is a gradient of these rows like any
  * other (see `average`).
  *
  * The sum of all that was pushed is at any time the sum of what arrived and of what is kept, but for

@@ -369,8 +369,9 @@ class PS:
 
         options: further fields of struct weft_table_options, such as learning_rate; defaults are
         those of the optimizer. average="contributors" divides the sum of a row's gradients by how
-        many came in the clock, "workers" by the number of workers, "none" not at all. value_type="bf16" sends
-        gradients with half the bytes, and pull_value_type="bf16" weights.
+        many came in the clock, "workers" by the number of workers, "none" not at all.
+        value_type="bf16" sends gradients with half the bytes, "int8" with a quarter, and
+        pull_value_type="bf16" weights with half.
         """
         keep = [text.encode() for text in (optimizer, consistency, name or f"table {number}")]
         struct = ffi.new("struct weft_table_options *")

@@ -83,15 +83,29 @@ static weft_status read_average(struct weft_ps *ps, const char *text,
                            text);
 }
 
-static weft_status read_value_type(struct weft_ps *ps, const char *field, const char *text,
+/* Of weights, in answers to pulls, all but the last. */
+static weft_status read_value_type(struct weft_ps *ps, bool is_push, const char *text,
                                    uint8_t *type_p)
 {
-    bool bf16 = text != NULL && strcmp(text, "bf16") == 0;
-    if (text != NULL && !bf16 && strcmp(text, "float32") != 0) {
-        return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "%s is \"%.40s\"; choose \"float32\" or \"bf16\"", field, text);
+    static const char *const types[] = {
+        [WEFT_VALUE_FLOAT32] = "float32",
+        [WEFT_VALUE_BF16] = "bf16",
+        [WEFT_VALUE_INT8] = "int8",
+    };
+    const uint8_t count = is_push ? WEFT_VALUE_INT8 + 1 : WEFT_VALUE_BF16 + 1;
+    for (uint8_t type = 0; text != NULL && type < count; type++) {
+        if (strcmp(text, types[type]) == 0) {
+            *type_p = type;
+            return WEFT_OK;
+        }
     }
-    *type_p = bf16 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
+    if (text != NULL) {
+        return weft_fail(&ps->worker.error, WEFT_INVALID, "%s is \"%.40s\"; choose %s",
+                         is_push ? "value_type" : "pull_value_type", text,
+                         is_push ? "\"float32\", \"bf16\" or \"int8\""
+                                 : "\"float32\" or \"bf16\"; int8 is for gradients alone");
+    }
+    *type_p = WEFT_VALUE_FLOAT32;
     return WEFT_OK;
 }
 
@@ -129,10 +143,10 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
     }
     status = status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
     if (status == WEFT_OK) {
-        status = read_value_type(ps, "value_type", o->value_type, &spec_p->push_values);
+        status = read_value_type(ps, true, o->value_type, &spec_p->push_values);
     }
     return status == WEFT_OK
-               ? read_value_type(ps, "pull_value_type", o->pull_value_type, &spec_p->pull_values)
+               ? read_value_type(ps, false, o->pull_value_type, &spec_p->pull_values)
                : status;
 }
 

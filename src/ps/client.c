@@ -104,6 +104,7 @@ static weft_status members_init(struct weft_ps_client *client)
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     client->sort_must =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_must));
+    client->slice = malloc(sizeof(*client->slice));
     client->unpacked = calloc(weft_max_u64(WEFT_PS_CHUNK_ROWS_MAX, config->rows_per_rpc_max),
                               sizeof(*client->unpacked));
     client->critical =
@@ -111,7 +112,7 @@ static weft_status members_init(struct weft_ps_client *client)
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
                 client->ops != NULL && client->parts != NULL && client->sort_start != NULL &&
                 client->sort_first != NULL && client->sort_must != NULL &&
-                client->unpacked != NULL && client->critical != NULL;
+                client->unpacked != NULL && client->slice != NULL && client->critical != NULL;
     return have ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -201,6 +202,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     free(client->sort_start);
     free(client->sort_first);
     free(client->sort_must);
+    free(client->slice);
     free(client->unpacked);
     free(client->critical);
     free(client);

@@ -299,6 +299,15 @@ struct ps_knowns {
     struct ps_known of[PS_KNOWN_MAX]; /* a ring of places */
 };
 
+/* A slice of a chunk whose values are rounded, scratch: elements, at most so many values of them. */
+enum { PS_SLICE_VALUES = 1024 };
+struct ps_slice {
+    float values[PS_SLICE_VALUES]; /* (elements, block_floats); so is the next */
+    float sent[PS_SLICE_VALUES];   /* as the other end will read them */
+    uint64_t ids[PS_SLICE_VALUES];
+    float *kept[PS_SLICE_VALUES]; /* their rows; NULL: nothing is kept */
+};
+
 struct weft_ps_client {
     struct weft_ps_client_config config;
     struct weft_msgr msgr;
@@ -326,6 +335,7 @@ struct weft_ps_client {
     struct ps_knowns known;
     uint8_t *list_request; /* the LIST that is under way, or the push with ids; NULL: no lists */
     uint32_t list_part;    /* whose that is, WEFT_PS_NONE */
+    struct ps_slice *slice;
     uint64_t *unpacked; /* (WEFT_PS_CHUNK_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
@@ -553,8 +563,7 @@ struct ps_chunk {
     uint8_t *bytes;
     struct weft_ps_chunk_rows rows;
     const uint64_t *ids; /* where they are packed; until the next call */
-    uint8_t id_bytes;
-    size_t block_bytes;
+    uint8_t id_bytes; /* WEFT_RPC_ID_PACKED: and blocks are encoded together */
 };
 
 struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_part *part,

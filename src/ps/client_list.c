@@ -28,6 +28,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "ps/id_pack.h"
+#include "ps/values.h"
 
 #include <string.h>
 
@@ -70,24 +71,27 @@ struct layout {
 enum { FIRST_OVERHEAD = WEFT_RPC_REQUEST_BYTES + WEFT_PS_LISTED_HEAD_BYTES };
 
 /* False: there is no room for rows in so many bytes. */
-static bool layout_of(uint32_t chunk_bytes, uint32_t block_bytes, uint32_t rows,
+static bool layout_of(uint32_t chunk_bytes, const struct weft_table_spec *spec, uint32_t rows,
                       struct layout *layout_p)
 {
+    const uint32_t most = weft_ps_chunk_rows_max(spec);
+    const uint32_t least_bytes = FIRST_OVERHEAD + weft_table_push_block_bytes(spec);
     struct layout l = {.chunk_bytes = chunk_bytes};
-    if (chunk_bytes < FIRST_OVERHEAD + block_bytes) {
+    if (chunk_bytes < least_bytes) {
         return false;
     }
-    l.rows = (chunk_bytes - WEFT_PS_LISTED_HEAD_BYTES) / block_bytes;
-    l.rows = l.rows < WEFT_PS_CHUNK_ROWS_MAX ? l.rows : WEFT_PS_CHUNK_ROWS_MAX;
-    uint32_t exact = WEFT_PS_LISTED_HEAD_BYTES + l.rows * block_bytes;
-    l.chunk_bytes = exact < FIRST_OVERHEAD + block_bytes ? chunk_bytes : exact;
-    l.first_rows = (l.chunk_bytes - FIRST_OVERHEAD) / block_bytes;
+    l.rows = weft_table_push_blocks_within(spec, chunk_bytes - WEFT_PS_LISTED_HEAD_BYTES);
+    l.rows = l.rows < most ? l.rows : most;
+    uint32_t exact =
+        WEFT_PS_LISTED_HEAD_BYTES + (uint32_t)weft_table_push_blocks_bytes(spec, l.rows);
+    l.chunk_bytes = exact < least_bytes ? chunk_bytes : exact;
+    l.first_rows = weft_table_push_blocks_within(spec, l.chunk_bytes - FIRST_OVERHEAD);
     l.first_rows = l.first_rows < rows ? l.first_rows : rows;
     uint32_t left = rows - l.first_rows, more = (uint32_t)weft_div_ceil_u64(left, l.rows);
     l.chunks = 1 + more;
-    l.bytes = more == 0 ? FIRST_OVERHEAD + (uint64_t)rows * block_bytes
+    l.bytes = more == 0 ? FIRST_OVERHEAD + weft_table_push_blocks_bytes(spec, rows)
                         : (uint64_t)more * l.chunk_bytes + WEFT_PS_LISTED_HEAD_BYTES +
-                              (uint64_t)(left - (more - 1) * l.rows) * block_bytes;
+                              weft_table_push_blocks_bytes(spec, left - (more - 1) * l.rows);
     *layout_p = l;
     return true;
 }
@@ -96,18 +100,17 @@ static bool lay_out(const struct weft_ps_client *client, const struct ps_part *p
                     uint64_t plain_bytes, struct layout *layout_p)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
-    const uint32_t block_bytes = weft_table_push_block_bytes(spec);
     uint32_t packet_elems = client->msgr.ops->chunk_elems(
         client->msgr.self, client->ends[part->shard].peer, WEFT_RPC_ID_PACKED);
     uint32_t chunk_bytes = weft_ps_chunk_elems(packet_elems, WEFT_RPC_ID_PACKED,
                                                WEFT_RPC_REQUEST_BYTES, part->bound_ppm);
     chunk_bytes = (uint32_t)weft_min_u64(chunk_bytes, WEFT_PS_PACKED_CHUNK_BYTES);
-    if (!layout_of(chunk_bytes, block_bytes, part->rows, layout_p)) {
+    if (!layout_of(chunk_bytes, spec, part->rows, layout_p)) {
         return false;
     }
     uint32_t wanted = weft_ps_chunks_wanted(part, (uint32_t)plain_bytes);
     return layout_p->chunks >= wanted ||
-           layout_of((uint32_t)(layout_p->bytes / wanted), block_bytes, part->rows, layout_p);
+           layout_of((uint32_t)(layout_p->bytes / wanted), spec, part->rows, layout_p);
 }
 
 /* First row of a chunk, and how many it has. */
@@ -122,7 +125,6 @@ static uint32_t chunk_first(const struct layout *l, uint32_t rows, uint32_t chun
 static void fill(struct weft_ps_client *client, const struct ps_part *part, const struct layout *l)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
-    const size_t block_bytes = weft_table_push_block_bytes(spec);
     memset(part->request, 0, WEFT_RPC_REQUEST_BYTES);
     for (uint32_t k = 0, n; k < l->chunks; k++) {
         uint32_t first = chunk_first(l, part->rows, k, &n);
@@ -131,7 +133,7 @@ static void fill(struct weft_ps_client *client, const struct ps_part *part, cons
         weft_ps_listed_head(at, first, n, part->list_number);
         at += WEFT_PS_LISTED_HEAD_BYTES;
         weft_ps_rows_blocks(part, spec, first, n, at);
-        at += n * block_bytes;
+        at += weft_table_push_blocks_bytes(spec, n);
         if (k + 1 < l->chunks) {
             memset(at, 0, (size_t)(chunk + l->chunk_bytes - at));
         }
@@ -253,8 +255,8 @@ bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, ui
     part->chunk_rows = (uint16_t)l.rows;
     fill(client, part, &l);
     uint8_t *ids_end = keep_ids(part, &l, part->request + align8(l.bytes));
-    part->list_held = (struct ps_held *)(void *)(part->request +
-                                                 align8((size_t)(ids_end - part->request)));
+    part->list_held =
+        (struct ps_held *)(void *)(part->request + align8((size_t)(ids_end - part->request)));
     weft_ps_part_trim(client, part, most,
                       (size_t)((uint8_t *)part->list_held - part->request) + held_bytes);
     for (uint32_t k = 0; k < l.chunks; k++) {
@@ -271,9 +273,8 @@ bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_
     if (ps_listed_goes_with_ids(part)) {
         return client->list_part == WEFT_PS_NONE;
     }
-    return !part->list_first ||
-           (client->list_part == WEFT_PS_NONE &&
-            (holder == WEFT_PS_NONE || holder == part_index(client, part)));
+    return !part->list_first || (client->list_part == WEFT_PS_NONE &&
+                                 (holder == WEFT_PS_NONE || holder == part_index(client, part)));
 }
 
 /* Returns the elements. */
@@ -307,11 +308,12 @@ bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
     const uint32_t id_bytes = part->plain_id_bytes;
     const uint16_t elem_bytes = weft_table_push_elem_bytes(spec, id_bytes);
+    const size_t block_bytes = elem_bytes - id_bytes;
     const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     const uint32_t total = head_elems + part->rows;
     uint32_t chunk_elems = client->msgr.ops->chunk_elems(
         client->msgr.self, client->ends[part->shard].peer, elem_bytes);
-    chunk_elems = chunk_elems < WEFT_PS_CHUNK_ROWS_MAX ? chunk_elems : WEFT_PS_CHUNK_ROWS_MAX;
+    chunk_elems = (uint32_t)weft_min_u64(chunk_elems, weft_ps_chunk_rows_max(spec));
     chunk_elems = part->begun ? part->ids_chunk_elems : chunk_elems;
     if (chunk_elems < head_elems) {
         return false;
@@ -321,8 +323,7 @@ bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part
     memset(out, 0, (size_t)head_elems * elem_bytes);
     for (uint32_t k = 0; k < ps_part_chunks(part); k++) {
         struct ps_chunk chunk = weft_ps_chunk_of(client, part, k, true);
-        const uint8_t *block = chunk.bytes + chunk.rows.blocks_offset;
-        for (uint32_t i = 0; i < chunk.rows.count; i++, block += chunk.block_bytes) {
+        for (uint32_t i = 0; i < chunk.rows.count; i++) {
             uint32_t elem = head_elems + chunk.rows.first + i, place = elem / chunk_elems;
             uint32_t begin = place * chunk_elems;
             struct weft_ps_chunk_rows to =
@@ -331,7 +332,8 @@ bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part
             uint32_t at = chunk.rows.first + i - to.first;
             uint8_t *bytes = out + (size_t)begin * elem_bytes;
             weft_ps_store_id(bytes + to.ids_offset, id_bytes, at, chunk.ids[i]);
-            memcpy(bytes + to.blocks_offset + at * chunk.block_bytes, block, chunk.block_bytes);
+            weft_blocks_take(spec->push_values, spec->dim, chunk.bytes + chunk.rows.blocks_offset,
+                             i, bytes + to.blocks_offset + at * block_bytes);
         }
     }
     *message_p = (struct ps_message){.base = out,
@@ -460,9 +462,8 @@ void weft_ps_list_reply(struct weft_ps_client *client, uint32_t index,
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
     struct weft_rpc_reply reply;
-    bool good = event->outcome == WEFT_MSG_COMPLETE &&
-                event->elem_bytes == WEFT_RPC_REPLY_BYTES && event->total == 1 &&
-                weft_ps_reply_head(part, event, part->list_rpc_id, &reply);
+    bool good = event->outcome == WEFT_MSG_COMPLETE && event->elem_bytes == WEFT_RPC_REPLY_BYTES &&
+                event->total == 1 && weft_ps_reply_head(part, event, part->list_rpc_id, &reply);
     part->reply_closed = true;
     part->list_bad = !good;
     part->list_status = good ? reply.status : WEFT_RPC_OK;
@@ -525,7 +526,8 @@ static void unknown(struct weft_ps_client *client, struct ps_part *part,
         weft_ps_part_fail(client, part_index(client, part), WEFT_PEER);
         return;
     }
-    if (event->outcome == WEFT_MSG_SHORT) { /* its deadline: the shard has closed it, with nothing */
+    if (event->outcome ==
+        WEFT_MSG_SHORT) { /* its deadline: the shard has closed it, with nothing */
         struct weft_msg_event nothing = nothing_came(client, event);
         weft_ps_push_sent(client, part_index(client, part), &nothing);
         return;

@@ -15,7 +15,7 @@ enum { CHUNK_OVERHEAD = WEFT_RPC_REQUEST_BYTES + WEFT_PS_PACKED_HEAD_BYTES };
 /* A chunk under way. */
 struct filling {
     const struct ps_part *part;
-    size_t block_bytes; /* of a row; PULL: 0 */
+    const struct weft_table_spec *spec; /* PULL: NULL, for there are no blocks */
     uint8_t *ids;
     size_t ids_bytes;
     size_t room; /* that is left for ids and blocks */
@@ -38,6 +38,11 @@ static uint32_t ids_from(const struct ps_part *part, uint32_t first, uint64_t *o
     return count;
 }
 
+static size_t blocks_bytes(const struct filling *chunk, uint32_t rows)
+{
+    return chunk->spec == NULL ? 0 : weft_table_push_blocks_bytes(chunk->spec, rows);
+}
+
 /* One more block of ids, of as many rows as there is room for; false: there was not for all. */
 static bool block_add(struct filling *chunk, const uint64_t *ids, uint32_t count)
 {
@@ -46,7 +51,8 @@ static bool block_add(struct filling *chunk, const uint64_t *ids, uint32_t count
     while (count > 0) {
         uint32_t n;
         size_t bytes = weft_ids_pack_block(ids, count, chunk->before, block, &n);
-        size_t needed = bytes + n * chunk->block_bytes;
+        size_t needed =
+            bytes + blocks_bytes(chunk, chunk->rows + n) - blocks_bytes(chunk, chunk->rows);
         if (needed <= chunk->room) {
             memcpy(chunk->ids + chunk->ids_bytes, block, bytes);
             chunk->ids_bytes += bytes;
@@ -91,10 +97,11 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
         if (begin + overhead >= bytes_max) {
             return 0;
         }
-        struct filling chunk = {.part = part, .block_bytes = block_bytes, .ids = at};
+        struct filling chunk = {.part = part, .spec = is_push ? spec : NULL, .ids = at};
         chunk.room = weft_min_u64(chunk_bytes, bytes_max - begin) - overhead;
-        n = chunk_fill(&chunk, first, is_push ? WEFT_PS_CHUNK_ROWS_MAX : UINT16_MAX);
-        size_t plain = n * (part->list.id_bytes + block_bytes);
+        n = chunk_fill(&chunk, first, is_push ? weft_ps_chunk_rows_max(spec) : UINT16_MAX);
+        const size_t plain = n * (part->list.id_bytes + block_bytes);
+        const size_t bytes = chunk.ids_bytes + blocks_bytes(&chunk, n);
         if (n == 0 || (first + n < part->rows && plain < chunk_bytes - skip)) {
             return 0;
         }
@@ -102,8 +109,8 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
         if (is_push) {
             weft_ps_rows_blocks(part, spec, first, n, at + chunk.ids_bytes);
         }
-        memset(at + chunk.ids_bytes + n * block_bytes, 0, chunk.room);
-        end = begin + overhead + (uint32_t)(chunk.ids_bytes + n * block_bytes);
+        memset(at + bytes, 0, chunk.room);
+        end = begin + overhead + (uint32_t)bytes;
         most = n > most ? n : most;
         skip = 0;
     }
@@ -148,8 +155,8 @@ bool weft_ps_pack(struct weft_ps_client *client, struct ps_part *part, uint32_t 
     }
     uint32_t packet_elems =
         client->msgr.ops->chunk_elems(client->msgr.self, end->peer, WEFT_RPC_ID_PACKED);
-    uint32_t chunk_bytes = weft_ps_chunk_elems(packet_elems, WEFT_RPC_ID_PACKED,
-                                               WEFT_RPC_REQUEST_BYTES, is_push ? part->bound_ppm : 0);
+    uint32_t chunk_bytes = weft_ps_chunk_elems(
+        packet_elems, WEFT_RPC_ID_PACKED, WEFT_RPC_REQUEST_BYTES, is_push ? part->bound_ppm : 0);
     chunk_bytes = (uint32_t)weft_min_u64(chunk_bytes, WEFT_PS_PACKED_CHUNK_BYTES);
     if (chunk_bytes <= CHUNK_OVERHEAD) {
         return false;
@@ -183,7 +190,7 @@ void weft_ps_unpack(struct weft_ps_client *client, struct ps_part *part)
         struct weft_ps_chunk_rows rows;
         bool good = weft_ps_packed_rows(
                         bytes, weft_min_u64(part->request_chunk_elems, part->request_elems - begin),
-                        k == 0 ? WEFT_RPC_REQUEST_BYTES : 0, 0, &rows) &&
+                        k == 0 ? WEFT_RPC_REQUEST_BYTES : 0, NULL, &rows) &&
                     weft_ids_unpack(bytes + rows.ids_offset, rows.blocks_offset - rows.ids_offset,
                                     rows.count, client->unpacked + rows.first);
         WEFT_ASSERT(good); /* made here */
@@ -210,15 +217,15 @@ struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_
     struct ps_chunk chunk = {.bytes = part->request + (size_t)begin * elem_bytes,
                              .id_bytes = part->list.id_bytes};
     if (part->list.id_bytes != WEFT_RPC_ID_PACKED) {
-        chunk.block_bytes = elem_bytes - part->list.id_bytes;
         chunk.rows = weft_ps_chunk_rows((uint16_t)elem_bytes, part->list.id_bytes, chunk_elems,
                                         weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes),
                                         index, elems);
         return chunk;
     }
-    chunk.block_bytes = weft_table_push_block_bytes(&client->tables[part->table].spec);
+    const struct weft_table_spec *spec =
+        part->kind == WEFT_RPC_PUSH ? &client->tables[part->table].spec : NULL;
     bool good = weft_ps_packed_rows(chunk.bytes, elems, index == 0 ? WEFT_RPC_REQUEST_BYTES : 0,
-                                    chunk.block_bytes, &chunk.rows);
+                                    spec, &chunk.rows);
     if (with_ids && part->listed) {
         chunk.ids = client->unpacked;
         weft_ps_listed_ids(part, index, &chunk.rows, client->unpacked);

@@ -99,7 +99,7 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
     const struct ps_list none = {.table = client->ops[op].table};
     struct ps_part *part = part_add(client, op, &none, shard, NULL, 0);
     weft_ps_part_memory(client, part, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1,
-                WEFT_RPC_REPLY_BYTES);
+                        WEFT_RPC_REPLY_BYTES);
     part->clock = 0;
     weft_table_spec_pack(&client->tables[part->table].spec, part->request + WEFT_RPC_REQUEST_BYTES);
     return part_index(client, part);
@@ -131,7 +131,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     uint32_t chunk_elems = weft_ps_chunk_elems(
         client->msgr.ops->chunk_elems(client->msgr.self, client->ends[shard].peer, elem_bytes),
         elem_bytes, head_elems, client->ops[op].bound_ppm);
-    chunk_elems = chunk_elems < WEFT_PS_CHUNK_ROWS_MAX ? chunk_elems : WEFT_PS_CHUNK_ROWS_MAX;
+    chunk_elems = (uint32_t)weft_min_u64(chunk_elems, weft_ps_chunk_rows_max(&table->spec));
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
@@ -555,8 +555,8 @@ void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *pa
 /* Elements in the chunks refused, at most; those of the last and of the first are fewer. */
 static uint32_t refused_elems(const struct ps_part *part)
 {
-    uint64_t of_chunk = part->list.id_bytes == WEFT_RPC_ID_PACKED ? part->chunk_rows
-                                                                  : part->request_chunk_elems;
+    uint64_t of_chunk =
+        part->list.id_bytes == WEFT_RPC_ID_PACKED ? part->chunk_rows : part->request_chunk_elems;
     return (uint32_t)weft_min_u64(part->refused * of_chunk, part->delivered);
 }
 
@@ -670,7 +670,8 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
     }
     client->counters.rpcs_failed++;
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    weft_ps_note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
+    weft_ps_note_status(client, part, link->gone ? link->gone_status : status,
+                        link->gone_rpc_status);
     if (part->kind == WEFT_RPC_PULL) {
         weft_ps_pull_missed(client, part);
     } else if (!part->counted) {
@@ -705,6 +706,17 @@ static uint32_t delivered_rows(struct weft_ps_client *client, const struct ps_pa
     return rows;
 }
 
+/* Of so many blocks that arrived. Those of one message count as encoded together where those of a chunk
+ * are: a scale too few for each chunk at most. */
+static uint64_t value_bytes_saved(const struct weft_table_spec *spec, bool is_push, bool together,
+                                  uint64_t blocks)
+{
+    const uint64_t plain = blocks * weft_table_block_floats(spec) * sizeof(float);
+    return plain - (!is_push   ? blocks * weft_table_pull_block_bytes(spec)
+                    : together ? weft_table_push_blocks_bytes(spec, blocks)
+                               : blocks * weft_table_push_block_bytes(spec));
+}
+
 static void count_flow(struct weft_ps_client *client, struct ps_part *part,
                        const struct weft_msg_event *event, uint32_t head_bytes)
 {
@@ -721,9 +733,7 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
         is_short = false;
     }
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
-    const uint32_t value_bytes = weft_value_bytes(is_push ? spec->push_values : spec->pull_values);
-    client->counters.value_bytes_saved +=
-        (uint64_t)got * weft_table_block_floats(spec) * (sizeof(float) - value_bytes);
+    client->counters.value_bytes_saved += value_bytes_saved(spec, is_push, packed, got);
     part->delivered = got;
     part->is_short = is_short;
     flow->messages++;
@@ -803,8 +813,7 @@ static bool rows_match(struct weft_ps_client *client, const struct ps_part *part
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
     uint16_t elem_bytes = weft_table_pull_elem_bytes(spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
-    return event->elem_bytes == elem_bytes &&
-           event->chunk_elems >= head_elems &&
+    return event->elem_bytes == elem_bytes && event->chunk_elems >= head_elems &&
            event->total == head_elems + part->rows * weft_table_blocks(spec);
 }
 

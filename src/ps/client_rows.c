@@ -184,7 +184,7 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
 static void rows_load(const struct ps_part *part, uint8_t type, uint32_t dim, const uint8_t *rows,
                       uint32_t r, uint32_t end)
 {
-    const size_t row_bytes = (size_t)dim * weft_value_bytes(type);
+    const size_t row_bytes = weft_blocks_bytes(type, dim, 1);
     if (part->order == NULL) {
         weft_values_load(type, rows + r * row_bytes, (size_t)(end - r) * dim,
                          part->list.out + (size_t)r * dim);

@@ -5,13 +5,14 @@
  *
  * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats, an
  * id u64, or u32 where all ids of the message fit; the size of an element tells which. A float is of the
- * table's type (ps/values.h).
+ * table's type (ps/values.h), and each block is encoded alone.
  *
  * With packed ids (ps/id_pack.h) an element is a byte, and each chunk says how many rows are in it:
  *
  *     | head, in chunk 0 | first u32 | n u16 | bytes u16 | ids, so many bytes | n blocks | zeros |
  *
- * with first = the number of the chunk's first row in the message. A PULL has no blocks.
+ * with first = the number of the chunk's first row in the message. A PULL has no blocks. The blocks are
+ * encoded together: of int8, short rows share a scale.
  *
  * A chunk of a PUSH may name a list of ids that the shard has, instead of the ids; its rows are
  * first .. first + n - 1 of the list:
@@ -73,10 +74,28 @@ enum {
     WEFT_PS_PACKED_CHUNK_BYTES = 32768,
 };
 
+/* Are all blocks of a chunk encoded together? Of other types than int8 it is the same bytes. */
+static inline bool ps_blocks_are_together(uint8_t type, uint32_t id_bytes)
+{
+    return type != WEFT_VALUE_INT8 || id_bytes == WEFT_RPC_ID_PACKED;
+}
+
+/* Most rows in a chunk of a PUSH of this table: of any layout, and of int8 so few that its values are no
+ * more than there is scratch for. */
+static inline uint32_t weft_ps_chunk_rows_max(const struct weft_table_spec *spec)
+{
+    uint32_t most = WEFT_PS_CHUNK_VALUES_MAX / weft_table_block_floats(spec);
+    return spec->push_values == WEFT_VALUE_FLOAT32 || most > WEFT_PS_CHUNK_ROWS_MAX
+               ? WEFT_PS_CHUNK_ROWS_MAX
+               : most;
+}
+
 /* The rows of one chunk with packed ids: the bytes are anything. A chunk may be a head alone.
+ * spec is NULL for a PULL, which has no blocks.
  * False: they contradict themselves. The ids are not looked at. */
 static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint32_t head_bytes,
-                                       size_t block_bytes, struct weft_ps_chunk_rows *rows_p)
+                                       const struct weft_table_spec *spec,
+                                       struct weft_ps_chunk_rows *rows_p)
 {
     uint32_t first = 0, list = 0;
     uint16_t count = 0, ids_bytes = 0;
@@ -106,7 +125,9 @@ static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint3
                                           .ids_offset = at,
                                           .blocks_offset = at + ids_bytes,
                                           .list = list};
-    return rows_p->blocks_offset + count * block_bytes <= bytes;
+    return rows_p->blocks_offset +
+               (spec == NULL ? 0 : weft_table_push_blocks_bytes(spec, count)) <=
+           bytes;
 }
 
 static inline void weft_ps_packed_head(uint8_t *at, uint32_t first, uint32_t count,

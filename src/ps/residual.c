@@ -5,10 +5,11 @@
  * forgotten; when it is closed, the rows of the chunks that did not arrive are kept, with what had
  * been added. So at any time: sum of what was pushed = sum of what the shards took + sum of what is
  * kept, but for what the counters say was dropped, and pushes that failed or were refused. (To the
- * last bit, but for the rounding of the float32 additions themselves: what rounding to bf16 leaves is a
- * float32, see values.h.)
+ * last bit, but for the rounding of the float32 additions themselves: what rounding to bf16 or int8 leaves
+ * is a float32, see values.h.)
  *
- * Values are rounded once, when a push is made. Whatever happens to it later, it is the same bytes that
+ * Values are rounded once, when a push is made, in slices that stay in the first cache: the look-ups of what
+ * is kept are a stage of their own, so that they wait for memory together. Whatever happens to it later, it is the same bytes that
  * are sent again, and what they say is what is kept when they are lost.
  *
  * What was lost must not arrive by another way: those rows are zeros in the request, should it be
@@ -18,6 +19,7 @@
  */
 #include "ps/client_internal.h"
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "ps/values.h"
 
@@ -62,24 +64,6 @@ uint32_t weft_ps_feedback_rows(const struct weft_table_spec *spec)
     return (uint32_t)rows;
 }
 
-/* An element of a chunk of a PUSH. */
-struct element {
-    uint64_t id;
-    uint8_t *values; /* unaligned, as the message has them */
-    uint32_t block;  /* of its row */
-    uint32_t used;   /* of them that are no padding */
-};
-
-static struct element element_at(const struct weft_table_spec *spec, const struct ps_chunk *chunk,
-                                 uint32_t i)
-{
-    struct element e = {.id = ps_chunk_id(chunk, i),
-                        .values = chunk->bytes + chunk->rows.blocks_offset + i * chunk->block_bytes,
-                        .block = (chunk->rows.first + i) % weft_table_blocks(spec)};
-    e.used = weft_table_block_used(spec, e.block);
-    return e;
-}
-
 /* to[i] += from[i]; both unaligned. */
 static void add_floats(void *to, const void *from, uint32_t count)
 {
@@ -92,8 +76,6 @@ static void add_floats(void *to, const void *from, uint32_t count)
     }
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
-
 static bool all_finite(const float *values, uint32_t count)
 {
     uint32_t not_finite = 0;
@@ -103,37 +85,6 @@ static bool all_finite(const float *values, uint32_t count)
         not_finite |= (bits & 0x7f800000) == 0x7f800000;
     }
     return not_finite == 0;
-}
-
-/* out = gradient + kept where that is finite, else the gradient alone; kept = what is then left of it.
- * Returns whether anything was added. */
-static bool add_kept(float *out, float *kept, uint32_t count)
-{
-    float sums[WEFT_RPC_BLOCK_FLOATS];
-    for (uint32_t i = 0; i < count; i++) {
-        sums[i] = out[i] + kept[i];
-    }
-    if (!all_finite(sums, count)) {
-        return false; /* its chunk may be refused: nothing that is kept goes with it */
-    }
-    memcpy(out, sums, count * sizeof(*sums));
-    memset(kept, 0, count * sizeof(*kept));
-    return true;
-}
-
-/* values -= what was stored of them. Returns whether anything is left. What is not finite leaves nothing. */
-static bool take_remainder(float *values, uint8_t type, const uint8_t *stored, uint32_t count)
-{
-    float sent[WEFT_RPC_BLOCK_FLOATS];
-    bool any = false;
-    weft_values_load(type, stored, count, sent);
-    for (uint32_t i = 0; i < count; i++) {
-        float rest = values[i] - sent[i];
-        rest = rest - rest == 0 ? rest : 0;
-        values[i] = rest;
-        any |= rest != 0;
-    }
-    return any;
 }
 
 static bool all_zero(const float *row, uint32_t count)
@@ -159,95 +110,265 @@ static float *kept_row(struct weft_ps_client *client, struct ps_table *table, ui
     return row;
 }
 
+/* Nothing when it is not there. */
 static void kept_forget(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
 {
+    client->counters.feedback_rows_now -= table->kept.count;
     weft_row_store_remove(&table->kept, id);
-    client->counters.feedback_rows_now--;
+    client->counters.feedback_rows_now += table->kept.count;
 }
 
-/* One block of a row, rounded into its message: with what is kept of it, which becomes what rounding
- * leaves. Shape: values (block_floats,), zeros behind `used`. */
-static void store_block(struct weft_ps_client *client, struct ps_table *table,
-                        const struct element *e, float *values)
+/* ---- out, rounded ---------------------------------------------------------------------------- */
+
+/* Rows of a slice of a chunk: of int8 whole groups. */
+static uint32_t slice_rows(const struct weft_table_spec *spec)
 {
-    const struct weft_table_spec *spec = &table->spec;
-    const uint32_t floats = weft_table_block_floats(spec);
-    float *row = weft_row_store_find(&table->kept, e->id);
-    float *kept = row == NULL ? NULL : row + (size_t)e->block * floats;
-    client->counters.feedback_added += kept != NULL && add_kept(values, kept, e->used);
-    weft_values_store(spec->push_values, values, floats, e->values);
-    if (take_remainder(values, spec->push_values, e->values, e->used)) {
-        row = row != NULL ? row : kept_row(client, table, e->id);
-        client->counters.residual_dropped += row == NULL;
-        if (row != NULL) {
-            add_floats(row + (size_t)e->block * floats, values, e->used);
+    const uint32_t floats = weft_table_block_floats(spec), group = weft_int8_group_blocks(floats);
+    return PS_SLICE_VALUES / floats / group * group;
+}
+
+/* How elements lie in their rows. Where it is known to the compiler - one float, the rows of a linear model -
+ * a stage takes half the instructions. */
+struct ps_shape {
+    const struct weft_table_spec *spec;
+    uint32_t blocks, floats;
+};
+
+static inline uint32_t used_of(struct ps_shape shape, uint32_t block)
+{
+    return shape.blocks == 1 ? shape.floats : weft_table_block_used(shape.spec, block);
+}
+
+static inline uint32_t block_after(struct ps_shape shape, uint32_t block)
+{
+    return block + 1 == shape.blocks ? 0 : block + 1;
+}
+
+/* The caller's values, which are still lent, of `count` elements from `first` on. Shape: (count,
+ * block_floats), zeros behind what is given. */
+static void slice_gather(struct ps_slice *slice, const struct ps_part *part, struct ps_shape shape,
+                         uint32_t first, uint32_t count)
+{
+    const struct ps_list *list = &part->list;
+    uint32_t r = first / shape.blocks, block = first % shape.blocks;
+    float *values = slice->values;
+    for (uint32_t i = 0; i < count; i++, values += shape.floats) {
+        const uint32_t row = ps_part_row(part, r);
+        size_t from;
+        const size_t given = ps_list_used(list, shape.spec, row, block, &from);
+        slice->ids[i] = ps_list_id(list, row);
+        memcpy(values, list->values + from, given * sizeof(*values));
+        memset(values + given, 0, (shape.floats - given) * sizeof(*values));
+        block = block_after(shape, block);
+        r += block == 0;
+    }
+}
+
+/* The same where all rows are whole blocks. */
+static inline void slice_gather_whole(struct ps_slice *slice, const struct ps_part *part,
+                                      struct ps_shape shape, uint32_t first, uint32_t count)
+{
+    const struct ps_list *list = &part->list;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t row = ps_part_row(part, first + i);
+        slice->ids[i] = ps_list_id(list, row);
+        memcpy(slice->values + (size_t)i * shape.floats, list->values + (size_t)row * shape.floats,
+               shape.floats * sizeof(*slice->values));
+    }
+}
+
+/* values += kept, which becomes zero, where all sums are finite; else nothing changes: its chunk may be
+ * refused, and nothing that is kept goes with it. Returns whether it is so. */
+static inline bool add_kept(float *restrict values, float *restrict kept, uint32_t count)
+{
+    uint32_t not_finite = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const float sum = values[i] + kept[i];
+        not_finite |= !(sum - sum == 0);
+    }
+    if (not_finite != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] += kept[i];
+        kept[i] = 0;
+    }
+    return true;
+}
+
+/* Add what is kept of the slice's elements. */
+static inline void slice_add(struct weft_ps_client *client, struct ps_shape shape, uint32_t first,
+                             uint32_t count)
+{
+    struct ps_slice *slice = client->slice;
+    uint32_t block = first % shape.blocks;
+    uint64_t added = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        float *row = slice->kept[i];
+        added += row != NULL && add_kept(slice->values + (size_t)i * shape.floats,
+                                         row + (size_t)block * shape.floats, used_of(shape, block));
+        block = block_after(shape, block);
+    }
+    client->counters.feedback_added += added;
+}
+
+/* Encode the slice, and leave in `values` what rounding took. What is not finite leaves nothing. */
+static void slice_encode(struct ps_slice *slice, const struct weft_table_spec *spec, bool together,
+                         uint32_t count, uint8_t *out)
+{
+    const uint32_t floats = weft_table_block_floats(spec), at_once = together ? count : 1;
+    const size_t bytes = weft_blocks_bytes(spec->push_values, floats, at_once);
+    for (uint32_t i = 0; i < count; i += at_once, out += bytes) {
+        const size_t at = (size_t)i * floats;
+        weft_blocks_store(spec->push_values, floats, slice->values + at, at_once, out);
+        bool good = weft_blocks_load(spec->push_values, floats, out, at_once, slice->sent + at);
+        WEFT_ASSERT(good); /* made here */
+    }
+    for (uint32_t i = 0; i < count * floats; i++) {
+        const float rest = slice->values[i] - slice->sent[i];
+        slice->values[i] = rest - rest == 0 ? rest : 0;
+    }
+}
+
+/* Keep what rounding took. Rows are made first and forgotten last: in between they stay where they are, and
+ * an id may be there twice. */
+static inline void slice_keep(struct weft_ps_client *client, struct ps_table *table,
+                              struct ps_shape shape, uint32_t first, uint32_t count)
+{
+    struct ps_slice *slice = client->slice;
+    uint32_t block = first % shape.blocks, to_forget = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const float *rest = slice->values + (size_t)i * shape.floats;
+        const uint32_t used = used_of(shape, block);
+        float *row = slice->kept[i];
+        if (!all_zero(rest, used)) {
+            row = row != NULL ? row : kept_row(client, table, slice->ids[i]);
+            client->counters.residual_dropped += row == NULL;
+            if (row != NULL) {
+                add_floats(row + (size_t)block * shape.floats, rest, used);
+            }
+        } else if (row != NULL && block + 1 == shape.blocks) {
+            slice->ids[to_forget] = slice->ids[i];
+            slice->kept[to_forget++] = row;
+        }
+        block = block_after(shape, block);
+    }
+    for (uint32_t i = 0; i < to_forget; i++) {
+        if (all_zero(slice->kept[i], shape.spec->dim)) {
+            kept_forget(client, table, slice->ids[i]);
         }
     }
-    if (row != NULL && e->block + 1 == weft_table_blocks(spec) && all_zero(row, spec->dim)) {
-        kept_forget(client, table, e->id);
+}
+
+/* A slice: its values with what is kept of them, which becomes what rounding leaves. */
+static inline void slice_store(struct weft_ps_client *client, const struct ps_part *part,
+                               struct ps_shape shape, bool together, uint32_t first, uint32_t count,
+                               uint8_t *out)
+{
+    struct ps_table *table = &client->tables[part->table];
+    if (weft_ps_rows_whole(part, shape.spec)) {
+        slice_gather_whole(client->slice, part, shape, first, count);
+    } else {
+        slice_gather(client->slice, part, shape, first, count);
+    }
+    weft_row_store_find_all(&table->kept, client->slice->ids, count, client->slice->kept);
+    slice_add(client, shape, first, count);
+    slice_encode(client->slice, shape.spec, together, count, out);
+    slice_keep(client, table, shape, first, count);
+}
+
+/* A chunk whose values are rounded. */
+static void store_chunk(struct weft_ps_client *client, const struct ps_part *part, uint32_t index)
+{
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    const struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, false);
+    const bool together = ps_blocks_are_together(spec->push_values, chunk.id_bytes);
+    const uint32_t blocks = weft_table_blocks(spec), floats = weft_table_block_floats(spec);
+    uint8_t *out = chunk.bytes + chunk.rows.blocks_offset;
+    for (uint32_t at = 0, n; at < chunk.rows.count; at += n) {
+        const uint32_t first = chunk.rows.first + at;
+        n = (uint32_t)weft_min_u64(slice_rows(spec), chunk.rows.count - at);
+        if (spec->dim == 1) {
+            slice_store(client, part, (struct ps_shape){spec, 1, 1}, together, first, n, out);
+        } else {
+            slice_store(client, part, (struct ps_shape){spec, blocks, floats}, together, first, n,
+                        out);
+        }
+        out += together ? weft_blocks_bytes(spec->push_values, floats, n)
+                        : (size_t)n * weft_table_push_block_bytes(spec);
     }
 }
 
-/* A chunk whose values are rounded: from the caller's memory, which is still lent. */
-static void store_chunk(struct weft_ps_client *client, const struct ps_part *part, uint32_t index)
+/* ---- out, as it is --------------------------------------------------------------------------- */
+
+static void add_chunk(struct weft_ps_client *client, const struct ps_part *part, uint32_t index)
 {
     struct ps_table *table = &client->tables[part->table];
-    const struct weft_table_spec *spec = &table->spec;
-    const struct ps_list *list = &part->list;
-    const uint32_t blocks = weft_table_blocks(spec), floats = weft_table_block_floats(spec);
-    struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, false);
-    uint8_t *at = chunk.bytes + chunk.rows.blocks_offset;
-    for (uint32_t i = 0; i < chunk.rows.count; i++, at += chunk.block_bytes) {
-        float values[WEFT_RPC_BLOCK_FLOATS];
-        const uint32_t element = chunk.rows.first + i, row = ps_part_row(part, element / blocks);
-        struct element e = {.id = ps_list_id(list, row), .values = at, .block = element % blocks};
-        size_t from, given = ps_list_used(list, spec, row, e.block, &from);
-        e.used = weft_table_block_used(spec, e.block);
-        memcpy(values, list->values + from, given * sizeof(*values));
-        memset(values + given, 0, (floats - given) * sizeof(*values));
-        store_block(client, table, &e, values);
+    const uint32_t blocks = weft_table_blocks(&table->spec);
+    const uint32_t floats = weft_table_block_floats(&table->spec);
+    struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, true);
+    uint8_t *values = chunk.bytes + chunk.rows.blocks_offset;
+    for (uint32_t i = 0; table->kept.count > 0 && i < chunk.rows.count; i++) {
+        const uint64_t id = ps_chunk_id(&chunk, i);
+        const float *row = weft_row_store_find(&table->kept, id);
+        const uint32_t block = (chunk.rows.first + i) % blocks;
+        if (row == NULL) {
+            continue;
+        }
+        add_floats(values + (size_t)i * floats * sizeof(float), row + (size_t)block * floats,
+                   weft_table_block_used(&table->spec, block));
+        client->counters.feedback_added++;
+        if (block + 1 == blocks) { /* all blocks of a row are in the same push, in their order */
+            kept_forget(client, table, id);
+        }
     }
 }
 
 void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint32_t index)
 {
-    struct ps_table *table = &client->tables[part->table];
-    uint32_t blocks = weft_table_blocks(&table->spec);
+    const struct ps_table *table = &client->tables[part->table];
     if (table->spec.push_values != WEFT_VALUE_FLOAT32) {
         store_chunk(client, part, index);
-        return;
-    }
-    if (table->kept.count == 0) {
-        return;
-    }
-    struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, true);
-    for (uint32_t i = 0; table->kept.count > 0 && i < chunk.rows.count; i++) {
-        struct element e = element_at(&table->spec, &chunk, i);
-        const float *row = weft_row_store_find(&table->kept, e.id);
-        if (row == NULL) {
-            continue;
-        }
-        add_floats(e.values, row + (size_t)e.block * weft_table_block_floats(&table->spec), e.used);
-        client->counters.feedback_added++;
-        if (e.block + 1 == blocks) { /* all blocks of a row are in the same push, in their order */
-            kept_forget(client, table, e.id);
-        }
+    } else if (table->kept.count > 0) {
+        add_chunk(client, part, index);
     }
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-/* What is not finite would spoil the next push, too. */
-static void keep(struct weft_ps_client *client, struct ps_table *table, const struct element *e)
+/* Element i of a chunk as its message says it. Shape: out (block_floats,). */
+static void element_load(const struct weft_table_spec *spec, const struct ps_chunk *chunk,
+                         uint32_t i, float *out)
 {
+    const uint8_t type = spec->push_values;
+    const uint32_t floats = weft_table_block_floats(spec);
+    const uint8_t *from = chunk->bytes + chunk->rows.blocks_offset;
+    uint8_t alone[WEFT_RPC_BLOCK_FLOATS * sizeof(float)];
+    if (ps_blocks_are_together(type, chunk->id_bytes)) {
+        weft_blocks_take(type, floats, from, i, alone);
+        from = alone;
+    } else {
+        from += (size_t)i * weft_table_push_block_bytes(spec);
+    }
+    bool good = weft_blocks_load(type, floats, from, 1, out);
+    WEFT_ASSERT(good); /* made here */
+}
+
+/* What is not finite would spoil the next push, too. */
+static void keep(struct weft_ps_client *client, struct ps_table *table,
+                 const struct ps_chunk *chunk, uint32_t i)
+{
+    const struct weft_table_spec *spec = &table->spec;
+    const uint32_t block = (chunk->rows.first + i) % weft_table_blocks(spec);
+    const uint32_t used = weft_table_block_used(spec, block);
     float values[WEFT_RPC_BLOCK_FLOATS];
-    weft_values_load(table->spec.push_values, e->values, e->used, values);
-    float *row = all_finite(values, e->used) ? kept_row(client, table, e->id) : NULL;
+    element_load(spec, chunk, i, values);
+    float *row = all_finite(values, used) ? kept_row(client, table, ps_chunk_id(chunk, i)) : NULL;
     if (row == NULL) {
         client->counters.feedback_dropped++;
         return;
     }
-    add_floats(row + (size_t)e->block * weft_table_block_floats(&table->spec), values, e->used);
+    add_floats(row + (size_t)block * weft_table_block_floats(spec), values, used);
     client->counters.feedback_kept++;
 }
 
@@ -255,16 +376,19 @@ static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part
                        bool known)
 {
     struct ps_table *table = &client->tables[part->table];
+    const struct weft_table_spec *spec = &table->spec;
     struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, table->kept.rows_max > 0);
     for (uint32_t i = 0; table->kept.rows_max > 0 && i < chunk.rows.count; i++) {
-        struct element e = element_at(&table->spec, &chunk, i);
         if (known) {
-            keep(client, table, &e);
+            keep(client, table, &chunk, i);
         } else {
             client->counters.feedback_dropped++;
         }
     }
-    memset(chunk.bytes + chunk.rows.blocks_offset, 0, chunk.rows.count * chunk.block_bytes);
+    const bool together = ps_blocks_are_together(spec->push_values, chunk.id_bytes);
+    memset(chunk.bytes + chunk.rows.blocks_offset, 0,
+           together ? weft_table_push_blocks_bytes(spec, chunk.rows.count)
+                    : (size_t)chunk.rows.count * weft_table_push_block_bytes(spec));
 }
 
 void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part)

@@ -1,5 +1,6 @@
 #include "ps/row_store.h"
 
+#include "base/prefetch.h"
 #include "base/prng.h"
 
 #include <string.h>
@@ -54,6 +55,39 @@ float *weft_row_store_find(const struct weft_row_store *store, uint64_t id)
     }
     uint32_t link = *link_of(store, id);
     return link == 0 ? NULL : row_at(store, link - 1);
+}
+
+/* Their heads, then their places, then the rows: each is asked for so many ids ahead of the next. */
+enum { AHEAD = 16 };
+
+void weft_row_store_find_all(const struct weft_row_store *store, const uint64_t *ids, size_t count,
+                             float **rows_p)
+{
+    uint32_t *head[AHEAD];
+    for (size_t i = 0; store->count == 0 && i < count; i++) {
+        rows_p[i] = NULL;
+    }
+    for (size_t first = 0, n; store->count > 0 && first < count; first += n) {
+        n = count - first < AHEAD ? count - first : AHEAD;
+        for (size_t i = 0; i < n; i++) {
+            head[i] = &store->heads[weft_hash_keyed(&store->key, ids[first + i]) & store->mask];
+            weft_prefetch(head[i]);
+        }
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t place = *head[i];
+            if (place != 0) {
+                weft_prefetch(&store->ids[place - 1]);
+                weft_prefetch_to_write(row_at(store, place - 1));
+            }
+        }
+        for (size_t i = 0; i < n; i++) {
+            uint32_t link = *head[i];
+            while (link != 0 && store->ids[link - 1] != ids[first + i]) {
+                link = store->next[link - 1];
+            }
+            rows_p[first + i] = link == 0 ? NULL : row_at(store, link - 1);
+        }
+    }
 }
 
 float *weft_row_store_add(struct weft_row_store *store, uint64_t id)

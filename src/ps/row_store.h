@@ -18,10 +18,10 @@ struct weft_row_store {
     uint32_t rows_max; /* 0 = it holds nothing */
     uint32_t dim;
     uint32_t count;
-    uint32_t begun; /* places that were in use at some time */
-    uint32_t free;  /* of these, the first free one + 1 */
-    uint32_t hand;  /* the place that is given up next */
-    uint32_t mask;  /* heads - 1 */
+    uint32_t begun;  /* places that were in use at some time */
+    uint32_t free;   /* of these, the first free one + 1 */
+    uint32_t hand;   /* the place that is given up next */
+    uint32_t mask;   /* heads - 1 */
     uint32_t *heads; /* place + 1; 0 = none */
     uint32_t *next;  /* (rows_max,) the same, along a chain or the free ones */
     uint64_t *ids;   /* (rows_max,) */
@@ -40,6 +40,11 @@ void weft_row_store_init(struct weft_row_store *store, void *memory, uint32_t ro
 
 /* NULL: it is not there. What these return is valid until the next add or remove. */
 float *weft_row_store_find(const struct weft_row_store *store, uint64_t id);
+
+/* The rows of so many ids: as find of each, but they wait for memory together.
+ * Shape:   ids, rows_p (count,). */
+void weft_row_store_find_all(const struct weft_row_store *store, const uint64_t *ids, size_t count,
+                             float **rows_p);
 
 /* A row for an id that is not there; its floats are what was in the memory. NULL: no room. */
 float *weft_row_store_add(struct weft_row_store *store, uint64_t id);

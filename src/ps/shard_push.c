@@ -38,7 +38,7 @@ struct push_chunk {
     const uint8_t *blocks;
     uint32_t first;
     uint32_t count;
-    uint32_t block_bytes; /* of float32, after load_values */
+    uint32_t block_bytes; /* of float32, which they are after load_values */
     struct weft_ps_chunk_rows rows;
 };
 
@@ -48,14 +48,13 @@ static bool chunk_of(const struct shard_slot *slot, const struct weft_table *tab
 {
     const bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
     const uint32_t head_elems = shard_request_head_elems(event);
-    const uint32_t block_bytes = weft_table_push_block_bytes(&table->spec);
     const uint8_t *data = event->data;
     struct weft_ps_chunk_rows rows;
     if (!packed) {
         rows = weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems, head_elems,
                                   event->chunk, event->elems);
     } else if (!weft_ps_packed_rows(data, event->elems, event->chunk == 0 ? head_elems : 0,
-                                    block_bytes, &rows)) {
+                                    &table->spec, &rows)) {
         return false;
     }
     if (rows.count > WEFT_PS_CHUNK_ROWS_MAX ||
@@ -70,7 +69,7 @@ static bool chunk_of(const struct shard_slot *slot, const struct weft_table *tab
         .blocks = data + rows.blocks_offset,
         .first = packed ? 0 : rows.first, /* packed: a row is a block */
         .count = rows.count,
-        .block_bytes = block_bytes,
+        .block_bytes = (uint32_t)sizeof(float) * table->block_floats,
         .rows = rows,
     };
     return true;
@@ -92,17 +91,25 @@ static enum weft_rpc_status load_ids(struct weft_shard *shard, struct shard_slot
     return WEFT_RPC_OK;
 }
 
-/* Its values as float32. */
-static void load_values(struct weft_shard *shard, const struct weft_table *table,
+/* Its values as float32. False: no sender encodes them so. */
+static bool load_values(struct weft_shard *shard, const struct weft_table *table,
                         struct push_chunk *chunk)
 {
-    if (table->spec.push_values == WEFT_VALUE_FLOAT32) {
-        return;
+    const uint8_t type = table->spec.push_values;
+    const uint32_t floats = table->block_floats;
+    if (type == WEFT_VALUE_FLOAT32) {
+        return true;
     }
-    weft_values_load(table->spec.push_values, chunk->blocks,
-                     (size_t)chunk->count * table->block_floats, shard->values);
+    const uint32_t together = ps_blocks_are_together(type, chunk->id_bytes) ? chunk->count : 1;
+    const size_t bytes = weft_blocks_bytes(type, floats, together);
+    const uint8_t *from = chunk->blocks;
+    for (uint32_t i = 0; i < chunk->count; i += together, from += bytes) {
+        if (!weft_blocks_load(type, floats, from, together, shard->values + (size_t)i * floats)) {
+            return false;
+        }
+    }
     chunk->blocks = (const uint8_t *)shard->values;
-    chunk->block_bytes = (uint32_t)sizeof(float) * table->block_floats;
+    return true;
 }
 
 static bool all_finite(const uint8_t *floats, size_t count)
@@ -217,7 +224,10 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, status);
         return false;
     }
-    load_values(shard, table, &chunk);
+    if (!load_values(shard, table, &chunk)) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+        return false;
+    }
     weft_table_begin(table, slot->clock);
     status = validate(shard, table, &chunk);
     if (status != WEFT_RPC_OK) {
@@ -245,8 +255,8 @@ static bool again_fits(const struct weft_table *table, const struct shard_slot *
     uint64_t before = (uint64_t)event->chunk * event->chunk_elems;
     return slot->id_bytes != 0 && event->chunk_elems >= head_elems &&
            event->chunk_elems <= weft_shard_chunk_elems_max(slot->id_bytes) &&
-           event->chunk < event->chunks &&
-           event->elems <= event->chunk_elems && event->elems >= 1 && event->total >= head_elems &&
+           event->chunk < event->chunks && event->elems <= event->chunk_elems &&
+           event->elems >= 1 && event->total >= head_elems &&
            before + event->elems <= event->total &&
            (event->chunk > 0 || event->elems >= head_elems) &&
            (slot->id_bytes == WEFT_RPC_ID_PACKED ||

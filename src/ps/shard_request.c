@@ -183,7 +183,7 @@ static bool pull_take_packed(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
     const uint32_t rows_max = shard->config.rows_per_rpc_max;
     struct weft_ps_chunk_rows rows;
-    if (!weft_ps_packed_rows(data, event->elems, head, 0, &rows) || rows.list != 0) {
+    if (!weft_ps_packed_rows(data, event->elems, head, NULL, &rows) || rows.list != 0) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return false;
     }
@@ -465,7 +465,7 @@ static uint32_t answer_rows(struct weft_shard *shard, struct weft_table *table,
                             const struct shard_slot *slot, uint8_t *out)
 {
     const uint32_t stride = weft_table_blocks(&table->spec) * table->block_floats;
-    const size_t row_bytes = (size_t)stride * weft_value_bytes(table->spec.pull_values);
+    const size_t row_bytes = weft_table_blocks(&table->spec) * weft_table_pull_block_bytes(&table->spec);
     const uint32_t most = WEFT_PS_CHUNK_VALUES_MAX / stride;
     uint32_t absent = 0;
     if (table->spec.pull_values == WEFT_VALUE_FLOAT32) {

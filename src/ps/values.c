@@ -1,8 +1,22 @@
 #include "ps/values.h"
 
+#include "base/assert.h"
+
+enum { STEPS_MAX = 127, NOT_FINITE = -128 };
+
+/* The largest scale of which STEPS_MAX steps are finite: (1 + 1/128) 2^121. */
+enum { SCALE_MAX = 0x7c01 };
+
+/* float32 at least this large has no bits behind the point, and what is added to it is rounded to the
+ * nearest whole number: they are the last bits of the sum. */
+#define ROUNDER 0x1.8p23F
+
+/* ---- float32, bf16 --------------------------------------------------------------------------- */
+
 void weft_values_store(uint8_t type, const float *from, size_t count, void *out)
 {
     uint8_t *restrict to = out;
+    WEFT_ASSERT(type != WEFT_VALUE_INT8);
     if (type == WEFT_VALUE_FLOAT32) {
         memcpy(to, from, count * sizeof(*from));
         return;
@@ -16,6 +30,7 @@ void weft_values_store(uint8_t type, const float *from, size_t count, void *out)
 void weft_values_load(uint8_t type, const void *from, size_t count, float *out)
 {
     const uint8_t *restrict at = from;
+    WEFT_ASSERT(type != WEFT_VALUE_INT8);
     if (type == WEFT_VALUE_FLOAT32) {
         memcpy(out, at, count * sizeof(*out));
         return;
@@ -25,4 +40,120 @@ void weft_values_load(uint8_t type, const void *from, size_t count, float *out)
         memcpy(&half, at + i * sizeof(half), sizeof(half));
         out[i] = weft_bf16_load(half);
     }
+}
+
+/* ---- int8 ------------------------------------------------------------------------------------ */
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static bool is_finite_bits(uint32_t bits)
+{
+    return (bits & 0x7f800000) != 0x7f800000;
+}
+
+/* The bits of a float32 without its sign are in the order of its size. */
+static uint16_t scale_of(const float *from, uint32_t count)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t size = bits_of(from[i]) & 0x7fffffff;
+        const uint32_t finite = size < 0x7f800000 ? size : 0;
+        most = finite > most ? finite : most;
+    }
+    float step;
+    memcpy(&step, &most, sizeof(step));
+    const uint32_t least = (bits_of(step / STEPS_MAX) + 0xffff) >> 16;
+    return (uint16_t)(least < SCALE_MAX ? least : SCALE_MAX);
+}
+
+static void store_group(const float *from, uint32_t count, uint8_t *restrict out)
+{
+    const uint16_t scale = scale_of(from, count);
+    /* Of a group of zeros, or of values so small that they count as such, no value is a step. */
+    const float step = scale == 0 ? 1 : weft_bf16_load(scale);
+    memcpy(out, &scale, sizeof(scale));
+    for (uint32_t i = 0; i < count; i++) {
+        const float steps = from[i] / step;
+        const uint32_t whole = bits_of(steps + ROUNDER); /* |steps| < 127.5 */
+        const bool finite = is_finite_bits(bits_of(from[i]));
+        out[sizeof(scale) + i] = (uint8_t)(finite ? whole : (uint32_t)NOT_FINITE);
+    }
+}
+
+static bool load_group(const uint8_t *restrict from, uint32_t count, float *out)
+{
+    const float nan = __builtin_nanf("");
+    uint16_t scale;
+    memcpy(&scale, from, sizeof(scale));
+    const float step = weft_bf16_load(scale);
+    for (uint32_t i = 0; i < count; i++) {
+        const int8_t steps = (int8_t)from[sizeof(scale) + i];
+        const float value = (float)steps * step;
+        out[i] = steps == NOT_FINITE ? nan : value;
+    }
+    return scale < 0x7f80; /* no sign, and finite */
+}
+
+/* Values of a group that begins `value` values into all of them; groups of long blocks end with those. */
+static uint32_t group_at(uint32_t floats, size_t value, size_t values)
+{
+    const size_t whole = floats < WEFT_INT8_GROUP ? (size_t)weft_int8_group_blocks(floats) * floats
+                                                  : WEFT_INT8_GROUP;
+    const size_t end = floats < WEFT_INT8_GROUP ? values : (value / floats + 1) * floats;
+    return (uint32_t)(whole < end - value ? whole : end - value);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+void weft_blocks_store(uint8_t type, uint32_t floats, const float *from, size_t blocks, void *out)
+{
+    const size_t values = blocks * floats;
+    uint8_t *to = out;
+    if (type != WEFT_VALUE_INT8) {
+        weft_values_store(type, from, values, out);
+        return;
+    }
+    for (size_t value = 0, n; value < values; value += n) {
+        n = group_at(floats, value, values);
+        store_group(from + value, (uint32_t)n, to);
+        to += WEFT_INT8_SCALE_BYTES + n;
+    }
+}
+
+bool weft_blocks_load(uint8_t type, uint32_t floats, const void *from, size_t blocks, float *out)
+{
+    const size_t values = blocks * floats;
+    const uint8_t *at = from;
+    bool good = true;
+    if (type != WEFT_VALUE_INT8) {
+        weft_values_load(type, from, values, out);
+        return true;
+    }
+    for (size_t value = 0, n; value < values; value += n) {
+        n = group_at(floats, value, values);
+        good &= load_group(at, (uint32_t)n, out + value);
+        at += WEFT_INT8_SCALE_BYTES + n;
+    }
+    return good;
+}
+
+void weft_blocks_take(uint8_t type, uint32_t floats, const void *from, size_t index, void *out)
+{
+    const uint8_t *at = from;
+    uint8_t *to = out;
+    if (type != WEFT_VALUE_INT8 || floats >= WEFT_INT8_GROUP) {
+        const size_t block_bytes = weft_blocks_bytes(type, floats, 1);
+        memcpy(to, at + index * block_bytes, block_bytes);
+        return;
+    }
+    const uint32_t group_blocks = weft_int8_group_blocks(floats);
+    at += index / group_blocks * (WEFT_INT8_SCALE_BYTES + (size_t)group_blocks * floats);
+    memcpy(to, at, WEFT_INT8_SCALE_BYTES);
+    memcpy(to + WEFT_INT8_SCALE_BYTES,
+           at + WEFT_INT8_SCALE_BYTES + index % group_blocks * (size_t)floats, floats);
 }

@@ -191,7 +191,7 @@ static bool average_valid(const struct weft_table_spec *spec)
 
 static bool values_valid(const struct weft_table_spec *spec)
 {
-    return spec->push_values <= WEFT_VALUE_BF16 && spec->pull_values <= WEFT_VALUE_BF16;
+    return spec->push_values <= WEFT_VALUE_INT8 && spec->pull_values <= WEFT_VALUE_BF16;
 }
 
 bool weft_table_spec_valid(const struct weft_table_spec *spec)

@@ -78,7 +78,11 @@ enum weft_table_average {
 enum weft_value_type {
     WEFT_VALUE_FLOAT32 = 0,
     WEFT_VALUE_BF16 = 1, /* the upper half of a float32: 8 bits of exponent, 8 of precision */
+    WEFT_VALUE_INT8 = 2, /* gradients only: a whole number of steps, whose size each group says */
 };
+
+/* Most values in a group of int8, which a scale of two bytes precedes. */
+enum { WEFT_INT8_GROUP = 64, WEFT_INT8_SCALE_BYTES = 2 };
 
 /* `table` is its number and travels in the tag; the rest is the body of TABLE. Limits and cells
  * are those of each shard. */
@@ -114,7 +118,7 @@ struct weft_table_spec {
                                * that hold no longer one; 0 = min(dim, 256) */
     uint8_t average;          /* enum weft_table_average */
     uint8_t push_values;      /* enum weft_value_type: of gradients in PUSH */
-    uint8_t pull_values;      /* the same: of weights in the answer to PULL */
+    uint8_t pull_values;      /* the same, no INT8: of weights in the answer to PULL */
 };
 
 /* out has WEFT_RPC_SPEC_BYTES. */
@@ -181,21 +185,60 @@ enum { WEFT_RPC_ID_NARROW = 4, WEFT_RPC_ID_WIDE = 8 };
 /* In the place of those where ids are packed: bytes of an element of the message. */
 enum { WEFT_RPC_ID_PACKED = 1 };
 
-/* Bytes of one value in a message. */
-static inline uint32_t weft_value_bytes(uint8_t type)
+/* Blocks of so many floats that share a group of int8; a longer block has several groups. */
+static inline uint32_t weft_int8_group_blocks(uint32_t floats)
 {
-    return type == WEFT_VALUE_BF16 ? 2 : 4;
+    return floats < WEFT_INT8_GROUP ? WEFT_INT8_GROUP / floats : 1;
 }
 
-/* Bytes of one block of a row in PUSH and in the answer to PULL. */
+/* Bytes of so many blocks that are encoded together. */
+static inline size_t weft_blocks_bytes(uint8_t type, uint32_t floats, size_t blocks)
+{
+    const size_t values = blocks * floats;
+    if (type != WEFT_VALUE_INT8) {
+        return values * (type == WEFT_VALUE_BF16 ? 2 : 4);
+    }
+    const size_t groups = floats < WEFT_INT8_GROUP
+                              ? weft_div_ceil_u64(blocks, weft_int8_group_blocks(floats))
+                              : blocks * weft_div_ceil_u64(floats, WEFT_INT8_GROUP);
+    return values + groups * WEFT_INT8_SCALE_BYTES;
+}
+
+/* How many blocks, encoded together, so many bytes hold. */
+static inline size_t weft_blocks_within(uint8_t type, uint32_t floats, size_t bytes)
+{
+    const size_t block_bytes = weft_blocks_bytes(type, floats, 1);
+    if (type != WEFT_VALUE_INT8 || floats >= WEFT_INT8_GROUP) {
+        return bytes / block_bytes;
+    }
+    const size_t group_blocks = weft_int8_group_blocks(floats);
+    const size_t group_bytes = WEFT_INT8_SCALE_BYTES + group_blocks * floats;
+    const size_t rest = bytes % group_bytes;
+    return bytes / group_bytes * group_blocks +
+           (rest < block_bytes ? 0 : (rest - WEFT_INT8_SCALE_BYTES) / floats);
+}
+
+/* Bytes of one block of a row in PUSH, in an element of its own, and in the answer to PULL. */
 static inline uint32_t weft_table_push_block_bytes(const struct weft_table_spec *spec)
 {
-    return weft_value_bytes(spec->push_values) * weft_table_block_floats(spec);
+    return (uint32_t)weft_blocks_bytes(spec->push_values, weft_table_block_floats(spec), 1);
 }
 
 static inline uint32_t weft_table_pull_block_bytes(const struct weft_table_spec *spec)
 {
-    return weft_value_bytes(spec->pull_values) * weft_table_block_floats(spec);
+    return (uint32_t)weft_blocks_bytes(spec->pull_values, weft_table_block_floats(spec), 1);
+}
+
+/* In a chunk of PUSH with elements of one byte all blocks are encoded together. */
+static inline size_t weft_table_push_blocks_bytes(const struct weft_table_spec *spec, size_t blocks)
+{
+    return weft_blocks_bytes(spec->push_values, weft_table_block_floats(spec), blocks);
+}
+
+static inline uint32_t weft_table_push_blocks_within(const struct weft_table_spec *spec,
+                                                     size_t bytes)
+{
+    return (uint32_t)weft_blocks_within(spec->push_values, weft_table_block_floats(spec), bytes);
 }
 
 /* Bytes of one element of PUSH and of the answer to PULL. */

@@ -290,7 +290,7 @@ void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
     if (seed % PS_EVERY == 0 && weft_swarm_member_has(seed)) {
         weft_swarm_member_run(seed, false, tap, result_p);
     } else if (seed % PS_EVERY == 0) {
-        weft_swarm_ps_run(seed, false, tap, result_p);
+        weft_swarm_ps_run(seed, WEFT_VALUE_FLOAT32, tap, result_p);
     } else if (seed % COLL_EVERY == COLL_REST) {
         weft_swarm_coll_run(seed, tap, result_p);
     } else {
@@ -305,8 +305,8 @@ uint64_t weft_swarm_combine(uint64_t hash, const struct weft_swarm_result *resul
     return weft_sim_hash_u64(hash, result->trace_hash);
 }
 
-void weft_swarm_run_bf16(uint64_t seed, const struct weft_world_tap *tap,
-                         struct weft_swarm_result *result_p)
+void weft_swarm_run_values(uint64_t seed, uint8_t type, const struct weft_world_tap *tap,
+                           struct weft_swarm_result *result_p)
 {
-    weft_swarm_ps_run(seed, true, tap, result_p);
+    weft_swarm_ps_run(seed, type, tap, result_p);
 }

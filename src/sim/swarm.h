@@ -42,9 +42,10 @@ struct weft_swarm_result {
 void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
                     struct weft_swarm_result *result_p);
 
-/* Run one seed as a parameter server whose messages carry bf16 (sim/swarm_ps.h). */
-void weft_swarm_run_bf16(uint64_t seed, const struct weft_world_tap *tap,
-                         struct weft_swarm_result *result_p);
+/* Run one seed as a parameter server whose messages carry values of this type (enum weft_value_type;
+ * sim/swarm_ps.h). */
+void weft_swarm_run_values(uint64_t seed, uint8_t type, const struct weft_world_tap *tap,
+                           struct weft_swarm_result *result_p);
 
 /* Fold results, in the order of their seeds, into one hash: it does not depend on who ran them. */
 uint64_t weft_swarm_combine(uint64_t hash, const struct weft_swarm_result *result);

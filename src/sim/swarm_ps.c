@@ -81,15 +81,17 @@ static void values_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x76616c756573));
-    uint64_t ways = ps->bf16 ? weft_prng_range(&prng, 1, 3) : 0;
-    ps->table.spec.push_values = (ways & 1) != 0 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
+    const uint8_t type = ps->value_type;
+    uint64_t ways = type != WEFT_VALUE_FLOAT32 ? weft_prng_range(&prng, 1, 3) : 0;
+    ways |= type == WEFT_VALUE_INT8;
+    ps->table.spec.push_values = (ways & 1) != 0 ? type : WEFT_VALUE_FLOAT32;
     ps->table.spec.pull_values = (ways & 2) != 0 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
 }
 
 /* Where nothing is lost, and rows stay: then what they lack is what workers keep. */
 static bool draws_odd(const struct weft_swarm_table *table)
 {
-    return table->spec.push_values == WEFT_VALUE_BF16 && table->push_bound_ppm == 0 &&
+    return table->spec.push_values != WEFT_VALUE_FLOAT32 && table->push_bound_ppm == 0 &&
            (table->flavour == WEFT_SWARM_PLAIN || table->flavour == WEFT_SWARM_DENSE ||
             table->flavour == WEFT_SWARM_WIDE);
 }
@@ -138,7 +140,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     for (uint32_t i = 0; ps->table.flavour == WEFT_SWARM_DENSE && i < IDS_MAX; i++) {
         ps->id[i] = i;
     }
-    ps->is_odd = draws_odd(&ps->table);
+    ps->table.is_odd = draws_odd(&ps->table);
     ps->deaths = deaths_draw(&ps->table);
     keeper_draw(ps);
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
@@ -250,17 +252,19 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                  ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
                  modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
                  table->push_bound_ppm, table->pull_bound_ppm, ps->can, ps->fetches, ps->list_ids,
-                 table->spec.push_values == WEFT_VALUE_BF16 ? ", bf16 pushes" : "",
+                 table->spec.push_values == WEFT_VALUE_BF16   ? ", bf16 pushes"
+                 : table->spec.push_values == WEFT_VALUE_INT8 ? ", int8 pushes"
+                                                              : "",
                  table->spec.pull_values == WEFT_VALUE_BF16 ? ", bf16 answers" : "",
                  weft_swarm_table_name(table), table->spec.optimizer, ps->deaths,
                  ps->mortal ? " and workers" : "", ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
-void weft_swarm_ps_run(uint64_t seed, bool bf16, const struct weft_world_tap *tap,
+void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
                        struct weft_swarm_result *result_p)
 {
-    struct swarm_ps *ps = weft_swarm_ps_new(seed, bf16, tap);
+    struct swarm_ps *ps = weft_swarm_ps_new(seed, value_type, tap);
     ps_run(ps);
     *result_p = (struct weft_swarm_result){
         .seed = seed,

@@ -10,13 +10,16 @@
  * is a number that bf16 can say, so all of the above holds for what the shards have; where nothing may
  * be lost the others count by 1001, which it cannot, and what the rows lack is what the workers keep.
  * Of rows that are rounded on the way back the first column says a range of sets.
+ *
+ * With int8 pushes carry that (sim/swarm_table.h).
  */
 #ifndef WEFT_SIM_SWARM_PS_H
 #define WEFT_SIM_SWARM_PS_H
 
+#include "rpc/table_spec.h"
 #include "sim/swarm.h"
 
-void weft_swarm_ps_run(uint64_t seed, bool bf16, const struct weft_world_tap *tap,
+void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
                        struct weft_swarm_result *result_p);
 
 #endif

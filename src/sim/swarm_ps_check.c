@@ -13,34 +13,43 @@
 
 /* ---- what a row says ------------------------------------------------------------------------- */
 
-/* How far the columns that count pushes may be from their number: what workers keep, or have taken with
- * them, is at most half a unit in the last place of bf16 of a push, and the next one makes up for it. */
-static double slack(const struct swarm_ps *ps, uint32_t pushes)
+/* How far a column but the first may be from what these pushes add to it: what workers keep, or have taken
+ * with them. With bf16 that is at most half a unit in the last place of a push, and the next one makes up
+ * for it; with int8 half a step. Anchors of int8 are large, and the sums of float32 round. */
+static double slack(const struct swarm_ps *ps, uint32_t column, uint32_t set)
 {
-    return ps->is_odd ? SWARM_PS_ODD / 256.0 * 2 * (pushes + ps->table.workers) : 0;
-}
-
-static bool counts(const struct swarm_ps *ps, float column, uint32_t pushes)
-{
-    return fabs(-(double)column - (double)pushes * ps_one(ps)) <= slack(ps, pushes);
+    const struct weft_swarm_table *table = &ps->table;
+    const uint32_t pushes = (uint32_t)__builtin_popcount(set);
+    const bool is_int8 = table->spec.push_values == WEFT_VALUE_INT8;
+    const double sum = weft_swarm_table_sum(table, column, set);
+    if (is_int8 && weft_swarm_table_is_anchor(table, column)) {
+        return sum * 1e-6;
+    }
+    if (!table->is_odd) {
+        return 0;
+    }
+    return is_int8 ? sum / 2 : 1001 / 256.0 * 2 * (pushes + table->workers);
 }
 
 /* The set of pushes in a row, checked: whole, counted once each, and only such as may be in it. */
 static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const char *where)
 {
     uint32_t possible = weft_swarm_table_all(&ps->table, i);
-    float top = (float)(UINT32_C(1) << BITS_MAX);
+    const float top = (float)(UINT32_C(1) << BITS_MAX);
     bool sane = -row[0] >= 0 && -row[0] < top;
     uint32_t set = sane ? (uint32_t)-row[0] : 0;
-    if (!sane || (float)set != -row[0] || !counts(ps, row[1], (uint32_t)__builtin_popcount(set)) ||
-        (set & ~possible) != 0) {
-        weft_world_fail(ps->world, "row %" PRIu32 " %s: %g and %g are no set of pushes", i, where,
-                        (double)row[0], (double)row[1]);
+    if (!sane || (float)set != -row[0] || (set & ~possible) != 0) {
+        weft_world_fail(ps->world, "row %" PRIu32 " %s: %g is no set of pushes", i, where,
+                        (double)row[0]);
     }
-    for (uint32_t d = 2; d < ps->table.spec.dim; d++) {
-        if (row[d] != row[1]) {
-            weft_world_fail(ps->world, "row %" PRIu32 " %s: column %" PRIu32 " differs", i, where,
-                            d);
+    for (uint32_t d = 1; d < ps->table.spec.dim; d++) {
+        const double apart = -(double)row[d] - weft_swarm_table_sum(&ps->table, d, set);
+        const bool alike = ps->table.spec.push_values == WEFT_VALUE_INT8 || row[d] == row[1];
+        if (fabs(apart) > slack(ps, d, set) || !alike) {
+            weft_world_fail(ps->world,
+                            "row %" PRIu32 " %s: column %" PRIu32 " is %g, which are not the "
+                            "pushes %x of the first",
+                            i, where, d, (double)row[d], set);
             break;
         }
     }
@@ -79,21 +88,22 @@ static bool forgets(const struct swarm_ps *ps)
     return ps->deaths > 0 && ps->keeper == KEEPER_NOBODY;
 }
 
-static float bf16(uint32_t set)
+static double bf16(double value)
 {
-    return weft_bf16_load(weft_bf16_store((float)set));
+    return (double)weft_bf16_load(weft_bf16_store((float)value));
 }
 
-/* A row that was rounded on its way back says a range of sets, and about how many pushes. */
+/* A row that was rounded on its way back says a range of sets, in each of its columns. */
 static bool rounded_is(const struct swarm_ps *ps, const float *row, uint32_t must, uint32_t may)
 {
-    const uint32_t least = (uint32_t)__builtin_popcount(must) * ps_one(ps);
-    const uint32_t pushes = (uint32_t)__builtin_popcount(may), most = pushes * ps_one(ps);
-    const double apart = slack(ps, pushes) + most / 256.0;
-    bool good = -row[0] >= bf16(must) && -row[0] <= bf16(may) && -(double)row[1] >= least - apart &&
-                -(double)row[1] <= most + apart;
-    for (uint32_t d = 2; d < ps->table.spec.dim; d++) {
-        good &= row[d] == row[1];
+    const struct weft_swarm_table *table = &ps->table;
+    bool good = -(double)row[0] >= bf16(must) && -(double)row[0] <= bf16(may);
+    for (uint32_t d = 1; d < table->spec.dim; d++) {
+        const double least = weft_swarm_table_sum(table, d, must);
+        const double most = weft_swarm_table_sum(table, d, may);
+        const double apart = slack(ps, d, may) + most / 256.0, there = -(double)row[d];
+        good &= there >= least - apart && there <= most + apart;
+        good &= table->spec.push_values == WEFT_VALUE_INT8 || row[d] == row[1];
     }
     return good;
 }
@@ -167,13 +177,13 @@ void weft_swarm_ps_check_pulled(struct swarm_ps *ps, uint32_t w,
 
 /* ---- at the end ------------------------------------------------------------------------------ */
 
-/* How many pushes row i kept, checked where all is known. */
+/* The pushes that row i kept, checked where all is known. */
 static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
 {
     const struct weft_swarm_table *table = &ps->table;
     if (table->flavour == WEFT_SWARM_OPTIMIZER) {
         check_truth(ps, i, table->clocks, row, WEFT_VALUE_FLOAT32, false, "at the end");
-        return (uint32_t)__builtin_popcount(weft_swarm_table_all(table, i));
+        return weft_swarm_table_all(table, i);
     }
     uint32_t set = row_set(ps, i, row, "at the end");
     uint32_t all = table->flavour == WEFT_SWARM_EXPIRING
@@ -195,15 +205,13 @@ static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
         weft_world_fail(ps->world, "row %" PRIu32 " kept %" PRIu32 " of %" PRIu32 " pushes", i,
                         kept, came);
     }
-    return kept;
+    return set;
 }
 
-/* What the row lacks of the pushes that are in it, and what the workers keep of it, is the same. Those
- * of a worker or a shard that died went with it. */
-static void check_remainders(struct swarm_ps *ps, uint32_t i, const float *row, uint32_t pushes)
+/* What a worker of a row's shards keeps of column d, as its push would count. */
+static void kept_of(const struct swarm_ps *ps, uint32_t i, double *sums)
 {
     const uint32_t dim = ps->table.spec.dim;
-    double sums[WEFT_RPC_DIM_MAX] = {0};
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         uint64_t ids[IDS_MAX];
         static float kept[IDS_MAX * WEFT_RPC_DIM_MAX];
@@ -215,13 +223,22 @@ static void check_remainders(struct swarm_ps *ps, uint32_t i, const float *row, 
             }
         }
     }
-    for (uint32_t d = 1; d < dim; d++) {
-        double lacks = (double)pushes * SWARM_PS_ODD - (sums[d] - (double)row[d]);
-        if (fabs(lacks) > 0.1 || sums[0] != 0) {
+}
+
+/* What the row lacks of the pushes that are in it, and what the workers keep of it, is the same, but for
+ * the rounding of float32 sums. Those of a worker or a shard that died went with it. */
+static void check_remainders(struct swarm_ps *ps, uint32_t i, const float *row, uint32_t set)
+{
+    double sums[WEFT_RPC_DIM_MAX] = {0};
+    kept_of(ps, i, sums);
+    for (uint32_t d = 1; d < ps->table.spec.dim; d++) {
+        const double wanted = weft_swarm_table_sum(&ps->table, d, set);
+        double lacks = wanted - (sums[d] - (double)row[d]);
+        if (fabs(lacks) > 0.1 + wanted * 2e-6 || sums[0] != 0) {
             weft_world_fail(ps->world,
-                            "row %" PRIu32 ", column %" PRIu32 " lacks %g of %" PRIu32
-                            " pushes that nobody keeps",
-                            i, d, lacks, pushes);
+                            "row %" PRIu32 ", column %" PRIu32 " lacks %g of the pushes %x, which "
+                            "nobody keeps",
+                            i, d, lacks, set);
             return;
         }
     }
@@ -318,10 +335,10 @@ void weft_swarm_ps_check_tables(struct swarm_ps *ps)
         uint32_t s = weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards);
         float row[WEFT_RPC_DIM_MAX];
         (void)weft_table_read(weft_shard_table(ps->shard[s], ps->table.spec.table), ps->id[i], row);
-        uint32_t pushes = check_kept(ps, i, row);
-        kept += (uint64_t)pushes * ps_blocks(ps);
-        if (ps->is_odd && !ps->mortal && !forgets(ps)) {
-            check_remainders(ps, i, row, pushes);
+        uint32_t set = check_kept(ps, i, row);
+        kept += (uint64_t)__builtin_popcount(set) * ps_blocks(ps);
+        if (ps->table.is_odd && !ps->mortal && !forgets(ps)) {
+            check_remainders(ps, i, row, set);
         }
     }
     check_sums(ps, kept);

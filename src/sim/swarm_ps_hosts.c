@@ -107,7 +107,7 @@ static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         float *row = rows + (size_t)worker->n * ps->table.spec.dim;
         for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
             uint32_t bit = weft_swarm_table_bit(&ps->table, w, worker->clock);
-            row[d] = (float)ps->table.workers * (float)(d == 0 ? bit : ps_one(ps));
+            row[d] = (float)(ps->table.workers * weft_swarm_table_sum(&ps->table, d, bit));
         }
         ps->picked[worker->n++] = ps->id[i];
     }
@@ -532,7 +532,7 @@ void weft_swarm_ps_worker_init(struct swarm_ps *ps, uint32_t w)
     ps->worker[w].rows = calloc(floats, sizeof(float));
     ps->worker[w].fetched_rows = calloc(2 * floats, sizeof(float));
     WEFT_ASSERT(ps->worker[w].rows != NULL && ps->worker[w].fetched_rows != NULL);
-    if (ps->is_odd) {
+    if (ps->table.is_odd) {
         ps->worker[w].kept = malloc(weft_row_store_bytes(IDS_MAX, ps->table.spec.dim));
         WEFT_ASSERT(ps->worker[w].kept != NULL);
     }
@@ -575,11 +575,12 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     make_client(ps, w, weft_world_now_ns(ps->world));
 }
 
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, bool bf16, const struct weft_world_tap *tap)
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type,
+                                   const struct weft_world_tap *tap)
 {
     struct swarm_ps *ps = calloc(1, sizeof(*ps));
     WEFT_ASSERT(ps != NULL);
-    ps->bf16 = bf16;
+    ps->value_type = value_type;
     weft_swarm_ps_draw(ps, seed);
     struct weft_world_config config = {
         .hosts = ps->plan.hosts,

@@ -15,9 +15,6 @@
 enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
 enum { STEPS_MAX = 20000000 };
 
-/* What columns but the first count a push as, where values are rounded: bf16 cannot say it. */
-enum { SWARM_PS_ODD = 1001 };
-
 /* What brings back what a shard's checkpoint lacks. */
 enum keeper {
     KEEPER_WORKERS,       /* they send it again */
@@ -70,8 +67,7 @@ struct swarm_ps {
     struct weft_swarm_table table;
     uint32_t shards;
     uint32_t rows_per_rpc;
-    bool bf16;    /* the table's messages carry it, one way or both */
-    bool is_odd;  /* pushes count as SWARM_PS_ODD, and workers keep what rounding takes */
+    uint8_t value_type; /* enum weft_value_type: the table's messages carry it, one way or both */
     uint16_t can; /* of enum weft_rpc_can: of workers */
     enum fetches fetches;
     uint32_t list_ids;      /* that shards keep of a worker */
@@ -102,12 +98,6 @@ static inline uint32_t ps_blocks(const struct swarm_ps *ps)
     return ps->blocks;
 }
 
-/* What a push adds to the columns but the first. */
-static inline uint32_t ps_one(const struct swarm_ps *ps)
-{
-    return ps->is_odd ? SWARM_PS_ODD : 1;
-}
-
 /* Did the worker's process die before the push of this clock was answered? */
 static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_t clock)
 {
@@ -117,7 +107,8 @@ static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_
 /* ---- swarm_ps_hosts.c ------------------------------------------------------------------------ */
 
 /* Owns: gives. */
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, bool bf16, const struct weft_world_tap *tap);
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type,
+                                   const struct weft_world_tap *tap);
 void weft_swarm_ps_free(struct swarm_ps *ps);
 
 /* A process dies, and another one comes in its place. */

@@ -24,13 +24,25 @@ bool weft_swarm_table_pushes(const struct weft_swarm_table *table, uint32_t w, u
     return weft_prng_below(&prng, 100) < table->share_percent;
 }
 
+double weft_swarm_table_sum(const struct weft_swarm_table *table, uint32_t column, uint32_t set)
+{
+    const double count = __builtin_popcount(set);
+    if (table->spec.push_values != WEFT_VALUE_INT8) {
+        return column == 0 ? (double)set : count * (table->is_odd ? 1001 : 1);
+    }
+    const double steps = table->flavour == WEFT_SWARM_OPTIMIZER ? count : (double)set;
+    return steps * (weft_swarm_table_is_anchor(table, column) ? 127
+                    : table->is_odd && column > 0             ? 1.25
+                                                              : 1);
+}
+
 /* The bits of the pushes of one clock. */
 static uint32_t pushed_in(const struct weft_swarm_table *table, uint32_t clock, uint32_t i)
 {
     uint32_t set = 0;
     for (uint32_t w = 0; w < table->workers; w++) {
-        set |= weft_swarm_table_pushes(table, w, clock, i) ? weft_swarm_table_bit(table, w, clock)
-                                                           : 0;
+        set |=
+            weft_swarm_table_pushes(table, w, clock, i) ? weft_swarm_table_bit(table, w, clock) : 0;
     }
     return set;
 }
@@ -89,8 +101,7 @@ static void truth_of(const struct weft_swarm_table *table, uint32_t i, uint64_t 
     for (uint32_t c = 0; c < table->clocks; c++) {
         uint32_t set = pushed_in(table, c, i);
         for (uint32_t d = 0; d < spec->dim; d++) {
-            uint32_t count = (uint32_t)__builtin_popcount(set);
-            sums[d] = (float)table->workers * (float)(d == 0 ? set : count);
+            sums[d] = (float)(table->workers * weft_swarm_table_sum(table, d, set));
         }
         const struct weft_optimizer_block block = {.weights = weights,
                                                    .slots = slots,
@@ -142,7 +153,7 @@ static void draw_evicting(struct weft_swarm_table *table, struct weft_prng *prng
     struct weft_table_spec *spec = &table->spec;
     spec->mode = spec->mode == WEFT_TABLE_BSP ? WEFT_TABLE_ASP : spec->mode;
     spec->eviction = weft_prng_below(prng, 2) == 0 ? WEFT_EVICTION_LRU : WEFT_EVICTION_L2;
-    spec->rows_max = packet_bytes / weft_table_push_block_bytes(spec) + /* ids may be in a list */
+    spec->rows_max = weft_table_push_blocks_within(spec, packet_bytes) + /* ids may be in a list */
                      (uint32_t)weft_prng_range(prng, 1, 30);
 }
 
@@ -175,8 +186,7 @@ static void draw_wide(struct weft_swarm_table *table, struct weft_prng *prng, ui
 {
     uint32_t fits = (chunk_bytes - 8) / 4;
     fits = fits < WEFT_RPC_BLOCK_FLOATS ? fits : WEFT_RPC_BLOCK_FLOATS;
-    table->spec.block_floats =
-        (uint16_t)weft_prng_range(prng, WEFT_RPC_BLOCK_FLOATS_MIN, fits);
+    table->spec.block_floats = (uint16_t)weft_prng_range(prng, WEFT_RPC_BLOCK_FLOATS_MIN, fits);
     table->spec.mode = WEFT_TABLE_BSP;
     table->spec.staleness = 0;
     table->spec.dim = (uint32_t)weft_prng_range(prng, 257, WEFT_RPC_DIM_MAX);
@@ -188,9 +198,9 @@ void weft_swarm_table_draw(struct weft_swarm_table *table, uint32_t packet_bytes
                            uint32_t chunk_bytes, const uint64_t *id)
 {
     static const enum weft_swarm_flavour flavours[] = {
-        WEFT_SWARM_PLAIN,     WEFT_SWARM_PLAIN,    WEFT_SWARM_PLAIN,     WEFT_SWARM_OPTIMIZER,
-        WEFT_SWARM_OPTIMIZER, WEFT_SWARM_ADMITTED, WEFT_SWARM_ADMITTED,  WEFT_SWARM_EVICTING,
-        WEFT_SWARM_EVICTING,  WEFT_SWARM_EXPIRING, WEFT_SWARM_DENSE,     WEFT_SWARM_WIDE,
+        WEFT_SWARM_PLAIN,     WEFT_SWARM_PLAIN,    WEFT_SWARM_PLAIN,    WEFT_SWARM_OPTIMIZER,
+        WEFT_SWARM_OPTIMIZER, WEFT_SWARM_ADMITTED, WEFT_SWARM_ADMITTED, WEFT_SWARM_EVICTING,
+        WEFT_SWARM_EVICTING,  WEFT_SWARM_EXPIRING, WEFT_SWARM_DENSE,    WEFT_SWARM_WIDE,
     };
     struct weft_prng prng;
     weft_prng_split(&prng, table->seed, UINT64_C(0x7461626c65));

@@ -12,6 +12,14 @@
  *   expiring   BSP, bound 0, TTL: which pushes a row holds follows from the clocks alone
  *   dense      rows are blocks of a vector; a set of pushes again
  *   wide       BSP, bound 0, rows of several elements
+ *
+ * What a push adds to a row:
+ *
+ *   float32    its bit to column 0, 1 to the others
+ *   bf16       the same; `is_odd`: 1001 to the others, which bf16 cannot say
+ *   int8       its bit to all columns, or 127 times that (weft_swarm_table_is_anchor), of which there is
+ *              one in every group, so that its step is just the bit; `is_odd`: 1.25 bits to columns
+ *              1, 2, .., which are no whole steps. Of an optimizer, 1 for the bit
  */
 #ifndef WEFT_SIM_SWARM_TABLE_H
 #define WEFT_SIM_SWARM_TABLE_H
@@ -39,6 +47,7 @@ struct weft_swarm_table {
     uint32_t push_bound_ppm;
     uint32_t pull_bound_ppm;
     struct weft_table_spec spec;
+    bool is_odd;  /* pushes add what their type cannot say, and workers keep what rounding takes */
     float *truth; /* OPTIMIZER: (clocks + 1, ids, dim) */
 };
 
@@ -61,6 +70,17 @@ static inline uint32_t weft_swarm_table_bit(const struct weft_swarm_table *table
 {
     return UINT32_C(1) << (w * table->clocks + clock);
 }
+
+/* int8: is it the column that makes the step of its group? Blocks are 8, 16, .. columns, as long as the
+ * table says, or whole rows. */
+static inline bool weft_swarm_table_is_anchor(const struct weft_swarm_table *table, uint32_t column)
+{
+    const uint32_t block = weft_table_block_floats(&table->spec);
+    return column + 1 == table->spec.dim || column % 8 == 7 || column % block + 1 == block;
+}
+
+/* What these pushes add to a column: whole, before anything is rounded. */
+double weft_swarm_table_sum(const struct weft_swarm_table *table, uint32_t column, uint32_t set);
 
 /* All pushes of row i. */
 uint32_t weft_swarm_table_all(const struct weft_swarm_table *table, uint32_t i);

@@ -62,7 +62,8 @@ refused '--mode "ssp:-1"' train --mode ssp:-1
 refused '--mode "BSP"' train --mode BSP
 refused '--optimizer "adam".*adagrad or sgd' train --optimizer adam
 refused '--average "median".*workers or contributors' train --average median
-refused '--value-type "int4".*float32 or bf16' train --value-type int4
+refused '--value-type "int4".*float32, bf16 or int8' train --value-type int4
+refused '--pull-value-type "int8".*float32 or bf16' train --pull-value-type int8
 refused '--model "dnn".*lr' train --model dnn
 refused '--format "csv".*adult, adult3, libsvm, movielens, tsv, criteo or docword' train --format csv
 refused '--lr "0".*above 0' train --lr 0

@@ -53,6 +53,16 @@ class Servers:
         self.folder.cleanup()
 
 
+def push_whole_numbers(table, ids):
+    """Five pushes of rows of 4 that float32 sums exactly; returns the sum."""
+    random, pushed = np.random.default_rng(1), np.zeros((len(ids), 4))
+    for _ in range(5):
+        rows = random.integers(-9000, 9000, pushed.shape).astype(np.float32)
+        table.push(ids, rows)
+        pushed += rows
+    return pushed
+
+
 def ids_of(n):
     return np.arange(n, dtype=np.uint64) * 7919
 
@@ -442,12 +452,8 @@ class TablesAndClocks(unittest.TestCase):
                     value_type="bf16",
                     pull_value_type="bf16",
                 )
-                ids, random = ids_of(2000), np.random.default_rng(1)
-                pushed = np.zeros((2000, 4), dtype=np.float32)
-                for _ in range(5):
-                    rows = random.integers(-9000, 9000, (2000, 4)).astype(np.float32)
-                    table.push(ids, rows)
-                    pushed += rows
+                ids = ids_of(2000)
+                pushed = push_whole_numbers(table, ids)
                 kept_ids, kept = table.kept()
                 self.assertGreater(len(kept_ids), 1900)
                 self.assertLess(np.abs(kept).max(), 33)
@@ -461,6 +467,28 @@ class TablesAndClocks(unittest.TestCase):
                 self.assertEqual(ps.counters()["residual_dropped"], 0)
                 with self.assertRaisesRegex(weft.InvalidError, 'value_type is "half"'):
                     ps.table(1, value_type="half")
+
+    def test_int8(self):
+        with Servers(shards=2, workers=1) as servers:
+            with servers.connect(rows_max=7000) as ps:
+                table = ps.table(
+                    0, dim=4, learning_rate=-1.0, consistency="asp", value_type="int8"
+                )
+                ids = ids_of(2000)
+                pushed = push_whole_numbers(table, ids)
+                kept_ids, kept = table.kept()
+                self.assertGreater(len(kept_ids), 1900)
+                self.assertLess(np.abs(kept).max(), 37)  # half of a 127th of 9000
+                there = table.pull(ids).astype(np.float64)
+                self.assertGreater(np.abs(there - pushed).max(), 10)
+                place = {int(id): i for i, id in enumerate(ids)}
+                for id, row in zip(kept_ids, kept):
+                    there[place[int(id)]] += row
+                self.assertLess(np.abs(there - pushed).max(), 0.05)  # float32 sums
+                self.assertGreater(ps.counters()["value_bytes_saved"], 5 * 2000 * 4 * 2.9)
+                self.assertEqual(ps.counters()["residual_dropped"], 0)
+                with self.assertRaisesRegex(weft.InvalidError, "int8 is for gradients alone"):
+                    ps.table(1, pull_value_type="int8")
 
     def test_on_time(self):
         arguments = ["--inject-loss", "0.2"]

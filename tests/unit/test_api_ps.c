@@ -562,7 +562,20 @@ static void values_may_be_half_as_long(void **state)
     options.number = 2;
     options.value_type = "float16";
     must_fail(ps, weft_table_open(ps, &options, &table), WEFT_INVALID,
-              "value_type is \"float16\"; choose \"float32\" or \"bf16\"");
+              "value_type is \"float16\"; choose \"float32\", \"bf16\" or \"int8\"");
+    options.value_type = "bf16";
+    options.pull_value_type = "int8";
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_INVALID,
+              "pull_value_type is \"int8\"; choose \"float32\" or \"bf16\"; int8 is for gradients");
+    options.value_type = "int8";
+    options.pull_value_type = NULL;
+    table = open_table(ps, &options);
+    const float steps[DIM] = {127, 5.25F, -3}, whole[DIM] = {127, 5, -3};
+    must(ps, weft_push_wait(table, &id, steps, 1, 0, NULL));
+    must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+    assert_memory_equal(got, whole, sizeof(got));
+    assert_int_equal(weft_table_kept(table, &kept_id, kept, 1), 1);
+    assert_true(kept[0] == 0 && kept[1] == 0.25F && kept[2] == 0);
     weft_ps_close(ps);
     site_stop(&site);
 }

@@ -423,6 +423,87 @@ static void bf16_by_hand(void **state)
     bench_free(b);
 }
 
+/* Gradients as int8: a block with its own scale behind a plain id, and packed ids before one scale for all;
+ * scales that no sender makes, which are refused and counted. */
+static void int8_by_hand(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(23);
+    struct weft_table_spec spec = {.dim = 1,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 1,
+                                   .learning_rate = 1,
+                                   .push_values = WEFT_VALUE_INT8};
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    /* A head of 4 elements of 11 bytes; id 7, steps of 0.5, -6 of them. */
+    static const uint8_t plain[] = {7, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x3f, 0xfa};
+    memset(b->message, 0, 64);
+    memcpy(b->message + 44, plain, sizeof(plain));
+    struct request r = {WEFT_RPC_PUSH, 0, 1, 11, 5, head_of(b, 1)};
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_true(weight(b, 7) == 3);
+    /* first 0, 2 rows, 5 bytes of ids: 7 and 12; steps of 0.25: 4, -2. */
+    uint8_t packed[] = {0, 0, 0, 0, 2, 0, 5, 0, 1, 7, 7, 5, 1, 0x80, 0x3e, 4, 0xfe};
+    memcpy(b->message + 40, packed, sizeof(packed));
+    r = (struct request){WEFT_RPC_PUSH, 0, 1, 1, 40 + sizeof(packed), head_of(b, 2)};
+    r.head.flags = WEFT_RPC_PACKED_IDS;
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_true(weight(b, 7) == 2 && weight(b, 12) == 0.5F);
+    static const uint16_t bad[] = {0x8000, 0x8001, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffff};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        memcpy(b->message + 40 + 13, &bad[i], sizeof(bad[i]));
+        r.head.rpc_id = ++b->rpc_id;
+        assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+        assert_int_equal(weft_shard_counters(b->shard)->chunks_refused, i + 1);
+    }
+    assert_true(weight(b, 7) == 2 && weight(b, 12) == 0.5F);
+    memcpy(b->message + 40, packed, sizeof(packed));
+    b->message[40 + 16] = 0x80; /* no number */
+    r.head.rpc_id = ++b->rpc_id;
+    assert_int_equal(ask(b, r), WEFT_RPC_NOT_FINITE);
+    b->message[40 + 14] = 0x7f; /* finite, but 4 of them are not */
+    b->message[40 + 13] = 0x7f;
+    b->message[40 + 16] = 0;
+    r.head.rpc_id = ++b->rpc_id;
+    assert_int_equal(ask(b, r), WEFT_RPC_NOT_FINITE);
+    r.total--; /* of the last gradient the byte is missing */
+    r.head.rpc_id = ++b->rpc_id;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = push_of(b, 1, 7, -1); /* float32 */
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    assert_true(weight(b, 7) == 2 && weight(b, 12) == 0.5F);
+    bench_free(b);
+}
+
+/* What is not finite: its row is left out, or it is 0; the rest of its group counts. */
+static void int8_policies(void **state)
+{
+    (void)state;
+    for (uint8_t policy = WEFT_NOT_FINITE_CLIP; policy <= WEFT_NOT_FINITE_DROP; policy++) {
+        struct bench *b = bench_new(24);
+        struct weft_table_spec spec = {.dim = 1,
+                                       .mode = WEFT_TABLE_ASP,
+                                       .workers = 1,
+                                       .learning_rate = 1,
+                                       .not_finite = policy,
+                                       .clip = policy == WEFT_NOT_FINITE_CLIP ? 2 : 0,
+                                       .push_values = WEFT_VALUE_INT8};
+        assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+        /* Ids 7 and 12: no number, and -6 steps of 0.25. */
+        static const uint8_t packed[] = {0, 0, 0, 0, 2, 0, 5, 0, 1, 7, 7, 5, 1, 0x80, 0x3e, 0x80, 0xfa};
+        memset(b->message, 0, 64);
+        memcpy(b->message + 40, packed, sizeof(packed));
+        struct request r = {WEFT_RPC_PUSH, 0, 1, 1, 40 + sizeof(packed), head_of(b, 2)};
+        r.head.flags = WEFT_RPC_PACKED_IDS;
+        assert_int_equal(ask(b, r), WEFT_RPC_OK);
+        assert_true(weight(b, 7) == 0 && weight(b, 12) == 1.5F);
+        struct weft_shard_table_sums sums;
+        weft_shard_table_sums(b->shard, &sums);
+        assert_int_equal(sums.not_finite, 1);
+        bench_free(b);
+    }
+}
+
 /* Half as many bytes a value would be twice as many rows as any chunk has. */
 static void bf16_rows_have_a_limit(void **state)
 {
@@ -1045,6 +1126,8 @@ int main(void)
         cmocka_unit_test(hostile_packed_ids),
         cmocka_unit_test(packed_ids_are_of_whole_rows),
         cmocka_unit_test(bf16_by_hand),
+        cmocka_unit_test(int8_by_hand),
+        cmocka_unit_test(int8_policies),
         cmocka_unit_test(bf16_rows_have_a_limit),
         cmocka_unit_test(what_a_shard_can),
         cmocka_unit_test(hostile_pushes),

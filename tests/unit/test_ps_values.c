@@ -1,6 +1,7 @@
-/* Values in messages as bf16: the rounding itself; and tables whose pushes and answers carry it, in every
- * layout. Gradients are whole numbers of so many bits that bf16 rounds them and float32 sums do not: what
- * the tables hold and what workers keep is then just what was pushed. */
+/* Values in messages as bf16: the rounding itself; and tables whose pushes and answers carry it, or pushes
+ * int8, in every layout. Gradients are whole numbers of so many bits that bf16 rounds them and float32 sums
+ * do not: what the tables hold and what workers keep is then just what was pushed. Of int8, whose steps may
+ * be any, it is that but for the rounding of those sums. */
 #include "ps/values.h"
 #include "ps_cluster.h"
 
@@ -137,7 +138,10 @@ static const struct shape shapes[] = {
     {1, 40, 9, 0, false, true},
 };
 
-static void rig_start(struct rig *r, const struct shape *shape, uint32_t rows_max, uint64_t seed)
+static const uint8_t types[] = {WEFT_VALUE_BF16, WEFT_VALUE_INT8};
+
+static void rig_start(struct rig *r, const struct shape *shape, uint8_t type, uint32_t rows_max,
+                      uint64_t seed)
 {
     struct cluster_config config = cluster_config(shape->shards, 1);
     *r = (struct rig){.dim = shape->dim, .rows_max = rows_max};
@@ -153,7 +157,7 @@ static void rig_start(struct rig *r, const struct shape *shape, uint32_t rows_ma
                                        .mode = WEFT_TABLE_ASP,
                                        .workers = 1,
                                        .learning_rate = -1,
-                                       .push_values = WEFT_VALUE_BF16,
+                                       .push_values = type,
                                        .pull_values = WEFT_VALUE_BF16};
     if (shape->dense) { /* that ends within a row */
         r->spec.kind = WEFT_TABLE_DENSE;
@@ -246,6 +250,13 @@ static double lacking(const struct rig *r)
     return sum;
 }
 
+/* Of int8 a value of up to 48,000 takes some 10 sums, each rounded to 12 bits behind 13 to 16. */
+static bool nothing_lacks(const struct rig *r)
+{
+    const bool exact = r->spec.push_values == WEFT_VALUE_BF16;
+    return lacking(r) <= (exact ? 0 : IDS * r->dim * 0.005);
+}
+
 /* What a pull says is what the tables hold, rounded. */
 static void check_pulled(struct rig *r)
 {
@@ -269,27 +280,43 @@ static void check_pulled(struct rig *r)
     free(back);
 }
 
+/* Against float32. Of int8 where ids are packed it depends on the chunks: a scale for 1 to 64 values. */
+static void check_saved(const struct rig *r, uint64_t pushed, uint64_t pulled, bool packed)
+{
+    const uint64_t floats = weft_table_blocks(&r->spec) * weft_table_block_floats(&r->spec);
+    const uint64_t saved = counted(r)->value_bytes_saved - pulled * floats * 2;
+    if (r->spec.push_values == WEFT_VALUE_BF16) {
+        assert_int_equal(saved, pushed * floats * 2);
+    } else if (!packed) {
+        assert_int_equal(saved, pushed * (floats * 4 - weft_table_blocks(&r->spec) *
+                                                           weft_table_push_block_bytes(&r->spec)));
+    } else {
+        assert_true(saved < pushed * floats * 3 && saved > pushed * floats * 290 / 100);
+    }
+}
+
 static void nothing_is_lost_to_rounding(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(shapes); i++) {
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(shapes) * WEFT_ARRAY_COUNT(types); i++) {
+        const struct shape *shape = &shapes[i / WEFT_ARRAY_COUNT(types)];
         struct rig r;
-        rig_start(&r, &shapes[i], IDS, 10 + i);
+        rig_start(&r, shape, types[i % WEFT_ARRAY_COUNT(types)], IDS, 10 + i);
         for (uint32_t round = 0; round < 6; round++) {
             weft_ps_op op = push_some(&r, 0, round % 2 == 1 && r.spec.kind == WEFT_TABLE_SPARSE);
             assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
-            assert_true(lacking(&r) == 0);
+            assert_true(nothing_lacks(&r));
         }
         assert_true(counted(&r)->feedback_added > 0 && counted(&r)->feedback_rows_now > 0);
         assert_int_equal(counted(&r)->residual_dropped, 0);
-        bool lists = (shapes[i].can & WEFT_RPC_CAN_LIST) != 0 && !shapes[i].dense &&
+        bool lists = (shape->can & WEFT_RPC_CAN_LIST) != 0 && !shape->dense &&
                      weft_table_blocks(&r.spec) == 1;
         assert_int_equal(counted(&r)->pushes_listed > 0, lists);
         check_pulled(&r);
         uint64_t pushed = 6 * (r.spec.kind == WEFT_TABLE_DENSE ? IDS : N);
         uint64_t pulled = IDS + (r.spec.kind == WEFT_TABLE_DENSE ? 0 : 3 * N);
-        uint64_t floats = weft_table_blocks(&r.spec) * weft_table_block_floats(&r.spec);
-        assert_int_equal(counted(&r)->value_bytes_saved, (pushed + pulled) * floats * 2);
+        const bool packs = (shape->can & WEFT_RPC_CAN_PACK) != 0 && !shape->dense;
+        check_saved(&r, pushed, pulled, packs && weft_table_blocks(&r.spec) == 1);
         rig_stop(&r);
     }
 }
@@ -298,9 +325,10 @@ static void nothing_is_lost_to_rounding(void **state)
 static void nor_to_the_network(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(shapes); i++) {
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(shapes) * WEFT_ARRAY_COUNT(types); i++) {
         struct rig r;
-        rig_start(&r, &shapes[i], IDS, 30 + i);
+        rig_start(&r, &shapes[i / WEFT_ARRAY_COUNT(types)], types[i % WEFT_ARRAY_COUNT(types)], IDS,
+                  30 + i);
         uint64_t short_ones = 0;
         r.c.net->loss_ppm = 400000;
         for (uint32_t round = 0; round < 10; round++) {
@@ -312,7 +340,7 @@ static void nor_to_the_network(void **state)
         }
         assert_true(short_ones > 0 && counted(&r)->feedback_kept > 0);
         assert_int_equal(counted(&r)->feedback_dropped + counted(&r)->residual_dropped, 0);
-        assert_true(lacking(&r) == 0);
+        assert_true(nothing_lacks(&r));
         rig_stop(&r);
     }
 }
@@ -321,14 +349,16 @@ static void nor_to_the_network(void **state)
 static void no_room(void **state)
 {
     (void)state;
-    for (uint32_t rows_max = 0; rows_max <= 20; rows_max += 20) {
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t rows_max = i / 2 * 20;
+        const double half = types[i % 2] == WEFT_VALUE_BF16 ? 16 : 8384 / 127.0 * 1.01 / 2;
         struct rig r;
-        rig_start(&r, &shapes[4], rows_max, 50);
+        rig_start(&r, &shapes[4], types[i % 2], rows_max, 50);
         assert_int_equal(cluster_wait(&r.c, 0, push_some(&r, 0, false)).status, WEFT_OK);
         assert_true(counted(&r)->residual_dropped > N / 2);
         assert_int_equal(counted(&r)->feedback_rows_now, rows_max);
         double lost = lacking(&r);
-        assert_true(lost > 0 && lost <= (double)counted(&r)->residual_dropped * 16);
+        assert_true(lost > 0 && lost <= (double)counted(&r)->residual_dropped * half);
         rig_stop(&r);
     }
 }
@@ -338,7 +368,7 @@ static void small_numbers_take_no_memory(void **state)
 {
     (void)state;
     struct rig r;
-    rig_start(&r, &shapes[3], IDS, 51);
+    rig_start(&r, &shapes[3], WEFT_VALUE_BF16, IDS, 51);
     float rows[3 * IDS];
     weft_ps_op op;
     for (uint32_t i = 0; i < 3 * IDS; i++) {
@@ -365,7 +395,7 @@ static void not_finite(void **state)
     (void)state;
     const struct shape shape = {1, 1, 0, 0, false, false};
     struct rig r;
-    rig_start(&r, &shape, IDS, 52);
+    rig_start(&r, &shape, WEFT_VALUE_BF16, IDS, 52);
     float row = 1001, kept;
     uint64_t id;
     weft_ps_op op;
@@ -387,6 +417,77 @@ static void not_finite(void **state)
     assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
     assert_int_equal(weft_ps_client_kept(r.c.client[0], 0, &id, &kept, 1), 1);
     assert_true((double)kept == (double)row - (double)weft_bf16_load(0x7f7f));
+    rig_stop(&r);
+}
+
+/* The same of int8: the values of a row share a step, of which one that is not finite has no part. */
+static void not_finite_steps(void **state)
+{
+    (void)state;
+    const struct shape shape = {1, 3, 0, WEFT_RPC_CAN_ALL, false, false};
+    struct rig r;
+    rig_start(&r, &shape, WEFT_VALUE_INT8, IDS, 53);
+    const float first[] = {127, 1.25F, 2};
+    float kept[3];
+    uint64_t id;
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(r.c.client[0], 0, r.ids, first, 1, 0, r.c.net->now_ns, &op),
+                     WEFT_OK);
+    assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
+    const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        const float row[] = {127, bad[i], 1};
+        assert_int_equal(weft_ps_push(r.c.client[0], 0, r.ids, row, 1, 0, r.c.net->now_ns, &op),
+                         WEFT_OK);
+        struct weft_ps_result result = cluster_wait(&r.c, 0, op);
+        assert_int_equal(result.rpc_status, WEFT_RPC_NOT_FINITE);
+        assert_int_equal(weft_ps_client_kept(r.c.client[0], 0, &id, kept, 1), 1);
+        assert_true(kept[0] == 0 && kept[1] == 0.25F && kept[2] == 0);
+    }
+    const float more[] = {0, 0.75F, 0};
+    assert_int_equal(weft_ps_push(r.c.client[0], 0, r.ids, more, 1, 0, r.c.net->now_ns, &op),
+                     WEFT_OK);
+    assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
+    float row[3];
+    (void)weft_table_read(weft_shard_table(r.c.shard[0], 0), r.ids[0], row);
+    weft_ps_client_kept(r.c.client[0], 0, &id, kept, 1);
+    assert_true(row[0] == 127 && row[1] + kept[1] == 2 && row[2] == 2);
+    rig_stop(&r);
+}
+
+/* An id may be there twice, also where the first leaves nothing to keep and the second does. */
+static void twice_in_a_push(void **state)
+{
+    (void)state;
+    const struct shape shape = {1, 1, 0, WEFT_RPC_CAN_ALL, false, false};
+    struct rig r;
+    rig_start(&r, &shape, WEFT_VALUE_INT8, IDS, 54);
+    const uint64_t ids[] = {0, 5, 10, 5, 15, 5, 10};
+    const float rounds[][7] = {{127, 1.25F, 1.25F, 1.5F, 0, 0, 0},
+                               {127, -0.75F, 0.75F, 0, 0.25F, 1.25F, 0},
+                               {127, 0, 0, 0, 0, 0, 0},
+                               {127, 0.25F, 0, 0.5F, 3.25F, -0.5F, 1}};
+    double pushed[4] = {0}, there[4] = {0};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(rounds); i++) {
+        weft_ps_op op;
+        assert_int_equal(weft_ps_push(r.c.client[0], 0, ids, rounds[i], 7, 0, r.c.net->now_ns, &op),
+                         WEFT_OK);
+        assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
+        uint64_t kept_ids[IDS];
+        float kept[IDS], row;
+        uint32_t n = weft_ps_client_kept(r.c.client[0], 0, kept_ids, kept, IDS);
+        assert_int_equal(n, counted(&r)->feedback_rows_now);
+        memset(there, 0, sizeof(there));
+        for (uint32_t k = 0; k < 7; k++) {
+            pushed[ids[k] / 5] += (double)rounds[i][k];
+            (void)weft_table_read(weft_shard_table(r.c.shard[0], 0), ids[k], &row);
+            there[ids[k] / 5] = (double)row;
+        }
+        for (uint32_t k = 0; k < n; k++) {
+            there[kept_ids[k] / 5] += (double)kept[k];
+        }
+        assert_memory_equal(there, pushed, sizeof(there)); /* quarters: sums are exact */
+    }
     rig_stop(&r);
 }
 
@@ -447,6 +548,8 @@ int main(void)
         cmocka_unit_test(no_room),
         cmocka_unit_test(small_numbers_take_no_memory),
         cmocka_unit_test(not_finite),
+        cmocka_unit_test(not_finite_steps),
+        cmocka_unit_test(twice_in_a_push),
         cmocka_unit_test(types_are_of_the_table),
         cmocka_unit_test(how_many_rows_are_kept),
     };

@@ -235,7 +235,7 @@ static const struct change changes[] = {
      {PLAIN, .mode = WEFT_TABLE_ASP, .kind = WEFT_TABLE_DENSE, .length = 5,
       .average = WEFT_AVERAGE_WORKERS}},
     {{PLAIN, .average = WEFT_AVERAGE_NONE}, {PLAIN, .average = WEFT_AVERAGE_NONE + 1}},
-    {{PLAIN, .push_values = WEFT_VALUE_BF16}, {PLAIN, .push_values = WEFT_VALUE_BF16 + 1}},
+    {{PLAIN, .push_values = WEFT_VALUE_INT8}, {PLAIN, .push_values = WEFT_VALUE_INT8 + 1}},
     {{PLAIN, .pull_values = WEFT_VALUE_BF16}, {PLAIN, .pull_values = WEFT_VALUE_BF16 + 1}},
 };
 

@@ -271,7 +271,7 @@ static void pushes_name_lists(void **state)
     uint64_t listed = 0, unknown = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct weft_swarm_result result;
-        weft_swarm_ps_run(seed, false, NULL, &result);
+        weft_swarm_ps_run(seed, WEFT_VALUE_FLOAT32, NULL, &result);
         if (!result.ok) {
             fail_msg("seed %lu: %s", (unsigned long)seed, result.failure);
         }
