@@ -1,5 +1,5 @@
 /* Blocks of gradients from any bytes: they are refused, or each block alone says the same; and those that
- * are made of any floats are read, and what they do not say is a float32. The first bytes say the type and
+ * are made of any floats are read, and what that leaves is a float32. The first bytes say the type and
  * how long a block is. */
 #include "base/assert.h"
 #include "ps/values.h"
