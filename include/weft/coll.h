@@ -227,7 +227,8 @@ struct weft_comm_done {
 WEFT_API weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
                                     struct weft_comm_done *done_p);
 
-/* The same for whichever is done first. NOTFOUND: none is begun. */
+/* The same for whichever is done first, of those that no other thread waits for by weft_comm_wait.
+ * NOTFOUND: none is begun. */
 WEFT_API weft_status weft_comm_wait_any(struct weft_comm *comm, uint64_t timeout_ns,
                                         struct weft_comm_done *done_p);
 
@@ -235,8 +236,8 @@ WEFT_API weft_status weft_comm_wait_any(struct weft_comm *comm, uint64_t timeout
 WEFT_API weft_status weft_comm_run(struct weft_comm *comm, const struct weft_comm_op *op,
                                    struct weft_comm_done *done_p);
 
-/* A descriptor for poll and epoll: readable while an operation is done and not waited for. It is not to
- * be read, and lives until weft_comm_close.   Errors:  WEFT_IO. */
+/* A descriptor for poll and epoll: readable while weft_comm_wait_any would return an operation at once. It
+ * is not to be read, and lives until weft_comm_close.   Errors:  WEFT_IO. */
 WEFT_API weft_status weft_comm_fd(struct weft_comm *comm, int *fd_p);
 
 /* Fail, at all ranks: "rank 3 called abort: TEXT". Of text the first 39 bytes are told. */

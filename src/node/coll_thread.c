@@ -29,7 +29,9 @@ enum place_state { PLACE_FREE, PLACE_QUEUED, PLACE_OPEN, PLACE_DONE };
 struct place {
     enum place_state state;
     uint32_t life;
-    uint32_t next; /* in its queue */
+    uint32_t waiters; /* for this operation: one of them takes it, and nobody who waits for any */
+    bool is_offered;  /* in done */
+    uint32_t next;    /* in its queue */
     struct weft_coll_call call;
     struct weft_coll_done done;
     uint32_t block; /* the thread's: index, or NONE */
@@ -193,9 +195,13 @@ static void set_done(struct weft_coll_thread *t, uint32_t i, const struct weft_c
     p->state = PLACE_DONE;
     p->done = *done;
     p->done.user = p->call.user;
+    if (p->waiters > 0) {
+        return; /* waking the thread that polls the eventfd, too, would cost the waiter its processor */
+    }
     if (t->fd >= 0 && t->done.head == NONE) {
         (void)!write(t->fd, &one, sizeof(one));
     }
+    p->is_offered = true;
     queue_add(t, &t->done, i);
 }
 
@@ -244,8 +250,8 @@ static weft_status begin(struct weft_coll_thread *t, struct place *p, uint32_t i
         call.work = p->block != NONE ? t->block[p->block].memory : NULL;
     }
     call.user = i;
-    weft_status status = bytes > 0 && p->block == NONE ? WEFT_NOMEM
-                                                       : weft_coll_begin(t->coll, &call, now_ns);
+    weft_status status =
+        bytes > 0 && p->block == NONE ? WEFT_NOMEM : weft_coll_begin(t->coll, &call, now_ns);
     if (status == WEFT_OK) {
         return status;
     }
@@ -376,10 +382,11 @@ static void on_dialled_up(struct weft_coll_thread *t, uint32_t rank, uint64_t na
 {
     t->dial[rank].peer = NONE;
     if (name != weft_coll_name(t->config.coll.epoch, rank)) {
-        not_connected(t, rank,
-                      "what answers there is another rank, or of another start of the job; see that "
-                      "the addresses are in the order of the ranks, and that all ranks have the same "
-                      "epoch");
+        not_connected(
+            t, rank,
+            "what answers there is another rank, or of another start of the job; see that "
+            "the addresses are in the order of the ranks, and that all ranks have the same "
+            "epoch");
     }
 }
 
@@ -698,15 +705,22 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     struct place *p = &t->place[i];
     uint64_t count;
     *done_p = p->done;
-    queue_remove(t, &t->done, i);
-    if (t->fd >= 0 && t->done.head == NONE) {
-        (void)!read(t->fd, &count, sizeof(count));
+    if (p->is_offered) {
+        p->is_offered = false;
+        queue_remove(t, &t->done, i);
+        if (t->fd >= 0 && t->done.head == NONE) {
+            (void)!read(t->fd, &count, sizeof(count));
+        }
     }
     p->state = PLACE_FREE;
     p->life++;
+    p->waiters = 0; /* who waits for the same one still finds it gone */
     p->next = t->free_head;
     t->free_head = i;
     t->open_ops--;
+    if (t->open_ops == 0 && t->waiters > 0) {
+        pthread_cond_broadcast(&t->changed); /* nothing is left for who waits for any */
+    }
 }
 
 /* The place of a done operation with this id; NONE, and WEFT_AGAIN or WEFT_NOTFOUND. */
@@ -723,6 +737,17 @@ static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_st
     return i;
 }
 
+/* As wait_changed, for operation i. */
+static bool wait_op(struct weft_coll_thread *t, uint32_t i, uint64_t end_ns)
+{
+    struct place *p = &t->place[i];
+    uint32_t life = p->life;
+    p->waiters++;
+    bool in_time = wait_changed(t, end_ns);
+    p->waiters -= p->life == life;
+    return in_time;
+}
+
 weft_status weft_coll_thread_wait(struct weft_coll_thread *t, uint64_t id, uint64_t until_ns,
                                   uint64_t *id_p, struct weft_coll_done *done_p)
 {
@@ -731,7 +756,8 @@ weft_status weft_coll_thread_wait(struct weft_coll_thread *t, uint64_t id, uint6
     pthread_mutex_lock(&t->lock);
     uint32_t i = find_done(t, id, &status);
     while (status == WEFT_AGAIN && in_time) {
-        in_time = until_ns > 0 && wait_changed(t, until_ns);
+        in_time = until_ns > 0 && (id == WEFT_COLL_THREAD_ANY ? wait_changed(t, until_ns)
+                                                              : wait_op(t, i, until_ns));
         i = find_done(t, id, &status);
     }
     if (status == WEFT_OK) {

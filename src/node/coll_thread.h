@@ -73,7 +73,7 @@ weft_status weft_coll_thread_begin(struct weft_coll_thread *thread,
 #define WEFT_COLL_THREAD_ANY UINT64_MAX
 
 /* Wait until an operation is done, at the longest until until_ns; each is returned once. ANY: the
- * first that is done.
+ * first that is done, of those that nobody waits for by their id.
  *
  * Errors:  WEFT_TIMEOUT   it is not done.
  *          WEFT_NOTFOUND  there is none with this id: it was waited for before. ANY: none is begun. */

@@ -283,6 +283,32 @@ class Backend(unittest.TestCase):
 
         self.assertEqual(job(destroyed), [3, 3, 3])
 
+    def test_a_group_is_destroyed_while_others_wait(self):
+        def waiting(rank, ranks):
+            group = dist.new_group(list(range(ranks)))
+            said = []
+
+            def wait():
+                try:
+                    group.recv([torch.zeros(1)], (rank + 1) % ranks, 0).wait()  # nobody sends
+                except RuntimeError as error:
+                    said.append(str(error))
+
+            threads = [threading.Thread(target=wait) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)
+            dist.barrier()
+            dist.destroy_process_group(group)
+            for thread in threads:
+                thread.join()
+            return said
+
+        for said in job(waiting):
+            self.assertEqual(len(said), 3)
+            for text in said:
+                self.assertRegex(text, "^recv: ")
+
     def test_groups_are_made_again_in_one_store(self):
         def again(rank, ranks):
             store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)

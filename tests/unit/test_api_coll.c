@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <stdatomic.h>
 
 #include "base/units.h"
 
@@ -267,6 +268,100 @@ static void many_are_under_way_at_once(void **state)
     job_close(&job);
 }
 
+struct one_waiter {
+    pthread_t thread;
+    struct weft_comm *comm;
+    uint64_t id;
+    bool by_id;
+    atomic_bool begun;
+    weft_status status;
+    struct weft_comm_done done;
+};
+
+static void *wait_in_thread(void *arg)
+{
+    struct one_waiter *w = arg;
+    w->done.size = sizeof(w->done);
+    atomic_store(&w->begun, true);
+    w->status = w->by_id ? weft_comm_wait(w->comm, w->id, JOB_TIMEOUT_NS, &w->done)
+                         : weft_comm_wait_any(w->comm, JOB_TIMEOUT_NS, &w->done);
+    return NULL;
+}
+
+enum { WAITERS = 3, WAIT_ROUNDS = 10 };
+
+struct wait_round {
+    bool both;        /* operations are waited for by id, or the second alone */
+    atomic_bool wait; /* rank 0's threads do: rank 1 may call */
+    bool as_meant;
+};
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * (long)WEFT_NS_PER_MS}, NULL);
+}
+
+/* Three threads of rank 0 wait before the first operation is done: one for the second by its id, one for
+ * any, and one perhaps for the first, so that nothing is left for the one before. */
+static const char *by_id_and_any(struct weft_comm *comm, uint32_t rank, void *arg)
+{
+    struct wait_round *round = arg;
+    float in = 1, out[2] = {0};
+    uint64_t id[2];
+    int fd;
+    CHECK(weft_comm_fd(comm, &fd) == WEFT_OK);
+    while (rank == 1 && !atomic_load(&round->wait)) {
+        pause_ms(1);
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, &in, &out[k], 1);
+        CHECK(weft_comm_begin(comm, &op, &id[k]) == WEFT_OK);
+    }
+    if (rank == 1) {
+        CHECK(weft_comm_wait(comm, id[0], JOB_TIMEOUT_NS, NULL) == WEFT_OK);
+        CHECK(weft_comm_wait(comm, id[1], JOB_TIMEOUT_NS, NULL) == WEFT_OK);
+        return NULL;
+    }
+    struct one_waiter waiter[WAITERS] = {{.comm = comm}, /* first in the queue of those who sleep */
+                                         {.comm = comm, .id = id[1], .by_id = true},
+                                         {.comm = comm, .id = id[0], .by_id = true}};
+    uint32_t n = round->both ? 3 : 2, ended = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(pthread_create(&waiter[i].thread, NULL, wait_in_thread, &waiter[i]) == 0);
+        while (!atomic_load(&waiter[i].begun)) {
+            pause_ms(1);
+        }
+        pause_ms(5);
+    }
+    atomic_store(&round->wait, true);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(pthread_join(waiter[i].thread, NULL) == 0);
+        CHECK(waiter[i].status == WEFT_OK || waiter[i].status == WEFT_NOTFOUND);
+        ended += waiter[i].status == WEFT_OK;
+    }
+    struct pollfd idle = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&idle, 1, 0) == 0);
+    CHECK(out[0] == 2 && out[1] == 2 && ended == 2);
+    round->as_meant = waiter[1].status == WEFT_OK && (!round->both || waiter[2].status == WEFT_OK);
+    return NULL;
+}
+
+/* A thread may have said that it waits and not do it yet, so not every round is asked to be as meant. */
+static void who_waits_for_one_gets_it(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(2);
+    struct job job = job_open(&config);
+    uint32_t as_meant = 0;
+    for (uint32_t i = 0; i < WAIT_ROUNDS; i++) {
+        struct wait_round round = {.both = i % 2 == 0};
+        job_run(&job, by_id_and_any, &round);
+        as_meant += round.as_meant;
+    }
+    assert_in_range(as_meant, WAIT_ROUNDS * 8 / 10, WAIT_ROUNDS);
+    job_close(&job);
+}
+
 static const char *too_many(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     float in = 1, out[3];
@@ -312,7 +407,8 @@ static const char *grouped(struct weft_comm *comm, uint32_t rank, void *arg)
     op.type = WEFT_COMM_I32;
     op.group = rank % 2 == 1 ? odds : pairs;
     RUN(&op);
-    CHECK(rank == 3 || rank == 0 || out == (rank == 1 ? 13 : 10)); /* root: the first of the group */
+    CHECK(rank == 3 || rank == 0 ||
+          out == (rank == 1 ? 13 : 10)); /* root: the first of the group */
     op.group = rank % 2 == 1 ? pairs : odds;
     CHECK(weft_comm_run(comm, &op, NULL) == WEFT_INVALID);
     CHECK(strstr(weft_comm_error(comm), "is not in group") != NULL);
@@ -415,8 +511,9 @@ static void calls_that_are_wrong_are_refused_in_words(void **state)
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
         rows[i] = right;
     }
-    const char *words[] = {"kind",   "type",      "root",     "reduction", "in is NULL", "out is NULL",
-                           "aligned", "bound_ppm", "residual", "bound_ppm", "count",      "size"};
+    const char *words[] = {"kind",       "type",        "root",    "reduction",
+                           "in is NULL", "out is NULL", "aligned", "bound_ppm",
+                           "residual",   "bound_ppm",   "count",   "size"};
     static_assert(WEFT_ARRAY_COUNT(words) == WEFT_ARRAY_COUNT(rows));
     rows[0].kind = 99;
     rows[1].type = 99;
@@ -458,8 +555,9 @@ static void configurations_that_are_wrong_are_refused_in_words(void **state)
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
         rows[i] = right;
     }
-    const char *words[] = {"rank is 2", "ranks is 0",   "epoch",     "packet_bytes is 600",
-                           "host",      "congestion", "transport \"rdma\""};
+    const char *words[] = {"rank is 2",           "ranks is 0", "epoch",
+                           "packet_bytes is 600", "host",       "congestion",
+                           "transport \"rdma\""};
     rows[0].rank = 2;
     rows[1].ranks = 0;
     rows[2].epoch = UINT64_C(1) << 40;
@@ -485,6 +583,7 @@ int main(void)
         cmocka_unit_test(the_same_without_a_key),
         cmocka_unit_test(one_rank_and_sixteen),
         cmocka_unit_test(many_are_under_way_at_once),
+        cmocka_unit_test(who_waits_for_one_gets_it),
         cmocka_unit_test(a_full_queue_says_so),
         cmocka_unit_test(groups_are_apart),
         cmocka_unit_test(what_is_missing_is_kept_and_comes_later),

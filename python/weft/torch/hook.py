@@ -120,7 +120,7 @@ def _begin(state, tensor, feedback, fields):
         work.ended(failure, done)
 
     address = tensor.data_ptr()
-    state.engine().begin(
+    number = state.engine().begin(
         ended,
         "all_reduce",
         TYPES[tensor.dtype],
@@ -131,4 +131,5 @@ def _begin(state, tensor, feedback, fields):
         (tensor, feedback),
         **fields,
     )
+    work.begun(state.engine(), number)
     return work

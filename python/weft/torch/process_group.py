@@ -12,6 +12,7 @@ module, and the hook.
 import collections
 import datetime
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -61,22 +62,26 @@ def register():
 
 
 class WeftWork(Work):
-    """An operation under way, for PyTorch. Its future fails with the reason in words."""
+    """An operation under way, for PyTorch. Its future fails with the reason in words.
+
+    begun(engine, number) is called before anybody else has it.
+    """
 
     def __init__(self, kind, result, finish=None, seconds=300.0):
         super().__init__()
         self._kind = kind
         self._seconds = seconds  # the operation's timeout
         self._result = result
-        self._finish = finish  # after success, in the thread of the communicator
+        self._finish = finish  # after success, in the thread of the communicator or of who waits
+        self._lock = threading.Lock()
         self._over = threading.Event()
+        self._has_ended = False
         self._failure = None
-        self._base = torch.futures.Future()
-        # An exception set on a future loses its text on the way through C++; one raised in a
-        # callback keeps it.
-        self._future = self._base.then(self._value)
-        # Who has waited finds the future complete; the first callback runs before anybody else's.
-        self._future.add_done_callback(lambda _: self._over.set())
+        self._base = self._future = None  # made for who asks: most only wait
+        self._engine = self._number = None
+
+    def begun(self, engine, number):
+        self._engine, self._number = engine, number
 
     def ended(self, failure, done):
         if failure is None and self._finish is not None:
@@ -87,7 +92,13 @@ class WeftWork(Work):
         if failure is not None:
             late = f"timeout of {self._seconds:g} s: " if " has not " in failure else ""
             self._failure = f"{self._kind}: {late}{failure}"
-        self._base.set_result(None)
+        with self._lock:
+            self._has_ended = True
+            base = self._base
+        if base is None:
+            self._over.set()
+        else:
+            base.set_result(None)
 
     def _value(self, base):
         if self._failure is not None:
@@ -109,14 +120,30 @@ class WeftWork(Work):
 
     def wait(self, timeout=datetime.timedelta(0)):
         seconds = timeout.total_seconds() if timeout else 0
-        if not self._over.wait(seconds if seconds > 0 else None):
+        until = time.monotonic() + seconds if seconds > 0 else None
+        if not self._over.is_set():
+            self._engine.wait(self._number, until)
+        if not self._over.wait(None if until is None else max(0, until - time.monotonic())):
             raise _error(f"the operation has not ended within {seconds:g} s")
         if self._failure is not None:
             raise _error(self._failure)
         return True
 
     def get_future(self):
-        return self._future
+        with self._lock:
+            if self._future is None:
+                self._make_future()
+            return self._future
+
+    def _make_future(self):
+        self._base = torch.futures.Future()
+        # An exception set on a future loses its text on the way through C++; one raised in a callback
+        # keeps it.
+        self._future = self._base.then(self._value)
+        # Who has waited finds the future complete; the first callback runs before anybody else's.
+        self._future.add_done_callback(lambda _: self._over.set())
+        if self._has_ended:
+            self._base.set_result(None)
 
     def result(self):
         return self._result
@@ -243,7 +270,7 @@ class ProcessGroupWeft(ProcessGroup):
         fields.setdefault("timeout_ns", self._timeout_ns)
         work = WeftWork(kind, result, finish, fields["timeout_ns"] / 1e9)
         try:
-            self._engine.begin(
+            number = self._engine.begin(
                 work.ended,
                 kind,
                 type_,
@@ -256,6 +283,7 @@ class ProcessGroupWeft(ProcessGroup):
             )
         except Error as error:
             raise _error(f"weft: {kind}: {error}") from None
+        work.begun(self._engine, number)
         return self.keep(work)
 
     def keep(self, work):
