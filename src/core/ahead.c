@@ -7,6 +7,9 @@
  * Where all this lies follows from the peer's index, and then from the peer: so it is asked for at
  * once, in these two steps, and comes while the packet is being verified.
  *
+ * Of a peer that sends much it is the place where the next chunk goes: chunks come in random order, so no
+ * processor looks ahead by itself, and a copy or an addition waits for each line.
+ *
  * A guess: wrong, it costs time and nothing else.
  */
 #include "core/internal.h"
@@ -15,7 +18,10 @@
 
 #include <stddef.h>
 
-enum { LINE_BYTES = 64 };
+enum {
+    LINE_BYTES = 64,
+    CHUNK_BYTES = 1536, /* of a longer chunk the processor finds the rest by itself */
+};
 
 /* Who spoke so shortly ago is still at hand, or sends much, where every packet counts. */
 static const uint64_t fresh_ns = 200 * WEFT_NS_PER_US;
@@ -46,6 +52,33 @@ void weft_ep_ahead(const struct weft_ep *ep, const void *bytes, size_t count)
     lines(&p->rx_window[packet.number / 64 % RX_WINDOW_BLOCKS], 1);
     lines(&p->pn_largest, sizeof(*p) - offsetof(struct peer, pn_largest));
     lines(&ep->expects.lists[idx], sizeof(*ep->expects.lists));
+}
+
+void weft_ep_ahead_chunk(const struct weft_ep *ep, const void *bytes, size_t count)
+{
+    struct weft_wire_packet packet;
+    struct weft_wire_brief brief;
+    if (weft_wire_header_decode(bytes, count, &packet) != WEFT_OK ||
+        weft_wire_header_bytes(packet.flags) != WEFT_HEADER_BRIEF_BYTES ||
+        packet.klass == WEFT_CLASS_SEAL ||
+        weft_wire_brief_decode((const uint8_t *)bytes + WEFT_HEADER_BRIEF_BYTES,
+                               count - WEFT_HEADER_BRIEF_BYTES, &brief) != WEFT_OK) {
+        return;
+    }
+    uint32_t idx = packet.connection_id & 0xfff;
+    if (idx >= ep->peers_used) {
+        return;
+    }
+    const struct peer *p = &ep->peers[idx];
+    uint64_t seq = weft_core_brief_seq(p, brief.msg);
+    const struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    if (m->state == RX_OPEN && m->seq == seq && m->sink != WEFT_SINK_HAND &&
+        brief.chunk < m->chunks) {
+        size_t chunk_bytes = (size_t)m->chunk_elems * m->elem_bytes;
+        size_t offset = brief.chunk * chunk_bytes;
+        size_t most = weft_min_u64(CHUNK_BYTES, (size_t)m->total * m->elem_bytes - offset);
+        lines(m->memory + offset, weft_min_u64(brief.payload_bytes, most));
+    }
 }
 
 static void message_lines(const struct peer *p)

@@ -233,6 +233,10 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
  * time. Worth it where many peers speak seldom; of any bytes, and with or without it all is the same. */
 void weft_ep_ahead(const struct weft_ep *ep, const void *bytes, size_t count);
 
+/* The same for the memory that a chunk in this datagram goes to, where its message has memory posted.
+ * Worth it where much comes: before recv of the datagram in front of it. */
+void weft_ep_ahead_chunk(const struct weft_ep *ep, const void *bytes, size_t count);
+
 /* Take one datagram.
  * Owns:    borrows bytes until the next recv (CHUNK events point into it), and writes to them: a
  *          sealed packet is decrypted in place.

@@ -671,6 +671,7 @@ static inline bool rx_critical_chunk(const struct rx_msg *m, uint32_t chunk)
 }
 /* 64-bit sequence number of an incoming message; defined in rx.c. */
 uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg);
+uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg);
 
 /* trace.c */
 bool weft_core_trace_init(struct weft_ep *ep);

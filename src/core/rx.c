@@ -348,7 +348,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
 
 /* Full sequence number of a short header's 14 bits: the one nearest to the window. No packet that is
  * in the replay window can be further away, for a message takes at least one packet. */
-static uint64_t brief_seq(const struct peer *p, uint16_t msg)
+uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
 {
     uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);
     uint32_t ahead = (msg - (uint32_t)p->rx_open_from + half) & (2 * half - 1);
@@ -530,7 +530,7 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
     if (weft_wire_brief_decode(packet->data, packet->data_bytes, &brief) != WEFT_OK) {
         return WEFT_PROTO;
     }
-    uint64_t seq = brief_seq(p, brief.msg);
+    uint64_t seq = weft_core_brief_seq(p, brief.msg);
     /* A place keeps its grid until it is taken, also by another peer. */
     const struct rx_msg *m = &p->rx[seq & MSG_MASK];
     if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx_open_from)) {

@@ -12,6 +12,7 @@
 #include "core/internal.h"
 
 #include "base/assert.h"
+#include "base/prefetch.h"
 
 #include <string.h>
 
@@ -22,6 +23,8 @@ enum {
     LIMITED_PACKETS = 8,
     FINISH_CHUNKS_MIN = 16, /* shorter messages are not worth another packet */
     BURST_FIRST = 4,        /* packets */
+    LINE_BYTES = 64,
+    AHEAD_BYTES = 1536,     /* in longer chunks the processor finds its own way */
     BUCKET_PACKETS = 10,
     WIRE_BYTES = 42,        /* Ethernet, IPv4, UDP around a packet */
     BUCKET_PACKETS_MARKED = 2, /* one, and one for a timer that was late */
@@ -256,6 +259,22 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
     return m->base + (size_t)chunk * m->chunk_bytes;
 }
 
+/* The chunk after this one lies anywhere in the message, where no processor looks ahead by itself. Asked
+ * for here it comes while this one is protected and recorded; the tag, or the kernel's copy, would wait
+ * for each of its lines. */
+static void chunk_ahead(struct tx_msg *m)
+{
+    if (m->pass_next == m->chunks) {
+        return;
+    }
+    uint32_t chunk = weft_perm_peek(&m->perm);
+    uint32_t bytes = tx_chunk_bytes(m, chunk);
+    const uint8_t *from = chunk_at(m, chunk);
+    for (uint32_t at = 0; at < bytes && at < AHEAD_BYTES; at += LINE_BYTES) {
+        weft_prefetch(from + at);
+    }
+}
+
 /* Append one DATA packet to the burst; false when it could not be protected. */
 static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, struct tx_msg *m,
                        uint32_t chunk, bool again, uint8_t kind, uint64_t now_ns)
@@ -276,6 +295,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     tx->fragment |= weft_core_path_room(p, bytes) > p->packet_bytes; /* the path has shrunk since its grid was made */
     tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
+    chunk_ahead(m);
     if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
         return false;
     }

@@ -291,6 +291,10 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
     do { /* an empty datagram is one too */
         uint32_t left = buffer->count - at;
         uint32_t bytes = left < buffer->segment_bytes ? left : buffer->segment_bytes;
+        if (left > bytes) {
+            uint64_t next = weft_min_u64(left - bytes, buffer->segment_bytes);
+            weft_ep_ahead_chunk(udp->ep, buffer->bytes + at + bytes, next);
+        }
         udp->counters.datagrams_received++;
         udp->counters.bytes_received += bytes;
         if (weft_loss_next(&udp->loss)) {
@@ -319,6 +323,8 @@ static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *hand
     for (uint32_t i = 0; i < count; i++) {
         if (i + 1 < count) {
             weft_ep_ahead(udp->ep, buffers[i + 1].bytes, buffers[i + 1].count);
+            uint64_t first = weft_min_u64(buffers[i + 1].count, buffers[i + 1].segment_bytes);
+            weft_ep_ahead_chunk(udp->ep, buffers[i + 1].bytes, first);
         }
         take_buffer(udp, &buffers[i], udp->taken_ns, handler, arg);
     }

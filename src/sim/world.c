@@ -349,6 +349,7 @@ static void take_packet(struct weft_world *world, uint32_t host_idx, struct weft
     trace_packet(world, TRACE_RECV, host_idx, packet);
     weft_attacker_look(&world->attacker, packet);
     weft_ep_ahead(host->ep, packet->bytes, packet->count);
+    weft_ep_ahead_chunk(host->ep, packet->bytes, packet->count);
     weft_ep_recv(host->ep, &from, packet->ecn, packet->bytes, packet->count, packet->at_ns,
                  weft_net_now_ns(world->net));
     const char *wrong =

@@ -278,6 +278,7 @@ static void deliver(struct end *to, const struct weft_addr *from, const uint8_t 
     WEFT_ASSERT(copy != NULL);
     memcpy(copy, bytes, count);
     weft_ep_ahead(to->ep, copy, count);
+    weft_ep_ahead_chunk(to->ep, copy, count);
     weft_ep_recv(to->ep, from, ecn, copy, count, world.now_ns, world.now_ns);
     events_take(to); /* CHUNK data lies in the copy */
     free(copy);
