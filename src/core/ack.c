@@ -21,7 +21,6 @@ enum {
     ACK_EVERY_LATE = 16,  /* when the first of these came 100 us ago: who sends on has a smaller burst */
     LOSSY_ROUNDS = 16,    /* so many round trips after a gap every ACK is worth more */
     FEW_PACKETS = 4,
-    STANDING_PACKETS = 24, /* that credit keeps in queues: SAFE_BYTES of credit.c */
 };
 
 static const uint64_t ack_delay_ns_max = 250 * WEFT_NS_PER_MS;
@@ -57,7 +56,8 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
     if (p->gap_ns != 0 && now_ns - p->gap_ns < LOSSY_ROUNDS * p->srtt_ns) {
         delay_ns = weft_min_u64(queue_ns / 4, few_ns);
     } else {
-        delay_ns = weft_min_u64(queue_ns - queue_ns / 8, STANDING_PACKETS * packet_ns);
+        uint64_t standing_ns = ep->credit.at_once_host * packet_ns; /* what credit keeps in queues */
+        delay_ns = weft_min_u64(queue_ns - queue_ns / 8, standing_ns);
         /* Fewer in a round trip: they may be all that its window lets out. */
         bool many = p->srtt_ns / 2 >= few_ns;
         delay_ns = weft_max_u64(delay_ns, many ? weft_min_u64(few_ns, p->srtt_ns / 4) : 0);
