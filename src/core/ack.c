@@ -6,6 +6,8 @@
  * they are acknowledged late. Where a packet takes longer than 100 us, at 100 Mbit/s say, nearly each one
  * was acknowledged by itself, which took 8 % of the bytes.
  *
+ * For the same reason a driver need not wake for each packet: weft_ep_batch_ns.
+ *
  * The delay is announced in each ACK and holds from then on, so the sender's probe timeout knows it.
  *
  * Source: docs/PROTOCOL.md sections 3.1 and 5; the QUIC extension for acknowledgement frequency
@@ -21,6 +23,8 @@ enum {
     ACK_EVERY_LATE = 16,  /* when the first of these came 100 us ago: who sends on has a smaller burst */
     LOSSY_ROUNDS = 16,    /* so many round trips after a gap every ACK is worth more */
     FEW_PACKETS = 4,
+    BATCH_PACKETS = 4, /* fewer are not worth a pause */
+    BATCH_SHARE = 4,   /* of what is on its way */
 };
 
 static const uint64_t ack_delay_ns_max = 250 * WEFT_NS_PER_MS;
@@ -39,10 +43,13 @@ static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t
     uint64_t round_ns = (uint64_t)ep->credit.turn_packets * packet_ns;
     return round_ns + round_ns / 4;
 }
+/* A pause costs a timer. Longer ones saved no more, and rounds of an incast ended later. */
+static const uint64_t batch_ns_min = 50 * WEFT_NS_PER_US;
+static const uint64_t batch_ns_max = 100 * WEFT_NS_PER_US;
 
 /* How long the acknowledgement of a chunk in the middle of a pass may wait: 7/8 of what the queue lasts,
- * or four packets where there is none; where senders take turns, until the next one. Where packets are lost ACKs are, too, and one that is lost must
- * not cost the sender more than the queue. */
+ * or four packets where there is none; where senders take turns, until the next one. Where packets are
+ * lost ACKs are, too, and one that is lost must not cost the sender more than the queue. */
 static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
     if (ep->credit.pause_ns == WEFT_NEVER) {
@@ -64,6 +71,18 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
         delay_ns = weft_max_u64(delay_ns, turn_ns(ep, p, packet_ns, now_ns));
     }
     return weft_min_u64(delay_ns, ack_delay_ns_max);
+}
+
+uint64_t weft_ep_batch_ns(const struct weft_ep *ep)
+{
+    const struct credit *c = &ep->credit;
+    if (c->active == 0 || c->pause_ns == WEFT_NEVER || ep->config.same_host ||
+        ep->egress.receivers > 0) {
+        return 0;
+    }
+    uint64_t packet_ns = c->pause_ns / PAUSE_PACKETS;
+    uint64_t ns = weft_min_u64(c->total / BATCH_SHARE * packet_ns, batch_ns_max);
+    return ns < weft_max_u64(batch_ns_min, BATCH_PACKETS * packet_ns) ? 0 : ns;
 }
 
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce)

@@ -4,6 +4,7 @@
 #include "io/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -92,6 +93,15 @@ bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns)
             return woken;
         }
     }
+}
+
+bool weft_sleeper_nap(struct weft_sleeper *sleeper, uint64_t ns)
+{
+    struct pollfd wake = {.fd = sleeper->wake_fd, .events = POLLIN};
+    struct timespec time = {.tv_sec = (time_t)(ns / WEFT_NS_PER_S),
+                            .tv_nsec = (long)(ns % WEFT_NS_PER_S)};
+    (void)ppoll(&wake, 1, &time, NULL);
+    return weft_sleeper_woken(sleeper);
 }
 
 void weft_sleeper_prepare(struct weft_sleeper *sleeper, uint64_t until_ns)

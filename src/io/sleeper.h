@@ -40,6 +40,9 @@ void weft_sleeper_close(struct weft_sleeper *sleeper);
  * Returns true when a wake ended it. A signal ends it, too. */
 bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns);
 
+/* Sleep for ns nanoseconds without looking at fd. True when a wake ended it; it is taken off. */
+bool weft_sleeper_nap(struct weft_sleeper *sleeper, uint64_t ns);
+
 /* Instead of a sleep, for a thread that waits for many: epoll_fd turns readable at until_ns at the
  * latest, now and then earlier, or when there is something to take or a wake. A wake that came since
  * the last call is taken off. until_ns as for sleep, and not past. */

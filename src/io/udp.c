@@ -37,6 +37,7 @@ struct weft_udp {
     struct weft_sleeper sleeper;
     struct weft_lockstep lockstep;
     bool slept;   /* this step, and not inside the receive call */
+    bool flowing; /* the last step took datagrams */
     bool handled; /* the handler has been called since the endpoint was last touched */
     uint64_t taken_ns; /* when the last batch came out of the socket */
     bool more_to_receive; /* the last batch was full */
@@ -366,6 +367,20 @@ static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void
     return taken > 0 || woken || signalled;
 }
 
+/* Where datagrams follow each other closely each would end a sleep of its own. False: nothing came last
+ * time, or it is not worth it now. */
+static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
+{
+    uint64_t ns = udp->flowing && udp->busy_poll.ns == 0 ? weft_ep_batch_ns(udp->ep) : 0;
+    if (ns == 0 || until_ns <= now_ns) {
+        return false;
+    }
+    udp->counters.sleeps++;
+    udp->counters.naps++;
+    udp->counters.wakes += weft_sleeper_nap(&udp->sleeper, weft_min_u64(ns, until_ns - now_ns));
+    return true;
+}
+
 /* Sleep as long as nothing has to be done; returns datagrams that busy polling took already. */
 static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
                      weft_udp_handler *handler, void *arg)
@@ -375,6 +390,9 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
     }
     uint64_t until_ns = weft_ep_deadline(udp->ep);
     until_ns = weft_min_u64(until_ns, weft_time_add(now_ns, timeout_ns));
+    if (nap(udp, now_ns, until_ns)) {
+        return 0;
+    }
     if (until_ns > now_ns && weft_busy_poll_begin(&udp->busy_poll, until_ns)) {
         uint32_t taken = busy_poll(udp, handler, arg);
         if (taken > 0) {
@@ -450,6 +468,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     if (udp->slept) {
         weft_lockstep_note(&udp->lockstep, taken > 0);
     }
+    udp->flowing = taken > 0;
     if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->counters)) {
         udp->sender.gso = udp->gso_before;
     }

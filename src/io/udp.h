@@ -93,6 +93,7 @@ struct weft_udp_counters {
     uint64_t send_calls;
     uint64_t sleeps;
     uint64_t sleeps_receiving; /* of these, inside the receive call */
+    uint64_t naps;             /* of these, to let datagrams gather: weft_ep_batch_ns */
     uint64_t wakes;     /* sleeps ended by weft_udp_wake */
     uint64_t held;      /* steps that left a DONE for the next */
     uint64_t held_said; /* times that the thread spoke: there was no next step for long */
@@ -151,7 +152,8 @@ bool weft_udp_enter(struct weft_udp *udp);
 void weft_udp_exit(struct weft_udp *udp, bool entered);
 
 /* One turn of the crank: send what is ready; sleep until a datagram, a wake, the endpoint's
- * deadline or timeout_ns from now; take one batch of datagrams, calling handler after each; run
+ * deadline or timeout_ns from now (where datagrams follow each other closely, up to 100 us longer than
+ * the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling handler after each; run
  * what is due, and handler if anything was; send what is ready. handler is called at least once in
  * each step.
  * Returns the datagrams taken. timeout_ns 0 = do not sleep, WEFT_NEVER = as long as it takes.

@@ -287,6 +287,46 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     weft_ep_free(ep);
 }
 
+struct pause_case {
+    uint64_t packet_ns;
+    uint64_t on_their_way;
+    uint64_t want_ns;
+};
+
+/* A quarter of what is on its way, where that is worth a timer. */
+static void test_a_receiver_may_pause_while_packets_gather(void **state)
+{
+    (void)state;
+    static const struct pause_case cases[] = {
+        {12000, 100, 100000}, /* 1 Gbit/s: never longer */
+        {12000, 20, 60000},  {12000, 16, 0}, {12000, 0, 0},
+        {1200, 300, 90000},   /* 10 Gbit/s */
+        {60000, 100, 0},      /* 200 Mbit/s: each comes by itself */
+    };
+    struct weft_ep *ep = ep_make(1);
+    struct credit *c = &ep->credit;
+    c->active = 1;
+    c->total = 100;
+    assert_int_equal(weft_ep_batch_ns(ep), 0); /* the rate is not known */
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        c->pause_ns = PAUSE_PACKETS * cases[i].packet_ns;
+        c->total = cases[i].on_their_way;
+        assert_int_equal(weft_ep_batch_ns(ep), cases[i].want_ns);
+    }
+    c->pause_ns = PAUSE_PACKETS * 12000;
+    c->total = 100;
+    ep->egress.receivers = 1; /* its own chunks wait for what comes */
+    assert_int_equal(weft_ep_batch_ns(ep), 0);
+    ep->egress.receivers = 0;
+    ep->config.same_host = 1;
+    assert_int_equal(weft_ep_batch_ns(ep), 0);
+    ep->config.same_host = 0;
+    c->active = 0; /* nobody sends */
+    assert_int_equal(weft_ep_batch_ns(ep), 0);
+    c->total = 0;
+    weft_ep_free(ep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +340,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_lost_probes_are_caught_up_with, setup, teardown),
+        cmocka_unit_test(test_a_receiver_may_pause_while_packets_gather),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

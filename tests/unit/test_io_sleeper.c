@@ -149,6 +149,22 @@ static void a_prepared_descriptor_turns_readable(void **state)
     assert_int_equal(poll(&wait, 1, 0), 0);
 }
 
+static void a_nap_does_not_look_at_the_descriptor_but_hears_a_wake(void **state)
+{
+    (void)state;
+    signal_fd(fd);
+    bool whole = false;
+    for (int i = 0; i < 20 && !whole; i++) {
+        uint64_t until_ns = weft_clock_now_ns() + WEFT_NS_PER_MS;
+        assert_false(weft_sleeper_nap(&sleeper, WEFT_NS_PER_MS));
+        whole = weft_clock_now_ns() >= until_ns;
+    }
+    assert_true(whole);
+    weft_sleeper_wake(&sleeper);
+    assert_true(weft_sleeper_nap(&sleeper, 60 * WEFT_NS_PER_S));
+    assert_false(weft_sleeper_nap(&sleeper, WEFT_NS_PER_US)); /* taken off */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +177,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_wake_of_another_thread_ends_a_sleep_without_end, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_prepared_descriptor_turns_readable, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_nap_does_not_look_at_the_descriptor_but_hears_a_wake,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
