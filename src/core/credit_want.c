@@ -51,6 +51,17 @@ static uint64_t size_class(const struct peer *p)
     return 31 - (uint64_t)__builtin_clz(chunks);
 }
 
+/* Of its most urgent open message; where it only has told of more, of the last that was open. */
+static uint8_t priority_of(const struct peer *p)
+{
+    uint8_t priority = p->rx_live == 0 ? p->credit_priority : UINT8_MAX;
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        uint8_t of_this = p->rx[__builtin_ctzll(live)].priority;
+        priority = of_this < priority ? of_this : priority;
+    }
+    return priority;
+}
+
 uint32_t weft_core_credit_backlog(const struct peer *p)
 {
     int32_t packets = p->backlog_pn == 0 ? 0 : (int32_t)(p->backlog_end - p->data_count);
@@ -132,6 +143,7 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     uint32_t has = weft_core_credit_outstanding(p);
     p->credit_left = weft_core_credit_remaining(p);
     p->credit_class = size_class(p);
+    p->credit_priority = priority_of(p);
     ep->credit.shared += (uint32_t)p->sender_shared - p->credit_shared;
     p->credit_shared = p->sender_shared;
     hold(&ep->credit, p, p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left));
@@ -241,10 +253,12 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 
 /* ---- who is next ----------------------------------------------------------------------------- */
 
-/* By turns: those with the shortest message before others, of these who holds the least, of these who
- * has waited longest. Who is busy with another receiver keeps what it holds, and with the longest
- * waiting first it was given as much again in each turn, until all of the budget lay with the busy. */
+/* The most urgent first. By turns: of these those with the shortest message, of these who holds the least, of
+ * these who has waited longest. Who is busy with another receiver keeps what it holds, and with the
+ * longest waiting first it was given as much again in each turn, until all of the budget lay with the
+ * busy. */
 struct turn {
+    uint8_t priority;
     uint64_t class;
     uint32_t holds;
     uint64_t last;
@@ -252,14 +266,17 @@ struct turn {
 
 static bool turn_before(const struct turn *a, const struct turn *b)
 {
+    if (a->priority != b->priority) {
+        return a->priority < b->priority;
+    }
     if (a->class != b->class) {
         return a->class < b->class;
     }
     return a->holds != b->holds ? a->holds < b->holds : a->last < b->last;
 }
 
-/* The sender to serve next: the one with the least left, or by turns, or the one that has waited longest
- * (`longest`). One that holds `most` waits. */
+/* The sender to serve next: of those with the most urgent message the one with the least left, or by
+ * turns; or the one that has waited longest of all (`longest`). One that holds `most` waits. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, uint64_t most)
 {
     struct peer *best = NULL;
@@ -271,7 +288,8 @@ struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
         if (p->credit_silent || holds >= most) {
             continue;
         }
-        struct turn turn = {.class = longest ? 0
+        struct turn turn = {.priority = longest ? 0 : p->credit_priority,
+                            .class = longest ? 0
                                      : turns ? p->credit_class
                                              : p->credit_left,
                             .holds = !longest && turns ? holds : 0,

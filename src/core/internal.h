@@ -148,6 +148,7 @@ struct rx_msg {
     bool pass_over;
     bool must_known;         /* all parts of `must` are there */
     uint8_t critical;
+    uint8_t priority;
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;
@@ -346,6 +347,7 @@ struct peer {
     uint32_t backlog_end;          /* data_count when all is sent that the peer has for us, as it said */
     uint64_t backlog_pn;           /* number of the packet that said so; 0 = none */
     bool sender_limited;           /* as the last DATA packet said */
+    uint8_t data_priority;         /* as the last long header of a DATA packet said */
     bool sender_shared;            /* as the last short header said: it has other receivers, too */
     uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
     uint64_t echo_ns;              /* when it came; 0 = none */
@@ -366,6 +368,7 @@ struct peer {
     uint32_t credit_room;          /* how much more it could use */
     uint64_t credit_left;          /* DATA packets that it still has to send */
     bool credit_shared;            /* its sender_shared */
+    uint8_t credit_priority;       /* of its most urgent open message */
     uint64_t credit_class;         /* of its shortest open message: power of two of its chunks */
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
 };

@@ -219,6 +219,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .state = RX_OPEN,
         .sink = x->e.sink,
         .critical = d->critical,
+        .priority = p->data_priority, /* a short header opens no message */
         .data_count_open = p->data_count - 1,
         .data_heard_open = p->data_heard - 1,
         .critical_left = masked ? UINT32_MAX : d->critical,
@@ -511,6 +512,8 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     p->sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
     if (weft_wire_is_brief(packet->flags)) {
         p->sender_shared = (packet->flags & WEFT_FLAG_SHARED) != 0;
+    } else {
+        p->data_priority = (packet->flags & WEFT_FLAG_PRIORITY) >> 2;
     }
     p->data_heard++;
     if (d->clock != 0) {

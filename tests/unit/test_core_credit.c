@@ -34,6 +34,64 @@ static void test_the_first_packets_are_shared_among_the_expected(void **state)
     }
 }
 
+/* What somebody waits for comes before what is shorter; but every so often it is the turn of whoever has
+ * waited longest, so that nobody waits for ever. */
+static void test_the_most_urgent_come_first(void **state)
+{
+    (void)state;
+    static const uint8_t priority[] = {2, 1, 1};
+    static const uint64_t left[] = {5, 50, 40}, class[] = {2, 4, 5}, turn[] = {1, 3, 2};
+    struct weft_ep *ep = ep_make(3);
+    ep->peers_used = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct peer *p = &ep->peers[i];
+        p->credit_priority = priority[i];
+        p->credit_left = left[i];
+        p->credit_class = class[i];
+        p->credit_turn = turn[i];
+        weft_bits_set(ep->credit_wants, i);
+    }
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, UINT64_MAX), &ep->peers[2]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, UINT64_MAX), &ep->peers[1]);
+    assert_ptr_equal(weft_core_credit_pick(ep, true, false, UINT64_MAX), &ep->peers[0]);
+    ep->peers[1].granted = ep->peers[2].granted = 10; /* which hold all they may */
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, 10), &ep->peers[0]);
+    ep->peers_used = 0;
+    weft_ep_free(ep);
+}
+
+/* A message has the priority that its first packet says, and its sender's credit goes by that. */
+static void test_a_message_says_how_urgent_it_is(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    const struct peer *receiver = &t->ep[1]->peers[t->peer_of_1];
+    for (uint8_t priority = 0; priority < 8; priority += 3) {
+        uint32_t before = t->sent_count;
+        expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+        struct weft_msg_send send = {.peer = t->peer_of_0,
+                                     .base = values,
+                                     .total = BIG,
+                                     .elem_bytes = sizeof(*values),
+                                     .priority = priority,
+                                     .tag = 42,
+                                     .deadline_ns = WEFT_NEVER};
+        uint64_t seq;
+        assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
+        bool seen = false;
+        while (t->sent_count == before && step(t, WEFT_NEVER - 1)) {
+            bool counted = receiver->rx_live != 0 && !t->ep[1]->credit.dirty;
+            assert_true(!counted || receiver->credit_priority == priority);
+            seen |= counted;
+        }
+        assert_true(seen);
+        assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+    }
+    free(memory);
+    free(values);
+}
+
 /* Of the credit that is out, what the open message can use and no more takes part of the budget. */
 static void assert_counted(const struct pair *t)
 {
@@ -332,13 +390,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
         cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
+        cmocka_unit_test(test_the_most_urgent_come_first),
+        cmocka_unit_test_setup_teardown(test_a_message_says_how_urgent_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_lost_grant_is_told_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_silent_holder_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_endpoints_of_a_host_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_on_one_host_the_budget_is_a_constant, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_probes_are_caught_up_with, setup, teardown),
         cmocka_unit_test(test_a_receiver_may_pause_while_packets_gather),
     };
