@@ -177,6 +177,7 @@ static weft_status send_one(struct weft_perf_agent *agent, uint32_t out)
         .total = agent->job->bytes / ELEM_BYTES,
         .elem_bytes = ELEM_BYTES,
         .bound_ppm = agent->job->bound_ppm,
+        .together = agent->job->plan->pattern == WEFT_PERF_ALLTOALL,
         /* Of pingpong the trip is that of the start, which runs ahead of the ends. */
         .tag = (uint64_t)(end->flow + 1) << 32 |
                (agent->round + (agent->started - 1) / agent->out_count),

@@ -112,6 +112,8 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
         .total = part.elems,
         .elem_bytes = (uint16_t)s->elem_bytes,
         .priority = o->priority,
+        /* Not the slices of a root: their owners send them on. */
+        .together = o->phase == PHASE_2 || s->senders == PARTY_ALL,
         .tag = tag_of(o),
         .deadline_ns = WEFT_NEVER,
         .user = user_pack((struct user){.type = USER_OP,

@@ -7,8 +7,8 @@
  * the oldest. Equal messages go one after another in the order in which they were opened. Every eighth
  * burst is the oldest message's, whatever its length: nobody starves.
  *
- * Where all send to all, equal messages go by the age of their credit instead: this end is the sender that others
- * wait for. A receiver whose credit has lain here for long has granted all that it may, and its link
+ * Where all send to all, equal messages that belong together go by the age of their credit instead: this
+ * end is the sender that others wait for. A receiver whose credit has lain here for long has granted all that it may, and its link
  * rests; one after another, seven messages of 18 chunks took 1.20 times their ideal, of which receivers
  * rested a half for credit that lay with busy senders. That all send to all is seen from the senders to
  * this end, which have other receivers, too (credit.c).
@@ -79,7 +79,8 @@ void weft_core_egress_fini(struct weft_ep *ep)
 static uint64_t key_of(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
     uint64_t class = 31 - (uint64_t)__builtin_clz(m->chunks);
-    uint64_t last = ep->credit.round_shared ? p->turn_ns >> 6 : m->opened;
+    bool turns = m->together && ep->credit.round_shared;
+    uint64_t last = turns ? p->turn_ns >> 6 : m->opened;
     return (uint64_t)m->priority << PRIORITY_SHIFT | class << CLASS_SHIFT | last;
 }
 

@@ -107,6 +107,7 @@ struct tx_msg {
     bool masked;             /* `must` says which chunks are critical, and CRITICAL frames tell */
     uint8_t priority;
     uint8_t critical;
+    bool together; /* as sent */
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;

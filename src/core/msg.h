@@ -46,6 +46,8 @@ struct weft_msg_send {
                             * less than it says now, or more; 0 = as it says now */
     uint8_t critical;      /* leading chunks that must not be missing, <= 254 */
     uint8_t priority;      /* 0 (most urgent) .. 7 */
+    bool together; /* of several equal ones, to other peers, the last one counts: none need be
+                            * early */
     uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */
     uint32_t stream;       /* messages with the same number pass on the fraction of a chunk that the
                             * bound of each leaves (core/bound.h) */

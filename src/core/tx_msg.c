@@ -84,6 +84,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .active = true,
         .priority = send->priority,
         .critical = (uint8_t)critical,
+        .together = send->together,
         .chunk_elems = (uint16_t)chunk_elems,
         .elem_bytes = send->elem_bytes,
         .total = send->total,

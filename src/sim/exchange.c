@@ -170,6 +170,7 @@ static void send_one(struct exchange *s, uint32_t from, uint32_t to, enum kind k
         .elem_bytes = WEFT_SIM_ELEM_BYTES,
         .bound_ppm = s->kind_bound_ppm[kind],
         .stream = kind,
+        .together = s->config.pattern == WEFT_EXCHANGE_ALLTOALL,
         .tag = tag_of(kind, s->round),
         .deadline_ns = WEFT_NEVER,
         .user = to,

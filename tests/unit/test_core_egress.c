@@ -27,7 +27,8 @@ static struct net *rig_new(uint8_t host_queue)
     return net;
 }
 
-static void message(struct net *net, uint32_t to, uint32_t chunks, uint8_t priority)
+static void message_of(struct net *net, uint32_t to, uint32_t chunks, uint8_t priority,
+                       bool together)
 {
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
                                      .sink = WEFT_SINK_COPY,
@@ -40,12 +41,18 @@ static void message(struct net *net, uint32_t to, uint32_t chunks, uint8_t prior
                                  .total = chunks * CHUNK_BYTES / 4,
                                  .elem_bytes = 4,
                                  .priority = priority,
+                                 .together = together,
                                  .deadline_ns = WEFT_NEVER};
     weft_expect_id id;
     uint64_t seq;
     assert_int_equal(net->end[to].msgr.ops->expect(net->end[to].msgr.self, &expect, &id), WEFT_OK);
     assert_int_equal(net->end[0].msgr.ops->send(net->end[0].msgr.self, &send, net->now_ns, &seq),
                      WEFT_OK);
+}
+
+static void message(struct net *net, uint32_t to, uint32_t chunks, uint8_t priority)
+{
+    message_of(net, to, chunks, priority, false);
 }
 
 /* Packets that end 0 hands over, until it has no more or has to know of the queue; of each, the end
@@ -104,15 +111,22 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     ep->credit.round_shared = true;
     ep->peers[0].turn_ns = net->now_ns - 1000;
     ep->peers[1].turn_ns = net->now_ns - 2000;
-    message(net, 1, 12, 0);
-    message(net, 2, 12, 0);
+    message_of(net, 1, 12, 0, true);
+    message_of(net, 2, 12, 0, true);
     assert_int_equal(hand_over(net, to, &bytes), 24);
     assert_int_equal(to[0], 2);
     assert_true(changes(to, 24) > 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     ep->credit.round_shared = true;
-    message(net, 1, 12, 1);
-    message(net, 2, 12, 0);
+    message(net, 2, 12, 0); /* answers, say: the first is of use when it is there */
+    message(net, 1, 12, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(to[0], 2);
+    assert_int_equal(changes(to, 24), 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    ep->credit.round_shared = true;
+    message_of(net, 1, 12, 1, true);
+    message_of(net, 2, 12, 0, true);
     assert_int_equal(hand_over(net, to, &bytes), 24);
     assert_int_equal(to[0], 2);
     assert_int_equal(changes(to, 24), 1);
