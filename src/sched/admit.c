@@ -33,9 +33,7 @@ static bool grant_read(struct weft_planner *planner, uint32_t worker)
     planner->counters.reads_granted++;
     w->phase = WORKER_READING;
     w->transfers_left = servers;
-    for (uint32_t i = first; i < planner->active_count; i++) {
-        planner_announce(planner, &planner->transfers[planner->active[i]], false);
-    }
+    planner_announce_from(planner, first);
     return true;
 }
 

@@ -147,6 +147,14 @@ void planner_transfer_end(struct weft_planner *planner, struct planner_transfer 
     planner->free_transfers[planner->free_count++] = slot;
 }
 
+void planner_end_from(struct weft_planner *planner, uint32_t first)
+{
+    while (planner->active_count > first) {
+        uint32_t last = planner->active[planner->active_count - 1];
+        planner_transfer_end(planner, &planner->transfers[last]);
+    }
+}
+
 struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id)
 {
     uint64_t slot = id & ((UINT64_C(1) << SLOT_BITS) - 1);
@@ -204,18 +212,14 @@ bool planner_grant_shares(struct weft_planner *planner, struct planner_transfer 
             done |= UINT64_C(1) << part.server;
         }
         if (!found || planner_transfer_new(planner, &part) == NULL) {
-            while (planner->active_count > first) {
-                planner_transfer_end(
-                    planner, &planner->transfers[planner->active[planner->active_count - 1]]);
-            }
+            planner_end_from(planner, first);
             return false;
         }
     }
     return true;
 }
 
-/* Announce the transfers that were made last. */
-static void announce_last(struct weft_planner *planner, uint32_t first)
+void planner_announce_from(struct weft_planner *planner, uint32_t first)
 {
     for (uint32_t i = first; i < planner->active_count; i++) {
         planner_announce(planner, &planner->transfers[planner->active[i]], false);
@@ -254,7 +258,7 @@ bool planner_grant_direct(struct weft_planner *planner, uint32_t worker)
     }
     planner_depart(planner, worker);
     w->transfers_left = servers;
-    announce_last(planner, first);
+    planner_announce_from(planner, first);
     return true;
 }
 

@@ -154,6 +154,9 @@ struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
                                               const struct planner_transfer *what);
 /* Gives back what is not used of its reservation. */
 void planner_transfer_end(struct weft_planner *planner, struct planner_transfer *transfer);
+/* Those that were made after `first` were active, as long as none ended since. */
+void planner_end_from(struct weft_planner *planner, uint32_t first);
+void planner_announce_from(struct weft_planner *planner, uint32_t first);
 struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id);
 void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,
                         uint64_t left_bytes);

@@ -21,7 +21,7 @@
  * (planner_may_fly). The bound then holds whatever the network does; the price is that a slow update
  * with an old base holds up the others, which is what the check of Fig. 5 weighs.
  *
- * Source: [mlfabric] sections 5.1 and 5.2, Fig. 4 (a) and 5; floors, ages, ties and planner_may_fly are
+ * Source: [mlfabric] section 5, Fig. 4 (a) and 5; floors, ages, ties and planner_may_fly are
  * ours.
  */
 #include "sched/internal.h"
@@ -204,8 +204,7 @@ static uint64_t overtakers(const struct weft_planner *planner, const struct plan
         uint64_t first_ns = planner->commit_ns[commits % PLANNER_COMMITS];
         uint64_t last_ns = planner->commit_ns[(commits - 1) % PLANNER_COMMITS];
         uint64_t gap_ns = weft_max_u64((last_ns - first_ns) / (PLANNER_COMMITS - 1), 1);
-        expected = weft_min_u64((duration_ns - planner->duration_ns) / gap_ns,
-                                planner->config.workers - 1);
+        expected = (duration_ns - planner->duration_ns) / gap_ns;
     }
     return weft_max_u64(shorter, expected);
 }

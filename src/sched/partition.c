@@ -14,7 +14,7 @@
  * the best one are then granted, as many as may be under way, and the direct updates are left to
  * order.c: late binding.
  *
- * Source: [mlfabric] section 5.3, Fig. 6; cut-through is ours.
+ * Source: [mlfabric] section 5, Fig. 6; cut-through is ours.
  */
 #include "sched/partition.h"
 
@@ -421,10 +421,7 @@ static bool grant_group(struct weft_planner *planner, const struct planner_trial
         }
         hop.group = g;
         if (planner_transfer_new(planner, &hop) == NULL) {
-            while (planner->active_count > first) {
-                planner_transfer_end(
-                    planner, &planner->transfers[planner->active[planner->active_count - 1]]);
-            }
+            planner_end_from(planner, first);
             planner->groups[g].id = 0;
             return false;
         }

@@ -19,10 +19,15 @@
  *             switch (decision.kind) ...                   send it to decision.from_host's process
  *         }
  *
- * The life of one update (PS modes):
+ * ALL_REDUCE: _update of every worker -> REDUCE and BROADCAST -> _delivered of each; no _committed. The
+ * worker's part in the round ends with the last of the result for it; `group` is the round.
+ *
+ * The life of one update (other modes):
  *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes -> _update ->
  *     GRANT to each server (or one to an aggregator, then GRANT_GROUP to each server), or DROP ->
  *     _delivered of each transfer -> _committed, and the next round.
+ * A member of a group and its sum carry the same `group`. GRANT_GROUP comes at once with
+ * WEFT_PLAN_CUT_THROUGH, otherwise when the last member was reported delivered.
  * Reads need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
  *
  * Versions: a server counts the updates that it applied. All servers apply in one order, so one count
@@ -126,7 +131,8 @@ void weft_planner_free(struct weft_planner *planner);
 /* ---- events ----------------------------------------------------------------------------------
  *
  * They come from other processes and are checked here, in one place. WEFT_DATA: the report contradicts
- * itself or what the planner knows; nothing changed but a counter of `refused`. `now_ns` never goes
+ * itself or what the planner knows; nothing changed but a counter `refused_`. A delivery that is reported
+ * after its commit is among these, and harmless. `now_ns` never goes
  * back; a smaller one counts as the last one. Events only record: weft_planner_plan decides. */
 
 struct weft_planner_update {
@@ -156,7 +162,7 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
 weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker,
                                    double applied_norm, uint64_t now_ns);
 
-/* What the worker had under way ends. An update of which bytes may have reached a server counts as a
+/* What the worker had under way ends. ALL_REDUCE: the round ends for everybody, and all ask again. An update of which bytes may have reached a server counts as a
  * version. It may come back with a read or an update. */
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);
@@ -185,7 +191,7 @@ enum weft_planner_decision_kind {
     WEFT_PLANNER_REPLICATE,   /* what the replica lacks, from a server to its replica */
     WEFT_PLANNER_REDUCE,      /* ALL_REDUCE: what a host has summed, to its parent */
     WEFT_PLANNER_BROADCAST,   /* ALL_REDUCE: the result, from parent to child */
-    WEFT_PLANNER_DROP,        /* the worker discards its update and reads again */
+    WEFT_PLANNER_DROP, /* the worker discards its update and reads again; void if it has left */
 };
 
 enum weft_planner_drop {

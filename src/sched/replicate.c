@@ -14,7 +14,7 @@
  * Worker's norms are forecasts: no optimizer but SGD applies eta * g. Reports of what was really applied
  * replace them at the commit; the shards hold the hard bound themselves by what they apply.
  *
- * Source: [mlfabric] section 5.4, Fig. 3.
+ * Source: [mlfabric] section 5, Fig. 3.
  */
 #include "sched/internal.h"
 
@@ -136,10 +136,7 @@ static void start(struct weft_planner *planner)
         if (!weft_path_fit(&path, what.bytes, planner->now_ns, WEFT_TIMELINE_BPS_MAX,
                            &what.booking) ||
             planner_transfer_new(planner, &what) == NULL) {
-            while (planner->active_count > first) {
-                planner_transfer_end(
-                    planner, &planner->transfers[planner->active[planner->active_count - 1]]);
-            }
+            planner_end_from(planner, first);
             return;
         }
     }
@@ -150,9 +147,7 @@ static void start(struct weft_planner *planner)
     for (uint32_t s = 0; s < servers; s++) {
         planner->replica_bytes[s] = 0;
     }
-    for (uint32_t i = first; i < planner->active_count; i++) {
-        planner_announce(planner, &planner->transfers[planner->active[i]], false);
-    }
+    planner_announce_from(planner, first);
 }
 
 void planner_replicate(struct weft_planner *planner)

@@ -12,7 +12,7 @@
  * What it is not: the ring, which the fabric has as a baseline (docs/COLLECTIVES.md), and no search for
  * the best of all trees.
  *
- * Source: [mlfabric] section 6 (MPI); the pair is Sanders, Speck and Traeff, Two-tree algorithms, 2009.
+ * Source: [mlfabric] section 6 (MPI); [sanders09] for the pair.
  */
 #ifndef WEFT_SCHED_TREE_H
 #define WEFT_SCHED_TREE_H

@@ -229,6 +229,60 @@ static void a_new_capacity_revises_grants(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* The worked example of docs/SCHEDULER.md. */
+static void the_documented_example(void **state)
+{
+    (void)state;
+    begin(4, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER | WEFT_PLAN_BOUND);
+    rig.config.ahead = 3;
+    rig.config.tau_max = 4;
+    rig.host[3].up_bps = GBIT / 10;
+    make();
+    struct weft_planner *p = rig.planner;
+    const struct {
+        uint32_t worker;
+        uint64_t start_us, end_us;
+    } first[4] = {{3, 0, 1000000}, {0, 0, 111111}, {1, 111111, 222222}, {2, 222222, 333333}};
+    struct weft_planner_decision d[4], next;
+    for (uint32_t w = 0; w < 4; w++) {
+        ask_rig(w, 1, 12500000, 0);
+    }
+    weft_planner_plan(p, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_true(weft_planner_poll(p, &d[i]));
+        assert_int_equal(d[i].worker, first[i].worker);
+        assert_int_equal(d[i].booking.start_ns / 1000, first[i].start_us);
+        assert_int_equal(d[i].booking.end_ns / 1000, first[i].end_us);
+    }
+    for (uint32_t i = 1; i <= 2; i++) { /* workers 0 and 1 end, and ask again 88.9 ms later */
+        rig.now_ns = d[i].booking.end_ns;
+        assert_int_equal(weft_planner_delivered(p, d[i].transfer, rig.now_ns), WEFT_OK);
+        assert_int_equal(weft_planner_committed(p, i - 1, -1, rig.now_ns), WEFT_OK);
+        rig.now_ns += 88900 * WEFT_NS_PER_US;
+        ask_rig(i - 1, 2, 12500000, i);
+        weft_planner_plan(p, rig.now_ns);
+        assert_int_equal(weft_planner_poll(p, &next), i == 1);
+    }
+    assert_int_equal(next.worker, 0);
+    assert_int_equal(next.booking.start_ns / WEFT_NS_PER_US, 333333);
+    assert_int_equal(weft_planner_counters(p)->held, 1);
+    const struct weft_planner_decision *rest[3] = {&d[3], &next, &d[0]};
+    for (int i = 0; i < 3; i++) { /* 2, 0 once more, and at 1 s worker 3 */
+        struct weft_planner_decision held;
+        assert_false(weft_planner_poll(p, &held));
+        rig.now_ns = rest[i]->booking.end_ns;
+        assert_int_equal(weft_planner_delivered(p, rest[i]->transfer, rig.now_ns), WEFT_OK);
+        assert_int_equal(weft_planner_committed(p, rest[i]->worker, -1, rig.now_ns), WEFT_OK);
+        weft_planner_plan(p, rig.now_ns);
+    }
+    assert_true(weft_planner_poll(p, &next));
+    assert_int_equal(next.worker, 1);
+    assert_int_equal(next.booking.start_ns, WEFT_NS_PER_S);
+    assert_int_equal(weft_planner_counters(p)->delay_max, 4);
+    assert_int_equal(weft_planner_counters(p)->held, 3);
+    weft_planner_free(p);
+}
+
 /* ---- bad reports ---------------------------------------------------------------------------------- */
 
 static void refused(const struct weft_planner_update *update, const uint64_t *counter)
@@ -354,6 +408,7 @@ int main(void)
         cmocka_unit_test(a_floor_for_slow_uplinks),
         cmocka_unit_test(read_credits),
         cmocka_unit_test(a_new_capacity_revises_grants),
+        cmocka_unit_test(the_documented_example),
         cmocka_unit_test(bad_updates_are_refused),
         cmocka_unit_test(bad_events_are_refused),
         cmocka_unit_test(bad_configurations_are_refused),
