@@ -187,6 +187,8 @@ void planner_order(struct weft_planner *planner);
 /* Fill in start_ns and end_ns of all that wait. */
 void planner_estimate(struct weft_planner *planner);
 
+/* ---- bound.c: the delay bound ------------------------------------------------------------------ */
+
 /* Drop updates that are late, or for which there are not enough positions. */
 void planner_drop_late(struct weft_planner *planner);
 
@@ -194,9 +196,26 @@ void planner_drop_late(struct weft_planner *planner);
  * committed with a delay of tau_max at most. */
 bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min);
 
+/* How many others may be granted before this one; false = it is late already, and 0. */
+bool planner_due_position(const struct weft_planner *planner, const struct planner_worker *w,
+                          uint64_t *due_p);
+
+/* After `taken` others are granted: the smallest position by which `excess` more than position + 1 of a
+ * set of waiting updates are due; WEFT_NEVER = none. */
+uint64_t planner_crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
+                                  uint32_t taken, uint32_t excess);
+
+/* Whether too many others would have to wait for its commit, so that it is better dropped now. */
+bool planner_holds_up(const struct weft_planner *planner, const struct planner_worker *w);
+
+/* Of the workers that are there; those that compute are at the clock after their last. */
+uint64_t planner_least_clock(const struct weft_planner *planner);
+
 /* Whether a set of waiting updates has enough positions when `taken` others are granted before. */
 bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                             uint32_t taken);
+
+/* ---- of order.c, for bound.c and partition.c ---- */
 
 bool planner_is_slow(const struct weft_planner *planner, uint32_t worker);
 void planner_find_fastest(struct weft_planner *planner);

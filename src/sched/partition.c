@@ -45,7 +45,7 @@ void planner_partition_fini(struct weft_planner *planner)
 /* ---- tentative reservations --------------------------------------------------------------------- */
 
 /* Give back the hops from `first` on. */
-static void undo(struct weft_planner *planner, uint32_t first)
+void planner_partition_undo(struct weft_planner *planner, uint32_t first)
 {
     struct planner_partition *p = planner->partition;
     while (p->hops_count > first) {
@@ -93,7 +93,7 @@ static bool place_direct(struct weft_planner *planner, uint32_t worker, uint64_t
                                        .bytes =
                                            planner->server_bytes[(size_t)worker * servers + s]};
         if (!place(planner, hop, planner->now_ns)) {
-            undo(planner, first);
+            planner_partition_undo(planner, first);
             return false;
         }
         *end_ns_p = weft_max_u64(*end_ns_p, last_booking(planner->partition)->end_ns);
@@ -141,7 +141,7 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
             ready_ns = weft_min_u64(ready_ns, weft_time_add(booking->start_ns, first_chunk_ns));
         }
         if (ready_ns > frontier_ns) {
-            undo(planner, p->hops_count - 1);
+            planner_partition_undo(planner, p->hops_count - 1);
             return;
         }
         *begin_ns_p = weft_max_u64(*begin_ns_p, ready_ns);
@@ -188,7 +188,7 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
         if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && last_booking(p)->end_ns < least_end_ns) {
             /* So late that it cannot end before, however fast it goes. */
             uint64_t span_ns = idle_ns(planner, group->host, server_host, hop.bytes);
-            undo(planner, p->hops_count - 1);
+            planner_partition_undo(planner, p->hops_count - 1);
             uint64_t later_ns = least_end_ns > span_ns ? least_end_ns - span_ns : 0;
             if (!place(planner, hop, weft_max_u64(begin_ns, later_ns))) {
                 return false;
@@ -218,7 +218,7 @@ static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t fro
         .host = planner->config.aggregator_host[p->aggregator[p->trial.groups]]};
     place_members(planner, group, frontier_ns, &begin_ns, &end_ns);
     if (group->count < 2 || !place_sum(planner, group, begin_ns, end_ns, done_ns_p)) {
-        undo(planner, hops);
+        planner_partition_undo(planner, hops);
         return false;
     }
     p->trial.groups++;
@@ -345,124 +345,7 @@ uint32_t planner_partition_best(struct weft_planner *planner)
              (p->trial.makespan_ns == best.makespan_ns && p->trial.sum_ns < best.sum_ns))) {
             best = p->trial;
         }
-        undo(planner, 0);
+        planner_partition_undo(planner, 0);
     }
     return best.direct;
-}
-
-/* ---- grants ------------------------------------------------------------------------------------- */
-
-static uint32_t groups_under_way(const struct weft_planner *planner, uint32_t *free_p)
-{
-    uint32_t count = 0;
-    for (uint32_t g = PLANNER_GROUPS_MAX; g-- > 0;) {
-        count += planner->groups[g].id != 0;
-        *free_p = planner->groups[g].id == 0 ? g : *free_p;
-    }
-    return count;
-}
-
-static bool is_member(const struct planner_partition *p, const struct planner_trial_group *group,
-                      uint32_t worker)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        if (p->order[group->first + i] == worker) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Granting the group now keeps everybody's bound: its members' and those that go on waiting. */
-static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial_group *group)
-{
-    const struct planner_partition *p = planner->partition;
-    uint64_t base = WEFT_NEVER, norm = 0;
-    for (uint32_t i = 0; i < group->count; i++) {
-        const struct planner_worker *w = &planner->workers[p->order[group->first + i]];
-        base = weft_min_u64(base, w->base_version);
-        norm += w->norm;
-    }
-    if (!planner_norm_fits(planner, norm) || !planner_may_fly(planner, group->count, base)) {
-        return false;
-    }
-    uint32_t others = 0;
-    for (uint32_t i = 0; planner_is_bounded(planner) && i < planner->waiting_count; i++) {
-        uint32_t worker = planner->waiting[i];
-        if (!is_member(p, group, worker)) {
-            planner->scratch[others++] = worker;
-        }
-    }
-    return planner_positions_left(planner, planner->scratch, others, group->count);
-}
-
-/* Turn the tentative hops of a trial's group into transfers. */
-static bool grant_group(struct weft_planner *planner, const struct planner_trial *trial,
-                        uint32_t trial_group, uint32_t hops)
-{
-    struct planner_partition *p = planner->partition;
-    const struct planner_trial_group *group = &trial->group[trial_group];
-    uint32_t g = WEFT_PLANNER_NONE, first = planner->active_count;
-    if (groups_under_way(planner, &g) >= planner->config.groups_ahead ||
-        !planner_has_room(planner, group->count + planner->config.servers) ||
-        !keeps_bounds(planner, group)) {
-        return false;
-    }
-    planner->groups[g] = (struct planner_group){.id = ++planner->groups_made,
-                                                .aggregator = group->aggregator,
-                                                .members = group->count,
-                                                .members_left = group->count,
-                                                .transfers_left = planner->config.servers,
-                                                .position = planner->positions + 1};
-    for (uint32_t i = 0; i < hops; i++) {
-        struct planner_transfer hop = p->hops[i];
-        if (hop.group != trial_group) {
-            continue;
-        }
-        hop.group = g;
-        if (planner_transfer_new(planner, &hop) == NULL) {
-            planner_end_from(planner, first);
-            planner->groups[g].id = 0;
-            return false;
-        }
-    }
-    for (uint32_t i = 0; i < group->count; i++) {
-        uint32_t worker = p->order[group->first + i];
-        planner_depart(planner, worker);
-        planner->workers[worker].group = g;
-        planner->workers[worker].transfers_left = 1;
-    }
-    for (uint32_t i = first; i < planner->active_count; i++) {
-        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
-        if (transfer->kind == WEFT_PLANNER_GRANT || planner_has(planner, WEFT_PLAN_CUT_THROUGH)) {
-            planner_announce(planner, transfer, false);
-        }
-    }
-    planner->counters.groups++;
-    planner->counters.grouped += group->count;
-    return true;
-}
-
-void planner_partition(struct weft_planner *planner)
-{
-    struct planner_partition *p = planner->partition;
-    uint32_t g;
-    if (planner->waiting_count < 3 ||
-        groups_under_way(planner, &g) >= planner->config.groups_ahead) {
-        return;
-    }
-    planner_partition_prepare(planner);
-    if (p->aggregators == 0) {
-        return;
-    }
-    uint32_t direct = planner_partition_best(planner);
-    bool found = planner_partition_try(planner, direct);
-    struct planner_trial trial = p->trial;
-    uint32_t hops = p->hops_count;
-    undo(planner, 0);
-    for (uint32_t i = 0; found && i < trial.groups; i++) {
-        if (!grant_group(planner, &trial, i, hops)) {
-            return;
-        }
-    }
 }

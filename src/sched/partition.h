@@ -1,4 +1,4 @@
-/* The inside of partition.c, for its tests. */
+/* The inside of partition.c, for partition_grant.c and tests. */
 #ifndef WEFT_SCHED_PARTITION_H
 #define WEFT_SCHED_PARTITION_H
 
@@ -39,6 +39,9 @@ void planner_partition_prepare(struct weft_planner *planner);
 
 /* Fill in trial and hops; hops stay reserved. False = it does not fit. */
 bool planner_partition_try(struct weft_planner *planner, uint32_t direct);
+
+/* Give back the hops from `first` on. */
+void planner_partition_undo(struct weft_planner *planner, uint32_t first);
 
 /* Returns how many best go direct. Nothing stays reserved. */
 uint32_t planner_partition_best(struct weft_planner *planner);

@@ -1,0 +1,162 @@
+/* The delay bound: who must be next, who is too late, and whom it is better not to send.
+ *
+ * Position deadlines. `opened` updates are granted so far. If no more than tau_max - (opened - base)
+ * others are granted before an update, its delay is at most tau_max; that number is its due position,
+ * 0 = it must be next. A set of k + 1 updates that are all due by position k is *tight*: one that is not in
+ * it cannot go first. With more than k + 1 of them one cannot be in time, and the longest is dropped,
+ * since all others then are there sooner.
+ *
+ * What is granted can be overtaken, by a faster path or by chance. So a grant also needs that every
+ * update under way would still be within the bound if everything else granted were committed before it
+ * (planner_may_fly). The bound then holds whatever the network does; the price is that a slow update
+ * with an old base holds up the others, which is what the check of Fig. 5 weighs.
+ *
+ * Source: [mlfabric] section 5, Fig. 5; planner_may_fly is ours.
+ */
+#include "sched/internal.h"
+
+#include <string.h>
+
+bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min)
+{
+    if (!planner_is_bounded(planner)) {
+        return true;
+    }
+    uint64_t least = base_version_min;
+    for (uint32_t i = 0; i < planner->flying_count; i++) {
+        least = weft_min_u64(least, planner->workers[planner->flying[i]].base_version);
+    }
+    /* All others that are granted come first: the last one's delay. */
+    uint64_t others = planner_opened(planner) + count - 1;
+    return others <= weft_time_add(least, planner->config.tau_max);
+}
+
+bool planner_due_position(const struct weft_planner *planner, const struct planner_worker *w,
+                          uint64_t *due_p)
+{
+    uint64_t last = weft_time_add(w->base_version, planner->config.tau_max);
+    uint64_t opened = planner_opened(planner);
+    *due_p = last >= opened ? last - opened : 0;
+    return last >= opened;
+}
+
+uint64_t planner_least_clock(const struct weft_planner *planner)
+{
+    uint64_t least = WEFT_NEVER;
+    for (uint32_t i = 0; i < planner->config.workers; i++) {
+        const struct planner_worker *w = &planner->workers[i];
+        if (w->has_clock) {
+            bool has_update = w->phase == WORKER_WAITING || w->phase == WORKER_FLYING;
+            least = weft_min_u64(least, has_update ? w->clock : w->clock + 1);
+        }
+    }
+    return least;
+}
+
+/* In SSP everybody waits for the workers at the least clock. */
+static bool may_drop(const struct weft_planner *planner, const struct planner_worker *w,
+                     uint64_t least_clock)
+{
+    return planner->config.mode == WEFT_PLANNER_ASYNC ||
+           (planner->config.mode == WEFT_PLANNER_SSP && w->clock > least_clock);
+}
+
+/* The longest of those due by a position, rather one that may be dropped. */
+static uint32_t longest_due(const struct weft_planner *planner, uint64_t due_max)
+{
+    uint32_t best = WEFT_PLANNER_NONE;
+    bool best_may = false;
+    uint64_t least_clock = planner_least_clock(planner);
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        const struct planner_worker *w = &planner->workers[planner->waiting[i]];
+        uint64_t due;
+        (void)planner_due_position(planner, w, &due);
+        if (due > due_max) {
+            continue;
+        }
+        bool may = may_drop(planner, w, least_clock);
+        const struct planner_worker *b = &planner->workers[best == WEFT_PLANNER_NONE ? 0 : best];
+        if (best == WEFT_PLANNER_NONE || (may && !best_may) ||
+            (may == best_may &&
+             (w->end_ns > b->end_ns || (w->end_ns == b->end_ns && w->asked > b->asked)))) {
+            best = planner->waiting[i];
+            best_may = may;
+        }
+    }
+    return best;
+}
+
+uint64_t planner_crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
+                                  uint32_t taken, uint32_t excess)
+{
+    uint32_t positions = count + taken; /* who is due later is no constraint */
+    memset(planner->due_count, 0, positions * sizeof(planner->due_count[0]));
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t due;
+        (void)planner_due_position(planner, &planner->workers[set[i]], &due);
+        if (due < positions) {
+            planner->due_count[due]++;
+        }
+    }
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < positions; k++) {
+        sum += planner->due_count[k];
+        if (sum > 0 && sum + taken >= k + 1 + excess) {
+            return k;
+        }
+    }
+    return WEFT_NEVER;
+}
+
+bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, uint32_t count,
+                            uint32_t taken)
+{
+    return planner_crowded_position(planner, set, count, taken, 1) == WEFT_NEVER;
+}
+
+void planner_drop_late(struct weft_planner *planner)
+{
+    for (uint32_t i = planner->waiting_count; i-- > 0;) {
+        uint64_t due;
+        uint32_t worker = planner->waiting[i];
+        if (!planner_due_position(planner, &planner->workers[worker], &due) &&
+            planner_has_room(planner, 1)) {
+            planner_drop(planner, worker, WEFT_PLANNER_DROP_LATE);
+        }
+    }
+    for (uint64_t due;
+         (due = planner_crowded_position(planner, planner->waiting, planner->waiting_count, 0,
+                                         1)) != WEFT_NEVER &&
+         planner_has_room(planner, 1);) {
+        planner_drop(planner, longest_due(planner, due), WEFT_PLANNER_DROP_CROWDED);
+    }
+}
+
+/* ---- Fig. 5 ------------------------------------------------------------------------------------- */
+
+/* How many updates would be there before this one though granted after it: those that wait and are
+ * shorter, or as many as lately were committed in the time that it takes longer than others. */
+static uint64_t overtakers(const struct weft_planner *planner, const struct planner_worker *w)
+{
+    uint64_t shorter = 0, expected = 0;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        shorter += planner->workers[planner->waiting[i]].end_ns < w->end_ns;
+    }
+    uint64_t duration_ns = w->end_ns - w->start_ns, commits = planner->counters.commits;
+    if (commits >= PLANNER_COMMITS && duration_ns > planner->duration_ns) {
+        uint64_t first_ns = planner->commit_ns[commits % PLANNER_COMMITS];
+        uint64_t last_ns = planner->commit_ns[(commits - 1) % PLANNER_COMMITS];
+        uint64_t gap_ns = weft_max_u64((last_ns - first_ns) / (PLANNER_COMMITS - 1), 1);
+        expected = (duration_ns - planner->duration_ns) / gap_ns;
+    }
+    return weft_max_u64(shorter, expected);
+}
+
+bool planner_holds_up(const struct weft_planner *planner, const struct planner_worker *w)
+{
+    uint64_t due;
+    (void)planner_due_position(planner, w, &due);
+    return w->drops_in_row < planner->config.drops_max &&
+           may_drop(planner, w, planner_least_clock(planner)) &&
+           overtakers(planner, w) > weft_time_add(due, planner->config.hold_max);
+}

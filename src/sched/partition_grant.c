@@ -1,0 +1,117 @@
+/* The best partition's groups become transfers, as many as may be under way. */
+#include "sched/partition.h"
+
+static uint32_t groups_under_way(const struct weft_planner *planner, uint32_t *free_p)
+{
+    uint32_t count = 0;
+    for (uint32_t g = PLANNER_GROUPS_MAX; g-- > 0;) {
+        count += planner->groups[g].id != 0;
+        *free_p = planner->groups[g].id == 0 ? g : *free_p;
+    }
+    return count;
+}
+
+static bool is_member(const struct planner_partition *p, const struct planner_trial_group *group,
+                      uint32_t worker)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (p->order[group->first + i] == worker) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Granting the group now keeps everybody's bound: its members' and those that go on waiting. */
+static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial_group *group)
+{
+    const struct planner_partition *p = planner->partition;
+    uint64_t base = WEFT_NEVER, norm = 0;
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct planner_worker *w = &planner->workers[p->order[group->first + i]];
+        base = weft_min_u64(base, w->base_version);
+        norm += w->norm;
+    }
+    if (!planner_norm_fits(planner, norm) || !planner_may_fly(planner, group->count, base)) {
+        return false;
+    }
+    uint32_t others = 0;
+    for (uint32_t i = 0; planner_is_bounded(planner) && i < planner->waiting_count; i++) {
+        uint32_t worker = planner->waiting[i];
+        if (!is_member(p, group, worker)) {
+            planner->scratch[others++] = worker;
+        }
+    }
+    return planner_positions_left(planner, planner->scratch, others, group->count);
+}
+
+/* Turn the tentative hops of a trial's group into transfers. */
+static bool grant_group(struct weft_planner *planner, const struct planner_trial *trial,
+                        uint32_t trial_group, uint32_t hops)
+{
+    struct planner_partition *p = planner->partition;
+    const struct planner_trial_group *group = &trial->group[trial_group];
+    uint32_t g = WEFT_PLANNER_NONE, first = planner->active_count;
+    if (groups_under_way(planner, &g) >= planner->config.groups_ahead ||
+        !planner_has_room(planner, group->count + planner->config.servers) ||
+        !keeps_bounds(planner, group)) {
+        return false;
+    }
+    planner->groups[g] = (struct planner_group){.id = ++planner->groups_made,
+                                                .aggregator = group->aggregator,
+                                                .members = group->count,
+                                                .members_left = group->count,
+                                                .transfers_left = planner->config.servers,
+                                                .position = planner->positions + 1};
+    for (uint32_t i = 0; i < hops; i++) {
+        struct planner_transfer hop = p->hops[i];
+        if (hop.group != trial_group) {
+            continue;
+        }
+        hop.group = g;
+        if (planner_transfer_new(planner, &hop) == NULL) {
+            planner_end_from(planner, first);
+            planner->groups[g].id = 0;
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint32_t worker = p->order[group->first + i];
+        planner_depart(planner, worker);
+        planner->workers[worker].group = g;
+        planner->workers[worker].transfers_left = 1;
+    }
+    for (uint32_t i = first; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->kind == WEFT_PLANNER_GRANT || planner_has(planner, WEFT_PLAN_CUT_THROUGH)) {
+            planner_announce(planner, transfer, false);
+        }
+    }
+    planner->counters.groups++;
+    planner->counters.grouped += group->count;
+    return true;
+}
+
+void planner_partition(struct weft_planner *planner)
+{
+    struct planner_partition *p = planner->partition;
+    uint32_t g;
+    if (planner->waiting_count < 3 ||
+        groups_under_way(planner, &g) >= planner->config.groups_ahead) {
+        return;
+    }
+    planner_partition_prepare(planner);
+    if (p->aggregators == 0) {
+        return;
+    }
+    uint32_t direct = planner_partition_best(planner);
+    bool found = planner_partition_try(planner, direct);
+    struct planner_trial trial = p->trial;
+    uint32_t hops = p->hops_count;
+    planner_partition_undo(planner, 0);
+    for (uint32_t i = 0; found && i < trial.groups; i++) {
+        if (!grant_group(planner, &trial, i, hops)) {
+            return;
+        }
+    }
+}
