@@ -54,6 +54,17 @@ void planner_group_at_server(struct weft_planner *planner, uint32_t group)
     }
 }
 
+void planner_group_committed(struct weft_planner *planner, uint32_t group)
+{
+    for (uint32_t i = 0; i < planner->flying_count; i++) {
+        if (planner->workers[planner->flying[i]].group == group) {
+            return;
+        }
+    }
+    end_transfers(planner, group);
+    planner->groups[group].id = 0;
+}
+
 void planner_group_left(struct weft_planner *planner, uint32_t group)
 {
     struct planner_group *g = &planner->groups[group];

@@ -245,6 +245,8 @@ void planner_partition(struct weft_planner *planner);
 void planner_group_delivered(struct weft_planner *planner, uint32_t group);
 /* A sum is at one server. */
 void planner_group_at_server(struct weft_planner *planner, uint32_t group);
+/* A member was committed: when none is left, so is the group, though no report came of its sum. */
+void planner_group_committed(struct weft_planner *planner, uint32_t group);
 /* A member whose update is not at the aggregator has left. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);
 /* The aggregator is gone: its members wait again. */

@@ -203,8 +203,16 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
     planner->commit_ns[planner->counters.commits++ % PLANNER_COMMITS] = planner->now_ns;
     w->commits++;
     planner_norm_committed(planner, worker, applied_norm);
+    uint32_t group = w->group;
+    bool is_at_aggregator = w->transfers_left == 0;
     planner_cancel_of(planner, worker);
     planner_end_flight(planner, worker);
+    if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
+        planner_group_left(planner, group); /* its delivery was not reported, and will not be */
+    }
+    if (group != WEFT_PLANNER_NONE && planner->groups[group].id != 0) {
+        planner_group_committed(planner, group);
+    }
     planner->version++;
     return WEFT_OK;
 }
@@ -235,10 +243,10 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
         planner->version++;
     }
     planner_cancel_of(planner, worker);
+    planner_end_flight(planner, worker);
     if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
         planner_group_left(planner, group);
     }
-    planner_end_flight(planner, worker);
 }
 
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker, uint64_t now_ns)

@@ -229,6 +229,104 @@ static void a_new_capacity_revises_grants(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* ---- replicas ------------------------------------------------------------------------------------ */
+
+/* A worker's update is sent and committed; returns what was decided besides its grant. */
+static bool push_and_commit(uint32_t worker, double norm, double applied_norm,
+                            struct weft_planner_decision *other_p)
+{
+    struct weft_planner_update update = {
+        .worker = worker, .clock = rig.workers[worker].clock++, .bytes = 1000, .norm = norm};
+    assert_int_equal(weft_planner_update(rig.planner, &update, rig.now_ns), WEFT_OK);
+    weft_planner_plan(rig.planner, rig.now_ns);
+    struct weft_planner_decision d;
+    bool has_other = false, is_granted = false;
+    while (weft_planner_poll(rig.planner, &d)) {
+        has_other = has_other || d.kind != WEFT_PLANNER_GRANT;
+        is_granted = is_granted || d.kind == WEFT_PLANNER_GRANT;
+        *other_p = d.kind != WEFT_PLANNER_GRANT ? d : *other_p;
+    }
+    if (is_granted) {
+        assert_int_equal(weft_planner_committed(rig.planner, worker, applied_norm, rig.now_ns),
+                         WEFT_OK);
+    }
+    return has_other;
+}
+
+/* Bound 1, eta 1/8, beta 1/2: a norm of 1 is a quarter of the bound. */
+static void begin_replicas(void)
+{
+    begin(8, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER | WEFT_PLAN_REPLICATE);
+    rig.config.div_max = 1;
+    rig.config.step_size = 0.125;
+    rig.config.momentum = 0.5;
+    make();
+}
+
+static void a_replica_is_fed_when_links_are_idle(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    begin_replicas();
+    assert_false(push_and_commit(0, 1, -1, &d));
+    assert_int_equal(weft_planner_divergence_ppm(rig.planner), 250000);
+    weft_planner_plan(rig.planner, rig.now_ns);
+    assert_true(weft_planner_poll(rig.planner, &d));
+    assert_int_equal(d.kind, WEFT_PLANNER_REPLICATE);
+    assert_int_equal(d.bytes, 1000);
+    assert_int_equal(d.from_host, rig.server_host[0]);
+    assert_int_equal(d.to_host, rig.replica_host[0]);
+    assert_int_equal(weft_planner_divergence_ppm(rig.planner), 250000);
+    assert_int_equal(weft_planner_delivered(rig.planner, d.transfer, rig.now_ns), WEFT_OK);
+    assert_int_equal(weft_planner_divergence_ppm(rig.planner), 0);
+    weft_planner_free(rig.planner);
+}
+
+/* With the server's uplink busy a replication waits until the next update would not fit; that one waits
+ * for it. */
+static void a_replica_is_fed_when_it_must_be(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    begin_replicas();
+    assert_int_equal(weft_planner_read(rig.planner, 7, 100000000, rig.now_ns), WEFT_OK);
+    weft_planner_plan(rig.planner, rig.now_ns);
+    assert_true(weft_planner_poll(rig.planner, &d)); /* the read */
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_false(push_and_commit(w, 1, -1, &d));
+    }
+    assert_int_equal(weft_planner_divergence_ppm(rig.planner), WEFT_PPM);
+    assert_true(push_and_commit(5, 1, -1, &d));
+    assert_int_equal(d.kind, WEFT_PLANNER_REPLICATE);
+    assert_int_equal(weft_planner_counters(rig.planner)->granted, 4);
+    assert_int_equal(weft_planner_counters(rig.planner)->held_divergence, 1);
+    rig.now_ns = d.booking.end_ns;
+    assert_int_equal(weft_planner_delivered(rig.planner, d.transfer, rig.now_ns), WEFT_OK);
+    weft_planner_plan(rig.planner, rig.now_ns);
+    assert_true(weft_planner_poll(rig.planner, &d));
+    assert_int_equal(d.kind, WEFT_PLANNER_GRANT);
+    weft_planner_free(rig.planner);
+}
+
+static void steps_beyond_the_divergence_bound(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    begin_replicas();
+    assert_true(push_and_commit(0, 4.001, -1, &d));
+    assert_int_equal(d.drop, WEFT_PLANNER_DROP_DIVERGENCE);
+    assert_false(push_and_commit(1, 4, -1, &d));
+    weft_planner_free(rig.planner);
+    /* A forecast that was wrong is counted; what was applied counts. */
+    begin_replicas();
+    assert_false(push_and_commit(0, 1, 7, &d));
+    assert_int_equal(weft_planner_counters(rig.planner)->divergence_exceeded, 1);
+    assert_int_equal(weft_planner_divergence_ppm(rig.planner), 1750000);
+    weft_planner_free(rig.planner);
+}
+
+/* ---- the documentation ---------------------------------------------------------------------------- */
+
 /* The worked example of docs/SCHEDULER.md. */
 static void the_documented_example(void **state)
 {
@@ -408,6 +506,9 @@ int main(void)
         cmocka_unit_test(a_floor_for_slow_uplinks),
         cmocka_unit_test(read_credits),
         cmocka_unit_test(a_new_capacity_revises_grants),
+        cmocka_unit_test(a_replica_is_fed_when_links_are_idle),
+        cmocka_unit_test(a_replica_is_fed_when_it_must_be),
+        cmocka_unit_test(steps_beyond_the_divergence_bound),
         cmocka_unit_test(the_documented_example),
         cmocka_unit_test(bad_updates_are_refused),
         cmocka_unit_test(bad_events_are_refused),

@@ -1,6 +1,7 @@
 /* 100,000 random jobs: mode, policy, network, sizes, jitter and trouble are drawn from the seed. At every
  * step no link is over-reserved, no commit is later than tau_max, no replica further than div_max, delays
- * are conserved, and the job goes on (sched_rig.h). */
+ * are conserved, and the job goes on (sched_rig.h). And 25,000 floods of reports that contradict each other:
+ * nothing breaks, and what can be kept is. */
 #include "sched_rig.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -90,6 +91,95 @@ static void random_jobs(void **state)
                 total.overdue > 0);
 }
 
+/* ---- any report at any time ---------------------------------------------------------------------- */
+
+static uint32_t some_worker(struct weft_prng *prng)
+{
+    return (uint32_t)weft_prng_below(prng, rig.config.workers + 1); /* one too far */
+}
+
+/* Reports that may contradict everything: each is either refused, or taken and then planned with. */
+static void any_report(struct weft_prng *prng, const uint64_t *transfers, uint32_t count)
+{
+    static const double norms[] = {0, 0.5, 1, 7, -1, 1e300};
+    struct weft_planner *p = rig.planner;
+    struct weft_planner_update update = {.worker = some_worker(prng),
+                                         .clock = weft_prng_below(prng, 5),
+                                         .bytes = weft_prng_below(prng, 1000000),
+                                         .base_version =
+                                             weft_planner_version(p) + weft_prng_below(prng, 3),
+                                         .norm = norms[weft_prng_below(prng, 6)]};
+    uint64_t transfer = count == 0 ? 0 : transfers[weft_prng_below(prng, count)];
+    uint64_t at_ns = rig.now_ns;
+    weft_status status = WEFT_OK;
+    switch (weft_prng_below(prng, 9)) {
+    case 0:
+    case 1:
+        status = weft_planner_update(p, &update, at_ns);
+        break;
+    case 2:
+        status = weft_planner_read(p, update.worker, update.bytes, at_ns);
+        break;
+    case 3:
+    case 4:
+        status = weft_planner_delivered(p, transfer, at_ns);
+        break;
+    case 5:
+    case 6:
+        status = weft_planner_committed(p, update.worker, update.norm, at_ns);
+        break;
+    case 7:
+        status = weft_prng_chance(prng, 500000)
+                     ? weft_planner_worker_left(p, update.worker, at_ns)
+                     : weft_planner_aggregator(p, (uint32_t)weft_prng_below(prng, 3),
+                                               weft_prng_chance(prng, 600000), at_ns);
+        break;
+    default:
+        status = weft_planner_capacity(p, (uint32_t)weft_prng_below(prng, rig.config.hosts + 1),
+                                       weft_prng_chance(prng, 500000),
+                                       weft_prng_below(prng, 2 * GBIT), at_ns);
+        break;
+    }
+    assert_true(status == WEFT_OK || status == WEFT_DATA);
+}
+
+static void one_flood(void)
+{
+    struct weft_prng prng;
+    weft_prng_init(&prng, seed);
+    draw(&prng);
+    if (weft_prng_chance(&prng, 200000) && rig.config.workers > 1) {
+        rig.config.mode = WEFT_PLANNER_ALL_REDUCE;
+        rig.config.servers = 0;
+        rig.config.server_host = NULL;
+        rig.config.policy &= ~(uint32_t)WEFT_PLAN_REPLICATE;
+    }
+    uint64_t transfers[64];
+    uint32_t count = 0;
+    assert_int_equal(weft_planner_new(&rig.config, &rig.planner), WEFT_OK);
+    for (int i = 0; i < 80; i++) {
+        rig.now_ns += weft_prng_below(&prng, 5 * WEFT_NS_PER_MS);
+        any_report(&prng, transfers, count);
+        weft_planner_plan(rig.planner, rig.now_ns);
+        rig_check_links(&rig);
+        struct weft_planner_decision d;
+        while (weft_planner_poll(rig.planner, &d)) {
+            transfers[count < 64 ? count++ : weft_prng_below(&prng, 64)] = d.transfer;
+        }
+    }
+    assert_true(weft_planner_counters(rig.planner)->delay_max <= rig.config.tau_max ||
+                (rig.config.policy & WEFT_PLAN_BOUND) == 0 || rig.config.mode == WEFT_PLANNER_SYNC);
+    weft_planner_free(rig.planner);
+}
+
+static void any_reports(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= CASES / 4; seed++) {
+        one_flood();
+    }
+}
+
 static int print_seed(void **state)
 {
     (void)state;
@@ -109,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(random_jobs, print_seed),
+        cmocka_unit_test_teardown(any_reports, print_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
