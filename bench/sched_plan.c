@@ -2,14 +2,16 @@
  *
  *   sched_plan [--smoke] [--events N] [--seed N]
  *
- * A closed loop in virtual time: every worker reads, computes for a random time and pushes 1 MB, over links
- * of 10 Gbit/s; one in ten workers has a tenth of that. Transfers take as long as they were planned to.
- * Computing takes as long as half of the workers' pushes one after the other, so that about half of the
- * workers wait for their turn. Timed is one report (update, read, delivered, committed) with
- * weft_planner_plan and all weft_planner_poll after it; the clock's own cost is in it.
+ * A closed loop in virtual time: every worker reads, computes for a random time and pushes 1 MB,
+ * over links of 10 Gbit/s; one in ten workers has a tenth of that. Transfers take as long as they
+ * were planned to. Computing takes as long as half of the workers' pushes one after the other, so
+ * that about half of the workers wait for their turn. Timed is one report (update, read, delivered,
+ * committed) with weft_planner_plan and all weft_planner_poll after it; the clock's own cost is in
+ * it.
  *
- * One row for each number of workers, of servers and policy: median, 99 % quantile and maximum over the
- * events, after a tenth of them as warm-up. `burst` is the plan after all workers have asked at once.
+ * One row for each number of workers, of servers and policy: median, 99 % quantile and maximum over
+ * the events, after a tenth of them as warm-up. `burst` is the plan after all workers have asked at
+ * once.
  */
 #define _GNU_SOURCE
 #include "base/prng.h"
@@ -63,7 +65,7 @@ static void must(weft_status status, const char *what)
     }
 }
 
-/* ---- the job ------------------------------------------------------------------------------------ */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 static uint32_t group_of(struct job *job, uint64_t id)
 {
@@ -192,7 +194,7 @@ static void step(struct job *job)
     }
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {

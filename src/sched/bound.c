@@ -1,15 +1,15 @@
 /* The delay bound: who must be next, who is too late, and whom it is better not to send.
  *
- * Position deadlines. `opened` updates are granted so far. If no more than tau_max - (opened - base)
- * others are granted before an update, its delay is at most tau_max; that number is its due position,
- * 0 = it must be next. A set of k + 1 updates that are all due by position k is *tight*: one that is not in
- * it cannot go first. With more than k + 1 of them one cannot be in time, and the longest is dropped,
- * since all others then are there sooner.
+ * Position deadlines. `opened` updates are granted so far. If no more than tau_max - (opened -
+ * base) others are granted before an update, its delay is at most tau_max; that number is its due
+ * position, 0 = it must be next. A set of k + 1 updates that are all due by position k is *tight*:
+ * one that is not in it cannot go first. With more than k + 1 of them one cannot be in time, and
+ * the longest is dropped, since all others then are there sooner.
  *
  * What is granted can be overtaken, by a faster path or by chance. So a grant also needs that every
- * update under way would still be within the bound if everything else granted were committed before it
- * (planner_may_fly). The bound then holds whatever the network does; the price is that a slow update
- * with an old base holds up the others, which is what the check of Fig. 5 weighs.
+ * update under way would still be within the bound if everything else granted were committed before
+ * it (planner_may_fly). The bound then holds whatever the network does; the price is that a slow
+ * update with an old base holds up the others, which is what the check of Fig. 5 weighs.
  *
  * Source: [mlfabric] section 5, Fig. 5; planner_may_fly is ours.
  */
@@ -132,7 +132,7 @@ void planner_drop_late(struct weft_planner *planner)
     }
 }
 
-/* ---- Fig. 5 ------------------------------------------------------------------------------------- */
+/* ---- Fig. 5 ---------------------------------------------------------------------------------- */
 
 /* How many updates would be there before this one though granted after it: those that wait and are
  * shorter, or as many as lately were committed in the time that it takes longer than others. */

@@ -45,7 +45,7 @@ bool planner_has_room(struct weft_planner *planner, uint32_t count)
     return false;
 }
 
-/* ---- decisions --------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static struct weft_planner_decision *new_decision(struct weft_planner *planner)
 {
@@ -107,7 +107,7 @@ void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_plann
     w->drops_in_row++;
 }
 
-/* ---- transfers --------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* Nothing was reported so long after the planned end: it is late. */
 static uint64_t late_at(const struct weft_booking *booking)
@@ -164,7 +164,7 @@ struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uin
     return &planner->transfers[slot];
 }
 
-/* ---- one update, read or aggregate over all servers --------------------------------------------- */
+/* ---- one update, read or aggregate over all servers ------------------------------------------ */
 
 /* The server whose share would be there first, among those that are not `done`. */
 static bool first_share(struct weft_planner *planner, struct planner_transfer *what,
@@ -273,7 +273,7 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
     }
 }
 
-/* ---- planning again ----------------------------------------------------------------------------- */
+/* ---- planning again -------------------------------------------------------------------------- */
 
 /* Reserve what is left of a transfer from now on. Nothing of it is reserved in the future. */
 void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,

@@ -5,8 +5,8 @@
 #include "base/assert.h"
 #include "sched/planner.h"
 
-/* Norms are summed as integers, in 2^-40 of div_max, each rounded up: sums are exact, do not drift, and
- * never say less than is. */
+/* Norms are summed as integers, in 2^-40 of div_max, each rounded up: sums are exact, do not drift,
+ * and never say less than is. */
 #define PLANNER_NORM_ONE (UINT64_C(1) << 40)
 
 enum { PLANNER_GROUPS_MAX = 64, PLANNER_COMMITS = 16 };
@@ -141,7 +141,7 @@ static inline struct weft_timeline *planner_link(const struct weft_planner *plan
     return &planner->links[2 * host + (is_up ? 0 : 1)];
 }
 
-/* ---- grant.c: transfers and their reservations ------------------------------------------------ */
+/* ---- grant.c: transfers and their reservations ----------------------------------------------- */
 
 /* The links between two hosts, trimmed; none between a host and itself. */
 struct weft_path planner_path(struct weft_planner *planner, uint32_t from_host, uint32_t to_host);
@@ -163,7 +163,8 @@ void planner_book_again(struct weft_planner *planner, struct planner_transfer *t
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);
 
-/* Reserve and announce a transfer of every server's share, between it and a host; all or nothing. */
+/* Reserve and announce a transfer of every server's share, between it and a host; all or
+ * nothing. */
 bool planner_grant_shares(struct weft_planner *planner, struct planner_transfer what,
                           const uint64_t *server_bytes, bool is_to_servers);
 
@@ -179,7 +180,7 @@ void planner_count_future(struct weft_planner *planner);
 void planner_set_add(uint32_t *set, uint32_t *count, uint32_t worker);
 void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker);
 
-/* ---- order.c: which update next ---------------------------------------------------------------- */
+/* ---- order.c: which update next -------------------------------------------------------------- */
 
 /* Drop what cannot be in time, grant what goes next, as far ahead as the configuration says. */
 void planner_order(struct weft_planner *planner);
@@ -187,21 +188,21 @@ void planner_order(struct weft_planner *planner);
 /* Fill in start_ns and end_ns of all that wait. */
 void planner_estimate(struct weft_planner *planner);
 
-/* ---- bound.c: the delay bound ------------------------------------------------------------------ */
+/* ---- bound.c: the delay bound ---------------------------------------------------------------- */
 
 /* Drop updates that are late, or for which there are not enough positions. */
 void planner_drop_late(struct weft_planner *planner);
 
-/* Whether updates of these base versions may fly: every one under way, whatever overtakes it, is then
- * committed with a delay of tau_max at most. */
+/* Whether updates of these base versions may fly: every one under way, whatever overtakes it, is
+ * then committed with a delay of tau_max at most. */
 bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min);
 
 /* How many others may be granted before this one; false = it is late already, and 0. */
 bool planner_due_position(const struct weft_planner *planner, const struct planner_worker *w,
                           uint64_t *due_p);
 
-/* After `taken` others are granted: the smallest position by which `excess` more than position + 1 of a
- * set of waiting updates are due; WEFT_NEVER = none. */
+/* After `taken` others are granted: the smallest position by which `excess` more than position + 1
+ * of a set of waiting updates are due; WEFT_NEVER = none. */
 uint64_t planner_crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                                   uint32_t taken, uint32_t excess);
 
@@ -215,7 +216,7 @@ uint64_t planner_least_clock(const struct weft_planner *planner);
 bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                             uint32_t taken);
 
-/* ---- of order.c, for bound.c and partition.c ---- */
+/* ---- of order.c, for bound.c and partition.c ------------------------------------------------- */
 
 bool planner_is_slow(const struct weft_planner *planner, uint32_t worker);
 void planner_find_fastest(struct weft_planner *planner);
@@ -231,7 +232,7 @@ static inline uint64_t planner_share(uint64_t value, uint32_t ppm)
     return value / WEFT_PPM * ppm + value % WEFT_PPM * ppm / WEFT_PPM;
 }
 
-/* ---- partition.c: groups ----------------------------------------------------------------------- */
+/* ---- partition.c: groups --------------------------------------------------------------------- */
 
 weft_status planner_partition_init(struct weft_planner *planner);
 void planner_partition_fini(struct weft_planner *planner);
@@ -239,7 +240,7 @@ void planner_partition_fini(struct weft_planner *planner);
 /* Grant groups where that is better than sending everything direct. */
 void planner_partition(struct weft_planner *planner);
 
-/* ---- group.c: groups under way ------------------------------------------------------------------ */
+/* ---- group.c: groups under way --------------------------------------------------------------- */
 
 /* A member's update is at the aggregator. */
 void planner_group_delivered(struct weft_planner *planner, uint32_t group);
@@ -252,7 +253,7 @@ void planner_group_left(struct weft_planner *planner, uint32_t group);
 /* The aggregator is gone: its members wait again. */
 void planner_group_broken(struct weft_planner *planner, uint32_t group);
 
-/* ---- replicate.c -------------------------------------------------------------------------------- */
+/* ---- replicate.c ----------------------------------------------------------------------------- */
 
 /* How far an update of this norm moves the model, in PLANNER_NORM_ONE of div_max, rounded up. */
 uint64_t planner_norm(const struct weft_planner *planner, double norm);
@@ -268,7 +269,7 @@ void planner_norm_committed(struct weft_planner *planner, uint32_t worker, doubl
 void planner_replica_delivered(struct weft_planner *planner);
 void planner_replicate(struct weft_planner *planner);
 
-/* ---- reduce.c: mode ALL_REDUCE ------------------------------------------------------------------ */
+/* ---- reduce.c: mode ALL_REDUCE --------------------------------------------------------------- */
 
 weft_status planner_reduce_init(struct weft_planner *planner);
 void planner_reduce_fini(struct weft_planner *planner);
@@ -278,12 +279,12 @@ void planner_reduce_delivered(struct weft_planner *planner,
 /* Ends the round for everybody. */
 void planner_reduce_worker_left(struct weft_planner *planner);
 
-/* ---- report.c ----------------------------------------------------------------------------------- */
+/* ---- report.c -------------------------------------------------------------------------------- */
 
 /* FLYING -> IDLE. */
 void planner_end_flight(struct weft_planner *planner, uint32_t worker);
 
-/* ---- admit.c ----------------------------------------------------------------------------------- */
+/* ---- admit.c --------------------------------------------------------------------------------- */
 
 void planner_admit_reads(struct weft_planner *planner);
 

@@ -24,10 +24,10 @@ struct view {
     uint64_t clock_max; /* SSP: the least clock, when somebody at it waits */
 };
 
-/* ---- estimates ---------------------------------------------------------------------------------- */
+/* ---- estimates ------------------------------------------------------------------------------- */
 
-/* When an update would be there if it were sent next. With several servers a lower bound: every share
- * alone, and all bytes over the uplink. */
+/* When an update would be there if it were sent next. With several servers a lower bound: every
+ * share alone, and all bytes over the uplink. */
 static void estimate(struct weft_planner *planner, struct planner_worker *w, const uint64_t *shares)
 {
     uint32_t servers = planner->config.servers;
@@ -60,7 +60,7 @@ void planner_estimate(struct weft_planner *planner)
     }
 }
 
-/* ---- slow paths --------------------------------------------------------------------------------- */
+/* ---- slow paths ------------------------------------------------------------------------------ */
 
 void planner_find_fastest(struct weft_planner *planner)
 {
@@ -99,7 +99,7 @@ static bool slow_are_below_floor(const struct weft_planner *planner)
            used_bps < planner_share(servers_bps, planner->config.floor_ppm) / all * slow;
 }
 
-/* ---- picks -------------------------------------------------------------------------------------- */
+/* ---- picks ----------------------------------------------------------------------------------- */
 
 static bool is_in_view(const struct weft_planner *planner, const struct view *view, uint32_t worker)
 {
@@ -154,7 +154,8 @@ static uint32_t pick_shortest(const struct weft_planner *planner, const struct v
     return best;
 }
 
-/* SYNC: all are waited for, so what takes longest starts first, beside others where it leaves room. */
+/* SYNC: all are waited for, so what takes longest starts first, beside others where it leaves
+ * room. */
 static uint32_t pick_longest(const struct weft_planner *planner, const struct view *view)
 {
     uint32_t best = WEFT_PLANNER_NONE;
@@ -233,7 +234,7 @@ static uint32_t pick(struct weft_planner *planner, enum pick_reason *reason_p)
     return shortest;
 }
 
-/* ---- grants ------------------------------------------------------------------------------------- */
+/* ---- grants ---------------------------------------------------------------------------------- */
 
 /* Late binding: what starts at once uses bandwidth that is free; of the rest only so many. */
 static bool is_too_early(struct weft_planner *planner, const struct planner_worker *w)

@@ -4,14 +4,14 @@
  *     for k = 0, 1, ...                            (in steps that grow, to bound the work)
  *         the first k go direct
  *         frontier = when the servers have received everything ahead
- *         repeat: a group is the longest run of O that an aggregator has received (cut-through: has
- *                 begun to receive) before the frontier; its sum follows what is ahead of it; one update
- *                 alone is no group and goes direct
+ *         repeat: a group is the longest run of O that an aggregator has received (cut-through:
+ *                 has begun to receive) before the frontier; its sum follows what is ahead of it;
+ *                 one update alone is no group and goes direct
  *     keep the k with the least makespan, of equal ones the least mean completion
  *
  * So aggregation hides behind the transfers ahead of it (Fig. 6), and the server receives one sum
- * instead of its members. Trials reserve on the real timelines and give everything back; the groups of
- * the best one are then granted, as many as may be under way, and the direct updates are left to
+ * instead of its members. Trials reserve on the real timelines and give everything back; the groups
+ * of the best one are then granted, as many as may be under way, and the direct updates are left to
  * order.c: late binding.
  *
  * Source: [mlfabric] section 5, Fig. 6; cut-through is ours.
@@ -42,7 +42,7 @@ void planner_partition_fini(struct weft_planner *planner)
     }
 }
 
-/* ---- tentative reservations --------------------------------------------------------------------- */
+/* ---- tentative reservations ------------------------------------------------------------------ */
 
 /* Give back the hops from `first` on. */
 void planner_partition_undo(struct weft_planner *planner, uint32_t first)
@@ -51,7 +51,8 @@ void planner_partition_undo(struct weft_planner *planner, uint32_t first)
     while (p->hops_count > first) {
         const struct planner_transfer *hop = &p->hops[--p->hops_count];
         struct weft_path path = planner_path(planner, hop->from_host, hop->to_host);
-        /* The same instant at which it was reserved, so its ends are still steps or free ones are left. */
+        /* The same instant at which it was reserved, so its ends are still steps or free ones are
+         * left. */
         bool done = weft_path_release(&path, &hop->booking, 0);
         WEFT_ASSERT(done);
     }
@@ -101,7 +102,7 @@ static bool place_direct(struct weft_planner *planner, uint32_t worker, uint64_t
     return true;
 }
 
-/* ---- one group ---------------------------------------------------------------------------------- */
+/* ---- one group ------------------------------------------------------------------------------- */
 
 /* The time that bytes take over an idle path. */
 static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32_t to_host,
@@ -163,8 +164,8 @@ static uint64_t sum_bytes(const struct weft_planner *planner, const uint32_t *me
     return largest + planner_share(all - largest, planner->config.aggregate_ppm);
 }
 
-/* The sum's transfers to the servers. It may start at begin_ns, and cannot end before the last chunk,
- * which is at the aggregator at end_ns, was forwarded. */
+/* The sum's transfers to the servers. It may start at begin_ns, and cannot end before the last
+ * chunk, which is at the aggregator at end_ns, was forwarded. */
 static bool place_sum(struct weft_planner *planner, const struct planner_trial_group *group,
                       uint64_t begin_ns, uint64_t end_ns, uint64_t *done_ns_p)
 {
@@ -199,9 +200,10 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
     return true;
 }
 
-/* ---- trials ------------------------------------------------------------------------------------- */
+/* ---- trials ---------------------------------------------------------------------------------- */
 
-/* One group from order[first] on; false, and nothing reserved, when fewer than two would be in it. */
+/* One group from order[first] on; false, and nothing reserved, when fewer than two would be in
+ * it. */
 static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t frontier_ns,
                       uint64_t *done_ns_p)
 {

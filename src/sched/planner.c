@@ -24,7 +24,7 @@ void weft_planner_config_default(struct weft_planner_config *config_p)
                                              .step_size = 1};
 }
 
-/* ---- configuration ------------------------------------------------------------------------------ */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 static bool hosts_valid(const uint32_t *host, uint32_t count, uint32_t hosts, bool may_be_none)
 {
@@ -71,10 +71,10 @@ static bool policy_valid(const struct weft_planner_config *c)
              c->step_size >= 0 && c->step_size <= DBL_MAX && c->momentum >= 0 && c->momentum < 1));
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Transfers at once: of every worker an update or a read to each server and one to an aggregator, of
- * every group and every replica one for each server; of ALL_REDUCE two trees, both ways. */
+/* Transfers at once: of every worker an update or a read to each server and one to an aggregator,
+ * of every group and every replica one for each server; of ALL_REDUCE two trees, both ways. */
 static uint32_t transfers_needed(const struct weft_planner_config *c)
 {
     return c->workers * (c->servers + 1) + (PLANNER_GROUPS_MAX + 1) * c->servers + 4 * c->workers;
@@ -199,7 +199,7 @@ void weft_planner_free(struct weft_planner *planner)
     free(planner);
 }
 
-/* ---- progress ----------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns)
 {

@@ -1,9 +1,9 @@
 /* The planner of transfers: which worker sends when, at what rate, and by way of whom.
  *
- * Every push and every model read of a job is asked for first. The planner orders the updates in time
- * instead of letting them share links (shortest completion first), drops an update that could only be
- * applied too late, has updates summed on the way (aggregators), keeps a replica within a bound of its
- * server, and admits reads. Pure: events and time in, decisions out; no memory after
+ * Every push and every model read of a job is asked for first. The planner orders the updates in
+ * time instead of letting them share links (shortest completion first), drops an update that could
+ * only be applied too late, has updates summed on the way (aggregators), keeps a replica within a
+ * bound of its server, and admits reads. Pure: events and time in, decisions out; no memory after
  * weft_planner_new. The scheduler process and the simulator link this same code.
  *
  * What it is not: it sends nothing, measures nothing and does not estimate bandwidth. Who uses it
@@ -19,22 +19,22 @@
  *             switch (decision.kind) ...                   send it to decision.from_host's process
  *         }
  *
- * ALL_REDUCE: _update of every worker -> REDUCE and BROADCAST -> _delivered of each; no _committed. The
- * worker's part in the round ends with the last of the result for it; `group` is the round.
+ * ALL_REDUCE: _update of every worker -> REDUCE and BROADCAST -> _delivered of each; no _committed.
+ * The worker's part in the round ends with the last of the result for it; `group` is the round.
  *
  * The life of one update (other modes):
- *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes -> _update ->
- *     GRANT to each server (or one to an aggregator, then GRANT_GROUP to each server), or DROP ->
- *     _delivered of each transfer -> _committed, and the next round.
+ *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes ->
+ *     _update -> DROP, or GRANT to each server (or one to an aggregator, then GRANT_GROUP to each
+ *     server) -> _delivered of each transfer -> _committed, and the next round.
  * A member of a group and its sum carry the same `group`. GRANT_GROUP comes at once with
  * WEFT_PLAN_CUT_THROUGH, otherwise when the last member was reported delivered.
  * Reads need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
  *
- * Versions: a server counts the updates that it applied. All servers apply in one order, so one count
- * stands for all; an update's base version is the least count among the servers' pull replies that it
- * was computed from. The delay of an update is how many others were committed between its base version and
- * its own commit. With WEFT_PLAN_BOUND no update is granted that could be committed with a delay
- * above tau_max, whatever the order in which granted updates finish.
+ * Versions: a server counts the updates that it applied. All servers apply in one order, so one
+ * count stands for all; an update's base version is the least count among the servers' pull replies
+ * that it was computed from. The delay of an update is how many others were committed between its
+ * base version and its own commit. With WEFT_PLAN_BOUND no update is granted that could be
+ * committed with a delay above tau_max, whatever the order in which granted updates finish.
  *
  * Source: [mlfabric]; docs/SCHEDULER.md says what is the paper's and what is not.
  */
@@ -60,19 +60,18 @@ enum weft_planner_mode {
     WEFT_PLANNER_ASYNC,
     WEFT_PLANNER_SSP,        /* as ASYNC; workers at the least clock go first and are not dropped */
     WEFT_PLANNER_SYNC,       /* no drops: every update of a clock is applied */
-    WEFT_PLANNER_ALL_REDUCE, /* no servers: a tree among the workers' hosts, chosen for each round */
+    WEFT_PLANNER_ALL_REDUCE, /* no servers: a tree of the workers' hosts, chosen for each round */
 };
 
 /* What the planner may do. With none of them it grants first come, first served, one at a time for
  * each link. */
 enum weft_planner_policy {
-    WEFT_PLAN_ORDER = 1,     /* shortest completion first, floors for slow uplinks */
-    WEFT_PLAN_BOUND = 2,     /* keep the delay within tau_max: promote, hold, drop */
-    WEFT_PLAN_AGGREGATE = 4, /* have groups summed on the way */
-    WEFT_PLAN_CUT_THROUGH =
-        8, /* an aggregator forwards chunk by chunk, not when it has everything */
-    WEFT_PLAN_ADMISSION = 16, /* grant reads by credits (read_credits) */
-    WEFT_PLAN_REPLICATE = 32, /* keep replicas within div_max */
+    WEFT_PLAN_ORDER = 1,       /* shortest completion first, floors for slow uplinks */
+    WEFT_PLAN_BOUND = 2,       /* keep the delay within tau_max: promote, hold, drop */
+    WEFT_PLAN_AGGREGATE = 4,   /* have groups summed on the way */
+    WEFT_PLAN_CUT_THROUGH = 8, /* an aggregator forwards each chunk when it has it from all */
+    WEFT_PLAN_ADMISSION = 16,  /* grant reads by credits (read_credits) */
+    WEFT_PLAN_REPLICATE = 32,  /* keep replicas within div_max */
 };
 
 struct weft_planner_host {
@@ -98,25 +97,25 @@ struct weft_planner_config {
     uint32_t window;       /* updates that are looked at for a partition into groups */
     uint32_t tie_ppm;      /* completions closer than this share of the time from now are equal: the
                             * oldest base version goes first */
-    uint32_t slow_ppm;     /* a path below this share of its server's link is slow */
-    uint32_t floor_ppm; /* slow paths get this share of what their number would entitle them to */
-    uint64_t age_ns;    /* an update that waited so long goes first; WEFT_NEVER = none does */
-    uint32_t hold_max;  /* drop rather than make more than so many other updates wait */
-    uint32_t drops_max; /* of a worker in a row for hold_max; after that its update is sent */
-    uint64_t tau_max;   /* delay bound */
+    uint32_t slow_ppm;     /* an uplink below this share of the fastest worker's is slow */
+    uint32_t floor_ppm;    /* slow uplinks get this share of what their number entitles them to */
+    uint64_t age_ns;       /* an update that waited so long goes first; WEFT_NEVER = none does */
+    uint32_t hold_max;     /* drop rather than make more than so many other updates wait */
+    uint32_t drops_max;    /* of a worker in a row for hold_max; after that its update is sent */
+    uint64_t tau_max;      /* delay bound */
     uint32_t read_credits; /* workers between read and commit */
     uint64_t chunk_bytes;  /* of cut-through */
-    uint32_t
-        aggregate_ppm; /* bytes that a further member adds to an aggregate, of its own bytes: 0 =
-                             * dense, 10^6 = nothing in common */
-    double div_max;    /* divergence bound, in the norm of the model */
-    double step_size;  /* eta: a committed update moves the model by eta * norm */
-    double momentum;   /* beta in [0, 1): moves it by eta / (1 - beta) * norm in the end */
+    /* Bytes that a further member adds to a sum, of its own: 0 = dense, 10^6 = nothing in
+     * common. */
+    uint32_t aggregate_ppm;
+    double div_max;   /* divergence bound, in the norm of the model */
+    double step_size; /* eta: a committed update moves the model by eta * norm */
+    double momentum;  /* beta in [0, 1): moves it by eta / (1 - beta) * norm in the end */
 };
 
-/* Defaults: ASYNC; policy ORDER; ahead 3; groups_ahead 2; window 32; ties 5 %; slow below a half; floor
- * of the whole share; age_ns never; hold_max 1; drops_max 2; tau_max and credits the number of workers
- * is for the caller; chunks of 64 KB; dense. */
+/* Defaults: ASYNC; policy ORDER; ahead 3; groups_ahead 2; window 32; ties 5 %; slow below a half;
+ * floor of the whole share; age_ns never; hold_max 1; drops_max 2; tau_max and credits the number
+ * of workers is for the caller; chunks of 64 KB; dense. */
 void weft_planner_config_default(struct weft_planner_config *config_p);
 
 struct weft_planner;
@@ -130,17 +129,17 @@ void weft_planner_free(struct weft_planner *planner);
 
 /* ---- events ----------------------------------------------------------------------------------
  *
- * They come from other processes and are checked here, in one place. WEFT_DATA: the report contradicts
- * itself or what the planner knows; nothing changed but a counter `refused_`. A delivery that is reported
- * after its commit is among these, and harmless. `now_ns` never goes
+ * They come from other processes and are checked here, in one place. WEFT_DATA: the report
+ * contradicts itself or what the planner knows; nothing changed but a counter `refused_`. A
+ * delivery that is reported after its commit is among these, and harmless. `now_ns` never goes
  * back; a smaller one counts as the last one. Events only record: weft_planner_plan decides. */
 
 struct weft_planner_update {
     uint32_t worker;
     uint64_t clock; /* of the worker; only grows */
     uint64_t bytes; /* over all servers, > 0 */
-    const uint64_t
-        *server_bytes;     /* (servers,) that add up to bytes; NULL = in equal parts. Borrowed */
+    /* (servers,) that add up to bytes; NULL = in equal parts. Borrowed. */
+    const uint64_t *server_bytes;
     uint64_t base_version; /* not above what was granted */
     double norm;           /* of the update, finite, >= 0; a forecast of what its commit will do */
 };
@@ -157,13 +156,15 @@ weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uin
 weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transfer,
                                    uint64_t now_ns);
 
-/* A worker's update is applied at all servers (a group: one report for each member). applied_norm is
- * the norm of the step as applied over all servers; negative = not known, the forecast counts. */
+/* A worker's update is applied at all servers (a group: one report for each member).
+ * applied_norm is the norm of the step as applied over all servers; negative = not known, the
+ * forecast counts. */
 weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker,
                                    double applied_norm, uint64_t now_ns);
 
-/* What the worker had under way ends. ALL_REDUCE: the round ends for everybody, and all ask again. An update of which bytes may have reached a server counts as a
- * version. It may come back with a read or an update. */
+/* What the worker had under way ends. An update of which bytes may have reached a server counts as
+ * a version. It may come back with a read or an update. ALL_REDUCE: the round ends for everybody,
+ * and all ask again. */
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);
 
@@ -171,8 +172,8 @@ weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t work
 weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, bool is_there,
                                     uint64_t now_ns);
 
-/* A link's capacity was learned or has changed; 0 = it is down. Transfers under way on it are planned
- * again (GRANTs with is_revised). */
+/* A link's capacity was learned or has changed; 0 = it is down. Transfers under way on it are
+ * planned again (GRANTs with is_revised). */
 weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, bool is_up,
                                   uint64_t capacity_bps, uint64_t now_ns);
 
@@ -206,20 +207,25 @@ struct weft_planner_decision {
     enum weft_planner_decision_kind kind;
     enum weft_planner_drop drop;
     uint64_t transfer; /* names it in weft_planner_delivered; 0 = a DROP */
-    uint32_t worker;   /* whose update, who reads; WEFT_PLANNER_NONE for groups and replicas */
-    uint32_t server;   /* index; WEFT_PLANNER_NONE where no server is an end of it */
+    /* Whose update, who reads; REDUCE: who sends, BROADCAST: who receives; WEFT_PLANNER_NONE for
+     * groups and replicas. */
+    uint32_t worker;
+    uint32_t server; /* index; WEFT_PLANNER_NONE where no server is an end of it */
     uint32_t from_host;
     uint32_t to_host; /* the next hop */
     uint64_t bytes;
     uint64_t group;    /* members and aggregate have the same; 0 = direct */
     uint32_t members;  /* GRANT_GROUP, REDUCE: updates in the sum */
     uint64_t position; /* place of the update in the order of grants; a group's first */
-    uint32_t tree; /* REDUCE, BROADCAST: the vector is cut into as many parts as there are trees, */
-    uint32_t trees;       /* and part `tree` takes this one; 1 elsewhere */
+    /* REDUCE, BROADCAST: the vector is cut into `trees` parts, and part `tree` goes this way. Else
+     * 0, 1. */
+    uint32_t tree;
+    uint32_t trees;
     bool is_cut_through;  /* send a chunk once it is there from everybody */
     uint64_t chunk_bytes; /* of cut-through */
-    bool is_revised; /* replaces an earlier decision on the same transfer; its booking counts from
-                          * now, for the bytes that were not sent by plan */
+    /* Replaces an earlier decision on the same transfer: its booking counts from now, for the bytes
+     * that were not sent by plan. */
+    bool is_revised;
     struct weft_booking booking; /* when to send at what rate */
 };
 
@@ -247,17 +253,16 @@ struct weft_planner_counters {
     uint64_t held;       /* plans that granted nothing to keep the bound of an update under way */
     uint64_t reads_granted;
     uint64_t replications;
-    uint64_t held_divergence; /* plans that waited for a replica */
-    uint64_t
-        divergence_exceeded;  /* commits whose applied norm, above its forecast, passed div_max */
-    uint64_t rounds;          /* of ALL_REDUCE */
-    uint64_t overdue;         /* times a transfer was given more time because no report came */
-    uint64_t full;            /* times a table was full and a decision was put off */
-    uint64_t refused_unknown; /* reports about what is not under way */
-    uint64_t refused_range;   /* sizes, hosts, rates out of range */
-    uint64_t refused_norm;    /* not finite, or negative */
-    uint64_t refused_version; /* from the future, or a clock that went back */
-    uint64_t refused_twice;   /* a second request before the first has ended */
+    uint64_t held_divergence;     /* plans that waited for a replica */
+    uint64_t divergence_exceeded; /* commits whose applied norm was above forecast and div_max */
+    uint64_t rounds;              /* of ALL_REDUCE */
+    uint64_t overdue;             /* times a transfer was given more time because no report came */
+    uint64_t full;                /* times a table was full and a decision was put off */
+    uint64_t refused_unknown;     /* reports about what is not under way */
+    uint64_t refused_range;       /* sizes, hosts, rates out of range */
+    uint64_t refused_norm;        /* not finite, or negative */
+    uint64_t refused_version;     /* from the future, or a clock that went back */
+    uint64_t refused_twice;       /* a second request before the first has ended */
 };
 
 const struct weft_planner_counters *weft_planner_counters(const struct weft_planner *planner);
@@ -268,11 +273,12 @@ uint64_t weft_planner_version(const struct weft_planner *planner);
 /* Commits of one worker. */
 uint64_t weft_planner_commits(const struct weft_planner *planner, uint32_t worker);
 
-/* Sum of the norms committed at the servers and not at their replicas, as a share of div_max in ppm,
- * rounded up; at most 10^6 with WEFT_PLAN_REPLICATE. */
+/* Sum of the norms committed at the servers and not at their replicas, as a share of div_max in
+ * ppm, rounded up; at most 10^6 but for `divergence_exceeded`. 0 without WEFT_PLAN_REPLICATE. */
 uint64_t weft_planner_divergence_ppm(const struct weft_planner *planner);
 
-/* A link of the plan, for checks and pictures. Owns: gives a view that is valid until the next call. */
+/* A link of the plan, for checks and pictures. Owns: gives a view that is valid until the next
+ * call. */
 const struct weft_timeline *weft_planner_link(const struct weft_planner *planner, uint32_t host,
                                               bool is_up);
 

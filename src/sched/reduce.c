@@ -1,10 +1,10 @@
 /* Mode ALL_REDUCE: rounds.
  *
- * A worker that has asked *waits*. With WEFT_PLAN_AGGREGATE those that wait before all are there are summed
- * at one of them, the *holder*, which goes on waiting for the sum of all it holds; so the last to arrive
- * finds little left to do. When all are there, one plan (sched/tree.h) sums the holders and the last ones,
- * and sends the result to everybody. A worker's part in the round ends when it has the result; it may ask
- * for the next round while others still receive.
+ * A worker that has asked *waits*. With WEFT_PLAN_AGGREGATE those that wait before all are there
+ * are summed at one of them, the *holder*, which goes on waiting for the sum of all it holds; so
+ * the last to arrive finds little left to do. When all are there, one plan (sched/tree.h) sums the
+ * holders and the last ones, and sends the result to everybody. A worker's part in the round ends
+ * when it has the result; it may ask for the next round while others still receive.
  *
  * Source: [mlfabric] section 6.
  */
@@ -53,7 +53,7 @@ void planner_reduce_fini(struct weft_planner *planner)
     }
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static uint64_t free_bps(const struct weft_planner *planner, uint32_t host, bool is_up,
                          uint64_t from_ns)
@@ -91,7 +91,7 @@ static void make_nodes(struct weft_planner *planner, bool with_merged)
     }
 }
 
-/* ---- transfers ---------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static bool make_transfer(struct weft_planner *planner, const struct weft_tree_edge *edge,
                           enum weft_planner_decision_kind kind, uint64_t all_bytes)
@@ -172,7 +172,7 @@ static bool carry_out(struct weft_planner *planner)
     return done;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 /* Sum what is there at one of those that wait. */
 static void merge_early(struct weft_planner *planner)

@@ -2,17 +2,18 @@
  *
  *     D = norms committed and not sent + norms on their way to the replicas + norms under way
  *
- * counts all servers and their replicas as one: a replication is one transfer from each server, and D
- * falls when all have arrived. By the triangle inequality the models differ by at most D at every
- * instant, since an update under way may be applied in part. An update is granted only while D with it is
- * at most div_max; with momentum beta a step goes on moving the model, in the end by 1 / (1 - beta).
+ * counts all servers and their replicas as one: a replication is one transfer from each server, and
+ * D falls when all have arrived. By the triangle inequality the models differ by at most D at every
+ * instant, since an update under way may be applied in part. An update is granted only while D with
+ * it is at most div_max; with momentum beta a step goes on moving the model, in the end by 1 / (1 -
+ * beta).
  *
- * A replication carries the sum of what is pending. It starts as late as it can: when the updates that
- * wait would take D over div_max; and at once where nothing else needs the servers' uplinks. One at a
- * time.
+ * A replication carries the sum of what is pending. It starts as late as it can: when the updates
+ * that wait would take D over div_max; and at once where nothing else needs the servers' uplinks.
+ * One at a time.
  *
- * Worker's norms are forecasts: no optimizer but SGD applies eta * g. Reports of what was really applied
- * replace them at the commit; the shards hold the hard bound themselves by what they apply.
+ * Worker's norms are forecasts: no optimizer but SGD applies eta * g. Reports of what was really
+ * applied replace them at the commit; the shards hold the hard bound themselves by what they apply.
  *
  * Source: [mlfabric] section 5, Fig. 3.
  */

@@ -1,10 +1,10 @@
-/* Events: what other processes report. All of it is checked in this file before it changes anything;
- * what contradicts itself or the planner's state is refused and counted. */
+/* Events: what other processes report. All of it is checked in this file before it changes
+ * anything; what contradicts itself or the planner's state is refused and counted. */
 #include "sched/internal.h"
 
 #include <float.h>
 
-/* ---- checks ------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static weft_status refuse(uint64_t *counter)
 {
@@ -80,7 +80,7 @@ static void set_now(struct weft_planner *planner, uint64_t now_ns)
     planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
 }
 
-/* ---- requests ----------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void keep_shares(struct weft_planner *planner, const struct weft_planner_update *update)
 {
@@ -140,7 +140,7 @@ weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uin
     return WEFT_OK;
 }
 
-/* ---- what happened ------------------------------------------------------------------------------ */
+/* ---- what happened --------------------------------------------------------------------------- */
 
 weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transfer, uint64_t now_ns)
 {

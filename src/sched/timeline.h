@@ -1,15 +1,18 @@
-/* The bandwidth of one link over time: its capacity, and how much of it is reserved from when to when.
+/* The bandwidth of one link over time: its capacity, and how much of it is reserved from when to
+ * when.
  *
- * The reserved rate is a step function of time; the residual R(t) is capacity - reserved, never below
- * zero. A transfer takes min R(t) over the links of its path, from the first instant at which that is
- * above zero, until its bytes have passed (its *booking*). Integers only: rates in bit/s and time in ns
- * give work in bit * ns/s, which is exact in 128 bits, so every machine computes the same plan.
+ * The reserved rate is a step function of time; the residual R(t) is capacity - reserved, never
+ * below zero. A transfer takes min R(t) over the links of its path, from the first instant at which
+ * that is above zero, until its bytes have passed (its *booking*). Integers only: rates in bit/s
+ * and time in ns give work in bit * ns/s, which is exact in 128 bits, so every machine computes the
+ * same plan.
  *
  * What it is not: a model of packets or of queues, and it does not know what really happened on the
  * link; the planner corrects it when reports come.
  *
- * Fixed memory: WEFT_TIMELINE_STEPS steps for each link. A reservation that needs more is refused and
- * changes nothing; some more are kept for cutting a booking that is given back. Steps before "now" are dropped by weft_timeline_trim.
+ * Fixed memory: WEFT_TIMELINE_STEPS steps for each link. A reservation that needs more is refused
+ * and changes nothing; some more are kept for cutting a booking that is given back. Steps before
+ * "now" are dropped by weft_timeline_trim.
  *
  * Source: [mlfabric] Fig. 4 (the time at which a transfer ends over a residual that varies).
  */
@@ -48,9 +51,9 @@ struct weft_booking_piece {
     uint64_t rate_bps;
 };
 
-/* When which bytes of a transfer are sent: pieces in order of time, with gaps where the rate is zero.
- * Rate times duration over all pieces is at least the bytes, and less than one ns of the last piece
- * above them. */
+/* When which bytes of a transfer are sent: pieces in order of time, with gaps where the rate is
+ * zero. Rate times duration over all pieces is at least the bytes, and less than one ns of the last
+ * piece above them. */
 struct weft_booking {
     uint64_t start_ns; /* pieces[0].from_ns */
     uint64_t end_ns;   /* the last piece's to_ns */
@@ -77,11 +80,9 @@ void weft_timeline_trim(struct weft_timeline *line, uint64_t now_ns);
 
 /* Find when `bytes` pass over the path if they may start at from_ns, at not more than cap_bps.
  *
- * A residual in more pieces than a booking holds is not used: the start moves to where the rest of it
- * has few enough.
- * Owns:    *booking_p is written on success.
- * Returns false when they never pass (a link without capacity), or later than any time. bytes > 0.
- * Cost:    O(steps of the links). */
+ * A residual in more pieces than a booking holds is not used: the start moves to where the rest of
+ * it has few enough. Owns:    *booking_p is written on success. Returns false when they never pass
+ * (a link without capacity), or later than any time. bytes > 0. Cost:    O(steps of the links). */
 bool weft_path_fit(const struct weft_path *path, uint64_t bytes, uint64_t from_ns, uint64_t cap_bps,
                    struct weft_booking *booking_p);
 
@@ -89,10 +90,10 @@ bool weft_path_fit(const struct weft_path *path, uint64_t bytes, uint64_t from_n
  * Returns false, with nothing changed, when a link has no steps left. */
 bool weft_path_reserve(const struct weft_path *path, const struct weft_booking *booking);
 
-/* Give back what a reserved booking holds from from_ns on (0 = all of it). It must be reserved on this
- * path. Cutting may need steps: when there are none, nothing is given back, which is safe, and false is
- * returned. Never so when bookings are given back whole in the reverse of the order in which they were
- * reserved. */
+/* Give back what a reserved booking holds from from_ns on (0 = all of it). It must be reserved on
+ * this path. Cutting may need steps: when there are none, nothing is given back, which is safe, and
+ * false is returned. Never so when bookings are given back whole in the reverse of the order in
+ * which they were reserved. */
 bool weft_path_release(const struct weft_path *path, const struct weft_booking *booking,
                        uint64_t from_ns);
 

@@ -20,7 +20,7 @@ struct evaluation {
     bool keeps_edges;
 };
 
-/* ---- order -------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static uint64_t width_of(const struct weft_tree_node *node)
 {
@@ -74,7 +74,7 @@ static const uint32_t *broadcast_order(const struct evaluation *e, uint32_t tree
     return e->scratch->order[tree == 0 ? 0 : 2];
 }
 
-/* ---- one candidate ------------------------------------------------------------------------------ */
+/* ---- one candidate --------------------------------------------------------------------------- */
 
 static void count_flows(const struct evaluation *e, const struct candidate *c, bool reduces,
                         bool broadcasts)

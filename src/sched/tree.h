@@ -1,16 +1,16 @@
 /* A tree for an all-reduce: who sends its sum to whom, and how the result comes back.
  *
- * Among trees of several fan-outs, and pairs of them that take half of the vector each, the one that is
- * predicted to end first. In a pair the inner nodes of one are leaves of the other, so every link carries
- * about the vector once in each direction, and the depth is a logarithm. A chain (fan-out 1) needs the
- * least bandwidth, and has the longest way for the first chunk.
+ * Among trees of several fan-outs, and pairs of them that take half of the vector each, the one
+ * that is predicted to end first. In a pair the inner nodes of one are leaves of the other, so
+ * every link carries about the vector once in each direction, and the depth is a logarithm. A chain
+ * (fan-out 1) needs the least bandwidth, and has the longest way for the first chunk.
  *
- * Model: every node shares each of its links equally among the transfers that use it at the same time:
- * with cut-through those of both directions, without it those of one direction. Nodes that are ready late
- * are near the root, slow ones are leaves.
+ * Model: every node shares each of its links equally among the transfers that use it at the same
+ * time: with cut-through those of both directions, without it those of one direction. Nodes that
+ * are ready late are near the root, slow ones are leaves.
  *
- * What it is not: the ring, which the fabric has as a baseline (docs/COLLECTIVES.md), and no search for
- * the best of all trees.
+ * What it is not: the ring, which the fabric has as a baseline (docs/COLLECTIVES.md), and no search
+ * for the best of all trees.
  *
  * Source: [mlfabric] section 6 (MPI); [sanders09] for the pair.
  */

@@ -1,6 +1,6 @@
-/* A training job around a planner, in virtual time: workers read, compute and push; every transfer takes
- * as long as was planned, or longer (jitter). What must always hold is checked at every step, with the
- * rig's own count of versions, delays and norms. One seed gives one run.
+/* A training job around a planner, in virtual time: workers read, compute and push; every transfer
+ * takes as long as was planned, or longer (jitter). What must always hold is checked at every step,
+ * with the rig's own count of versions, delays and norms. One seed gives one run.
  */
 #ifndef WEFT_TESTS_UNIT_SCHED_RIG_H
 #define WEFT_TESTS_UNIT_SCHED_RIG_H
@@ -123,7 +123,7 @@ static inline void rig_hosts(struct rig *rig, uint32_t workers, uint32_t servers
                                         .has_reads = true};
 }
 
-/* ---- what must hold ------------------------------------------------------------------------------ */
+/* ---- what must hold -------------------------------------------------------------------------- */
 
 static inline void rig_check_links(const struct rig *rig)
 {
@@ -158,7 +158,7 @@ static inline void rig_check_divergence(const struct rig *rig)
     }
 }
 
-/* ---- workers ------------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static inline void rig_compute(struct rig *rig, uint32_t worker)
 {
@@ -218,7 +218,7 @@ static inline void rig_commit(struct rig *rig, uint32_t worker)
     rig_read(rig, worker);
 }
 
-/* ---- decisions ----------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static inline struct rig_group *rig_group(struct rig *rig, uint64_t id)
 {
@@ -314,7 +314,7 @@ static inline void rig_plan(struct rig *rig)
     } while (true);
 }
 
-/* ---- steps --------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static inline void rig_group_at_servers(struct rig *rig, struct rig_group *group)
 {

@@ -1,6 +1,6 @@
-/* Figures 5 and 6 of [mlfabric] (4 is in test_sched_timeline.c), and brute force at n <= 7: every order,
- * and every order with every partition into groups. On one shared link the planner's mean completion is
- * the least there is; on general networks the test prints how far it is from it. */
+/* Figures 5 and 6 of [mlfabric] (4 is in test_sched_timeline.c), and brute force at n <= 7: every
+ * order, and every order with every partition into groups. On one shared link the planner's mean
+ * completion is the least there is; on general networks the test prints how far it is from it. */
 #include "sched/partition.h"
 
 #include "sched_rig.h"
@@ -26,11 +26,11 @@ static void make_planner(void)
     assert_int_equal(weft_planner_new(&rig.config, &rig.planner), WEFT_OK);
 }
 
-/* ---- Fig. 5 ------------------------------------------------------------------------------------- */
+/* ---- Fig. 5 ---------------------------------------------------------------------------------- */
 
 /* Worker 0 is behind 10 Mbit/s: its 12.5 MB take 10 s, those of the others 0.1 s. Three updates are
- * committed that its base version does not have, and tau_max is 3: it must be next. Returns when the last
- * of the other three is there. */
+ * committed that its base version does not have, and tau_max is 3: it must be next. Returns when
+ * the last of the other three is there. */
 static uint64_t figure_5_with(uint32_t drops_max, bool *dropped_p)
 {
     rig_hosts(&rig, 4, 1, 0, GBIT);
@@ -91,10 +91,10 @@ static void figure_5(void **state)
     assert_false(dropped);
 }
 
-/* ---- Fig. 6 ------------------------------------------------------------------------------------- */
+/* ---- Fig. 6 ---------------------------------------------------------------------------------- */
 
-/* u1-u3 go direct; u4 and u5 are summed meanwhile; u6 is left out, for u4-u6 would take longer to reach
- * the aggregator than u1-u3 the server. */
+/* u1-u3 go direct; u4 and u5 are summed meanwhile; u6 is left out, for u4-u6 would take longer to
+ * reach the aggregator than u1-u3 the server. */
 static void figure_6(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void a_group_is_granted(void **state)
     }
 }
 
-/* ---- brute force over orders --------------------------------------------------------------------- */
+/* ---- brute force over orders ----------------------------------------------------------------- */
 
 /* The network of a case, for the oracle: uplinks, the server's link, two aggregators. */
 struct net {
@@ -287,10 +287,10 @@ static void orders_on_general_networks(void **state)
     assert_true(ratio_sum / cases < 1.06 && ratio_max < 1.25); /* as it is, not to get worse */
 }
 
-/* ---- brute force over orders and partitions -------------------------------------------------------- */
+/* ---- brute force over orders and partitions -------------------------------------------------- */
 
-/* Bit i of cuts: update i begins a part. Parts of one update go direct, others by way of an aggregator;
- * at most two do. Returns the makespan, WEFT_NEVER for too many groups. */
+/* Bit i of cuts: update i begins a part. Parts of one update go direct, others by way of an
+ * aggregator; at most two do. Returns the makespan, WEFT_NEVER for too many groups. */
 static uint64_t makespan(const struct net *net, const uint32_t *order, uint32_t cuts,
                          uint64_t *sum_p)
 {

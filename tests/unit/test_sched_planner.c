@@ -1,4 +1,5 @@
-/* The planner's events and decisions, one rule at a time; reports and configurations that are refused. */
+/* The planner's events and decisions, one rule at a time; reports and configurations that are
+ * refused. */
 #include "sched_rig.h"
 
 #include <float.h>
@@ -68,7 +69,7 @@ static void shortest_completion_first(void **state)
     expect_order(planner, (uint32_t[]){2, 0, 1});
 }
 
-/* ---- modes and floors ----------------------------------------------------------------------------- */
+/* ---- modes and floors ------------------------------------------------------------------------ */
 
 static struct rig rig;
 
@@ -103,7 +104,8 @@ static void make(void)
     assert_int_equal(weft_planner_new(&rig.config, &rig.planner), WEFT_OK);
 }
 
-/* SSP: everybody waits for the workers at the least clock, so they go first though they are longer. */
+/* SSP: everybody waits for the workers at the least clock, so they go first though they are
+ * longer. */
 static void the_least_clock_goes_first(void **state)
 {
     (void)state;
@@ -147,8 +149,8 @@ static void an_old_request_goes_first(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* Ten workers that always have something to send, two of them behind 0.1 of the link: the shares of the
- * slow ones, with a floor and without. The link is busy all the time in both. */
+/* Ten workers that always have something to send, two of them behind 0.1 of the link: the shares of
+ * the slow ones, with a floor and without. The link is busy all the time in both. */
 static void a_floor_for_slow_uplinks(void **state)
 {
     (void)state;
@@ -229,7 +231,7 @@ static void a_new_capacity_revises_grants(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* ---- replicas ------------------------------------------------------------------------------------ */
+/* ---- replicas -------------------------------------------------------------------------------- */
 
 /* A worker's update is sent and committed; returns what was decided besides its grant. */
 static bool push_and_commit(uint32_t worker, double norm, double applied_norm,
@@ -282,8 +284,8 @@ static void a_replica_is_fed_when_links_are_idle(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* With the server's uplink busy a replication waits until the next update would not fit; that one waits
- * for it. */
+/* With the server's uplink busy a replication waits until the next update would not fit; that one
+ * waits for it. */
 static void a_replica_is_fed_when_it_must_be(void **state)
 {
     (void)state;
@@ -325,7 +327,7 @@ static void steps_beyond_the_divergence_bound(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* ---- the documentation ---------------------------------------------------------------------------- */
+/* ---- the documentation ----------------------------------------------------------------------- */
 
 /* The worked example of docs/SCHEDULER.md. */
 static void the_documented_example(void **state)
@@ -381,7 +383,7 @@ static void the_documented_example(void **state)
     weft_planner_free(p);
 }
 
-/* ---- bad reports ---------------------------------------------------------------------------------- */
+/* ---- bad reports ----------------------------------------------------------------------------- */
 
 static void refused(const struct weft_planner_update *update, const uint64_t *counter)
 {

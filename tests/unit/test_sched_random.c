@@ -1,7 +1,7 @@
-/* 100,000 random jobs: mode, policy, network, sizes, jitter and trouble are drawn from the seed. At every
- * step no link is over-reserved, no commit is later than tau_max, no replica further than div_max, delays
- * are conserved, and the job goes on (sched_rig.h). And 25,000 floods of reports that contradict each other:
- * nothing breaks, and what can be kept is. */
+/* 100,000 random jobs: mode, policy, network, sizes, jitter and trouble are drawn from the seed. At
+ * every step no link is over-reserved, no commit is later than tau_max, no replica further than
+ * div_max, delays are conserved, and the job goes on (sched_rig.h). And 25,000 floods of reports
+ * that contradict each other: nothing breaks, and what can be kept is. */
 #include "sched_rig.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -91,14 +91,15 @@ static void random_jobs(void **state)
                 total.overdue > 0);
 }
 
-/* ---- any report at any time ---------------------------------------------------------------------- */
+/* ---- any report at any time ------------------------------------------------------------------ */
 
 static uint32_t some_worker(struct weft_prng *prng)
 {
     return (uint32_t)weft_prng_below(prng, rig.config.workers + 1); /* one too far */
 }
 
-/* Reports that may contradict everything: each is either refused, or taken and then planned with. */
+/* Reports that may contradict everything: each is either refused, or taken and then planned
+ * with. */
 static void any_report(struct weft_prng *prng, const uint64_t *transfers, uint32_t count)
 {
     static const double norms[] = {0, 0.5, 1, 7, -1, 1e300};

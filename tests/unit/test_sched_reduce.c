@@ -1,6 +1,6 @@
-/* All-reduce: trees whose every contribution arrives once and whose result reaches everybody; predicted
- * times beside the ring's and beside store-and-forward; rounds of the planner to the end, with late
- * arrivals, jitter and a worker that leaves. */
+/* All-reduce: trees whose every contribution arrives once and whose result reaches everybody;
+ * predicted times beside the ring's and beside store-and-forward; rounds of the planner to the end,
+ * with late arrivals, jitter and a worker that leaves. */
 #include "base/prng.h"
 #include "sched/planner.h"
 #include "sched/tree.h"
@@ -153,7 +153,7 @@ static void the_slow_are_leaves(void **state)
     assert_false(weft_tree_choose(nodes, 8, &options, &scratch, &plan));
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 struct job {
     struct weft_planner *planner;
@@ -273,8 +273,9 @@ static void rounds_end(void **state)
     }
 }
 
-/* Early ones are summed while the last one computes: after it arrives, one sum has to be added to its
- * own, not 15 contributions. Store-and-forward; the result goes back over four levels of 8 ms in both. */
+/* Early ones are summed while the last one computes: after it arrives, one sum has to be added to
+ * its own, not 15 contributions. Store-and-forward; the result goes back over four levels of 8 ms
+ * in both. */
 static void early_ones_are_merged(void **state)
 {
     (void)state;

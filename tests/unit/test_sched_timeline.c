@@ -1,5 +1,5 @@
-/* Timelines of links: Fig. 4 of [mlfabric], what is given back, full tables; random bookings against an
- * oracle that keeps the residual of every single nanosecond. */
+/* Timelines of links: Fig. 4 of [mlfabric], what is given back, full tables; random bookings
+ * against an oracle that keeps the residual of every single nanosecond. */
 #include "base/prng.h"
 #include "sched/timeline.h"
 
@@ -26,8 +26,8 @@ static void leave(struct weft_timeline *line, uint64_t from_s, uint64_t to_s, ui
     assert_true(weft_path_reserve(&path, &others));
 }
 
-/* Fig. 4: an update of 30 MB, available at 0, over a residual that is a step function, ends at 7. The
- * text at hand gives size and end; the steps are ours. */
+/* Fig. 4: an update of 30 MB, available at 0, over a residual that is a step function, ends at 7.
+ * The text at hand gives size and end; the steps are ours. */
 static void figure_4(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void a_full_table_refuses_and_changes_nothing(void **state)
     assert_true(weft_path_reserve(&path, &last));
 }
 
-/* ---- oracle ------------------------------------------------------------------------------------ */
+/* ---- oracle ---------------------------------------------------------------------------------- */
 
 enum { LINKS = 3, HORIZON = 400, BOOKINGS = 12 };
 
