@@ -67,7 +67,7 @@ enum weft_planner_mode {
  * each link. */
 enum weft_planner_policy {
     WEFT_PLAN_ORDER = 1,       /* shortest completion first, floors for slow uplinks */
-    WEFT_PLAN_BOUND = 2,       /* keep the delay within tau_max: promote, hold, drop */
+    WEFT_PLAN_BOUND = 2,       /* keep the delay within tau_max: promote, hold, drop; not in SYNC */
     WEFT_PLAN_AGGREGATE = 4,   /* have groups summed on the way */
     WEFT_PLAN_CUT_THROUGH = 8, /* an aggregator forwards each chunk when it has it from all */
     WEFT_PLAN_ADMISSION = 16,  /* grant reads by credits (read_credits) */
@@ -229,7 +229,8 @@ struct weft_planner_decision {
     struct weft_booking booking; /* when to send at what rate */
 };
 
-/* The next decision, in the order in which they were made; false = no more. */
+/* The next decision, in the order in which they were made; false = no more. Fetch all of them after
+ * each plan: there is room for those of one, not for those of many. */
 bool weft_planner_poll(struct weft_planner *planner, struct weft_planner_decision *decision_p);
 
 /* ---- figures --------------------------------------------------------------------------------- */
