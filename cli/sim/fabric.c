@@ -2,15 +2,15 @@
 #include "cli/sim/fabric.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/sim/report.h"
 #include "cli/verbs.h"
+
+#include "io/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct mode {
     enum weft_fabric_mode mode;
@@ -53,18 +53,11 @@ static const char *parse_mode(const char *text, void *value)
 
 static uint64_t clock_ns(void *arg)
 {
-    struct timespec now;
     (void)arg;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * WEFT_NS_PER_S + (uint64_t)now.tv_nsec;
+    return weft_clock_now_ns();
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
-
-static void add_or_null(cJSON *object, const char *key, double value, bool known)
-{
-    weft_json_add_known(object, key, value, known);
-}
 
 void weft_cli_fabric_add_result(cJSON *o, const struct weft_fabric_config *config,
                                 const struct weft_fabric_result *r)
@@ -80,14 +73,14 @@ void weft_cli_fabric_add_result(cJSON *o, const struct weft_fabric_config *confi
     cJSON_AddNumberToObject(delay, "p99", (double)r->delay_p99);
     cJSON_AddNumberToObject(delay, "max", (double)r->delay_max);
     cJSON_AddNumberToObject(o, "share_min", r->share_min);
-    add_or_null(o, "server_link_utilization", r->server_link_utilization, served);
-    add_or_null(o, "replica_divergence_max", r->replica_divergence_max, r->has_replica);
+    weft_json_add_known(o, "server_link_utilization", r->server_link_utilization, served);
+    weft_json_add_known(o, "replica_divergence_max", r->replica_divergence_max, r->has_replica);
     cJSON_AddNumberToObject(o, "replica_bytes", (double)r->replica_bytes);
     cJSON_AddNumberToObject(o, "update_bytes", (double)r->update_bytes);
     cJSON_AddNumberToObject(o, "aggregates", (double)r->groups);
     cJSON_AddNumberToObject(o, "aggregated", (double)r->grouped);
-    add_or_null(o, "rounds", (double)r->rounds, config->mode == WEFT_FABRIC_SYNC);
-    add_or_null(o, "makespan_s", (double)r->makespan_ns / 1e9, r->makespan_ns > 0);
+    weft_json_add_known(o, "rounds", (double)r->rounds, config->mode == WEFT_FABRIC_SYNC);
+    weft_json_add_known(o, "makespan_s", (double)r->makespan_ns / 1e9, r->makespan_ns > 0);
 }
 
 static cJSON *json_of(const struct weft_fabric_config *config, const struct weft_fabric_result *r)
@@ -96,7 +89,7 @@ static cJSON *json_of(const struct weft_fabric_config *config, const struct weft
     cJSON_AddBoolToObject(o, "ok", r->ok);
     cJSON_AddStringToObject(o, "policy", weft_fabric_policy_name(config->policy));
     cJSON_AddStringToObject(o, "mode", weft_fabric_mode_name(config->mode));
-    add_or_null(o, "staleness", config->staleness, config->mode == WEFT_FABRIC_SSP);
+    weft_json_add_known(o, "staleness", config->staleness, config->mode == WEFT_FABRIC_SSP);
     cJSON_AddStringToObject(o, "compute", config->compute.name);
     cJSON_AddStringToObject(o, "network", config->network.name);
     cJSON_AddNumberToObject(o, "workers", config->workers);
