@@ -389,6 +389,13 @@ static void sort_look(struct weft_ps_client *client, const struct ps_list *list,
     }
 }
 
+/* A division for each row, which one shard can do without. */
+static uint32_t shard_of(const struct weft_table_spec *spec, const struct ps_list *list, uint32_t i,
+                         uint32_t shards)
+{
+    return shards == 1 ? 0 : weft_table_spec_shard(spec, ps_list_id(list, i), shards);
+}
+
 /* Rows by shard, those missed first, and before them those missed twice running; a counting sort.
  * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them
  * that were missed twice end at sort_start[3s + 1], and those that were missed at
@@ -402,7 +409,7 @@ static void sort_rows(struct weft_ps_client *client, const struct ps_list *list,
     memset(start, 0, sizeof(*start) * (shards * SORT_KINDS + 1));
     sort_look(client, list, is_pull);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t shard = weft_table_spec_shard(spec, ps_list_id(list, i), shards);
+        uint32_t shard = shard_of(spec, list, i, shards);
         start[shard * SORT_KINDS + sort_kind(client, i)]++;
     }
     uint32_t sum = 0;
@@ -412,7 +419,7 @@ static void sort_rows(struct weft_ps_client *client, const struct ps_list *list,
         sum += count;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t shard = weft_table_spec_shard(spec, ps_list_id(list, i), shards);
+        uint32_t shard = shard_of(spec, list, i, shards);
         order[start[shard * SORT_KINDS + sort_kind(client, i)]++] = i;
     }
     /* Placing moved every start to its end, which is the start of the next. */

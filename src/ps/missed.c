@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REMOVED_MAX = 512 }; /* stale bits: with as many ids, 3 of 100 are looked up in vain */
+enum { REMOVED_MAX = 512 }; /* stale bits, beside as many as there are ids */
 
 weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max,
                                 const uint8_t key[WEFT_HASH_KEY_BYTES])

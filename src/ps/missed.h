@@ -20,7 +20,8 @@
 
 #include <stdbool.h>
 
-enum { WEFT_PS_MISSED_FILTER_LOG = 15 }; /* bits: 4 KB */
+/* Bits, 16 KB. Rare ids stay in the set until they are asked for again: thousands are usual. */
+enum { WEFT_PS_MISSED_FILTER_LOG = 17 };
 
 struct weft_ps_missed {
     struct weft_hash_key key;
