@@ -63,7 +63,8 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
     if (p->gap_ns != 0 && now_ns - p->gap_ns < LOSSY_ROUNDS * p->srtt_ns) {
         delay_ns = weft_min_u64(queue_ns / 4, few_ns);
     } else {
-        uint64_t standing_ns = ep->credit.at_once_host * packet_ns; /* what credit keeps in queues */
+        /* What credit keeps in queues. */
+        uint64_t standing_ns = ep->credit.at_once_host * packet_ns;
         delay_ns = weft_min_u64(queue_ns - queue_ns / 8, standing_ns);
         /* Fewer in a round trip: they may be all that its window lets out. */
         bool many = p->srtt_ns / 2 >= few_ns;

@@ -357,9 +357,11 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
     (void)state;
     static const struct pause_case cases[] = {
         {12000, 100, 100000}, /* 1 Gbit/s: never longer */
-        {12000, 20, 60000},  {12000, 16, 0}, {12000, 0, 0},
-        {1200, 300, 90000},   /* 10 Gbit/s */
-        {60000, 100, 0},      /* 200 Mbit/s: each comes by itself */
+        {12000, 20, 60000}, /* a quarter */
+        {12000, 16, 0},     /* too short */
+        {12000, 0, 0},      /* nothing comes */
+        {1200, 300, 90000}, /* 10 Gbit/s */
+        {60000, 100, 0},    /* 200 Mbit/s: each comes by itself */
     };
     struct weft_ep *ep = ep_make(1);
     struct credit *c = &ep->credit;
