@@ -4,7 +4,7 @@
     weft lab run --hosts 8 --rate 50mbit --buffer 64kb --loss 0.01 -- \\
         python3 bench/torch_allreduce.py --rate-mbps 50
 
-Each repetition starts every backend once, with a process on each host, and times rounds of all_reduce of
+Each repetition starts every backend once, with a new process on each host, and times rounds of all_reduce of
 each size; the time of a round is that of the slowest rank. The result is the median over rounds and
 repetitions, in ms, and over the ideal of docs/COLLECTIVES.md (weft's headers). Backends are
 
@@ -12,8 +12,15 @@ repetitions, in ms, and over the ideal of docs/COLLECTIVES.md (weft's headers). 
     weft:0.1      the hook's all_reduce with a loss bound and error feedback
     gloo          with the host's TCP
     gloo:bbr:rto5 with this congestion control and a minimum RTO of 5 ms on all routes of the hosts
+    openmpi       bench/mpi_allreduce.c over TCP, on loopback alone (wants mpicc and mpirun)
 
-Without a lab (no WEFT_LAB) it runs on loopback, where Gloo's TCP is the host's.
+Without a lab (no WEFT_LAB) it runs on loopback, where Gloo's TCP is the host's:
+
+    python3 bench/torch_allreduce.py --ranks 2 --backends weft,gloo,openmpi \\
+        --sizes 1024,65536,1048576,4194304 --bytes-each 20000000 --plot sweep.png
+
+--bytes-each makes more rounds of small vectors. --samples keeps the times, from which --from draws and
+prints later.
 """
 
 import argparse
@@ -25,7 +32,9 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import torch_ranks
+from torch_ranks import ROOT
+
 
 
 def parsed():
@@ -34,38 +43,44 @@ def parsed():
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--sizes", default="200000,1000000,4000000", help="bytes, comma between")
     parser.add_argument("--rounds", type=int, default=5, help="of each size and repetition")
+    parser.add_argument("--bytes-each", type=float, default=0.0,
+                        help="more rounds than --rounds, up to 300, until a size has moved so many bytes")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rate-mbps", type=float, default=0.0, help="of the links, for the ideal")
     parser.add_argument("--rtt-us", type=float, default=100.0, help="for the ideal")
     parser.add_argument("--give-up", type=float, default=180.0, help="seconds for one backend")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--samples", metavar="FILE", help="write all times there, as --json prints them")
+    parser.add_argument("--from", dest="from_", metavar="FILE", help="of --samples; measures nothing")
+    parser.add_argument("--plot", metavar="PNG", help="draw them with gnuplot")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
-    parser.add_argument("--backend", help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def rounds_of(a, size):
+    return max(a.rounds, min(300, int(a.bytes_each / size)))
 
 
 # ---- a rank ----
 
 
-def rank_main(a):
+def measured(a, backend, number):
+    """One backend's times, the slowest rank's. -> {size: [seconds]}"""
     import torch
     import torch.distributed as dist
-
-    sys.path.insert(0, os.path.join(ROOT, "python"))
     import weft.torch
     from weft.coll import Feedback
 
-    torch.set_num_threads(1)
-    name, _, bound = a.backend.partition(":")
-    store = dist.FileStore(os.path.join(a.folder, "store"), a.ranks)
+    name, _, bound = backend.partition(":")
+    store = dist.FileStore(os.path.join(a.folder, f"store{number}"), a.ranks)
     dist.init_process_group(name, store=store, rank=a.rank, world_size=a.ranks)
     times = {}
     for size in map(int, a.sizes.split(",")):
         tensor = torch.ones(size // 4)
         feedback = Feedback(size // 4) if name == "weft" and bound else None
         times[size] = []
-        for i in range(a.rounds + 1):  # the first is not counted
+        for i in range(rounds_of(a, size) + 1):  # the first is not counted
             tensor.fill_(1)
             dist.barrier()
             begin = time.perf_counter()
@@ -79,87 +94,38 @@ def rank_main(a):
             dist.all_reduce(took, op=dist.ReduceOp.MAX)
             times[size] += [took.item()] if i else []
     dist.barrier()
-    if a.rank == 0:
-        with open(os.path.join(a.folder, "times"), "w") as file:
-            json.dump(times, file)
     dist.destroy_process_group()
+    return times
+
+
+def rank_main(a):
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    import torch
+    import torch.distributed  # noqa: F401  for the processes that are forked
+
+    torch.set_num_threads(1)
+    torch_ranks.serve(lambda backend, number: measured(a, backend, number))
 
 
 # ---- all of them ----
 
 
-WEFT = os.environ.get("WEFT_BIN", os.path.join(ROOT, "build", "weft"))
-
-
-def on(host, *command):
-    lab = os.environ.get("WEFT_LAB")
-    return [WEFT, "lab", "exec", lab, str(host), "--", *command] if lab else list(command)
-
-
-def out_of(host, script):
-    return subprocess.run(
-        on(host, "sh", "-c", script), check=True, capture_output=True, text=True
-    ).stdout
-
-
-def tune(a, backend):
-    """The TCP of all hosts; what no backend names is the kernel's default."""
-    if not os.environ.get("WEFT_LAB"):
-        return
-    _, cc, rto = (backend.split(":") + ["", ""])[:3] if backend.startswith("gloo") else ("", "", "")
-    for host in range(a.ranks):
-        out_of(
-            host,
-            f"sysctl -qw net.ipv4.tcp_congestion_control={cc or 'cubic'};"
-            "ip -o route show | while read -r route; do"
-            "  route=$(echo \"$route\" | sed 's/rto_min lock [^ ]*//; s/rto_min [^ ]*//');"
-            f" ip route replace $route {'rto_min ' + rto[3:] + 'ms' if rto else ''}; done",
-        )
-
-
-def addresses(a):
-    if not os.environ.get("WEFT_LAB"):
-        return [("127.0.0.1", "lo")] * a.ranks
-    found = []
-    for host in range(a.ranks):
-        line = out_of(host, "ip -o -4 address show scope global").split()
-        found.append((line[3].split("/")[0], line[1]))
-    return found
-
-
-def once(a, backend, hosts, key):
-    """One job. -> {size: [seconds]}, or None where it did not end in time"""
+def of_openmpi(a):
+    """The same of Open MPI. -> {size: [seconds]}, or None"""
     with tempfile.TemporaryDirectory() as folder:
-        processes = []
-        for rank, (address, interface) in enumerate(hosts):
-            environment = {
-                "WEFT_HOST": address,
-                "WEFT_KEY_FILE": key,
-                "GLOO_SOCKET_IFNAME": interface,
-                "WEFT_LIBRARY": os.environ.get(
-                    "WEFT_LIBRARY", os.path.join(ROOT, "build", "libweft.so.0")
-                ),
-            }
-            settings = [f"{name}={value}" for name, value in environment.items()]
-            command = [sys.executable, os.path.abspath(__file__), "--rank", str(rank)]
-            command += ["--folder", folder, "--backend", backend, "--sizes", a.sizes]
-            command += ["--ranks", str(a.ranks), "--rounds", str(a.rounds)]
-            processes.append(
-                subprocess.Popen(on(rank, "env", *settings, *command), stderr=subprocess.DEVNULL)
-            )
-        end = time.monotonic() + a.give_up
+        program = os.path.join(folder, "mpi_allreduce")
+        source = os.path.join(ROOT, "bench", "mpi_allreduce.c")
+        sizes = [f"{size}:{rounds_of(a, int(size))}" for size in a.sizes.split(",")]
+        run = ["mpirun", "--oversubscribe", "-np", str(a.ranks), "--mca", "btl", "tcp,self"]
+        run += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         try:
-            for process in processes:
-                process.wait(max(0.1, end - time.monotonic()))
-            with open(os.path.join(folder, "times")) as file:
-                return {int(size): values for size, values in json.load(file).items()}
-        except (subprocess.TimeoutExpired, FileNotFoundError):
+            subprocess.run(["mpicc", "-O2", "-o", program, source], check=True)
+            done = subprocess.run([*run, program, *sizes], check=True, stdout=subprocess.PIPE,
+                                  timeout=a.give_up)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"openmpi: {error}", file=sys.stderr)
             return None
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.terminate()
-                process.wait()
+        return {int(size): values for size, values in json.loads(done.stdout).items()}
 
 
 def ideal_s(a, size):
@@ -168,40 +134,95 @@ def ideal_s(a, size):
     return wire / (a.rate_mbps * 1e6) + 2 * a.rtt_us / 1e6 if a.rate_mbps else 0.0
 
 
+def measure(a):
+    """-> {backend: {size: [seconds]}}, of all repetitions"""
+    backends = a.backends.split(",")
+    times = {backend: {} for backend in backends}
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["--folder", folder, "--sizes", a.sizes, "--ranks", str(a.ranks)]
+        arguments += ["--rounds", str(a.rounds), "--bytes-each", str(a.bytes_each)]
+        with torch_ranks.Ranks(__file__, a.ranks, folder, arguments) as ranks:
+            for repetition in range(a.repetitions):
+                for backend in backends:
+                    of_mpi = backend == "openmpi"
+                    got = of_openmpi(a) if of_mpi else ranks.job(backend, a.give_up)
+                    print(
+                        f"repetition {repetition + 1}, {backend}: "
+                        + ("done" if got else f"not done within {a.give_up:g} s, or failed"),
+                        file=sys.stderr,
+                    )
+                    for size, values in (got or {}).items():
+                        times[backend].setdefault(int(size), []).extend(values)
+    return times
+
+
+def read(path):
+    with open(path) as file:
+        return {
+            backend: {int(size): values for size, values in sizes.items()}
+            for backend, sizes in json.load(file).items()
+        }
+
+
+def table(a, times):
+    sizes = sorted({size for of_size in times.values() for size in of_size})
+    print(f"{'bytes':>10} {'ideal ms':>9}  " + "  ".join(f"{b:>24}" for b in times))
+    for size in sizes:
+        ideal, cells = ideal_s(a, size), []
+        for backend in times:
+            values = times[backend].get(size)
+            if not values:
+                cells.append("-")
+                continue
+            middle = statistics.median(values)
+            least, _, most = (quartile * 1e3 for quartile in statistics.quantiles(values, n=4))
+            ratio = f" {middle / ideal:5.2f}" if ideal else ""
+            cells.append(f"{middle * 1e3:.3g} ({least:.3g}, {most:.3g}){ratio}")
+        print(f"{size:>10} {ideal * 1e3:>9.1f}  " + "  ".join(f"{cell:>24}" for cell in cells))
+    print("median in ms (quartiles)" + (", over the ideal" if a.rate_mbps else ""))
+
+
+SCRIPT = """set terminal pngcairo size 760,460 font "Sans,10"
+set output "%(path)s"
+set title "all_reduce of %(ranks)d ranks: median of rounds, quartiles"
+set logscale xy
+set format x "%%.0s %%cB"
+set xlabel "vector"
+set ylabel "time of the slowest rank, ms"
+set grid
+set key top left
+"""
+
+
+def plot(a, times):
+    script = SCRIPT % {"path": a.plot, "ranks": a.ranks}
+    curves = []
+    for number, (backend, sizes) in enumerate(times.items()):
+        script += f"$b{number} << EOD\n"
+        for size, values in sorted(sizes.items()):
+            least, middle, most = (quartile * 1e3 for quartile in statistics.quantiles(values, n=4))
+            script += f"{size} {middle} {least} {most}\n"
+        script += "EOD\n"
+        curves.append(f'$b{number} with yerrorlines linewidth 1.5 title "{backend}"')
+    script += "plot " + ", ".join(curves) + "\n"
+    subprocess.run(["gnuplot"], input=script, text=True, check=True)
+
+
 def main():
     a = parsed()
     if a.rank is not None:
         rank_main(a)
         return
-    backends, hosts = a.backends.split(","), addresses(a)
-    times = {backend: {} for backend in backends}
-    with tempfile.TemporaryDirectory() as folder:
-        key = os.path.join(folder, "job.key")
-        subprocess.run([WEFT, "keygen", key], check=True, capture_output=True)
-        for repetition in range(a.repetitions):
-            for backend in backends:
-                tune(a, backend)
-                got = once(a, backend, hosts, key)
-                print(
-                    f"repetition {repetition + 1}, {backend}: "
-                    + ("done" if got else f"not done within {a.give_up:g} s, or failed"),
-                    file=sys.stderr,
-                )
-                for size, values in (got or {}).items():
-                    times[backend].setdefault(size, []).extend(values)
-        tune(a, "")
+    times = read(a.from_) if a.from_ else measure(a)
+    if a.samples:
+        with open(a.samples, "w") as file:
+            json.dump(times, file)
     if a.json:
         print(json.dumps(times))
-        return
-    print(f"{'bytes':>10} {'ideal ms':>9}  " + "  ".join(f"{b:>16}" for b in backends))
-    for size in map(int, a.sizes.split(",")):
-        ideal, cells = ideal_s(a, size), []
-        for backend in backends:
-            values = times[backend].get(size)
-            middle = statistics.median(values) if values else 0.0
-            ratio = f" {middle / ideal:5.2f}" if values and ideal else ""
-            cells.append(f"{middle * 1e3:.1f}{ratio}" if values else "-")
-        print(f"{size:>10} {ideal * 1e3:>9.1f}  " + "  ".join(f"{cell:>16}" for cell in cells))
+    else:
+        table(a, times)
+    if a.plot:
+        plot(a, times)
 
 
 if __name__ == "__main__":
