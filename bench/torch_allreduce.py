@@ -117,6 +117,7 @@ def of_openmpi(a):
         source = os.path.join(ROOT, "bench", "mpi_allreduce.c")
         sizes = [f"{size}:{rounds_of(a, int(size))}" for size in a.sizes.split(",")]
         run = ["mpirun", "--oversubscribe", "-np", str(a.ranks), "--mca", "btl", "tcp,self"]
+        run += ["--mca", "pml", "ob1"]  # else UCX may take shared memory instead
         run += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         try:
             subprocess.run(["mpicc", "-O2", "-o", program, source], check=True)
