@@ -92,7 +92,7 @@ class Engine:
         called, or is about to be.
 
         Who waits does what else the thread would do: on its way through another thread the news costs
-        two switches more, 60 us of an operation that takes 150.
+        two switches more; with the futures that nobody asks for, 80 us of 370 for 1 KB on loopback.
         """
         done = ffi.new("struct weft_comm_done *")
         done.size = ffi.sizeof("struct weft_comm_done")
