@@ -183,7 +183,7 @@ def table(a, times):
     print("median in ms (quartiles)" + (", over the ideal" if a.rate_mbps else ""))
 
 
-SCRIPT = """set terminal pngcairo size 760,460 font "Sans,10"
+SCRIPT = """set terminal pngcairo noenhanced size 760,460 font "Sans,10"
 set output "%(path)s"
 set title "all_reduce of %(ranks)d ranks: median of rounds, quartiles"
 set logscale xy
