@@ -63,6 +63,27 @@ tap_run_fails "a loss of more than all" 2 "$python" "$train" --model mf --data t
 tap_run_fails "one process loses nothing" 1 "$python" "$train" --model mf --data tiny --loss-bound 0.1
 tap_like "says why" "$(cat run.out)" 'start several with torchrun'
 
+# The same steps over weft and Gloo, timed: the losses are the same but for the order of additions.
+tap_run "timed jobs" "$python" "$root/bench/torch_jobs.py" --ranks 2 --data tiny --models mf,rnn --compute-ms 0 \
+    --steps 12 --rounds 2 --backends weft,gloo --samples jobs.jsonl
+"$python" - >jobs.out <<'EOF'
+import json
+jobs = [json.loads(line) for line in open("jobs.jsonl")]
+print([(job["model"], job["backend"], len(job["steps"])) for job in jobs])
+for weft, gloo in (jobs[:2], jobs[2:]):
+    print("differs", max(abs(a - b) / b for a, b in zip(weft["losses"], gloo["losses"])) > 1e-5)
+    print("learns", weft["losses"][-1] < weft["losses"][0])
+EOF
+tap_is "of every model and backend, with equal losses that fall" "$(cat jobs.out)" \
+    "[('mf', 'weft', 12), ('mf', 'gloo', 12), ('rnn', 'weft', 12), ('rnn', 'gloo', 12)]
+differs False
+learns True
+differs False
+learns True"
+tap_run "all_reduce, timed" "$python" "$root/bench/torch_allreduce.py" --ranks 2 --backends weft,weft:0.1,gloo \
+    --sizes 1024,100000 --rounds 2 --repetitions 1
+tap_is "of every size and backend" "$(grep -Ec '^ +(1024|100000) +0\.0( +[0-9.e+-]+ \([^)]*\)){3}$' run.out)" 2
+
 # The study: a stop in the middle of a line does not matter, nor do seeds that are added later.
 small="--data tiny --models mlp --rates 0.6"
 # shellcheck disable=SC2086
