@@ -389,7 +389,7 @@ static void sort_look(struct weft_ps_client *client, const struct ps_list *list,
     }
 }
 
-/* A division for each row, which one shard can do without. */
+/* A hash or a division for each row, which one shard can do without. */
 static uint32_t shard_of(const struct weft_table_spec *spec, const struct ps_list *list, uint32_t i,
                          uint32_t shards)
 {
