@@ -285,7 +285,7 @@ static void formats_have_names(void **state)
     const struct weft_ml_format *format = NULL;
     assert_int_equal(weft_ml_format_find("csv", &error, &format), WEFT_NOTFOUND);
     assert_string_equal(error.text, "unknown data format \"csv\"; known: adult, adult3, libsvm, "
-                                    "movielens, tsv, criteo");
+                                    "movielens, tsv, criteo, docword");
     assert_null(format);
     assert_string_equal(format_of("adult")->name, "adult");
 }
