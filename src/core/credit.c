@@ -16,11 +16,12 @@
  *
  * Who gets it: the most urgent message first, of these the one with the least left, which makes most of
  * them finish early; half of the budget at most to one sender while others wait; every eighth grant to
- * the sender that has waited longest. Where senders say that they have other receivers, too, they take turns, those with
- * the shortest message (by powers of two) before others, and of these the one that holds least: who
- * holds credit may be busy elsewhere, and credit that lies with many is used by some. With the least
- * left first, all-to-all and shuffles took 1.3 to 1.6 times their ideal. A sender without an open message keeps an allowance (`unscheduled`) to begin the
- * next with: its share of the budget among as many senders as rounds have lately had.
+ * the sender that has waited longest. Where senders say that they have other receivers, too, they take
+ * turns, those with the shortest message (by powers of two) before others, and of these the one that
+ * holds least: who holds credit may be busy elsewhere, and credit that lies with many is used by some.
+ * With the least left first, all-to-all and shuffles took 1.3 to 1.6 times their ideal. A sender without
+ * an open message keeps an allowance (`unscheduled`) to begin the next with: its share of the budget
+ * among as many senders as rounds have lately had.
  *
  * Endpoints behind one link share a budget: struct weft_credit_share.
  *
