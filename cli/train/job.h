@@ -131,22 +131,20 @@ extern const char *const weft_job_pull_value_types[];
     {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult plus three-way feature\n"           \
      "crosses (15 times as many distinct features); libsvm = label and\n"                          \
      "index:value pairs; movielens = ratings.csv; tsv = label and categorical\n"                   \
-     "features;\n"                                                                                 \
-     "criteo = label, 13 integer and 26 categorical features; docword = UCI bag\n"                 \
-     "of words, for lda",                                                                 \
+     "features; criteo = label, 13 integer and 26 categorical features;\n"                         \
+     "docword = UCI bag of words, for lda",                                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
     {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CHOICE,            \
      .value = &(job)->optimizer, .choices = weft_job_optimizers},                                  \
     {"epochs", "N", "passes over the training examples", WEFT_OPTION_U32, .value = &(job)->epochs, \
-     .min = 1, .max = 10000, .fallback = "3 for lr and mlp, 16 for fm, 12 for mf,\n50 for lda"},                        \
+     .min = 1, .max = 10000, .fallback = "3 for lr, mlp; 16 for fm, 12 for mf, 50 for lda"},                        \
     {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
      .min = 1, .max = 1000000},                                                                    \
     {"lr", "X", "learning rate; with --model lr and --format libsvm the default is found\n"         \
      "by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
      .value = &(job)->learning_rate,                                                               \
-     .fallback = "with adagrad lr 0.1, fm 0.2, mf 0.2, mlp 0.02;\n"                               \
-                 "with sgd lr 0.4, fm 2, mf 1, mlp 0.8"},                             \
+     .fallback = "adagrad: lr 0.1, fm, mf 0.2, mlp 0.02; sgd: 0.4, 2, 1, 0.8"},                    \
     {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
      "and --workers give the same batches",                                                        \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
@@ -178,8 +176,8 @@ extern const char *const weft_job_pull_value_types[];
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
     WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
     {"value-type", "TYPE", "send gradients as float32, as bf16, which has half the bytes, or as int8,\n" \
-     "which has 1.03 bytes a gradient; what rounding takes from one a worker\n"                     \
-     "adds to its next one of that row, as it does then with lost gradients",                      \
+     "which has 1.03 bytes a gradient; a worker adds the rounding error to the\n"                   \
+     "row's next gradient, and does the same with gradients that were lost",                       \
      WEFT_OPTION_CHOICE, .value = &(job)->value_type, .choices = weft_job_value_types},            \
     {"pull-value-type", "TYPE", "send weights as float32 or as bf16; those on the servers stay\n"  \
      "float32", WEFT_OPTION_CHOICE, .value = &(job)->pull_value_type,                              \

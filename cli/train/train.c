@@ -395,7 +395,7 @@ int weft_cli_train(int argc, char **argv)
             "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
             "the job key: --key-file, else the environment variable WEFT_JOB_KEY, else a key made for\n"
             "this run. Each push and each pull reply is accepted with up to --loss-bound of its\n"
-            "elements missing, by default a tenth. Loopback almost never loses packets, so use\n"
+            "elements missing, by default a tenth (lda: none). Loopback almost never loses packets, so use\n"
             "--inject-loss to see an effect. The run prints a line per epoch, then results and\n"
             "latencies. Ctrl-C ends all processes. If a process dies, the run ends; if it wrote\n"
             "checkpoints (--checkpoint), a later run can continue from them (--resume). With\n"
