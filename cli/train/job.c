@@ -135,7 +135,8 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error
 static const char *not_of_topics(const struct weft_job *job)
 {
     return job->bound_ppm != WEFT_JOB_BOUND_UNSET && job->bound_ppm > 0 ? "--loss-bound"
-           : job->value_type != 0 || job->pull_value_type != 0           ? "--value-type"
+           : job->value_type != 0                                        ? "--value-type"
+           : job->pull_value_type != 0                                   ? "--pull-value-type"
            : job->settings.l2 >= 0                                       ? "--l2"
            : job->settings.init_scale > 0                                ? "--init-scale"
            : job->learning_rate != 0                                     ? "--lr"

@@ -430,9 +430,8 @@ static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t
         return status;
     }
     status = build(learner, next, s, steps);
-    return status == WEFT_OK && rows_of(learner, &next->batch) <= part_max()
-               ? begin_pull(learner, next, 0, 1)
-               : status;
+    uint32_t row_count = status == WEFT_OK ? rows_of(learner, &next->batch) : 0;
+    return row_count > 0 && row_count <= part_max() ? begin_pull(learner, next, 0, 1) : status;
 }
 
 /* Wait for the weights of a step's batch, of the rest of which is asked when the first are there. */
@@ -469,7 +468,11 @@ static weft_status step(struct weft_learner *learner, uint32_t epoch, uint32_t s
 {
     struct weft_learner_step *now = &learner->steps[learner->step_at];
     weft_status status = now->is_built ? WEFT_OK : build(learner, now, s, steps);
-    copy_seen(learner, &now->batch, now->weights, false);
+    /* The answer to a pull that was sent ahead comes after this worker's CLOCK, unless its shard went on
+     * without this worker meanwhile. */
+    if (!now->is_pulling || !weft_ps_op_done(learner->worker.client, now->pull, NULL)) {
+        copy_seen(learner, &now->batch, now->weights, false);
+    }
     if (status == WEFT_OK && !now->is_pulling && now->batch.id_count > 0) {
         status = begin_pull(learner, now, 0, 0);
     }

@@ -394,7 +394,9 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     }
     struct weft_ml_quality quality;
     weft_status status = weft_learner_test(&worker->learner, &quality);
-    if (status == WEFT_OK && is_last && worker->job.kind->counts_topics) {
+    /* Without a parent nobody says that the others are through; in BSP they are in the same step. */
+    bool all_are_through = worker->channel.fd >= 0 || worker->job.mode.kind == WEFT_JOB_BSP;
+    if (status == WEFT_OK && is_last && all_are_through && worker->job.kind->counts_topics) {
         status = count_tokens(worker);
     }
     if (status == WEFT_OK) {

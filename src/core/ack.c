@@ -32,17 +32,20 @@ static const uint64_t lossless_ns = 10 * WEFT_NS_PER_S;
 
 /* Where senders take turns, a sender's next grant comes after all others have had theirs, and
  * acknowledges what it has sent by then: an ACK between two turns tells it nothing that it needs, for
- * it has no more credit than for two turns at most. Not where packets are lost: a sender that learns
- * late of its last packets stands still meanwhile. */
+ * it has no more credit than for two turns at most. Not when its messages are there: the delay that is
+ * announced then is that of its next message's first packets. Not where packets are lost: a sender that
+ * learns late of its last packets stands still meanwhile. */
 static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t packet_ns,
                         uint64_t now_ns)
 {
-    if (p->gap_ns != 0 && now_ns - p->gap_ns < lossless_ns) {
+    if (p->rx_live == 0 ||
+        (p->gap_ns != 0 && now_ns - p->gap_ns < lossless_ns)) {
         return 0;
     }
     uint64_t round_ns = (uint64_t)ep->credit.turn_packets * packet_ns;
     return round_ns + round_ns / 4;
 }
+
 /* A pause costs a timer. Longer ones saved no more, and rounds of an incast ended later. */
 static const uint64_t batch_ns_min = 50 * WEFT_NS_PER_US;
 static const uint64_t batch_ns_max = 100 * WEFT_NS_PER_US;

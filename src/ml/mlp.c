@@ -65,12 +65,13 @@ double weft_ml_mlp_gradient(const struct weft_ml_model *model, const struct weft
                             const float *rows, float *gradient_p)
 {
     float hidden[WEFT_ML_FACTORS_MAX];
+    uint64_t dim = model->dim;
+    uint64_t row_count = weft_ml_model_rows(model, batch->id_count);
+    /* Also of no rows of data: all rows of the table are pushed. */
+    memset(gradient_p, 0, row_count * dim * sizeof(*gradient_p));
     if (batch->row_count == 0) {
         return 0;
     }
-    uint64_t dim = model->dim;
-    uint64_t row_count = weft_ml_model_rows(model, batch->id_count);
-    memset(gradient_p, 0, row_count * dim * sizeof(*gradient_p));
     const float *output = rows + batch->id_count * dim;
     float *output_p = gradient_p + batch->id_count * dim;
     double scale = 1.0 / batch->row_count;

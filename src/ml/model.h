@@ -133,8 +133,8 @@ void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, f
  *          gradient_p is overwritten. The two may not overlap. Rows that are not finite give results
  *          that are not finite.
  * Returns: without the L2 term: the mean log-loss, for mf the mean squared error, for lda the mean of
- *          the tokens' -log P; 0 for a batch of no rows, whose gradient is left alone. lda changes
- *          the topics of model->lda.
+ *          the tokens' -log P; 0 for a batch of no rows, whose gradient is zeros where the model is
+ *          dense, else left alone. lda changes the topics of model->lda.
  * Cost:    O(nonzeros * dim), no allocation.
  */
 double weft_ml_model_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,

@@ -154,14 +154,19 @@ const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
                                           const struct ps_list *list)
 {
     const struct ps_knowns *known = &client->known;
+    const struct ps_known *unnamed = NULL;
     for (uint32_t i = known->count; list->ids != NULL && list->n > 0 && i > 0; i--) {
         const struct ps_known *of = &known->of[(known->first + i - 1) % PS_KNOWN_MAX];
-        if (of->table == list->table && of->n == list->n && of->ids[0] == list->ids[0] &&
-            memcmp(of->ids, list->ids, list->n * sizeof(*list->ids)) == 0) {
+        if (of->table != list->table || of->n != list->n || of->ids[0] != list->ids[0] ||
+            memcmp(of->ids, list->ids, list->n * sizeof(*list->ids)) != 0) {
+            continue;
+        }
+        if (of->parts > 0 && of->part[0].number != 0) {
             return of;
         }
+        unnamed = unnamed == NULL ? of : unnamed;
     }
-    return NULL;
+    return unnamed;
 }
 
 void weft_ps_known_drop(struct weft_ps_client *client, uint32_t table, uint32_t shard,

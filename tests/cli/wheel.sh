@@ -139,7 +139,8 @@ print("torch imported", flush=True)
 dist.init_process_group("weft")
 t = torch.ones(3) * (dist.get_rank() + 1)
 dist.all_reduce(t)
-print("sum", t[0].item(), dist.get_backend())
+# In one write: the two ranks share the pipe, and end at the same moment.
+print(f"sum {t[0].item()} {dist.get_backend()}\n", end="", flush=True)
 dist.destroy_process_group()
 EOF
 tap_run "torchrun of a script that does not name weft" site/bin/python -m torch.distributed.run \

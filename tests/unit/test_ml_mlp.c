@@ -207,13 +207,19 @@ static void a_batch_of_no_rows(void **state)
     struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0.1F, .init_scale = 0.1F};
     struct weft_ml_model model;
     struct weft_ml_batch batch;
-    float rows[FLOATS_MAX] = {0}, gradient[1] = {7};
+    float rows[FLOATS_MAX] = {0}, gradient[FLOATS_MAX];
     assert_int_equal(weft_ml_model_init(&model, mlp(), &settings, 1, &set), WEFT_OK);
     assert_int_equal(weft_ml_batch_init(&batch, &set), WEFT_OK);
     assert_int_equal(weft_ml_model_batch(&model, &batch, NULL, 0), WEFT_OK);
     assert_int_equal(batch.id_count, set.feature_count);
+    for (uint32_t k = 0; k < FLOATS_MAX; k++) {
+        gradient[k] = 7;
+    }
+    /* Zeros: what is pushed is the whole vector. */
     assert_true(weft_ml_model_gradient(&model, &batch, rows, gradient) == 0);
-    assert_true(gradient[0] == 7);
+    for (uint32_t k = 0; k < FLOATS_MAX; k++) {
+        assert_true(gradient[k] == (k < (set.feature_count + 2) * HIDDEN ? 0 : 7));
+    }
     weft_ml_batch_fini(&batch);
     weft_ml_dataset_fini(&set);
 }

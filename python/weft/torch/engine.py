@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 
-from .._library import AgainError, ffi, lib, text
+from .._library import AgainError, error_of, ffi, lib, text
 from .._values import SLICE_NS
 
 INTERRUPT_S = 0.5  # what is under way longer than this after Ctrl-C is aborted
@@ -102,7 +102,8 @@ class Engine:
             if left_ns <= 0:
                 return
             status = self._wait_part(number, min(left_ns, SLICE_NS), done)
-        self._handle(status, done)
+        if status not in (lib.WEFT_OK, lib.WEFT_PEER, lib.WEFT_NOTFOUND):
+            raise error_of(status, text(lib.weft_comm_error(ffi.NULL)))
 
     def _wait_part(self, number, part_ns, done):
         """Not long: Ctrl-C is seen between parts, and close() waits for their end."""
@@ -111,9 +112,13 @@ class Engine:
             if self._stop.is_set():
                 return lib.WEFT_NOTFOUND
             self._waiting.add(me)
+        done.id = 0
         try:
             return lib.weft_comm_wait(self.comm._pointer(), number, part_ns, done)
         finally:
+            # Also where Ctrl-C came in the moment in which it ended: the library has given it away.
+            if done.id != 0:
+                self._handle(lib.WEFT_OK if done.status == lib.WEFT_OK else lib.WEFT_PEER, done)
             self._waiting.discard(me)
 
     def close(self):
@@ -157,9 +162,10 @@ class Engine:
             return False
         error = None if status == lib.WEFT_OK else text(lib.weft_comm_error(ffi.NULL))
         with self._lock:
-            _, ended = self._pending.pop(done.id)
+            _, ended = self._pending.pop(done.id, (0, None))
             self.comm._lent.pop(done.id, None)
-        ended(error, done)
+        if ended is not None:
+            ended(error, done)
         return True
 
     def _waits_since(self, moment):
