@@ -208,7 +208,8 @@ static const char *settle(struct fabric *fabric, char error[WEFT_CLI_FABRIC_ERRO
     if (fabric->grid && (fabric->gantt != NULL || fabric->chrome != NULL)) {
         return "--gantt and --chrome are for one run: leave out --grid";
     }
-    return weft_fabric_config_check(config);
+    const char *wrong = weft_fabric_config_check(config);
+    return wrong == NULL && fabric->grid ? weft_cli_fabric_grid_check(config, error) : wrong;
 }
 
 int weft_cli_sim_fabric(int argc, char **argv)

@@ -35,7 +35,11 @@ bool weft_cli_fabric_chrome(const char *path, const struct weft_fabric_config *c
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
-/* CS1-CS3 x NS1-NS3 with all else as in config; exit status. */
+/* Whether the baselines can be run with this, too. NULL, or what is wrong, in error_p. */
+const char *weft_cli_fabric_grid_check(const struct weft_fabric_config *config,
+                                       char error_p[WEFT_CLI_FABRIC_ERROR_BYTES]);
+
+/* CS1-CS3 x NS1-NS3 with all else as in a checked config; exit status. */
 int weft_cli_fabric_grid(const struct weft_fabric_config *config, bool json);
 
 /* The figures of a run as members of an object. */

@@ -22,6 +22,31 @@ struct cell {
     cJSON *json;
 };
 
+static const enum weft_fabric_policy baselines[] = {WEFT_FABRIC_FAIR, WEFT_FABRIC_RING,
+                                                    WEFT_FABRIC_HALVING_DOUBLING};
+
+static bool has_baseline(const struct weft_fabric_config *config, enum weft_fabric_policy baseline)
+{
+    return config->mode == WEFT_FABRIC_SYNC || !weft_fabric_is_all_reduce(baseline);
+}
+
+const char *weft_cli_fabric_grid_check(const struct weft_fabric_config *config,
+                                       char error_p[WEFT_CLI_FABRIC_ERROR_BYTES])
+{
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(baselines); i++) {
+        struct weft_fabric_config at = *config;
+        at.policy = baselines[i];
+        const char *wrong =
+            has_baseline(config, baselines[i]) ? weft_fabric_config_check(&at) : NULL;
+        if (wrong != NULL) {
+            (void)snprintf(error_p, WEFT_CLI_FABRIC_ERROR_BYTES, "--grid also runs %s: %s",
+                           weft_fabric_policy_name(baselines[i]), wrong);
+            return error_p;
+        }
+    }
+    return NULL;
+}
+
 static double speed_of(const struct weft_fabric_config *config,
                        const struct weft_fabric_result *result)
 {
@@ -51,15 +76,13 @@ static bool run_one(struct weft_fabric_config config, enum weft_fabric_policy po
 
 static bool run_cell(const struct weft_fabric_config *config, struct cell *cell)
 {
-    static const enum weft_fabric_policy baselines[] = {WEFT_FABRIC_FAIR, WEFT_FABRIC_RING,
-                                                        WEFT_FABRIC_HALVING_DOUBLING};
     cJSON *runs = cJSON_CreateObject();
     double speed = 0;
     double best = 0;
     bool good = run_one(*config, config->policy, runs, &speed);
     for (uint32_t i = 0; good && i < WEFT_ARRAY_COUNT(baselines); i++) {
         double baseline = 0;
-        if (weft_fabric_is_all_reduce(baselines[i]) && config->mode != WEFT_FABRIC_SYNC) {
+        if (!has_baseline(config, baselines[i])) {
             continue;
         }
         good = run_one(*config, baselines[i], runs, &baseline);

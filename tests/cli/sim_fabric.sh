@@ -106,6 +106,8 @@ refused '--div-max "-1"' --div-max -1
 refused 'is for --mode sync' --policy ring
 refused 'leave out --compute' --grid --compute fixed
 refused 'leave out --grid' --grid --gantt x
+refused '--grid also runs ring: .*two workers' --grid --mode sync --workers 1
+refused '--grid also runs ring: .*no replicas' --grid --mode sync --div-max 5 --policy order
 
 # ---- pictures
 tap_run "a Chrome trace" fabric --policy order --chrome run.json
