@@ -134,7 +134,7 @@ static bool picture_of(const char *path, struct picture *p)
     size_t bytes = strlen(path);
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
-    if (bytes + sizeof(".png") > PATH_BYTES || name[0] == '\0' || strchr(name, '\'') != NULL) {
+    if (bytes + sizeof(".png") > PATH_BYTES || name[0] == '\0' || strpbrk(name, "'\n\r") != NULL) {
         return false;
     }
     size_t stem = strlen(name);

@@ -101,11 +101,27 @@ static bool take_number(const struct reading *reading, const cJSON *item, const 
     return true;
 }
 
+/* It is printed, and put in quotes in a script of gnuplot. */
+static bool is_plain(const char *name)
+{
+    for (; *name != '\0'; name++) {
+        unsigned char byte = (unsigned char)*name;
+        if (byte < 0x20 || byte == 0x7f || strchr("'\"\\", byte) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool take_name(const struct reading *reading, const cJSON *item, char *name)
 {
     if (!cJSON_IsString(item) || item->valuestring[0] == '\0' ||
         strlen(item->valuestring) >= WEFT_FABRIC_NAME_BYTES) {
         return wrong(reading, "\"name\" is no string of 1 to %d bytes", WEFT_FABRIC_NAME_BYTES - 1);
+    }
+    if (!is_plain(item->valuestring)) {
+        return wrong(reading, "\"name\" holds a quote, a backslash or a control character; "
+                              "leave these out");
     }
     strcpy(name, item->valuestring);
     return true;

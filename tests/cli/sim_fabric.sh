@@ -89,6 +89,11 @@ bad 'no JSON, or it is cut off' '{"rate_mbps": 10} more'
 bad 'no JSON, or it is cut off' '{"rate_mbps": 1e'
 bad 'a JSON object is wanted' '[1, 2]'
 bad '"name" is no string' '{"name": 7}'
+bad '"name" holds a quote' '{"name": "a'"'"' b"}'
+bad '"name" holds a quote' '{"name": "a\" b"}'
+bad '"name" holds a quote' '{"name": "a\\b"}'
+bad '"name" holds a quote' '{"name": "a\nsystem(1)"}'
+bad '"name" holds a quote' '{"name": "a\u007f"}'
 bad '"slow_uplinks" is 1.5; it must be from 0 to 1' '{"slow_uplinks": 1.5}'
 printf '{"rate_mbps": 10}\000' >zero.json
 refused 'holds a zero byte' --network zero.json
