@@ -203,6 +203,17 @@ static void begin_round(struct weft_planner *planner)
     memset(r->ready_ns, 0, planner->config.workers * sizeof(r->ready_ns[0]));
 }
 
+/* Its part in the round is over when nothing comes any more. */
+static void end_if_done(struct weft_planner *planner, uint32_t worker)
+{
+    struct planner_worker *w = &planner->workers[worker];
+    if (w->phase == WORKER_FLYING && w->incoming == 0 && w->transfers_left == 0) {
+        planner->counters.commits++;
+        w->commits++;
+        planner_end_flight(planner, worker);
+    }
+}
+
 static void finish_round(struct weft_planner *planner)
 {
     struct planner_reduce *r = planner->reduce;
@@ -218,6 +229,7 @@ static void finish_round(struct weft_planner *planner)
         for (uint32_t t = 0; t < r->plan.trees; t++) {
             w->transfers_left -= r->plan.root[t] == i;
         }
+        end_if_done(planner, r->node_worker[i]); /* at once where it is the only one */
     }
     planner->version++;
     planner->counters.rounds++;
@@ -246,11 +258,7 @@ void planner_reduce_delivered(struct weft_planner *planner, const struct planner
     } else {
         w->transfers_left--;
     }
-    if (w->phase == WORKER_FLYING && w->incoming == 0 && w->transfers_left == 0) {
-        planner->counters.commits++;
-        w->commits++;
-        planner_end_flight(planner, transfer->to_worker);
-    }
+    end_if_done(planner, transfer->to_worker);
 }
 
 void planner_reduce_worker_left(struct weft_planner *planner)

@@ -323,6 +323,24 @@ static void a_worker_that_leaves(void **state)
     weft_planner_free(job.planner);
 }
 
+/* With one worker there is nothing to send: the round ends at once. */
+static void one_worker_is_left(void **state)
+{
+    (void)state;
+    struct job job = begin(3, WEFT_PLAN_AGGREGATE);
+    assert_int_equal(weft_planner_worker_left(job.planner, 0, 0), WEFT_OK);
+    assert_int_equal(weft_planner_worker_left(job.planner, 2, 0), WEFT_OK);
+    for (uint64_t round = 0; round < 3; round++) {
+        const struct weft_planner_update update = {.worker = 1, .clock = round, .bytes = 1000};
+        assert_int_equal(weft_planner_update(job.planner, &update, 0), WEFT_OK);
+        poll(&job);
+        assert_int_equal(job.count, 0);
+    }
+    assert_int_equal(weft_planner_counters(job.planner)->rounds, 3);
+    assert_int_equal(weft_planner_commits(job.planner, 1), 3);
+    weft_planner_free(job.planner);
+}
+
 static int print_seed(void **state)
 {
     (void)state;
@@ -339,6 +357,7 @@ int main(void)
         cmocka_unit_test_teardown(rounds_end, print_seed),
         cmocka_unit_test(early_ones_are_merged),
         cmocka_unit_test(a_worker_that_leaves),
+        cmocka_unit_test(one_worker_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
