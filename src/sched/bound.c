@@ -114,6 +114,45 @@ bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, u
     return planner_crowded_position(planner, set, count, taken, 1) == WEFT_NEVER;
 }
 
+/* One that is due by a position, and whose path is down. */
+static uint32_t unreachable_due(const struct weft_planner *planner, uint64_t due_max)
+{
+    for (uint32_t i = 0; due_max != WEFT_NEVER && i < planner->waiting_count; i++) {
+        const struct planner_worker *w = &planner->workers[planner->waiting[i]];
+        uint64_t due;
+        (void)planner_due_position(planner, w, &due);
+        if (w->end_ns == WEFT_NEVER && due <= due_max) {
+            return planner->waiting[i];
+        }
+    }
+    return WEFT_PLANNER_NONE;
+}
+
+static bool can_send(const struct weft_planner *planner)
+{
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        if (planner->workers[planner->waiting[i]].end_ns != WEFT_NEVER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing may go before a tight set, and what is in it without a path cannot go itself: it would hold
+ * up all that could be sent. In SSP also at the least clock, for else nobody could send at all. */
+static void drop_unreachable(struct weft_planner *planner)
+{
+    while (can_send(planner)) {
+        uint64_t due =
+            planner_crowded_position(planner, planner->waiting, planner->waiting_count, 0, 0);
+        uint32_t worker = unreachable_due(planner, due);
+        if (worker == WEFT_PLANNER_NONE || !planner_has_room(planner, 1)) {
+            return;
+        }
+        planner_drop(planner, worker, WEFT_PLANNER_DROP_LATE);
+    }
+}
+
 void planner_drop_late(struct weft_planner *planner)
 {
     for (uint32_t i = planner->waiting_count; i-- > 0;) {
@@ -130,6 +169,7 @@ void planner_drop_late(struct weft_planner *planner)
          planner_has_room(planner, 1);) {
         planner_drop(planner, longest_due(planner, due), WEFT_PLANNER_DROP_CROWDED);
     }
+    drop_unreachable(planner);
 }
 
 /* ---- Fig. 5 ---------------------------------------------------------------------------------- */

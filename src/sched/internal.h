@@ -190,7 +190,8 @@ void planner_estimate(struct weft_planner *planner);
 
 /* ---- bound.c: the delay bound ---------------------------------------------------------------- */
 
-/* Drop updates that are late, or for which there are not enough positions. */
+/* Drop updates that are late, for which there are not enough positions, or that have no path and
+ * hold up others. */
 void planner_drop_late(struct weft_planner *planner);
 
 /* Whether updates of these base versions may fly: every one under way, whatever overtakes it, is

@@ -197,7 +197,9 @@ enum weft_planner_decision_kind {
 
 enum weft_planner_drop {
     WEFT_PLANNER_DROP_NONE,
-    WEFT_PLANNER_DROP_LATE,       /* could not be committed within tau_max any more */
+    /* Could not be committed within tau_max any more; or has to be the next, but its path is down
+     * and others could be sent. */
+    WEFT_PLANNER_DROP_LATE,
     WEFT_PLANNER_DROP_CROWDED,    /* more updates are due by a position than there are positions */
     WEFT_PLANNER_DROP_HOLD,       /* waiting for it would hold up too many others (Fig. 5) */
     WEFT_PLANNER_DROP_DIVERGENCE, /* it alone moves the model further than div_max */

@@ -1,0 +1,102 @@
+/* The planner when something is wrong: links that are down, more reports than there is room for,
+ * members that leave a group. */
+#include "sched_rig.h"
+
+static struct rig rig;
+
+static void make(void)
+{
+    assert_int_equal(weft_planner_new(&rig.config, &rig.planner), WEFT_OK);
+}
+
+static void ask(uint32_t worker, uint64_t clock, uint64_t base_version)
+{
+    struct weft_planner_update update = {
+        .worker = worker, .clock = clock, .bytes = 125000, .base_version = base_version};
+    assert_int_equal(weft_planner_update(rig.planner, &update, rig.now_ns), WEFT_OK);
+}
+
+static void set_link(uint32_t host, bool is_up, uint64_t bps)
+{
+    assert_int_equal(weft_planner_capacity(rig.planner, host, is_up, bps, rig.now_ns), WEFT_OK);
+}
+
+/* What one plan decides of a kind, and the last of these. */
+static uint32_t plan(enum weft_planner_decision_kind kind, struct weft_planner_decision *last_p)
+{
+    struct weft_planner_decision d;
+    uint32_t count = 0;
+    weft_planner_plan(rig.planner, rig.now_ns);
+    while (weft_planner_poll(rig.planner, &d)) {
+        count += d.kind == kind;
+        *last_p = d.kind == kind ? d : *last_p;
+    }
+    return count;
+}
+
+/* ---- links that are down --------------------------------------------------------------------- */
+
+/* Worker 0's uplink is down, the others go on: after tau_max grants it would have to be the next,
+ * and is dropped instead of holding up everybody. */
+static void bound_with_a_dead_uplink(enum weft_planner_mode mode)
+{
+    rig_hosts(&rig, 3, 1, 0, GBIT);
+    rig.config.mode = mode;
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_BOUND;
+    rig.config.tau_max = 3;
+    make();
+    set_link(0, true, 0);
+    ask(0, 0, 0);
+    for (uint64_t i = 0; i < 12; i++) {
+        uint32_t worker = 1 + i % 2;
+        struct weft_planner_decision d;
+        ask(worker, i / 2, i);
+        assert_int_equal(plan(WEFT_PLANNER_GRANT, &d), 1);
+        assert_int_equal(d.worker, worker);
+        rig.now_ns = d.booking.end_ns;
+        assert_int_equal(weft_planner_committed(rig.planner, worker, -1, rig.now_ns), WEFT_OK);
+    }
+    assert_int_equal(weft_planner_counters(rig.planner)->dropped_late, 1);
+    /* It reads and computes again, and is sent when its link is back. */
+    struct weft_planner_decision d;
+    ask(0, 0, 12);
+    assert_int_equal(plan(WEFT_PLANNER_GRANT, &d), 0);
+    set_link(0, true, GBIT);
+    assert_int_equal(plan(WEFT_PLANNER_GRANT, &d), 1);
+    weft_planner_free(rig.planner);
+}
+
+static void a_dead_uplink_does_not_stop_others(void **state)
+{
+    (void)state;
+    bound_with_a_dead_uplink(WEFT_PLANNER_ASYNC);
+    bound_with_a_dead_uplink(WEFT_PLANNER_SSP);
+}
+
+/* Nobody can be sent: then nobody is held up, and nothing is dropped. */
+static void a_dead_server_drops_nothing(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    rig_hosts(&rig, 3, 1, 0, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_BOUND;
+    rig.config.tau_max = 2;
+    make();
+    set_link(rig.server_host[0], false, 0);
+    for (uint32_t w = 0; w < 3; w++) {
+        ask(w, 0, 0);
+    }
+    assert_int_equal(plan(WEFT_PLANNER_DROP, &d), 0);
+    set_link(rig.server_host[0], false, GBIT);
+    assert_int_equal(plan(WEFT_PLANNER_GRANT, &d), 3);
+    weft_planner_free(rig.planner);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dead_uplink_does_not_stop_others),
+        cmocka_unit_test(a_dead_server_drops_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
