@@ -1,19 +1,22 @@
 /* Reads: oldest request first, as many workers between read and commit as there are credits. */
 #include "sched/internal.h"
 
-static uint32_t oldest_read(const struct weft_planner *planner)
+/* The oldest of those that asked at or after a request; WEFT_PLANNER_NONE = no more. */
+static uint32_t oldest_read(const struct weft_planner *planner, uint64_t asked_min)
 {
-    uint32_t best = planner->reading[0];
-    for (uint32_t i = 1; i < planner->reading_count; i++) {
+    uint32_t best = WEFT_PLANNER_NONE;
+    for (uint32_t i = 0; i < planner->reading_count; i++) {
         uint32_t worker = planner->reading[i];
-        if (planner->workers[worker].asked < planner->workers[best].asked) {
+        uint64_t asked = planner->workers[worker].asked;
+        if (asked >= asked_min &&
+            (best == WEFT_PLANNER_NONE || asked < planner->workers[best].asked)) {
             best = worker;
         }
     }
     return best;
 }
 
-static bool grant_read(struct weft_planner *planner, uint32_t worker)
+static void grant_read(struct weft_planner *planner, uint32_t worker)
 {
     struct planner_worker *w = &planner->workers[worker];
     uint32_t servers = planner->config.servers, first = planner->active_count;
@@ -26,7 +29,7 @@ static bool grant_read(struct weft_planner *planner, uint32_t worker)
                                     .to_host = w->host,
                                     .group = WEFT_PLANNER_NONE};
     if (!planner_grant_shares(planner, what, shares, false)) {
-        return false;
+        return;
     }
     planner_set_remove(planner->reading, &planner->reading_count, worker);
     planner->outstanding++;
@@ -34,16 +37,18 @@ static bool grant_read(struct weft_planner *planner, uint32_t worker)
     w->phase = WORKER_READING;
     w->transfers_left = servers;
     planner_announce_from(planner, first);
-    return true;
 }
 
+/* A read whose path is down waits, and the next one is looked at. When a table is full, all wait. */
 void planner_admit_reads(struct weft_planner *planner)
 {
     bool has_credits = planner_has(planner, WEFT_PLAN_ADMISSION);
-    while (planner->reading_count > 0 &&
+    uint64_t full = planner->counters.full;
+    uint32_t worker = oldest_read(planner, 0);
+    while (worker != WEFT_PLANNER_NONE && planner->counters.full == full &&
            (!has_credits || planner->outstanding < planner->config.read_credits)) {
-        if (!grant_read(planner, oldest_read(planner))) {
-            return;
-        }
+        uint64_t asked = planner->workers[worker].asked;
+        grant_read(planner, worker);
+        worker = oldest_read(planner, asked + 1);
     }
 }

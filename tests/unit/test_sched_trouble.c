@@ -92,11 +92,31 @@ static void a_dead_server_drops_nothing(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* The oldest read goes to a downlink that is down: the others are granted, and it is when the link
+ * is back. */
+static void a_dead_downlink_does_not_stop_reads(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    rig_hosts(&rig, 3, 1, 0, GBIT);
+    make();
+    set_link(0, false, 0);
+    for (uint32_t w = 0; w < 3; w++) {
+        assert_int_equal(weft_planner_read(rig.planner, w, 1000, 0), WEFT_OK);
+    }
+    assert_int_equal(plan(WEFT_PLANNER_GRANT_READ, &d), 2);
+    set_link(0, false, GBIT);
+    assert_int_equal(plan(WEFT_PLANNER_GRANT_READ, &d), 1);
+    assert_int_equal(d.worker, 0);
+    weft_planner_free(rig.planner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dead_uplink_does_not_stop_others),
         cmocka_unit_test(a_dead_server_drops_nothing),
+        cmocka_unit_test(a_dead_downlink_does_not_stop_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
