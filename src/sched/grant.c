@@ -35,14 +35,20 @@ struct weft_path planner_path(struct weft_planner *planner, uint32_t from_host, 
     return path;
 }
 
+static bool has_decisions(struct weft_planner *planner, uint32_t count)
+{
+    bool has_room = planner->decisions_max - planner->decisions_count >= count;
+    planner->counters.full += !has_room;
+    return has_room;
+}
+
 bool planner_has_room(struct weft_planner *planner, uint32_t count)
 {
-    if (planner->free_count >= count &&
-        planner->decisions_max - planner->decisions_count >= count) {
-        return true;
+    if (planner->free_count < count) {
+        planner->counters.full++;
+        return false;
     }
-    planner->counters.full++;
-    return false;
+    return has_decisions(planner, count);
 }
 
 /* ---- decisions ------------------------------------------------------------------------------- */
@@ -84,6 +90,7 @@ void planner_announce(struct weft_planner *planner, struct planner_transfer *tra
         decision->trees = transfer->trees;
     }
     transfer->is_announced = true;
+    transfer->needs_announce = false;
 }
 
 void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_planner_drop why)
@@ -329,8 +336,19 @@ void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up
         struct planner_transfer *transfer = &planner->transfers[planner->scratch[i]];
         uint64_t sent = weft_min_u64(transfer->sent, transfer->bytes);
         planner_book_again(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
-        if (transfer->is_announced && planner->decisions_count < planner->decisions_max) {
-            planner_announce(planner, transfer, true);
+        transfer->needs_announce = transfer->needs_announce || transfer->is_announced;
+    }
+}
+
+void planner_announce_due(struct weft_planner *planner)
+{
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->needs_announce) {
+            if (!has_decisions(planner, 1)) {
+                return;
+            }
+            planner_announce(planner, transfer, transfer->is_announced);
         }
     }
 }

@@ -16,7 +16,7 @@ static void start_sum(struct weft_planner *planner, uint32_t group)
         }
         transfer->booking.start_ns = planner->now_ns;
         planner_book_again(planner, transfer, transfer->bytes);
-        planner_announce(planner, transfer, false);
+        transfer->needs_announce = true;
     }
 }
 

@@ -60,6 +60,7 @@ struct planner_transfer {
     uint64_t late_ns; /* overdue when nothing was reported by then */
     bool
         is_announced; /* its grant was handed out; false: an aggregate that waits for its members */
+    bool needs_announce; /* by the next plan: for the first time, or because it was booked again */
     struct weft_booking booking;
 };
 
@@ -162,6 +163,9 @@ void planner_book_again(struct weft_planner *planner, struct planner_transfer *t
                         uint64_t left_bytes);
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);
+/* All that events have left to be announced: one decision for each transfer, however many there
+ * were. What finds no room is left for the next plan, and counted. */
+void planner_announce_due(struct weft_planner *planner);
 
 /* Reserve and announce a transfer of every server's share, between it and a host; all or
  * nothing. */

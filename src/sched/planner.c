@@ -204,6 +204,7 @@ void weft_planner_free(struct weft_planner *planner)
 void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns)
 {
     planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
+    planner_announce_due(planner);
     planner_overdue(planner);
     if (planner->config.mode == WEFT_PLANNER_ALL_REDUCE) {
         planner_reduce(planner);

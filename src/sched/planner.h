@@ -27,7 +27,7 @@
  *     _update -> DROP, or GRANT to each server (or one to an aggregator, then GRANT_GROUP to each
  *     server) -> _delivered of each transfer -> _committed, and the next round.
  * A member of a group and its sum carry the same `group`. GRANT_GROUP comes at once with
- * WEFT_PLAN_CUT_THROUGH, otherwise when the last member was reported delivered.
+ * WEFT_PLAN_CUT_THROUGH, otherwise from the plan after the last member was reported delivered.
  * Reads need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
  *
  * Versions: a server counts the updates that it applied. All servers apply in one order, so one
@@ -173,7 +173,7 @@ weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, 
                                     uint64_t now_ns);
 
 /* A link's capacity was learned or has changed; 0 = it is down. Transfers under way on it are
- * planned again (GRANTs with is_revised). */
+ * planned again; the next plan has one GRANT with is_revised for each, however many reports. */
 weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, bool is_up,
                                   uint64_t capacity_bps, uint64_t now_ns);
 

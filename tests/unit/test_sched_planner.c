@@ -205,6 +205,16 @@ static void read_credits(void **state)
     assert_true(100 * commits[1] >= 99 * commits[0]);
 }
 
+static struct weft_planner_decision with_capacity(uint64_t up_bps, uint64_t now_ns)
+{
+    struct weft_planner_decision revised;
+    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, up_bps, now_ns), WEFT_OK);
+    weft_planner_plan(rig.planner, now_ns);
+    assert_true(weft_planner_poll(rig.planner, &revised));
+    assert_true(revised.is_revised);
+    return revised;
+}
+
 /* A link that has become slower: what is left of the transfer is planned again. */
 static void a_new_capacity_revises_grants(void **state)
 {
@@ -216,17 +226,13 @@ static void a_new_capacity_revises_grants(void **state)
     weft_planner_plan(rig.planner, 0);
     assert_true(weft_planner_poll(rig.planner, &d));
     uint64_t half_ns = WEFT_NS_PER_S / 2;
-    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, GBIT / 4, half_ns), WEFT_OK);
-    assert_true(weft_planner_poll(rig.planner, &revised));
-    assert_true(revised.is_revised && revised.transfer == d.transfer);
+    revised = with_capacity(GBIT / 4, half_ns);
+    assert_int_equal(revised.transfer, d.transfer);
     assert_int_equal(revised.booking.start_ns, half_ns);
     assert_int_equal(revised.booking.end_ns, half_ns + 2 * WEFT_NS_PER_S);
     /* Down, and up again. */
-    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, 0, half_ns), WEFT_OK);
-    assert_true(weft_planner_poll(rig.planner, &revised));
-    assert_int_equal(revised.booking.count, 0);
-    assert_int_equal(weft_planner_capacity(rig.planner, 0, true, GBIT, half_ns), WEFT_OK);
-    assert_true(weft_planner_poll(rig.planner, &revised));
+    assert_int_equal(with_capacity(0, half_ns).booking.count, 0);
+    revised = with_capacity(GBIT, half_ns);
     assert_int_equal(revised.booking.end_ns - revised.booking.start_ns, half_ns);
     weft_planner_free(rig.planner);
 }

@@ -111,12 +111,72 @@ static void a_dead_downlink_does_not_stop_reads(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Workers behind a server's link that is busy, so that all but the first are summed. Returns the
+ * transfers of the members. */
+static uint32_t make_group(uint32_t policy, uint64_t *members, struct weft_planner_decision *sum_p)
+{
+    struct weft_planner_decision d;
+    uint32_t count = 0;
+    rig_hosts(&rig, 8, 1, 1, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE | policy;
+    make();
+    for (uint32_t w = 0; w < 8; w++) {
+        ask(w, 0, 0);
+    }
+    weft_planner_plan(rig.planner, 0);
+    while (weft_planner_poll(rig.planner, &d)) {
+        if (d.kind == WEFT_PLANNER_GRANT && d.group == 1) {
+            members[count++] = d.transfer;
+        } else if (d.kind == WEFT_PLANNER_GRANT_GROUP && d.group == 1) {
+            *sum_p = d;
+        }
+    }
+    assert_true(count >= 2);
+    return count;
+}
+
+/* However many reports come in one batch: one decision for each transfer, and none is lost. */
+static void a_flood_of_capacities(void **state)
+{
+    (void)state;
+    uint64_t members[8];
+    struct weft_planner_decision d, sum = {0};
+    uint32_t count = make_group(0, members, &sum);
+    for (uint32_t i = 0; i < count - 1; i++) {
+        assert_int_equal(weft_planner_delivered(rig.planner, members[i], 0), WEFT_OK);
+    }
+    for (uint64_t i = 1; i <= 1000; i++) {
+        set_link(rig.server_host[0], false, GBIT - i);
+        set_link(rig.aggregator_host[0], false, GBIT - i);
+    }
+    assert_int_equal(weft_planner_delivered(rig.planner, members[count - 1], 0), WEFT_OK);
+    set_link(rig.server_host[0], false, GBIT - 1000);
+    uint64_t seen[64];
+    uint32_t decisions = 0, sums = 0;
+    weft_planner_plan(rig.planner, 0);
+    while (weft_planner_poll(rig.planner, &d)) {
+        for (uint32_t i = 0; i < decisions; i++) {
+            assert_true(seen[i] != d.transfer);
+        }
+        assert_true(decisions < WEFT_ARRAY_COUNT(seen));
+        seen[decisions++] = d.transfer;
+        assert_true(d.booking.pieces[0].rate_bps <= GBIT - 1000 || d.from_host < 8);
+        sums += d.kind == WEFT_PLANNER_GRANT_GROUP && !d.is_revised;
+    }
+    assert_int_equal(sums, 1);
+    assert_int_equal(weft_planner_counters(rig.planner)->full, 0);
+    weft_planner_free(rig.planner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dead_uplink_does_not_stop_others),
         cmocka_unit_test(a_dead_server_drops_nothing),
         cmocka_unit_test(a_dead_downlink_does_not_stop_reads),
+        cmocka_unit_test(a_flood_of_capacities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
