@@ -321,9 +321,9 @@ static uint32_t over_link(struct weft_planner *planner, uint32_t host, bool is_u
     return count;
 }
 
-void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up)
+/* Book those in scratch again, in this order: what each has not sent by plan, from now on. */
+static void replan(struct weft_planner *planner, uint32_t count)
 {
-    uint32_t count = over_link(planner, host, is_up);
     for (uint32_t i = 0; i < count; i++) {
         struct planner_transfer *transfer = &planner->transfers[planner->scratch[i]];
         struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
@@ -338,6 +338,24 @@ void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up
         planner_book_again(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
         transfer->needs_announce = transfer->needs_announce || transfer->is_announced;
     }
+}
+
+void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up)
+{
+    replan(planner, over_link(planner, host, is_up));
+}
+
+void planner_replan_sum(struct weft_planner *planner, uint32_t group)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        const struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->group == group && transfer->kind == WEFT_PLANNER_GRANT_GROUP &&
+            transfer->is_announced) {
+            planner->scratch[count++] = planner->active[i];
+        }
+    }
+    replan(planner, count);
 }
 
 void planner_announce_due(struct weft_planner *planner)

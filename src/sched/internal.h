@@ -177,6 +177,7 @@ void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_plann
 void planner_depart(struct weft_planner *planner, uint32_t worker); /* WAITING -> FLYING */
 void planner_cancel_of(struct weft_planner *planner, uint32_t worker);
 void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up);
+void planner_replan_sum(struct weft_planner *planner, uint32_t group); /* if it was announced */
 void planner_overdue(struct weft_planner *planner);
 void planner_count_future(struct weft_planner *planner);
 

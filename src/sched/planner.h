@@ -226,7 +226,7 @@ struct weft_planner_decision {
     bool is_cut_through;  /* send a chunk once it is there from everybody */
     uint64_t chunk_bytes; /* of cut-through */
     /* Replaces an earlier decision on the same transfer: its booking counts from now, for the bytes
-     * that were not sent by plan. */
+     * that were not sent by plan. A sum waits for so many `members` only: one may have left. */
     bool is_revised;
     struct weft_booking booking; /* when to send at what rate */
 };

@@ -246,6 +246,7 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
     planner_end_flight(planner, worker);
     if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
         planner_group_left(planner, group);
+        planner_replan_sum(planner, group); /* with cut-through it waits for one less */
     }
 }
 

@@ -170,6 +170,25 @@ static void a_flood_of_capacities(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* With cut-through a sum is on its way when a member leaves: its sender must not wait for it. */
+static void a_sum_is_told_of_members_that_left(void **state)
+{
+    (void)state;
+    uint64_t members[8];
+    struct weft_planner_decision d, sum = {0};
+    uint32_t count = make_group(WEFT_PLAN_CUT_THROUGH, members, &sum);
+    assert_int_equal(sum.members, count);
+    uint32_t left = 0;
+    while (weft_planner_worker_left(rig.planner, left, 0) == WEFT_OK &&
+           plan(WEFT_PLANNER_GRANT_GROUP, &d) == 0) {
+        left++; /* those that were sent direct are in no group */
+        assert_true(left < 8);
+    }
+    assert_true(d.is_revised && d.transfer == sum.transfer && d.members == count - 1);
+    assert_true(d.booking.start_ns >= rig.now_ns);
+    weft_planner_free(rig.planner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_dead_server_drops_nothing),
         cmocka_unit_test(a_dead_downlink_does_not_stop_reads),
         cmocka_unit_test(a_flood_of_capacities),
+        cmocka_unit_test(a_sum_is_told_of_members_that_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
