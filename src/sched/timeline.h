@@ -11,8 +11,8 @@
  * link; the planner corrects it when reports come.
  *
  * Fixed memory: WEFT_TIMELINE_STEPS steps for each link. A reservation that needs more is refused
- * and changes nothing; some more are kept for cutting a booking that is given back. Steps before
- * "now" are dropped by weft_timeline_trim.
+ * and changes nothing; two for each piece of a booking are kept beyond these, for cutting one that
+ * is given back. Steps before "now" are dropped by weft_timeline_trim.
  *
  * Source: [mlfabric] Fig. 4 (the time at which a transfer ends over a residual that varies).
  */
@@ -40,8 +40,8 @@ struct weft_timeline_step {
 struct weft_timeline {
     uint64_t capacity_bps; /* may change at any time; reservations stay */
     uint32_t count;        /* steps in use, at least 1; steps[0] begins at the last trim */
-    struct weft_timeline_step
-        steps[WEFT_TIMELINE_STEPS]; /* from_ns ascending; steps[0].from_ns = 0 */
+    /* from_ns ascending; steps[0].from_ns = 0 */
+    struct weft_timeline_step steps[WEFT_TIMELINE_STEPS + 2 * WEFT_BOOKING_PIECES];
 };
 
 /* Constant rate over [from_ns, to_ns). */

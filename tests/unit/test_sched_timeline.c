@@ -147,6 +147,27 @@ static void a_full_table_refuses_and_changes_nothing(void **state)
     assert_true(weft_path_reserve(&path, &last));
 }
 
+/* Of a table that takes no more reservations, a booking can still be given back from any time on. */
+static void a_full_table_has_steps_for_cutting(void **state)
+{
+    (void)state;
+    struct weft_timeline line;
+    weft_timeline_init(&line, 80 * MBYTE);
+    struct weft_path path = path_of(&line, NULL);
+    struct weft_booking wide = {.count = 1, .pieces = {{0, 500 * SECOND, MBYTE}}};
+    struct weft_booking hole = {.count = 1, .pieces = {{SECOND, 2 * SECOND, 1}}};
+    assert_true(weft_path_reserve(&path, &wide));
+    while (weft_path_reserve(&path, &hole)) {
+        hole.pieces[0].from_ns += 2 * SECOND;
+        hole.pieces[0].to_ns += 2 * SECOND;
+    }
+    assert_int_equal(line.count, WEFT_TIMELINE_STEPS);
+    assert_true(weft_path_release(&path, &wide, 10 * SECOND + SECOND / 4));
+    assert_int_equal(weft_timeline_residual(&line, 10 * SECOND), 79 * MBYTE);
+    assert_int_equal(weft_timeline_residual(&line, 10 * SECOND + SECOND / 4), 80 * MBYTE);
+    assert_false(weft_path_reserve(&path, &hole));
+}
+
 /* ---- oracle ---------------------------------------------------------------------------------- */
 
 enum { LINKS = 3, HORIZON = 400, BOOKINGS = 12 };
@@ -283,6 +304,7 @@ int main(void)
         cmocka_unit_test(capacity_below_what_is_reserved),
         cmocka_unit_test(a_fragmented_residual),
         cmocka_unit_test(a_full_table_refuses_and_changes_nothing),
+        cmocka_unit_test(a_full_table_has_steps_for_cutting),
         cmocka_unit_test_teardown(random_bookings, print_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
