@@ -47,7 +47,7 @@ uint64_t planner_least_clock(const struct weft_planner *planner)
         const struct planner_worker *w = &planner->workers[i];
         if (w->has_clock) {
             bool has_update = w->phase == WORKER_WAITING || w->phase == WORKER_FLYING;
-            least = weft_min_u64(least, has_update ? w->clock : w->clock + 1);
+            least = weft_min_u64(least, has_update ? w->clock : weft_time_add(w->clock, 1));
         }
     }
     return least;

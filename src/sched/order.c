@@ -139,10 +139,10 @@ static uint32_t pick_shortest(const struct weft_planner *planner, const struct v
             least_ns = weft_min_u64(least_ns, planner->workers[planner->waiting[i]].end_ns);
         }
     }
-    uint64_t equal_ns =
-        least_ns == WEFT_NEVER
-            ? 0
-            : least_ns + planner_share(least_ns - planner->now_ns, planner->config.tie_ppm);
+    uint64_t equal_ns = least_ns == WEFT_NEVER
+                            ? 0
+                            : weft_time_add(least_ns, planner_share(least_ns - planner->now_ns,
+                                                                    planner->config.tie_ppm));
     uint32_t best = WEFT_PLANNER_NONE;
     for (uint32_t i = 0; i < planner->waiting_count; i++) {
         uint32_t worker = planner->waiting[i];

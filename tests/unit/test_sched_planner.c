@@ -118,6 +118,32 @@ static void the_least_clock_goes_first(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* A clock at its end is not the least one. */
+static void the_last_clock_does_not_wrap(void **state)
+{
+    (void)state;
+    begin(3, WEFT_PLANNER_SSP, WEFT_PLAN_ORDER);
+    make();
+    ask_rig(0, UINT64_MAX, 1000, 0);
+    assert_int_equal(next_grant(), 0);
+    ask_rig(1, 5, 90000, 0);
+    ask_rig(2, 7, 1000, 0);
+    assert_int_equal(next_grant(), 1);
+    weft_planner_free(rig.planner);
+}
+
+/* An end near the end of time, with 5 % on top. */
+static void the_latest_end_does_not_wrap(void **state)
+{
+    (void)state;
+    begin(1, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER);
+    rig.host[0].up_bps = 1;
+    make();
+    ask_rig(0, 0, 2250000000, 0);
+    assert_int_equal(next_grant(), 0);
+    weft_planner_free(rig.planner);
+}
+
 /* Equal completions: the oldest base version, not the first that asked. */
 static void ties_go_to_the_oldest(void **state)
 {
@@ -509,6 +535,8 @@ int main(void)
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(shortest_completion_first),
         cmocka_unit_test(the_least_clock_goes_first),
+        cmocka_unit_test(the_last_clock_does_not_wrap),
+        cmocka_unit_test(the_latest_end_does_not_wrap),
         cmocka_unit_test(ties_go_to_the_oldest),
         cmocka_unit_test(an_old_request_goes_first),
         cmocka_unit_test(a_floor_for_slow_uplinks),
