@@ -21,6 +21,7 @@ struct report {
     uint64_t id;    /* transfer */
     uint64_t version;
     uint64_t clock;
+    uint64_t capacity_bps; /* after the change that is reported */
     double norm;
 };
 
@@ -135,7 +136,10 @@ void weft_fabric_report_committed(struct weft_fabric *f, uint32_t worker, double
 
 void weft_fabric_report_capacity(struct weft_fabric *f, uint32_t link)
 {
-    report(f, f->config.report_ns, (struct report){.kind = REPORT_CAPACITY, .index = link});
+    report(f, f->config.report_ns,
+           (struct report){.kind = REPORT_CAPACITY,
+                           .index = link,
+                           .capacity_bps = weft_fluid_capacity(f->fluid, link)});
 }
 
 static weft_status hand_over(struct weft_fabric *f, const struct report *r)
@@ -159,8 +163,8 @@ static weft_status hand_over(struct weft_fabric *f, const struct report *r)
     case REPORT_CAPACITY:
         break;
     }
-    return weft_planner_capacity(f->planner, r->index / 2, r->index % 2 == 0,
-                                 weft_fluid_capacity(f->fluid, r->index), f->now_ns);
+    return weft_planner_capacity(f->planner, r->index / 2, r->index % 2 == 0, r->capacity_bps,
+                                 f->now_ns);
 }
 
 void weft_fabric_report_comes(struct weft_fabric *f, void *what)

@@ -191,6 +191,29 @@ static void a_grant_that_is_revised(void **state)
     assert_int_equal(until_commits(1), 3500);
 }
 
+/* A link changes twice before the planner hears of the first change: each report has the rate that
+ * it is about. */
+static void a_report_is_of_its_own_change(void **state)
+{
+    (void)state;
+    f.config.policy = WEFT_FABRIC_ORDER;
+    weft_fabric_planner_new(&f);
+    assert_non_null(f.planner);
+    const struct weft_timeline *line = weft_planner_link(f.planner, 0, true);
+    weft_fluid_set_capacity(f.fluid, weft_fabric_up(0), 4000000);
+    weft_fabric_report_capacity(&f, weft_fabric_up(0));
+    f.now_ns = f.config.report_ns / 2;
+    weft_fluid_advance(f.fluid, f.now_ns);
+    weft_fluid_set_capacity(f.fluid, weft_fabric_up(0), 2000000);
+    weft_fabric_report_capacity(&f, weft_fabric_up(0));
+    weft_fabric_moment(&f);
+    assert_int_equal(f.now_ns, f.config.report_ns);
+    assert_int_equal(line->capacity_bps, 4000000);
+    weft_fabric_moment(&f);
+    assert_int_equal(line->capacity_bps, 2000000);
+    weft_planner_free(f.planner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +223,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tree_reduces_and_broadcasts, begin, end),
         cmocka_unit_test_setup_teardown(and_overlaps_both, begin, end),
         cmocka_unit_test_setup_teardown(a_grant_that_is_revised, begin, end),
+        cmocka_unit_test_setup_teardown(a_report_is_of_its_own_change, begin, end),
     };
     return cmocka_run_group_tests_name("sim_fabric_transfer", tests, NULL, NULL);
 }
