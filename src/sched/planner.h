@@ -58,8 +58,12 @@ enum {
 
 enum weft_planner_mode {
     WEFT_PLANNER_ASYNC,
-    WEFT_PLANNER_SSP,        /* as ASYNC; workers at the least clock go first and are not dropped */
-    WEFT_PLANNER_SYNC,       /* no drops: every update of a clock is applied */
+    /* As ASYNC; workers at the least clock go first, and are dropped only where the delay bound or
+     * div_max could not be kept otherwise. */
+    WEFT_PLANNER_SSP,
+    /* Every update of a clock is applied: no drops, but of one that alone is beyond div_max and so
+     * could never be granted. */
+    WEFT_PLANNER_SYNC,
     WEFT_PLANNER_ALL_REDUCE, /* no servers: a tree of the workers' hosts, chosen for each round */
 };
 

@@ -244,7 +244,8 @@ static inline uint64_t rig_due(struct rig *rig, const struct weft_booking *booki
 static inline void rig_dropped(struct rig *rig, const struct weft_planner_decision *d)
 {
     struct rig_worker *w = &rig->workers[d->worker];
-    assert_true(w->is_sending && rig->config.mode != WEFT_PLANNER_SYNC);
+    assert_true(w->is_sending &&
+                (rig->config.mode != WEFT_PLANNER_SYNC || d->drop == WEFT_PLANNER_DROP_DIVERGENCE));
     rig->dropped_delay_sum += rig->version - w->base;
     w->is_outstanding = w->is_sending = false;
     w->drops++;

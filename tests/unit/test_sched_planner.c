@@ -118,6 +118,25 @@ static void the_least_clock_goes_first(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* The delay bound goes before the least clock of SSP: who is too late there is dropped, too. */
+static void the_least_clock_can_be_late(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    begin(2, WEFT_PLANNER_SSP, WEFT_PLAN_ORDER | WEFT_PLAN_BOUND);
+    rig.config.tau_max = 1;
+    make();
+    for (uint64_t i = 0; i < 2; i++) {
+        ask_rig(1, 5 + i, 1000, i);
+        assert_int_equal(next_grant(), 1);
+    }
+    ask_rig(0, 4, 1000, 0); /* two were committed since */
+    weft_planner_plan(rig.planner, rig.now_ns);
+    assert_true(weft_planner_poll(rig.planner, &d));
+    assert_int_equal(d.drop, WEFT_PLANNER_DROP_LATE);
+    weft_planner_free(rig.planner);
+}
+
 /* A clock at its end is not the least one. */
 static void the_last_clock_does_not_wrap(void **state)
 {
@@ -288,9 +307,9 @@ static bool push_and_commit(uint32_t worker, double norm, double applied_norm,
 }
 
 /* Bound 1, eta 1/8, beta 1/2: a norm of 1 is a quarter of the bound. */
-static void begin_replicas(void)
+static void begin_replicas(enum weft_planner_mode mode)
 {
-    begin(8, WEFT_PLANNER_ASYNC, WEFT_PLAN_ORDER | WEFT_PLAN_REPLICATE);
+    begin(8, mode, WEFT_PLAN_ORDER | WEFT_PLAN_REPLICATE);
     rig.config.div_max = 1;
     rig.config.step_size = 0.125;
     rig.config.momentum = 0.5;
@@ -301,7 +320,7 @@ static void a_replica_is_fed_when_links_are_idle(void **state)
 {
     (void)state;
     struct weft_planner_decision d;
-    begin_replicas();
+    begin_replicas(WEFT_PLANNER_ASYNC);
     assert_false(push_and_commit(0, 1, -1, &d));
     assert_int_equal(weft_planner_divergence_ppm(rig.planner), 250000);
     weft_planner_plan(rig.planner, rig.now_ns);
@@ -322,7 +341,7 @@ static void a_replica_is_fed_when_it_must_be(void **state)
 {
     (void)state;
     struct weft_planner_decision d;
-    begin_replicas();
+    begin_replicas(WEFT_PLANNER_ASYNC);
     assert_int_equal(weft_planner_read(rig.planner, 7, 100000000, rig.now_ns), WEFT_OK);
     weft_planner_plan(rig.planner, rig.now_ns);
     assert_true(weft_planner_poll(rig.planner, &d)); /* the read */
@@ -346,13 +365,18 @@ static void steps_beyond_the_divergence_bound(void **state)
 {
     (void)state;
     struct weft_planner_decision d;
-    begin_replicas();
+    begin_replicas(WEFT_PLANNER_ASYNC);
     assert_true(push_and_commit(0, 4.001, -1, &d));
     assert_int_equal(d.drop, WEFT_PLANNER_DROP_DIVERGENCE);
     assert_false(push_and_commit(1, 4, -1, &d));
     weft_planner_free(rig.planner);
+    /* Also in SYNC, where nothing else is dropped: it could never be sent. */
+    begin_replicas(WEFT_PLANNER_SYNC);
+    assert_true(push_and_commit(0, 4.001, -1, &d));
+    assert_int_equal(d.drop, WEFT_PLANNER_DROP_DIVERGENCE);
+    weft_planner_free(rig.planner);
     /* A forecast that was wrong is counted; what was applied counts. */
-    begin_replicas();
+    begin_replicas(WEFT_PLANNER_ASYNC);
     assert_false(push_and_commit(0, 1, 7, &d));
     assert_int_equal(weft_planner_counters(rig.planner)->divergence_exceeded, 1);
     assert_int_equal(weft_planner_divergence_ppm(rig.planner), 1750000);
@@ -535,6 +559,7 @@ int main(void)
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(shortest_completion_first),
         cmocka_unit_test(the_least_clock_goes_first),
+        cmocka_unit_test(the_least_clock_can_be_late),
         cmocka_unit_test(the_last_clock_does_not_wrap),
         cmocka_unit_test(the_latest_end_does_not_wrap),
         cmocka_unit_test(ties_go_to_the_oldest),

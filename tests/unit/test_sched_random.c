@@ -52,9 +52,6 @@ static void draw(struct weft_prng *prng)
                                        .trouble_ppm = weft_prng_chance(prng, 700000) ? 0 : 150000,
                                        .has_reads = weft_prng_chance(prng, 700000)};
     rig.setting.bytes_max = weft_prng_range(prng, rig.setting.bytes_min, 1000000);
-    if (c->mode == WEFT_PLANNER_SYNC) {
-        rig.setting.norm_max = 1; /* nothing is dropped there */
-    }
 }
 
 static void one_case(void)
