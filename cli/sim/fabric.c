@@ -230,7 +230,9 @@ int weft_cli_sim_fabric(int argc, char **argv)
          .max = WEFT_FABRIC_WORKERS_MAX},
         {"servers", "S", "hosts with an equal part of the model each", WEFT_OPTION_U32,
          &config->servers, .min = 1, .max = WEFT_FABRIC_SERVERS_MAX},
-        {"policy", "P", "who sends when; one that begins with + has all of those before it",
+        {"policy", "P",
+         "who sends when. +X: everything of order+bound and of the + policies\n"
+         "listed before it",
          WEFT_OPTION_CHOICE, &config->policy, .choices = policies},
         {"mode", "M", "async, ssp:N or sync", WEFT_OPTION_CUSTOM, &fabric.mode, .fallback = "async",
          .parse = parse_mode},
@@ -287,7 +289,7 @@ int weft_cli_sim_fabric(int argc, char **argv)
             "Exit status 1 when a check of the run fails.",
         .example = "  weft sim fabric --compute fixed --model-bytes 0 --policy order\n"
                    "  weft sim fabric --network NS2 --policy order+bound --tau-max 45 --json\n"
-                   "  weft sim fabric --grid --mode sync --policy +cut-through",
+                   "  weft sim fabric --grid --mode sync --policy tree+cut-through",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);

@@ -1,6 +1,6 @@
 /* A training job on virtual time at flow level: up to 1,000 workers that read the model, compute and push
- * updates, over links that are shared fairly or by the planner's grants (sched/planner.h, the same
- * object code that the scheduler process runs).
+ * updates, over links that are shared fairly or by the planner's grants (sched/planner.h).
+ * The simulator links it; a scheduler process, which does not exist yet, will.
  *
  *   policy           who sends when
  *   fair             everybody at once; max-min fair shares (sim/fluid.h)
