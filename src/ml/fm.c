@@ -4,24 +4,8 @@
 
 #include <string.h>
 
-/* One row of the batch. The bias, always its last nonzero, stands apart. */
-struct item {
-    const float *values;
-    const uint32_t *local;
-    uint64_t count; /* without the bias */
-};
-
-static struct item item_at(const struct weft_ml_batch *batch, uint32_t r, const uint32_t *local)
-{
-    const struct weft_ml_dataset *set = batch->dataset;
-    uint64_t begin = set->row_begin[batch->rows[r]];
-    return (struct item){.values = set->values + begin,
-                         .local = local,
-                         .count = set->row_begin[batch->rows[r] + 1] - begin - 1};
-}
-
 /* The margin; sums_p (factors,) becomes s of kinds.h. */
-static double margin_of(const struct item *item, const float *rows, uint32_t factors,
+static double margin_of(const struct weft_ml_item *item, const float *rows, uint32_t factors,
                         double *sums_p)
 {
     uint64_t dim = (uint64_t)factors + 1;
@@ -45,7 +29,7 @@ static double margin_of(const struct item *item, const float *rows, uint32_t fac
     return margin + (crossed - squares) / 2;
 }
 
-static void add_slopes(const struct item *item, const float *rows, uint32_t factors,
+static void add_slopes(const struct weft_ml_item *item, const float *rows, uint32_t factors,
                        const double *sums, double slope, float *gradient_p)
 {
     uint64_t dim = (uint64_t)factors + 1;
@@ -74,7 +58,7 @@ double weft_ml_fm_gradient(const struct weft_ml_model *model, const struct weft_
     double loss = 0;
     const uint32_t *local = batch->local;
     for (uint32_t r = 0; r < batch->row_count; r++) {
-        struct item item = item_at(batch, r, local);
+        struct weft_ml_item item = weft_ml_item_at(batch, r, local);
         uint8_t label = batch->dataset->labels[batch->rows[r]];
         double margin = margin_of(&item, rows, factors, sums);
         loss += weft_ml_log_loss(margin, label);
@@ -91,7 +75,7 @@ void weft_ml_fm_scores(const struct weft_ml_model *model, const struct weft_ml_b
     double sums[WEFT_ML_FACTORS_MAX];
     const uint32_t *local = batch->local;
     for (uint32_t r = 0; r < batch->row_count; r++) {
-        struct item item = item_at(batch, r, local);
+        struct weft_ml_item item = weft_ml_item_at(batch, r, local);
         scores_p[r] = (float)margin_of(&item, rows, model->settings.factors, sums);
         local += item.count + 1;
     }

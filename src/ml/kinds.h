@@ -6,6 +6,24 @@
 
 #include "ml/model.h"
 
+/* One row of a batch. The bias, always its last nonzero, of value 1, stands behind `count`. */
+struct weft_ml_item {
+    const float *values;
+    const uint32_t *local;
+    uint64_t count; /* without the bias */
+};
+
+/* The row at place r of the batch, whose nonzeros begin at `local`. */
+static inline struct weft_ml_item weft_ml_item_at(const struct weft_ml_batch *batch, uint32_t r,
+                                                  const uint32_t *local)
+{
+    const struct weft_ml_dataset *set = batch->dataset;
+    uint64_t begin = set->row_begin[batch->rows[r]];
+    return (struct weft_ml_item){.values = set->values + begin,
+                                 .local = local,
+                                 .count = set->row_begin[batch->rows[r] + 1] - begin - 1};
+}
+
 /* Logistic regression; the model is not looked at and may be NULL.
  *
  *     margin of a row   m = sum over its nonzeros of w[id] * value     (the bias is a nonzero)

@@ -7,28 +7,12 @@
 /* The rows of the output, behind those of the batch's ids. */
 enum { OUTPUT_WEIGHTS, OUTPUT_BIAS };
 
-/* One row of the batch; the bias is its last nonzero, of value 1. */
-struct item {
-    const float *values;
-    const uint32_t *local;
-    uint64_t count;
-};
-
-static struct item item_at(const struct weft_ml_batch *batch, uint32_t r, const uint32_t *local)
-{
-    const struct weft_ml_dataset *set = batch->dataset;
-    uint64_t begin = set->row_begin[batch->rows[r]];
-    return (struct item){.values = set->values + begin,
-                         .local = local,
-                         .count = set->row_begin[batch->rows[r] + 1] - begin};
-}
-
 /* The margin; hidden_p (dim,) becomes max(h, 0). */
-static double margin_of(const struct item *item, const float *rows, const float *output,
+static double margin_of(const struct weft_ml_item *item, const float *rows, const float *output,
                         uint64_t dim, float *hidden_p)
 {
     memset(hidden_p, 0, dim * sizeof(*hidden_p));
-    for (uint64_t i = 0; i < item->count; i++) {
+    for (uint64_t i = 0; i <= item->count; i++) {
         const float *row = rows + item->local[i] * dim;
         float x = item->values[i];
         for (uint64_t j = 0; j < dim; j++) {
@@ -43,7 +27,7 @@ static double margin_of(const struct item *item, const float *rows, const float 
     return margin;
 }
 
-static void add_slopes(const struct item *item, const float *hidden, const float *output,
+static void add_slopes(const struct weft_ml_item *item, const float *hidden, const float *output,
                        float slope, uint64_t dim, float *gradient_p, float *output_p)
 {
     float back[WEFT_ML_FACTORS_MAX];
@@ -52,7 +36,7 @@ static void add_slopes(const struct item *item, const float *hidden, const float
         back[j] = hidden[j] > 0.0F ? slope * output[OUTPUT_WEIGHTS * dim + j] : 0.0F;
     }
     output_p[OUTPUT_BIAS * dim] += slope;
-    for (uint64_t i = 0; i < item->count; i++) {
+    for (uint64_t i = 0; i <= item->count; i++) {
         float *to = gradient_p + item->local[i] * dim;
         float x = item->values[i];
         for (uint64_t j = 0; j < dim; j++) {
@@ -78,13 +62,13 @@ double weft_ml_mlp_gradient(const struct weft_ml_model *model, const struct weft
     double loss = 0;
     const uint32_t *local = batch->local;
     for (uint32_t r = 0; r < batch->row_count; r++) {
-        struct item item = item_at(batch, r, local);
+        struct weft_ml_item item = weft_ml_item_at(batch, r, local);
         uint8_t label = batch->dataset->labels[batch->rows[r]];
         double margin = margin_of(&item, rows, output, dim, hidden);
         loss += weft_ml_log_loss(margin, label);
         add_slopes(&item, hidden, output, (float)((weft_ml_sigmoid(margin) - label) * scale), dim,
                    gradient_p, output_p);
-        local += item.count;
+        local += item.count + 1;
     }
     return loss * scale;
 }
@@ -96,8 +80,8 @@ void weft_ml_mlp_scores(const struct weft_ml_model *model, const struct weft_ml_
     const float *output = rows + (uint64_t)batch->id_count * model->dim;
     const uint32_t *local = batch->local;
     for (uint32_t r = 0; r < batch->row_count; r++) {
-        struct item item = item_at(batch, r, local);
+        struct weft_ml_item item = weft_ml_item_at(batch, r, local);
         scores_p[r] = (float)margin_of(&item, rows, output, model->dim, hidden);
-        local += item.count;
+        local += item.count + 1;
     }
 }
