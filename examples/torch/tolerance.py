@@ -63,7 +63,7 @@ def grid(options):
                 yield Run(model, variant, options.size, 0.0, "zero", seed)
                 for rate in rates:
                     for arm in options.arms or ARMS[:5]:
-                        # Of the dear models zero at one rate, to see that they are no exception.
+                        # Models that are slow to train get zero at one rate only, as a check.
                         if cheap or options.full or options.arms or arm in ("count", "feedback") or (
                             arm == "zero" and rate == 0.35
                         ):  # fmt: skip

@@ -20,7 +20,8 @@ static bool forwards(enum weft_fabric_kind kind)
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
-/* What the grant says for now. Past its end, or late: the last rate, until it is planned again. */
+/* The rate of the booking at this time. A transfer that is not through at the booking's end keeps the
+ * last rate; the planner reserves more time for it (docs/SCHEDULER.md, "Links"). */
 static uint64_t granted_bps(const struct weft_fabric_transfer *t, uint64_t now_ns, uint64_t *next_p)
 {
     const struct weft_booking *booking = &t->booking;

@@ -140,7 +140,7 @@ class WeftWork(Work):
         # An exception set on a future loses its text on the way through C++; one raised in a callback
         # keeps it.
         self._future = self._base.then(self._value)
-        # Who has waited finds the future complete; the first callback runs before anybody else's.
+        # After wait() the future is complete; the first callback runs before all others.
         self._future.add_done_callback(lambda _: self._over.set())
         if self._has_ended:
             self._base.set_result(None)
