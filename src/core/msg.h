@@ -48,6 +48,8 @@ struct weft_msg_send {
     uint8_t priority;      /* 0 (most urgent) .. 7 */
     bool together; /* of several equal ones, to other peers, the last one counts: none need be
                             * early */
+    bool held;             /* nothing of it is sent, nor is the receiver told of it, before pace(); its
+                            * deadline holds */
     uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */
     uint32_t stream;       /* messages with the same number pass on the fraction of a chunk that the
                             * bound of each leaves (core/bound.h) */
@@ -59,6 +61,15 @@ struct weft_msg_send {
 };
 
 enum { WEFT_NEAR_BYTES = 256 };
+
+/* When a held message goes, and how fast. */
+struct weft_msg_pace {
+    uint64_t start_ns; /* not before; on the clock of now_ns. 0 = at once */
+    uint64_t rate_bps; /* of its packets, UDP payload, retransmissions included: at most, over any
+                        * millisecond or two packets; window and credit may allow less. 0 = no limit */
+    uint8_t rank;      /* of paced messages of one priority the lower goes first, behind those that are
+                        * not paced. The receiver, for its credit, is told priority + rank, 7 at most */
+};
 
 struct weft_msg_expect {
     weft_peer peer;        /* or WEFT_PEER_ANY */
@@ -92,6 +103,7 @@ enum weft_msg_outcome {
     WEFT_MSG_COMPLETE, /* at least total - bound arrived */
     WEFT_MSG_SHORT,    /* closed below its bound: deadline, timeout, or the sender died */
     WEFT_MSG_UNKNOWN,  /* SENT only: the peer died; `mask` is a subset of what it received */
+    WEFT_MSG_WITHDRAWN, /* SENT only: withdraw() took it back; nothing of it was sent */
 };
 
 enum weft_msg_down {
@@ -145,6 +157,18 @@ struct weft_msg_ops {
      *          WEFT_PEER     no such peer, or it is down. */
     weft_status (*send)(void *self, const struct weft_msg_send *send, uint64_t now_ns,
                         uint64_t *seq_p);
+
+    /* Let a held message go. Said again, it changes when and how fast: what has not been sent waits for
+     * a start that is later.
+     * Errors:  WEFT_NOTFOUND  it is closed, or its peer is gone.   WEFT_INVALID  it was not held.
+     * Over TCP the rate is kept by the kernel's buffer only: see io/tcp.h. */
+    weft_status (*pace)(void *self, weft_peer peer, uint64_t seq, const struct weft_msg_pace *pace,
+                        uint64_t now_ns);
+
+    /* Take a held message back before its first byte. SENT (WITHDRAWN) follows; the receiver never hears
+     * of it, and its number is not missed.
+     * Errors:  WEFT_NOTFOUND  as above.   WEFT_STATE  it was not held, or some of it was sent. */
+    weft_status (*withdraw)(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns);
 
     /* Post receive memory. Post the reply's before sending the request.
      * Errors:  WEFT_NOMEM    the table of expectations is full. WEFT_INVALID as above. */

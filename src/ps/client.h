@@ -74,6 +74,8 @@ struct weft_ps_client_config {
                                       * that came back without them. 0 = durability none. Needs
                                       * reconnect_ns, and servers that take checkpoints */
     uint32_t replay_messages_max;    /* of these, how many; with replay_bytes >= 1 */
+    uint64_t update_bytes_min;       /* ps/update.h: pushes of a clock that are as many bytes together
+                                      * wait for a grant. 0 = the job has no scheduler */
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;

@@ -55,6 +55,8 @@ struct weft_shard_config {
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
+    uint32_t delay_max; /* ps/update.h: an update that would open more than so many behind its base is
+                         * refused. 0 = none is */
     struct weft_table_keys keys; /* drawn by the driver */
     uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
     uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
@@ -107,6 +109,10 @@ struct weft_shard_counters {
     uint64_t journal_records; /* written down (ps/journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */
+    uint64_t updates_opened;  /* ps/update.h */
+    uint64_t updates_closed;  /* of these */
+    uint64_t updates_late;    /* refused: delay_max */
+    uint64_t updates_untold;  /* COMMITTED that nobody took in time */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
 };
 
