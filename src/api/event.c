@@ -128,6 +128,7 @@ static uint32_t public_outcome(enum weft_msg_outcome outcome)
     case WEFT_MSG_SHORT:
         return WEFT_TRANSPORT_SHORT;
     case WEFT_MSG_UNKNOWN:
+    case WEFT_MSG_WITHDRAWN: /* this interface holds no messages */
         break;
     }
     return WEFT_TRANSPORT_UNKNOWN;

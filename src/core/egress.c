@@ -41,6 +41,9 @@ enum {
     STUCK_BYTES = 1000,     /* a queue that drains loses as many in stuck_ns */
     LOOKS = 16,             /* late looks between two that may lower the limit */
     CLASS_SHIFT = 56,
+    CLASS_PACED = 31,       /* above that of any length */
+    RANK_SHIFT = 48,
+    AGE_PACED_SHIFT = 60,
     PRIORITY_SHIFT = 61,
 };
 
@@ -74,10 +77,21 @@ void weft_core_egress_fini(struct weft_ep *ep)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
+/* Of paced messages rank decides, then age: the scheduler has thought of who starves. */
+static uint64_t ranked_age(const struct tx_msg *m)
+{
+    uint64_t opened = m->opened & ((UINT64_C(1) << RANK_SHIFT) - 1);
+    return (uint64_t)(m->order & UINT8_MAX) << RANK_SHIFT | opened;
+}
+
 /* What this peer's next chunk has is its message's place in the order. Times are in units of 64 ns, which
  * outlast any host in the bits below the class. */
 static uint64_t key_of(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
+    if (tx_ranked(m)) {
+        return (uint64_t)m->priority << PRIORITY_SHIFT | (uint64_t)CLASS_PACED << CLASS_SHIFT |
+               ranked_age(m);
+    }
     uint64_t class = 31 - (uint64_t)__builtin_clz(m->chunks);
     bool turns = m->together && ep->credit.round_shared;
     uint64_t last = turns ? p->turn_ns >> 6 : m->opened;
@@ -94,7 +108,8 @@ void weft_core_egress_file(struct weft_ep *ep, struct peer *p)
         return;
     }
     ep->egress.keys[peer_idx(ep, p)] = key_of(ep, p, m);
-    ep->egress.ages[peer_idx(ep, p)] = m->opened;
+    ep->egress.ages[peer_idx(ep, p)] =
+        tx_ranked(m) ? UINT64_C(1) << AGE_PACED_SHIFT | ranked_age(m) : m->opened;
     if (!egress_waits(ep, p)) {
         weft_bits_set(ep->egress.waits, peer_idx(ep, p));
         ep->egress.waits_count++;

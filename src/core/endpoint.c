@@ -302,6 +302,7 @@ static uint64_t peer_deadline(const struct peer *p)
         at = weft_min_u64(at, p->loss_ns);
         at = weft_min_u64(at, p->pto_ns);
         at = weft_min_u64(at, p->pace_ns);
+        at = weft_min_u64(at, p->tx_pace_ns);
         at = weft_min_u64(at, p->rx_timer_ns);
         at = weft_min_u64(at, p->credit_ns);
     }
@@ -400,6 +401,9 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (p->pace_ns <= now_ns) {
         p->pace_ns = WEFT_NEVER;
     }
+    if (p->tx_pace_ns <= now_ns) {
+        weft_core_pace_timer(ep, p, now_ns);
+    }
     if (p->pto_ns <= now_ns) {
         weft_core_pto_arm(ep, p); /* an answer may have come since it was armed */
     }
@@ -447,6 +451,7 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
         .pto_ns = WEFT_NEVER,
         .wait_since_ns = WEFT_NEVER,
         .tx_deadline_ns = WEFT_NEVER,
+        .tx_pace_ns = WEFT_NEVER,
         .rx_timer_ns = WEFT_NEVER,
         .ack_ns = WEFT_NEVER,
         .ack_delay_ns = ack_delay_ns_min,
@@ -516,7 +521,7 @@ static struct peer *peer_find_free(struct weft_ep *ep)
 /* Nothing of ours is on the way to it and nothing of its is half here. */
 bool weft_core_peer_quiet(const struct peer *p)
 {
-    return !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
+    return p->tx_active == 0 && !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
 }
 
 /* The peer that has been silent longest among those that said IDLE or those that did not, if that is
@@ -915,6 +920,21 @@ static weft_status ep_send(void *self, const struct weft_msg_send *send, uint64_
     return status;
 }
 
+static weft_status ep_pace(void *self, weft_peer peer, uint64_t seq,
+                           const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    struct weft_ep *ep = self;
+    return peer < ep->peers_used ? weft_core_pace(ep, &ep->peers[peer], seq, pace, now_ns)
+                                 : WEFT_NOTFOUND;
+}
+
+static weft_status ep_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns)
+{
+    struct weft_ep *ep = self;
+    return peer < ep->peers_used ? weft_core_withdraw(ep, &ep->peers[peer], seq, now_ns)
+                                 : WEFT_NOTFOUND;
+}
+
 static weft_status ep_expect(void *self, const struct weft_msg_expect *expect,
                              weft_expect_id *id_p)
 {
@@ -973,6 +993,8 @@ struct weft_msgr weft_ep_msgr(struct weft_ep *ep)
     static const struct weft_msg_ops ops = {
         .chunk_elems = ep_chunk_elems,
         .send = ep_send,
+        .pace = ep_pace,
+        .withdraw = ep_withdraw,
         .expect = ep_expect,
         .cancel = ep_cancel,
         .set_user = ep_set_user,

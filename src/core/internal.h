@@ -7,6 +7,7 @@
  *   handshake.c   HELLO and ACCEPT
  *   secure.c, guard.c   keys and packets' tags; who may shake hands (core/secure.h)
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
+ *   pace.c        messages that are held, and their rate
  *   critical.c    chunks that must not be missing, told apart from DATA
  *   credit.c      how much the peers may send to this end
  *   egress.c      whose chunks go next, and the host's own queue
@@ -108,6 +109,12 @@ struct tx_msg {
     uint8_t priority;
     uint8_t critical;
     bool together; /* as sent */
+    bool held;               /* as sent: pace.c */
+    bool unbegun;            /* and not begun: in nothing that is counted of chunks to send */
+    bool granted;            /* begins at pace_ns */
+    uint8_t told;            /* priority, as the receiver is told */
+    uint8_t retell;          /* DATA packets with long headers to go, which tell it */
+    uint16_t order;          /* tx_order: the least goes first */
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;
@@ -127,6 +134,9 @@ struct tx_msg {
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
+    uint64_t pace_ns;        /* while it is held or paced: until then */
+    uint64_t rate_bps;       /* 0 = not limited */
+    uint64_t rate_clock_ns;  /* when what was sent would have been, at the rate */
     const void *near;        /* as sent: ahead.c */
     const uint8_t *base;
     struct weft_perm perm;
@@ -311,6 +321,9 @@ struct peer {
     uint64_t tx_next_seq;
     uint64_t tx_open_from;
     uint64_t tx_active;            /* bit = seq mod WEFT_MSGS_MAX */
+    uint64_t tx_held;              /* of these, not begun: pace.c */
+    uint64_t tx_paced;             /* of these, that rest because of their rate */
+    uint64_t tx_pace_ns;           /* least time at which one of both goes on */
     uint64_t tx_answers;           /* of these, bit = may be confirmed late */
     uint64_t tx_finish;            /* FINISH to send */
     uint64_t tx_critical;          /* bit = CRITICAL to send */
@@ -522,6 +535,20 @@ static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr 
 {
     return memcmp(a, b, sizeof(*a)) == 0;
 }
+/* Messages that have begun. */
+static inline uint64_t tx_awake(const struct peer *p)
+{
+    return p->tx_active & ~p->tx_held;
+}
+/* Place of a message among those of its peer. */
+static inline uint16_t tx_order(uint8_t priority, bool paced, uint8_t rank)
+{
+    return (uint16_t)(priority << 9 | (paced ? 1 << 8 | rank : 0));
+}
+static inline bool tx_ranked(const struct tx_msg *m)
+{
+    return (m->order >> 8 & 1) != 0;
+}
 /* Something that matters is on its way: a message without its DONE, a DONE that may be lost, or the
  * first PING, without which the other end forgets a connection that it takes for half open. That
  * PING counts before it is sent: PEER_UP is polled first, and an application that went to sleep
@@ -530,7 +557,8 @@ static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr 
  * server kept 64 slow workers' sockets full of PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
-    return p->tx_active != 0 || peer_unheard(p) ||
+    bool rests = p->in_flight_count == 0 && (tx_awake(p) & ~p->tx_paced) == 0;
+    return (tx_awake(p) != 0 && !rests) || peer_unheard(p) ||
            (p->rx_closed != 0 && p->in_flight_count > 0);
 }
 /* A keep-alive PING went out and nothing has been heard since. */
@@ -653,6 +681,17 @@ static inline uint32_t tx_chunk_bytes(const struct tx_msg *m, uint32_t chunk)
     return (uint32_t)(weft_min_u64(m->total - first, m->chunk_elems) * m->elem_bytes);
 }
 
+/* SENT for one that was taken back. */
+void weft_core_tx_withdrawn(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns);
+
+/* pace.c */
+weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
+                           const struct weft_msg_pace *pace, uint64_t now_ns);
+weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq, uint64_t now_ns);
+/* A packet with a chunk of m, which has a rate, goes out. */
+void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint64_t now_ns);
+void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
 /* critical.c */
 void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t leading);
 uint32_t weft_core_critical_lost(const struct tx_msg *m);
@@ -727,6 +766,7 @@ static inline bool egress_waits(const struct weft_ep *ep, const struct peer *p)
 }
 
 /* tx.c */
+uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);
 /* The next packet that is not a chunk's burst; 0 = there is none, and the peer has its place among
  * those with chunks. */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,

@@ -224,7 +224,7 @@ static uint32_t reorder_allowed(const struct peer *p)
     if (p->reorder_threshold > REORDER_FIRST) {
         return p->reorder_threshold;
     }
-    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+    for (uint64_t active = tx_awake(p); active != 0; active &= active - 1) {
         const struct tx_msg *m = &p->tx[__builtin_ctzll(active)];
         if (m->pass_next < m->chunks && !m->finish_short) {
             return p->reorder_threshold;
@@ -471,7 +471,7 @@ static uint64_t pto_interval(const struct peer *p)
     uint32_t doublings = p->pto_count > 1 ? p->pto_count - 1 : 0;
     uint64_t wait_ns = doublings >= 20 ? pto_ns_max
                                        : weft_min_u64(base_ns << doublings, pto_ns_max);
-    bool all_later = p->tx_active != 0 && (p->tx_active & ~p->tx_answers) == 0;
+    bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx_answers) == 0;
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
 

@@ -65,8 +65,9 @@ enum { WEFT_NEAR_BYTES = 256 };
 /* When a held message goes, and how fast. */
 struct weft_msg_pace {
     uint64_t start_ns; /* not before; on the clock of now_ns. 0 = at once */
-    uint64_t rate_bps; /* of its packets, UDP payload, retransmissions included: at most, over any
-                        * millisecond or two packets; window and credit may allow less. 0 = no limit */
+    uint64_t rate_bps; /* of its packets, UDP payload, retransmissions included: at most, and over any
+                        * time a millisecond of it, or a packet, more; window and credit may allow
+                        * less. 0 = no limit */
     uint8_t rank;      /* of paced messages of one priority the lower goes first, behind those that are
                         * not paced. The receiver, for its credit, is told priority + rank, 7 at most */
 };
@@ -161,7 +162,7 @@ struct weft_msg_ops {
     /* Let a held message go. Said again, it changes when and how fast: what has not been sent waits for
      * a start that is later.
      * Errors:  WEFT_NOTFOUND  it is closed, or its peer is gone.   WEFT_INVALID  it was not held.
-     * Over TCP the rate is kept by the kernel's buffer only: see io/tcp.h. */
+     * Over TCP the rate is that of the bytes handed to the kernel, 64 KB at a time. */
     weft_status (*pace)(void *self, weft_peer peer, uint64_t seq, const struct weft_msg_pace *pace,
                         uint64_t now_ns);
 

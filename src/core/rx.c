@@ -502,6 +502,17 @@ static void data_gap_note(struct peer *p, uint64_t gap_ns)
     }
 }
 
+/* The sender may have changed its mind about an open message. */
+static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
+{
+    uint64_t seq = weft_core_rx_seq(p, msg);
+    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    if (m->state == RX_OPEN && m->seq == seq) {
+        m->priority = priority;
+    }
+    p->data_priority = priority;
+}
+
 static void data_note(struct peer *p, const struct weft_wire_packet *packet,
                       const struct weft_wire_data *d, uint64_t at_ns)
 {
@@ -513,7 +524,7 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     if (weft_wire_is_brief(packet->flags)) {
         p->sender_shared = (packet->flags & WEFT_FLAG_SHARED) != 0;
     } else {
-        p->data_priority = (packet->flags & WEFT_FLAG_PRIORITY) >> 2;
+        priority_note(p, d->msg, (packet->flags & WEFT_FLAG_PRIORITY) >> 2);
     }
     p->data_heard++;
     if (d->clock != 0) {

@@ -47,7 +47,7 @@ static uint64_t bytes_in(uint64_t rate_bps, uint64_t ns)
     return (uint64_t)((__extension__(unsigned __int128) rate_bps * ns) / (8 * WEFT_NS_PER_S));
 }
 
-static uint64_t time_of(uint64_t rate_bps, uint64_t bytes)
+uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes)
 {
     uint64_t product;
     if (!__builtin_mul_overflow(bytes, 8 * WEFT_NS_PER_S, &product)) {
@@ -88,13 +88,13 @@ static void pacer_refill(struct peer *p, uint64_t now_ns)
     }
     /* More than the bucket holds need not be counted. */
     const uint64_t depth = bucket_depth(p);
-    uint64_t most_ns = weft_max_u64(refill_ns_max, time_of(p->cc.rate_bps, 2 * depth));
+    uint64_t most_ns = weft_max_u64(refill_ns_max, weft_core_time_of(p->cc.rate_bps, 2 * depth));
     if (now_ns - p->tokens_ns > most_ns) {
         p->tokens_ns = now_ns - most_ns;
     }
     uint64_t bytes = bytes_in(p->cc.rate_bps, now_ns - p->tokens_ns);
     /* Advance by the time of whole bytes only, or slow rates would lose the rest of each turn. */
-    p->tokens_ns += time_of(p->cc.rate_bps, bytes);
+    p->tokens_ns += weft_core_time_of(p->cc.rate_bps, bytes);
     p->tokens_bytes += (int64_t)bytes;
     if (p->tokens_bytes > (int64_t)depth) {
         p->tokens_bytes = (int64_t)depth;
@@ -115,7 +115,7 @@ static bool pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
     }
     /* Wake for half a bucket, not for one packet. */
     int64_t want = (int64_t)weft_max_u64(enough, depth / 2);
-    uint64_t wait_ns = time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes));
+    uint64_t wait_ns = weft_core_time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes));
     p->pace_ns = now_ns + weft_max_u64(wait_ns, 1);
     return false;
 }
@@ -144,7 +144,7 @@ static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const
     bool paced = p->cc.rate_bps != 0 && p->tokens_bytes < (int64_t)ahead;
     bool queued = ep->egress.waits_count > 1 && ep->egress.room_bytes < ahead;
     return m->pass_next < m->chunks &&
-           (paced || queued || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
+           (paced || m->rate_bps != 0 || queued || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
 }
 
 /* ---- bursts ---------------------------------------------------------------------------------- */
@@ -189,13 +189,14 @@ static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
 /* An acknowledged chunk is one that the receiver took, so it knows the message and its grid. */
 static uint32_t data_head_bytes(const struct tx_msg *m)
 {
-    return m->acked_count > 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
+    return m->acked_count > 0 && m->retell == 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
 }
 
 /* Both headers of a packet that is this message's chunk and no more. */
 static uint32_t burst_head_bytes(const struct tx_msg *m)
 {
-    return m->acked_count > 0 ? WEFT_HEADER_BRIEF_BYTES + WEFT_BRIEF_BYTES : DATA_HEAD_BYTES;
+    return data_head_bytes(m) == WEFT_BRIEF_BYTES ? WEFT_HEADER_BRIEF_BYTES + WEFT_BRIEF_BYTES
+                                                  : DATA_HEAD_BYTES;
 }
 
 static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, uint32_t chunk)
@@ -242,7 +243,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
         .tag = m->tag,
         .clock = echo_clock(p, now_ns),
     };
-    uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->priority << 2);
+    uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->told << 2);
     if (brief) {
         weft_wire_brief_encode(w, &data);
         flags = ep->egress.receivers > (p->tx_unsent > 0) ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED : WEFT_FLAG_BRIEF;
@@ -251,6 +252,10 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     }
     flags |= m->pass_next == m->chunks ? WEFT_FLAG_PASS_END : 0;
     flags |= sender_limited(ep, p, m, packet_bytes) ? WEFT_FLAG_SENDER_LIMITED : 0;
+    if (m->rate_bps != 0) {
+        weft_core_pace_sent(p, m, packet_bytes, now_ns);
+    }
+    m->retell -= m->retell > 0 && m->acked_count > 0;
     return flags;
 }
 

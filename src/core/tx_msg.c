@@ -85,6 +85,10 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .priority = send->priority,
         .critical = (uint8_t)critical,
         .together = send->together,
+        .held = send->held,
+        .unbegun = send->held,
+        .told = send->priority,
+        .order = tx_order(send->priority, false, 0),
         .chunk_elems = (uint16_t)chunk_elems,
         .elem_bytes = send->elem_bytes,
         .total = send->total,
@@ -105,12 +109,13 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         weft_core_critical_open(m, send->critical_mask, critical);
     }
     perm_choose(ep, m);
-    p->need_backlog |= p->tx_unsent > 0; /* the receiver will not see this one before the others end */
-    weft_core_egress_unsent(ep, p, m->chunks);
-    if (p->tx_active == 0) {
-        p->pto_base_ns = now_ns;
+    if (!m->held) {
+        p->need_backlog |= p->tx_unsent > 0; /* the receiver will not see this one before the others end */
+        weft_core_egress_unsent(ep, p, m->chunks);
+        p->pto_base_ns = tx_awake(p) == 0 ? now_ns : p->pto_base_ns;
     }
     p->tx_active |= UINT64_C(1) << (seq & MSG_MASK);
+    p->tx_held |= (uint64_t)m->held << (seq & MSG_MASK);
     p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
     trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_OUTGOING, seq, chunks, m->lost_max,
           m->chunk_bytes);
@@ -246,26 +251,26 @@ static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chun
     return false;
 }
 
-/* Most urgent first, then oldest. */
+/* Most urgent first, then those that are not paced, then by rank, then oldest. */
 struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
 {
     struct tx_msg *best = NULL;
     unsigned turn = p->tx_open_from & MSG_MASK;
-    uint64_t order = turn == 0 ? p->tx_active
-                               : p->tx_active >> turn | p->tx_active << (WEFT_MSGS_MAX - turn);
+    uint64_t may = p->tx_active & ~(p->tx_held | p->tx_paced);
+    uint64_t order = turn == 0 ? may : may >> turn | may << (WEFT_MSGS_MAX - turn);
     for (; order != 0; order &= order - 1) {
         unsigned slot = ((unsigned)__builtin_ctzll(order) + turn) & MSG_MASK;
         struct tx_msg *m = &p->tx[slot];
         uint32_t chunk;
         bool again;
-        if (best != NULL && best->priority <= m->priority) {
+        if (best != NULL && best->order <= m->order) {
             continue;
         }
         if (msg_has_chunk(p, m, &chunk, &again)) {
             best = m;
             *chunk_p = chunk;
             *again_p = again;
-            if (m->priority == 0) {
+            if (m->order == 0) {
                 break;
             }
         }
@@ -311,7 +316,7 @@ struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
     for (uint64_t i = 0; i < span; i++) {
         uint64_t seq = p->tx_open_from + (from + i) % span;
         struct tx_msg *m = &p->tx[seq & MSG_MASK];
-        if (m->active && m->seq == seq) {
+        if (m->active && m->seq == seq && (!m->unbegun || m->finish_short)) {
             p->tx_probed_seq = seq;
             probe_chunk(m, chunk_p);
             return m;
@@ -335,6 +340,7 @@ void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
             m->finish_short = true;
             p->idle = false; /* it must be told; and if it is dead, we must find out */
             p->tx_finish |= UINT64_C(1) << slot;
+            p->tx_held &= ~(UINT64_C(1) << slot);
         } else {
             p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
         }
@@ -348,19 +354,23 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
                      uint32_t refused, uint64_t now_ns)
 {
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
-    p->need_backlog |= m->pass_next < m->chunks;
-    weft_core_egress_unsent(ep, p, -(int64_t)(m->chunks - m->pass_next));
+    if (!m->unbegun) {
+        p->need_backlog |= m->pass_next < m->chunks;
+        weft_core_egress_unsent(ep, p, -(int64_t)(m->chunks - m->pass_next));
+    }
     m->active = false;
     m->unpolled = true;
     p->events_unpolled++;
     p->tx_active &= ~bit;
+    p->tx_held &= ~bit;
+    p->tx_paced &= ~bit;
     p->tx_answers &= ~bit;
     p->tx_finish &= ~bit;
     p->tx_critical &= ~bit;
     while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & MSG_MASK].active) {
         p->tx_open_from++;
     }
-    ep->counters.messages_sent += outcome != WEFT_MSG_UNKNOWN;
+    ep->counters.messages_sent += outcome == WEFT_MSG_COMPLETE || outcome == WEFT_MSG_SHORT;
     ep->counters.messages_unknown += outcome == WEFT_MSG_UNKNOWN;
     trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_OUTGOING | outcome << 1, m->seq, received,
           m->chunks, refused);
@@ -384,6 +394,11 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
 static void tx_close_unknown(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
     tx_close(ep, p, m, WEFT_MSG_UNKNOWN, m->acked, m->acked_count, 0, now_ns);
+}
+
+void weft_core_tx_withdrawn(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
+{
+    tx_close(ep, p, m, WEFT_MSG_WITHDRAWN, m->acked, 0, 0, now_ns);
 }
 
 void weft_core_tx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)

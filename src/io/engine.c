@@ -27,6 +27,8 @@ enum mailbox_state { MAILBOX_EMPTY, MAILBOX_POSTED, MAILBOX_DONE };
 enum command_type {
     COMMAND_ELEMS,
     COMMAND_SEND,
+    COMMAND_PACE,
+    COMMAND_WITHDRAW,
     COMMAND_EXPECT,
     COMMAND_CANCEL,
     COMMAND_CONNECT,
@@ -40,7 +42,8 @@ struct command {
     uint16_t elem_bytes;
     const struct weft_msg_send *send;
     const struct weft_msg_expect *expect;
-    weft_expect_id id;
+    weft_expect_id id; /* or a message's number */
+    const struct weft_msg_pace *pace;
     const char *host;
     uint16_t port;
     struct weft_error *error;
@@ -88,6 +91,12 @@ static void execute(struct weft_engine *engine, struct command *c)
         break;
     case COMMAND_SEND:
         c->status = ops->send(self, c->send, weft_clock_now_ns(), &c->value);
+        break;
+    case COMMAND_PACE:
+        c->status = ops->pace(self, c->peer, c->id, c->pace, weft_clock_now_ns());
+        break;
+    case COMMAND_WITHDRAW:
+        c->status = ops->withdraw(self, c->peer, c->id, weft_clock_now_ns());
         break;
     case COMMAND_EXPECT:
         c->status = ops->expect(self, c->expect, &c->value);
@@ -229,6 +238,23 @@ static weft_status engine_send(void *self, const struct weft_msg_send *send, uin
     return c.status;
 }
 
+static weft_status engine_pace(void *self, weft_peer peer, uint64_t seq,
+                               const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct command c = {.type = COMMAND_PACE, .peer = peer, .id = seq, .pace = pace};
+    ask(self, &c);
+    return c.status;
+}
+
+static weft_status engine_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct command c = {.type = COMMAND_WITHDRAW, .peer = peer, .id = seq};
+    ask(self, &c);
+    return c.status;
+}
+
 static weft_status engine_expect(void *self, const struct weft_msg_expect *expect,
                                  weft_expect_id *id_p)
 {
@@ -273,6 +299,8 @@ static bool engine_poll(void *self, struct weft_msg_event *event_p)
 static const struct weft_msg_ops engine_ops = {
     .chunk_elems = engine_chunk_elems,
     .send = engine_send,
+    .pace = engine_pace,
+    .withdraw = engine_withdraw,
     .expect = engine_expect,
     .cancel = engine_cancel,
     .set_user = engine_set_user,

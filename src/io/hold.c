@@ -195,6 +195,27 @@ static weft_status hold_send(void *self, const struct weft_msg_send *send, uint6
     return status;
 }
 
+static weft_status hold_pace(void *self, weft_peer peer, uint64_t seq,
+                             const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    struct weft_hold *hold = self;
+    const struct weft_msgr *inside = &hold->config.inside;
+    bool was_given = weft_hold_take(hold);
+    weft_status status = inside->ops->pace(inside->self, peer, seq, pace, now_ns);
+    weft_hold_again(hold, was_given);
+    return status;
+}
+
+static weft_status hold_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns)
+{
+    struct weft_hold *hold = self;
+    const struct weft_msgr *inside = &hold->config.inside;
+    bool was_given = weft_hold_take(hold);
+    weft_status status = inside->ops->withdraw(inside->self, peer, seq, now_ns);
+    weft_hold_again(hold, was_given);
+    return status;
+}
+
 static weft_status hold_expect(void *self, const struct weft_msg_expect *expect,
                                weft_expect_id *id_p)
 {
@@ -247,6 +268,8 @@ static bool hold_poll(void *self, struct weft_msg_event *event_p)
 static const struct weft_msg_ops hold_ops = {
     .chunk_elems = hold_chunk_elems,
     .send = hold_send,
+    .pace = hold_pace,
+    .withdraw = hold_withdraw,
     .expect = hold_expect,
     .cancel = hold_cancel,
     .set_user = hold_set_user,

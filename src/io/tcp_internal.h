@@ -118,6 +118,10 @@ struct tcp_tx {
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
+    bool was_held;      /* as sent */
+    uint8_t rank;
+    uint64_t pace_ns;   /* in tx_waits: until then; WEFT_NEVER = until pace() */
+    uint64_t rate_bps;
     const uint8_t *base;
     uint64_t *mask;     /* N bits: what DONE said */
 };
@@ -202,6 +206,8 @@ struct tcp_peer {
     uint64_t tx_open_from;
     uint64_t tx_active;
     uint64_t tx_held;   /* the other end has no memory for them yet */
+    uint64_t tx_waits;  /* held by this end, or at rest because of their rate */
+    uint64_t tx_pace_ns; /* least time at which one of these goes on */
     uint64_t rx_seq;    /* newest seen */
     uint64_t rx_live;   /* OPEN */
     uint64_t rx_held;
@@ -368,6 +374,14 @@ bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
 void weft_tcp_tx_flushed(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns);
 /* The message whose chunk goes next; NULL: none. */
 struct tcp_tx *weft_tcp_tx_peek(struct tcp_peer *p);
+/* As of weft_msg_ops. */
+weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
+                             const struct weft_msg_pace *pace, uint64_t now_ns);
+weft_status weft_tcp_tx_withdraw(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
+                                 uint64_t now_ns);
+/* A chunk of m, of so many bytes, is in a record. */
+void weft_tcp_tx_paced(struct tcp_peer *p, struct tcp_tx *m, uint64_t bytes, uint64_t now_ns);
+void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold);
 
 /* tcp_write.c */

@@ -70,6 +70,21 @@ static weft_status msg_send(void *self, const struct weft_msg_send *send, uint64
     return status;
 }
 
+static weft_status msg_pace(void *self, weft_peer peer, uint64_t seq,
+                            const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    struct weft_tcp *t = self;
+    return peer < t->peers_used ? weft_tcp_tx_pace(t, &t->peers[peer], seq, pace, now_ns)
+                                : WEFT_NOTFOUND;
+}
+
+static weft_status msg_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns)
+{
+    struct weft_tcp *t = self;
+    return peer < t->peers_used ? weft_tcp_tx_withdraw(t, &t->peers[peer], seq, now_ns)
+                                : WEFT_NOTFOUND;
+}
+
 static weft_status msg_expect(void *self, const struct weft_msg_expect *expect,
                               weft_expect_id *id_p)
 {
@@ -127,6 +142,8 @@ static void msg_refuse(void *self, weft_peer peer, uint64_t seq)
 const struct weft_msg_ops weft_tcp_msg_ops = {
     .chunk_elems = msg_chunk_elems,
     .send = msg_send,
+    .pace = msg_pace,
+    .withdraw = msg_withdraw,
     .expect = msg_expect,
     .cancel = msg_cancel,
     .set_user = msg_set_user,

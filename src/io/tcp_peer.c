@@ -50,6 +50,7 @@ static void peer_clear(struct weft_tcp *t, struct tcp_peer *p)
         .tx_open_from = 1,
         .retry_ns = WEFT_NEVER,
         .tx_deadline_ns = WEFT_NEVER,
+        .tx_pace_ns = WEFT_NEVER,
         .rx_timer_ns = WEFT_NEVER,
     };
     *p = fresh;
@@ -110,7 +111,7 @@ void weft_tcp_peer_down(struct weft_tcp *t, struct tcp_peer *p, enum weft_msg_do
 
 bool weft_tcp_peer_outstanding(const struct tcp_peer *p)
 {
-    return p->tx_active != 0 || p->rx_live != 0;
+    return (p->tx_active & ~p->tx_waits) != 0 || p->rx_live != 0;
 }
 
 /* ---- timers ---------------------------------------------------------------------------------- */
@@ -119,6 +120,7 @@ static uint64_t peer_deadline(const struct weft_tcp *t, const struct tcp_peer *p
 {
     const struct weft_ep_config *c = &t->config.ep;
     uint64_t at = weft_min_u64(p->tx_deadline_ns, p->rx_timer_ns);
+    at = weft_min_u64(at, p->tx_pace_ns);
     if (p->state == TCP_PEER_CONNECTING) {
         at = weft_min_u64(at, p->retry_ns);
         return weft_min_u64(at, weft_time_add(p->since_ns, c->peer_timeout_ns));
@@ -234,6 +236,9 @@ void weft_tcp_timers(struct weft_tcp *t, uint64_t now_ns)
         struct tcp_peer *p = &t->peers[i];
         if (p->state != TCP_PEER_FREE && p->tx_deadline_ns <= now_ns) {
             weft_tcp_tx_timer(t, p, now_ns);
+        }
+        if (p->state != TCP_PEER_FREE && p->tx_pace_ns <= now_ns) {
+            weft_tcp_tx_pace_timer(t, p, now_ns);
         }
         if (p->state == TCP_PEER_CONNECTING) {
             connecting_timer(t, p, now_ns);

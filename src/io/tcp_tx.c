@@ -8,6 +8,9 @@
  */
 #include "io/tcp_internal.h"
 
+/* As in core/pace.c; here a chunk is 64 KB, so each waits for its own time. */
+#define PACE_LAG_NS WEFT_NS_PER_MS
+
 static bool send_valid(const struct weft_tcp *t, const struct weft_msg_send *s,
                        uint32_t *chunk_elems_p)
 {
@@ -61,12 +64,15 @@ weft_status weft_tcp_tx_send(struct weft_tcp *t, struct tcp_peer *p,
         .tag = send->tag,
         .user = send->user,
         .deadline_ns = send->deadline_ns,
+        .was_held = send->held,
+        .pace_ns = send->held ? WEFT_NEVER : 0,
         .base = send->base,
         .mask = mask,
     };
     bound_set(p, m, send);
     memset(mask, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*mask));
     p->tx_active |= UINT64_C(1) << (seq & TCP_MSG_MASK);
+    p->tx_waits |= (uint64_t)send->held << (seq & TCP_MSG_MASK);
     p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
     *seq_p = seq;
     return WEFT_OK;
@@ -88,11 +94,12 @@ static void tx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, u
     p->events_unpolled++;
     p->tx_active &= ~bit;
     p->tx_held &= ~bit;
+    p->tx_waits &= ~bit;
     p->tx_finish &= ~bit;
     while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & TCP_MSG_MASK].active) {
         p->tx_open_from++;
     }
-    t->counters.messages_sent += m->outcome != WEFT_MSG_UNKNOWN;
+    t->counters.messages_sent += m->outcome == WEFT_MSG_COMPLETE || m->outcome == WEFT_MSG_SHORT;
     t->counters.messages_unknown += m->outcome == WEFT_MSG_UNKNOWN;
     struct weft_msg_event *ev = weft_tcp_event_push(t);
     ev->type = WEFT_EVENT_SENT;
@@ -149,6 +156,7 @@ void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
             p->idle = false; /* it must be told; and if it is dead, we must find out */
             p->quiet_ns = now_ns;
             p->tx_finish |= UINT64_C(1) << slot;
+            p->tx_waits &= ~(UINT64_C(1) << slot);
             tcp_peer_ready(t, p);
         } else {
             p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
@@ -169,6 +177,77 @@ void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool
     } else {
         p->tx_held &= ~bit;
         tcp_peer_ready(t, p);
+    }
+}
+
+/* ---- held messages --------------------------------------------------------------------------- */
+
+static void wait_until(struct tcp_peer *p, struct tcp_tx *m, uint64_t at_ns)
+{
+    m->pace_ns = at_ns;
+    p->tx_waits |= UINT64_C(1) << (m->seq & TCP_MSG_MASK);
+    p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, at_ns);
+}
+
+static void go(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns)
+{
+    p->quiet_ns = weft_tcp_peer_outstanding(p) ? p->quiet_ns : now_ns;
+    p->tx_waits &= ~(UINT64_C(1) << (m->seq & TCP_MSG_MASK));
+    tcp_peer_ready(t, p);
+}
+
+weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
+                             const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    struct tcp_tx *m = tx_find(p, (uint32_t)seq);
+    if (m == NULL || m->seq != seq || m->finish_short) {
+        return WEFT_NOTFOUND;
+    }
+    if (!m->was_held) {
+        return WEFT_INVALID;
+    }
+    m->rate_bps = pace->rate_bps;
+    m->rank = pace->rank;
+    if (pace->start_ns > now_ns) {
+        wait_until(p, m, pace->start_ns);
+    } else {
+        go(t, p, m, now_ns);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_tcp_tx_withdraw(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
+                                 uint64_t now_ns)
+{
+    struct tcp_tx *m = tx_find(p, (uint32_t)seq);
+    if (m == NULL || m->seq != seq) {
+        return WEFT_NOTFOUND;
+    }
+    if (!m->was_held || m->finish_short || m->sent_most > 0) {
+        return WEFT_STATE;
+    }
+    m->outcome = WEFT_MSG_WITHDRAWN;
+    tx_close(t, p, m, now_ns);
+    return WEFT_OK;
+}
+
+void weft_tcp_tx_paced(struct tcp_peer *p, struct tcp_tx *m, uint64_t bytes, uint64_t now_ns)
+{
+    __extension__ unsigned __int128 bits = (unsigned __int128)bytes * 8 * WEFT_NS_PER_S;
+    uint64_t from_ns = weft_max_u64(m->pace_ns, now_ns - weft_min_u64(now_ns, PACE_LAG_NS));
+    wait_until(p, m, weft_time_add(from_ns, (uint64_t)(bits / m->rate_bps)));
+}
+
+void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
+{
+    p->tx_pace_ns = WEFT_NEVER;
+    for (uint64_t waits = p->tx_waits; waits != 0; waits &= waits - 1) {
+        struct tcp_tx *m = &p->tx[__builtin_ctzll(waits)];
+        if (m->pace_ns <= now_ns) {
+            go(t, p, m, now_ns);
+        } else {
+            p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, m->pace_ns);
+        }
     }
 }
 
@@ -224,17 +303,22 @@ bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
 
 /* ---- which chunk next ------------------------------------------------------------------------ */
 
-/* Most urgent first, then oldest. */
+/* Most urgent first, then those that are not paced, then by rank, then oldest. */
+static uint32_t order_of(const struct tcp_tx *m)
+{
+    return (uint32_t)m->priority << 9 | (uint32_t)m->was_held << 8 | m->rank;
+}
+
 struct tcp_tx *weft_tcp_tx_peek(struct tcp_peer *p)
 {
     struct tcp_tx *best = NULL;
     unsigned turn = p->tx_open_from & TCP_MSG_MASK;
-    uint64_t order = p->tx_active & ~p->tx_held;
+    uint64_t order = p->tx_active & ~(p->tx_held | p->tx_waits);
     order = turn == 0 ? order : order >> turn | order << (WEFT_MSGS_MAX - turn);
     for (; order != 0; order &= order - 1) {
         struct tcp_tx *m = &p->tx[((unsigned)__builtin_ctzll(order) + turn) & TCP_MSG_MASK];
         bool has = !m->finish_short && !m->closed && m->next < m->chunks;
-        if (has && (best == NULL || m->priority < best->priority)) {
+        if (has && (best == NULL || order_of(m) < order_of(best))) {
             best = m;
         }
     }

@@ -219,7 +219,8 @@ static bool record_finish(struct weft_tcp *t, struct tcp_peer *p, const struct b
 }
 
 /* Put the next chunk of m into the record. */
-static void chunk_add(struct weft_tcp *t, struct tcp_tx *m, struct built *b)
+static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, struct built *b,
+                      uint64_t now_ns)
 {
     struct weft_writer w = weft_writer_make(b->head + b->head_bytes, WEFT_DATA_BYTES);
     uint64_t at = (uint64_t)m->next * m->chunk_elems;
@@ -230,6 +231,9 @@ static void chunk_add(struct weft_tcp *t, struct tcp_tx *m, struct built *b)
     m->next++;
     m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
     m->unflushed++;
+    if (m->rate_bps != 0) {
+        weft_tcp_tx_paced(p, m, b->chunk_bytes, now_ns);
+    }
     t->counters.data_sent++;
 }
 
@@ -249,7 +253,7 @@ static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
 }
 
 /* Build one record. False: there is nothing to say, or the provider failed (*failed_p). */
-static bool record_build(struct weft_tcp *t, struct tcp_peer *p, bool *failed_p)
+static bool record_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns, bool *failed_p)
 {
     /* What a chunk of full length leaves to the head. */
     size_t room = WEFT_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_RECORD_CHUNK_MAX;
@@ -268,7 +272,7 @@ static bool record_build(struct weft_tcp *t, struct tcp_peer *p, bool *failed_p)
     struct tcp_tx *m = fits ? weft_tcp_tx_peek(p) : NULL;
     p->out.tx_slots[p->out.records] = m == NULL ? TX_NONE : (uint8_t)(m->seq & TCP_MSG_MASK);
     if (m != NULL) {
-        chunk_add(t, m, &b);
+        chunk_add(t, p, m, &b, now_ns);
         flags |= WEFT_FLAG_DATA;
     }
     if (flags == 0) {
@@ -317,7 +321,7 @@ static bool batch_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     bool failed = false;
     batch_reset(out);
     while (out->records < TCP_OUT_RECORDS &&
-           out->bytes <= TCP_OUT_BYTES - WEFT_RECORD_BYTES_MAX && record_build(t, p, &failed)) {
+           out->bytes <= TCP_OUT_BYTES - WEFT_RECORD_BYTES_MAX && record_build(t, p, now_ns, &failed)) {
         continue;
     }
     if (failed) {

@@ -245,7 +245,8 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
     memcpy(msg->mask, event->mask, WEFT_BITS_WORDS((size_t)plan->chunks) * 8);
     switch (event->outcome) {
     case WEFT_MSG_UNKNOWN:
-        return "RECEIVED with outcome UNKNOWN";
+    case WEFT_MSG_WITHDRAWN:
+        return "RECEIVED with an outcome that senders have";
     case WEFT_MSG_SHORT:
         if (enough(msg, msg->mask)) {
             return "SHORT, although no more is missing than may be";

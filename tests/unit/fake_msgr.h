@@ -25,7 +25,10 @@ enum {
 struct fake_message {
     bool live;
     bool open;         /* matched an expectation */
-    bool held;         /* the test does not let it go */
+    bool held;         /* the test does not let it go, or its sender */
+    uint64_t start_ns; /* of its pace */
+    uint64_t rate_bps;
+    uint8_t rank;
     uint32_t from, to; /* nodes */
     struct weft_msg_send send;
     uint64_t seq;
@@ -154,7 +157,8 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     if (m == NULL || open >= net->msgs_max) {
         return WEFT_AGAIN;
     }
-    *m = (struct fake_message){.live = true, .from = node->index, .to = to, .send = *send};
+    *m = (struct fake_message){
+        .live = true, .held = send->held, .from = node->index, .to = to, .send = *send};
     m->seq = *seq_p = ++net->seq;
     net->sent_bytes[node->index] += (uint64_t)send->total * send->elem_bytes;
     m->chunk_elems = send->chunk_elems > 0 ? send->chunk_elems : elems;
@@ -257,6 +261,40 @@ static inline void fake_close(struct fake_net *net, struct fake_message *m,
     m->live = false;
 }
 
+static inline weft_status fake_pace(void *self, weft_peer peer, uint64_t seq,
+                                    const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    struct fake_node *node = self;
+    struct fake_message *m = fake_find(node->net, seq);
+    (void)now_ns;
+    if (m == NULL || m->from != node->index || fake_peer(m->to) != peer) {
+        return WEFT_NOTFOUND;
+    }
+    if (!m->send.held) {
+        return WEFT_INVALID;
+    }
+    m->held = false;
+    m->start_ns = pace->start_ns;
+    m->rate_bps = pace->rate_bps;
+    m->rank = pace->rank;
+    return WEFT_OK;
+}
+
+static inline weft_status fake_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns)
+{
+    struct fake_node *node = self;
+    struct fake_message *m = fake_find(node->net, seq);
+    (void)now_ns;
+    if (m == NULL || m->from != node->index || fake_peer(m->to) != peer) {
+        return WEFT_NOTFOUND;
+    }
+    if (!m->send.held || m->received > 0) {
+        return WEFT_STATE;
+    }
+    fake_close(node->net, m, WEFT_MSG_WITHDRAWN);
+    return WEFT_OK;
+}
+
 static inline bool fake_poll(void *self, struct weft_msg_event *event_p)
 {
     struct fake_node *node = self;
@@ -334,7 +372,7 @@ static inline bool fake_step(struct fake_net *net)
             fake_close(net, m, WEFT_MSG_SHORT);
             return true;
         }
-        if (!m->live || m->held || (!m->open && !fake_match(net, m))) {
+        if (!m->live || m->held || net->now_ns < m->start_ns || (!m->open && !fake_match(net, m))) {
             continue;
         }
         if (m->left == 0) {
@@ -411,6 +449,8 @@ static inline void fake_revive(struct fake_net *net, uint32_t node)
 static const struct weft_msg_ops fake_ops = {
     .chunk_elems = fake_chunk_elems,
     .send = fake_send,
+    .pace = fake_pace,
+    .withdraw = fake_withdraw,
     .expect = fake_expect,
     .cancel = fake_cancel,
     .set_user = fake_set_user,

@@ -35,6 +35,21 @@ static uint32_t count_elems(void *self, weft_peer peer, uint16_t elem_bytes)
     return ++shared.calls + peer + elem_bytes;
 }
 
+static weft_status count_pace(void *self, weft_peer peer, uint64_t seq,
+                              const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    (void)self, (void)peer, (void)pace, (void)now_ns;
+    shared.calls++;
+    return seq == 3 ? WEFT_OK : WEFT_NOTFOUND;
+}
+
+static weft_status count_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns)
+{
+    (void)self, (void)peer, (void)now_ns;
+    shared.calls++;
+    return seq == 3 ? WEFT_STATE : WEFT_NOTFOUND;
+}
+
 static weft_status count_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
                               uint64_t *seq_p)
 {
@@ -83,6 +98,8 @@ static bool count_poll(void *self, struct weft_msg_event *event_p)
 static const struct weft_msg_ops counting = {
     .chunk_elems = count_elems,
     .send = count_send,
+    .pace = count_pace,
+    .withdraw = count_withdraw,
     .expect = count_expect,
     .cancel = count_cancel,
     .set_user = count_set_user,
@@ -245,7 +262,7 @@ static void every_call_takes_it_back(void **state)
     struct weft_msg_event event;
     uint64_t seq;
     weft_expect_id id;
-    for (uint32_t call = 0; call < 7; call++) {
+    for (uint32_t call = 0; call < 9; call++) {
         give(hold);
         switch (call) {
         case 0:
@@ -267,6 +284,13 @@ static void every_call_takes_it_back(void **state)
             break;
         case 5:
             msgr.ops->refuse(msgr.self, 1, 2);
+            break;
+        case 6:
+            assert_int_equal(
+                msgr.ops->pace(msgr.self, 1, 3, &(struct weft_msg_pace){.rank = 1}, 7), WEFT_OK);
+            break;
+        case 7:
+            assert_int_equal(msgr.ops->withdraw(msgr.self, 1, 3, 7), WEFT_STATE);
             break;
         default:
             assert_true(msgr.ops->poll(msgr.self, &event));

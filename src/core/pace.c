@@ -1,0 +1,122 @@
+/* Held messages: when they begin, and at what rate they go (core/msg.h).
+ *
+ * A held message has its number and its memory, and is otherwise not there: no chunk of it is sent nor
+ * probed for, BACKLOG does not count it, so that the receiver grants nothing for it, and it arms no
+ * timer. When it is let go it begins as one that was opened then.
+ *
+ * The rate is that of a clock for each message: every packet moves it on by the time that the packet
+ * takes at the rate, and a packet may go until that clock is LEAD_NS ahead. Then the message rests until
+ * the time has come up with it, so that a timer is set for every LEAD_NS of packets and not for each.
+ * What a late timer or a lack of window or credit has cost is made up for, LAG_NS of it at most: more
+ * would come as a burst into a link that is somebody else's by then.
+ *
+ * Source: docs/PROTOCOL.md section 5, "Held messages".
+ */
+#include "core/internal.h"
+
+static const uint64_t lead_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t lag_ns = 1 * WEFT_NS_PER_MS;
+
+enum { PRIORITY_LAST = 7, RETELL_PACKETS = 2 };
+
+static uint64_t bit_of(const struct tx_msg *m)
+{
+    return UINT64_C(1) << (m->seq & MSG_MASK);
+}
+
+static struct tx_msg *find(struct peer *p, uint64_t seq)
+{
+    struct tx_msg *m = &p->tx[seq & MSG_MASK];
+    return m->active && m->seq == seq ? m : NULL;
+}
+
+static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
+{
+    m->pace_ns = at_ns;
+    p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, at_ns);
+}
+
+/* It is as if it were opened now. */
+static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
+{
+    bool alone = tx_awake(p) == 0;
+    p->tx_held &= ~bit_of(m);
+    m->unbegun = false;
+    p->need_backlog |= p->tx_unsent > 0;
+    weft_core_egress_unsent(ep, p, m->chunks);
+    p->pto_base_ns = alone ? now_ns : p->pto_base_ns;
+    m->rate_clock_ns = now_ns;
+}
+
+weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
+                           const struct weft_msg_pace *pace, uint64_t now_ns)
+{
+    struct tx_msg *m = find(p, seq);
+    if (m == NULL || m->finish_short) {
+        return WEFT_NOTFOUND;
+    }
+    if (!m->held) {
+        return WEFT_INVALID;
+    }
+    uint8_t told = (uint8_t)weft_min_u64((uint64_t)m->priority + pace->rank, PRIORITY_LAST);
+    m->retell = told != m->told ? RETELL_PACKETS : m->retell;
+    m->told = told;
+    m->order = tx_order(m->priority, true, pace->rank);
+    m->rate_bps = pace->rate_bps;
+    m->rate_clock_ns = now_ns;
+    p->tx_paced &= ~bit_of(m);
+    if (pace->start_ns > now_ns) {
+        p->tx_paced |= m->unbegun ? 0 : bit_of(m);
+        rest_until(p, m, pace->start_ns);
+        m->granted = true;
+    } else if (m->unbegun) {
+        begin(ep, p, m, now_ns);
+    }
+    weft_core_peer_ready(ep, p);
+    return WEFT_OK;
+}
+
+weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq, uint64_t now_ns)
+{
+    struct tx_msg *m = find(p, seq);
+    if (m == NULL) {
+        return WEFT_NOTFOUND;
+    }
+    if (!m->held || m->finish_short || m->in_flight > 0 || m->pass_next > 0) {
+        return WEFT_STATE;
+    }
+    weft_core_tx_withdrawn(ep, p, m, now_ns);
+    weft_core_peer_ready(ep, p); /* the receiver may know of chunks that will not come */
+    return WEFT_OK;
+}
+
+void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint64_t now_ns)
+{
+    uint64_t from_ns =
+        now_ns > lag_ns ? weft_max_u64(m->rate_clock_ns, now_ns - lag_ns) : m->rate_clock_ns;
+    m->rate_clock_ns = weft_time_add(from_ns, weft_core_time_of(m->rate_bps, bytes));
+    if (m->rate_clock_ns > now_ns + lead_ns) {
+        p->tx_paced |= bit_of(m);
+        rest_until(p, m, m->rate_clock_ns);
+    }
+}
+
+/* Nothing is waited for while all that is left rests. */
+void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    p->tx_pace_ns = WEFT_NEVER;
+    for (uint64_t rest = (p->tx_held | p->tx_paced) & p->tx_active; rest != 0; rest &= rest - 1) {
+        struct tx_msg *m = &p->tx[__builtin_ctzll(rest)];
+        if (m->unbegun && !m->granted) {
+            continue;
+        }
+        if (m->pace_ns > now_ns) {
+            p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, m->pace_ns);
+        } else if (m->unbegun) {
+            begin(ep, p, m, now_ns);
+        } else {
+            p->pto_base_ns = peer_waiting(p) ? p->pto_base_ns : now_ns;
+            p->tx_paced &= ~bit_of(m);
+        }
+    }
+}

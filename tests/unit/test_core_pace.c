@@ -1,0 +1,266 @@
+/* Held messages and their rate (core/pace.c). */
+#include "core_net.h"
+
+enum { CHUNK_BYTES = 1408, CHUNKS = 800 };
+
+static uint8_t source[CHUNKS * CHUNK_BYTES];
+static uint8_t memory[3][CHUNKS * CHUNK_BYTES];
+static struct weft_tx tx;
+
+/* Ends 0 and 2 are connected to 1. */
+static struct net *rig_new(void)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    net->now_ns = WEFT_NS_PER_S;
+    for (uint32_t end = 0; end < 3; end++) {
+        struct weft_ep_config config;
+        net_config(&config, WEFT_MODE_NONE);
+        config.chunks_max = CHUNKS;
+        config.incarnation = 10 + end;
+        net_open(net, end, &config);
+    }
+    assert_int_equal(net_connect(net, 0, 1), 0);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    return net;
+}
+
+static uint64_t message(struct net *net, uint32_t chunks, bool held, uint64_t deadline_ns,
+                        uint8_t *into)
+{
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_COPY,
+                                     .memory = into,
+                                     .memory_bytes = sizeof(memory[0]),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    struct weft_msg_send send = {.peer = 0,
+                                 .base = source,
+                                 .total = chunks * CHUNK_BYTES / 4,
+                                 .elem_bytes = 4,
+                                 .priority = 1,
+                                 .held = held,
+                                 .deadline_ns = deadline_ns};
+    weft_expect_id id;
+    uint64_t seq;
+    assert_int_equal(net->end[1].msgr.ops->expect(net->end[1].msgr.self, &expect, &id), WEFT_OK);
+    assert_int_equal(net->end[0].msgr.ops->send(net->end[0].msgr.self, &send, net->now_ns, &seq),
+                     WEFT_OK);
+    return seq;
+}
+
+static weft_status pace(struct net *net, uint64_t seq, uint64_t start_ns, uint64_t rate_bps,
+                        uint8_t rank)
+{
+    const struct weft_msg_pace how = {.start_ns = start_ns, .rate_bps = rate_bps, .rank = rank};
+    return net->end[0].msgr.ops->pace(net->end[0].msgr.self, 0, seq, &how, net->now_ns);
+}
+
+static weft_status withdraw(struct net *net, uint64_t seq)
+{
+    return net->end[0].msgr.ops->withdraw(net->end[0].msgr.self, 0, seq, net->now_ns);
+}
+
+static const struct weft_ep_counters *counters(struct net *net, uint32_t end)
+{
+    return weft_ep_counters(net->end[end].ep);
+}
+
+/* A second and no packet: not a chunk, not a probe, not a word that makes the receiver grant. */
+static void nothing_of_a_held_message_is_sent(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t before = counters(net, 0)->datagrams_sent;
+    uint64_t seq = message(net, 100, true, WEFT_NEVER, memory[0]);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(counters(net, 0)->datagrams_sent, before);
+    assert_int_equal(counters(net, 0)->probes, 0);
+    struct weft_ep_gauges gauges;
+    weft_ep_gauges(net->end[1].ep, &gauges);
+    assert_int_equal(gauges.senders, 0);
+    assert_true(weft_ep_busy(net->end[0].ep));
+    /* Beside one that is not held it is not in BACKLOG either. */
+    (void)message(net, 2, false, WEFT_NEVER, memory[1]);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 1);
+    assert_int_equal(counters(net, 0)->data_sent, 2);
+    const struct peer *from = &net->end[1].ep->peers[0];
+    assert_int_equal(weft_core_credit_backlog(from), 0);
+    assert_int_equal(pace(net, seq, 0, 0, 0), WEFT_OK);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_int_equal(counters(net, 0)->data_sent, 102);
+    net_free(net);
+}
+
+static void it_begins_at_its_start(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t seq = message(net, 4, true, WEFT_NEVER, memory[0]);
+    uint64_t start_ns = net->now_ns + 50 * WEFT_NS_PER_MS;
+    assert_int_equal(pace(net, seq, start_ns + WEFT_NS_PER_S, 0, 0), WEFT_OK);
+    assert_int_equal(pace(net, seq, start_ns, 0, 0), WEFT_OK); /* sooner after all */
+    net_run(net, 50 * WEFT_NS_PER_MS - 1);
+    assert_int_equal(counters(net, 0)->data_sent, 0);
+    assert_int_equal(weft_ep_deadline(net->end[0].ep), start_ns);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(counters(net, 0)->data_sent, 4);
+    net_free(net);
+}
+
+/* 800 packets of 1,450 bytes or so at each of three rates: within 3 % of the time that they take. */
+static void the_rate_is_kept(void **state)
+{
+    (void)state;
+    static const uint64_t rates_bps[] = {1000 * 1000, 100 * 1000 * 1000,
+                                         UINT64_C(1000) * 1000 * 1000};
+    for (size_t i = 0; i < 3; i++) {
+        struct net *net = rig_new();
+        uint64_t seq = message(net, CHUNKS, true, WEFT_NEVER, memory[0]);
+        uint64_t bytes = counters(net, 0)->bytes_sent;
+        uint64_t begun_ns = net->now_ns;
+        assert_int_equal(pace(net, seq, 0, rates_bps[i], 0), WEFT_OK);
+        while (net->end[0].sent == 0) {
+            net_run(net, 50 * WEFT_NS_PER_US);
+            uint64_t most =
+                rates_bps[i] / 8000 * ((net->now_ns - begun_ns) / WEFT_NS_PER_US) / 1000;
+            /* Acknowledgements and the allowance of a millisecond beside. */
+            assert_true(counters(net, 0)->data_sent * CHUNK_BYTES <=
+                        most + rates_bps[i] / 8000 + 2 * 1500);
+        }
+        bytes = counters(net, 0)->bytes_sent - bytes;
+        double ideal_ns = (double)bytes * 8e9 / (double)rates_bps[i];
+        double took_ns = (double)(net->now_ns - begun_ns);
+        assert_true(took_ns > 0.97 * ideal_ns && took_ns < 1.03 * ideal_ns + 200e3);
+        assert_int_equal(counters(net, 0)->probes, 0);
+        net_free(net);
+    }
+}
+
+static void a_rate_may_change_on_the_way(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t seq = message(net, CHUNKS, true, WEFT_NEVER, memory[0]);
+    assert_int_equal(pace(net, seq, 0, 10 * 1000 * 1000, 3), WEFT_OK);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    uint64_t slow = counters(net, 0)->data_sent;
+    assert_in_range(slow, 82, 92); /* of 86.2 */
+    assert_int_equal(net->end[1].ep->peers[0].rx[seq & MSG_MASK].priority, 4);
+    /* A later start stops it, and the receiver hears of another rank. */
+    assert_int_equal(pace(net, seq, net->now_ns + 10 * WEFT_NS_PER_MS, 100 * 1000 * 1000, 0),
+                     WEFT_OK);
+    net_run(net, 9 * WEFT_NS_PER_MS);
+    assert_int_equal(counters(net, 0)->data_sent, slow);
+    net_run(net, 11 * WEFT_NS_PER_MS);
+    assert_in_range(counters(net, 0)->data_sent - slow, 82, 100); /* of 86.2 in 10 ms */
+    assert_int_equal(net->end[1].ep->peers[0].rx[seq & MSG_MASK].priority, 1);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 1);
+    net_free(net);
+}
+
+/* Rank decides, not length nor age, but small messages that are not paced pass. */
+static void lower_rank_goes_first(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t older = message(net, 4, true, WEFT_NEVER, memory[0]);
+    uint64_t later = message(net, 40, true, WEFT_NEVER, memory[1]);
+    assert_int_equal(pace(net, older, 0, 0, 2), WEFT_OK);
+    assert_int_equal(pace(net, later, 0, 0, 1), WEFT_OK);
+    uint64_t plain = message(net, 1, false, WEFT_NEVER, memory[2]);
+    const struct peer *p = &net->end[0].ep->peers[0];
+    while (p->tx[plain & MSG_MASK].pass_next == 0) {
+        assert_true(weft_ep_send(net->end[0].ep, net->now_ns, &tx) > 0);
+        assert_true(p->tx[plain & MSG_MASK].pass_next == 1 ||
+                    tx.packets == 1); /* before the others in its burst */
+        net_burst(net, &net->end[0], &tx);
+    }
+    while (p->tx[later & MSG_MASK].pass_next < 40 &&
+           weft_ep_send(net->end[0].ep, net->now_ns, &tx) > 0) {
+        assert_int_equal(p->tx[older & MSG_MASK].pass_next, 0);
+        net_burst(net, &net->end[0], &tx);
+    }
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 3);
+    net_free(net);
+}
+
+/* 70 messages, all but the first taken back: their numbers, more than a window, are not missed. */
+static void one_that_was_taken_back_leaves_no_hole(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t before = counters(net, 0)->datagrams_sent;
+    uint64_t first = message(net, 2, true, WEFT_NEVER, memory[0]);
+    for (int i = 0; i < 60; i++) {
+        uint64_t seq = message(net, 2, true, WEFT_NEVER, memory[1]);
+        assert_int_equal(withdraw(net, seq), WEFT_OK);
+        assert_int_equal(withdraw(net, seq), WEFT_NOTFOUND);
+        assert_int_equal(pace(net, seq, 0, 0, 0), WEFT_NOTFOUND);
+        net_drain(net, 0);
+        net_run(net, WEFT_NS_PER_MS);
+        assert_int_equal(net->end[0].sent, i + 1);
+    }
+    assert_int_equal(counters(net, 0)->datagrams_sent, before);
+    assert_int_equal(counters(net, 0)->messages_sent, 0);
+    assert_int_equal(pace(net, first, 0, 0, 0), WEFT_OK);
+    for (int i = 0; i < 80; i++) {
+        (void)message(net, 2, false, WEFT_NEVER, memory[1]);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(net->end[0].sent, 60 + 1 + 80);
+    assert_int_equal(net->end[1].received, 1 + 80);
+    assert_int_equal(withdraw(net, first), WEFT_NOTFOUND);
+    uint64_t plain = message(net, 2, false, WEFT_NEVER, memory[1]);
+    assert_int_equal(withdraw(net, plain), WEFT_STATE);
+    assert_int_equal(pace(net, plain, 0, 0, 0), WEFT_INVALID);
+    net_free(net);
+}
+
+static void one_that_has_begun_is_not_taken_back(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t seq = message(net, 40, true, WEFT_NEVER, memory[0]);
+    assert_int_equal(pace(net, seq, 0, 1000 * 1000, 0), WEFT_OK);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(withdraw(net, seq), WEFT_STATE);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 1);
+    net_free(net);
+}
+
+/* Nobody grants it: its deadline ends it, and the receiver has seen none of it. */
+static void the_deadline_of_a_held_message_holds(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    uint64_t deadline_ns = net->now_ns + 20 * WEFT_NS_PER_MS;
+    uint64_t seq = message(net, 40, true, deadline_ns, memory[0]);
+    assert_int_equal(pace(net, seq, deadline_ns + WEFT_NS_PER_S, 0, 0), WEFT_OK);
+    net_run(net, 19 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 0);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 1);
+    assert_int_equal(counters(net, 0)->data_sent, 0);
+    assert_int_equal(net->end[0].ep->peers[0].tx_unsent, 0);
+    net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_of_a_held_message_is_sent),
+        cmocka_unit_test(it_begins_at_its_start),
+        cmocka_unit_test(the_rate_is_kept),
+        cmocka_unit_test(a_rate_may_change_on_the_way),
+        cmocka_unit_test(lower_rank_goes_first),
+        cmocka_unit_test(one_that_was_taken_back_leaves_no_hole),
+        cmocka_unit_test(one_that_has_begun_is_not_taken_back),
+        cmocka_unit_test(the_deadline_of_a_held_message_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
