@@ -142,6 +142,9 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
         status = ops_init(client);
     }
     status = status == WEFT_OK ? weft_ps_known_init(client) : status;
+    if (status == WEFT_OK && client->config.update_bytes_min > 0) {
+        status = weft_ps_updates_init(client);
+    }
     if (status == WEFT_OK && ps_log_on(client)) {
         status = weft_ps_log_init(client);
     }
@@ -166,6 +169,9 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
         return WEFT_NOMEM;
     }
     client->config = *config;
+    if (config->update_bytes_min == 0) {
+        client->config.can &= (uint16_t)~WEFT_RPC_CAN_UPDATE;
+    }
     client->msgr = msgr;
     weft_prng_split(&client->prng, config->seed, config->worker);
     client->deadline_ns = WEFT_NEVER;
@@ -193,6 +199,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
         weft_ps_missed_fini(&client->tables[t].push_missed);
     }
     weft_ps_log_fini(client);
+    weft_ps_updates_fini(client);
     weft_ps_known_fini(client);
     free(client->ends);
     free(client->tables);
@@ -855,6 +862,7 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
         }
     }
     if (!weft_ps_clock_known(client, index)) {
+        weft_ps_update_clocked(client);
         return WEFT_AGAIN;
     }
     if (table->passed) {
@@ -862,6 +870,7 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
         return WEFT_OK;
     }
     table->clock++;
+    weft_ps_update_clocked(client);
     weft_ps_pulls_in_time(client, index);
     client->clocks_open += client->config.shards;
     weft_ps_client_progress(client, now_ns);
@@ -908,7 +917,8 @@ static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t n
     uint32_t clock = link->clock_closed + 1;
     const struct ps_shard_end *end = &client->ends[shard];
     if (link->clock_sending || link->clock_refused || end->down || end->away || link->resuming ||
-        clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0) {
+        clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0 ||
+        (client->updates != NULL && weft_ps_update_keeps_clock(client, table, shard, clock))) {
         return;
     }
     struct weft_rpc_request request = {
@@ -996,6 +1006,7 @@ static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *
 void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_event *event,
                           uint64_t now_ns)
 {
+    client->now_ns = now_ns;
     if (event->type == WEFT_EVENT_PEER_DOWN) {
         peer_down(client, event, now_ns);
         return;
@@ -1019,6 +1030,16 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
     }
 }
 
+static void shards_send(struct weft_ps_client *client, uint64_t now_ns)
+{
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (!client->ends[s].down && !client->ends[s].away) {
+            weft_ps_safe_expect(client, s);
+            weft_ps_shard_send(client, s, now_ns);
+        }
+    }
+}
+
 void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
     client->round++;
@@ -1026,11 +1047,11 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
     if (now_ns >= client->deadline_ns) {
         weft_ps_deadlines(client, now_ns);
     }
-    for (uint32_t s = 0; s < client->config.shards; s++) {
-        if (!client->ends[s].down && !client->ends[s].away) {
-            weft_ps_safe_expect(client, s);
-            weft_ps_shard_send(client, s, now_ns);
-        }
+    shards_send(client, now_ns);
+    if (client->updates != NULL && weft_ps_updates_completed(client)) {
+        client->round++; /* what it kept back may go */
+        shards_send(client, now_ns);
+        (void)weft_ps_updates_completed(client);
     }
     if (client->clocks_open > 0) {
         uint32_t links = client->config.tables_max * client->config.shards;

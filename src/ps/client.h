@@ -93,6 +93,9 @@ struct weft_ps_result {
     uint32_t rpcs;
     uint32_t rpcs_short;     /* of these, messages (either way) that came incomplete */
     uint32_t chunks_refused; /* push: by the server */
+    uint32_t rpcs_dropped;   /* push: nothing of them was applied, by the scheduler's decision, or because
+                              * their model was too old (ps/update.h); their rows count as missed. The
+                              * worker should pull again */
     uint64_t elements_sent;  /* blocks of rows: pushed by us, or by the server in answers */
     uint64_t elements_delivered;
     uint64_t rows_missed; /* pull: that kept an old value, in whole or in part. Push: of which a
@@ -146,6 +149,13 @@ struct weft_ps_client_counters {
                                  * it is not known whether they arrived */
     uint64_t residual_dropped;  /* elements of which what rounding left was not kept: no room */
     uint64_t value_bytes_saved; /* of values that arrived, in pushes and in answers, against float32 */
+    uint64_t updates;          /* ps/update.h: complete */
+    uint64_t updates_asked;    /* of these, that were long enough */
+    uint64_t updates_direct;   /* of these, that went without a grant */
+    uint64_t updates_dropped;  /* and that were dropped */
+    uint64_t updates_unplaced; /* pushes that began an update when there was no place for one */
+    uint64_t pushes_dropped;
+    uint64_t pushes_late;      /* refused by their shard: LATE */
     uint64_t late;             /* pulls' requests and pushes that a deadline ended or kept back */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */

@@ -89,6 +89,8 @@ struct ps_part {
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
     bool head_only;      /* PUSH: its rows stay here: they were lost at its deadline */
     bool voided;         /* PUSH: they were never sent, and never are */
+    bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
+    bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
     bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
     bool reply_closed;   /* RECEIVED came */
     bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
@@ -106,6 +108,7 @@ struct ps_part {
     uint8_t list_tries;  /* times that its list was unknown */
     bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
     uint16_t list_status;
+    bool late;           /* PUSH: refused whole, as of an update that is too late */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */
     uint32_t delivered;  /* elements that arrived */
@@ -123,6 +126,9 @@ struct ps_part {
     uint32_t iteration; /* the worker's clock in progress when the operation was started */
     uint32_t rpc_id;
     uint64_t number; /* PUSH: counted for the link, from 1 */
+    uint64_t update; /* PUSH: that it is of; 0 = none */
+    uint32_t base;   /* PUSH: updates that its shard had told of, when it was made */
+    uint64_t seq;    /* PUSH: of its message */
     uint32_t next;   /* in the shard's queue, which is in the order of `born` */
     uint64_t born;   /* counted when first queued; 0 = before all others */
     weft_expect_id expect;
@@ -328,6 +334,8 @@ struct weft_ps_client {
     uint32_t resumed_untold; /* links */
     uint32_t again_open;     /* pushes that were finished, and are under way again */
     struct ps_log log;
+    struct ps_updates *updates; /* NULL: the job has no scheduler */
+    uint64_t now_ns;         /* of the last event */
     uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_must;     /* the same */
@@ -637,6 +645,37 @@ uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 void weft_ps_clocks_count(struct weft_ps_client *client);
 /* The shard takes no CLOCK of this table any more; or, after a break, it may again. */
 void weft_ps_clock_refuse(struct weft_ps_client *client, struct ps_link *link, bool refused);
+
+/* client_update.c: updates of a job with a scheduler; each with client->updates only */
+weft_status weft_ps_updates_init(struct weft_ps_client *client);
+void weft_ps_updates_fini(struct weft_ps_client *client);
+/* A push is queued for the first time. */
+void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part);
+/* An answer said how many updates its shard has opened. */
+void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t count);
+/* Somebody waits for a push of this table. */
+void weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table);
+/* Some update was completed since the last call. */
+bool weft_ps_updates_completed(struct weft_ps_client *client);
+/* A clock was ended. Nothing without updates. */
+void weft_ps_update_clocked(struct weft_ps_client *client);
+/* Must this CLOCK wait for pushes of other tables? */
+bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                                uint32_t clock);
+bool weft_ps_update_may_go(const struct weft_ps_client *client, const struct ps_part *part);
+/* How it goes; NULL: at once. */
+const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *client,
+                                                const struct ps_part *part);
+void weft_ps_update_sending(struct weft_ps_client *client, const struct ps_part *part,
+                            uint64_t now_ns);
+/* A push of one is confirmed; done; or its shard refused it as late. */
+void weft_ps_update_closed(struct weft_ps_client *client, struct ps_part *part);
+void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *part);
+void weft_ps_update_late(struct weft_ps_client *client, const struct ps_part *part);
+/* Its rows are not sent: it was dropped. */
+void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part);
+/* The transport has given a held push back. */
+void weft_ps_update_withdrawn(struct weft_ps_client *client, uint32_t part);
 
 /* client_log.c: pushes that are kept until they are durable */
 static inline bool ps_log_on(const struct weft_ps_client *client)

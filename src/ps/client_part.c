@@ -189,6 +189,9 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
         weft_ps_part_fail(client, index, WEFT_PEER);
         return;
     }
+    if (client->updates != NULL && part->kind == WEFT_RPC_PUSH) {
+        weft_ps_update_join(client, part);
+    }
     weft_ps_part_enqueue(client, index);
 }
 
@@ -281,6 +284,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return false;
     }
     bool is_push = part->kind == WEFT_RPC_PUSH;
+    if (is_push && part->update != 0 && !weft_ps_update_may_go(client, part)) {
+        return false;
+    }
     if ((part->op == WEFT_PS_NONE && !is_push) || part->kind == WEFT_RPC_TABLE) {
         return true;
     }
@@ -342,6 +348,20 @@ weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *p
     return client->msgr.ops->expect(client->msgr.self, &expect, &part->expect);
 }
 
+/* A pull of the model asks how many updates are in it. */
+static bool counts_updates(const struct ps_part *part, const struct ps_link *link)
+{
+    return part->kind == WEFT_RPC_PULL && part->rows > 0 &&
+           (link->can & WEFT_RPC_CAN_UPDATE) != 0;
+}
+
+/* Its tag is that of an update; a head alone opens none. */
+static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
+{
+    return part->kind == WEFT_RPC_PUSH && !part->head_only &&
+           (link->can & WEFT_RPC_CAN_UPDATE) != 0;
+}
+
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
                          const struct ps_link *link, uint8_t id_bytes)
 {
@@ -351,7 +371,7 @@ static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_pa
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
            (id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
            (id_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_PACKED_IDS : 0) |
-           (keeps ? WEFT_RPC_KEEP_IDS : 0) |
+           (keeps ? WEFT_RPC_KEEP_IDS : 0) | (counts_updates(part, link) ? WEFT_RPC_COUNT_UPDATES : 0) |
            (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
@@ -368,7 +388,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .t0_ns = ps_clock_ns(client),
         .rows_must = is_pull ? part->rows_must : 0,
         .after_seq = after ? link->flying_xor : (uint32_t)part->number,
-        .need_clock = is_pull                        ? part->clock
+        .need_clock = is_pull || is_of_update(part, link) ? part->clock
                       : part->kind == WEFT_RPC_TABLE ? client->config.can
                                                      : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
@@ -378,6 +398,22 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .flags = flags_of(client, part, link, message->id_bytes),
     };
     weft_rpc_request_pack(&request, message->base);
+}
+
+/* The transport has the push: let it go as its update was granted. */
+static void update_sent(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_pace *pace, uint64_t seq, uint64_t now_ns)
+{
+    part->seq = seq;
+    part->paced = pace != NULL;
+    if (pace != NULL) {
+        weft_status status = client->msgr.ops->pace(
+            client->msgr.self, client->ends[part->shard].peer, seq, pace, now_ns);
+        WEFT_ASSERT(status == WEFT_OK || status == WEFT_NOTFOUND); /* its deadline is over */
+    }
+    if (part->update != 0) {
+        weft_ps_update_sending(client, part, now_ns);
+    }
 }
 
 /* whole: none of it may be missing. */
@@ -397,8 +433,12 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     write_head(client, part, link, message);
     bool is_push = part->kind == WEFT_RPC_PUSH;
     bool may_lose = is_push && !part->resent && !whole;
+    const struct weft_msg_pace *pace =
+        is_push && part->update != 0 ? weft_ps_update_pace(client, part) : NULL;
+    bool of_update = is_of_update(part, link);
     struct weft_msg_send send = {
         .peer = client->ends[part->shard].peer,
+        .held = pace != NULL,
         .base = message->base,
         .total = message->total,
         .elem_bytes = message->elem_bytes,
@@ -408,9 +448,9 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         .bound_ppm = may_lose ? part->bound_ppm : 0,
         .stream = weft_rpc_stream(part->kind, part->table),
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-            .op = part->kind,
+            .op = of_update ? WEFT_RPC_UPDATE : part->kind,
             .table = part->table,
-            .number = part->clock,
+            .number = of_update ? weft_rpc_update_pack(part->clock, part->base) : part->clock,
             .low = (uint8_t)part->number,
         }),
         .deadline_ns = may_lose ? client->ops[part->op].deadline_ns : WEFT_NEVER,
@@ -423,6 +463,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         part->state = PART_FLYING;
         if (is_push) {
             ps_part_take_off(link, part);
+            update_sent(client, part, pace, seq, now_ns);
         } else if (part->kind == WEFT_RPC_PULL) {
             struct ps_shard_end *end = &client->ends[part->shard];
             part->is_ahead = is_ahead(client, part);
@@ -498,6 +539,22 @@ static weft_status listed_send(struct weft_ps_client *client, struct ps_part *pa
     return status;
 }
 
+/* A pull behind it does not wait for it: in BSP it sees nothing of it before its clock is over. */
+static bool waits_for_grant(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return part->kind == WEFT_RPC_PUSH && part->update != 0 &&
+           client->tables[part->table].spec.mode == WEFT_TABLE_BSP &&
+           !weft_ps_update_may_go(client, part);
+}
+
+/* A pull that has to see a push which is not let go for want of its clock's end. */
+static bool ends_update(const struct weft_ps_client *client, const struct ps_part *part,
+                        const struct ps_link *link)
+{
+    return client->updates != NULL && part->kind == WEFT_RPC_PULL && part->op != WEFT_PS_NONE &&
+           link->blocked_round == client->round && !is_ahead(client, part);
+}
+
 void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
 {
     struct ps_shard_end *end = &client->ends[shard];
@@ -506,7 +563,11 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
         struct ps_part *part = &client->parts[index];
         struct ps_link *link = ps_link_of(client, part->table, shard);
         if (!part_may_go(client, part, link)) {
-            link->blocked_round = is_ahead(client, part) ? link->blocked_round : client->round;
+            if (ends_update(client, part, link)) {
+                weft_ps_update_waited_for(client, part->table);
+            }
+            bool passes = is_ahead(client, part) || waits_for_grant(client, part);
+            link->blocked_round = passes ? link->blocked_round : client->round;
             before = index;
             index = part->next;
             continue;
@@ -574,8 +635,14 @@ static void count_passed(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
 {
     part->state = PART_DONE;
+    if (part->update != 0) {
+        weft_ps_update_part_done(client, part);
+    }
     if (part->passed) {
         count_passed(client, part);
+    }
+    if (part->late && part->op != WEFT_PS_NONE) {
+        client->ops[part->op].result.elements_delivered -= part->delivered;
     }
     if (part->op != WEFT_PS_NONE) {
         weft_ps_op_part_done(client, part->op);
@@ -596,6 +663,9 @@ static void push_closed(struct weft_ps_client *client, struct ps_part *part)
     bool counts = part->clock <= link->clock_closed + 2;
     WEFT_ASSERT(!counts || link->pushes_open[part->clock & 1] > 0);
     link->pushes_open[part->clock & 1] -= counts;
+    if (part->update_open) {
+        weft_ps_update_closed(client, part);
+    }
     end->begun_open -= part->begun;
     end->list_part = end->list_part == part_index(client, part) ? WEFT_PS_NONE : end->list_part;
     part->begun = false;
@@ -764,6 +834,10 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         return;
     }
     client->ends[part->shard].pulls_open -= part->kind == WEFT_RPC_PULL;
+    if (event->outcome == WEFT_MSG_WITHDRAWN) {
+        weft_ps_update_withdrawn(client, index);
+        return;
+    }
     if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0 &&
         (!part->reply_closed || part->list_unknown)) {
         return; /* PEER_DOWN follows: then it waits to be sent again */
@@ -845,8 +919,13 @@ static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
     if (!rows_wanted) {
         return event->elem_bytes == WEFT_RPC_REPLY_BYTES && event->total == 1;
     }
-    if (reply_p->rows != part->rows || !rows_match(client, part, event)) {
+    const struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    bool counts = counts_updates(part, link);
+    if ((!counts && reply_p->rows != part->rows) || !rows_match(client, part, event)) {
         return false;
+    }
+    if (counts) {
+        weft_ps_update_told(client, part->shard, reply_p->rows);
     }
     if (ps_op_lent(&client->ops[part->op])) {
         weft_ps_rows_scatter(client, part, event);
@@ -905,6 +984,19 @@ static bool was_passed(const struct ps_link *link, const struct ps_part *part,
            part->clock <= link->clock_passed;
 }
 
+/* Its shard applied nothing of it, as if the scheduler had dropped it. */
+static void refused_late(struct weft_ps_client *client, struct ps_part *part)
+{
+    part->late = true;
+    weft_ps_update_late(client, part);
+    weft_ps_part_missed(client, part);
+    weft_ps_residual_keep_all(client, part); /* zeros where it was kept as lost */
+    client->counters.pushes_late++;
+    if (part->op != WEFT_PS_NONE) {
+        client->ops[part->op].result.rpcs_dropped++;
+    }
+}
+
 static void answered(struct weft_ps_client *client, struct ps_part *part,
                      const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
                      uint64_t taken_ns)
@@ -924,7 +1016,12 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     client->counters.rpcs_refused += reply->status != WEFT_RPC_OK && !part->passed;
     client->counters.pushes_lost +=
         part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
-    weft_ps_note_status(client, part, WEFT_OK, part->passed ? WEFT_RPC_OK : reply->status);
+    bool is_late = part->kind == WEFT_RPC_PUSH && reply->status == WEFT_RPC_LATE;
+    if (is_late) {
+        refused_late(client, part);
+    }
+    weft_ps_note_status(client, part, WEFT_OK,
+                        part->passed || is_late ? WEFT_RPC_OK : reply->status);
     if (reply->status != WEFT_RPC_OK) {
         weft_ps_pull_missed(client, part);
     }

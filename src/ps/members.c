@@ -196,6 +196,7 @@ void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t r
     if (pushed > *clock) {
         shard->counters.clocks_skipped += pushed - *clock;
         *clock = pushed;
+        weft_shard_update_clock(shard, table, rank, pushed);
     }
 }
 

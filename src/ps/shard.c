@@ -123,6 +123,7 @@ static weft_status shard_init(struct weft_shard *shard)
         return WEFT_NOMEM;
     }
     weft_status status = weft_shard_members_init(shard);
+    status = status == WEFT_OK ? weft_shard_updates_init(shard) : status;
     status = status == WEFT_OK ? slots_init(shard) : status;
     const struct weft_table_limits limits = {
         .rows_max = config->rows_max,
@@ -187,6 +188,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_shard_partials_fini(shard);
     weft_shard_lists_fini(shard);
     weft_shard_safe_fini(shard);
+    weft_shard_updates_fini(shard);
     free(shard->pushes);
     free(shard->critical);
     free(shard->restored);
@@ -237,7 +239,7 @@ static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, ui
         .peer = peer,
         .sink = WEFT_SINK_HAND,
         .tag = (uint64_t)op << 56,
-        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .tag_mask = op == WEFT_RPC_PUSH ? WEFT_RPC_TAG_PUSH_MASK : WEFT_RPC_TAG_OP_MASK,
         .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
         .count = count,
         .timeout_ns = WEFT_NEVER,
@@ -347,6 +349,7 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
 {
     weft_shard_journal_renewed(shard, rank, incarnation);
     weft_shard_lists_forget(shard, rank);
+    weft_shard_updates_forget(shard, rank);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             weft_shard_close_short(shard, (uint16_t)t, rank);
@@ -524,6 +527,7 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
     weft_shard_journal_clock(shard, index, rank, number);
     *clock = number;
     shard->counters.clocks++;
+    weft_shard_update_clock(shard, index, rank, number);
     weft_shard_clock_advance(shard, index, now_ns);
     weft_shard_now_follow(shard, index);
     if (shard->tables[index].spec.mode != WEFT_TABLE_BSP) {

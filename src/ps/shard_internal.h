@@ -36,6 +36,8 @@ struct shard_slot {
     bool dead;  /* nothing more of this request is taken */
     bool head_seen;
     bool again;       /* PUSH: applied whole before */
+    bool update;      /* PUSH: of an update (ps/update.h), by its tag */
+    uint32_t opened;  /* PULL: updates opened, when its rows were read */
     uint8_t id_bytes; /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
     uint16_t can;     /* TABLE: what the worker was granted */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
@@ -146,6 +148,7 @@ struct weft_shard {
     uint32_t dead_rank;                 /* the first that died, WEFT_SHARD_NONE = none has */
     struct weft_snapshot *snapshot;     /* NULL without checkpoints */
     struct weft_shard_journal *journal; /* NULL without */
+    struct weft_shard_updates *updates;
     struct shard_partial *partials;     /* worker by worker */
     uint32_t partials_per_worker;       /* 0 without checkpoints */
     uint32_t partial_count;
@@ -326,6 +329,22 @@ static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
 {
     shard->cut_wanted = clock > shard->cut_wanted ? clock : shard->cut_wanted;
 }
+
+/* shard_update.c: updates of a job with a scheduler */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_shard_updates_init(struct weft_shard *shard);
+void weft_shard_updates_fini(struct weft_shard *shard);
+/* A push of an update has begun, with this base: is it too late? */
+void weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot, uint32_t base);
+/* Values of it were applied, with this sum of squares. */
+void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
+                               double squares);
+/* The rank has finished this clock of the table, and those before. */
+void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
+                             uint32_t finished);
+/* Another process speaks for this rank: what is open of it stays as it is. */
+void weft_shard_updates_forget(struct weft_shard *shard, uint32_t rank);
 
 /* shard_journal.c: each is nothing where there is no journal, or it is being done again */
 

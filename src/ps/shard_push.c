@@ -200,6 +200,23 @@ static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
     }
 }
 
+/* Of the values that are applied. */
+static double chunk_squares(const struct weft_shard *shard, const struct weft_table *table,
+                            const struct push_chunk *chunk)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        const uint8_t *block = chunk->blocks + (size_t)i * chunk->block_bytes;
+        uint32_t used = shard->chunk_rows[i] == NULL ? 0 : used_of(table, chunk, i);
+        for (uint32_t k = 0; k < used; k++) {
+            float value;
+            memcpy(&value, block + k * sizeof(value), sizeof(value));
+            sum += (double)value * value;
+        }
+    }
+    return sum;
+}
+
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event)
 {
@@ -240,6 +257,9 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     shard->counters.chunks_applied++;
     shard->counters.elements_applied +=
         weft_table_apply(table, shard->chunk_rows, chunk.first, chunk.count, chunk.blocks);
+    if (slot->update) {
+        weft_shard_update_applied(shard, slot, chunk_squares(shard, table, &chunk));
+    }
     weft_shard_again_applied(shard, slot, event->chunk);
     const uint32_t listed = chunk.rows.list != 0 ? chunk.count : 0;
     shard->counters.ids_by_list += listed;

@@ -90,19 +90,28 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
     }
 }
 
+static uint32_t update_clock(const struct weft_shard *shard, const struct shard_slot *slot,
+                             uint32_t number)
+{
+    bool known = slot->table < shard->config.tables_max;
+    size_t at = known ? (size_t)slot->table * shard->config.workers_max + slot->worker : 0;
+    return weft_rpc_update_clock(number, shard->clocks[at] + 1);
+}
+
 void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
                              const struct weft_msg_event *event)
 {
     WEFT_ASSERT(slot->state == SLOT_POSTED && slot->peer == event->peer);
     struct weft_rpc_tag tag;
     bool tag_good = weft_rpc_tag_unpack(event->tag, &tag);
-    WEFT_ASSERT(tag.op == slot->op);
+    slot->update = slot->op == WEFT_RPC_PUSH && tag.op == WEFT_RPC_UPDATE;
+    WEFT_ASSERT(tag.op == slot->op || slot->update);
     slot->state = SLOT_OPEN;
     slot->stale = slot->dead = slot->head_seen = false;
     slot->can = 0;
     slot->status = WEFT_RPC_OK;
     slot->table = tag.table;
-    slot->clock = tag.number;
+    slot->clock = slot->update ? update_clock(shard, slot, tag.number) : tag.number;
     slot->rows = 0;
     slot->id_bytes = 0;
     slot->spans.count = 0;
@@ -121,6 +130,9 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     }
     if (slot->op == WEFT_RPC_PUSH && !slot->dead) {
         weft_shard_again_open(shard, slot, tag.low, event);
+    }
+    if (slot->update && !slot->dead && !slot->again) {
+        weft_shard_update_open(shard, slot, tag.number & WEFT_RPC_BASE_MASK);
     }
 }
 
@@ -146,12 +158,13 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
                           : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
                           : slot->op == WEFT_RPC_LIST ? 0
-                          : rows == 0                 ? WEFT_RPC_CUT
-                                                      : keep;
+                          : rows == 0                 ? WEFT_RPC_CUT | WEFT_RPC_COUNT_UPDATES
+                                                      : keep | WEFT_RPC_COUNT_UPDATES;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
                (slot->op != WEFT_RPC_PULL && slot->request.rows_must != 0) ||
+               (slot->update && slot->request.need_clock != slot->clock) ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -361,6 +374,12 @@ static void must_arrive(struct weft_shard *shard, const struct shard_slot *slot,
     }
 }
 
+static bool counts_updates(const struct shard_slot *slot)
+{
+    return slot->op == WEFT_RPC_PULL && slot->status == WEFT_RPC_OK &&
+           (slot->request.flags & WEFT_RPC_COUNT_UPDATES) != 0;
+}
+
 /* The head is written last, because it tells the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
@@ -374,7 +393,9 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .can = slot->status == WEFT_RPC_OK ? slot->can : 0,
         .t0_ns = slot->request.t0_ns,
         .clock = weft_shard_clock(shard, slot->table),
-        .rows = rows ? slot->request.rows : reply_clock(shard, slot),
+        .rows = counts_updates(slot) ? slot->opened
+                : rows               ? slot->request.rows
+                                     : reply_clock(shard, slot),
         .ps_proc_ns = slot->proc_ns,
         .ps_overlap_ns = slot->overlap_ns,
         .ps_wait_ns = slot->wait_ns,
@@ -486,6 +507,7 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
     uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
+    slot->opened = (uint32_t)shard->counters.updates_opened;
     if (slot->rows == 0) {
         weft_shard_answer_head(shard, slot);
         return;

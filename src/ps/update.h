@@ -88,7 +88,7 @@ void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update, uint32_t shard,
                                  const struct weft_msg_pace *pace, uint64_t now_ns);
 
-/* Nothing of it is sent. Its pushes are done with status OK, rpc_status DROPPED; what a table keeps of
+/* Nothing of it is sent. Its pushes are done with status OK and rpcs_dropped; what a table keeps of
  * losses (weft_ps_client_feedback) keeps all of it; its CLOCKs follow. The worker should pull again.
  * Errors:  WEFT_NOTFOUND, as above.   WEFT_STATE  a byte of it was sent, or it was dropped. */
 weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, uint64_t now_ns);

@@ -43,6 +43,7 @@ enum weft_rpc_op {
     WEFT_RPC_TABLE = 4,
     WEFT_RPC_SAFE = 5, /* of a server, with WEFT_RPC_REPLY_FLAG: pushes that are durable */
     WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names, and its shard does not have */
+    WEFT_RPC_UPDATE = 9, /* in tags of requests: a PUSH of a job with a scheduler; weft_rpc_update_pack */
 };
 
 /* Priorities of messages: the other workers wait for a CLOCK, and the next PULL cannot be answered
@@ -70,7 +71,8 @@ enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1, WEFT_RPC_PRIORITY_AHE
     X(NOT_KEPT, "the checkpoint could not be written, its disk is full or fails (the server's output says which); those before stay") \
     X(NO_COPIES, "more rows changed while the checkpoint was written than --checkpoint-memory of the server has room for") \
     X(CUT_LATE, "a shard had passed the clock at which all were to be cut; ask again") \
-    X(UNKNOWN_LIST, "the shard does not have the list of ids that the push names; send the list")
+    X(UNKNOWN_LIST, "the shard does not have the list of ids that the push names; send the list") \
+    X(LATE, "an update of a model that is older than the delay bound allows; pull again")
 
 enum weft_rpc_status {
 #define X(name, text) WEFT_RPC_##name,
@@ -89,6 +91,9 @@ enum { WEFT_RPC_REPLY_FLAG = 0x80 };
 
 /* With this mask an expectation takes every request of one op. */
 #define WEFT_RPC_TAG_OP_MASK UINT64_C(0xff00000000000000)
+
+/* The same for PUSH and UPDATE. */
+#define WEFT_RPC_TAG_PUSH_MASK UINT64_C(0xf700000000000000)
 
 struct weft_rpc_tag {
     uint8_t op; /* enum weft_rpc_op, with WEFT_RPC_REPLY_FLAG in a reply */
@@ -119,7 +124,25 @@ static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p
         .table = (uint16_t)(bits >> 40),
         .number = (uint32_t)bits,
     };
-    return tag_p->low == 0 || tag_p->op == WEFT_RPC_PUSH;
+    return tag_p->low == 0 || tag_p->op == WEFT_RPC_PUSH || tag_p->op == WEFT_RPC_UPDATE;
+}
+
+/* UPDATE: in place of the clock, its low byte, and 24 bits of the count of updates that its model had.
+ * Any chunk may be the first to come, so each must say whether the update is too late; the head, in chunk
+ * 0, has the whole clock (need_clock). */
+#define WEFT_RPC_BASE_MASK UINT32_C(0xffffff)
+#define WEFT_RPC_BASE_NONE WEFT_RPC_BASE_MASK /* nothing was pulled from this shard */
+
+static inline uint32_t weft_rpc_update_pack(uint32_t clock, uint32_t base)
+{
+    return clock << 24 | (base & WEFT_RPC_BASE_MASK);
+}
+
+/* The clock that is nearest to the one in progress; 0: there is none. */
+static inline uint32_t weft_rpc_update_clock(uint32_t number, uint32_t in_progress)
+{
+    int64_t clock = (int64_t)in_progress + (int8_t)(uint8_t)((number >> 24) - in_progress);
+    return clock > 0 && clock <= UINT32_MAX ? (uint32_t)clock : 0;
 }
 
 /* ---- heads --------------------------------------------------------------------------------- */
@@ -138,7 +161,8 @@ enum weft_rpc_flag {
     WEFT_RPC_UPTO = 16,      /* CLOCK: all clocks up to this one, not the next one only */
     WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
     WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may name */
-    WEFT_RPC_FLAGS_ALL = 127,
+    WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the answer is the count of updates opened */
+    WEFT_RPC_FLAGS_ALL = 255,
 };
 
 /* What a shard takes from a worker besides plain ids: asked for by a TABLE, in need_clock, and granted
@@ -147,7 +171,8 @@ enum weft_rpc_can {
     WEFT_RPC_CAN_PACK = 1, /* PUSH and PULL with packed ids */
     WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that names a list, LIST. In the answer to a PULL
                             * with KEEP_IDS: its ids are kept, under its rpc_id */
-    WEFT_RPC_CAN_ALL = 3,
+    WEFT_RPC_CAN_UPDATE = 4, /* UPDATE, PULL with COUNT_UPDATES */
+    WEFT_RPC_CAN_ALL = 7,
 };
 
 /* A clock that nobody reaches by steps; CLOCK with UPTO names no later one. */
@@ -160,7 +185,8 @@ struct weft_rpc_request {
     uint32_t rows_must;       /* PULL: leading rows that must not be missing; <= rows */
     uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: the
                                * push's own number modulo 2^32, ps/once.h; 0 = none */
-    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. TABLE: of enum
+    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the tag of
+                               * an UPDATE: its clock. TABLE: of enum
                                * weft_rpc_can, what the worker would send; other bits mean nothing */
     uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: blocks of rows; PULL: ids; else 0 */
@@ -173,7 +199,8 @@ struct weft_rpc_reply {
     uint16_t can;    /* of enum weft_rpc_can: to a TABLE that asked, to a PULL with KEEP_IDS; else 0 */
     uint64_t t0_ns;  /* of the request */
     uint32_t clock;  /* minimum clock of all workers */
-    uint32_t rows;   /* PULL answered OK: as in the request; else 0 */
+    uint32_t rows;   /* PULL answered OK: as in the request, or with COUNT_UPDATES the count, modulo
+                      * 2^32; else 0 */
     uint64_t ps_proc_ns;
     uint64_t ps_overlap_ns;
     uint64_t ps_wait_ns;

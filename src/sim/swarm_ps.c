@@ -68,7 +68,7 @@ static void ids_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x696473));
-    ps->can = (uint16_t)weft_prng_below(&prng, WEFT_RPC_CAN_ALL + 1);
+    ps->can = (uint16_t)weft_prng_below(&prng, (WEFT_RPC_CAN_PACK | WEFT_RPC_CAN_LIST) + 1);
     if (weft_prng_below(&prng, 4) > 0) {
         qsort(ps->id, IDS_MAX, sizeof(*ps->id), by_value);
     }

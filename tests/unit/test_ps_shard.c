@@ -548,7 +548,7 @@ static void what_a_shard_can(void **state)
     struct request r = {WEFT_RPC_TABLE, 0, 0, 1, TABLE_BYTES, head_of(b, 0)};
     r.head.need_clock = UINT32_MAX; /* and what releases to come can */
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
-    assert_int_equal(b->head.can, WEFT_RPC_CAN_PACK); /* it keeps no chunks, so it takes no lists */
+    assert_int_equal(b->head.can, WEFT_RPC_CAN_PACK | WEFT_RPC_CAN_UPDATE); /* it keeps no chunks, so it takes no lists */
     bench_free(b);
 }
 

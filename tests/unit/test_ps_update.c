@@ -1,0 +1,377 @@
+/* Updates that wait for a grant (ps/update.h): both ends of the gate. Values are whole numbers, so that
+ * sums are exact. */
+#include "ps_cluster.h"
+
+#include "ps/update.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { N = 200, DIM = 8, SHARDS = 2 };
+
+struct rig {
+    struct cluster c;
+    void *kept;
+    uint64_t ids[N];
+    float pulled[N * DIM];
+};
+
+/* ASP, so that steps are seen at once; -1 adds the gradient, 1 / workers of it. */
+static struct rig *rig_new(uint8_t mode, uint32_t workers, uint32_t delay_max, uint64_t bytes_min)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    struct cluster_config config = cluster_config(SHARDS, workers);
+    config.shard.dim_max = config.client.dim_max = DIM;
+    config.shard.delay_max = delay_max;
+    config.client.update_bytes_min = bytes_min;
+    cluster_start(&r->c, &config, workers, 5);
+    r->c.net->packet_bytes = 400;
+    for (uint16_t t = 0; t < 2; t++) {
+        struct weft_table_spec spec = {.table = t,
+                                       .dim = DIM,
+                                       .mode = mode,
+                                       .workers = (uint16_t)workers,
+                                       .learning_rate = -1};
+        cluster_open(&r->c, &spec);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        r->ids[i] = weft_mix64(i);
+    }
+    return r;
+}
+
+static void rig_free(struct rig *r)
+{
+    cluster_stop(&r->c);
+    free(r->kept);
+    free(r);
+}
+
+static weft_ps_op push(struct rig *r, uint32_t worker, uint16_t table, float value)
+{
+    float rows[N * DIM];
+    for (size_t i = 0; i < N * DIM; i++) {
+        rows[i] = value;
+    }
+    weft_ps_op op;
+    assert_int_equal(
+        weft_ps_push(r->c.client[worker], table, r->ids, rows, N, 0, r->c.net->now_ns, &op),
+        WEFT_OK);
+    return op;
+}
+
+static void pull(struct rig *r, uint32_t worker, uint16_t table)
+{
+    weft_ps_op op;
+    assert_int_equal(
+        weft_ps_pull(r->c.client[worker], table, r->ids, r->pulled, N, 0, r->c.net->now_ns, &op),
+        WEFT_OK);
+    assert_int_equal(cluster_wait(&r->c, worker, op).status, WEFT_OK);
+}
+
+static bool next_event(struct rig *r, uint32_t worker, enum weft_ps_update_event_type type,
+                       struct weft_ps_update_event *event_p)
+{
+    return weft_ps_update_poll(r->c.client[worker], event_p) && event_p->type == type;
+}
+
+static void grant_all(struct rig *r, uint32_t worker, uint64_t update, uint64_t start_ns)
+{
+    const struct weft_msg_pace pace = {.start_ns = start_ns, .rate_bps = 1000000, .rank = 2};
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(
+            weft_ps_update_grant(r->c.client[worker], update, s, &pace, r->c.net->now_ns), WEFT_OK);
+    }
+}
+
+/* Nothing before the grant; two tables are one update; everybody hears of its end. */
+static void an_update_waits_for_its_grant(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
+    struct weft_ps_update_event event;
+    struct weft_shard_committed committed;
+    pull(r, 0, 0);
+    uint64_t before = r->c.net->sent_bytes[SHARDS];
+    weft_ps_op op[2] = {push(r, 0, 0, 2), push(r, 0, 1, 1)};
+    cluster_clock(&r->c, 0, 0);
+    cluster_run(&r->c);
+    assert_false(weft_ps_update_poll(r->c.client[0], &event)); /* table 1 has not ended its clock */
+    cluster_clock(&r->c, 0, 1);
+    cluster_run(&r->c);
+    assert_int_equal(r->c.net->sent_bytes[SHARDS], before);
+    assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+    assert_int_equal(event.update, 1);
+    assert_int_equal(event.clock, 1);
+    assert_int_equal(event.shards, SHARDS);
+    assert_true(event.norm > 89.4 && event.norm < 89.5); /* sqrt(1600 x (4 + 1)) */
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        struct weft_ps_update_part part;
+        assert_int_equal(weft_ps_update_part(r->c.client[0], 1, s, &part), WEFT_OK);
+        assert_true(part.based && part.base == 0 && part.pushes == 2);
+        bytes += part.bytes;
+    }
+    assert_int_equal(bytes, event.bytes);
+    grant_all(r, 0, 1, r->c.net->now_ns + 5000000);
+    assert_true(r->c.net->sent_bytes[SHARDS] > before);
+    for (int i = 0; i < 100; i++) {
+        (void)cluster_step(&r->c);
+    }
+    assert_int_equal(weft_shard_updates_opened(r->c.shard[0]), 0); /* before its start */
+    r->c.net->now_ns += 5000000;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cluster_wait(&r->c, 0, op[i]).status, WEFT_OK);
+    }
+    cluster_run(&r->c);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        assert_true(next_event(r, 0, WEFT_PS_UPDATE_DELIVERED, &event));
+        assert_int_equal(event.shard, s);
+        assert_true(event.ended_ns > event.begun_ns && event.begun_ns > 0);
+        assert_int_equal(weft_shard_updates_opened(r->c.shard[s]), 1);
+        assert_true(weft_shard_take_committed(r->c.shard[s], &committed));
+        assert_int_equal(committed.clock, 1);
+        assert_int_equal(committed.number, 1);
+        assert_int_equal(committed.closed, 1);
+        assert_false(committed.late);
+        assert_true(committed.norm > 0);
+        assert_false(weft_shard_take_committed(r->c.shard[s], &committed));
+    }
+    assert_true(next_event(r, 0, WEFT_PS_UPDATE_OVER, &event));
+    assert_false(event.dropped || event.late);
+    assert_false(weft_ps_update_poll(r->c.client[0], &event));
+    assert_int_equal(weft_ps_update_drop(r->c.client[0], 1, 0), WEFT_NOTFOUND);
+    pull(r, 0, 0);
+    assert_true(r->pulled[0] == 2 && r->pulled[N * DIM - 1] == 2);
+    rig_free(r);
+}
+
+static void a_short_one_goes_at_once(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_BSP, 1, 0, 1000000);
+    struct weft_ps_update_event event;
+    for (int i = 0; i < 20; i++) { /* more than there are places */
+        weft_ps_op op = push(r, 0, 0, 1);
+        cluster_clock(&r->c, 0, 0);
+        assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
+        pull(r, 0, 0);
+    }
+    assert_false(weft_ps_update_poll(r->c.client[0], &event));
+    assert_true(r->pulled[0] == 20);
+    assert_int_equal(weft_shard_updates_opened(r->c.shard[0]), 20);
+    rig_free(r);
+}
+
+/* What would wait for ever ends the update: a pull that must see the push, and who says so. */
+static void who_waits_for_a_push_completes_its_update(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000000);
+    weft_ps_op op = push(r, 0, 0, 3);
+    pull(r, 0, 0);
+    assert_true(r->pulled[0] == 3);
+    assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
+    op = push(r, 0, 0, 3);
+    assert_false(cluster_step(&r->c));
+    weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
+    assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
+    rig_free(r);
+}
+
+/* Dropped before and after its grant: no byte of rows, its CLOCK goes all the same, and what was dropped
+ * comes with the next push of those rows. */
+static void what_is_dropped_is_kept_for_the_next_push(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
+    struct weft_ps_update_event event;
+    r->kept = malloc(weft_row_store_bytes(N, DIM));
+    assert_int_equal(weft_ps_client_feedback(r->c.client[0], 0, r->kept, N), WEFT_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        weft_ps_op op = push(r, 0, 0, 1 + (float)i);
+        cluster_clock(&r->c, 0, 0);
+        assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+        if (i == 1) {
+            grant_all(r, 0, event.update, UINT64_MAX / 2);
+        }
+        assert_int_equal(weft_ps_update_drop(r->c.client[0], event.update, r->c.net->now_ns),
+                         WEFT_OK);
+        assert_int_equal(weft_ps_update_drop(r->c.client[0], event.update, r->c.net->now_ns),
+                         WEFT_STATE);
+        cluster_poll(&r->c);
+        struct weft_ps_result result = cluster_wait(&r->c, 0, op);
+        assert_int_equal(result.status, WEFT_OK);
+        assert_int_equal(result.rpcs_dropped, SHARDS);
+        assert_int_equal(result.rows_missed, N);
+        assert_true(next_event(r, 0, WEFT_PS_UPDATE_OVER, &event));
+        assert_true(event.dropped);
+        cluster_run(&r->c);
+        assert_int_equal(weft_shard_clock(r->c.shard[0], 0), i + 1);
+        assert_int_equal(weft_shard_updates_opened(r->c.shard[0]), 0);
+    }
+    assert_int_equal(weft_ps_client_counters(r->c.client[0])->updates_dropped, 2);
+    assert_int_equal(weft_ps_client_kept(r->c.client[0], 0, NULL, NULL, 0), N);
+    weft_ps_op op = push(r, 0, 0, 4);
+    cluster_clock(&r->c, 0, 0);
+    assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+    assert_int_equal(weft_ps_update_direct(r->c.client[0], event.update, 0, r->c.net->now_ns),
+                     WEFT_OK);
+    assert_int_equal(cluster_wait(&r->c, 0, op).rpcs_dropped, 0);
+    pull(r, 0, 0);
+    for (size_t i = 0; i < N * DIM; i++) {
+        assert_true(r->pulled[i] == 7); /* 1 + 2 + 4 */
+    }
+    rig_free(r);
+}
+
+static void what_was_begun_is_not_dropped(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
+    struct weft_ps_update_event event;
+    weft_ps_op op = push(r, 0, 0, 1);
+    cluster_clock(&r->c, 0, 0);
+    assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+    grant_all(r, 0, event.update, 0);
+    for (int i = 0; i < 12; i++) {
+        (void)cluster_step(&r->c);
+    }
+    assert_int_equal(weft_ps_update_drop(r->c.client[0], event.update, r->c.net->now_ns),
+                     WEFT_STATE);
+    assert_int_equal(cluster_wait(&r->c, 0, op).rpcs_dropped, 0);
+    pull(r, 0, 0);
+    assert_true(r->pulled[0] == 1 && r->pulled[N * DIM - 1] == 1);
+    rig_free(r);
+}
+
+/* Worker 1 opens three updates while worker 0 computes with the model of before. */
+static void an_update_beyond_the_bound_is_refused_whole(void **state)
+{
+    (void)state;
+    for (uint32_t bound = 2; bound <= 3; bound++) {
+        struct rig *r = rig_new(WEFT_TABLE_ASP, 2, bound, 1000);
+        struct weft_ps_update_event event;
+        struct weft_shard_committed committed;
+        r->kept = malloc(weft_row_store_bytes(N, DIM));
+        assert_int_equal(weft_ps_client_feedback(r->c.client[0], 0, r->kept, N), WEFT_OK);
+        pull(r, 0, 0);
+        for (int i = 0; i < 3; i++) {
+            pull(r, 1, 0);
+            weft_ps_op op = push(r, 1, 0, 2);
+            cluster_clock(&r->c, 1, 0);
+            while (weft_ps_update_poll(r->c.client[1], &event)) {
+                if (event.type == WEFT_PS_UPDATE_ASK) {
+                    grant_all(r, 1, event.update, 0);
+                }
+            }
+            assert_int_equal(cluster_wait(&r->c, 1, op).rpcs_dropped, 0);
+        }
+        weft_ps_op op = push(r, 0, 0, 4);
+        cluster_clock(&r->c, 0, 0);
+        assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+        grant_all(r, 0, event.update, 0);
+        struct weft_ps_result result = cluster_wait(&r->c, 0, op);
+        cluster_run(&r->c);
+        bool late = bound == 2;
+        assert_int_equal(result.status, WEFT_OK);
+        assert_int_equal(result.rpcs_dropped, late ? SHARDS : 0);
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            assert_int_equal(weft_shard_updates_opened(r->c.shard[s]), late ? 3 : 4);
+            assert_int_equal(weft_shard_counters(r->c.shard[s])->updates_late, late);
+            for (int i = 0; i < 4; i++) {
+                assert_true(weft_shard_take_committed(r->c.shard[s], &committed));
+            }
+            assert_int_equal(committed.rank, 0);
+            assert_int_equal(committed.late, late);
+            assert_int_equal(committed.base, 0);
+        }
+        pull(r, 0, 0);
+        assert_true(r->pulled[0] == (late ? 3 : 5) && r->pulled[N * DIM - 1] == (late ? 3 : 5));
+        if (late) { /* it has read the model again, and brings what was refused */
+            op = push(r, 0, 0, 2);
+            cluster_clock(&r->c, 0, 0);
+            while (weft_ps_update_poll(r->c.client[0], &event)) {
+                if (event.type == WEFT_PS_UPDATE_ASK) {
+                    grant_all(r, 0, event.update, 0);
+                } else if (event.type == WEFT_PS_UPDATE_OVER) {
+                    assert_true(event.late);
+                }
+            }
+            assert_int_equal(cluster_wait(&r->c, 0, op).rpcs_dropped, 0);
+            pull(r, 0, 0);
+            assert_true(r->pulled[0] == 6 && r->pulled[N * DIM - 1] == 6);
+        }
+        rig_free(r);
+    }
+}
+
+/* Nobody polls: eight wait, the next goes at once. */
+static void what_finds_no_place_goes_at_once(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
+    struct weft_ps_update_event event;
+    for (int i = 0; i < WEFT_PS_UPDATES_MAX; i++) {
+        weft_ps_op op = push(r, 0, 0, 1);
+        weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
+        assert_int_equal(
+            weft_ps_update_direct(r->c.client[0], (uint64_t)i + 1, 0, r->c.net->now_ns), WEFT_OK);
+        assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
+        cluster_clock(&r->c, 0, 0);
+    }
+    weft_ps_op op = push(r, 0, 0, 1);
+    assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
+    assert_int_equal(weft_ps_client_counters(r->c.client[0])->updates_unplaced, SHARDS);
+    pull(r, 0, 0);
+    assert_true(r->pulled[0] == WEFT_PS_UPDATES_MAX + 1);
+    assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+    rig_free(r);
+}
+
+/* A job without a scheduler says nothing of it. */
+static void without_a_scheduler_nothing_is_counted(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 1, 0);
+    struct weft_ps_update_event event;
+    weft_ps_op op = push(r, 0, 0, 1);
+    assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
+    weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
+    assert_false(weft_ps_update_poll(r->c.client[0], &event));
+    assert_int_equal(weft_shard_updates_opened(r->c.shard[0]), 0);
+    rig_free(r);
+}
+
+/* The tag has 8 bits of the clock and 24 of the base. */
+static void tags_of_updates_name_the_nearest_clock(void **state)
+{
+    (void)state;
+    static const uint32_t now[] = {1, 2, 127, 128, 255, 256, 257, 70000, WEFT_RPC_CLOCK_MAX};
+    for (size_t i = 0; i < sizeof(now) / sizeof(*now); i++) {
+        for (int64_t d = -128; d < 128; d++) {
+            int64_t clock = now[i] + d;
+            uint32_t number = weft_rpc_update_pack((uint32_t)clock, 5);
+            assert_int_equal(weft_rpc_update_clock(number, now[i]), clock > 0 ? clock : 0);
+            assert_int_equal(number & WEFT_RPC_BASE_MASK, 5);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_update_waits_for_its_grant),
+        cmocka_unit_test(a_short_one_goes_at_once),
+        cmocka_unit_test(who_waits_for_a_push_completes_its_update),
+        cmocka_unit_test(what_is_dropped_is_kept_for_the_next_push),
+        cmocka_unit_test(what_was_begun_is_not_dropped),
+        cmocka_unit_test(an_update_beyond_the_bound_is_refused_whole),
+        cmocka_unit_test(what_finds_no_place_goes_at_once),
+        cmocka_unit_test(without_a_scheduler_nothing_is_counted),
+        cmocka_unit_test(tags_of_updates_name_the_nearest_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
