@@ -248,7 +248,7 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                  "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
                  " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
                  " rows an RPC, bounds %u and %u ppm, may %u, fetches %u, lists of %" PRIu32
-                 " ids%s%s; %s, optimizer %u, %" PRIu32 " deaths of shards%s, kept by: %s\n",
+                 " ids%s%s%s; %s, optimizer %u, %" PRIu32 " deaths of shards%s, kept by: %s\n",
                  ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
                  modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
                  table->push_bound_ppm, table->pull_bound_ppm, ps->can, ps->fetches, ps->list_ids,
@@ -256,6 +256,7 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                  : table->spec.push_values == WEFT_VALUE_INT8 ? ", int8 pushes"
                                                               : "",
                  table->spec.pull_values == WEFT_VALUE_BF16 ? ", bf16 answers" : "",
+                 !ps->scheduled ? "" : ps->drops ? ", scheduled, with drops" : ", scheduled",
                  weft_swarm_table_name(table), table->spec.optimizer, ps->deaths,
                  ps->mortal ? " and workers" : "", ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);

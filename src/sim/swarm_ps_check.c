@@ -137,7 +137,10 @@ static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need
             uint32_t bit =
                 weft_swarm_table_pushes(table, v, c, i) ? weft_swarm_table_bit(table, v, c) : 0;
             bool own = v == w && c < worker->clock;
-            must |= (c < need || own) && !ps_was_cut_off(ps, v, c) && !forgets(ps) ? bit : 0;
+            must |= (c < need || own) && !ps_was_cut_off(ps, v, c) && !forgets(ps) &&
+                            (ps->worker[v].dropped >> c & 1) == 0
+                        ? bit
+                        : 0;
             may |= table->spec.mode != WEFT_TABLE_BSP || c < need ? bit : 0;
         }
     }
@@ -191,7 +194,7 @@ static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
                        : weft_swarm_table_all(table, i);
     uint32_t may_lack = 0;
     for (uint32_t w = 0; w < table->workers; w++) {
-        may_lack |= ps->worker[w].cut_off << w * table->clocks;
+        may_lack |= (ps->worker[w].cut_off | ps->worker[w].dropped) << w * table->clocks;
     }
     may_lack = forgets(ps) ? all : may_lack;
     if (table->push_bound_ppm == 0 && keeps_all(ps) && (set | may_lack) != (all | may_lack)) {
@@ -344,6 +347,7 @@ void weft_swarm_ps_check_tables(struct swarm_ps *ps)
     check_sums(ps, kept);
     check_lost(ps);
     for (uint32_t s = 0; s < ps->shards; s++) {
+        weft_swarm_ps_sched_check_end(ps, s);
         if (weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
             weft_world_fail(ps->world, "shard %" PRIu32 " does not know the last clock", s);
         }

@@ -169,8 +169,11 @@ static void pushed(struct swarm_ps *ps, uint32_t w, const struct weft_ps_result 
         worker->cut_off_elements -= elements;
     }
     bool whole = result->elements_delivered == elements;
-    if (result->elements_sent != elements || (ps->table.push_bound_ppm == 0 && !whole) ||
-        result->chunks_refused != 0) {
+    bool dropped = result->rpcs_dropped > 0;
+    worker->dropped |= (uint32_t)dropped << worker->clock;
+    if (result->elements_sent != elements ||
+        (ps->table.push_bound_ppm == 0 && !whole && !dropped) || (dropped && !ps->drops) ||
+        (result->chunks_refused != 0 && !dropped)) {
         weft_world_fail(ps->world,
                         "worker %" PRIu32 ": pushed %" PRIu32 " rows, sent %" PRIu64
                         ", delivered %" PRIu64,
@@ -206,7 +209,10 @@ bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         break;
     case PHASE_PUSH:
         start_ahead(ps, w, now_ns);
-        worker->phase += taken(ps, w, start_push(ps, w, now_ns));
+        if (taken(ps, w, start_push(ps, w, now_ns))) {
+            worker->phase++;
+            weft_swarm_ps_sched_pushed(ps, w, now_ns);
+        }
         break;
     case PHASE_OPENING:
         worker->phase += finished(ps, w, &result);
@@ -341,6 +347,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         while (weft_world_wrong(ps->world)[0] == '\0' && weft_swarm_ps_worker_step(ps, w, now_ns)) {
             weft_ps_client_progress(ps->worker[w].client, now_ns);
         }
+        weft_swarm_ps_sched_turn(ps, w, now_ns);
         return;
     }
     do {
@@ -348,6 +355,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         save(ps, host, now_ns);
         note_blocks(ps, host);
     } while (weft_shard_has_work(ps->shard[host]));
+    weft_swarm_ps_sched_check_shard(ps, host);
     weft_swarm_ps_give_slabs(ps->shard[host]);
 }
 
@@ -383,6 +391,7 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
     config.list_ids = ps->list_ids;
+    config.delay_max = ps->delay_max;
     config.checkpoints = ps->deaths > 0;
     if (ps->deaths > 0 || ps->fetches != FETCHES_NONE) {
         config.chunks_max = 4 * IDS_MAX;
@@ -407,6 +416,7 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     config.dim_max = ps->table.spec.dim;
     config.missed_max = IDS_MAX;
     config.can = ps->can;
+    config.update_bytes_min = ps->update_bytes_min;
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6d6973736564) << 16 | w);
     draw_key(&prng, config.missed_key);
@@ -572,6 +582,7 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     weft_ps_client_free(worker->client);
     worker->phase = PHASE_OPEN;
     worker->has_ahead = false;
+    memset(worker->ask, 0, sizeof(worker->ask));
     make_client(ps, w, weft_world_now_ns(ps->world));
 }
 
@@ -582,6 +593,7 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type,
     WEFT_ASSERT(ps != NULL);
     ps->value_type = value_type;
     weft_swarm_ps_draw(ps, seed);
+    weft_swarm_ps_sched_draw(ps);
     struct weft_world_config config = {
         .hosts = ps->plan.hosts,
         .seed = weft_mix64(seed ^ UINT64_C(0x776f726c64)),

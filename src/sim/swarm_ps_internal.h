@@ -38,6 +38,16 @@ enum phase {
     PHASE_DONE
 };
 
+enum { SWARM_ASKS = 16 };
+
+/* An update that the scheduler has not wholly decided on. */
+struct swarm_ps_ask {
+    uint64_t update; /* 0: none */
+    uint64_t at_ns;  /* when it thinks of it next */
+    uint32_t granted; /* shards, as bits */
+    bool dropped;
+};
+
 struct swarm_ps_worker {
     struct weft_ps_client *client;
     enum phase phase;
@@ -51,6 +61,9 @@ struct swarm_ps_worker {
     uint32_t cut_off;   /* clocks, bit by bit, whose push was not answered before its process died:
                          * any of it may count */
     uint64_t cut_off_elements; /* of these */
+    uint32_t dropped;          /* clocks, bit by bit, of whose push something was dropped or refused as
+                                * late */
+    struct swarm_ps_ask ask[SWARM_ASKS];
     uint64_t lost;             /* pushes, as clients that died were told */
     float *rows;               /* (ids, dim) */
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */
@@ -85,6 +98,11 @@ struct swarm_ps {
     uint8_t *journal[SHARDS_MAX];
     struct weft_saved saved[SHARDS_MAX];
     uint32_t lives[SHARDS_MAX]; /* behind the first */
+    bool scheduled;             /* updates wait for grants: swarm_ps_sched.c */
+    bool drops;                 /* or are dropped */
+    uint64_t update_bytes_min;
+    uint32_t delay_max;
+    struct weft_prng sched_prng;
     uint32_t blocks;            /* of a row, once a shard has the table */
 };
 
@@ -127,6 +145,16 @@ bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 void weft_swarm_ps_give_slabs(struct weft_shard *shard);
 struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, uint32_t shard);
 struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *ps, uint32_t w);
+
+/* ---- swarm_ps_sched.c ------------------------------------------------------------------------ */
+
+void weft_swarm_ps_sched_draw(struct swarm_ps *ps);
+/* A worker's push was begun. */
+void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+/* What the scheduler has to say to this worker now. */
+void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
+void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 
 /* ---- swarm_ps_check.c: what is wrong is the world's to tell -------------------------------------- */
 

@@ -1,0 +1,170 @@
+/* A scheduler for a simulated parameter server that decides at random: late, in any order of workers and
+ * shards, at any rate, for one shard of an update sooner than for another; it drops before and after it
+ * has granted, and sends some updates on without a grant. What must hold does not depend on what it says. */
+#include "sim/swarm_ps_internal.h"
+
+#include "ps/update.h"
+
+#include <inttypes.h>
+
+enum { ASK_DELAY_US = 8000, START_DELAY_US = 4000, KINDS = 8, KIND_DROP = 0, KIND_DIRECT = 1 };
+
+/* What is dropped has to be told from what is missing: where a row says which pushes are in it, and
+ * nothing but a drop keeps one out. */
+static bool may_drop(const struct swarm_ps *ps)
+{
+    return ps->table.flavour == WEFT_SWARM_PLAIN && !ps->table.is_odd && ps->deaths == 0;
+}
+
+void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
+{
+    struct weft_prng *prng = &ps->sched_prng;
+    weft_prng_split(prng, ps->table.seed, UINT64_C(0x7363686564));
+    ps->scheduled = weft_prng_below(prng, 4) == 0;
+    if (!ps->scheduled) {
+        return;
+    }
+    ps->update_bytes_min = weft_prng_range(prng, 1, 4000);
+    ps->can |= weft_prng_below(prng, 4) > 0 ? WEFT_RPC_CAN_UPDATE : 0;
+    ps->drops = may_drop(ps);
+    ps->delay_max = ps->drops ? (uint32_t)weft_prng_below(prng, 4) : 0;
+}
+
+/* In some clocks a worker goes on to the next, in the others it waits for its push. */
+void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    if (ps->scheduled) {
+        weft_ps_update_end(ps->worker[w].client, now_ns);
+    }
+}
+
+static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    for (int i = 0; i < SWARM_ASKS; i++) {
+        if (worker->ask[i].update == 0) {
+            uint64_t at_ns =
+                now_ns + weft_prng_below(&ps->sched_prng, ASK_DELAY_US) * WEFT_NS_PER_US;
+            worker->ask[i] = (struct swarm_ps_ask){.update = update, .at_ns = at_ns};
+            weft_world_wake(ps->world, ps->shards + w, at_ns);
+            return;
+        }
+    }
+    weft_world_fail(ps->world, "worker %" PRIu32 " asks for more updates than there are places", w);
+}
+
+static void drop(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
+{
+    weft_status status = weft_ps_update_drop(ps->worker[w].client, update, now_ns);
+    if (status != WEFT_OK && status != WEFT_STATE && status != WEFT_NOTFOUND) {
+        weft_world_fail(ps->world, "drop of update %" PRIu64 ": %s", update,
+                        weft_status_name(status));
+    }
+}
+
+static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t shard, uint64_t now_ns)
+{
+    static const uint64_t rates_bps[] = {0, 2000000, 50000000, 1000000000};
+    struct weft_prng *prng = &ps->sched_prng;
+    const struct weft_msg_pace pace = {
+        .start_ns = now_ns + weft_prng_below(prng, START_DELAY_US) * WEFT_NS_PER_US,
+        .rate_bps = rates_bps[weft_prng_below(prng, 4)],
+        .rank = (uint8_t)weft_prng_below(prng, 10)};
+    weft_status status =
+        weft_ps_update_grant(ps->worker[w].client, update, shard, &pace, now_ns);
+    if (status != WEFT_OK && status != WEFT_NOTFOUND) {
+        weft_world_fail(ps->world, "grant of update %" PRIu64 ": %s", update,
+                        weft_status_name(status));
+    }
+}
+
+/* Some shards now, the rest at another time, sometimes after a second thought. True: nothing is left. */
+static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, uint64_t now_ns)
+{
+    struct weft_prng *prng = &ps->sched_prng;
+    uint64_t kind = weft_prng_below(prng, KINDS);
+    if (kind == KIND_DROP && ps->drops) {
+        drop(ps, w, ask->update, now_ns);
+        /* Too late for that: the rest has to be granted. */
+        ask->granted = 0;
+    } else if (kind == KIND_DIRECT) {
+        uint64_t rate_bps = weft_prng_below(prng, 2) * 20000000;
+        (void)!weft_ps_update_direct(ps->worker[w].client, ask->update, rate_bps, now_ns);
+        return true;
+    }
+    struct weft_ps_update_part part;
+    uint32_t all = (UINT32_C(1) << ps->shards) - 1;
+    if (weft_ps_update_part(ps->worker[w].client, ask->update, 0, &part) != WEFT_OK ||
+        ask->dropped) {
+        return true;
+    }
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        if (weft_prng_below(prng, 3) > 0) {
+            weft_status status = WEFT_OK;
+            if (kind == KIND_DROP && ps->drops) {
+                /* Dropped: a grant is refused, which is how a scheduler that is behind hears of it. */
+                const struct weft_msg_pace pace = {.start_ns = now_ns};
+                status = weft_ps_update_grant(ps->worker[w].client, ask->update, s, &pace, now_ns);
+                ask->dropped |= status == WEFT_STATE;
+            } else {
+                grant(ps, w, ask->update, s, now_ns);
+            }
+            ask->granted |= UINT32_C(1) << s;
+        }
+    }
+    return ask->granted == all || ask->dropped;
+}
+
+void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    struct weft_ps_update_event event;
+    while (ps->scheduled && weft_ps_update_poll(worker->client, &event)) {
+        if (event.type == WEFT_PS_UPDATE_ASK) {
+            asked(ps, w, event.update, now_ns);
+        }
+        if (event.type == WEFT_PS_UPDATE_OVER && event.dropped && event.late) {
+            weft_world_fail(ps->world, "update %" PRIu64 " was dropped, and refused as late",
+                            event.update);
+        }
+    }
+    for (int i = 0; ps->scheduled && i < SWARM_ASKS; i++) {
+        struct swarm_ps_ask *ask = &worker->ask[i];
+        if (ask->update == 0 || ask->at_ns > now_ns) {
+            continue;
+        }
+        if (decide(ps, w, ask, now_ns)) {
+            ask->update = 0;
+        } else {
+            ask->at_ns =
+                now_ns + 1 + weft_prng_below(&ps->sched_prng, ASK_DELAY_US) * WEFT_NS_PER_US;
+            weft_world_wake(ps->world, ps->shards + w, ask->at_ns);
+        }
+    }
+}
+
+/* No update is closed that was opened too far behind its base, and none twice. */
+void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s)
+{
+    struct weft_shard_committed c;
+    while (ps->scheduled && weft_shard_take_committed(ps->shard[s], &c)) {
+        uint64_t delay = c.late ? 0 : c.number - 1 - c.base;
+        if ((ps->delay_max > 0 && delay > ps->delay_max) || c.closed > c.opened ||
+            c.base > c.number) {
+            weft_world_fail(ps->world,
+                            "shard %" PRIu32 " closed update %" PRIu64 " of rank %" PRIu32
+                            " with base %" PRIu64 ", %" PRIu64 " of %" PRIu64,
+                            s, c.number, c.rank, c.base, c.closed, c.opened);
+        }
+    }
+}
+
+void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s)
+{
+    const struct weft_shard_counters *c = weft_shard_counters(ps->shard[s]);
+    if (c->updates_opened != c->updates_closed || (!ps->scheduled && c->updates_opened > 0)) {
+        weft_world_fail(ps->world,
+                        "shard %" PRIu32 " has opened %" PRIu64 " updates and closed %" PRIu64, s,
+                        c->updates_opened, c->updates_closed);
+    }
+}
