@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "io/clock.h"
+#include "ps/update.h"
 
 #include <stdio.h>
 
@@ -147,6 +148,10 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
         }
         if (now_ns >= end_ns) {
             return under_way(ps, ticket);
+        }
+        if (weft_ps_update_gathers(ps->worker.client)) {
+            /* The end of its clock may come after this. */
+            weft_ps_update_end(ps->worker.client, weft_clock_now_ns());
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
@@ -369,6 +374,7 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
                              "pushes or clocks have not arrived yet; wait again, or give them up "
                              "with weft_ps_close");
         }
+        weft_ps_update_end(ps->worker.client, now_ns);
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
     return WEFT_OK;

@@ -126,9 +126,14 @@ static void complete(struct weft_ps_client *client, struct ps_update *u)
     client->counters.updates_asked += u->ask_due;
 }
 
+bool weft_ps_update_gathers(const struct weft_ps_client *client)
+{
+    return client->updates != NULL && client->updates->gathers != NULL;
+}
+
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns)
 {
-    if (client->updates != NULL && client->updates->gathers != NULL) {
+    if (weft_ps_update_gathers(client)) {
         complete(client, client->updates->gathers);
         weft_ps_client_progress(client, now_ns);
     }

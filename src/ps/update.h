@@ -77,6 +77,9 @@ bool weft_ps_update_poll(struct weft_ps_client *client, struct weft_ps_update_ev
 weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t update,
                                 uint32_t shard, struct weft_ps_update_part *part_p);
 
+/* Is there an update that waits for its clock's end? */
+bool weft_ps_update_gathers(const struct weft_ps_client *client);
+
 /* What was pushed and waits for its clock's end is complete: whoever waits for a push has to say so, or
  * waits for ever. Nothing to do: nothing happens. */
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
