@@ -46,7 +46,8 @@ static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t
     return round_ns + round_ns / 4;
 }
 
-/* A pause costs a timer. Longer ones saved no more, and rounds of an incast ended later. */
+/* A pause costs a timer. Without one each few packets end a sleep, which on one host is the sender's work: an
+ * interrupt to the other processor. Longer pauses saved no more, and rounds of an incast ended later. */
 static const uint64_t batch_ns_min = 50 * WEFT_NS_PER_US;
 static const uint64_t batch_ns_max = 100 * WEFT_NS_PER_US;
 
@@ -80,8 +81,7 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
 uint64_t weft_ep_batch_ns(const struct weft_ep *ep)
 {
     const struct credit *c = &ep->credit;
-    if (c->active == 0 || c->pause_ns == WEFT_NEVER || ep->config.same_host ||
-        ep->egress.receivers > 0) {
+    if (c->active == 0 || c->pause_ns == WEFT_NEVER || ep->egress.receivers > 0) {
         return 0;
     }
     uint64_t packet_ns = c->pause_ns / PAUSE_PACKETS;

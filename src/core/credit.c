@@ -32,7 +32,8 @@
 
 enum {
     SAFE_BYTES = 36000,    /* fits the smallest switch buffer that is met (64 KB) with room */
-    SAME_HOST_BYTES = 1000000, /* both ends busy through a wake-up of either */
+    SAME_HOST_BYTES = 2000000, /* both ends busy through a wake-up of either; a quarter lasts a pause
+                                * of the receiver (weft_ep_batch_ns) */
     BUDGET_PACKETS_MIN = 4,
     SPARE_PER_LOSS = 5,
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
