@@ -7,7 +7,7 @@
  * Where all this lies follows from the peer's index, and then from the peer: so it is asked for at
  * once, in these two steps, and comes while the packet is being verified.
  *
- * Of a peer that sends much it is the place where the next chunk goes: chunks come in random order, so no
+ * Of a peer that sends much it is the place where the next chunk goes: chunks may come in random order, where no
  * processor looks ahead by itself, and a copy or an addition waits for each line.
  *
  * A guess: wrong, it costs time and nothing else.

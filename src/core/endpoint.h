@@ -40,7 +40,8 @@ struct weft_credit_share {
     _Atomic uint32_t endpoints;
 };
 
-/* In which order a message's chunks go out. Others than PERM are for tests of what it is for. */
+/* In which order the chunks go out of a message that may miss some; one that may not goes in the vector's
+ * order. Others than PERM are for tests of what it is for. */
 enum weft_ep_order {
     WEFT_ORDER_PERM,   /* a keyed permutation of each message's own */
     WEFT_ORDER_CYCLIC, /* the vector's order, from a random chunk on */

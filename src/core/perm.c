@@ -40,8 +40,14 @@ static inline uint32_t perm_mix(const struct weft_perm *perm, uint32_t x)
     return x;
 }
 
+static inline uint32_t plain_image(const struct weft_perm *perm, uint32_t x)
+{
+    x += perm->from; /* below 2 n */
+    return x < perm->n ? x : x - perm->n;
+}
+
 /* Inputs in order; images outside are left out without a branch, which would be a coin's throw. */
-static void perm_refill(struct weft_perm *perm)
+void weft_perm_refill(struct weft_perm *perm)
 {
     uint32_t count = 0;
     while (count == 0) {
@@ -49,8 +55,8 @@ static void perm_refill(struct weft_perm *perm)
         WEFT_ASSERT(left > 0);
         uint32_t group = left < WEFT_PERM_AHEAD ? left : WEFT_PERM_AHEAD;
         for (uint32_t i = 0; i < group; i++) {
-            uint32_t image = perm->plain ? (perm->input + i + perm->from) % perm->n
-                                         : perm_mix(perm, perm->input + i);
+            uint32_t image =
+                perm->plain ? plain_image(perm, perm->input + i) : perm_mix(perm, perm->input + i);
             perm->ahead[count] = image;
             count += image < perm->n;
         }
@@ -58,21 +64,4 @@ static void perm_refill(struct weft_perm *perm)
     }
     perm->ahead_at = 0;
     perm->ahead_count = (uint8_t)count;
-}
-
-uint32_t weft_perm_peek(struct weft_perm *perm)
-{
-    WEFT_ASSERT(perm->taken < perm->n);
-    if (perm->ahead_at == perm->ahead_count) {
-        perm_refill(perm);
-    }
-    return perm->ahead[perm->ahead_at];
-}
-
-uint32_t weft_perm_next(struct weft_perm *perm)
-{
-    uint32_t image = weft_perm_peek(perm);
-    perm->ahead_at++;
-    perm->taken++;
-    return image;
 }

@@ -16,6 +16,7 @@
 #ifndef WEFT_CORE_PERM_H
 #define WEFT_CORE_PERM_H
 
+#include "base/assert.h"
 #include "base/units.h"
 
 #include <stdbool.h>
@@ -36,21 +37,37 @@ struct weft_perm {
     uint8_t shift;
     uint8_t ahead_at; /* ahead[ahead_at .. ahead_count) are the next images */
     uint8_t ahead_count;
-    bool plain;      /* for tests: a cyclic shift instead */
+    bool plain; /* the vector's order, or a cyclic shift of it */
     uint32_t ahead[WEFT_PERM_AHEAD];
 };
 
 /* n in 1 .. 2^31. */
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key);
 
-/* For tests only: (index + from) modulo n, which leaves neighbours together. from < n. */
+/* (index + from) modulo n, which leaves neighbours together: where nothing may be missing. from < n. */
 void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t from);
+
+/* Compute the next images; peek and next do it when there are none. */
+void weft_perm_refill(struct weft_perm *perm);
 
 /* The image that comes next; at most n - 1 were taken so far. Over n images the mix runs at most
  * 2 n times. */
-uint32_t weft_perm_peek(struct weft_perm *perm);
+static inline uint32_t weft_perm_peek(struct weft_perm *perm)
+{
+    WEFT_ASSERT(perm->taken < perm->n);
+    if (perm->ahead_at == perm->ahead_count) {
+        weft_perm_refill(perm);
+    }
+    return perm->ahead[perm->ahead_at];
+}
 
 /* Take it, and go on to the one after. */
-uint32_t weft_perm_next(struct weft_perm *perm);
+static inline uint32_t weft_perm_next(struct weft_perm *perm)
+{
+    uint32_t image = weft_perm_peek(perm);
+    perm->ahead_at++;
+    perm->taken++;
+    return image;
+}
 
 #endif

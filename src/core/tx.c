@@ -264,9 +264,9 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
     return m->base + (size_t)chunk * m->chunk_bytes;
 }
 
-/* The chunk after this one lies anywhere in the message, where no processor looks ahead by itself. Asked
- * for here it comes while this one is protected and recorded; the tag, or the kernel's copy, would wait
- * for each of its lines. */
+/* The chunk after this one may lie anywhere in the message, where no processor looks ahead by itself, or
+ * no further than the end of a page. Asked for here it comes while this one is protected and recorded;
+ * the tag, or the kernel's copy, would wait for each of its lines. */
 static void chunk_ahead(struct tx_msg *m)
 {
     if (m->pass_next == m->chunks) {
