@@ -11,6 +11,8 @@ module, and the hook.
 
 import collections
 import datetime
+import functools
+import re
 import threading
 import time
 
@@ -49,6 +51,7 @@ REDUCTIONS = {
     "BXOR": "xor",
 }
 EXCHANGE_TAG = 2**32 - 1  # of the blocks of an all_to_all; programs have those below
+WORKS_LAST = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) >= (2, 7)
 OF_BOOL = {"sum": "or", "product": "and", "min": "and", "max": "or"}
 
 _error = staging.error
@@ -166,9 +169,14 @@ def _bytes_of(tensor):
     return lib.WEFT_COMM_U8, tensor.numel() * tensor.element_size()
 
 
+@functools.lru_cache(maxsize=32)
+def _name_of(kind):
+    """Kept, for pybind11 looks through all enumerators for it."""
+    return getattr(kind, "name", str(kind))
+
+
 def _reduction(op, tensor):
-    kind = getattr(op, "op", op)  # a ReduceOp, or its type
-    name = getattr(kind, "name", str(kind))
+    name = _name_of(getattr(op, "op", op))  # a ReduceOp, or its type
     reduction = REDUCTIONS.get(name)
     if reduction is None or tensor.dtype not in TYPES:
         raise _error(
@@ -205,8 +213,9 @@ class ProcessGroupWeft(ProcessGroup):
         self._timeout_ns = _timeout(timeout)["timeout_ns"]
         self._rank_weft, self._size_weft = rank, size
         self._names = {"name": "", "desc": ""}
-        # PyTorch before 2.7 may drop a Work that it still waits for.
-        self._works = collections.deque(maxlen=1024)
+        # PyTorch before 2.7 may drop a Work that it still waits for. Later ones do not, and a Work that is
+        # freed at once leaves its memory, still in the cache, to the next one.
+        self._works = None if WORKS_LAST else collections.deque(maxlen=1024)
         with _lock:
             _groups[id(self)] = self
 
@@ -287,7 +296,8 @@ class ProcessGroupWeft(ProcessGroup):
         return self.keep(work)
 
     def keep(self, work):
-        self._works.append(work)
+        if self._works is not None:
+            self._works.append(work)
         return work
 
     def _several(self, works, result, finish=None):

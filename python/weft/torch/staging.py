@@ -70,11 +70,12 @@ _lock = threading.Lock()
 
 def of(tensors):
     """The Device of tensors; None for those of the CPU."""
+    if all(tensor.is_cpu for tensor in tensors):  # without making a device of each
+        return None
     places = {tensor.device for tensor in tensors}
     if len(places) > 1:
         raise error(f"tensors on {', '.join(sorted(map(str, places)))}; they must be on one device")
-    if not places or (place := places.pop()).type == "cpu":
-        return None
+    place = places.pop()
     if place.type != "cuda":
         raise error(f"a tensor is on {place}; weft takes those of the CPU and of CUDA; move it there first")
     if any(tensor.is_sparse for tensor in tensors):
