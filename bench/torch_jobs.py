@@ -55,6 +55,9 @@ def parsed():
                         help="steps without exchange, and exchanges on their own, before the job")
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--compute-ms", type=float, help="slept in a step (default: the model's)")
+    parser.add_argument("--busy", action="store_true",
+                        help="compute for --compute-ms of a processor's time instead, as where ranks have no "
+                        "accelerator: hosts that share this machine's processors then wait for each other")
     parser.add_argument("--data", default=os.environ.get("WEFT_DATA_DIR", "tiny"),
                         help='folder of the data sets, or "tiny" (default: WEFT_DATA_DIR)')
     parser.add_argument("--give-up", type=float, default=60.0, help="seconds for one job")
@@ -80,6 +83,7 @@ class Rank:
         torch.set_num_threads(1)
         self.made = task_of(a, torch.load(os.path.join(a.folder, "rows")))
         self.slept_s = (COMPUTE_MS[a.models] if a.compute_ms is None else a.compute_ms) / 1e3
+        self.square = torch.ones(128, 128)
         rows = len(self.made.train[0])
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(1))
         self.rows = [tensor[order] for tensor in self.made.train]
@@ -132,13 +136,21 @@ class Rank:
         a, task = self.a, self.made
         rows, batch = len(self.rows[0]), task.batch
         first = (step * a.ranks + a.rank) * batch % (rows - batch)
-        time.sleep(self.slept_s)
+        self.compute()
         optimizer.zero_grad(set_to_none=False)
         with contextlib.nullcontext() if exchange else model.no_sync():
             loss = task.loss(model, *(t[first : first + batch] for t in self.rows))
             loss.backward()
         optimizer.step()
         return loss.item()
+
+    def compute(self):
+        if not self.a.busy:
+            time.sleep(self.slept_s)
+            return
+        end = time.thread_time() + self.slept_s
+        while time.thread_time() < end:
+            self.torch.mm(self.square, self.square)
 
     def exchange_of(self, elements, bound):
         import weft.torch
@@ -218,6 +230,7 @@ def jobs(a):
         arguments = ["--folder", folder, "--models", a.models, "--ranks", str(a.ranks)]
         arguments += ["--steps", str(a.steps), "--rounds", str(a.rounds), "--data", a.data]
         arguments += [] if a.compute_ms is None else ["--compute-ms", str(a.compute_ms)]
+        arguments += ["--busy"] if a.busy else []
         with torch_ranks.Ranks(__file__, a.ranks, folder, arguments) as ranks:
             for backend in a.backends.split(",") * a.repetitions:
                 job = ranks.job(backend, a.give_up)
