@@ -9,19 +9,7 @@
 
 #include "base/cursor.h"
 #include "base/status.h"
-
-enum { WEFT_WIRE_VERSION = 2 };
-
-enum weft_wire_class {
-    WEFT_CLASS_PLAIN = 0,
-    WEFT_CLASS_AUTH = 1,
-    WEFT_CLASS_SEAL = 2,
-    WEFT_CLASS_HELLO = 8,
-    WEFT_CLASS_ACCEPT = 9,
-    WEFT_CLASS_COOKIE = 10,
-    WEFT_CLASS_UNKNOWN = 11,
-    WEFT_CLASS_REFUSED = 12,
-};
+#include "wire/weft_wire.h"
 
 enum weft_wire_mode { WEFT_MODE_NONE = 0, WEFT_MODE_AUTH = 1, WEFT_MODE_SEAL = 2 };
 
