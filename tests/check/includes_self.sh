@@ -54,6 +54,7 @@ must_fail "a header that does not exist"  src/ps/p.c      '#include "ps/no.h"'  
 must_fail "a clock in a layer"            src/core/c.c    '#include <time.h>'        'not a header for a layer'
 must_fail "a socket in a layer"           src/ps/p.c      '#include <sys/socket.h>'  'not a header for a layer'
 must_fail "stdio in the freestanding one" src/wire/weft_wire.h '#include <stdio.h>'  'freestanding'
+must_fail "string.h in agg's headers"     src/agg/a.h     '#include <string.h>'      'freestanding'
 must_fail "a macro as header name"        src/core/c.c    '#include HEADER'          'cannot be read'
 must_fail "a public header looks inside"  include/weft/p.h '#include "base/base.h"'  'public header'
 

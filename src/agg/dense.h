@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+ *
+ * A dense slot: sums the values that every member sends for it, round after round.
+ *
+ * A slot has two sets, for even and odd rounds. A member sends its values for round r + 1 when it has
+ * the result of round r. So when the first packet of round r + 2 comes, every member has the result of
+ * round r, whose set it takes; and a member that lost the result of round r still finds it there.
+ *
+ *   round of the packet   the set is                it is
+ *   the set's             missing the member        added; the last one gives the result to all
+ *   the set's             holding the member        a duplicate: the result if complete, else nothing
+ *   the set's + 2         complete                  the first of its round: it replaces the sum
+ *   the set's + 2         not complete              dropped: no member may have sent it
+ *   lower                                           dropped: a duplicate that was delayed
+ *   higher than + 2                                 dropped: no member may have sent it
+ *
+ * SwitchML has one bit instead of the round, so it takes a duplicate delayed by two rounds for a new
+ * packet and adds it again. The round number closes that.
+ *
+ * A value that cannot be added (overflow, another exponent, another count) makes the round void: the
+ * packet counts, the round completes, its result says DIRECT and every member sends its values
+ * to the server itself.
+ *
+ * Rounds of an epoch begin at 0. They are compared modulo 2^32.
+ *
+ * Source: SwitchML (Sapio et al., NSDI 2021), the switch with packet loss; differs as said.
+ */
+#ifndef WEFT_AGG_DENSE_H
+#define WEFT_AGG_DENSE_H
+
+#include "agg/add.h"
+#include "agg/agg.h"
+
+struct weft_agg_dense_set {
+    uint64_t members; /* whose values are in the sum; none: the round has not begun */
+    uint32_t round;
+    uint16_t count;                     /* values of this round, as its first packet said */
+    uint8_t is_void;                    /* the sum is not to be used */
+    uint8_t reserved[1];                /* zero */
+    uint32_t sums[WEFT_AGG_VALUES_MAX]; /* int32 in two's complement, or floats */
+};
+
+struct weft_agg_dense {
+    uint32_t epoch;
+    uint32_t begun; /* zero: nothing was sent here yet, whatever epoch says */
+    struct weft_agg_dense_set sets[2];
+};
+
+_Static_assert(sizeof(struct weft_agg_dense) == 8 + 2 * (16 + 4 * WEFT_AGG_VALUES_MAX),
+               "one layout");
+
+WEFT_AGG_INLINE struct weft_agg_outcome weft_agg_outcome(uint8_t verdict, uint8_t action)
+{
+    return (struct weft_agg_outcome){.verdict = verdict, .action = action};
+}
+
+WEFT_AGG_INLINE void weft_agg_dense_begin_epoch(struct weft_agg_dense *slot, uint32_t epoch)
+{
+    slot->epoch = epoch;
+    slot->begun = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        slot->sets[i].members = 0;
+        slot->sets[i].round = i;
+        slot->sets[i].is_void = 0;
+    }
+}
+
+/* Adds to, or begins, the sum of the set; true when that could not be done. */
+WEFT_AGG_INLINE bool weft_agg_dense_sum(struct weft_agg_dense_set *set,
+                                        const struct weft_agg_config *config,
+                                        const struct weft_wire_agg *packet, const uint8_t *values,
+                                        const uint8_t *end)
+{
+    bool first = set->members == 0;
+    if (first) {
+        set->count = packet->count;
+    }
+    if (packet->count != set->count || packet->exponent != config->exponent ||
+        (packet->flags & WEFT_AGG_FLOAT32) != config->form) {
+        return true;
+    }
+#ifndef __bpf__
+    if (config->form == WEFT_AGG_FLOAT32) {
+        uint32_t bad = first ? weft_agg_real_check(values, packet->count)
+                             : weft_agg_real_try(set->sums, values, packet->count);
+        if (bad != 0) {
+            return true;
+        }
+        if (!first) {
+            weft_agg_real_add(set->sums, values, packet->count);
+            return false;
+        }
+    }
+#endif
+    if (first) {
+        weft_agg_set(set->sums, values, end, packet->count, WEFT_AGG_VALUES_MAX);
+        return false;
+    }
+    return weft_agg_add(set->sums, values, end, packet->count, WEFT_AGG_VALUES_MAX) >> 31;
+}
+
+/* A DENSE packet of a member of the configuration, for this slot, in this epoch.
+ *
+ * Owns:    borrows values until return.  Thread: whoever has the slot.
+ * Gives:   ANSWER and ANSWER_ALL: send weft_agg_dense_answer's packet. */
+WEFT_AGG_INLINE struct weft_agg_outcome
+weft_agg_dense_receive(struct weft_agg_dense *slot, const struct weft_agg_config *config,
+                       const struct weft_wire_agg *packet, const uint8_t *values,
+                       const uint8_t *end, struct weft_agg_counts *counts)
+{
+    if (packet->epoch != config->dense_epoch) {
+        return weft_agg_outcome(WEFT_AGG_EPOCH, WEFT_AGG_DROP);
+    }
+    if (!slot->begun || slot->epoch != packet->epoch) {
+        weft_agg_dense_begin_epoch(slot, packet->epoch);
+    }
+    struct weft_agg_dense_set *set = &slot->sets[packet->number & 1];
+    uint64_t bit = UINT64_C(1) << (weft_agg_within(packet->member, WEFT_AGG_MEMBERS_MAX));
+    int32_t later = (int32_t)(packet->number - set->round);
+    if (later < 0) {
+        return weft_agg_outcome(WEFT_AGG_STALE, WEFT_AGG_DROP);
+    }
+    if (later > 0) {
+        if (later != 2 || set->members != config->members) {
+            return weft_agg_outcome(WEFT_AGG_EARLY, WEFT_AGG_DROP);
+        }
+        set->members = 0;
+        set->round = packet->number;
+        set->is_void = 0;
+    }
+    if (set->members & bit) {
+        return set->members == config->members ? weft_agg_outcome(WEFT_AGG_RESULT, WEFT_AGG_ANSWER)
+                                               : weft_agg_outcome(WEFT_AGG_WAITING, WEFT_AGG_DROP);
+    }
+    if (!set->is_void) {
+        if (weft_agg_dense_sum(set, config, packet, values, end)) {
+            set->is_void = 1;
+            counts->voided++;
+        } else {
+            counts->values += packet->count;
+        }
+    }
+    set->members |= bit;
+    return set->members == config->members
+               ? weft_agg_outcome(WEFT_AGG_COMPLETE, WEFT_AGG_ANSWER_ALL)
+               : weft_agg_outcome(WEFT_AGG_SUMMED, WEFT_AGG_DROP);
+}
+
+/* The result of a round, over the packet that asked for it: the head in *packet (member stays its
+ * sender), the sums at values. Both are as long as before. */
+WEFT_AGG_INLINE void weft_agg_dense_answer(const struct weft_agg_dense *slot,
+                                           const struct weft_agg_config *config,
+                                           struct weft_wire_agg *packet, uint8_t *values,
+                                           const uint8_t *end)
+{
+    const struct weft_agg_dense_set *set = &slot->sets[packet->number & 1];
+    packet->kind = WEFT_AGG_SUM;
+    packet->exponent = config->exponent;
+    packet->flags = config->form;
+    if (set->is_void || set->count != packet->count) {
+        packet->flags |= WEFT_AGG_DIRECT;
+        return;
+    }
+    weft_agg_get(set->sums, values, end, packet->count, WEFT_AGG_VALUES_MAX);
+}
+
+#endif
