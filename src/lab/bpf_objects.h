@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+extern const unsigned char weft_bpf_aggregate[];
+extern const size_t weft_bpf_aggregate_bytes;
 extern const unsigned char weft_bpf_dctcp[];
 extern const size_t weft_bpf_dctcp_bytes;
 extern const unsigned char weft_bpf_link[];

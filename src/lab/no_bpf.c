@@ -1,4 +1,5 @@
 /* Stands in for what needs BPF in a build that has none (bpf/meson.build). */
+#include "lab/aggregate.h"
 #include "lab/dctcp.h"
 #include "lab/link.h"
 
@@ -58,4 +59,96 @@ weft_status weft_link_lose(const char *port, uint32_t loss_ppm, double burst_pac
     (void)loss_ppm;
     (void)burst_packets;
     return no_bpf("losses in bursts", error);
+}
+
+weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t port,
+                                struct weft_aggregate **box_p, struct weft_error *error)
+{
+    (void)config;
+    (void)port;
+    (void)box_p;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_probe(struct weft_error *error)
+{
+    return no_bpf("aggregation in the kernel", error);
+}
+
+void weft_aggregate_close(struct weft_aggregate *box)
+{
+    (void)box;
+}
+
+weft_status weft_aggregate_configure(struct weft_aggregate *box,
+                                     const struct weft_agg_config *config, struct weft_error *error)
+{
+    (void)box;
+    (void)config;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *error)
+{
+    (void)box;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, bool generic,
+                                  struct weft_error *error)
+{
+    (void)box;
+    (void)interface;
+    (void)generic;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_command(struct weft_aggregate *box,
+                                   const struct weft_aggregate_command *command, bool *done_p,
+                                   struct weft_error *error)
+{
+    (void)box;
+    (void)command;
+    (void)done_p;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_read_bank(const struct weft_aggregate *box, uint32_t bank,
+                                     struct weft_agg_bank *bank_p, struct weft_error *error)
+{
+    (void)box;
+    (void)bank;
+    (void)bank_p;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_read_slot(const struct weft_aggregate *box, uint32_t slot,
+                                     struct weft_agg_dense *slot_p, struct weft_error *error)
+{
+    (void)box;
+    (void)slot;
+    (void)slot_p;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
+                                       struct weft_agg_counts *counts_p, struct weft_error *error)
+{
+    (void)box;
+    (void)counts_p;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_run(struct weft_aggregate *box, const void *frame, uint32_t count,
+                               uint32_t repeat, void *answer, uint32_t *answer_count,
+                               struct weft_aggregate_run *run_p, struct weft_error *error)
+{
+    (void)box;
+    (void)frame;
+    (void)count;
+    (void)repeat;
+    (void)answer;
+    (void)answer_count;
+    (void)run_p;
+    return no_bpf("aggregation in the kernel", error);
 }

@@ -1,0 +1,294 @@
+#include "lab/aggregate.h"
+
+#include "base/assert.h"
+#include "lab/bpf_load.h"
+#include "lab/bpf_objects.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 15 };
+
+static const char *const map_names[] = {"slots", "banks", "settings", "counts"};
+enum { SLOTS, BANKS, SETTINGS, COUNTS, MAPS };
+
+/* The value of a map of slots or banks begins with a lock. */
+enum { LOCK_BYTES = 8 };
+
+struct weft_aggregate {
+    struct bpf_object *object;
+    int maps[MAPS];
+    int program;
+    int control;
+    uint32_t slots;
+    uint32_t banks;
+    uint16_t port;
+    int ifindex;
+    uint32_t attach_flags;
+};
+
+static weft_status system_error(struct weft_error *error, const char *what)
+{
+    return weft_bpf_fail(error, errno, what, KERNEL_MAJOR, KERNEL_MINOR);
+}
+
+/* Returns an errno. */
+static int load(struct weft_aggregate *box)
+{
+    uint32_t entries[] = {box->slots, box->banks};
+    for (int i = SLOTS; i <= BANKS; i++) {
+        struct bpf_map *map = bpf_object__find_map_by_name(box->object, map_names[i]);
+        int code =
+            map == NULL ? -ENOENT : bpf_map__set_max_entries(map, entries[i] > 0 ? entries[i] : 1);
+        if (code != 0) {
+            return -code;
+        }
+    }
+    int code = -bpf_object__load(box->object);
+    if (code != 0) {
+        return code;
+    }
+    for (int i = 0; i < MAPS; i++) {
+        box->maps[i] = bpf_object__find_map_fd_by_name(box->object, map_names[i]);
+    }
+    box->program = bpf_program__fd(bpf_object__find_program_by_name(box->object, "aggregate"));
+    box->control = bpf_program__fd(bpf_object__find_program_by_name(box->object, "control"));
+    return 0;
+}
+
+weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t port,
+                                struct weft_aggregate **box_p, struct weft_error *error)
+{
+    struct weft_aggregate *box = calloc(1, sizeof(*box));
+    if (box == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
+    }
+    box->slots = config->slots;
+    box->banks = config->banks;
+    box->port = port;
+    struct weft_bpf_words words;
+    weft_bpf_words_init(&words);
+    weft_status status = weft_bpf_open(weft_bpf_aggregate, weft_bpf_aggregate_bytes, "aggregate",
+                                       &box->object, error);
+    if (status == WEFT_OK) {
+        int code = load(box);
+        if (code != 0) {
+            status =
+                weft_bpf_fail(error, code, "aggregation in the kernel", KERNEL_MAJOR, KERNEL_MINOR);
+        }
+    }
+    weft_bpf_words_fini(&words);
+    if (status == WEFT_OK) {
+        status = weft_aggregate_configure(box, config, error);
+    }
+    if (status != WEFT_OK) {
+        weft_aggregate_close(box);
+        return status;
+    }
+    *box_p = box;
+    return WEFT_OK;
+}
+
+void weft_aggregate_close(struct weft_aggregate *box)
+{
+    if (box == NULL) {
+        return;
+    }
+    if (box->ifindex != 0) {
+        (void)bpf_xdp_detach(box->ifindex, box->attach_flags, NULL);
+    }
+    bpf_object__close(box->object);
+    free(box);
+}
+
+weft_status weft_aggregate_configure(struct weft_aggregate *box,
+                                     const struct weft_agg_config *config, struct weft_error *error)
+{
+    if (config->slots > box->slots || config->banks > box->banks) {
+        return weft_fail(
+            error, WEFT_INVALID,
+            "aggregation in the kernel: %u slots and %u banks, it was made for %u and %u",
+            config->slots, config->banks, box->slots, box->banks);
+    }
+    struct weft_aggregate_settings settings = {.config = *config,
+                                               .port = __builtin_bswap16(box->port)};
+    uint32_t key = 0;
+    return bpf_map_update_elem(box->maps[SETTINGS], &key, &settings, BPF_ANY) == 0
+               ? WEFT_OK
+               : system_error(error, "aggregation in the kernel: settings");
+}
+
+weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *error)
+{
+    int processors = libbpf_num_possible_cpus();
+    size_t bytes = LOCK_BYTES + sizeof(struct weft_agg_bank);
+    size_t tally_bytes = (size_t)(processors > 0 ? processors : 1) * sizeof(struct weft_agg_counts);
+    void *zeros = calloc(1, bytes > tally_bytes ? bytes : tally_bytes);
+    if (zeros == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
+    }
+    const uint32_t places[MAPS] = {[SLOTS] = box->slots, [BANKS] = box->banks, [COUNTS] = 1};
+    int code = 0;
+    for (int map = 0; map < MAPS; map++) {
+        for (uint32_t i = 0; i < places[map] && code == 0; i++) {
+            code = bpf_map_update_elem(box->maps[map], &i, zeros, BPF_ANY);
+        }
+    }
+    free(zeros);
+    return code == 0 ? WEFT_OK : system_error(error, "aggregation in the kernel: reset");
+}
+
+weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, bool generic,
+                                  struct weft_error *error)
+{
+    WEFT_ASSERT(box->ifindex == 0);
+    int ifindex = (int)if_nametoindex(interface);
+    uint32_t flags =
+        XDP_FLAGS_UPDATE_IF_NOEXIST | (generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+    if (ifindex == 0 || bpf_xdp_attach(ifindex, box->program, flags, NULL) != 0) {
+        return system_error(error, interface);
+    }
+    box->ifindex = ifindex;
+    box->attach_flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
+    return WEFT_OK;
+}
+
+weft_status weft_aggregate_command(struct weft_aggregate *box,
+                                   const struct weft_aggregate_command *command, bool *done_p,
+                                   struct weft_error *error)
+{
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = command, .data_size_in = sizeof(*command),
+                .repeat = 1);
+    if (bpf_prog_test_run_opts(box->control, &options) != 0) {
+        return system_error(error, "aggregation in the kernel: command");
+    }
+    *done_p = options.retval == WEFT_AGGREGATE_DONE;
+    return WEFT_OK;
+}
+
+/* The value of a place, without its lock. */
+static weft_status read_place(const struct weft_aggregate *box, int map, uint32_t place,
+                              uint32_t places, void *value_p, size_t bytes,
+                              struct weft_error *error)
+{
+    if (place >= places) {
+        return weft_fail(error, WEFT_INVALID, "aggregation in the kernel: %s has %u, not %u",
+                         map_names[map], places, place);
+    }
+    uint8_t *value = malloc(bytes + LOCK_BYTES);
+    if (value == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
+    }
+    int code = bpf_map_lookup_elem_flags(box->maps[map], &place, value, BPF_F_LOCK);
+    if (code == 0) {
+        memcpy(value_p, value + LOCK_BYTES, bytes);
+    }
+    weft_status status = code == 0 ? WEFT_OK : system_error(error, map_names[map]);
+    free(value);
+    return status;
+}
+
+weft_status weft_aggregate_read_bank(const struct weft_aggregate *box, uint32_t bank,
+                                     struct weft_agg_bank *bank_p, struct weft_error *error)
+{
+    return read_place(box, BANKS, bank, box->banks, bank_p, sizeof(*bank_p), error);
+}
+
+weft_status weft_aggregate_read_slot(const struct weft_aggregate *box, uint32_t slot,
+                                     struct weft_agg_dense *slot_p, struct weft_error *error)
+{
+    return read_place(box, SLOTS, slot, box->slots, slot_p, sizeof(*slot_p), error);
+}
+
+weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
+                                       struct weft_agg_counts *counts_p, struct weft_error *error)
+{
+    int processors = libbpf_num_possible_cpus();
+    struct weft_agg_counts *each =
+        processors > 0 ? calloc((size_t)processors, sizeof(*each)) : NULL;
+    if (each == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
+    }
+    uint32_t key = 0;
+    weft_status status = WEFT_OK;
+    if (bpf_map_lookup_elem(box->maps[COUNTS], &key, each) != 0) {
+        status = system_error(error, map_names[COUNTS]);
+    } else {
+        *counts_p = (struct weft_agg_counts){.values = 0};
+        for (int i = 0; i < processors; i++) {
+            for (int v = 0; v < WEFT_AGG_VERDICTS; v++) {
+                counts_p->packets[v] += each[i].packets[v];
+            }
+            counts_p->values += each[i].values;
+            counts_p->voided += each[i].voided;
+        }
+    }
+    free(each);
+    return status;
+}
+
+weft_status weft_aggregate_run(struct weft_aggregate *box, const void *frame, uint32_t count,
+                               uint32_t repeat, void *answer, uint32_t *answer_count,
+                               struct weft_aggregate_run *run_p, struct weft_error *error)
+{
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = count,
+                .data_out = answer, .data_size_out = *answer_count, .repeat = (int)repeat);
+    if (bpf_prog_test_run_opts(box->program, &options) != 0) {
+        return system_error(error, "aggregation in the kernel: run");
+    }
+    *answer_count = options.data_size_out;
+    *run_p = (struct weft_aggregate_run){.action = options.retval, .ns = options.duration};
+    return WEFT_OK;
+}
+
+/* One member, one slot: its packet completes the round at once, and the sum comes back. */
+enum { PROBE_PORT = 7701, PROBE_HEADS = 42, PROBE_VALUES = 8 };
+
+static uint32_t probe_frame(uint8_t *frame)
+{
+    enum { UDP_BYTES = 8 + WEFT_AGG_HEADER_BYTES + 4 * PROBE_VALUES };
+    struct weft_wire_agg packet = {.kind = WEFT_AGG_DENSE, .count = PROBE_VALUES};
+    weft_wire_put_u16(frame + 12, 0x0800);
+    frame[14] = 0x45;
+    weft_wire_put_u16(frame + 16, 20 + UDP_BYTES);
+    frame[22] = 64;
+    frame[23] = 17;
+    weft_wire_put_u16(frame + 36, PROBE_PORT);
+    weft_wire_put_u16(frame + 38, UDP_BYTES);
+    weft_wire_agg_encode(frame + PROBE_HEADS, &packet);
+    for (uint32_t i = 0; i < PROBE_VALUES; i++) {
+        weft_wire_store_u32(frame + PROBE_HEADS + WEFT_AGG_HEADER_BYTES + 4 * i, i + 1);
+    }
+    return 34 + UDP_BYTES;
+}
+
+weft_status weft_aggregate_probe(struct weft_error *error)
+{
+    struct weft_agg_config config = {.members = 1, .slots = 1};
+    struct weft_aggregate *box = NULL;
+    weft_status status = weft_aggregate_open(&config, PROBE_PORT, &box, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint8_t frame[256] = {0};
+    uint32_t count = probe_frame(frame);
+    uint8_t answer[256];
+    uint32_t answer_count = sizeof(answer);
+    struct weft_aggregate_run run;
+    struct weft_agg_dense slot;
+    status = weft_aggregate_run(box, frame, count, 1, answer, &answer_count, &run, error);
+    if (status == WEFT_OK) {
+        status = weft_aggregate_read_slot(box, 0, &slot, error);
+    }
+    if (status == WEFT_OK && (answer_count != count || answer[PROBE_HEADS + 1] != WEFT_AGG_SUM ||
+                              slot.sets[0].sums[PROBE_VALUES - 1] != PROBE_VALUES)) {
+        status = weft_fail(error, WEFT_IO,
+                           "aggregation in the kernel: loaded, but the sum of one packet is wrong");
+    }
+    weft_aggregate_close(box);
+    return status;
+}
