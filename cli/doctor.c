@@ -5,6 +5,7 @@
 #include "node/security.h"
 
 #include "io/doctor.h"
+#include "lab/aggregate.h"
 
 static bool print_json(const struct weft_doctor *doctor, bool ok)
 {
@@ -76,6 +77,15 @@ static void add_security(struct weft_doctor *doctor, const char *key_file)
                     error.text, "%s", value);
 }
 
+/* weft works without it: aggregation is then a host process's. */
+static void add_xdp(struct weft_doctor *doctor)
+{
+    struct weft_error error = {.text = ""};
+    bool works = weft_aggregate_probe(&error) == WEFT_OK;
+    weft_doctor_add(doctor, "xdp_aggregation", works ? WEFT_FACT_OK : WEFT_FACT_WARN, error.text,
+                    "%s", works ? "loads and adds; native mode depends on the interface" : "no");
+}
+
 int weft_cli_doctor(int argc, char **argv)
 {
     uint32_t port = 0;
@@ -93,9 +103,10 @@ int weft_cli_doctor(int argc, char **argv)
         .name = "doctor",
         .summary = "check this host's socket buffers, offloads, MTU and ports",
         .description =
-            "Tries what weft uses (socket buffers, GSO and GRO, time stamps, ECN, MTU, ports) and\n"
-            "says what to do where the host falls short. Nothing is changed and nothing is sent\n"
-            "beyond loopback. Exit status 1 when something is missing that weft cannot do without.",
+            "Tries what weft uses (socket buffers, GSO and GRO, time stamps, ECN, MTU, ports; the XDP\n"
+            "program that adds packets up, which needs root) and says what to do where the host falls\n"
+            "short. Nothing is changed and nothing is sent beyond loopback. Exit status 1 when\n"
+            "something is missing that weft cannot do without.",
         .example = "  weft doctor --port 7700 --key-file job.key",
         .options = options,
     };
@@ -106,6 +117,7 @@ int weft_cli_doctor(int argc, char **argv)
     struct weft_doctor doctor;
     weft_doctor_run((uint16_t)port, &doctor);
     add_security(&doctor, key_file);
+    add_xdp(&doctor);
     bool ok = true;
     for (uint32_t i = 0; i < doctor.count; i++) {
         ok = ok && doctor.facts[i].state != WEFT_FACT_MISSING;

@@ -19,6 +19,9 @@ tap_run "the JSON has the facts" jq -e '
 tap_is "as many facts in both" "$(jq '.facts | length' "$tap_tmp/json")" \
     "$(grep -c '^\(ok\|warn\|MISSING\) ' "$tap_tmp/table")"
 
+tap_run "it says whether the XDP program works" jq -e \
+    '[.facts[] | select(.name == "xdp_aggregation")] | length == 1' "$tap_tmp/json"
+
 # A port that a server of ours holds is in use.
 "$WEFT_BIN" keygen "$tap_tmp/job.key" >"$tap_tmp/keygen"
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 >"$tap_tmp/server" &
