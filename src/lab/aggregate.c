@@ -6,6 +6,7 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <linux/bpf.h>
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 
 enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 15 };
 
-static const char *const map_names[] = {"slots", "banks", "settings", "counts"};
-enum { SLOTS, BANKS, SETTINGS, COUNTS, MAPS };
+static const char *const map_names[] = {"slots", "banks", "settings", "counts", "ports", "members"};
+enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, MAPS };
 
 /* The value of a map of slots or banks begins with a lock. */
 enum { LOCK_BYTES = 8 };
@@ -24,11 +25,15 @@ struct weft_aggregate {
     int maps[MAPS];
     int program;
     int control;
+    int toward;
     uint32_t slots;
     uint32_t banks;
     uint16_t port;
-    int ifindex;
-    uint32_t attach_flags;
+    uint32_t attached; /* interfaces */
+    struct {
+        int ifindex;
+        uint32_t mode; /* XDP_FLAGS_..._MODE */
+    } interfaces[WEFT_AGG_MEMBERS_MAX];
 };
 
 static weft_status system_error(struct weft_error *error, const char *what)
@@ -57,6 +62,7 @@ static int load(struct weft_aggregate *box)
     }
     box->program = bpf_program__fd(bpf_object__find_program_by_name(box->object, "aggregate"));
     box->control = bpf_program__fd(bpf_object__find_program_by_name(box->object, "control"));
+    box->toward = bpf_program__fd(bpf_object__find_program_by_name(box->object, "toward"));
     return 0;
 }
 
@@ -98,8 +104,8 @@ void weft_aggregate_close(struct weft_aggregate *box)
     if (box == NULL) {
         return;
     }
-    if (box->ifindex != 0) {
-        (void)bpf_xdp_detach(box->ifindex, box->attach_flags, NULL);
+    for (uint32_t i = 0; i < box->attached; i++) {
+        (void)bpf_xdp_detach(box->interfaces[i].ifindex, box->interfaces[i].mode, NULL);
     }
     bpf_object__close(box->object);
     free(box);
@@ -145,15 +151,30 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
 weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, bool generic,
                                   struct weft_error *error)
 {
-    WEFT_ASSERT(box->ifindex == 0);
+    WEFT_ASSERT(box->attached < WEFT_AGG_MEMBERS_MAX);
     int ifindex = (int)if_nametoindex(interface);
-    uint32_t flags =
-        XDP_FLAGS_UPDATE_IF_NOEXIST | (generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
-    if (ifindex == 0 || bpf_xdp_attach(ifindex, box->program, flags, NULL) != 0) {
+    uint32_t mode = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
+    if (ifindex == 0 ||
+        bpf_xdp_attach(ifindex, box->program, XDP_FLAGS_UPDATE_IF_NOEXIST | mode, NULL) != 0) {
         return system_error(error, interface);
     }
-    box->ifindex = ifindex;
-    box->attach_flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
+    box->interfaces[box->attached].ifindex = ifindex;
+    box->interfaces[box->attached++].mode = mode;
+    return WEFT_OK;
+}
+
+weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interface,
+                                 const struct weft_aggregate_member *member,
+                                 struct weft_error *error)
+{
+    WEFT_ASSERT(member->member < WEFT_AGG_MEMBERS_MAX);
+    uint32_t ifindex = if_nametoindex(interface);
+    uint32_t key = member->member;
+    struct bpf_devmap_val port = {.ifindex = ifindex, .bpf_prog.fd = box->toward};
+    if (ifindex == 0 || bpf_map_update_elem(box->maps[MEMBERS], &ifindex, member, BPF_ANY) != 0 ||
+        bpf_map_update_elem(box->maps[PORTS], &key, &port, BPF_ANY) != 0) {
+        return system_error(error, interface);
+    }
     return WEFT_OK;
 }
 

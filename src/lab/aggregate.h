@@ -30,10 +30,18 @@ void weft_aggregate_close(struct weft_aggregate *box);
 [[nodiscard]] weft_status weft_aggregate_reset(struct weft_aggregate *box,
                                                struct weft_error *error);
 
-/* Attach to an interface, in native mode unless `generic`; detached by close.
+/* Attach to one more interface, in native mode unless `generic`; detached by close. Answers leave by
+ * the interface that their question came from; on a veth the other end needs an XDP
+ * program as well, or the kernel does not wake it.
  * Errors:  WEFT_IO  the driver has no native mode, or another program is attached. */
 [[nodiscard]] weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface,
                                                 bool generic, struct weft_error *error);
+
+/* Complete sums go to this member by that interface, with these addresses. One member an interface.
+ * Errors:  WEFT_IO. */
+[[nodiscard]] weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interface,
+                                               const struct weft_aggregate_member *member,
+                                               struct weft_error *error);
 
 /* *done_p: what the function of src/agg/rows.h returned.  Errors: WEFT_IO. */
 [[nodiscard]] weft_status weft_aggregate_command(struct weft_aggregate *box,

@@ -103,6 +103,16 @@ weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interf
     return no_bpf("aggregation in the kernel", error);
 }
 
+weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interface,
+                                 const struct weft_aggregate_member *member,
+                                 struct weft_error *error)
+{
+    (void)box;
+    (void)interface;
+    (void)member;
+    return no_bpf("aggregation in the kernel", error);
+}
+
 weft_status weft_aggregate_command(struct weft_aggregate *box,
                                    const struct weft_aggregate_command *command, bool *done_p,
                                    struct weft_error *error)
