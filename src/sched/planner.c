@@ -166,6 +166,7 @@ weft_status weft_planner_new(const struct weft_planner_config *config,
     }
     planner->config = *config;
     planner->config.worker_host = NULL;
+    planner->version = planner->positions = config->version;
     if (!hosts_new(planner, config) || !links_new(planner, config) ||
         !tables_new(planner, config) || planner_partition_init(planner) != WEFT_OK ||
         planner_reduce_init(planner) != WEFT_OK) {

@@ -115,6 +115,7 @@ struct weft_planner_config {
     double div_max;   /* divergence bound, in the norm of the model */
     double step_size; /* eta: a committed update moves the model by eta * norm */
     double momentum;  /* beta in [0, 1): moves it by eta / (1 - beta) * norm in the end */
+    uint64_t version; /* updates that count as committed before the first */
 };
 
 /* Defaults: ASYNC; policy ORDER; ahead 3; groups_ahead 2; window 32; ties 5 %; slow below a half;

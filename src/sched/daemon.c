@@ -1,0 +1,380 @@
+#include "sched/daemon.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum ask_state {
+    ASK_NONE,    /* nothing, or over */
+    ASK_WAITING, /* asked, not answered */
+    ASK_GRANTED,
+    ASK_DROPPED,
+    ASK_DIRECT,
+};
+
+struct weft_sched_daemon {
+    struct weft_sched_daemon_config config;
+    struct weft_sched_daemon_counters counters;
+    bool is_connected;
+    bool is_silent; /* the scheduler: until its next message */
+    bool is_due;
+    uint32_t number_in;
+    uint32_t number_out;
+    uint64_t heartbeat_ns; /* when the next report is due */
+    uint64_t unheard_ns;   /* since when a report is not answered, or an ask; WEFT_NEVER = none */
+    uint16_t status;
+    uint64_t direct_bps;
+
+    enum ask_state state;
+    uint64_t clock;
+    uint64_t ended;
+    double norm;
+    uint64_t asked_ns;
+    bool is_told;   /* a DROP or SEND_DIRECT was handed out */
+    bool is_direct; /* said in reports: no grant of this scheduler counts for it any more */
+    uint8_t why;
+    uint64_t revision;
+    uint32_t grants;
+    uint32_t grants_told;
+    struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];
+    struct weft_sched_answer answers[WEFT_SCHED_SHARDS_MAX];
+
+    uint64_t opened;
+    uint64_t closed;
+    uint64_t made;                   /* events, ever */
+    uint64_t taken;                  /* by the scheduler, or forgotten */
+    struct weft_sched_event *events; /* a ring of EVENTS_KEPT: number n is at n % EVENTS_KEPT */
+};
+
+void weft_sched_daemon_config_default(struct weft_sched_daemon_config *config_p)
+{
+    *config_p = (struct weft_sched_daemon_config){.shards = 1,
+                                                  .tau_max = WEFT_NEVER,
+                                                  .silent_ns = WEFT_NS_PER_S,
+                                                  .heartbeat_ns = 200 * WEFT_NS_PER_MS};
+}
+
+weft_status weft_sched_daemon_new(const struct weft_sched_daemon_config *config,
+                                  struct weft_sched_daemon **daemon_p)
+{
+    bool is_worker = config->role == WEFT_SCHED_WORKER;
+    if ((!is_worker && config->role != WEFT_SCHED_SERVER) || config->shards == 0 ||
+        config->shards > WEFT_SCHED_SHARDS_MAX || config->workers > WEFT_SCHED_WORKERS_MAX ||
+        config->index >= (is_worker ? config->workers : config->shards)) {
+        return WEFT_INVALID;
+    }
+    struct weft_sched_daemon *daemon = calloc(1, sizeof(*daemon));
+    if (daemon == NULL) {
+        return WEFT_NOMEM;
+    }
+    daemon->events = is_worker ? NULL : calloc(WEFT_SCHED_EVENTS_KEPT, sizeof(*daemon->events));
+    if (!is_worker && daemon->events == NULL) {
+        free(daemon);
+        return WEFT_NOMEM;
+    }
+    daemon->config = *config;
+    daemon->unheard_ns = WEFT_NEVER;
+    *daemon_p = daemon;
+    return WEFT_OK;
+}
+
+void weft_sched_daemon_free(struct weft_sched_daemon *daemon)
+{
+    if (daemon != NULL) {
+        free(daemon->events);
+        free(daemon);
+    }
+}
+
+const struct weft_sched_daemon_counters *
+weft_sched_daemon_counters(const struct weft_sched_daemon *daemon)
+{
+    return &daemon->counters;
+}
+
+uint16_t weft_sched_daemon_status(const struct weft_sched_daemon *daemon)
+{
+    return daemon->status;
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_ns)
+{
+    daemon->is_connected = true;
+    daemon->is_due = true;
+    daemon->number_in = daemon->number_out = 0;
+    daemon->heartbeat_ns = now_ns;
+}
+
+/* The next connection may be to another scheduler: an update that is being sent is none of its. */
+void weft_sched_daemon_disconnected(struct weft_sched_daemon *daemon)
+{
+    daemon->is_connected = false;
+    daemon->is_direct |= daemon->state == ASK_GRANTED;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static void take_grants(struct weft_sched_daemon *daemon, const struct weft_sched_plan *plan,
+                        uint64_t now_ns)
+{
+    daemon->revision = plan->revision;
+    daemon->grants = plan->count;
+    daemon->grants_told = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct weft_sched_grant *grant = &plan->grants[i];
+        daemon->answers[i] =
+            (struct weft_sched_answer){.kind = WEFT_SCHED_SEND,
+                                       .clock = daemon->clock,
+                                       .shard = grant->shard,
+                                       .rank = grant->rank,
+                                       .start_ns = weft_time_add(now_ns, grant->start_in_ns),
+                                       .rate_bps = grant->rate_bps};
+    }
+}
+
+/* Whether each share that has bytes has a grant, and no other shard has. */
+static bool grants_fit(const struct weft_sched_daemon *daemon, const struct weft_sched_plan *plan)
+{
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < daemon->config.shards; s++) {
+        if (daemon->shares[s].bytes > 0 && (at == plan->count || plan->grants[at++].shard != s)) {
+            return false;
+        }
+    }
+    return at == plan->count;
+}
+
+static void answered(struct weft_sched_daemon *daemon, enum ask_state state, uint64_t now_ns)
+{
+    daemon->state = state;
+    daemon->is_told = false;
+    daemon->is_direct |= state == ASK_DIRECT;
+    daemon->counters.granted += state == ASK_GRANTED;
+    daemon->counters.dropped += state == ASK_DROPPED;
+    daemon->counters.direct += state == ASK_DIRECT;
+    daemon->counters.wait_ns += now_ns - weft_min_u64(daemon->asked_ns, now_ns);
+    daemon->is_due |= state == ASK_DIRECT;
+}
+
+static void take_verdict(struct weft_sched_daemon *daemon, const struct weft_sched_plan *plan,
+                         uint64_t now_ns)
+{
+    bool is_waiting = daemon->state == ASK_WAITING;
+    if (plan->clock != daemon->clock || plan->clock == 0 || daemon->is_direct) {
+        return;
+    }
+    if (plan->verdict == WEFT_SCHED_GRANTED && grants_fit(daemon, plan) &&
+        (is_waiting || (daemon->state == ASK_GRANTED && plan->revision > daemon->revision))) {
+        take_grants(daemon, plan, now_ns);
+        if (is_waiting) {
+            answered(daemon, ASK_GRANTED, now_ns);
+        }
+    } else if (plan->verdict == WEFT_SCHED_DROPPED && is_waiting) {
+        daemon->why = plan->why;
+        answered(daemon, ASK_DROPPED, now_ns);
+    } else if (plan->verdict == WEFT_SCHED_UNPLANNED && is_waiting) {
+        answered(daemon, ASK_DIRECT, now_ns);
+    }
+}
+
+bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *bytes, size_t count,
+                            uint64_t now_ns)
+{
+    struct weft_sched_plan plan;
+    if (!daemon->is_connected || weft_sched_plan_unpack(bytes, count, &plan) != WEFT_OK ||
+        plan.number <= daemon->number_in || plan.report > daemon->number_out) {
+        daemon->counters.plans_refused++;
+        return false;
+    }
+    daemon->number_in = plan.number;
+    daemon->is_silent = false;
+    daemon->unheard_ns = WEFT_NEVER;
+    daemon->status = plan.status;
+    daemon->direct_bps = plan.direct_bps;
+    if (daemon->config.role == WEFT_SCHED_WORKER) {
+        take_verdict(daemon, &plan, now_ns);
+        if (daemon->state ==
+            ASK_WAITING) { /* it is there, but has not decided: that may take long */
+            bool is_refused = plan.status != WEFT_SCHED_OK && plan.status != WEFT_SCHED_INCOMPLETE;
+            daemon->unheard_ns = now_ns;
+            if (is_refused) {
+                answered(daemon, ASK_DIRECT, now_ns);
+            }
+        }
+    } else if (plan.taken > daemon->taken && plan.taken <= daemon->made) {
+        daemon->taken = plan.taken;
+        daemon->is_due |= daemon->made > daemon->taken;
+    }
+    return true;
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+static void fill_worker(const struct weft_sched_daemon *daemon, struct weft_sched_report *q)
+{
+    q->mode = daemon->config.mode;
+    q->tau_max = daemon->config.tau_max;
+    q->ended = daemon->ended;
+    q->clock = daemon->clock;
+    if (daemon->clock != 0) {
+        q->norm = daemon->norm;
+        q->count = daemon->config.shards;
+        bool is_sending = daemon->is_direct || daemon->state == ASK_GRANTED;
+        q->flags |= is_sending ? WEFT_SCHED_SENDING : 0;
+        memcpy(q->shares, daemon->shares, q->count * sizeof(q->shares[0]));
+    }
+}
+
+static void fill_shard(const struct weft_sched_daemon *daemon, struct weft_sched_report *q)
+{
+    uint64_t left = daemon->made - daemon->taken;
+    q->host = daemon->config.host;
+    q->opened = daemon->opened;
+    q->closed = daemon->closed;
+    q->count = (uint32_t)weft_min_u64(left, WEFT_SCHED_EVENTS_MAX);
+    q->first = q->count > 0 ? daemon->taken + 1 : 0;
+    for (uint32_t i = 0; i < q->count; i++) {
+        q->events[i] = daemon->events[(q->first + i) % WEFT_SCHED_EVENTS_KEPT];
+    }
+}
+
+bool weft_sched_daemon_poll(struct weft_sched_daemon *daemon, uint64_t now_ns,
+                            struct weft_sched_report *report_p)
+{
+    const struct weft_sched_daemon_config *config = &daemon->config;
+    if (!daemon->is_connected || !(daemon->is_due || now_ns >= daemon->heartbeat_ns)) {
+        return false;
+    }
+    *report_p = (struct weft_sched_report){.number = ++daemon->number_out,
+                                           .role = config->role,
+                                           .index = config->index,
+                                           .workers = config->workers,
+                                           .shards = config->shards,
+                                           .up_bps = config->up_bps,
+                                           .down_bps = config->down_bps};
+    memcpy(report_p->job, config->job, sizeof(report_p->job));
+    if (config->role == WEFT_SCHED_WORKER) {
+        fill_worker(daemon, report_p);
+    } else {
+        fill_shard(daemon, report_p);
+    }
+    daemon->is_due = false;
+    daemon->heartbeat_ns = weft_time_add(now_ns, config->heartbeat_ns);
+    daemon->unheard_ns = weft_min_u64(daemon->unheard_ns, now_ns);
+    return true;
+}
+
+void weft_sched_daemon_unsent(struct weft_sched_daemon *daemon)
+{
+    daemon->heartbeat_ns = 0;
+}
+
+static uint64_t silent_at(const struct weft_sched_daemon *daemon)
+{
+    return weft_time_add(daemon->unheard_ns, daemon->config.silent_ns);
+}
+
+uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon)
+{
+    uint64_t due_ns = !daemon->is_connected ? WEFT_NEVER
+                      : daemon->is_due      ? 0
+                                            : daemon->heartbeat_ns;
+    bool waits = daemon->state == ASK_WAITING;
+    return waits ? weft_min_u64(due_ns, daemon->is_silent ? 0 : silent_at(daemon)) : due_ns;
+}
+
+/* ---- a worker -------------------------------------------------------------------------------- */
+
+void weft_sched_daemon_ask(struct weft_sched_daemon *daemon, uint64_t clock, double norm,
+                           const struct weft_sched_share *shares, uint64_t now_ns)
+{
+    WEFT_ASSERT(daemon->config.role == WEFT_SCHED_WORKER && clock > daemon->clock);
+    memcpy(daemon->shares, shares, daemon->config.shards * sizeof(shares[0]));
+    for (uint32_t s = 0; s < daemon->config.shards; s++) {
+        daemon->shares[s].span_ns = 0;
+    }
+    daemon->ended = daemon->clock;
+    daemon->clock = clock;
+    daemon->norm = norm;
+    daemon->state = ASK_WAITING;
+    daemon->asked_ns = now_ns;
+    daemon->is_direct = false;
+    daemon->grants = daemon->grants_told = 0;
+    daemon->revision = 0;
+    daemon->is_due = true;
+    daemon->unheard_ns = weft_min_u64(daemon->unheard_ns, now_ns);
+    daemon->counters.asked++;
+}
+
+static void look_for_silence(struct weft_sched_daemon *daemon, uint64_t now_ns)
+{
+    if (daemon->state != ASK_WAITING) {
+        return;
+    }
+    if (!daemon->is_silent && now_ns >= silent_at(daemon)) {
+        daemon->is_silent = true;
+        daemon->counters.silences++;
+    }
+    if (daemon->is_silent) {
+        answered(daemon, ASK_DIRECT, now_ns);
+    }
+}
+
+bool weft_sched_daemon_answer(struct weft_sched_daemon *daemon, uint64_t now_ns,
+                              struct weft_sched_answer *answer_p)
+{
+    look_for_silence(daemon, now_ns);
+    if (daemon->state == ASK_GRANTED && daemon->grants_told < daemon->grants) {
+        *answer_p = daemon->answers[daemon->grants_told++];
+        return true;
+    }
+    if ((daemon->state != ASK_DROPPED && daemon->state != ASK_DIRECT) || daemon->is_told) {
+        return false;
+    }
+    bool is_drop = daemon->state == ASK_DROPPED;
+    *answer_p =
+        (struct weft_sched_answer){.kind = is_drop ? WEFT_SCHED_DROP : WEFT_SCHED_SEND_DIRECT,
+                                   .clock = daemon->clock,
+                                   .rate_bps = is_drop ? 0 : daemon->direct_bps,
+                                   .why = is_drop ? daemon->why : 0};
+    daemon->is_told = true;
+    return true;
+}
+
+void weft_sched_daemon_delivered(struct weft_sched_daemon *daemon, uint32_t shard, uint64_t span_ns)
+{
+    WEFT_ASSERT(shard < daemon->config.shards);
+    daemon->shares[shard].span_ns = weft_max_u64(span_ns, 1);
+    daemon->is_due = true;
+}
+
+void weft_sched_daemon_ended(struct weft_sched_daemon *daemon)
+{
+    daemon->state = ASK_NONE;
+    daemon->ended = daemon->clock;
+    daemon->is_due = true;
+}
+
+/* ---- a shard --------------------------------------------------------------------------------- */
+
+void weft_sched_daemon_counts(struct weft_sched_daemon *daemon, uint64_t opened, uint64_t closed)
+{
+    daemon->is_due |= opened != daemon->opened || closed != daemon->closed;
+    daemon->opened = opened;
+    daemon->closed = closed;
+}
+
+void weft_sched_daemon_committed(struct weft_sched_daemon *daemon,
+                                 const struct weft_sched_event *event)
+{
+    WEFT_ASSERT(daemon->events != NULL);
+    daemon->events[++daemon->made % WEFT_SCHED_EVENTS_KEPT] = *event;
+    if (daemon->made - daemon->taken > WEFT_SCHED_EVENTS_KEPT) {
+        daemon->taken++;
+        daemon->counters.events_lost++;
+    }
+    daemon->is_due = true;
+}

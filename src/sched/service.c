@@ -1,0 +1,453 @@
+/* The service's life, its connections, and what they are told. */
+#include "sched/service.h"
+
+#include "sched/service_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+__extension__ typedef unsigned __int128 u128;
+
+void weft_sched_service_config_default(struct weft_sched_service_config *config_p)
+{
+    *config_p = (struct weft_sched_service_config){.conns_max = 4096,
+                                                   .link_bps = UINT64_C(10000000000),
+                                                   .silent_ns = 3 * WEFT_NS_PER_S,
+                                                   .ahead = 3};
+}
+
+static bool config_valid(const struct weft_sched_service_config *config)
+{
+    return config->conns_max > 0 && config->workers <= WEFT_SCHED_WORKERS_MAX &&
+           config->shards <= WEFT_SCHED_SHARDS_MAX && config->life != 0 && config->link_bps > 0 &&
+           config->link_bps <= WEFT_TIMELINE_BPS_MAX && config->silent_ns > 0 &&
+           config->ahead > 0 && config->ahead <= WEFT_PLANNER_AHEAD_MAX;
+}
+
+weft_status weft_sched_service_new(const struct weft_sched_service_config *config,
+                                   struct weft_sched_service **service_p)
+{
+    if (!config_valid(config)) {
+        return WEFT_INVALID;
+    }
+    struct weft_sched_service *service = calloc(1, sizeof(*service));
+    if (service == NULL) {
+        return WEFT_NOMEM;
+    }
+    service->config = *config;
+    service->lapse_ns = WEFT_NEVER;
+    service->conns = calloc(config->conns_max, sizeof(*service->conns));
+    service->workers = calloc(WEFT_SCHED_WORKERS_MAX, sizeof(*service->workers));
+    service->up = calloc(WEFT_SCHED_WORKERS_MAX, sizeof(*service->up));
+    service->worker_up_bps = calloc(WEFT_SCHED_WORKERS_MAX, sizeof(*service->worker_up_bps));
+    if (service->conns == NULL || service->workers == NULL || service->up == NULL ||
+        service->worker_up_bps == NULL) {
+        weft_sched_service_free(service);
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < WEFT_SCHED_WORKERS_MAX; i++) {
+        service->workers[i].conn = CONN_NONE;
+        service->workers[i].untold_ns = WEFT_NEVER;
+    }
+    for (uint32_t s = 0; s < WEFT_SCHED_SHARDS_MAX; s++) {
+        service->shards[s].conn = CONN_NONE;
+    }
+    *service_p = service;
+    return WEFT_OK;
+}
+
+void weft_sched_service_free(struct weft_sched_service *service)
+{
+    if (service != NULL) {
+        weft_planner_free(service->planner);
+        free(service->conns);
+        free(service->workers);
+        free(service->up);
+        free(service->worker_up_bps);
+        free(service);
+    }
+}
+
+void service_note(struct weft_sched_service *service, enum weft_sched_note what,
+                  enum weft_sched_role role, uint32_t index, uint16_t status)
+{
+    if (service->config.note != NULL) {
+        service->config.note(service->config.arg, what, role, index, status);
+    }
+}
+
+/* ---- the planner ----------------------------------------------------------------------------- */
+
+static bool all_shards(const struct weft_sched_service *service)
+{
+    return service->config.shards > 0 && service->counters.shards_here == service->config.shards;
+}
+
+bool weft_sched_service_is_ready(const struct weft_sched_service *service)
+{
+    return service->planner == NULL && all_shards(service) && service->has_mode;
+}
+
+bool service_is_planning(const struct weft_sched_service *service)
+{
+    return service->planner != NULL && all_shards(service);
+}
+
+/* Hosts: one for each worker, then one for each server that shares its links with none before. */
+static uint32_t place_hosts(struct weft_sched_service *service, struct weft_planner_host *host)
+{
+    uint32_t hosts = service->config.workers;
+    for (uint32_t i = 0; i < hosts; i++) {
+        host[i] = (struct weft_planner_host){service->up[i].now_bps, service->up[i].now_bps};
+    }
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        struct service_shard *shard = &service->shards[s];
+        shard->host_index = hosts;
+        for (uint32_t t = 0; t < s; t++) {
+            if (shard->host != 0 && service->shards[t].host == shard->host) {
+                shard->host_index = service->shards[t].host_index;
+            }
+        }
+        if (shard->host_index == hosts) {
+            uint64_t up_bps = shard->up_bps != 0 ? shard->up_bps : service->config.link_bps;
+            host[hosts++] = (struct weft_planner_host){up_bps, shard->down.now_bps};
+        }
+    }
+    return hosts;
+}
+
+static enum weft_planner_mode planner_mode(enum weft_sched_mode mode)
+{
+    return mode == WEFT_SCHED_BSP   ? WEFT_PLANNER_SYNC
+           : mode == WEFT_SCHED_SSP ? WEFT_PLANNER_SSP
+                                    : WEFT_PLANNER_ASYNC;
+}
+
+weft_status weft_sched_job_new(struct weft_sched_service *service)
+{
+    static const uint32_t hosts_max = WEFT_SCHED_WORKERS_MAX + WEFT_SCHED_SHARDS_MAX;
+    WEFT_ASSERT(weft_sched_service_is_ready(service));
+    struct weft_planner_host *host = calloc(hosts_max, sizeof(*host));
+    uint32_t *worker_host = calloc(hosts_max, sizeof(*worker_host));
+    if (host == NULL || worker_host == NULL) {
+        free(host);
+        free(worker_host);
+        return WEFT_NOMEM;
+    }
+    uint32_t *server_host = worker_host + WEFT_SCHED_WORKERS_MAX;
+    struct weft_planner_config config;
+    weft_planner_config_default(&config);
+    service_rate_init(service);
+    config.hosts = place_hosts(service, host);
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        worker_host[i] = i;
+    }
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        server_host[s] = service->shards[s].host_index;
+    }
+    bool is_bounded = service->mode != WEFT_SCHED_BSP && service->tau_max != WEFT_NEVER;
+    config.mode = planner_mode(service->mode);
+    config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0);
+    config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
+    config.ahead = service->config.ahead;
+    config.workers = service->config.workers;
+    config.servers = service->config.shards;
+    config.host = host;
+    config.worker_host = worker_host;
+    config.server_host = server_host;
+    config.version = FIRST_VERSION;
+    weft_status status = weft_planner_new(&config, &service->planner);
+    free(host);
+    free(worker_host);
+    if (status == WEFT_OK) {
+        service_note(service, WEFT_SCHED_NOTE_READY, WEFT_SCHED_SERVER, 0, WEFT_SCHED_OK);
+    }
+    return status;
+}
+
+const struct weft_planner *weft_sched_service_planner(const struct weft_sched_service *service)
+{
+    return service->planner;
+}
+
+uint64_t weft_sched_service_capacity(const struct weft_sched_service *service,
+                                     enum weft_sched_role role, uint32_t index)
+{
+    bool is_worker = role == WEFT_SCHED_WORKER;
+    if (service->planner == NULL ||
+        index >= (is_worker ? service->config.workers : service->config.shards)) {
+        return 0;
+    }
+    return is_worker ? service->up[index].now_bps : service->shards[index].down.now_bps;
+}
+
+const struct weft_sched_service_counters *
+weft_sched_service_counters(const struct weft_sched_service *service)
+{
+    return &service->counters;
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+void service_due(struct weft_sched_service *service, uint32_t conn)
+{
+    if (conn != CONN_NONE && service->conns[conn].is_open) {
+        service->conns[conn].is_due = true;
+    }
+}
+
+/* Another process begins with nothing: what the one before had under way ends here. */
+static void begin_worker(struct weft_sched_service *service, uint32_t index, uint64_t incarnation)
+{
+    struct service_worker *w = &service->workers[index];
+    if (w->incarnation != incarnation) {
+        service_forget_update(service, index, 0);
+        if (service->planner != NULL) { /* its clocks begin anew */
+            (void)weft_planner_worker_left(service->planner, index, 0);
+        }
+        w->incarnation = incarnation;
+        w->clock = w->ended = 0;
+    }
+}
+
+static void begin_shard(struct weft_sched_service *service, uint32_t index, uint64_t incarnation)
+{
+    struct service_shard *shard = &service->shards[index];
+    if (shard->incarnation != incarnation) {
+        shard->incarnation = incarnation;
+        shard->taken = shard->opened = shard->closed = 0;
+    }
+}
+
+void weft_sched_service_connected(struct weft_sched_service *service, uint32_t conn,
+                                  enum weft_sched_role role, uint32_t index, uint64_t incarnation)
+{
+    bool is_worker = role == WEFT_SCHED_WORKER;
+    WEFT_ASSERT(conn < service->config.conns_max);
+    service->conns[conn] = (struct service_conn){.is_open = true, .role = role, .index = index};
+    if (index >= (is_worker ? (uint32_t)WEFT_SCHED_WORKERS_MAX : WEFT_SCHED_SHARDS_MAX)) {
+        return; /* no report of it fits */
+    }
+    if (is_worker) {
+        service->workers[index].conn = conn;
+        begin_worker(service, index, incarnation);
+    } else {
+        service->shards[index].conn = conn;
+        begin_shard(service, index, incarnation);
+    }
+}
+
+static void gone(struct weft_sched_service *service, enum weft_sched_role role, uint32_t index,
+                 enum weft_sched_note what)
+{
+    bool is_worker = role == WEFT_SCHED_WORKER;
+    bool *is_here = is_worker ? &service->workers[index].is_here : &service->shards[index].is_here;
+    if (*is_here) {
+        *is_here = false;
+        *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) -= 1;
+        service_note(service, what, role, index, WEFT_SCHED_OK);
+    }
+}
+
+void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_t conn,
+                                     uint64_t now_ns)
+{
+    struct service_conn was = service->conns[conn];
+    service->conns[conn] = (struct service_conn){.is_open = false};
+    if (!was.is_open) {
+        return;
+    }
+    if (was.role == WEFT_SCHED_WORKER && was.index < WEFT_SCHED_WORKERS_MAX &&
+        service->workers[was.index].conn == conn) {
+        service->workers[was.index].conn = CONN_NONE;
+        service_forget_update(service, was.index, now_ns);
+        gone(service, was.role, was.index, WEFT_SCHED_NOTE_LEFT);
+    } else if (was.role == WEFT_SCHED_SERVER && was.index < WEFT_SCHED_SHARDS_MAX &&
+               service->shards[was.index].conn == conn) {
+        service->shards[was.index].conn = CONN_NONE;
+        gone(service, was.role, was.index, WEFT_SCHED_NOTE_LEFT);
+    }
+}
+
+/* ---- what is due ----------------------------------------------------------------------------- */
+
+/* An update that a silent worker may never send would hold up the others. */
+static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
+{
+    service->lapse_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        struct service_worker *w = &service->workers[i];
+        uint64_t due_ns = weft_time_add(w->heard_ns, service->config.silent_ns);
+        if (w->is_here && now_ns >= due_ns && service_has_update(w)) {
+            service_forget_update(service, i, now_ns);
+            service->counters.lapsed++;
+            gone(service, WEFT_SCHED_WORKER, i, WEFT_SCHED_NOTE_LAPSED);
+        } else if (service_has_update(w)) {
+            service->lapse_ns = weft_min_u64(service->lapse_ns, due_ns);
+        }
+        if (w->untold_ns <= now_ns) {
+            w->norm_square = -1;
+            service->counters.ended_untold++;
+            service_commit(service, i, now_ns);
+        }
+        service->lapse_ns = weft_min_u64(service->lapse_ns, w->untold_ns);
+        if (w->state == UPDATE_HELD) {
+            service->lapse_ns = weft_min_u64(service->lapse_ns, now_ns + 100 * WEFT_NS_PER_MS);
+        }
+    }
+}
+
+static void granted(struct weft_sched_service *service, const struct weft_planner_decision *d,
+                    uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[d->worker];
+    struct service_grant *grant = &w->grants[d->server];
+    if (w->state == UPDATE_WAITING) {
+        w->state = UPDATE_FLYING;
+        service->flying++;
+    }
+    if (w->shares[d->server].bytes == 0) {
+        (void)weft_planner_delivered(service->planner, d->transfer, now_ns);
+        return;
+    }
+    uint64_t left = d->bytes, span_ns = d->booking.end_ns - d->booking.start_ns;
+    if (d->is_revised) {
+        /* Booked for what is not sent by plan; how much that is its pieces say. */
+        left = 0;
+        for (uint32_t i = 0; i < d->booking.count; i++) {
+            const struct weft_booking_piece *piece = &d->booking.pieces[i];
+            left += (uint64_t)((u128)(piece->to_ns - piece->from_ns) * piece->rate_bps /
+                               (8 * WEFT_NS_PER_S));
+        }
+    }
+    w->position = d->is_revised ? w->position : d->position;
+    w->revision++;
+    *grant = (struct service_grant){
+        .transfer = d->transfer,
+        .start_ns = d->booking.start_ns,
+        .rate_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1)),
+        .bytes = d->bytes};
+    grant->rate_bps = weft_min_u64(weft_max_u64(grant->rate_bps, 1), WEFT_TIMELINE_BPS_MAX);
+}
+
+static void decide(struct weft_sched_service *service, uint64_t now_ns)
+{
+    struct weft_planner_decision d;
+    while (weft_planner_poll(service->planner, &d)) {
+        struct service_worker *w = &service->workers[d.worker];
+        if (d.kind == WEFT_PLANNER_GRANT && service_has_update(w)) {
+            granted(service, &d, now_ns);
+        } else if (d.kind == WEFT_PLANNER_DROP && w->state == UPDATE_WAITING) {
+            w->state = UPDATE_DROPPED;
+            w->why = (uint8_t)d.drop;
+        }
+        service_due(service, w->conn);
+    }
+}
+
+void weft_sched_service_progress(struct weft_sched_service *service, uint64_t now_ns)
+{
+    if (service->planner == NULL) {
+        return;
+    }
+    lapse_workers(service, now_ns);
+    service_release_held(service, now_ns);
+    weft_planner_plan(service->planner, now_ns);
+    decide(service, now_ns);
+}
+
+uint64_t weft_sched_service_deadline(const struct weft_sched_service *service)
+{
+    return service->planner == NULL
+               ? WEFT_NEVER
+               : weft_min_u64(service->lapse_ns, weft_planner_deadline(service->planner));
+}
+
+/* ---- plans out ------------------------------------------------------------------------------- */
+
+/* How many updates under way were granted before. */
+static uint32_t rank(const struct weft_sched_service *service, uint64_t position)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        before +=
+            service->workers[i].state == UPDATE_FLYING && service->workers[i].position < position;
+    }
+    return before;
+}
+
+static void tell_worker(const struct weft_sched_service *service, uint32_t index, uint64_t now_ns,
+                        struct weft_sched_plan *plan)
+{
+    static const enum weft_sched_verdict verdicts[] = {
+        [UPDATE_NONE] = WEFT_SCHED_NONE,       [UPDATE_HELD] = WEFT_SCHED_WAITING,
+        [UPDATE_WAITING] = WEFT_SCHED_WAITING, [UPDATE_FLYING] = WEFT_SCHED_GRANTED,
+        [UPDATE_DROPPED] = WEFT_SCHED_DROPPED, [UPDATE_UNPLANNED] = WEFT_SCHED_UNPLANNED,
+    };
+    const struct service_worker *w = &service->workers[index];
+    plan->verdict = verdicts[w->state];
+    plan->clock = w->state != UPDATE_NONE ? w->clock : 0;
+    plan->why = w->state == UPDATE_DROPPED ? w->why : 0;
+    if (w->state != UPDATE_FLYING) {
+        return;
+    }
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        const struct service_grant *grant = &w->grants[s];
+        if (grant->rate_bps != 0) { /* also of what is delivered: the list does not shrink */
+            plan->grants[plan->count++] = (struct weft_sched_grant){
+                .shard = s,
+                .rank = rank(service, w->position),
+                .start_in_ns = grant->start_ns > now_ns ? grant->start_ns - now_ns : 0,
+                .rate_bps = grant->rate_bps};
+        }
+    }
+    plan->revision = w->revision;
+    if (plan->count == 0) {
+        plan->verdict = WEFT_SCHED_WAITING;
+        plan->revision = 0;
+    }
+}
+
+static void fill(struct weft_sched_service *service, struct service_conn *conn, uint64_t now_ns,
+                 struct weft_sched_plan *plan)
+{
+    *plan = (struct weft_sched_plan){.number = ++conn->number_out,
+                                     .status = conn->status,
+                                     .report = conn->number_in,
+                                     .life = service->config.life,
+                                     .direct_bps = service_direct_bps(service)};
+    if (plan->status != WEFT_SCHED_OK) {
+        return;
+    }
+    if (!service_is_planning(service)) {
+        plan->status = WEFT_SCHED_INCOMPLETE;
+    }
+    if (conn->role == WEFT_SCHED_WORKER) {
+        tell_worker(service, conn->index, now_ns, plan);
+    } else {
+        plan->taken = service->shards[conn->index].taken;
+    }
+}
+
+bool weft_sched_service_poll(struct weft_sched_service *service, uint64_t now_ns, uint32_t *conn_p,
+                             struct weft_sched_plan *plan_p)
+{
+    for (uint32_t i = 0; i < service->config.conns_max; i++) {
+        uint32_t at = (service->due_next + i) % service->config.conns_max;
+        struct service_conn *conn = &service->conns[at];
+        if (conn->is_open && conn->is_due) {
+            conn->is_due = false;
+            service->due_next = (at + 1) % service->config.conns_max;
+            fill(service, conn, now_ns, plan_p);
+            service->counters.plans++;
+            *conn_p = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+void weft_sched_service_unsent(struct weft_sched_service *service, uint32_t conn)
+{
+    service_due(service, conn);
+}

@@ -1,0 +1,133 @@
+/* The inside of the scheduler's service, shared by service.c (life, plans out), service_report.c
+ * (reports in) and service_rate.c (what links carry). Not for others. */
+#ifndef WEFT_SCHED_SERVICE_INTERNAL_H
+#define WEFT_SCHED_SERVICE_INTERNAL_H
+
+#include "base/assert.h"
+#include "sched/service.h"
+
+#define CONN_NONE UINT32_MAX
+
+/* Base versions of shards become the planner's by their distance from now; it counts from here, so
+ * that what lies before the scheduler's start has a number, too. */
+#define FIRST_VERSION (UINT64_C(1) << 48)
+
+struct service_conn {
+    bool is_open;
+    bool is_due; /* a plan is to be sent */
+    enum weft_sched_role role;
+    uint32_t index;
+    uint32_t number_in;
+    uint32_t number_out;
+    uint16_t status; /* that it was told last */
+};
+
+enum update_state {
+    UPDATE_NONE,
+    UPDATE_HELD,    /* its base version is ahead of what the shards have reported */
+    UPDATE_WAITING, /* in the planner */
+    UPDATE_FLYING,  /* granted, not committed */
+    UPDATE_DROPPED,
+    UPDATE_UNPLANNED,
+};
+
+struct service_grant {
+    uint64_t transfer; /* 0 = none */
+    uint64_t start_ns;
+    uint64_t rate_bps;
+    uint64_t bytes;
+};
+
+struct service_worker {
+    uint32_t conn;
+    uint64_t incarnation;
+    bool is_here;
+    uint64_t heard_ns;
+    enum update_state state;
+    uint64_t clock;     /* of the last update asked for or sent */
+    uint64_t ended;     /* the last that the worker says has ended */
+    uint64_t held_ns;   /* HELD: since */
+    uint64_t untold_ns; /* FLYING, and the worker says that it has ended: since; WEFT_NEVER = not */
+    double norm;
+    uint8_t why;
+    uint64_t position; /* in the order of grants */
+    uint64_t revision;
+    uint64_t closed;    /* FLYING: a bit for each shard that has said so */
+    double norm_square; /* of the steps, as closed so far; negative = not known */
+    struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];
+    struct service_grant grants[WEFT_SCHED_SHARDS_MAX];
+};
+
+/* What a link was found to carry. */
+struct service_link {
+    uint64_t given_bps; /* as reported or configured: never thought to be faster */
+    uint64_t now_bps;
+    uint64_t good_ns;   /* when a transfer over it was last as fast as planned */
+    uint64_t slow_ns;   /* when one was slower */
+    uint32_t slow_with; /* and with whom: index of the other end */
+};
+
+struct service_shard {
+    uint32_t conn;
+    uint64_t incarnation;
+    bool is_here;
+    uint64_t heard_ns;
+    uint64_t taken;  /* events of this incarnation up to this number */
+    uint64_t opened; /* as reported last */
+    uint64_t closed;
+    uint64_t host;
+    uint32_t host_index; /* in the planner */
+    uint64_t down_bps;
+    uint64_t up_bps;
+    struct service_link down;
+};
+
+struct weft_sched_service {
+    struct weft_sched_service_config config;
+    struct weft_sched_service_counters counters;
+    struct weft_planner *planner;
+    struct service_conn *conns;
+    struct service_worker *workers; /* (WORKERS_MAX,) */
+    struct service_link *up;        /* (WORKERS_MAX,) */
+    uint64_t *worker_up_bps;        /* (WORKERS_MAX,) as reported */
+    struct service_shard shards[WEFT_SCHED_SHARDS_MAX];
+    bool has_mode;
+    enum weft_sched_mode mode;
+    uint64_t tau_max;
+    uint32_t flying;
+    uint32_t due_next; /* where poll goes on */
+    uint64_t lapse_ns; /* when progress looks at silent workers next */
+};
+
+static inline bool service_has_update(const struct service_worker *w)
+{
+    return w->state == UPDATE_WAITING || w->state == UPDATE_FLYING;
+}
+
+/* ---- service.c ------------------------------------------------------------------------------- */
+
+void service_note(struct weft_sched_service *service, enum weft_sched_note what,
+                  enum weft_sched_role role, uint32_t index, uint16_t status);
+void service_due(struct weft_sched_service *service, uint32_t conn);
+/* Whether all shards are there, so that updates can be planned. */
+bool service_is_planning(const struct weft_sched_service *service);
+
+/* ---- service_report.c ------------------------------------------------------------------------ */
+
+/* What the worker had in the planner ends without a commit. */
+void service_forget_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* An update is over: in the planner, committed. */
+void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* Give updates that are held to the planner, or refuse them. */
+void service_release_held(struct weft_sched_service *service, uint64_t now_ns);
+
+/* ---- service_rate.c -------------------------------------------------------------------------- */
+
+void service_rate_init(struct weft_sched_service *service);
+/* A share was delivered; before the planner hears of it. */
+void service_rate_delivered(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                            uint64_t span_ns, uint64_t now_ns);
+/* A worker's share of the slowest server's link. */
+uint64_t service_direct_bps(const struct weft_sched_service *service);
+
+#endif

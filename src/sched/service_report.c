@@ -1,0 +1,367 @@
+/* Reports in: what processes claim is checked against what is known, and becomes events of the
+ * planner. What a report may say in itself, wire.c has checked. */
+#include "sched/service_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A base version that no shard has reached may be one of which its report is under way. */
+static const uint64_t hold_ns = 500 * WEFT_NS_PER_MS;
+/* The servers' word that an update is closed may come after the worker's. */
+static const uint64_t untold_ns = WEFT_NS_PER_S;
+
+/* ---- the end of an update -------------------------------------------------------------------- */
+
+static void end_flight(struct weft_sched_service *service, struct service_worker *w)
+{
+    service->flying -= w->state == UPDATE_FLYING;
+    w->state = UPDATE_NONE;
+    w->untold_ns = WEFT_NEVER;
+}
+
+void service_forget_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    if (service->planner != NULL && service_has_update(w)) {
+        (void)weft_planner_worker_left(service->planner, worker, now_ns);
+    }
+    end_flight(service, w);
+}
+
+void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    double norm = w->norm_square < 0 ? -1 : sqrt(w->norm_square);
+    (void)weft_planner_committed(service->planner, worker, norm, now_ns);
+    end_flight(service, w);
+}
+
+/* ---- a worker's update ----------------------------------------------------------------------- */
+
+/* Updates that were opened at the shard after this base version, or will be before any other: of
+ * those granted and not closed, as many as the shard does not have open. */
+static uint64_t distance(const struct weft_sched_service *service, uint32_t shard, uint64_t base)
+{
+    const struct service_shard *at = &service->shards[shard];
+    uint64_t flying = 0, open = at->opened - at->closed;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        const struct service_worker *other = &service->workers[i];
+        flying += other->state == UPDATE_FLYING && (other->closed >> shard & 1) == 0 &&
+                  other->shares[shard].bytes > 0;
+    }
+    uint64_t opened = at->opened + (flying > open ? flying - open : 0);
+    return base > opened ? WEFT_NEVER : opened - base;
+}
+
+/* The planner's base version; false: some shard has not reported as many updates. */
+static bool base_version(const struct weft_sched_service *service, const struct service_worker *w,
+                         uint64_t *version_p)
+{
+    uint64_t most = 0;
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        uint64_t behind = w->shares[s].bytes > 0 ? distance(service, s, w->shares[s].base) : 0;
+        if (behind == WEFT_NEVER) {
+            return false;
+        }
+        most = weft_max_u64(most, behind);
+    }
+    uint64_t opened = weft_planner_version(service->planner) + service->flying;
+    *version_p = opened > most ? opened - most : 0;
+    return true;
+}
+
+/* The planner books a transfer to every server; a share of nothing is one of a byte that is
+ * delivered when it is granted. */
+static void ask_planner(struct weft_sched_service *service, uint32_t worker, uint64_t base,
+                        uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    uint64_t server_bytes[WEFT_SCHED_SHARDS_MAX];
+    struct weft_planner_update update = {.worker = worker,
+                                         .clock = w->clock,
+                                         .server_bytes = server_bytes,
+                                         .base_version = base,
+                                         .norm = w->norm};
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        server_bytes[s] = weft_max_u64(w->shares[s].bytes, 1);
+        update.bytes += server_bytes[s];
+    }
+    bool taken = weft_planner_update(service->planner, &update, now_ns) == WEFT_OK;
+    w->state = taken ? UPDATE_WAITING : UPDATE_UNPLANNED;
+    service->counters.unplanned += !taken;
+}
+
+static void try_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    uint64_t base;
+    if (!service_is_planning(service)) {
+        w->state = UPDATE_UNPLANNED;
+        service->counters.unplanned++;
+    } else if (base_version(service, w, &base)) {
+        ask_planner(service, worker, base, now_ns);
+    } else if (now_ns >= weft_time_add(w->held_ns, hold_ns)) {
+        w->state = UPDATE_UNPLANNED;
+        service->counters.unplanned++;
+        service->counters.refused_version++;
+    } else {
+        w->state = UPDATE_HELD;
+    }
+    service_due(service, w->conn);
+}
+
+void service_release_held(struct weft_sched_service *service, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        if (service->workers[i].state == UPDATE_HELD) {
+            try_update(service, i, now_ns);
+        }
+    }
+}
+
+static void new_update(struct weft_sched_service *service, uint32_t worker,
+                       const struct weft_sched_report *q, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    bool is_direct = (q->flags & WEFT_SCHED_SENDING) != 0;
+    w->clock = q->clock;
+    w->norm = q->norm;
+    w->held_ns = now_ns;
+    w->closed = 0;
+    w->norm_square = 0;
+    w->revision = 0;
+    w->why = 0;
+    memcpy(w->shares, q->shares, q->count * sizeof(w->shares[0]));
+    memset(w->grants, 0, sizeof(w->grants));
+    service->counters.updates++;
+    service->counters.direct += is_direct;
+    if (is_direct) {
+        w->state = UPDATE_UNPLANNED;
+    } else {
+        try_update(service, worker, now_ns);
+    }
+}
+
+/* The worker says that it is over: the servers' events of that may be under way. */
+static void ended(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    if (w->state == UPDATE_FLYING) {
+        w->untold_ns = weft_min_u64(w->untold_ns, weft_time_add(now_ns, untold_ns));
+    } else if (w->state == UPDATE_WAITING) {
+        service_forget_update(service, worker, now_ns);
+    } else {
+        w->state = UPDATE_NONE;
+    }
+}
+
+/* By the worker's word, or by the server's, which knows no span (0). */
+static void delivered(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                      uint64_t span_ns, uint64_t now_ns)
+{
+    struct service_grant *grant = &service->workers[worker].grants[shard];
+    if (grant->transfer != 0) {
+        service_rate_delivered(service, worker, shard, span_ns, now_ns);
+        (void)weft_planner_delivered(service->planner, grant->transfer, now_ns);
+        grant->transfer = 0;
+    }
+}
+
+static bool worker_says(struct weft_sched_service *service, uint32_t worker,
+                        const struct weft_sched_report *q, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[worker];
+    if (q->ended < w->ended || (q->clock != 0 && q->clock < w->clock)) {
+        service->counters.refused_version++;
+        return false;
+    }
+    service->worker_up_bps[worker] = q->up_bps;
+    w->ended = q->ended;
+    if (q->clock > w->clock) {
+        if (w->state == UPDATE_FLYING) { /* the one before is over, whatever servers say later */
+            service->counters.ended_untold++;
+            w->norm_square = -1;
+            service_commit(service, worker, now_ns);
+        }
+        service_forget_update(service, worker, now_ns);
+        new_update(service, worker, q, now_ns);
+    } else if (q->clock != 0 && w->state == UPDATE_NONE && q->ended < q->clock &&
+               (q->flags & WEFT_SCHED_SENDING) == 0) {
+        new_update(service, worker, q, now_ns); /* forgotten when it was silent or unconnected */
+    } else if (q->clock != 0 && (q->flags & WEFT_SCHED_SENDING) != 0 &&
+               (w->state == UPDATE_WAITING || w->state == UPDATE_HELD)) {
+        service_forget_update(service, worker, now_ns); /* it did not wait for the answer */
+        w->state = UPDATE_UNPLANNED;
+        service->counters.direct++;
+    }
+    if (w->state == UPDATE_FLYING && q->clock == w->clock) {
+        for (uint32_t s = 0; s < q->count; s++) {
+            if (q->shares[s].span_ns != 0) {
+                delivered(service, worker, s, q->shares[s].span_ns, now_ns);
+            }
+        }
+    }
+    if (w->state != UPDATE_NONE && q->ended >= w->clock) {
+        ended(service, worker, now_ns);
+    }
+    return true;
+}
+
+/* ---- a server's events ----------------------------------------------------------------------- */
+
+static void take_event(struct weft_sched_service *service, uint32_t shard,
+                       const struct weft_sched_event *event, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[event->worker];
+    uint64_t bit = UINT64_C(1) << shard;
+    if (event->worker >= service->config.workers) {
+        service->counters.refused_events++;
+        return;
+    }
+    if (w->state != UPDATE_FLYING || w->clock != event->clock) {
+        return; /* an update that went without a grant */
+    }
+    if ((w->closed & bit) != 0) {
+        return;
+    }
+    w->closed |= bit;
+    w->norm_square =
+        event->norm < 0 || w->norm_square < 0 ? -1 : w->norm_square + event->norm * event->norm;
+    delivered(service, event->worker, shard, 0, now_ns);
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        if (w->shares[s].bytes > 0 && (w->closed >> s & 1) == 0) {
+            return;
+        }
+    }
+    service_commit(service, event->worker, now_ns);
+}
+
+static bool server_says(struct weft_sched_service *service, uint32_t shard,
+                        const struct weft_sched_report *q, uint64_t now_ns)
+{
+    struct service_shard *s = &service->shards[shard];
+    if (q->opened < s->opened && s->taken > 0) {
+        service->counters.refused_version++;
+        return false;
+    }
+    if (q->count > 0 && q->first > s->taken + 1) {
+        /* From before this scheduler, or forgotten by the server. */
+        service->counters.events_lost += s->taken > 0 ? q->first - s->taken - 1 : 0;
+        s->taken = q->first - 1;
+    }
+    s->opened = q->opened;
+    s->closed = q->closed;
+    s->host = q->host;
+    s->up_bps = q->up_bps;
+    s->down_bps = q->down_bps;
+    for (uint32_t i = 0; i < q->count; i++) {
+        if (q->first + i <= s->taken) {
+            service->counters.repeated++;
+            continue;
+        }
+        s->taken = q->first + i;
+        if (service->planner != NULL) {
+            take_event(service, shard, &q->events[i], now_ns);
+        }
+    }
+    return true;
+}
+
+/* ---- who speaks ------------------------------------------------------------------------------ */
+
+static uint16_t check_job(struct weft_sched_service *service, const struct weft_sched_report *q)
+{
+    struct weft_sched_service_config *config = &service->config;
+    if (config->job[0] == '\0') {
+        memcpy(config->job, q->job, sizeof(config->job));
+    }
+    config->shards = config->shards != 0 ? config->shards : q->shards;
+    config->workers = config->workers != 0 ? config->workers : q->workers;
+    if (memcmp(config->job, q->job, sizeof(config->job)) != 0) {
+        return WEFT_SCHED_OTHER_JOB;
+    }
+    if (q->shards != config->shards) {
+        return WEFT_SCHED_OTHER_SHARDS;
+    }
+    if (q->workers != 0 && q->workers != config->workers) {
+        return WEFT_SCHED_OTHER_WORKERS;
+    }
+    if (q->role != WEFT_SCHED_WORKER) {
+        return WEFT_SCHED_OK;
+    }
+    if (!service->has_mode) {
+        service->has_mode = true;
+        service->mode = q->mode;
+        service->tau_max = q->tau_max;
+    }
+    return q->mode == service->mode && q->tau_max == service->tau_max ? WEFT_SCHED_OK
+                                                                      : WEFT_SCHED_OTHER_MODE;
+}
+
+/* It is there, as far as anybody can tell. */
+static void heard(struct weft_sched_service *service, const struct weft_sched_report *q,
+                  uint64_t now_ns)
+{
+    bool is_worker = q->role == WEFT_SCHED_WORKER;
+    bool *is_here =
+        is_worker ? &service->workers[q->index].is_here : &service->shards[q->index].is_here;
+    *(is_worker ? &service->workers[q->index].heard_ns : &service->shards[q->index].heard_ns) =
+        now_ns;
+    if (!*is_here) {
+        *is_here = true;
+        *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) += 1;
+        service_note(service, WEFT_SCHED_NOTE_JOINED, q->role, q->index, WEFT_SCHED_OK);
+    }
+}
+
+static bool take(struct weft_sched_service *service, struct service_conn *conn,
+                 const struct weft_sched_report *q, uint64_t now_ns)
+{
+    uint16_t status = check_job(service, q);
+    if (status != WEFT_SCHED_OK) {
+        service->counters.refused_job++;
+        if (conn->status != status) {
+            service_note(service, WEFT_SCHED_NOTE_REFUSED, q->role, q->index, status);
+        }
+        conn->status = status;
+        return false;
+    }
+    conn->status = WEFT_SCHED_OK;
+    heard(service, q, now_ns);
+    return q->role == WEFT_SCHED_WORKER ? worker_says(service, q->index, q, now_ns)
+                                        : server_says(service, q->index, q, now_ns);
+}
+
+bool weft_sched_service_report(struct weft_sched_service *service, uint32_t index,
+                               const uint8_t *bytes, size_t count, uint64_t now_ns)
+{
+    WEFT_ASSERT(index < service->config.conns_max);
+    struct service_conn *conn = &service->conns[index];
+    struct weft_sched_report q;
+    if (!conn->is_open || weft_sched_report_unpack(bytes, count, &q) != WEFT_OK) {
+        service->counters.refused_malformed++;
+        return false;
+    }
+    if (q.role != conn->role || q.index != conn->index) {
+        service->counters.refused_identity++;
+        return false;
+    }
+    if (q.number <= conn->number_in) {
+        service->counters.repeated++;
+        return false;
+    }
+    conn->number_in = q.number;
+    service->counters.reports++;
+    service_due(service, index);
+    uint32_t current = q.role == WEFT_SCHED_WORKER ? service->workers[q.index].conn
+                                                   : service->shards[q.index].conn;
+    if (current != index) {
+        conn->status = WEFT_SCHED_SUPERSEDED;
+        return false;
+    }
+    if ((q.flags & WEFT_SCHED_LEAVE) != 0) {
+        weft_sched_service_disconnected(service, index, now_ns);
+        return true;
+    }
+    return take(service, conn, &q, now_ns);
+}

@@ -1,0 +1,552 @@
+/* A scheduled job whose messages are lost, repeated and overtaken, whose scheduler is killed, frozen
+ * and started again, and whose workers are killed: hundreds of runs in virtual time, one seed each.
+ *
+ * Always: an update is answered in bounded time, once, and a worker is not told to drop what it
+ * sends; a scheduler commits an update at most once, and none that no worker sent. Without faults:
+ * every update is granted or dropped, none waits for silence, no shard sees a delay above tau_max. When
+ * faults are over: the scheduler plans again. The same seed gives the same run.
+ */
+#include "base/hash_key.h"
+#include "base/prng.h"
+#include "sched/daemon.h"
+#include "sched/service.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    WORKERS = 6,
+    SHARDS = 3,
+    PROCESSES = WORKERS + SHARDS,
+    MESSAGES = 512,
+};
+
+static const uint64_t tick_ns = WEFT_NS_PER_MS;
+/* Longest wait for an answer: a worker that was granted and died is lapsed after 3 s. */
+static const uint64_t wait_ns_max = 60 * WEFT_NS_PER_S;
+
+struct message {
+    uint64_t at_ns; /* 0 = free */
+    uint32_t process;
+    uint32_t generation; /* of the connection */
+    bool to_scheduler;
+    size_t count;
+    uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+};
+
+enum phase { COMPUTING, ASKING, SENDING };
+
+struct worker {
+    enum phase phase;
+    uint64_t until_ns; /* COMPUTING: end; ASKING: since */
+    uint64_t clock;
+    uint64_t base[SHARDS];
+    struct {
+        bool is_to_send, is_begun, is_done;
+        uint64_t start_ns, rate_bps, end_ns;
+    } part[SHARDS];
+    bool was_granted;
+    uint64_t planned_after_heal; /* grants and drops */
+    uint64_t dead_until_ns;
+};
+
+struct process {
+    struct weft_sched_daemon *daemon;
+    bool is_connected;
+    uint32_t generation;
+    uint64_t connect_ns;
+    uint64_t incarnation;
+};
+
+struct job {
+    struct weft_prng prng;
+    uint64_t now_ns;
+    uint32_t workers, shards;
+    uint64_t tau_max;
+    enum weft_sched_mode mode;
+    bool has_faults;
+    uint32_t loss_ppm, repeat_ppm;
+    uint64_t delay_ns_max;
+    uint64_t heal_ns;
+    struct weft_sched_service *service; /* NULL = it is dead */
+    uint64_t service_up_ns;             /* dead: until then */
+    uint64_t frozen_until_ns;
+    uint64_t life;
+    struct process process[PROCESSES];
+    struct worker worker[WORKERS];
+    uint64_t opened[SHARDS], closed[SHARDS];
+    uint64_t link_free_ns[SHARDS];
+    struct message message[MESSAGES];
+    uint64_t hash;
+    uint64_t granted, dropped, direct, late, sent; /* truth */
+    uint64_t sent_in_life;                         /* granted updates that were closed */
+    uint64_t longest_wait_ns;
+    uint64_t kills, freezes, deaths, commits;
+};
+
+static bool chance(struct job *job, uint32_t ppm)
+{
+    return weft_prng_below(&job->prng, WEFT_PPM) < ppm;
+}
+
+static void note(struct job *job, uint64_t value)
+{
+    job->hash = weft_mix64(job->hash ^ value);
+}
+
+/* ---- the network ----------------------------------------------------------------------------- */
+
+static void put(struct job *job, uint32_t process, bool to_scheduler, const uint8_t *bytes,
+                size_t count)
+{
+    uint32_t copies = chance(job, job->loss_ppm) ? 0 : chance(job, job->repeat_ppm) ? 2 : 1;
+    for (uint32_t i = 0; i < MESSAGES && copies > 0; i++) {
+        struct message *m = &job->message[i];
+        if (m->at_ns == 0) {
+            *m = (struct message){.at_ns = job->now_ns + tick_ns +
+                                           weft_prng_below(&job->prng, job->delay_ns_max),
+                                  .process = process,
+                                  .generation = job->process[process].generation,
+                                  .to_scheduler = to_scheduler,
+                                  .count = count};
+            memcpy(m->bytes, bytes, count);
+            copies--;
+        }
+    }
+    assert_true(copies == 0 || count > 0);
+}
+
+static bool is_serving(const struct job *job)
+{
+    return job->service != NULL && job->now_ns >= job->frozen_until_ns;
+}
+
+static void break_connection(struct job *job, uint32_t p)
+{
+    struct process *process = &job->process[p];
+    if (process->is_connected) {
+        process->is_connected = false;
+        process->generation++;
+        process->connect_ns = job->now_ns + 100 * WEFT_NS_PER_MS;
+        weft_sched_daemon_disconnected(process->daemon);
+        if (job->service != NULL) {
+            weft_sched_service_disconnected(job->service, p, job->now_ns);
+        }
+    }
+}
+
+static void connect_process(struct job *job, uint32_t p)
+{
+    struct process *process = &job->process[p];
+    bool is_worker = p < job->workers;
+    process->is_connected = true;
+    weft_sched_service_connected(job->service, p, is_worker ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER,
+                                 is_worker ? p : p - job->workers, process->incarnation);
+    weft_sched_daemon_connected(process->daemon, job->now_ns);
+}
+
+static void deliver(struct job *job)
+{
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        struct message *m = &job->message[i];
+        struct process *process = &job->process[m->process];
+        if (m->at_ns == 0 || m->at_ns > job->now_ns ||
+            (m->to_scheduler && !is_serving(job) && job->service != NULL)) {
+            continue;
+        }
+        bool is_current = process->is_connected && m->generation == process->generation;
+        if (is_current && m->to_scheduler && job->service != NULL) {
+            (void)weft_sched_service_report(job->service, m->process, m->bytes, m->count,
+                                            job->now_ns);
+        } else if (is_current && !m->to_scheduler) {
+            (void)weft_sched_daemon_plan(process->daemon, m->bytes, m->count, job->now_ns);
+        }
+        m->at_ns = 0;
+    }
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static void start_daemon(struct job *job, uint32_t p)
+{
+    struct weft_sched_daemon_config config;
+    bool is_worker = p < job->workers;
+    weft_sched_daemon_config_default(&config);
+    config.role = is_worker ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
+    config.index = is_worker ? p : p - job->workers;
+    config.workers = job->workers;
+    config.shards = job->shards;
+    config.mode = is_worker ? job->mode : 0;
+    config.tau_max = is_worker ? job->tau_max : 0;
+    config.up_bps = config.down_bps = UINT64_C(1000000000);
+    job->process[p].incarnation++;
+    assert_int_equal(weft_sched_daemon_new(&config, &job->process[p].daemon), WEFT_OK);
+}
+
+static void start_scheduler(struct job *job)
+{
+    struct weft_sched_service_config config;
+    weft_sched_service_config_default(&config);
+    config.conns_max = PROCESSES;
+    config.life = ++job->life;
+    job->sent_in_life = 0;
+    assert_int_equal(weft_sched_service_new(&config, &job->service), WEFT_OK);
+}
+
+/* What a scheduler has counted, against what was sent while it lived. */
+static void end_scheduler(struct job *job)
+{
+    const struct weft_planner *planner = weft_sched_service_planner(job->service);
+    if (planner != NULL) {
+        const struct weft_planner_counters *c = weft_planner_counters(planner);
+        assert_true(c->commits <= c->granted);
+        job->commits += c->commits;
+        if (!job->has_faults) {
+            assert_true(job->mode == WEFT_SCHED_BSP || c->delay_max <= job->tau_max);
+            assert_true(c->commits + job->workers >= job->sent_in_life);
+            assert_true(c->commits <= job->sent_in_life);
+        }
+    }
+    weft_sched_service_free(job->service);
+    job->service = NULL;
+}
+
+static void read_model(struct job *job, struct worker *w)
+{
+    for (uint32_t s = 0; s < job->shards; s++) {
+        w->base[s] = job->opened[s];
+    }
+    w->phase = COMPUTING;
+    w->until_ns = job->now_ns + weft_prng_range(&job->prng, 1, 60) * WEFT_NS_PER_MS;
+}
+
+static void ask(struct job *job, uint32_t i)
+{
+    struct worker *w = &job->worker[i];
+    struct weft_sched_share shares[SHARDS] = {0};
+    for (uint32_t s = 0; s < job->shards; s++) {
+        bool is_empty = s > 0 && chance(job, 200000);
+        shares[s].bytes = is_empty ? 0 : weft_prng_range(&job->prng, 100000, 3000000);
+        shares[s].base = w->base[s];
+        memset(&w->part[s], 0, sizeof(w->part[s]));
+        w->part[s].is_done = is_empty;
+        w->part[s].end_ns = shares[s].bytes; /* until it begins */
+    }
+    w->phase = ASKING;
+    w->until_ns = job->now_ns;
+    w->was_granted = false;
+    w->clock++;
+    weft_sched_daemon_ask(job->process[i].daemon, w->clock, 1.0, shares, job->now_ns);
+}
+
+static void answered(struct job *job, uint32_t i, const struct weft_sched_answer *answer)
+{
+    struct worker *w = &job->worker[i];
+    assert_int_equal(answer->clock, w->clock);
+    note(job, answer->kind << 8 | i);
+    if (w->phase == ASKING) {
+        uint64_t wait_ns = job->now_ns - w->until_ns;
+        job->longest_wait_ns = weft_max_u64(job->longest_wait_ns, wait_ns);
+        if (wait_ns > wait_ns_max) {
+            fail_msg("worker %u waited %llu ms", i, (unsigned long long)(wait_ns / WEFT_NS_PER_MS));
+        }
+        assert_true(job->has_faults || answer->kind != WEFT_SCHED_SEND_DIRECT ||
+                    job->now_ns < 2 * WEFT_NS_PER_S);
+        job->granted += answer->kind == WEFT_SCHED_SEND;
+        job->dropped += answer->kind == WEFT_SCHED_DROP;
+        job->direct += answer->kind == WEFT_SCHED_SEND_DIRECT;
+        w->was_granted = answer->kind == WEFT_SCHED_SEND;
+        w->planned_after_heal +=
+            job->now_ns > job->heal_ns && answer->kind != WEFT_SCHED_SEND_DIRECT;
+    } else {
+        assert_int_equal(answer->kind, WEFT_SCHED_SEND); /* of what is being sent: another rate */
+    }
+    if (answer->kind == WEFT_SCHED_DROP) {
+        assert_true(job->mode != WEFT_SCHED_BSP);
+        weft_sched_daemon_ended(job->process[i].daemon);
+        read_model(job, w);
+        return;
+    }
+    w->phase = SENDING;
+    for (uint32_t s = 0; s < job->shards; s++) {
+        bool is_meant = answer->kind == WEFT_SCHED_SEND_DIRECT || answer->shard == s;
+        if (is_meant && !w->part[s].is_begun && !w->part[s].is_done) {
+            w->part[s].is_to_send = true;
+            w->part[s].start_ns = answer->start_ns;
+            w->part[s].rate_bps = answer->rate_bps != 0 ? answer->rate_bps : 1000000000;
+        }
+    }
+}
+
+static void begin_part(struct job *job, uint32_t i, uint32_t s)
+{
+    struct worker *w = &job->worker[i];
+    uint64_t took_ns = weft_transfer_ns(w->part[s].end_ns, w->part[s].rate_bps);
+    uint64_t delay = job->opened[s] - w->base[s];
+    w->part[s].is_begun = true;
+    w->part[s].end_ns = job->now_ns + took_ns + weft_prng_below(&job->prng, took_ns / 4 + 1);
+    if (w->was_granted && job->mode != WEFT_SCHED_BSP && delay > job->tau_max) {
+        job->late++; /* the shard would refuse it */
+    }
+    job->opened[s]++;
+}
+
+static void end_part(struct job *job, uint32_t i, uint32_t s)
+{
+    struct worker *w = &job->worker[i];
+    struct weft_sched_daemon *shard = job->process[job->workers + s].daemon;
+    w->part[s].is_done = true;
+    job->closed[s]++;
+    const struct weft_sched_event event = {.worker = i, .clock = w->clock, .norm = 1};
+    weft_sched_daemon_committed(shard, &event);
+    weft_sched_daemon_delivered(job->process[i].daemon, s, 1 + job->now_ns - w->part[s].start_ns);
+}
+
+static void work(struct job *job, uint32_t i)
+{
+    struct worker *w = &job->worker[i];
+    struct weft_sched_answer answer;
+    if (job->now_ns < w->dead_until_ns) {
+        return;
+    }
+    while (weft_sched_daemon_answer(job->process[i].daemon, job->now_ns, &answer)) {
+        answered(job, i, &answer);
+    }
+    if (w->phase == COMPUTING && job->now_ns >= w->until_ns) {
+        ask(job, i);
+    }
+    bool all_done = w->phase == SENDING;
+    for (uint32_t s = 0; w->phase == SENDING && s < job->shards; s++) {
+        if (w->part[s].is_to_send && !w->part[s].is_begun && job->now_ns >= w->part[s].start_ns) {
+            begin_part(job, i, s);
+        }
+        if (w->part[s].is_begun && !w->part[s].is_done && job->now_ns >= w->part[s].end_ns) {
+            end_part(job, i, s);
+        }
+        all_done &= w->part[s].is_done;
+    }
+    if (all_done) {
+        job->sent++;
+        job->sent_in_life += w->was_granted;
+        weft_sched_daemon_ended(job->process[i].daemon);
+        read_model(job, w);
+    }
+}
+
+/* What was begun is over at the shards, as after RESUME; the next process of the rank begins anew. */
+static void kill_worker(struct job *job, uint32_t i)
+{
+    struct worker *w = &job->worker[i];
+    for (uint32_t s = 0; s < job->shards; s++) {
+        job->closed[s] += w->phase == SENDING && w->part[s].is_begun && !w->part[s].is_done;
+    }
+    break_connection(job, i);
+    weft_sched_daemon_free(job->process[i].daemon);
+    start_daemon(job, i);
+    w->dead_until_ns = job->now_ns + weft_prng_below(&job->prng, 2 * WEFT_NS_PER_S);
+    job->process[i].connect_ns = w->dead_until_ns;
+    w->clock = 0;
+    read_model(job, w);
+    job->deaths++;
+}
+
+static void kill_scheduler(struct job *job)
+{
+    for (uint32_t p = 0; p < job->workers + job->shards; p++) {
+        struct process *process = &job->process[p];
+        if (process->is_connected) {
+            process->is_connected = false;
+            process->generation++;
+            process->connect_ns = job->now_ns + 100 * WEFT_NS_PER_MS;
+            weft_sched_daemon_disconnected(process->daemon);
+        }
+    }
+    end_scheduler(job);
+    job->service_up_ns = job->now_ns + weft_prng_below(&job->prng, 4 * WEFT_NS_PER_S);
+    job->kills++;
+}
+
+static void make_trouble(struct job *job)
+{
+    if (!job->has_faults || job->now_ns > job->heal_ns || !chance(job, 3000)) {
+        return;
+    }
+    switch (weft_prng_below(&job->prng, 4)) {
+    case 0:
+        if (job->service != NULL) {
+            kill_scheduler(job);
+        }
+        break;
+    case 1:
+        job->frozen_until_ns = job->now_ns + weft_prng_below(&job->prng, 5 * WEFT_NS_PER_S);
+        job->freezes++;
+        break;
+    case 2:
+        kill_worker(job, (uint32_t)weft_prng_below(&job->prng, job->workers));
+        break;
+    default:
+        break_connection(job, (uint32_t)weft_prng_below(&job->prng, job->workers + job->shards));
+        break;
+    }
+}
+
+static void schedule(struct job *job)
+{
+    uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+    struct weft_sched_plan plan;
+    uint32_t conn;
+    if (job->service == NULL && job->now_ns >= job->service_up_ns) {
+        start_scheduler(job);
+    }
+    if (!is_serving(job)) {
+        return;
+    }
+    if (weft_sched_service_is_ready(job->service)) {
+        assert_int_equal(weft_sched_job_new(job->service), WEFT_OK);
+    }
+    weft_sched_service_progress(job->service, job->now_ns);
+    while (weft_sched_service_poll(job->service, job->now_ns, &conn, &plan)) {
+        put(job, conn, false, bytes, weft_sched_plan_pack(&plan, bytes));
+    }
+}
+
+static void step(struct job *job)
+{
+    static struct weft_sched_report report;
+    uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+    make_trouble(job);
+    schedule(job);
+    for (uint32_t p = 0; p < job->workers + job->shards; p++) {
+        struct process *process = &job->process[p];
+        if (!process->is_connected && is_serving(job) && job->now_ns >= process->connect_ns) {
+            connect_process(job, p);
+        }
+        if (p < job->workers) {
+            work(job, p);
+        } else {
+            weft_sched_daemon_counts(process->daemon, job->opened[p - job->workers],
+                                     job->closed[p - job->workers]);
+        }
+        while (weft_sched_daemon_poll(process->daemon, job->now_ns, &report)) {
+            put(job, p, true, bytes, weft_sched_report_pack(&report, bytes));
+        }
+    }
+    deliver(job);
+    job->now_ns += tick_ns;
+}
+
+static bool is_over(const struct job *job)
+{
+    bool over = job->now_ns > job->heal_ns + 10 * WEFT_NS_PER_S;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        over &= job->worker[i].planned_after_heal >= 5 && job->worker[i].clock >= 10;
+    }
+    return over;
+}
+
+static void draw(struct job *job, uint64_t seed, bool has_faults)
+{
+    weft_prng_split(&job->prng, seed, UINT64_C(0x7363686564));
+    job->workers = (uint32_t)weft_prng_range(&job->prng, 2, WORKERS);
+    job->shards = (uint32_t)weft_prng_range(&job->prng, 1, SHARDS);
+    job->mode = (enum weft_sched_mode)weft_prng_below(&job->prng, 3);
+    job->tau_max = job->workers - 1 + weft_prng_below(&job->prng, job->workers);
+    job->has_faults = has_faults;
+    job->loss_ppm = has_faults ? (uint32_t)weft_prng_below(&job->prng, 200000) : 0;
+    job->repeat_ppm = has_faults ? (uint32_t)weft_prng_below(&job->prng, 200000) : 0;
+    job->delay_ns_max = weft_prng_range(&job->prng, 1, has_faults ? 30 : 3) * WEFT_NS_PER_MS;
+    job->heal_ns = has_faults ? 12 * WEFT_NS_PER_S : 0;
+    job->life = seed << 8;
+}
+
+static struct job *run(uint64_t seed, bool has_faults)
+{
+    struct job *job = calloc(1, sizeof(*job));
+    assert_non_null(job);
+    draw(job, seed, has_faults);
+    start_scheduler(job);
+    for (uint32_t p = 0; p < job->workers + job->shards; p++) {
+        start_daemon(job, p);
+    }
+    for (uint32_t i = 0; i < job->workers; i++) {
+        read_model(job, &job->worker[i]);
+    }
+    while (!is_over(job)) {
+        step(job);
+        if (job->now_ns > job->heal_ns + 120 * WEFT_NS_PER_S) {
+            print_message("seed %llu\n", (unsigned long long)seed);
+            fail_msg("a worker waits for ever");
+        }
+    }
+    if (job->service != NULL) {
+        end_scheduler(job);
+    }
+    for (uint32_t p = 0; p < job->workers + job->shards; p++) {
+        weft_sched_daemon_free(job->process[p].daemon);
+    }
+    return job;
+}
+
+static void healthy_jobs(void **state)
+{
+    (void)state;
+    uint64_t granted = 0, dropped = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct job *job = run(seed, false);
+        assert_int_equal(job->late, 0);
+        granted += job->granted;
+        dropped += job->dropped;
+        free(job);
+    }
+    print_message("# %llu granted, %llu dropped\n", (unsigned long long)granted,
+                  (unsigned long long)dropped);
+    assert_true(granted > 10000);
+}
+
+static void faults(void **state)
+{
+    (void)state;
+    uint64_t kills = 0, freezes = 0, deaths = 0, direct = 0, granted = 0, longest_ns = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct job *job = run(seed, true);
+        kills += job->kills;
+        freezes += job->freezes;
+        deaths += job->deaths;
+        direct += job->direct;
+        granted += job->granted;
+        longest_ns = weft_max_u64(longest_ns, job->longest_wait_ns);
+        free(job);
+    }
+    print_message("# %llu kills, %llu freezes of the scheduler, %llu deaths of workers; %llu "
+                  "granted, %llu direct, longest wait %llu ms\n",
+                  (unsigned long long)kills, (unsigned long long)freezes,
+                  (unsigned long long)deaths, (unsigned long long)granted,
+                  (unsigned long long)direct, (unsigned long long)(longest_ns / WEFT_NS_PER_MS));
+    assert_true(kills > 100 && freezes > 100 && deaths > 100 && direct > 100 && granted > 10000);
+}
+
+static void same_seed_same_run(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct job *one = run(seed, true), *two = run(seed, true);
+        assert_int_equal(one->hash, two->hash);
+        assert_int_equal(one->now_ns, two->now_ns);
+        free(one);
+        free(two);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(healthy_jobs),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(same_seed_same_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
