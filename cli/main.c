@@ -12,6 +12,8 @@ static const struct weft_verb verbs[] = {
      weft_cli_train},
     {"run", "start servers and your own worker program; restart what fails", weft_cli_run},
     {"coordinator", "run the rendezvous point of a job", weft_cli_coordinator},
+    {"scheduler", "run the transfer scheduler of a job: who pushes when, at what rate",
+     weft_cli_scheduler},
     {"server", "run a parameter server", weft_cli_server},
     {"worker", "run one worker of a built-in model, with servers that are already running", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
@@ -45,12 +47,6 @@ int main(int argc, char **argv)
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         printf("weft %s\n", WEFT_VERSION);
         return WEFT_EXIT_OK;
-    }
-    static char coordinator[] = "coordinator";
-    if (argc >= 2 && strcmp(argv[1], "scheduler") == 0) {
-        fprintf(stderr, "weft scheduler: this command is now `weft coordinator`; `weft scheduler` will be "
-                        "the transfer scheduler\n");
-        argv[1] = coordinator;
     }
     weft_recording_command(argc - 1, argv + 1);
     return weft_verbs_run(&list, argc, argv);

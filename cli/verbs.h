@@ -4,6 +4,7 @@
 
 int weft_cli_run(int argc, char **argv);
 int weft_cli_coordinator(int argc, char **argv);
+int weft_cli_scheduler(int argc, char **argv);
 int weft_cli_train(int argc, char **argv);
 int weft_cli_server(int argc, char **argv);
 int weft_cli_worker(int argc, char **argv);

@@ -277,13 +277,17 @@ static uint64_t silent_at(const struct weft_sched_daemon *daemon)
     return weft_time_add(daemon->unheard_ns, daemon->config.silent_ns);
 }
 
+uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon)
+{
+    return daemon->state != ASK_WAITING ? WEFT_NEVER : daemon->is_silent ? 0 : silent_at(daemon);
+}
+
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon)
 {
     uint64_t due_ns = !daemon->is_connected ? WEFT_NEVER
                       : daemon->is_due      ? 0
                                             : daemon->heartbeat_ns;
-    bool waits = daemon->state == ASK_WAITING;
-    return waits ? weft_min_u64(due_ns, daemon->is_silent ? 0 : silent_at(daemon)) : due_ns;
+    return weft_min_u64(due_ns, weft_sched_daemon_silence(daemon));
 }
 
 /* ---- a worker -------------------------------------------------------------------------------- */

@@ -65,6 +65,9 @@ void weft_sched_daemon_unsent(struct weft_sched_daemon *daemon);
 /* When _poll or _answer has something to say though nothing was received; WEFT_NEVER = no time. */
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon);
 
+/* The same of _answer alone. */
+uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon);
+
 /* ---- a worker -------------------------------------------------------------------------------- */
 
 /* Ask for an update, of a later clock than all before. The former is forgotten; it should be over.

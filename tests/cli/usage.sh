@@ -20,14 +20,10 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train run coordinator server worker keygen doctor perf trace lab sim; do
+for verb in train run coordinator scheduler server worker keygen doctor perf trace lab sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
-tap_like "weft scheduler is an alias that says so" "$("$WEFT_BIN" scheduler --help 2>&1)" \
-    'this command is now .weft coordinator.'
-tap_is "and takes the options of the other" "$("$WEFT_BIN" scheduler --help 2>/dev/null)" \
-    "$("$WEFT_BIN" coordinator --help)"
-for verb in train run coordinator server worker keygen doctor; do
+for verb in train run coordinator scheduler server worker keygen doctor; do
     tap_run "weft $verb --help" "$WEFT_BIN" "$verb" --help
     text=$(cat "$tap_tmp/run.out")
     tap_like "$verb's help shows an example" "$text" "^  weft $verb "

@@ -1,0 +1,265 @@
+/* `weft scheduler`: the transfer scheduler of a job. */
+#define _GNU_SOURCE
+#include "metrics/scheduler.h"
+#include "cli/child.h"
+#include "cli/metrics.h"
+#include "cli/node_options.h"
+#include "cli/output.h"
+#include "cli/stop.h"
+#include "cli/train/job.h"
+#include "cli/verbs.h"
+#include "job/channel.h"
+#include "metrics/coordinator.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEFAULT_PORT = 7691 };
+
+struct verb {
+    const char *host;
+    uint32_t port;
+    uint32_t workers;
+    uint32_t shards;
+    uint32_t link_mbps;
+    uint32_t ahead;
+    uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
+    bool json;
+    uint32_t control_fd; /* 0 = none */
+    struct weft_transport_options transport;
+    struct weft_security security;
+    struct weft_metrics_options metrics_options;
+    struct weft_channel channel;
+    struct weft_scheduler scheduler;
+    struct weft_scheduler_metrics metrics;
+    struct weft_coordinator coordinator;
+};
+
+static void tell_ready(struct verb *verb)
+{
+    const char *metrics = verb->metrics.metrics.http != NULL ? verb->metrics.metrics.url : "";
+    uint16_t port = weft_scheduler_port(&verb->scheduler);
+    if (verb->channel.fd >= 0) {
+        (void)weft_channel_send(&verb->channel, weft_child_ready(&port, 1, metrics));
+        return;
+    }
+    FILE *out = verb->json ? stderr : stdout; /* standard output is the report's */
+    fprintf(out, "scheduler: %s:%u\n", verb->host, port);
+    if (verb->coordinator.is_running) {
+        fprintf(out, "coordinator: %s:%u\n", verb->host, weft_coordinator_port(&verb->coordinator));
+    }
+    if (metrics[0] != '\0') {
+        fprintf(out, "metrics: %s\n", metrics);
+    }
+    fflush(out);
+}
+
+/* Until a signal or the end of the parent. */
+static void wait_for_end(const struct verb *verb, int signal_fd)
+{
+    struct pollfd fds[] = {
+        {.fd = signal_fd, .events = POLLIN},
+        {.fd = verb->channel.fd, .events = POLLIN}, /* -1 is passed over */
+    };
+    while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
+    }
+}
+
+/* ---- the report ------------------------------------------------------------------------------ */
+
+static cJSON *report(const struct weft_scheduler_stats *stats)
+{
+    const struct weft_sched_service_counters *c = &stats->service;
+    const struct weft_planner_counters *p = &stats->planner;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } figures[] = {
+        {"updates", c->updates},
+        {"granted", p->granted},
+        {"dropped", p->dropped_late + p->dropped_crowded + p->dropped_hold + p->dropped_divergence},
+        {"direct", c->direct},
+        {"unplanned", c->unplanned},
+        {"committed", p->commits},
+        {"delay_max", p->delay_max},
+        {"lapsed", c->lapsed},
+        {"overdue", p->overdue},
+        {"reports", c->reports},
+        {"reports_refused", c->refused_malformed + c->refused_identity + c->refused_job +
+                                c->refused_version + c->refused_events},
+        {"capacity_lowered", c->capacity_lowered},
+        {"capacity_raised", c->capacity_raised},
+    };
+    cJSON *object = cJSON_CreateObject();
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(figures); i++) {
+        cJSON_AddNumberToObject(object, figures[i].name, (double)figures[i].value);
+    }
+    cJSON_AddNumberToObject(object, "delay_mean",
+                            p->commits > 0 ? (double)p->delay_sum / (double)p->commits : 0);
+    return object;
+}
+
+static weft_status tell_report(struct verb *verb, struct weft_error *error)
+{
+    static struct weft_scheduler_stats stats;
+    weft_scheduler_stats_ask(&verb->scheduler, &stats);
+    if (verb->channel.fd >= 0) {
+        cJSON *event = weft_channel_event("done");
+        cJSON_AddItemToObject(event, "scheduler", report(&stats));
+        (void)weft_channel_send(&verb->channel, event);
+    } else if (verb->json && !weft_output_json("scheduler", report(&stats), true)) {
+        return weft_fail(error, WEFT_IO, "the report could not be written");
+    }
+    return WEFT_OK;
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+/* A small job needs no process more for finding each other. */
+static weft_status coordinate(struct verb *verb, struct weft_error *error)
+{
+    if (verb->coordinate_port == UINT32_MAX) {
+        return WEFT_OK;
+    }
+    struct weft_coordinator_config config = {
+        .host = verb->host,
+        .port = (uint16_t)verb->coordinate_port,
+        .transport = verb->transport,
+        .security = &verb->security,
+        .log = weft_output_log("scheduler", verb->channel.fd >= 0)};
+    weft_roster_config_default(&config.roster);
+    config.roster.workers = verb->workers;
+    config.roster.shards = verb->shards;
+    return weft_coordinator_start(&verb->coordinator, &config, error);
+}
+
+static weft_status start(struct verb *verb, struct weft_error *error)
+{
+    struct weft_scheduler_config config = {.host = verb->host,
+                                           .port = (uint16_t)verb->port,
+                                           .transport = verb->transport,
+                                           .security = &verb->security,
+                                           .log =
+                                               weft_output_log("scheduler", verb->channel.fd >= 0)};
+    weft_sched_service_config_default(&config.service);
+    config.service.workers = verb->workers;
+    config.service.shards = verb->shards;
+    config.service.ahead = verb->ahead;
+    config.service.link_bps = (uint64_t)verb->link_mbps * 1000000;
+    weft_status status = weft_scheduler_start(&verb->scheduler, &config, error);
+    if (status == WEFT_OK) {
+        status = coordinate(verb, error);
+    }
+    if (status == WEFT_OK) {
+        status = weft_scheduler_metrics_start(&verb->metrics, &verb->metrics_options,
+                                              &verb->scheduler, error);
+    }
+    return status;
+}
+
+static weft_status serve(struct verb *verb, struct weft_error *error)
+{
+    int signal_fd = weft_stop_fd(0);
+    if (signal_fd < 0) {
+        return weft_fail(error, WEFT_IO, "signalfd is refused");
+    }
+    weft_status status = start(verb, error);
+    if (status == WEFT_OK) {
+        tell_ready(verb);
+        wait_for_end(verb, signal_fd);
+        status = tell_report(verb, error);
+    }
+    weft_scheduler_metrics_stop(&verb->metrics);
+    weft_coordinator_stop(&verb->coordinator);
+    weft_scheduler_stop(&verb->scheduler);
+    close(signal_fd);
+    return status;
+}
+
+static int load_and_serve(struct verb *verb)
+{
+    struct weft_error error = {.text = ""};
+    weft_status status = weft_security_load(&verb->security, false, &error);
+    status = status == WEFT_OK ? serve(verb, &error) : status;
+    weft_security_fini(&verb->security);
+    return weft_child_exit(&verb->channel, "scheduler", status, &error);
+}
+
+int weft_cli_scheduler(int argc, char **argv)
+{
+    static struct verb verb;
+    verb = (struct verb){.host = "127.0.0.1",
+                         .port = DEFAULT_PORT,
+                         .link_mbps = 10000,
+                         .ahead = 3,
+                         .coordinate_port = UINT32_MAX,
+                         .transport = WEFT_TRANSPORT_DEFAULTS,
+                         .security = WEFT_SECURITY_DEFAULTS,
+                         .channel = {.fd = -1}};
+    const struct weft_option options[] = {
+        {"host", "ADDRESS", "address to bind, numeric; 0.0.0.0 = every one of this host",
+         WEFT_OPTION_STRING, .value = &verb.host},
+        {"port", "P", "port to listen at (UDP; with --transport tcp TCP); 0 = any free",
+         WEFT_OPTION_U32, .value = &verb.port, .max = UINT16_MAX},
+        {"workers", "N", "workers of the job; all processes must agree", WEFT_OPTION_U32,
+         .value = &verb.workers, .min = 1, .max = WEFT_SCHED_WORKERS_MAX,
+         .fallback = "as the first of them says"},
+        {"shards", "N", "shards of the job; the same", WEFT_OPTION_U32, .value = &verb.shards,
+         .min = 1, .max = WEFT_SCHED_SHARDS_MAX, .fallback = "as the first of them says"},
+        {"link-mbps", "MBPS",
+         "rate of the links of hosts that do not report theirs, in Mbit/s; a\n"
+         "link that turns out to be slower is planned with what it carries",
+         WEFT_OPTION_U32, .value = &verb.link_mbps, .min = 1, .max = 10000000},
+        {"ahead", "N",
+         "grant at most N pushes to each shard ahead of time: more keep a link\n"
+         "busy over a slower answer, fewer let a later push be preferred",
+         WEFT_OPTION_U32, .value = &verb.ahead, .min = 1, .max = WEFT_PLANNER_AHEAD_MAX},
+        {"coordinate", "P", "be the job's coordinator, too, at this port; 0 = any free",
+         WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "no"},
+        {"json", NULL, "at the end, print what was planned as one JSON object", WEFT_OPTION_FLAG,
+         .value = &verb.json},
+        WEFT_TRANSPORT_ROWS(&verb.transport),
+        WEFT_SECURITY_NETWORK_ROWS(&verb.security),
+        WEFT_METRICS_OPTIONS(&verb.metrics_options),
+        {"control-fd", "FD", "channel to `weft train` or `weft run`", WEFT_OPTION_U32,
+         .value = &verb.control_fd, .hidden = true},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "scheduler",
+        .summary = "run the transfer scheduler of a job: who pushes when, at what rate",
+        .description =
+            "Workers ask it before they push an update of 64 KB or more. It grants updates one "
+            "after\n"
+            "the other instead of letting them share a link, shortest first, so that most arrive\n"
+            "earlier and are computed from a newer model; with a delay bound it drops an update "
+            "that\n"
+            "could only come too late, and its worker reads the model again. When it is silent for "
+            "a\n"
+            "second, workers push without asking until it speaks again: it may be killed and "
+            "started\n"
+            "again at any time. It keeps nothing on disk. Prints one line when it can be reached;\n"
+            "Ctrl-C or SIGTERM ends it. docs/SCHEDULER.md explains how it decides.",
+        .example = "  weft keygen job.key\n"
+                   "  weft scheduler --key-file job.key --workers 4 --shards 2 --metrics 9104",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_transport_options_find_cc(&command, &verb.transport);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_security_check(&command, &verb.security);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (verb.control_fd != 0) {
+        verb.channel.fd = (int)verb.control_fd;
+    }
+    status = load_and_serve(&verb);
+    weft_channel_fini(&verb.channel);
+    return status;
+}
