@@ -8,7 +8,7 @@
  *
  * Without a scheduler there is no link: who has a NULL one pays a comparison.
  *
- * Sans-I/O, one thread.   Source: docs/PROTOCOL.md section 12.
+ * Sans-I/O, one thread.   Source: docs/PROTOCOL.md section 13.
  */
 #ifndef WEFT_NODE_SCHED_LINK_H
 #define WEFT_NODE_SCHED_LINK_H

@@ -29,7 +29,7 @@ enum weft_rpc_role {
     WEFT_ROLE_WORKER = 2,
     WEFT_ROLE_COORDINATOR = 3, /* docs/PROTOCOL.md section 11 */
     WEFT_ROLE_MEMBER = 4,      /* a process of the job, as the coordinator knows it */
-    WEFT_ROLE_SCHEDULER = 5,   /* docs/PROTOCOL.md section 12; workers and shards connect to it as such */
+    WEFT_ROLE_SCHEDULER = 5,   /* docs/PROTOCOL.md section 13; workers and shards connect to it as such */
 };
 
 static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)

@@ -15,7 +15,7 @@
  *     shard:   _counts, _committed
  *     while (weft_sched_daemon_poll(daemon, now, &report)) pack and send;   and at _deadline
  *
- * Thread:  one.   Source: docs/PROTOCOL.md section 12; docs/SCHEDULER.md.
+ * Thread:  one.   Source: docs/PROTOCOL.md section 13; docs/SCHEDULER.md.
  */
 #ifndef WEFT_SCHED_DAEMON_H
 #define WEFT_SCHED_DAEMON_H

@@ -4,7 +4,7 @@
  * time instead of letting them share links (shortest completion first), drops an update that could
  * only be applied too late, has updates summed on the way (aggregators), keeps a replica within a
  * bound of its server, and admits reads. Pure: events and time in, decisions out; no memory after
- * weft_planner_new. The simulator links it; a scheduler process, which does not exist yet, will.
+ * weft_planner_new. The simulator and the scheduler process (service.h) link it.
  *
  * What it is not: it sends nothing, measures nothing and does not estimate bandwidth. Who uses it
  * reports capacities, and carries out what it decides.

@@ -19,7 +19,7 @@
  *
  * Thread:  one.   Cost: a report or a plan costs O(shards); progress is one plan of the planner.
  *
- * Source: docs/PROTOCOL.md section 12; docs/SCHEDULER.md.
+ * Source: docs/PROTOCOL.md section 13; docs/SCHEDULER.md.
  */
 #ifndef WEFT_SCHED_SERVICE_H
 #define WEFT_SCHED_SERVICE_H

@@ -10,7 +10,7 @@
  *
  * Times are durations from the arrival of the message: no clock of one host means anything to another.
  *
- * Source: docs/PROTOCOL.md section 12.
+ * Source: docs/PROTOCOL.md section 13.
  */
 #ifndef WEFT_SCHED_WIRE_H
 #define WEFT_SCHED_WIRE_H
