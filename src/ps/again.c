@@ -62,6 +62,12 @@ static struct shard_partial *find(struct weft_shard *shard, uint16_t table, uint
     return NULL;
 }
 
+bool weft_shard_again_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                            uint64_t number)
+{
+    return shard->partial_count > 0 && find(shard, table, worker, number) != NULL;
+}
+
 static struct shard_partial *make(struct weft_shard *shard, const struct shard_slot *slot,
                                   const struct weft_msg_event *event)
 {

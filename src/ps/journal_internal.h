@@ -25,11 +25,13 @@ enum record_type {
     RECORD_MARK,      /* struct mark_body, then of each table: position, bits of its members */
     RECORD_LIFE,      /* another process goes on with the shard: all connections are gone */
     RECORD_GAP,       /* here it was full; what follows leads on from the cut that begins here */
+    RECORD_AGGREGATE, /* value: clock; then the message as it came (ps/aggregate.h) */
 };
 
 struct value_body {
     uint64_t value;
-    uint64_t reserved[3];
+    uint64_t bytes; /* AGGREGATE: of the message; else 0 */
+    uint64_t reserved[2];
 };
 
 struct chunk_body {

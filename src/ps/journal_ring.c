@@ -230,6 +230,12 @@ static void last_read(struct weft_ring_reader *reader)
     }
 }
 
+/* A version whose head is as this one's. */
+static bool is_known(uint32_t version)
+{
+    return version >= WEFT_RING_VERSION_PLAIN && version <= WEFT_RING_VERSION;
+}
+
 /* The check of version 2 lies where the lineage is. */
 static weft_status head_read(struct weft_ring_reader *reader, const struct weft_ring_owner *owner)
 {
@@ -239,7 +245,7 @@ static weft_status head_read(struct weft_ring_reader *reader, const struct weft_
         return WEFT_DATA;
     }
     bool old = head.version == VERSION_WITHOUT_END;
-    if (head.version != WEFT_RING_VERSION && head.version != WEFT_RING_VERSION_PLAIN && !old) {
+    if (!is_known(head.version) && !old) {
         return WEFT_UNSUPPORTED;
     }
     if ((old ? head.lineage : head.check) != head_check(&head)) {
@@ -256,8 +262,7 @@ bool weft_ring_lineage(const void *memory, uint64_t *lineage_p)
 {
     struct head head;
     memcpy(&head, memory, sizeof(head));
-    bool known = head.version == WEFT_RING_VERSION || head.version == WEFT_RING_VERSION_PLAIN;
-    if (head.magic != magic || !known || head.check != head_check(&head)) {
+    if (head.magic != magic || !is_known(head.version) || head.check != head_check(&head)) {
         return false;
     }
     *lineage_p = head.lineage;

@@ -36,9 +36,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_RING_HEAD_BYTES = 4096, WEFT_RING_UNIT = 32, WEFT_RING_VERSION = 4 };
+enum { WEFT_RING_HEAD_BYTES = 4096, WEFT_RING_UNIT = 32, WEFT_RING_VERSION = 5 };
 
-/* The same but for chunks with packed ids, which no release knew that wrote it. */
+/* The same but for aggregates (since 5) and chunks with packed ids (since 4), which no release knew that
+ * wrote it. */
 enum { WEFT_RING_VERSION_PLAIN = 3 };
 
 /* Types that this layer makes and reads; all others are its user's. */
@@ -135,7 +136,7 @@ struct weft_ring_reader {
     uint64_t lineage; /* 0 in version 2 */
 };
 
-/* Read the head of a journal of this version or of versions 2 and 3. Nothing is written.
+/* Read the head of a journal of this version or of versions 2 to 4. Nothing is written.
  * Shape:   memory (bytes,), 8-byte aligned, bytes > WEFT_RING_HEAD_BYTES.
  * Owns:    borrows memory.
  * Errors:  WEFT_DATA  not a journal, or damaged. WEFT_UNSUPPORTED  of another version.

@@ -31,6 +31,15 @@ static inline uint64_t weft_once_number(const struct weft_once *once, uint8_t lo
     return ahead < 0 && once->newest < (uint64_t)-ahead ? low : once->newest + (uint64_t)ahead;
 }
 
+/* The same with its low 32 bits; 0 = there is no such number. */
+static inline uint64_t weft_once_number_of(const struct weft_once *once, uint32_t low)
+{
+    int32_t ahead = (int32_t)(low - (uint32_t)once->newest);
+    return ahead < 0 && once->newest < (uint64_t)-(int64_t)ahead
+               ? low
+               : once->newest + (uint64_t)(int64_t)ahead;
+}
+
 static inline void weft_once_open(struct weft_once *once, uint64_t number)
 {
     for (uint64_t n = once->newest + 1; n <= number && n <= once->newest + WEFT_ONCE_WINDOW; n++) {

@@ -26,6 +26,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .pull_slots = 4,
         .rows_per_rpc_max = 16384,
         .can = WEFT_RPC_CAN_ALL,
+        .aggregators_max = 2,
         .list_ids = 1 << 17,
         .slab_bytes = 1 << 20,
         .step_rows = 16384,
@@ -36,7 +37,9 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
 
 uint32_t weft_shard_expects_max(const struct weft_shard_config *config)
 {
-    return config->workers_max * (config->push_slots + config->pull_slots + 3);
+    uint32_t aggregates = config->chunks_max > 0 ? config->aggregators_max : 0;
+    return config->workers_max * (config->push_slots + config->pull_slots + 3) +
+           aggregates * WEFT_AGGREGATE_SLOTS;
 }
 
 static bool config_valid(const struct weft_shard_config *config)
@@ -52,7 +55,8 @@ static bool config_valid(const struct weft_shard_config *config)
            config->list_ids <= UINT32_C(1) << 30 && config->on_death <= WEFT_DEATH_FAIL &&
            (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
            (!config->checkpoints || config->chunks_max >= 1) &&
-           config->chunks_max <= UINT32_C(1) << 18;
+           config->chunks_max <= UINT32_C(1) << 18 &&
+           config->aggregators_max <= WEFT_SHARD_AGGREGATORS_MAX;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -141,6 +145,9 @@ static weft_status shard_init(struct weft_shard *shard)
     if (status == WEFT_OK && config->chunks_max > 0) {
         status = weft_shard_partials_init(shard);
         status = status == WEFT_OK ? weft_shard_lists_init(shard) : status;
+        if (status == WEFT_OK && config->aggregators_max > 0) {
+            status = weft_shard_aggregates_init(shard);
+        }
     }
     if (status == WEFT_OK && config->checkpoints) {
         status = weft_snapshot_init(shard);
@@ -187,6 +194,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_shard_journal_fini(shard);
     weft_shard_partials_fini(shard);
     weft_shard_lists_fini(shard);
+    weft_shard_aggregates_fini(shard);
     weft_shard_safe_fini(shard);
     weft_shard_updates_fini(shard);
     free(shard->pushes);
@@ -355,6 +363,7 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
             weft_shard_close_short(shard, (uint16_t)t, rank);
             weft_shard_again_forget(shard, (uint16_t)t, rank);
             weft_shard_safe_forget(shard, (uint16_t)t, rank);
+            weft_shard_aggregate_forget(shard, (uint16_t)t, rank);
         }
     }
     weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
@@ -374,6 +383,11 @@ static void replaced_add(struct weft_shard *shard, weft_peer peer, bool for_good
     if (shard->replaced_count < WEFT_SHARD_REPLACED_MAX) {
         shard->replaced[shard->replaced_count++] = (struct shard_replaced){peer, for_good};
     }
+}
+
+void weft_shard_replace(struct weft_shard *shard, weft_peer peer)
+{
+    replaced_add(shard, peer, false);
 }
 
 /* It went by itself: its number may be another's from now on. */
@@ -566,6 +580,9 @@ static void incoming(struct weft_shard *shard, const struct weft_msg_event *even
 
 void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
+    if (weft_shard_aggregate_event(shard, event, now_ns)) {
+        return;
+    }
     switch (event->type) {
     case WEFT_EVENT_PEER_UP:
         peer_up(shard, event, now_ns);
@@ -605,6 +622,7 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     }
     weft_shard_answer_due(shard, false);
     weft_shard_send_ready(shard, now_ns);
+    weft_shard_aggregate_send(shard, now_ns);
     weft_shard_safe_send(shard, now_ns);
 }
 

@@ -30,6 +30,8 @@
 
 struct weft_shard;
 
+enum { WEFT_SHARD_AGGREGATORS_MAX = 64 };
+
 /* What a clock does when a worker that takes part in it dies. */
 enum weft_worker_death {
     WEFT_DEATH_WAIT,   /* stand until its rank is there again */
@@ -52,6 +54,9 @@ struct weft_shard_config {
                                 * chunks_max */
     uint32_t list_ids;         /* ids of its newest pulls that are kept of each worker, ps/list_store.h;
                                 * 0 = none */
+    uint32_t aggregators_max;  /* aggregators 0 .. aggregators_max - 1 may connect; <=
+                                * WEFT_SHARD_AGGREGATORS_MAX. Each has memory for WEFT_AGGREGATE_SLOTS
+                                * messages, which is touched when it is used. Needs chunks_max */
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
@@ -106,6 +111,11 @@ struct weft_shard_counters {
     uint64_t lists_given;     /* LISTs taken */
     uint64_t lists_unknown;   /* pushes answered UNKNOWN_LIST */
     uint64_t ids_by_list;     /* of pushes, that were not sent with them */
+    uint64_t aggregates;          /* applied (ps/aggregate.h); */
+    uint64_t aggregate_pushes;    /* pushes that they were, which are among `pushes`, too */
+    uint64_t aggregate_rows;      /* rows that were in them; */
+    uint64_t aggregate_gradients; /* and gradients that had been added up in these */
+    uint64_t aggregates_refused;  /* nothing of them was applied */
     uint64_t journal_records; /* written down (ps/journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */

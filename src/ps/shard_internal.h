@@ -3,6 +3,7 @@
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
 
+#include "ps/aggregate.h"
 #include "ps/layout.h"
 #include "ps/list_store.h"
 #include "ps/once.h"
@@ -18,6 +19,9 @@ enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 
 /* `user` of what tells a worker that pushes are durable: this plus its rank. */
 #define WEFT_SHARD_USER_SAFE (UINT64_C(1) << 33)
+
+/* `user` of an aggregate's expectation and answer: this plus its slot. */
+#define WEFT_SHARD_USER_AGGREGATE (UINT64_C(1) << 34)
 
 enum shard_slot_state {
     SLOT_IDLE,    /* its worker is not connected, or the transport had no room for it */
@@ -118,6 +122,8 @@ struct shard_replaced {
     bool for_good; /* the rank is another process's */
 };
 
+struct weft_shard_aggregates;
+
 struct weft_shard {
     struct weft_shard_config config;
     struct weft_msgr msgr;
@@ -149,6 +155,7 @@ struct weft_shard {
     struct weft_snapshot *snapshot;     /* NULL without checkpoints */
     struct weft_shard_journal *journal; /* NULL without */
     struct weft_shard_updates *updates;
+    struct weft_shard_aggregates *aggregates; /* NULL without */
     struct shard_partial *partials;     /* worker by worker */
     uint32_t partials_per_worker;       /* 0 without checkpoints */
     uint32_t partial_count;
@@ -233,6 +240,9 @@ void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *
                              bool is_short);
 /* All of this push is there, or enough. */
 void weft_shard_again_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                            uint64_t number);
+/* Is a push with this number under way, or was it cut off in the middle? */
+bool weft_shard_again_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
 /* The worker goes on after a break: it tells which pushes it will not send again. Of those begun,
  * what was applied stays, and what is kept of them is given up.
@@ -351,6 +361,10 @@ void weft_shard_updates_forget(struct weft_shard *shard, uint32_t rank);
 /* listed: rows of the chunk whose ids are in a list, and in chunk_ids; 0: they are in the chunk. */
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_msg_event *event, uint32_t listed);
+/* An aggregate that was applied: the message as it came. */
+void weft_shard_journal_aggregate(struct weft_shard *shard, const struct weft_rpc_tag *tag,
+                                  const uint8_t *bytes, size_t count,
+                                  const struct weft_aggregate_view *view);
 void weft_shard_journal_closed(struct weft_shard *shard, uint16_t table, uint32_t rank,
                                uint64_t number);
 void weft_shard_journal_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
@@ -380,6 +394,8 @@ void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, 
 uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue);
 /* The request is over: post the slot's memory again when its worker is there. */
 void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
+/* This connection was replaced by another one of its process: for the driver to close. */
+void weft_shard_replace(struct weft_shard *shard, weft_peer peer);
 /* Another process speaks for this rank. */
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                              uint64_t now_ns);
@@ -387,13 +403,44 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
 bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t rank, uint32_t clock,
                            uint64_t now_ns);
 
-/* shard_push.c: false = the chunk was refused. */
+/* shard_push.c */
+
+/* May this worker push for this clock now? */
+enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
+                                             const struct shard_slot *slot,
+                                             const struct weft_table *table);
+/* False = the chunk was refused. */
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
 /* The same without a connection; everything in event is looked at. behind: what follows the chunk. */
 bool weft_shard_push_again(struct weft_shard *shard, uint16_t table, uint32_t worker,
                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
                            size_t behind_bytes);
+
+/* shard_aggregate.c: pushes that an aggregator has added up */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_shard_aggregates_init(struct weft_shard *shard);
+void weft_shard_aggregates_fini(struct weft_shard *shard);
+/* May workers be granted WEFT_RPC_CAN_AGGREGATE? */
+static inline bool weft_shard_takes_aggregates(const struct weft_shard *shard)
+{
+    /* A push that was begun another way must be known. */
+    return shard->aggregates != NULL && (shard->config.can & WEFT_RPC_CAN_AGGREGATE) != 0 &&
+           shard->partial_count > 0;
+}
+/* A TABLE was taken: the worker's session. */
+void weft_shard_aggregate_session(struct weft_shard *shard, const struct shard_slot *slot);
+/* Another process speaks for this rank. */
+void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
+/* False: the event is for others, too. */
+bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_event *event,
+                                uint64_t now_ns);
+/* Hand the ready answers to the transport. */
+void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns);
+/* Out of a journal. */
+bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32_t clock,
+                                const uint8_t *bytes, size_t count);
 
 /* shard_record.c */
 

@@ -144,6 +144,21 @@ void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot 
     ask_for_cut(shard, slot);
 }
 
+void weft_shard_journal_aggregate(struct weft_shard *shard, const struct weft_rpc_tag *tag,
+                                  const uint8_t *bytes, size_t count,
+                                  const struct weft_aggregate_view *view)
+{
+    const struct weft_ring_record head = {.type = RECORD_AGGREGATE, .table = tag->table};
+    const struct value_body body = {.value = tag->number, .bytes = count};
+    const struct shard_slot first = {.table = tag->table,
+                                     .clock = tag->number,
+                                     .worker = weft_aggregate_member_at(view, 0).rank};
+    if (writes(shard)) {
+        (void)append(shard, &head, &body, sizeof(body), bytes, count);
+    }
+    ask_for_cut(shard, &first);
+}
+
 void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t rank,
                               const uint8_t *spec, const uint8_t *pushes)
 {

@@ -268,6 +268,20 @@ static uint64_t value_of(const struct weft_ring_record *record)
     return body.value;
 }
 
+static bool again_aggregate(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    const size_t room = record->bytes - sizeof(*record);
+    struct value_body body;
+    if (room < sizeof(body)) {
+        return false;
+    }
+    memcpy(&body, record + 1, sizeof(body));
+    const uint8_t *bytes = (const uint8_t *)(record + 1) + sizeof(body);
+    return body.bytes <= room - sizeof(body) && body.value <= UINT32_MAX &&
+           weft_shard_aggregate_again(shard, record->table, (uint32_t)body.value, bytes,
+                                      body.bytes);
+}
+
 /* Of one table; it is declared, or this declares it. */
 static bool again_in_table(struct weft_shard *shard, const struct weft_ring_record *record)
 {
@@ -287,6 +301,9 @@ static bool again_in_table(struct weft_shard *shard, const struct weft_ring_reco
     if (record->type == RECORD_CHUNK) {
         return again_chunk(shard, record);
     }
+    if (record->type == RECORD_AGGREGATE) {
+        return again_aggregate(shard, record);
+    }
     uint64_t value = value_of(record);
     if (record->type == RECORD_CLOSED) {
         weft_shard_again_close(shard, table, record->rank, value);
@@ -303,6 +320,7 @@ static bool again_record(struct weft_shard *shard, const struct weft_ring_record
     case RECORD_CLOSED:
     case RECORD_CLOCK:
     case RECORD_TABLE:
+    case RECORD_AGGREGATE:
         return again_in_table(shard, record);
     case RECORD_RENEWED:
         /* The checkpoint knows of those before, and of some behind them in front of a GAP. */

@@ -7,8 +7,9 @@
 #include "ps/values.h"
 
 /* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
-static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct shard_slot *slot,
-                                    const struct weft_table *table)
+enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
+                                             const struct shard_slot *slot,
+                                             const struct weft_table *table)
 {
     if (slot->worker >= table->spec.workers) {
         return WEFT_RPC_WRONG_WORKER;
@@ -225,7 +226,7 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         shard->counters.chunks_again++;
         return true;
     }
-    enum weft_rpc_status status = allowed(shard, slot, table);
+    enum weft_rpc_status status = weft_shard_push_allowed(shard, slot, table);
     if (status == WEFT_RPC_STALE_CLOCK) {
         shard_slot_note(slot, status); /* it stays so; but others of its chunks may be known */
         return false;

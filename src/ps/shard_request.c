@@ -302,6 +302,8 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
                              resumes(slot) ? body + WEFT_RPC_SPEC_BYTES : NULL);
     slot->can = slot->request.need_clock & shard->config.can;
     slot->can &= weft_shard_takes_lists(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_LIST;
+    slot->can &= weft_shard_takes_aggregates(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_AGGREGATE;
+    weft_shard_aggregate_session(shard, slot);
     shard->workers[slot->worker].wants_safe |= wants_safe;
     shard->safe_untold |= wants_safe;
     if (resumes(slot)) {

@@ -213,6 +213,13 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
 uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
                           uint32_t first, uint32_t count, const uint8_t *blocks);
 
+/* The same of sums of gradients, for rows of one block that are all there: each is applied as one, and
+ * counts as many.
+ * Shape:   rows (count,), none NULL; sums (count, dim) float32; counts (count,) u16 >= 1; both
+ *          unaligned. Returns the gradients in them. */
+uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *const *rows,
+                               uint32_t count, const uint8_t *sums, const uint8_t *counts);
+
 /* BSP: add gradients of `block` to the row's sum. Shape: gradient (weft_table_block_used,). */
 void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row, uint32_t block,
                            const float *gradient);

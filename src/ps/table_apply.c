@@ -262,6 +262,30 @@ uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const
                            : weft_table_apply_any(table, rows, first, count, blocks);
 }
 
+uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *const *rows,
+                               uint32_t count, const uint8_t *sums, const uint8_t *counts)
+{
+    const bool adds = table->spec.mode == WEFT_TABLE_BSP && table->counts;
+    uint64_t gradients = weft_table_apply(table, rows, 0, count, sums);
+    WEFT_ASSERT(table->blocks == 1 && gradients == count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t of_row;
+        memcpy(&of_row, counts + (size_t)i * sizeof(of_row), sizeof(of_row));
+        const uint32_t more = (uint32_t)of_row - 1;
+        if (more == 0) {
+            continue;
+        }
+        if (adds) {
+            *table_counts(table, rows[i]) += (float)more;
+        }
+        rows[i]->count += more < UINT32_MAX - rows[i]->count ? more : UINT32_MAX - rows[i]->count;
+        table->hot.updates += more;
+        table_hot_look(table, rows[i]);
+        gradients += more;
+    }
+    return gradients;
+}
+
 /* ---- the end of a clock ---------------------------------------------------------------------- */
 
 /* Contributors: the mean of what came for a block; where nothing came, nothing happens. */

@@ -30,6 +30,7 @@ enum weft_rpc_role {
     WEFT_ROLE_COORDINATOR = 3, /* docs/PROTOCOL.md section 11 */
     WEFT_ROLE_MEMBER = 4,      /* a process of the job, as the coordinator knows it */
     WEFT_ROLE_SCHEDULER = 5,   /* docs/PROTOCOL.md section 13; workers and shards connect to it as such */
+    WEFT_ROLE_AGGREGATOR = 6,  /* adds up pushes of workers; the lower half is its number */
 };
 
 static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
@@ -44,6 +45,7 @@ enum weft_rpc_op {
     WEFT_RPC_TABLE = 4,
     WEFT_RPC_SAFE = 5, /* of a server, with WEFT_RPC_REPLY_FLAG: pushes that are durable */
     WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names, and its shard does not have */
+    WEFT_RPC_AGGREGATE = 7, /* several pushes, added up; ps/aggregate.h */
     WEFT_RPC_UPDATE = 9, /* in tags of requests: a PUSH of a job with a scheduler; weft_rpc_update_pack */
 };
 
@@ -73,7 +75,8 @@ enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1, WEFT_RPC_PRIORITY_AHE
     X(NO_COPIES, "more rows changed while the checkpoint was written than --checkpoint-memory of the server has room for") \
     X(CUT_LATE, "a shard had passed the clock at which all were to be cut; ask again") \
     X(UNKNOWN_LIST, "the shard does not have the list of ids that the push names; send the list") \
-    X(LATE, "an update of a model that is older than the delay bound allows; pull again")
+    X(LATE, "an update of a model that is older than the delay bound allows; pull again") \
+    X(SEND_DIRECT, "the aggregator has not got this push into the table; send it to the shard itself")
 
 enum weft_rpc_status {
 #define X(name, text) WEFT_RPC_##name,
@@ -173,7 +176,8 @@ enum weft_rpc_can {
     WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that names a list, LIST. In the answer to a PULL
                             * with KEEP_IDS: its ids are kept, under its rpc_id */
     WEFT_RPC_CAN_UPDATE = 4, /* UPDATE, PULL with COUNT_UPDATES */
-    WEFT_RPC_CAN_ALL = 7,
+    WEFT_RPC_CAN_AGGREGATE = 8, /* pushes by way of an aggregator; ps/aggregate.h */
+    WEFT_RPC_CAN_ALL = 15,
 };
 
 /* A clock that nobody reaches by steps; CLOCK with UPTO names no later one. */
@@ -185,9 +189,10 @@ struct weft_rpc_request {
     uint64_t t0_ns;           /* worker's clock at send; echoed */
     uint32_t rows_must;       /* PULL: leading rows that must not be missing; <= rows */
     uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: the
-                               * push's own number modulo 2^32, ps/once.h; 0 = none */
+                               * push's own number modulo 2^32, ps/once.h; 0 = none. TABLE that asks for
+                               * WEFT_RPC_CAN_AGGREGATE: session, ps/aggregate.h */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the tag of
-                               * an UPDATE: its clock. TABLE: of enum
+                               * an UPDATE: its clock; to an aggregator: session; else 0. TABLE: of enum
                                * weft_rpc_can, what the worker would send; other bits mean nothing */
     uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: blocks of rows; PULL: ids; else 0 */

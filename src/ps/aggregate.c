@@ -1,0 +1,108 @@
+/* The format of AGGREGATE. */
+#include "ps/aggregate.h"
+
+#include "ps/id_pack.h"
+
+#include <string.h>
+
+bool weft_aggregate_takes(const struct weft_table_spec *spec)
+{
+    return weft_table_blocks(spec) == 1 && spec->push_values == WEFT_VALUE_FLOAT32 &&
+           spec->not_finite != WEFT_NOT_FINITE_CLIP && spec->admission == WEFT_ADMISSION_ALL &&
+           spec->eviction == WEFT_EVICTION_NONE;
+}
+
+uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
+{
+    /* Ids in ascending order take a block's head more than 8 bytes each at most. */
+    uint64_t ids = (uint64_t)rows * 9 + 32 * ((uint64_t)rows / WEFT_IDS_BLOCK + 1);
+    return WEFT_AGGREGATE_HEAD_BYTES + (uint64_t)members * WEFT_AGGREGATE_MEMBER_BYTES + ids +
+           (uint64_t)rows * (sizeof(uint16_t) + sizeof(float) * dim);
+}
+
+void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
+                              size_t ids_bytes, uint8_t *out)
+{
+    const uint16_t numbers[2] = {(uint16_t)members, 0};
+    const uint32_t size = (uint32_t)ids_bytes;
+    weft_rpc_request_pack(request, out);
+    memcpy(out + WEFT_RPC_REQUEST_BYTES, numbers, sizeof(numbers));
+    memcpy(out + WEFT_RPC_REQUEST_BYTES + 4, &size, sizeof(size));
+}
+
+void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out)
+{
+    memcpy(out, &member->rank, 4);
+    memcpy(out + 4, &member->session, 4);
+    memcpy(out + 8, &member->incarnation, 8);
+    memcpy(out + 16, &member->number, 4);
+    memcpy(out + 20, &member->rpc_id, 4);
+}
+
+struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
+                                                      uint32_t i)
+{
+    const uint8_t *at = view->member + (size_t)i * WEFT_AGGREGATE_MEMBER_BYTES;
+    struct weft_aggregate_member member;
+    memcpy(&member.rank, at, 4);
+    memcpy(&member.session, at + 4, 4);
+    memcpy(&member.incarnation, at + 8, 8);
+    memcpy(&member.number, at + 16, 4);
+    memcpy(&member.rpc_id, at + 20, 4);
+    return member;
+}
+
+uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_t row)
+{
+    uint16_t count;
+    memcpy(&count, view->counts + (size_t)row * sizeof(count), sizeof(count));
+    return count;
+}
+
+/* Each rank and number once. */
+static bool members_ascend(const struct weft_aggregate_view *view)
+{
+    struct weft_aggregate_member before = weft_aggregate_member_at(view, 0);
+    for (uint32_t i = 1; i < view->members; i++) {
+        struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        if (member.rank < before.rank ||
+            (member.rank == before.rank && member.number <= before.number)) {
+            return false;
+        }
+        before = member;
+    }
+    return true;
+}
+
+weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
+                                  struct weft_aggregate_view *view_p)
+{
+    const uint8_t *at = bytes;
+    struct weft_aggregate_view view;
+    uint16_t numbers[2];
+    uint32_t size;
+    if (count < WEFT_AGGREGATE_HEAD_BYTES ||
+        weft_rpc_request_unpack(at, WEFT_RPC_REQUEST_BYTES, &view.request) != WEFT_OK) {
+        return WEFT_PROTO;
+    }
+    memcpy(numbers, at + WEFT_RPC_REQUEST_BYTES, sizeof(numbers));
+    memcpy(&size, at + WEFT_RPC_REQUEST_BYTES + 4, sizeof(size));
+    const uint64_t rows = view.request.rows;
+    view.members = numbers[0];
+    view.ids_bytes = size;
+    if (view.members == 0 || view.members > WEFT_AGGREGATE_MEMBERS_MAX || numbers[1] != 0 ||
+        rows > WEFT_AGGREGATE_ROWS_MAX || (view.request.flags & ~WEFT_RPC_CUT) != 0 ||
+        count != WEFT_AGGREGATE_HEAD_BYTES + (uint64_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES +
+                     size + rows * (sizeof(uint16_t) + sizeof(float) * dim)) {
+        return WEFT_PROTO;
+    }
+    view.member = at + WEFT_AGGREGATE_HEAD_BYTES;
+    view.ids = view.member + (size_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES;
+    view.counts = view.ids + view.ids_bytes;
+    view.sums = view.counts + rows * sizeof(uint16_t);
+    if (!members_ascend(&view)) {
+        return WEFT_PROTO;
+    }
+    *view_p = view;
+    return WEFT_OK;
+}

@@ -1,0 +1,79 @@
+/* AGGREGATE: the gradients of several pushes, added up on the way, as one message.
+ *
+ * Only the format: nothing here sends or holds state. Whole, because a merged list of rows matches the
+ * chunks of none of its members: a shard applies all of it or nothing, and closes all of its members'
+ * numbers together.
+ *
+ *     bytes         field
+ *     40            head of a request; worker = number of the aggregator, rows = rows below
+ *     2             members, 1 .. 256
+ *     2             zero
+ *     4             size: bytes of the packed ids
+ *     24 each       members: rank u32, session u32, incarnation u64, number u32, rpc_id u32
+ *     size          ids, packed as one list (ps/id_pack.h)
+ *     2 each        count of each row: gradients in it, >= 1
+ *     4 x dim each  sums, float32
+ *
+ * Little-endian but for the head.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Aggregates".
+ */
+#ifndef WEFT_PS_AGGREGATE_H
+#define WEFT_PS_AGGREGATE_H
+
+#include "rpc/head.h"
+
+/* Part of the protocol: a shard has memory for so many messages of so many bytes from each aggregator,
+ * with so many members and rows in each. */
+enum {
+    WEFT_AGGREGATE_SLOTS = 4,
+    WEFT_AGGREGATE_BYTES_MAX = 8 << 20,
+    WEFT_AGGREGATE_MEMBERS_MAX = 256,
+    WEFT_AGGREGATE_ROWS_MAX = 1 << 17,
+    WEFT_AGGREGATE_COUNT_MAX = UINT16_MAX,
+};
+
+enum { WEFT_AGGREGATE_HEAD_BYTES = WEFT_RPC_REQUEST_BYTES + 8, WEFT_AGGREGATE_MEMBER_BYTES = 24 };
+
+/* One push in it. */
+struct weft_aggregate_member {
+    uint32_t rank;
+    uint32_t session; /* the worker's connection to the shard: struct weft_rpc_request.after_seq of
+                       * TABLE */
+    uint64_t incarnation;
+    uint32_t number; /* of the push, modulo 2^32 */
+    uint32_t rpc_id;
+};
+
+struct weft_aggregate_view {
+    struct weft_rpc_request request;
+    uint32_t members;
+    size_t ids_bytes;
+    const uint8_t *member; /* (members,), unaligned, as all that follows */
+    const uint8_t *ids;
+    const uint8_t *counts; /* (rows,) u16 */
+    const uint8_t *sums;   /* (rows, dim) */
+};
+
+/* May pushes to such a table be added up? Gradients that are rounded, cut at a limit or looked at one by
+ * one may not; and rows may not go while the rest of an aggregate is looked at. */
+bool weft_aggregate_takes(const struct weft_table_spec *spec);
+
+/* Longest message of so many rows and members. */
+uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim);
+
+void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
+                              size_t ids_bytes, uint8_t *out);
+void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out);
+struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
+                                                      uint32_t i);
+uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_t row);
+
+/* Shape:   bytes (count,): the network's, anything may be in them; dim: of the table.
+ * Owns:    *view_p borrows bytes.
+ * Errors:  WEFT_PROTO  its parts do not make up its length, or members are not in ascending order of
+ *                      rank and number. The ids are not looked at. */
+weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
+                                  struct weft_aggregate_view *view_p);
+
+#endif

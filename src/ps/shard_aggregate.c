@@ -1,0 +1,517 @@
+/* Pushes that an aggregator has added up: taken whole, applied whole or not at all.
+ *
+ * A message comes complete (its bound is 0) into memory of its own. Everything that can be wrong with it
+ * is found out before anything is applied: its members' pushes must be such as the members could begin
+ * now, none of them begun or closed; its rows must exist or be made. Then the sums go into the rows and
+ * all members' numbers are closed, in one step of the shard. So a push counts once whether it comes by an
+ * aggregator, from its worker, or both: what comes second finds the number closed, or begun, and an
+ * aggregate with such a member is refused. The aggregator then tells all members to send theirs here.
+ *
+ * A worker renumbers pushes that a shard which was restored has not seen. What an aggregator still has of
+ * them has numbers of before, so each member names the session in which its worker gave the number: the
+ * worker says it in TABLE, another one after each break. A shard that has come back knows none.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Aggregates".
+ */
+#include "ps/shard_internal.h"
+
+#include "base/assert.h"
+#include "ps/id_pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum aggregate_state {
+    AGGREGATE_IDLE,
+    AGGREGATE_POSTED,
+    AGGREGATE_OPEN,
+    AGGREGATE_READY,
+    AGGREGATE_SENDING,
+};
+
+/* Memory of one message, from posting it to the answer's SENT. */
+struct shard_aggregate {
+    enum aggregate_state state;
+    bool stale; /* OPEN of a connection that was replaced */
+    uint16_t table;
+    weft_expect_id expect;
+    weft_peer peer;
+    uint8_t *memory; /* (WEFT_AGGREGATE_BYTES_MAX,) */
+    uint8_t answer[WEFT_RPC_REPLY_BYTES];
+};
+
+struct shard_aggregator {
+    bool up;
+    weft_peer peer;
+};
+
+struct weft_shard_aggregates {
+    uint32_t *sessions; /* (tables_max, workers_max): what the worker said last; 0 = nothing */
+    uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) scratch, like the next two */
+    uint64_t *hashes;
+    struct weft_table_row **rows;
+    struct shard_aggregator *aggregators; /* (aggregators_max,) */
+    struct shard_aggregate *slots;        /* aggregator by aggregator */
+    uint32_t slot_count;
+    bool ready; /* some answer waits for the transport */
+    bool lacks; /* the transport had no room for an expectation */
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+weft_status weft_shard_aggregates_init(struct weft_shard *shard)
+{
+    const struct weft_shard_config *config = &shard->config;
+    struct weft_shard_aggregates *all = calloc(1, sizeof(*all));
+    if (all == NULL) {
+        return WEFT_NOMEM;
+    }
+    shard->aggregates = all;
+    all->slot_count = config->aggregators_max * WEFT_AGGREGATE_SLOTS;
+    all->sessions = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
+    all->ids = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*all->ids));
+    all->hashes = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*all->hashes));
+    all->rows = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(struct weft_table_row *));
+    all->aggregators = calloc(config->aggregators_max, sizeof(*all->aggregators));
+    all->slots = calloc(all->slot_count, sizeof(*all->slots));
+    if (all->sessions == NULL || all->ids == NULL || all->hashes == NULL || all->rows == NULL ||
+        all->aggregators == NULL || all->slots == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < all->slot_count; i++) {
+        all->slots[i].memory = calloc(1, WEFT_AGGREGATE_BYTES_MAX);
+        if (all->slots[i].memory == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft_shard_aggregates_fini(struct weft_shard *shard)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    if (all == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; all->slots != NULL && i < all->slot_count; i++) {
+        free(all->slots[i].memory);
+    }
+    free(all->sessions);
+    free(all->ids);
+    free(all->hashes);
+    free(all->rows);
+    free(all->aggregators);
+    free(all->slots);
+    free(all);
+    shard->aggregates = NULL;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static uint32_t *session_of(const struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    return &shard->aggregates->sessions[(size_t)table * shard->config.workers_max + rank];
+}
+
+void weft_shard_aggregate_session(struct weft_shard *shard, const struct shard_slot *slot)
+{
+    if (weft_shard_takes_aggregates(shard)) {
+        bool asks = (slot->request.need_clock & WEFT_RPC_CAN_AGGREGATE) != 0;
+        *session_of(shard, slot->table, slot->worker) = asks ? slot->request.after_seq : 0;
+    }
+}
+
+void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    if (shard->aggregates != NULL) {
+        *session_of(shard, table, rank) = 0;
+    }
+}
+
+/* ---- what a message says --------------------------------------------------------------------- */
+
+/* A member's push, as a request of its own would be. */
+static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint32_t clock,
+                                 const struct weft_aggregate_member *member)
+{
+    const struct weft_once *once = shard_pushes(shard, table, member->rank);
+    return (struct shard_slot){.op = WEFT_RPC_PUSH,
+                               .table = table,
+                               .worker = member->rank,
+                               .clock = clock,
+                               .partial = WEFT_SHARD_NONE,
+                               .number = weft_once_number_of(once, member->number)};
+}
+
+/* May this push begin here, by this aggregator? again: out of a journal, where it could. */
+static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t index, uint32_t clock,
+                                         const struct weft_aggregate_member *member, bool again)
+{
+    const struct weft_table *table = shard_table(shard, index);
+    if (member->rank >= shard->config.workers_max || member->rank >= table->spec.workers) {
+        return WEFT_RPC_WRONG_WORKER;
+    }
+    const struct shard_worker *worker = &shard->workers[member->rank];
+    if (!again &&
+        (member->session == 0 || member->session != *session_of(shard, index, member->rank) ||
+         worker->incarnation == 0 || member->incarnation != worker->incarnation)) {
+        return WEFT_RPC_SEND_DIRECT;
+    }
+    const struct shard_slot push = push_of(shard, index, clock, member);
+    if (push.number == 0) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
+    if (weft_once_test(shard_pushes(shard, index, member->rank), push.number) ||
+        weft_shard_again_begun(shard, index, member->rank, push.number)) {
+        return WEFT_RPC_SEND_DIRECT;
+    }
+    return weft_shard_push_allowed(shard, &push, table);
+}
+
+static bool sums_finite(const struct weft_aggregate_view *view, uint32_t dim)
+{
+    const size_t count = (size_t)view->request.rows * dim;
+    uint32_t not_finite = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, view->sums + i * sizeof(bits), sizeof(bits));
+        not_finite |= (bits & 0x7f800000) == 0x7f800000;
+    }
+    return not_finite == 0;
+}
+
+static bool counts_good(const struct weft_aggregate_view *view)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < view->request.rows; i++) {
+        good &= weft_aggregate_count_at(view, i) > 0;
+    }
+    return good;
+}
+
+/* Its rows, into `rows`. Those that were made before the table was full stay, as they began. */
+static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_table *table,
+                                       const struct weft_aggregate_view *view)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    const uint32_t count = view->request.rows;
+    if (!weft_ids_unpack(view->ids, view->ids_bytes, count, all->ids) || !counts_good(view)) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
+    bool here = true;
+    for (uint32_t i = 0; i < count; i++) {
+        here &= weft_table_owns_all(table) || weft_table_owns(table, all->ids[i]);
+    }
+    if (!here) {
+        return WEFT_RPC_WRONG_SHARD;
+    }
+    if (!sums_finite(view, table->spec.dim)) {
+        return WEFT_RPC_NOT_FINITE;
+    }
+    for (uint32_t i = 0; i < count && table->spec.kind == WEFT_TABLE_SPARSE; i++) {
+        all->hashes[i] = weft_table_hash(table, all->ids[i]);
+    }
+    if (!weft_table_obtain_chunk(table, all->ids, all->hashes, 0, count, all->rows)) {
+        shard->counters.rows_refused++;
+        return WEFT_RPC_FULL;
+    }
+    return WEFT_RPC_OK;
+}
+
+/* Everything that can be wrong with it. */
+static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, uint32_t clock,
+                                     const struct weft_aggregate_view *view, bool again)
+{
+    struct weft_table *table = shard_table(shard, index);
+    for (uint32_t i = 0; i < view->members; i++) {
+        struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        enum weft_rpc_status status = member_check(shard, index, clock, &member, again);
+        if (status != WEFT_RPC_OK) {
+            return status;
+        }
+    }
+    weft_table_begin(table, clock);
+    return rows_check(shard, table, view);
+}
+
+static void member_close(struct weft_shard *shard, uint16_t index, uint32_t clock,
+                         const struct weft_aggregate_member *member)
+{
+    const struct shard_slot push = push_of(shard, index, clock, member);
+    struct weft_once *once = shard_pushes(shard, index, member->rank);
+    weft_shard_again_close(shard, index, member->rank, push.number);
+    once->clock = clock > once->clock ? clock : once->clock;
+    weft_rpc_window_mark(&shard->workers[member->rank].closed, member->rpc_id);
+}
+
+static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
+                  const struct weft_aggregate_view *view)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    const uint32_t rows = view->request.rows;
+    uint64_t gradients =
+        weft_table_apply_sums(shard_table(shard, index), all->rows, rows, view->sums, view->counts);
+    shard->counters.elements_applied += gradients;
+    shard->counters.aggregates++;
+    shard->counters.aggregate_rows += rows;
+    shard->counters.aggregate_gradients += gradients;
+    shard->counters.pushes += view->members;
+    for (uint32_t i = 0; i < view->members; i++) {
+        struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        member_close(shard, index, clock, &member);
+    }
+    shard->counters.aggregate_pushes += view->members;
+}
+
+static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc_tag *tag,
+                                 const uint8_t *bytes, size_t count, bool again,
+                                 struct weft_aggregate_view *view_p)
+{
+    const struct weft_table *table = shard_table(shard, tag->table);
+    if (table == NULL) {
+        return WEFT_RPC_UNKNOWN_TABLE;
+    }
+    if (!weft_aggregate_takes(&table->spec)) {
+        return WEFT_RPC_SEND_DIRECT;
+    }
+    if (weft_aggregate_unpack(bytes, count, table->spec.dim, view_p) != WEFT_OK) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
+    enum weft_rpc_status status = validate(shard, tag->table, tag->number, view_p, again);
+    if (status == WEFT_RPC_OK) {
+        apply(shard, tag->table, tag->number, view_p);
+    }
+    return status;
+}
+
+bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32_t clock,
+                                const uint8_t *bytes, size_t count)
+{
+    const struct weft_rpc_tag tag = {.table = table, .number = clock};
+    struct weft_aggregate_view view;
+    return shard->aggregates != NULL && take(shard, &tag, bytes, count, true, &view) == WEFT_RPC_OK;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void post(struct weft_shard *shard, struct shard_aggregate *slot)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    const uint32_t index = (uint32_t)(slot - all->slots);
+    const struct shard_aggregator *from = &all->aggregators[index / WEFT_AGGREGATE_SLOTS];
+    WEFT_ASSERT(slot->state == AGGREGATE_IDLE);
+    if (!from->up) {
+        return;
+    }
+    const struct weft_msg_expect expect = {
+        .peer = from->peer,
+        .sink = WEFT_SINK_COPY,
+        .tag = (uint64_t)WEFT_RPC_AGGREGATE << 56,
+        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .memory = slot->memory,
+        .memory_bytes = WEFT_AGGREGATE_BYTES_MAX,
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = WEFT_SHARD_USER_AGGREGATE + index,
+    };
+    if (shard->msgr.ops->expect(shard->msgr.self, &expect, &slot->expect) != WEFT_OK) {
+        shard->counters.slots_unposted++;
+        all->lacks = true;
+        return;
+    }
+    slot->peer = from->peer;
+    slot->state = AGGREGATE_POSTED;
+}
+
+static void release(struct weft_shard *shard, struct shard_aggregate *slot)
+{
+    shard->busy_count--;
+    slot->state = AGGREGATE_IDLE;
+    post(shard, slot);
+}
+
+static void unbind(struct weft_shard *shard, uint32_t aggregator)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    all->aggregators[aggregator].up = false;
+    for (uint32_t i = 0; i < WEFT_AGGREGATE_SLOTS; i++) {
+        struct shard_aggregate *slot = &all->slots[aggregator * WEFT_AGGREGATE_SLOTS + i];
+        if (slot->state == AGGREGATE_POSTED) {
+            (void)!shard->msgr.ops->cancel(shard->msgr.self, slot->expect);
+            slot->state = AGGREGATE_IDLE;
+        } else if (slot->state == AGGREGATE_OPEN) {
+            slot->stale = true;
+        } else if (slot->state == AGGREGATE_READY) {
+            release(shard, slot);
+        }
+    }
+}
+
+static bool peer_up(struct weft_shard *shard, const struct weft_msg_event *event)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    const uint32_t number = (uint32_t)event->name;
+    if (event->name >> 32 != WEFT_ROLE_AGGREGATOR || number >= shard->config.aggregators_max) {
+        return false;
+    }
+    struct shard_aggregator *from = &all->aggregators[number];
+    if (from->up) {
+        weft_shard_replace(shard, from->peer);
+        unbind(shard, number);
+    }
+    *from = (struct shard_aggregator){.up = true, .peer = event->peer};
+    for (uint32_t i = 0; i < WEFT_AGGREGATE_SLOTS; i++) {
+        struct shard_aggregate *slot = &all->slots[number * WEFT_AGGREGATE_SLOTS + i];
+        if (slot->state == AGGREGATE_IDLE) {
+            post(shard, slot);
+        }
+    }
+    return true;
+}
+
+static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event)
+{
+    for (uint32_t i = 0; i < shard->config.aggregators_max; i++) {
+        const struct shard_aggregator *from = &shard->aggregates->aggregators[i];
+        if (from->up && from->peer == event->peer) {
+            unbind(shard, i);
+        }
+    }
+}
+
+/* Each member's as if it had been the only one: its share of the time. */
+static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
+                   const struct weft_aggregate_view *view, struct weft_rpc_reply *reply,
+                   uint64_t departure_ns)
+{
+    reply->ps_proc_ns /= view->members;
+    for (uint32_t i = 0; i < view->members; i++) {
+        struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        struct weft_rpc_reply own = *reply;
+        own.rpc_id = member.rpc_id;
+        const struct shard_slot push = {
+            .op = WEFT_RPC_PUSH, .worker = member.rank, .table = table, .b_ns = at_ns};
+        weft_shard_record_open(shard, member.rank, at_ns);
+        weft_shard_record_served(shard, &push, &own, departure_ns);
+    }
+}
+
+static void received(struct weft_shard *shard, struct shard_aggregate *slot,
+                     const struct weft_msg_event *event, uint64_t now_ns)
+{
+    const uint64_t begin_ns = shard_clock_ns(shard);
+    const size_t bytes = (size_t)event->total * event->elem_bytes;
+    struct weft_rpc_tag tag;
+    struct weft_rpc_request request;
+    struct weft_aggregate_view view;
+    if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || event->received < event->chunks ||
+        weft_rpc_request_unpack(slot->memory, bytes, &request) != WEFT_OK) {
+        shard->counters.aggregates_refused++;
+        release(shard, slot);
+        return;
+    }
+    bool good = weft_rpc_tag_unpack(event->tag, &tag) && event->elem_bytes == 1;
+    enum weft_rpc_status status =
+        good ? take(shard, &tag, slot->memory, bytes, false, &view) : WEFT_RPC_BAD_REQUEST;
+    const uint64_t end_ns = shard_clock_ns(shard);
+    slot->table = tag.table;
+    struct weft_rpc_reply reply = {
+        .rpc_id = request.rpc_id,
+        .status = (uint16_t)status,
+        .t0_ns = request.t0_ns,
+        .clock = weft_shard_clock(shard, tag.table),
+        .ps_proc_ns = end_ns - begin_ns,
+        .ps_queue_ns = begin_ns > event->at_ns ? begin_ns - event->at_ns : 0,
+    };
+    if (status == WEFT_RPC_OK) {
+        weft_shard_journal_aggregate(shard, &tag, slot->memory, bytes, &view);
+        if ((request.flags & WEFT_RPC_CUT) != 0) {
+            weft_shard_want_cut(shard, weft_shard_clock(shard, tag.table) + 1);
+        }
+        record(shard, tag.table, event->at_ns, &view, &reply, end_ns);
+    }
+    shard->counters.aggregates_refused += status != WEFT_RPC_OK;
+    weft_rpc_reply_pack(&reply, slot->answer);
+    slot->state = AGGREGATE_READY;
+    shard->aggregates->ready = true;
+    weft_shard_aggregate_send(shard, now_ns);
+    weft_shard_wake(shard, now_ns);
+}
+
+void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    if (all == NULL || (!all->ready && !all->lacks)) {
+        return;
+    }
+    const bool lacks = all->lacks;
+    all->ready = all->lacks = false;
+    for (uint32_t i = 0; i < all->slot_count; i++) {
+        struct shard_aggregate *slot = &all->slots[i];
+        if (slot->state == AGGREGATE_IDLE && lacks) {
+            post(shard, slot);
+        }
+        if (slot->state != AGGREGATE_READY) {
+            continue;
+        }
+        struct weft_rpc_reply reply;
+        weft_status parsed = weft_rpc_reply_unpack(slot->answer, sizeof(slot->answer), &reply);
+        WEFT_ASSERT(parsed == WEFT_OK);
+        const struct weft_msg_send send = {
+            .peer = slot->peer,
+            .base = slot->answer,
+            .total = 1,
+            .elem_bytes = WEFT_RPC_REPLY_BYTES,
+            .priority = WEFT_RPC_PRIORITY,
+            .critical = 1,
+            .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+                .op = WEFT_RPC_AGGREGATE | WEFT_RPC_REPLY_FLAG,
+                .table = slot->table,
+                .number = reply.rpc_id,
+            }),
+            .deadline_ns = WEFT_NEVER,
+            .user = WEFT_SHARD_USER_AGGREGATE + i,
+        };
+        uint64_t seq;
+        weft_status status = shard->msgr.ops->send(shard->msgr.self, &send, now_ns, &seq);
+        if (status == WEFT_OK) {
+            slot->state = AGGREGATE_SENDING;
+        } else if (status == WEFT_AGAIN) {
+            all->ready = true;
+        } else {
+            release(shard, slot);
+        }
+    }
+}
+
+bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_event *event,
+                                uint64_t now_ns)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    if (all == NULL) {
+        return false;
+    }
+    if (event->type == WEFT_EVENT_PEER_UP) {
+        return peer_up(shard, event);
+    }
+    if (event->type == WEFT_EVENT_PEER_DOWN) {
+        peer_down(shard, event);
+        return false;
+    }
+    if (event->user < WEFT_SHARD_USER_AGGREGATE) {
+        return false;
+    }
+    struct shard_aggregate *slot = &all->slots[event->user - WEFT_SHARD_USER_AGGREGATE];
+    if (event->type == WEFT_EVENT_OPEN) {
+        WEFT_ASSERT(slot->state == AGGREGATE_POSTED);
+        slot->state = AGGREGATE_OPEN;
+        slot->stale = false;
+        shard->busy_count++;
+    } else if (event->type == WEFT_EVENT_RECEIVED) {
+        received(shard, slot, event, now_ns);
+    } else if (event->type == WEFT_EVENT_SENT) {
+        WEFT_ASSERT(slot->state == AGGREGATE_SENDING);
+        release(shard, slot);
+    }
+    return true;
+}

@@ -1,0 +1,545 @@
+/* A shard takes what an aggregator has added up: once, whole or not at all, and counts it as the pushes
+ * that it was. The test plays the aggregator, and two workers. */
+#include "fake_msgr.h"
+#include "ps/aggregate.h"
+#include "ps/id_pack.h"
+#include "ps/journal.h"
+#include "ps/layout.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { SHARD = 0, WORKER = 1, OTHER = 2, BOX = 3, ROWS = 50, SESSION = 7, ELEM_BYTES = 12 };
+enum { HEAD_ELEMS = 4, JOURNAL_BYTES = 1 << 20 };
+
+struct bench {
+    struct fake_net *net;
+    struct weft_shard *shard;
+    uint32_t rpc_id;
+    uint8_t message[8][4096];
+    uint32_t messages;
+    uint8_t reply[64];
+    struct weft_rpc_reply head;
+    uint32_t replies, refused;
+    _Alignas(8) uint8_t journal[JOURNAL_BYTES];
+};
+
+static struct weft_shard *shard_new(struct bench *b)
+{
+    struct weft_shard *shard;
+    struct weft_shard_config config;
+    weft_shard_config_default(&config);
+    config.workers_max = 2;
+    config.tables_max = 1;
+    config.rows_max = 1000;
+    config.checkpoints = true;
+    config.chunks_max = 64;
+    config.aggregators_max = 1;
+    config.clock_ns = fake_clock_ns;
+    config.clock_arg = b->net;
+    assert_int_equal(weft_shard_new(&config, fake_msgr(b->net, SHARD), &shard), WEFT_OK);
+    return shard;
+}
+
+static void shard_end(struct weft_shard *shard)
+{
+    void *slab;
+    while ((slab = weft_shard_take_slab(shard)) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(shard);
+}
+
+static void slabs(struct weft_shard *shard)
+{
+    uint16_t table;
+    size_t bytes;
+    while (weft_shard_wants_slab(shard, &table, &bytes)) {
+        assert_int_equal(weft_shard_add_slab(shard, table, malloc(bytes), bytes), WEFT_OK);
+    }
+}
+
+static struct bench *bench_new(uint64_t seed)
+{
+    struct bench *b = calloc(1, sizeof(*b));
+    assert_non_null(b);
+    b->net = fake_net_new(seed);
+    b->net->packet_bytes = 400;
+    b->shard = shard_new(b);
+    const struct weft_shard_journal_config journal = {
+        .memory = b->journal, .bytes = JOURNAL_BYTES, .bytes_max = JOURNAL_BYTES, .lineage = 3};
+    assert_int_equal(weft_shard_journal_init(b->shard, &journal), WEFT_OK);
+    for (uint32_t n = WORKER; n <= BOX; n++) {
+        b->net->nodes[n].name = n == BOX ? weft_rpc_name(WEFT_ROLE_AGGREGATOR, 0)
+                                         : weft_rpc_name(WEFT_ROLE_WORKER, n - WORKER);
+        b->net->nodes[n].incarnation = 1000 + n;
+        fake_connect(b->net, SHARD, n);
+    }
+    return b;
+}
+
+static void bench_free(struct bench *b)
+{
+    shard_end(b->shard);
+    fake_net_free(b->net);
+    free(b);
+}
+
+static void poll_all(struct bench *b)
+{
+    struct weft_msg_event event;
+    while (fake_poll(&b->net->nodes[SHARD], &event)) {
+        weft_shard_event(b->shard, &event, b->net->now_ns);
+    }
+    weft_shard_progress(b->shard, b->net->now_ns);
+    slabs(b->shard);
+    for (uint32_t n = WORKER; n <= BOX; n++) {
+        while (fake_poll(&b->net->nodes[n], &event)) {
+            b->refused += event.type == WEFT_EVENT_SENT ? event.refused : 0;
+            if (event.type == WEFT_EVENT_RECEIVED) {
+                b->replies++;
+                assert_int_equal(weft_rpc_reply_unpack(b->reply, sizeof(b->reply), &b->head),
+                                 WEFT_OK);
+            }
+        }
+    }
+}
+
+static void run(struct bench *b)
+{
+    for (poll_all(b); fake_step(b->net) || weft_shard_has_work(b->shard);) {
+        poll_all(b);
+    }
+}
+
+static uint8_t *memory(struct bench *b)
+{
+    return b->message[b->messages++ % 8];
+}
+
+static void send(struct bench *b, uint32_t node, uint8_t op, uint32_t clock, uint8_t low,
+                 const uint8_t *base, size_t total, uint16_t elem_bytes)
+{
+    struct weft_msgr msgr = fake_msgr(b->net, node);
+    struct weft_msg_expect expect = {
+        .peer = fake_peer(SHARD),
+        .memory = b->reply,
+        .memory_bytes = sizeof(b->reply),
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .tag_mask = UINT64_MAX,
+        .tag = weft_rpc_tag_pack(
+            (struct weft_rpc_tag){.op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG), .number = b->rpc_id})};
+    struct weft_msg_send message = {
+        .peer = fake_peer(SHARD),
+        .base = base,
+        .total = (uint32_t)total,
+        .elem_bytes = elem_bytes,
+        .critical = 1,
+        .deadline_ns = WEFT_NEVER,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = op, .number = clock, .low = low})};
+    weft_expect_id id;
+    uint64_t seq;
+    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
+    assert_int_equal(msgr.ops->send(msgr.self, &message, 0, &seq), WEFT_OK);
+}
+
+static uint16_t answer(struct bench *b)
+{
+    uint32_t before = b->replies;
+    run(b);
+    assert_int_equal(b->replies, before + 1);
+    assert_int_equal(b->head.rpc_id, b->rpc_id);
+    return b->head.status;
+}
+
+/* Sum of +1s for ids 1 .. ROWS. */
+static void declare(struct bench *b, uint32_t node, struct weft_table_spec spec, uint32_t session)
+{
+    uint8_t *message = memory(b);
+    spec.dim = 1;
+    spec.workers = 2;
+    spec.learning_rate = -1;
+    struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
+                                    .worker = node - WORKER,
+                                    .need_clock = WEFT_RPC_CAN_ALL,
+                                    .after_seq = session};
+    weft_rpc_request_pack(&head, message);
+    weft_table_spec_pack(&spec, message + WEFT_RPC_REQUEST_BYTES);
+    send(b, node, WEFT_RPC_TABLE, 0, 0, message, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    assert_true((b->head.can & WEFT_RPC_CAN_AGGREGATE) != 0);
+}
+
+/* A push of rows first .. ROWS, all of 1; rows go missing when it is held. */
+static void push(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
+{
+    uint8_t *message = memory(b);
+    float one = 1;
+    for (uint32_t at = 0, k = 0; at < HEAD_ELEMS + ROWS; at += 32, k++) {
+        uint32_t left = HEAD_ELEMS + ROWS - at, elems = left < 32 ? left : 32;
+        struct weft_ps_chunk_rows rows =
+            weft_ps_chunk_rows(ELEM_BYTES, WEFT_RPC_ID_WIDE, 32, HEAD_ELEMS, k, elems);
+        for (uint32_t i = 0; i < rows.count; i++) {
+            uint8_t *chunk = message + at * ELEM_BYTES;
+            weft_ps_store_id(chunk + rows.ids_offset, WEFT_RPC_ID_WIDE, i, rows.first + i + 1);
+            memcpy(chunk + rows.blocks_offset + i * 4, &one, 4);
+        }
+    }
+    struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
+                                    .worker = node - WORKER,
+                                    .rows = ROWS,
+                                    .after_seq = (uint32_t)number};
+    weft_rpc_request_pack(&head, message);
+    send(b, node, WEFT_RPC_PUSH, clock, (uint8_t)number, message, HEAD_ELEMS + ROWS, ELEM_BYTES);
+}
+
+static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
+{
+    uint8_t *message = memory(b);
+    struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .worker = node - WORKER};
+    weft_rpc_request_pack(&head, message);
+    struct weft_msg_send send = {
+        .peer = fake_peer(SHARD),
+        .base = message,
+        .total = 1,
+        .elem_bytes = WEFT_RPC_REQUEST_BYTES,
+        .critical = 1,
+        .deadline_ns = WEFT_NEVER,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_CLOCK, .number = clock})};
+    struct weft_msgr msgr = fake_msgr(b->net, node);
+    uint64_t seq;
+    assert_int_equal(msgr.ops->send(msgr.self, &send, 0, &seq), WEFT_OK);
+    run(b);
+}
+
+/* The pushes of both workers with this number: each row has `count` gradients, `sum` together. */
+struct aggregate {
+    uint64_t number;
+    uint32_t session;
+    uint64_t incarnation; /* of the first */
+    float sum;
+    uint16_t count;
+    uint32_t ranks; /* 0 .. ranks - 1 are members */
+    int32_t longer; /* bytes more than it should have */
+    uint64_t first; /* id of the first row */
+};
+
+static const struct aggregate usual = {.number = 1,
+                                       .session = SESSION,
+                                       .incarnation = 1000 + WORKER,
+                                       .sum = 2,
+                                       .count = 2,
+                                       .ranks = 2,
+                                       .first = 1};
+
+static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *message)
+{
+    uint64_t ids[ROWS];
+    uint32_t taken;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        ids[i] = a->first + i;
+    }
+    uint8_t *at = message + WEFT_AGGREGATE_HEAD_BYTES;
+    for (uint32_t r = 0; r < a->ranks; r++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
+        const struct weft_aggregate_member member = {
+            .rank = r,
+            .session = a->session,
+            .incarnation = r == 0 ? a->incarnation : 1000 + WORKER + r,
+            .number = (uint32_t)a->number,
+            .rpc_id = 500 + (uint32_t)a->number,
+        };
+        weft_aggregate_member_pack(&member, at);
+    }
+    size_t size = weft_ids_pack_block(ids, ROWS, 0, at, &taken);
+    assert_int_equal(taken, ROWS);
+    const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .rows = ROWS};
+    weft_aggregate_head_pack(&head, a->ranks, size, message);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        memcpy(at + size + i * 2, &a->count, 2);
+        memcpy(at + size + ROWS * 2 + i * 4, &a->sum, 4);
+    }
+    return (size_t)(at - message) + size + ROWS * 6;
+}
+
+static uint16_t aggregate(struct bench *b, uint32_t clock, struct aggregate a)
+{
+    uint8_t *message = memory(b);
+    size_t bytes = lay_out(b, &a, message);
+    send(b, BOX, WEFT_RPC_AGGREGATE, clock, 0, message, (size_t)((int64_t)bytes + a.longer), 1);
+    return answer(b);
+}
+
+static uint32_t rows_with(const struct weft_shard *shard, float value)
+{
+    uint32_t count = 0;
+    for (uint64_t id = 1; id <= ROWS; id++) {
+        float weight = 0;
+        (void)weft_table_read(weft_shard_table(shard, 0), id, &weight);
+        count += weight == value;
+    }
+    return count;
+}
+
+static const struct weft_table_spec asp = {.mode = WEFT_TABLE_ASP, .average = WEFT_AVERAGE_NONE};
+
+static struct bench *opened(struct weft_table_spec spec)
+{
+    struct bench *b = bench_new(1);
+    declare(b, WORKER, spec, SESSION);
+    declare(b, OTHER, spec, SESSION);
+    return b;
+}
+
+static void counts_once_whichever_way(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    push(b, WORKER, 1, 1); /* both sent it direct as well */
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    push(b, OTHER, 1, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT); /* and it comes once more */
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    const struct weft_shard_counters *counters = weft_shard_counters(b->shard);
+    assert_int_equal(counters->aggregates, 1);
+    assert_int_equal(counters->aggregates_refused, 1);
+    assert_int_equal(counters->aggregate_pushes, 2);
+    assert_int_equal(counters->aggregate_rows, ROWS);
+    assert_int_equal(counters->aggregate_gradients, 2 * ROWS);
+    assert_int_equal(counters->pushes, 4);
+    bench_free(b);
+}
+
+static void the_other_way_round(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    push(b, OTHER, 1, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT);
+    assert_int_equal(rows_with(b->shard, 1), ROWS); /* nor is the first one's in it */
+    push(b, WORKER, 1, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    a.number = 2;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 4), ROWS);
+    bench_free(b);
+}
+
+/* A push that is under way when the aggregate comes, at each of its chunks. */
+static void begun_direct(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 1; steps <= 4; steps++) {
+        struct bench *b = opened(asp);
+        push(b, OTHER, 1, 1);
+        for (uint32_t i = 0; i < steps && fake_step(b->net); i++) {
+            poll_all(b);
+        }
+        uint8_t *message = memory(b);
+        size_t bytes = lay_out(b, &usual, message);
+        send(b, BOX, WEFT_RPC_AGGREGATE, 1, 0, message, bytes, 1);
+        run(b);
+        assert_int_equal(rows_with(b->shard, 1), ROWS);
+        assert_int_equal(weft_shard_counters(b->shard)->aggregates, 0);
+        bench_free(b);
+    }
+}
+
+static void who_may(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    a.session = SESSION - 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_SEND_DIRECT);
+    a.session = 0;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_SEND_DIRECT);
+    a = usual;
+    a.incarnation++;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_SEND_DIRECT);
+    declare(b, OTHER, asp, SESSION + 1); /* its connection broke */
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT);
+    a = usual;
+    a.ranks = 1;
+    a.sum = a.count = 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 1), ROWS);
+    clock_of(b, WORKER, 1);
+    a.number = 2;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_STALE_CLOCK);
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_OK);
+    a.ranks = 3;
+    a.number = 3;
+    declare(b, OTHER, asp, SESSION);
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_WRONG_WORKER);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    bench_free(b);
+}
+
+static void contradicts_itself(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    a.longer = 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    a.longer = -1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    a = usual;
+    a.count = 0;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    a = usual;
+    a.sum = __builtin_inff();
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_NOT_FINITE);
+    a = usual;
+    a.first = 5000; /* 1,000 rows are the limit, and 50 of these are not there */
+    for (uint32_t i = 0; i < 20; i++, a.number++) {
+        a.first += ROWS;
+        assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    }
+    a.first += ROWS;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_FULL);
+    assert_int_equal(rows_with(b->shard, 0), ROWS);
+    /* The same number goes direct, for it was not closed. */
+    push(b, WORKER, 1, a.number);
+    assert_int_equal(answer(b), WEFT_RPC_FULL);
+    bench_free(b);
+}
+
+static void which_tables(void **state)
+{
+    (void)state;
+    const struct weft_table_spec no[] = {
+        {.mode = WEFT_TABLE_ASP, .push_values = WEFT_VALUE_BF16},
+        {.mode = WEFT_TABLE_ASP, .not_finite = WEFT_NOT_FINITE_CLIP, .clip = 1},
+        {.mode = WEFT_TABLE_ASP, .eviction = WEFT_EVICTION_LRU},
+        {.mode = WEFT_TABLE_ASP,
+         .admission = WEFT_ADMISSION_COUNTER,
+         .admission_count = 2,
+         .admission_cells = 64},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(no); i++) {
+        struct bench *b = opened(no[i]);
+        assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT);
+        assert_int_equal(rows_with(b->shard, 0), ROWS);
+        bench_free(b);
+    }
+}
+
+/* BSP: the mean over those that contributed is over the gradients in a sum, not over sums. */
+static void bsp_means(void **state)
+{
+    (void)state;
+    const uint8_t averages[] = {WEFT_AVERAGE_CONTRIBUTORS, WEFT_AVERAGE_NONE};
+    const float want[] = {2, 4}; /* 2 gradients of 2 each */
+    for (uint32_t i = 0; i < 2; i++) {
+        struct bench *b =
+            opened((struct weft_table_spec){.mode = WEFT_TABLE_BSP, .average = averages[i]});
+        struct aggregate a = usual;
+        a.sum = 4;
+        assert_int_equal(aggregate(b, 2, a), WEFT_RPC_EARLY_CLOCK);
+        assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+        assert_int_equal(rows_with(b->shard, 0), ROWS);
+        clock_of(b, WORKER, 1);
+        clock_of(b, OTHER, 1);
+        assert_int_equal(rows_with(b->shard, want[i]), ROWS);
+        bench_free(b);
+    }
+}
+
+/* The process dies; the next one has the sums and the windows from the journal, and takes no aggregate
+ * of a worker that has not come back to it. */
+static void journal(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    struct weft_shard *dead = b->shard;
+    uint8_t *own = calloc(1, JOURNAL_BYTES);
+    assert_non_null(own);
+    b->shard = shard_new(b);
+    const struct weft_shard_journal_config config = {.memory = own,
+                                                     .bytes = JOURNAL_BYTES,
+                                                     .bytes_max = JOURNAL_BYTES,
+                                                     .lineage = 3,
+                                                     .source = b->journal,
+                                                     .source_bytes = JOURNAL_BYTES};
+    assert_int_equal(weft_shard_journal_init(b->shard, &config), WEFT_OK);
+    while (weft_shard_journal_replay(b->shard)) {
+        slabs(b->shard);
+    }
+    assert_int_equal(weft_shard_journal_report(b->shard)->refused, 0);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    for (uint32_t n = WORKER; n <= BOX; n++) {
+        memset(b->net->nodes[n].expects, 0, sizeof(b->net->nodes[n].expects));
+    }
+    memset(b->net->nodes[SHARD].expects, 0, sizeof(b->net->nodes[SHARD].expects));
+    for (uint32_t n = WORKER; n <= BOX; n++) {
+        fake_connect(b->net, SHARD, n);
+    }
+    run(b);
+    struct aggregate next = usual;
+    next.number = 2;
+    assert_int_equal(aggregate(b, 1, next), WEFT_RPC_SEND_DIRECT);
+    push(b, WORKER, 1, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    declare(b, WORKER, asp, SESSION + 1);
+    declare(b, OTHER, asp, SESSION + 1);
+    next.session++;
+    assert_int_equal(aggregate(b, 1, next), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 4), ROWS);
+    shard_end(dead);
+    bench_free(b);
+    free(own);
+}
+
+/* The aggregator's process is gone in the middle of a message; the next one has its number. */
+static void aggregator_comes_again(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 0; steps < 4; steps++) {
+        struct bench *b = opened(asp);
+        uint8_t *message = memory(b);
+        size_t bytes = lay_out(b, &usual, message);
+        send(b, BOX, WEFT_RPC_AGGREGATE, 1, 0, message, bytes, 1);
+        for (uint32_t i = 0; i < steps && fake_step(b->net); i++) {
+            poll_all(b);
+        }
+        bool applied = weft_shard_counters(b->shard)->aggregates > 0;
+        fake_break(b->net, SHARD, BOX);
+        poll_all(b);
+        assert_int_equal(rows_with(b->shard, applied ? 2 : 0), ROWS);
+        memset(b->net->nodes[BOX].expects, 0, sizeof(b->net->nodes[BOX].expects));
+        fake_connect(b->net, SHARD, BOX);
+        poll_all(b);
+        assert_int_equal(aggregate(b, 1, usual), applied ? WEFT_RPC_SEND_DIRECT : WEFT_RPC_OK);
+        assert_int_equal(rows_with(b->shard, 2), ROWS);
+        assert_false(weft_shard_busy(b->shard));
+        bench_free(b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_once_whichever_way),
+        cmocka_unit_test(the_other_way_round),
+        cmocka_unit_test(begun_direct),
+        cmocka_unit_test(who_may),
+        cmocka_unit_test(contradicts_itself),
+        cmocka_unit_test(which_tables),
+        cmocka_unit_test(bsp_means),
+        cmocka_unit_test(journal),
+        cmocka_unit_test(aggregator_comes_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
