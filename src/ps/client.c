@@ -35,7 +35,7 @@ uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
     /* Of the log: what may be under way at once, and what is durable. */
     uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
     return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
-           log;
+           log + (config->via_timeout_ns > 0 ? config->tables_max * config->shards : 0);
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)
@@ -59,6 +59,7 @@ static void ends_init(struct weft_ps_client *client, const weft_peer *peers)
     for (uint32_t s = 0; s < client->config.shards; s++) {
         client->ends[s] = (struct ps_shard_end){
             .peer = peers[s],
+            .session = 1,
             .queue_head = WEFT_PS_NONE,
             .queue_tail = WEFT_PS_NONE,
         };
@@ -145,6 +146,7 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
     if (status == WEFT_OK && client->config.update_bytes_min > 0) {
         status = weft_ps_updates_init(client);
     }
+    status = status == WEFT_OK ? weft_ps_via_init(client) : status;
     if (status == WEFT_OK && ps_log_on(client)) {
         status = weft_ps_log_init(client);
     }
@@ -201,6 +203,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     weft_ps_log_fini(client);
     weft_ps_updates_fini(client);
     weft_ps_known_fini(client);
+    weft_ps_via_fini(client);
     free(client->ends);
     free(client->tables);
     free(client->links);
@@ -553,7 +556,8 @@ static void known_parts(struct weft_ps_client *client, uint32_t index, const str
     for (uint32_t i = 0; i < known->parts; i++) {
         const struct ps_known_part *of = &known->part[i];
         struct ps_link *link = ps_link_of(client, list->table, of->shard);
-        bool may = of->number != 0 && (link->can & WEFT_RPC_CAN_LIST) != 0;
+        bool may = of->number != 0 && (link->can & WEFT_RPC_CAN_LIST) != 0 &&
+                   !weft_ps_via_open(client, list->table, of->shard);
         uint32_t number = may && link->list_pause == 0 ? of->number : 0;
         link->list_pause -= may && link->list_pause > 0;
         if (known->order != NULL) {
@@ -1007,6 +1011,10 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
                           uint64_t now_ns)
 {
     client->now_ns = now_ns;
+    bool of_peer = event->type == WEFT_EVENT_PEER_DOWN || event->type == WEFT_EVENT_PEER_UP;
+    if (of_peer && weft_ps_via_peer(client, event, now_ns)) {
+        return;
+    }
     if (event->type == WEFT_EVENT_PEER_DOWN) {
         peer_down(client, event, now_ns);
         return;
@@ -1021,6 +1029,8 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
     uint32_t index = (uint32_t)event->user;
     if (event->user & WEFT_PS_USER_SAFE) {
         weft_ps_safe_event(client, event);
+    } else if (event->user & WEFT_PS_USER_VIA) {
+        weft_ps_via_table_event(client, event);
     } else if (event->user & WEFT_PS_USER_CLOCK) {
         clock_sent(client, index, event);
     } else if (event->type == WEFT_EVENT_SENT) {
@@ -1044,6 +1054,7 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
     client->round++;
     weft_ps_shards_overdue(client, now_ns);
+    weft_ps_via_progress(client, now_ns);
     if (now_ns >= client->deadline_ns) {
         weft_ps_deadlines(client, now_ns);
     }

@@ -76,6 +76,8 @@ struct weft_ps_client_config {
     uint32_t replay_messages_max;    /* of these, how many; with replay_bytes >= 1 */
     uint64_t update_bytes_min;       /* ps/update.h: pushes of a clock that are as many bytes together
                                       * wait for a grant. 0 = the job has no scheduler */
+    uint64_t via_timeout_ns;         /* > 0: pushes may go by aggregators; one that has pushes and
+                                      * has not answered for so long is given up */
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
@@ -166,6 +168,10 @@ struct weft_ps_client_counters {
     uint64_t replay_bytes_now; /* of replay_bytes, in use at this time */
     uint64_t replay_full;      /* pushes put off because it was full, or nearly */
     uint64_t clocks_again;     /* finished, and to be said again to a shard that came back */
+    uint64_t via_pushes;    /* given to an aggregator; */
+    uint64_t via_committed; /* of these, that came to their shard so; */
+    uint64_t via_direct;    /* and that were sent once more, to the shard itself */
+    uint64_t via_downs;     /* connections to aggregators that ended */
     uint64_t pushes_passed; /* refused in part or whole, for the shard had ended their clock without
                                 * this worker (shrink); not an error, but absent */
 };
@@ -409,6 +415,19 @@ struct weft_ps_resumed {
 /* The next that is not reported yet; false when there is none. Two breaks of one table in a row may
  * become one report. */
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p);
+
+/* Aggregators (ps/aggregator.h), one a shard, where via_timeout_ns says so. Pushes go direct while there
+ * is none, so nothing waits for it.
+ *
+ *     after a batch of events, for each shard s: if weft_ps_client_wants_via and now >= again_ns:
+ *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A connection that fails is
+ *         another PEER_DOWN.
+ *     then: while weft_ps_client_take_via_close: disconnect. */
+bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t shard,
+                              uint64_t *again_ns_p);
+void weft_ps_client_via(struct weft_ps_client *client, uint32_t shard, weft_peer peer);
+void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
+bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p);
 
 /* True while an operation is unfinished or a CLOCK is not closed. */
 bool weft_ps_client_busy(const struct weft_ps_client *client);

@@ -31,7 +31,7 @@ void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op)
 
 uint64_t weft_ps_client_deadline(const struct weft_ps_client *client)
 {
-    return client->deadline_ns;
+    return weft_min_u64(client->deadline_ns, weft_ps_via_deadline(client));
 }
 
 /* ---- pulls ----------------------------------------------------------------------------------- */

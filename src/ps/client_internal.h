@@ -109,6 +109,11 @@ struct ps_part {
     bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
     uint16_t list_status;
     bool late;           /* PUSH: refused whole, as of an update that is too late */
+    bool via;            /* PUSH, FLYING: the aggregator has it, and the shard may; client_via.c */
+    bool via_sending;    /* PUSH: the transport to the aggregator has its memory */
+    bool via_answering;  /* PUSH: and the memory of its answer, which nobody waits for */
+    bool direct;         /* PUSH: by an aggregator it did not get there */
+    bool failing;        /* PUSH: it fails when its memory comes back */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */
     uint32_t delivered;  /* elements that arrived */
@@ -228,6 +233,7 @@ struct ps_shard_end {
     uint32_t resuming;   /* its links that are */
     bool safe_expected; /* memory is posted for what it says is durable */
     weft_expect_id safe_expect;
+    uint32_t session;    /* of its connections; ps/aggregate.h */
     uint32_t rpc_id;     /* last used */
     uint32_t pulls_open; /* requests given to the transport and not closed */
     uint32_t pulls_asked; /* pulls given to the transport and not answered */
@@ -336,6 +342,7 @@ struct weft_ps_client {
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     uint64_t now_ns;         /* of the last event */
+    struct ps_via *vias;     /* (shards,); NULL: no aggregators */
     uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_must;     /* the same */
@@ -381,6 +388,44 @@ static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 #define WEFT_PS_USER       (UINT64_C(1) << 63)
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
 #define WEFT_PS_USER_SAFE  (UINT64_C(1) << 61) /* the rest is a shard */
+
+/* client_via.c: pushes by way of an aggregator */
+
+#define WEFT_PS_USER_VIA (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_ps_via_init(struct weft_ps_client *client);
+void weft_ps_via_fini(struct weft_ps_client *client);
+/* PEER_UP or PEER_DOWN. False: it is not an aggregator's. */
+bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event *event,
+                      uint64_t now_ns);
+void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event);
+void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns);
+/* When an aggregator has been silent for too long; WEFT_NEVER. */
+uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
+/* Do pushes of this table go to the shard's aggregator now? */
+bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* Does this one? */
+bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
+weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part);
+/* It was given to the transport; it is not the aggregator's any more. */
+void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
+void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part);
+/* The same while the aggregator is there; an answer may be arriving. */
+void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part);
+/* The transport to the aggregator has memory of it. */
+static inline bool ps_via_holds(const struct ps_part *part)
+{
+    return part->via_sending || part->via_answering;
+}
+/* The answer to a push that was recalled. */
+void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t part);
+/* The connection is to end. */
+void weft_ps_via_close(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_via_sent(struct weft_ps_client *client, uint32_t part,
+                      const struct weft_msg_event *event);
+/* Its answer came; committed: the shard has it. */
+void weft_ps_via_answered(struct weft_ps_client *client, uint32_t part, bool committed);
 
 /* client_missed.c: rule 7 of docs/PROTOCOL.md section 6, for pushes */
 
@@ -494,6 +539,11 @@ weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *p
 /* The head of an answer; false: it makes no sense. */
 bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
                         uint32_t rpc_id, struct weft_rpc_reply *reply_p);
+/* The same, and nothing else. */
+void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_event *event);
+/* A push stops counting as open. */
+void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
 /* What came of a push is known: count it. */
 void weft_ps_push_sent(struct weft_ps_client *client, uint32_t part,
                        const struct weft_msg_event *event);

@@ -184,6 +184,8 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
     part->state = PART_QUEUED;
     part->expected = part->request_closed = part->reply_closed = false;
     part->counted = part->begun = false;
+    part->via = part->via_sending = part->via_answering = false;
+    part->direct = part->failing = false;
     part->born = ps_part_resumes(part) ? 0 : ++client->born;
     if (end->down || link->gone) {
         weft_ps_part_fail(client, index, WEFT_PEER);
@@ -280,6 +282,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if (part->kind == WEFT_RPC_PULL && client->ends[part->shard].pulls_open >= PULLS_OPEN_MAX) {
         return false;
     }
+    if (ps_via_holds(part)) {
+        return false; /* its memory is still another transport's */
+    }
     if (link->resuming && !ps_part_resumes(part)) {
         return false;
     }
@@ -326,11 +331,16 @@ static uint64_t reply_until(const struct weft_ps_client *client, const struct ps
     return deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
 }
 
+static weft_peer part_peer(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return part->via ? weft_ps_via_peer_of(client, part) : client->ends[part->shard].peer;
+}
+
 weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
                                 uint32_t rpc_id)
 {
     struct weft_msg_expect expect = {
-        .peer = client->ends[part->shard].peer,
+        .peer = part_peer(client, part),
         .sink = WEFT_SINK_COPY,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG),
@@ -382,15 +392,21 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
     bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
                  client->tables[part->table].spec.mode != WEFT_TABLE_BSP;
     uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
+    bool is_table = part->kind == WEFT_RPC_TABLE;
+    uint32_t session = client->vias != NULL ? client->ends[part->shard].session : 0;
+    uint16_t can = client->config.can & (session > 0 ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_AGGREGATE);
     struct weft_rpc_request request = {
         .rpc_id = part->rpc_id,
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
         .rows_must = is_pull ? part->rows_must : 0,
-        .after_seq = after ? link->flying_xor : (uint32_t)part->number,
+        .after_seq = after      ? link->flying_xor
+                      : is_table ? session
+                                 : (uint32_t)part->number,
         .need_clock = is_pull || is_of_update(part, link) ? part->clock
-                      : part->kind == WEFT_RPC_TABLE ? client->config.can
-                                                     : 0,
+                      : is_table                          ? can
+                      : part->via                         ? session
+                                                          : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
         .rows = part->head_only               ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
@@ -437,7 +453,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         is_push && part->update != 0 ? weft_ps_update_pace(client, part) : NULL;
     bool of_update = is_of_update(part, link);
     struct weft_msg_send send = {
-        .peer = client->ends[part->shard].peer,
+        .peer = part_peer(client, part),
         .held = pace != NULL,
         .base = message->base,
         .total = message->total,
@@ -489,7 +505,19 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         message.total = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes);
         message.chunk_elems = (uint16_t)message.total;
     }
+    part->via = weft_ps_via_takes(client, part);
     weft_status status = message_send(client, part, &message, part->head_only, now_ns);
+    if (status != WEFT_OK && part->via) { /* the aggregator takes no more now */
+        if (part->expected) {
+            (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+        }
+        part->expected = part->via = false;
+        part->direct = true;
+        status = message_send(client, part, &message, part->head_only, now_ns);
+    }
+    if (status == WEFT_OK && part->via) {
+        weft_ps_via_went(client, part, now_ns);
+    }
     if (status == WEFT_OK && !part->head_only) {
         part->ids_chunk_elems = 0; /* what its shard has begun is of these chunks */
     }
@@ -656,7 +684,7 @@ void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
 }
 
 /* A push stops counting as open when its message is closed, or will never be sent. */
-static void push_closed(struct weft_ps_client *client, struct ps_part *part)
+void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part)
 {
     struct ps_shard_end *end = &client->ends[part->shard];
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
@@ -685,6 +713,12 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
     bool flew = part->state == PART_FLYING, is_push = part->kind == WEFT_RPC_PUSH;
+    if (part->via_sending && part->reply_closed) {
+        return; /* its shard has it; it is done when its memory comes back */
+    }
+    if (part->via) {
+        weft_ps_via_recall(client, part);
+    }
     weft_ps_unpack(client, part);
     if (part->expected && !part->reply_closed) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
@@ -693,7 +727,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     bool answered = part->reply_closed && !part->list_flying && !part->list_unknown;
     if (flew && answered) {
         if (is_push && !part->request_closed) {
-            push_closed(client, part);
+            weft_ps_push_closed(client, part);
         }
         weft_ps_part_done(client, part);
         return;
@@ -724,12 +758,23 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_status status)
 {
     struct ps_part *part = &client->parts[index];
+    if (part->via) {
+        weft_ps_via_recall(client, part);
+    }
+    if (ps_via_holds(part)) {
+        if (!part->reply_closed) {
+            part->failing = true;
+            part->state = PART_FLYING;
+        }
+        weft_ps_via_close(client, part->shard);
+        return;
+    }
     if (part->expected && !part->reply_closed) {
         /* NOTFOUND: the transport has dropped it with the peer. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
     if (part->kind == WEFT_RPC_PUSH && (!part->request_closed || part->list_flying)) {
-        push_closed(client, part);
+        weft_ps_push_closed(client, part);
     }
     weft_ps_listed_reset(client, part);
     if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING) {
@@ -828,6 +873,10 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     struct weft_msg_event lost;
+    if (part->via_sending) {
+        weft_ps_via_sent(client, index, event);
+        return;
+    }
     WEFT_ASSERT(part->state == PART_FLYING && !part->request_closed);
     if (part->list_flying) {
         weft_ps_list_sent(client, index, event);
@@ -849,6 +898,17 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
     weft_ps_push_sent(client, index, is_lost ? &lost : event);
 }
 
+void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_event *event)
+{
+    if (!part->counted) { /* else only zeros stand for what was lost then */
+        part->refused = event->refused;
+        weft_ps_push_note(client, part, event);
+        count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
+        part->counted = true;
+    }
+}
+
 void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
                        const struct weft_msg_event *event)
 {
@@ -857,11 +917,7 @@ void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
         part->refused = event->refused;
     }
     if (part->kind == WEFT_RPC_PUSH) {
-        if (!part->counted) { /* else only zeros stand for what was lost then */
-            weft_ps_push_note(client, part, event);
-            count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
-            part->counted = true;
-        }
+        weft_ps_push_count(client, part, event);
         if (event->outcome == WEFT_MSG_SHORT) {
             client->counters.late++;
             bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
@@ -870,7 +926,7 @@ void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
                 return;
             }
         }
-        push_closed(client, part);
+        weft_ps_push_closed(client, part);
     }
     part->request_closed = true;
     if (part->reply_closed) {
@@ -1055,13 +1111,18 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
                         const struct weft_msg_event *event)
 {
     struct ps_part *part = &client->parts[index];
+    if (part->via_answering) {
+        weft_ps_via_answer_over(client, index);
+        return;
+    }
     WEFT_ASSERT(part->state == PART_FLYING && !part->reply_closed);
     if (part->list_flying) {
         weft_ps_list_reply(client, index, event);
         return;
     }
     bool gone = event->outcome != WEFT_MSG_COMPLETE && event->sender_gone;
-    if (gone && client->config.reconnect_ns > 0) {
+    if (gone && (client->config.reconnect_ns > 0 || part->via)) {
+        part->expected &= !part->via;
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
     /* A shard ends no answer before it is whole, or as whole as its bound wants. */
@@ -1090,7 +1151,19 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
             weft_ps_listed_unknown(client, index, &reply);
             return;
         }
+        if (part->via && reply.status != WEFT_RPC_OK) {
+            weft_ps_via_answered(client, index, false);
+            return;
+        }
         answered(client, part, event, &reply, taken_ns);
+        if (part->via) {
+            weft_ps_via_answered(client, index, true);
+            return;
+        }
+    } else if (part->via) {
+        client->counters.replies_bad++;
+        weft_ps_via_answered(client, index, false);
+        return;
     } else {
         client->counters.replies_bad++;
         weft_ps_note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);

@@ -62,6 +62,7 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
         return;
     }
     end->away = true;
+    end->session = end->session == UINT32_MAX ? 1 : end->session + 1;
     if (first || end->again_interval_ns == 0) {
         /* One that comes up and ends at once does not begin the time anew. */
         end->away_until_ns = weft_time_add(now_ns, client->config.reconnect_ns);

@@ -1,0 +1,688 @@
+/* Life, peers, pushes until they are whole, and answers. Sums are in aggregator_group.c. */
+#include "ps/aggregator_internal.h"
+
+#include "base/assert.h"
+#include "ps/id_pack.h"
+#include "ps/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Answers that may be on their way to a worker besides those of its slots: a push is confirmed by the
+ * transport long before it is answered. As many as a worker has pushes of one table under way. */
+enum { ANSWERS_PER_WORKER = 256 };
+
+void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
+{
+    *config_p = (struct weft_aggregator_config){
+        .workers_max = 16,
+        .tables_max = 4,
+        .push_slots = 4,
+        .push_bytes_max = 4 << 20,
+        .groups_max = 4,
+        .age_ns = 2 * WEFT_NS_PER_MS,
+    };
+}
+
+uint32_t weft_aggregator_expects_max(const struct weft_aggregator_config *config)
+{
+    return config->workers_max * (config->push_slots + 1) + config->groups_max +
+           WEFT_AGGREGATE_SLOTS;
+}
+
+static bool config_valid(const struct weft_aggregator_config *config)
+{
+    return config->workers_max >= 1 && config->workers_max <= WEFT_RPC_WORKERS_MAX &&
+           config->tables_max >= 1 && config->tables_max <= UINT32_C(1) << 16 &&
+           config->push_slots >= 1 && config->push_slots <= 60 && config->push_bytes_max >= 64 &&
+           config->push_bytes_max <= WEFT_AGGREGATE_BYTES_MAX && config->groups_max >= 1 &&
+           config->groups_max <= 64 && config->age_ns >= 1 && config->clock_ns != NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static weft_status slots_init(struct weft_aggregator *agg)
+{
+    const struct weft_aggregator_config *config = &agg->config;
+    agg->slot_count = config->workers_max * config->push_slots;
+    agg->answer_count = config->workers_max * (config->push_slots + ANSWERS_PER_WORKER);
+    agg->slots = calloc(agg->slot_count, sizeof(*agg->slots));
+    agg->answers = calloc(agg->answer_count, sizeof(*agg->answers));
+    if (agg->slots == NULL || agg->answers == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < agg->answer_count; i++) {
+        agg->answers[i].next = i + 1 < agg->answer_count ? i + 1 : AGG_NONE;
+    }
+    for (uint32_t i = 0; i < agg->slot_count; i++) {
+        agg->slots[i].rank = i / config->push_slots;
+        agg->slots[i].memory = calloc(1, config->push_bytes_max);
+        if (agg->slots[i].memory == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status agg_init(struct weft_aggregator *agg)
+{
+    const struct weft_aggregator_config *config = &agg->config;
+    agg->ready_head = agg->ready_tail = AGG_NONE;
+    agg->workers = calloc(config->workers_max, sizeof(*agg->workers));
+    agg->tables = calloc(config->tables_max, sizeof(*agg->tables));
+    if (agg->workers == NULL || agg->tables == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t t = 0; t < config->tables_max; t++) {
+        agg->tables[t].open =
+            calloc(WEFT_BITS_WORDS((size_t)config->workers_max), sizeof(uint64_t));
+        if (agg->tables[t].open == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    weft_status status = slots_init(agg);
+    return status == WEFT_OK ? weft_agg_groups_init(agg) : status;
+}
+
+weft_status weft_aggregator_new(const struct weft_aggregator_config *config, struct weft_msgr msgr,
+                                struct weft_aggregator **aggregator_p)
+{
+    if (!config_valid(config)) {
+        return WEFT_INVALID;
+    }
+    struct weft_aggregator *agg = calloc(1, sizeof(*agg));
+    if (agg == NULL) {
+        return WEFT_NOMEM;
+    }
+    agg->config = *config;
+    agg->msgr = msgr;
+    agg->key = weft_hash_key(config->key);
+    weft_status status = agg_init(agg);
+    if (status != WEFT_OK) {
+        weft_aggregator_free(agg);
+        return status;
+    }
+    *aggregator_p = agg;
+    return WEFT_OK;
+}
+
+void weft_aggregator_free(struct weft_aggregator *agg)
+{
+    if (agg == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; agg->slots != NULL && i < agg->slot_count; i++) {
+        free(agg->slots[i].memory);
+    }
+    for (uint32_t t = 0; agg->tables != NULL && t < agg->config.tables_max; t++) {
+        free(agg->tables[t].open);
+    }
+    weft_agg_groups_fini(agg);
+    free(agg->workers);
+    free(agg->tables);
+    free(agg->slots);
+    free(agg->answers);
+    free(agg);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void answer_free(struct weft_aggregator *agg, uint32_t index)
+{
+    agg->answers[index].next = agg->answer_free;
+    agg->answer_free = index;
+    agg->lacks = true; /* a slot may have waited for it */
+}
+
+void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_status status,
+                     const struct weft_rpc_reply *from_shard)
+{
+    struct agg_answer *answer = &agg->answers[index];
+    struct weft_rpc_reply reply = {
+        .rpc_id = answer->rpc_id, .status = (uint16_t)status, .t0_ns = answer->t0_ns};
+    if (from_shard != NULL) {
+        reply.clock = from_shard->clock;
+        reply.ps_proc_ns = from_shard->ps_proc_ns;
+        reply.ps_overlap_ns = from_shard->ps_overlap_ns;
+        reply.ps_wait_ns = from_shard->ps_wait_ns;
+        reply.ps_queue_ns = from_shard->ps_queue_ns;
+    }
+    weft_rpc_reply_pack(&reply, answer->bytes);
+    answer->next = AGG_NONE;
+    if (agg->ready_head == AGG_NONE) {
+        agg->ready_head = index;
+    } else {
+        agg->answers[agg->ready_tail].next = index;
+    }
+    agg->ready_tail = index;
+}
+
+static weft_status answer_send(struct weft_aggregator *agg, uint32_t index, uint64_t now_ns)
+{
+    const struct agg_answer *answer = &agg->answers[index];
+    const struct agg_worker *worker = &agg->workers[answer->rank];
+    if (!worker->up || worker->life != answer->life) {
+        return WEFT_PEER;
+    }
+    const struct weft_msg_send send = {
+        .peer = worker->peer,
+        .base = answer->bytes,
+        .total = 1,
+        .elem_bytes = WEFT_RPC_REPLY_BYTES,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG,
+            .table = answer->table,
+            .number = answer->rpc_id,
+        }),
+        .deadline_ns = WEFT_NEVER,
+        .user = AGG_USER_ANSWER | index,
+    };
+    uint64_t seq;
+    return agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq);
+}
+
+static void answers_send(struct weft_aggregator *agg, uint64_t now_ns)
+{
+    uint32_t index = agg->ready_head;
+    agg->ready_head = agg->ready_tail = AGG_NONE;
+    /* Each once: a worker that takes nothing now must not hold up the others. */
+    while (index != AGG_NONE) {
+        const uint32_t next = agg->answers[index].next;
+        weft_status status = answer_send(agg, index, now_ns);
+        if (status == WEFT_AGAIN) {
+            agg->answers[index].next = AGG_NONE;
+            *(agg->ready_head == AGG_NONE ? &agg->ready_head
+                                          : &agg->answers[agg->ready_tail].next) = index;
+            agg->ready_tail = index;
+        } else if (status != WEFT_OK) {
+            answer_free(agg, index); /* it is gone, and sends its push again */
+        }
+        index = next;
+    }
+}
+
+/* ---- memory for pushes ----------------------------------------------------------------------- */
+
+static void slot_post(struct weft_aggregator *agg, struct agg_slot *slot)
+{
+    const struct agg_worker *worker = &agg->workers[slot->rank];
+    if (!worker->up || agg->answer_free == AGG_NONE) {
+        return; /* answer_free looks again */
+    }
+    const struct weft_msg_expect expect = {
+        .peer = worker->peer,
+        .sink = WEFT_SINK_HAND,
+        .tag = (uint64_t)WEFT_RPC_PUSH << 56,
+        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = AGG_USER_PUSH | (uint32_t)(slot - agg->slots),
+    };
+    if (agg->msgr.ops->expect(agg->msgr.self, &expect, &slot->expect) != WEFT_OK) {
+        agg->lacks = true;
+        return;
+    }
+    slot->answer = agg->answer_free;
+    agg->answer_free = agg->answers[slot->answer].next;
+    slot->state = AGG_SLOT_POSTED;
+}
+
+/* keeps: its answer is somebody else's now. */
+static void slot_release(struct weft_aggregator *agg, struct agg_slot *slot, bool keeps)
+{
+    if (!keeps) {
+        answer_free(agg, slot->answer);
+    }
+    slot->state = AGG_SLOT_IDLE;
+    slot_post(agg, slot);
+}
+
+static void table_post(struct weft_aggregator *agg, uint32_t rank)
+{
+    struct agg_worker *worker = &agg->workers[rank];
+    if (!worker->up || worker->table_busy || worker->table_posted) {
+        return;
+    }
+    const struct weft_msg_expect expect = {
+        .peer = worker->peer,
+        .sink = WEFT_SINK_COPY,
+        .tag = (uint64_t)WEFT_RPC_TABLE << 56,
+        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .memory = worker->table_request,
+        .memory_bytes = sizeof(worker->table_request),
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = AGG_USER_TABLE | rank,
+    };
+    worker->table_posted =
+        agg->msgr.ops->expect(agg->msgr.self, &expect, &worker->table_expect) == WEFT_OK;
+    agg->lacks |= !worker->table_posted;
+}
+
+static void post_all(struct weft_aggregator *agg, uint32_t rank)
+{
+    table_post(agg, rank);
+    for (uint32_t i = 0; i < agg->config.push_slots; i++) {
+        struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
+        if (slot->state == AGG_SLOT_IDLE) {
+            slot_post(agg, slot);
+        }
+    }
+}
+
+/* ---- peers ----------------------------------------------------------------------------------- */
+
+static void close_later(struct weft_aggregator *agg, weft_peer peer)
+{
+    if (agg->closed_count < WEFT_ARRAY_COUNT(agg->closed)) {
+        agg->closed[agg->closed_count++] = peer;
+    }
+}
+
+bool weft_aggregator_take_closed(struct weft_aggregator *agg, weft_peer *peer_p)
+{
+    if (agg->closed_count == 0) {
+        return false;
+    }
+    *peer_p = agg->closed[--agg->closed_count];
+    return true;
+}
+
+static void worker_unbind(struct weft_aggregator *agg, uint32_t rank)
+{
+    struct agg_worker *worker = &agg->workers[rank];
+    worker->up = false;
+    if (worker->table_posted) {
+        (void)!agg->msgr.ops->cancel(agg->msgr.self, worker->table_expect);
+        worker->table_posted = false;
+    }
+    worker->table_stale = worker->table_busy;
+    for (uint32_t i = 0; i < agg->config.push_slots; i++) {
+        struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
+        if (slot->state == AGG_SLOT_POSTED) {
+            (void)!agg->msgr.ops->cancel(agg->msgr.self, slot->expect);
+            slot_release(agg, slot, false);
+        }
+        slot->stale |= slot->state == AGG_SLOT_OPEN;
+    }
+    for (uint32_t t = 0; t < agg->config.tables_max; t++) {
+        struct agg_table *table = &agg->tables[t];
+        if (weft_bits_test(table->open, rank)) {
+            weft_bits_clear(table->open, rank);
+            table->open_count--;
+            weft_agg_groups_look(agg, (uint16_t)t);
+        }
+    }
+}
+
+static void shard_down(struct weft_aggregator *agg)
+{
+    agg->shard_up = agg->shard_connecting = false;
+    weft_agg_groups_drop(agg);
+}
+
+static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *event)
+{
+    const uint32_t rank = (uint32_t)event->name;
+    if (agg->shard_connecting && event->peer == agg->shard) {
+        agg->shard_connecting = false;
+        agg->shard_up = event->name == weft_rpc_name(WEFT_ROLE_SERVER, agg->config.shard);
+        if (!agg->shard_up) {
+            agg->counters.peers_ignored++;
+            close_later(agg, event->peer);
+        }
+        return;
+    }
+    if (event->name >> 32 != WEFT_ROLE_WORKER || rank >= agg->config.workers_max) {
+        agg->counters.peers_ignored++;
+        return;
+    }
+    struct agg_worker *worker = &agg->workers[rank];
+    if (worker->up) {
+        agg->counters.workers_replaced++;
+        close_later(agg, worker->peer);
+        worker_unbind(agg, rank);
+    }
+    worker->up = true;
+    worker->life++;
+    worker->peer = event->peer;
+    worker->incarnation = event->incarnation;
+    post_all(agg, rank);
+}
+
+static void peer_down(struct weft_aggregator *agg, const struct weft_msg_event *event)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < agg->closed_count; i++) { /* its number may be another's from now on */
+        if (agg->closed[i] != event->peer) {
+            agg->closed[kept++] = agg->closed[i];
+        }
+    }
+    agg->closed_count = kept;
+    if ((agg->shard_up || agg->shard_connecting) && event->peer == agg->shard) {
+        shard_down(agg);
+        return;
+    }
+    for (uint32_t rank = 0; rank < agg->config.workers_max; rank++) {
+        if (agg->workers[rank].up && agg->workers[rank].peer == event->peer) {
+            worker_unbind(agg, rank);
+        }
+    }
+}
+
+bool weft_aggregator_wants_shard(const struct weft_aggregator *agg)
+{
+    return !agg->shard_up && !agg->shard_connecting;
+}
+
+void weft_aggregator_connect(struct weft_aggregator *agg, weft_peer peer)
+{
+    WEFT_ASSERT(weft_aggregator_wants_shard(agg));
+    agg->shard = peer;
+    agg->shard_connecting = true;
+}
+
+/* ---- TABLE ----------------------------------------------------------------------------------- */
+
+static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t rank,
+                                       const struct weft_table_spec *spec)
+{
+    if (spec->table >= agg->config.tables_max || !weft_aggregate_takes(spec)) {
+        return WEFT_RPC_SEND_DIRECT;
+    }
+    struct agg_table *table = &agg->tables[spec->table];
+    if (table->open_count > 0 && !weft_table_spec_equal(&table->spec, spec)) {
+        return WEFT_RPC_SPEC_MISMATCH;
+    }
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        /* Of workers that have left: their sums have rows of the length of before. */
+        if (table->open_count == 0 && table->declared && agg->groups[i].table == spec->table &&
+            agg->groups[i].state != AGG_GROUP_FREE && table->spec.dim != spec->dim) {
+            return WEFT_RPC_SPEC_MISMATCH;
+        }
+    }
+    table->spec = *spec;
+    table->declared = true;
+    table->open_count += !weft_bits_test(table->open, rank);
+    weft_bits_set(table->open, rank);
+    return WEFT_RPC_OK;
+}
+
+static void table_received(struct weft_aggregator *agg, uint32_t rank,
+                           const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct agg_worker *worker = &agg->workers[rank];
+    struct weft_rpc_request request;
+    struct weft_rpc_tag tag;
+    struct weft_table_spec spec;
+    bool good =
+        event->outcome == WEFT_MSG_COMPLETE && !worker->table_stale && worker->up &&
+        event->total == sizeof(worker->table_request) && event->elem_bytes == 1 &&
+        weft_rpc_tag_unpack(event->tag, &tag) &&
+        weft_rpc_request_unpack(worker->table_request, WEFT_RPC_REQUEST_BYTES, &request) == WEFT_OK;
+    if (!good) {
+        worker->table_busy = worker->table_stale = false;
+        table_post(agg, rank);
+        return;
+    }
+    enum weft_rpc_status status =
+        request.worker != rank ? WEFT_RPC_WRONG_WORKER
+        : weft_table_spec_unpack(tag.table, worker->table_request + WEFT_RPC_REQUEST_BYTES,
+                                 WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK
+            ? WEFT_RPC_BAD_SPEC
+            : table_open(agg, rank, &spec);
+    agg->counters.tables_refused += status != WEFT_RPC_OK;
+    const struct weft_rpc_reply reply = {
+        .rpc_id = request.rpc_id, .status = (uint16_t)status, .t0_ns = request.t0_ns};
+    weft_rpc_reply_pack(&reply, worker->table_answer);
+    const struct weft_msg_send send = {
+        .peer = worker->peer,
+        .base = worker->table_answer,
+        .total = 1,
+        .elem_bytes = WEFT_RPC_REPLY_BYTES,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_TABLE | WEFT_RPC_REPLY_FLAG,
+                                                       .table = tag.table,
+                                                       .number = request.rpc_id}),
+        .deadline_ns = WEFT_NEVER,
+        .user = AGG_USER_TABLE | rank,
+    };
+    uint64_t seq;
+    if (agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
+        /* Not answered, it goes direct. */
+        worker->table_busy = false;
+        table_post(agg, rank);
+    }
+}
+
+/* ---- PUSH ------------------------------------------------------------------------------------ */
+
+static void slot_kill(struct agg_slot *slot, uint64_t *why)
+{
+    slot->why = slot->dead ? slot->why : why;
+    slot->dead = true;
+}
+
+static void push_open(struct weft_aggregator *agg, struct agg_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    struct weft_rpc_tag tag;
+    bool good = weft_rpc_tag_unpack(event->tag, &tag);
+    slot->state = AGG_SLOT_OPEN;
+    slot->dead = slot->head_seen = slot->stale = false;
+    slot->rows = 0;
+    slot->bytes = (uint64_t)event->total * event->elem_bytes;
+    slot->table = tag.table;
+    slot->clock = tag.number;
+    slot->id_bytes = 0;
+    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+    if (!good || event->total < head_elems || event->chunk_elems < head_elems) {
+        slot_kill(slot, &agg->counters.direct_form);
+    } else if (tag.table >= agg->config.tables_max ||
+               !weft_bits_test(agg->tables[tag.table].open, slot->rank)) {
+        slot_kill(slot, &agg->counters.direct_table);
+    } else {
+        const struct weft_table_spec *spec = &agg->tables[tag.table].spec;
+        slot->id_bytes = event->elem_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_ID_PACKED
+                         : event->elem_bytes == weft_table_push_elem_bytes(spec, WEFT_RPC_ID_NARROW)
+                             ? WEFT_RPC_ID_NARROW
+                         : event->elem_bytes == weft_table_push_elem_bytes(spec, WEFT_RPC_ID_WIDE)
+                             ? WEFT_RPC_ID_WIDE
+                             : 0;
+        if (slot->id_bytes == 0) {
+            slot_kill(slot, &agg->counters.direct_form);
+        }
+    }
+}
+
+static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    const size_t bytes = (size_t)event->elems * event->elem_bytes;
+    if (weft_rpc_request_unpack(event->data, bytes, &slot->request) != WEFT_OK ||
+        slot->request.worker != slot->rank) {
+        slot_kill(slot, &agg->counters.direct_form);
+        return;
+    }
+    slot->head_seen = true;
+    if (slot->request.need_clock == 0 || slot->request.after_seq == 0) {
+        slot_kill(slot, &agg->counters.direct_form); /* no session, or not numbered */
+    }
+}
+
+/* Copy the rows of a chunk behind those that are there. False: malformed, or not to be added up. */
+static bool take_rows(struct weft_aggregator *agg, struct agg_slot *slot,
+                      const struct weft_msg_event *event, const struct weft_table_spec *spec,
+                      struct weft_ps_chunk_rows rows)
+{
+    const uint8_t *data = event->data;
+    const size_t block_bytes = sizeof(float) * spec->dim;
+    const size_t stride = sizeof(uint64_t) + block_bytes;
+    uint64_t *ids = agg->ids;
+    if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
+        weft_ps_load_ids(data + rows.ids_offset, slot->id_bytes, rows.count, ids);
+    } else if (!weft_ids_unpack(data + rows.ids_offset, rows.blocks_offset - rows.ids_offset,
+                                rows.count, ids)) {
+        return false;
+    }
+    uint8_t *to = slot->memory + slot->rows * stride;
+    const uint8_t *from = data + rows.blocks_offset;
+    uint32_t not_finite = 0;
+    for (uint32_t i = 0; i < rows.count; i++, to += stride, from += block_bytes) {
+        memcpy(to, &ids[i], sizeof(ids[i]));
+        memcpy(to + sizeof(ids[i]), from, block_bytes);
+        for (uint32_t k = 0; k < spec->dim; k++) {
+            uint32_t bits;
+            memcpy(&bits, from + k * sizeof(bits), sizeof(bits));
+            not_finite |= (bits & 0x7f800000) == 0x7f800000;
+        }
+    }
+    slot->rows += rows.count;
+    return not_finite == 0;
+}
+
+static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
+                       const struct weft_msg_event *event)
+{
+    if (event->chunk == 0) {
+        read_head(agg, slot, event);
+    }
+    if (slot->dead || slot->stale) {
+        return;
+    }
+    const struct weft_table_spec *spec = &agg->tables[slot->table].spec;
+    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+    struct weft_ps_chunk_rows rows;
+    if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
+        rows = weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems, head_elems,
+                                  event->chunk, event->elems);
+    } else if (!weft_ps_packed_rows(event->data, event->elems, event->chunk == 0 ? head_elems : 0,
+                                    spec, &rows)) {
+        slot_kill(slot, &agg->counters.direct_form);
+        return;
+    }
+    const size_t stride = sizeof(uint64_t) + sizeof(float) * spec->dim;
+    if (rows.list != 0 || rows.count > WEFT_PS_CHUNK_ROWS_MAX) {
+        slot_kill(slot, &agg->counters.direct_form);
+    } else if ((slot->rows + (uint64_t)rows.count) * stride > agg->config.push_bytes_max ||
+               slot->rows + rows.count > WEFT_AGGREGATE_COUNT_MAX) {
+        slot_kill(slot, &agg->counters.direct_large);
+    } else if (!take_rows(agg, slot, event, spec, rows)) {
+        slot_kill(slot, &agg->counters.direct_form);
+    }
+}
+
+static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
+                        const struct weft_msg_event *event, uint64_t now_ns)
+{
+    if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || !slot->head_seen) {
+        slot_release(agg, slot, false); /* who sent it does not wait, or broke the protocol */
+        return;
+    }
+    struct agg_answer *answer = &agg->answers[slot->answer];
+    answer->rank = slot->rank;
+    answer->life = agg->workers[slot->rank].life;
+    answer->table = slot->table;
+    answer->rpc_id = slot->request.rpc_id;
+    answer->t0_ns = slot->request.t0_ns;
+    agg->counters.pushes_in++;
+    if (!slot->dead && !agg->shard_up) {
+        slot_kill(slot, &agg->counters.direct_shard);
+    }
+    if (!slot->dead && !weft_agg_group_add(agg, slot, now_ns)) {
+        slot_kill(slot, &agg->counters.direct_large);
+    }
+    if (slot->dead) {
+        (*slot->why)++;
+        agg->counters.pushes_direct++;
+        weft_agg_answer(agg, slot->answer, WEFT_RPC_SEND_DIRECT, NULL);
+    }
+    slot_release(agg, slot, true);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void push_event(struct weft_aggregator *agg, struct agg_slot *slot,
+                       const struct weft_msg_event *event, uint64_t now_ns)
+{
+    if (event->type == WEFT_EVENT_OPEN) {
+        push_open(agg, slot, event);
+    } else if (event->type == WEFT_EVENT_CHUNK) {
+        push_chunk(agg, slot, event);
+    } else {
+        push_closed(agg, slot, event, now_ns);
+    }
+}
+
+static void table_event(struct weft_aggregator *agg, uint32_t rank,
+                        const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct agg_worker *worker = &agg->workers[rank];
+    if (event->type == WEFT_EVENT_OPEN) {
+        worker->table_posted = false;
+        worker->table_busy = true;
+        worker->table_stale = false;
+    } else if (event->type == WEFT_EVENT_RECEIVED) {
+        table_received(agg, rank, event, now_ns);
+    } else if (event->type == WEFT_EVENT_SENT) {
+        worker->table_busy = worker->table_stale = false;
+        table_post(agg, rank);
+    }
+}
+
+void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_event *event,
+                           uint64_t now_ns)
+{
+    const uint32_t index = (uint32_t)event->user;
+    if (event->type == WEFT_EVENT_PEER_UP) {
+        peer_up(agg, event);
+        return;
+    }
+    if (event->type == WEFT_EVENT_PEER_DOWN) {
+        peer_down(agg, event);
+        return;
+    }
+    switch (event->user & AGG_USER_MASK) {
+    case AGG_USER_PUSH:
+        push_event(agg, &agg->slots[index], event, now_ns);
+        break;
+    case AGG_USER_TABLE:
+        table_event(agg, index, event, now_ns);
+        break;
+    case AGG_USER_ANSWER:
+        if (event->type == WEFT_EVENT_SENT) {
+            answer_free(agg, index);
+        }
+        break;
+    case AGG_USER_GROUP:
+        if (event->type == WEFT_EVENT_SENT) {
+            weft_agg_group_sent(agg, index);
+        } else if (event->type == WEFT_EVENT_RECEIVED) {
+            weft_agg_group_answered(agg, index, event);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+void weft_aggregator_progress(struct weft_aggregator *agg, uint64_t now_ns)
+{
+    if (agg->lacks) {
+        agg->lacks = false;
+        for (uint32_t rank = 0; rank < agg->config.workers_max; rank++) {
+            post_all(agg, rank);
+        }
+    }
+    weft_agg_groups_progress(agg, now_ns);
+    answers_send(agg, now_ns);
+}
+
+const struct weft_aggregator_counters *weft_aggregator_counters(const struct weft_aggregator *agg)
+{
+    return &agg->counters;
+}

@@ -1,0 +1,109 @@
+/* An aggregator for one shard: takes pushes of workers, adds up those of one table and clock, and sends
+ * the sums to the shard as one message (ps/aggregate.h). A worker's other requests do not come here.
+ *
+ * A sans-I/O state machine over one transport, which workers connect to and which is connected to the
+ * shard. A push is kept until all of it is there, then added to the open group of its table and clock. A
+ * group is sent when each worker that has opened the table here has a push in it, when it is old enough,
+ * has enough pushes, or room is wanted. Workers are answered when the shard has answered: OK, or
+ * SEND_DIRECT, which costs them a second way and nothing else. What an aggregator loses, by dying for
+ * instance, its workers still have.
+ *
+ *     on every event: weft_aggregator_event; after a batch: weft_aggregator_progress; sleep until
+ *     weft_aggregator_deadline.
+ *     when the shard is not connected (weft_aggregator_wants_shard): connect; weft_aggregator_connect.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Aggregates"; [imc20] section 4; [mlfabric] section 5.
+ */
+#ifndef WEFT_PS_AGGREGATOR_H
+#define WEFT_PS_AGGREGATOR_H
+
+#include "base/hash_key.h"
+#include "core/msg.h"
+#include "ps/aggregate.h"
+
+struct weft_aggregator;
+
+struct weft_aggregator_config {
+    uint32_t number;      /* of it, among those of the job: in the endpoint's name */
+    uint32_t shard;       /* whose name is expected */
+    uint32_t workers_max; /* ranks 0 .. workers_max - 1 may connect */
+    uint32_t tables_max;  /* tables 0 .. tables_max - 1 */
+    uint32_t push_slots;  /* pushes of one worker that arrive at a time, <= 60 */
+    uint32_t
+        push_bytes_max;  /* of rows in one push, 8 bytes and its values each; larger ones go direct.
+                              * So much memory has each slot, touched when it is used */
+    uint32_t groups_max; /* sums that are made at a time; the oldest is sent when more are wanted */
+    uint32_t count_max;  /* pushes after which a group is sent; 0 = as many as it can have */
+    uint64_t age_ns;     /* after which it is sent */
+    uint8_t key[WEFT_HASH_KEY_BYTES]; /* drawn by the driver */
+    uint64_t (*clock_ns)(void *arg);  /* on the clock of now_ns */
+    void *clock_arg;
+};
+
+/* Cumulative. */
+struct weft_aggregator_counters {
+    uint64_t pushes_in;       /* pushes that were there, whole */
+    uint64_t pushes_direct;   /* of these, told to go direct; the next five say why */
+    uint64_t direct_table;    /* its table is not open here, or cannot be added up */
+    uint64_t direct_form;     /* it names a list, is malformed, or has a value that is not finite */
+    uint64_t direct_large;    /* more rows than there is memory for */
+    uint64_t direct_shard;    /* the shard was away, or went */
+    uint64_t direct_refused;  /* the shard refused what it was in */
+    uint64_t pushes_absorbed; /* committed by the shard */
+    uint64_t aggregates_out;  /* messages to the shard; the next four say why they were sent */
+    uint64_t flushed_all;     /* all workers were in it */
+    uint64_t flushed_count;
+    uint64_t flushed_age;
+    uint64_t flushed_pressure;
+    uint64_t rows_in;   /* gradients of rows, in pushes that were added up */
+    uint64_t rows_out;  /* sums of rows, sent */
+    uint64_t bytes_in;  /* of those pushes */
+    uint64_t bytes_out; /* of the messages */
+    uint64_t tables_refused;
+    uint64_t workers_replaced;
+    uint64_t peers_ignored;
+};
+
+/* As it is now. */
+struct weft_aggregator_gauges {
+    uint32_t workers_connected;
+    uint32_t groups_open; /* being made */
+    uint32_t groups_sent; /* not answered yet */
+    bool shard_up;
+};
+
+/* The reasonable: 16 workers, 4 tables, 4 slots of 4 MiB each, 4 groups, 2 ms. */
+void weft_aggregator_config_default(struct weft_aggregator_config *config_p);
+
+/* Expectations that it posts at most, and peers that it has. */
+uint32_t weft_aggregator_expects_max(const struct weft_aggregator_config *config);
+
+/* Owns:    gives *aggregator_p; allocates all memory it will use.
+ * Errors:  WEFT_INVALID, WEFT_NOMEM. */
+weft_status weft_aggregator_new(const struct weft_aggregator_config *config, struct weft_msgr msgr,
+                                struct weft_aggregator **aggregator_p);
+/* Free the endpoint first: it borrows this memory. NULL is fine. */
+void weft_aggregator_free(struct weft_aggregator *aggregator);
+
+/* The shard is not connected, nor connecting. */
+bool weft_aggregator_wants_shard(const struct weft_aggregator *aggregator);
+/* This peer is it: connecting. */
+void weft_aggregator_connect(struct weft_aggregator *aggregator, weft_peer peer);
+
+void weft_aggregator_event(struct weft_aggregator *aggregator, const struct weft_msg_event *event,
+                           uint64_t now_ns);
+void weft_aggregator_progress(struct weft_aggregator *aggregator, uint64_t now_ns);
+
+/* When progress has something to do at the latest; WEFT_NEVER. */
+uint64_t weft_aggregator_deadline(const struct weft_aggregator *aggregator);
+
+/* A connection for the driver to close: of a rank that another connection has, or of what answered in
+ * the place of the shard. */
+bool weft_aggregator_take_closed(struct weft_aggregator *aggregator, weft_peer *peer_p);
+
+const struct weft_aggregator_counters *
+weft_aggregator_counters(const struct weft_aggregator *aggregator);
+void weft_aggregator_gauges(const struct weft_aggregator *aggregator,
+                            struct weft_aggregator_gauges *gauges_p);
+
+#endif

@@ -1,0 +1,517 @@
+/* Groups: sums of pushes of one table and clock, from the first push to the shard's answer.
+ *
+ * Rows are found by a hash of their id. A place of the index has the life of the group that wrote it, so a
+ * new group begins with an empty index without touching it. A group is laid out in ascending order of ids,
+ * which packs them best: a radix sort over the bytes in which they differ.
+ */
+#include "ps/aggregator_internal.h"
+
+#include "base/assert.h"
+#include "ps/id_pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { INDEX_PLACES = 2 * WEFT_AGGREGATE_ROWS_MAX };
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+weft_status weft_agg_groups_init(struct weft_aggregator *agg)
+{
+    agg->group_count = agg->config.groups_max + WEFT_AGGREGATE_SLOTS;
+    agg->groups = calloc(agg->group_count, sizeof(*agg->groups));
+    agg->ids = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*agg->ids));
+    agg->order = calloc((size_t)2 * WEFT_AGGREGATE_ROWS_MAX, sizeof(*agg->order));
+    if (agg->groups == NULL || agg->ids == NULL || agg->order == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        group->ranks = calloc(WEFT_BITS_WORDS((size_t)agg->config.workers_max), sizeof(uint64_t));
+        group->index = calloc(INDEX_PLACES, sizeof(*group->index));
+        group->ids = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*group->ids));
+        group->counts = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*group->counts));
+        group->sums = calloc(1, WEFT_AGGREGATE_BYTES_MAX);
+        group->message = calloc(1, WEFT_AGGREGATE_BYTES_MAX);
+        if (group->ranks == NULL || group->index == NULL || group->ids == NULL ||
+            group->counts == NULL || group->sums == NULL || group->message == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft_agg_groups_fini(struct weft_aggregator *agg)
+{
+    for (uint32_t i = 0; agg->groups != NULL && i < agg->group_count; i++) {
+        free(agg->groups[i].ranks);
+        free(agg->groups[i].index);
+        free(agg->groups[i].ids);
+        free(agg->groups[i].counts);
+        free(agg->groups[i].sums);
+        free(agg->groups[i].message);
+    }
+    free(agg->groups);
+    free(agg->ids);
+    free(agg->order);
+}
+
+static uint32_t rows_max_of(uint32_t dim)
+{
+    uint64_t fixed = weft_aggregate_bytes_max(WEFT_AGGREGATE_MEMBERS_MAX, 0, dim) + 64;
+    uint64_t each = weft_aggregate_bytes_max(0, WEFT_IDS_BLOCK, dim) / WEFT_IDS_BLOCK + 1;
+    return (uint32_t)weft_min_u64((WEFT_AGGREGATE_BYTES_MAX - fixed) / each,
+                                  WEFT_AGGREGATE_ROWS_MAX);
+}
+
+static struct agg_group *group_new(struct weft_aggregator *agg, uint16_t table, uint32_t clock,
+                                   uint64_t now_ns)
+{
+    uint32_t open = 0;
+    struct agg_group *group = NULL;
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        open += agg->groups[i].state == AGG_GROUP_OPEN;
+        group = agg->groups[i].state == AGG_GROUP_FREE ? &agg->groups[i] : group;
+    }
+    if (group == NULL || open >= agg->config.groups_max) {
+        return NULL;
+    }
+    group->state = AGG_GROUP_OPEN;
+    group->message_closed = group->answered = group->wants_cut = false;
+    group->table = table;
+    group->clock = clock;
+    group->born_ns = now_ns;
+    group->members = group->rows = group->count_max = group->ranks_count = 0;
+    group->rows_max = rows_max_of(agg->tables[table].spec.dim);
+    memset(group->ranks, 0,
+           WEFT_BITS_WORDS((size_t)agg->config.workers_max) * sizeof(*group->ranks));
+    if (++group->life == 0) {
+        memset(group->index, 0, INDEX_PLACES * sizeof(*group->index));
+        group->life = 1;
+    }
+    return group;
+}
+
+/* ---- adding ---------------------------------------------------------------------------------- */
+
+/* The place of an id: of its row, or where it goes. */
+static uint32_t place_of(const struct weft_aggregator *agg, const struct agg_group *group,
+                         uint64_t id)
+{
+    uint32_t place = (uint32_t)weft_hash_keyed(&agg->key, id) % INDEX_PLACES;
+    while (group->index[place] >> 32 == group->life &&
+           group->ids[(uint32_t)group->index[place]] != id) {
+        place = (place + 1) % INDEX_PLACES;
+    }
+    return place;
+}
+
+static uint64_t id_at(const struct agg_slot *slot, size_t stride, uint32_t row)
+{
+    uint64_t id;
+    memcpy(&id, slot->memory + row * stride, sizeof(id));
+    return id;
+}
+
+/* Would it fit? Ids that are new count as often as they occur. */
+static bool fits(const struct weft_aggregator *agg, const struct agg_group *group,
+                 const struct agg_slot *slot, size_t stride)
+{
+    if (group->members == WEFT_AGGREGATE_MEMBERS_MAX ||
+        group->count_max + slot->rows > WEFT_AGGREGATE_COUNT_MAX) {
+        return false;
+    }
+    if (group->rows + slot->rows <= group->rows_max) {
+        return true;
+    }
+    uint32_t more = 0;
+    for (uint32_t i = 0; i < slot->rows; i++) {
+        uint32_t place = place_of(agg, group, id_at(slot, stride, i));
+        more += group->index[place] >> 32 != group->life;
+    }
+    return group->rows + more <= group->rows_max;
+}
+
+static void add_rows(struct weft_aggregator *agg, struct agg_group *group,
+                     const struct agg_slot *slot, uint32_t dim, size_t stride)
+{
+    for (uint32_t i = 0; i < slot->rows; i++) {
+        const uint8_t *from = slot->memory + i * stride + sizeof(uint64_t);
+        uint64_t id = id_at(slot, stride, i);
+        uint32_t place = place_of(agg, group, id);
+        if (group->index[place] >> 32 != group->life) {
+            uint32_t row = group->rows++;
+            group->index[place] = (uint64_t)group->life << 32 | row;
+            group->ids[row] = id;
+            group->counts[row] = 1;
+            memcpy(group->sums + (size_t)row * dim, from, dim * sizeof(float));
+            group->count_max = group->count_max > 0 ? group->count_max : 1;
+            continue;
+        }
+        uint32_t row = (uint32_t)group->index[place];
+        float *restrict sums = group->sums + (size_t)row * dim;
+        float gradient[WEFT_RPC_BLOCK_FLOATS];
+        memcpy(gradient, from, dim * sizeof(float));
+        for (uint32_t k = 0; k < dim; k++) {
+            sums[k] += gradient[k];
+        }
+        uint32_t count = ++group->counts[row];
+        group->count_max = count > group->count_max ? count : group->count_max;
+    }
+}
+
+static void add(struct weft_aggregator *agg, struct agg_group *group, const struct agg_slot *slot,
+                size_t stride)
+{
+    const struct agg_table *table = &agg->tables[slot->table];
+    add_rows(agg, group, slot, table->spec.dim, stride);
+    group->wants_cut |= (slot->request.flags & WEFT_RPC_CUT) != 0;
+    group->member[group->members++] = (struct agg_member){
+        .push = {.rank = slot->rank,
+                 .session = slot->request.need_clock,
+                 .incarnation = agg->workers[slot->rank].incarnation,
+                 .number = slot->request.after_seq,
+                 .rpc_id = slot->request.rpc_id},
+        .answer = slot->answer,
+    };
+    group->ranks_count += !weft_bits_test(group->ranks, slot->rank);
+    weft_bits_set(group->ranks, slot->rank);
+    agg->counters.rows_in += slot->rows;
+    agg->counters.bytes_in += slot->bytes;
+}
+
+static void group_close(struct agg_group *group, uint64_t *why)
+{
+    group->state = AGG_GROUP_CLOSED;
+    (*why)++;
+}
+
+static struct agg_group *group_of(struct weft_aggregator *agg, uint16_t table, uint32_t clock)
+{
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        if (group->state == AGG_GROUP_OPEN && group->table == table && group->clock == clock) {
+            return group;
+        }
+    }
+    return NULL;
+}
+
+static void close_oldest(struct weft_aggregator *agg)
+{
+    struct agg_group *oldest = NULL;
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        if (group->state == AGG_GROUP_OPEN &&
+            (oldest == NULL || group->born_ns < oldest->born_ns)) {
+            oldest = group;
+        }
+    }
+    if (oldest != NULL) {
+        group_close(oldest, &agg->counters.flushed_pressure);
+    }
+}
+
+static void look(struct weft_aggregator *agg, struct agg_group *group)
+{
+    uint32_t count_max = agg->config.count_max;
+    if (group->ranks_count >= agg->tables[group->table].open_count) {
+        group_close(group, &agg->counters.flushed_all);
+    } else if ((count_max > 0 && group->members >= count_max) ||
+               group->members == WEFT_AGGREGATE_MEMBERS_MAX) {
+        group_close(group, &agg->counters.flushed_count);
+    }
+}
+
+bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_slot *slot, uint64_t now_ns)
+{
+    const size_t stride =
+        sizeof(uint64_t) + sizeof(float) * (size_t)agg->tables[slot->table].spec.dim;
+    struct agg_group *group = group_of(agg, slot->table, slot->clock);
+    if (group != NULL && !fits(agg, group, slot, stride)) {
+        group_close(group, &agg->counters.flushed_pressure);
+        group = NULL;
+    }
+    if (group == NULL) {
+        group = group_new(agg, slot->table, slot->clock, now_ns);
+    }
+    if (group == NULL) {
+        close_oldest(agg);
+        weft_agg_groups_progress(agg, now_ns);
+        group = group_new(agg, slot->table, slot->clock, now_ns);
+    }
+    if (group == NULL) {
+        return false;
+    }
+    if (!fits(agg, group, slot, stride)) {
+        group->state = AGG_GROUP_FREE; /* a new one: no push is in it */
+        return false;
+    }
+    add(agg, group, slot, stride);
+    look(agg, group);
+    return true;
+}
+
+void weft_agg_groups_look(struct weft_aggregator *agg, uint16_t table)
+{
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        if (agg->groups[i].state == AGG_GROUP_OPEN && agg->groups[i].table == table) {
+            look(agg, &agg->groups[i]);
+        }
+    }
+}
+
+/* ---- the message ----------------------------------------------------------------------------- */
+
+/* The group's rows in ascending order of their ids. */
+static const struct agg_sort *sorted(struct weft_aggregator *agg, const struct agg_group *group)
+{
+    struct agg_sort *from = agg->order, *to = agg->order + WEFT_AGGREGATE_ROWS_MAX;
+    uint64_t differ = 0;
+    for (uint32_t i = 0; i < group->rows; i++) {
+        from[i] = (struct agg_sort){group->ids[i], i};
+        differ |= group->ids[i] ^ group->ids[0];
+    }
+    for (uint32_t shift = 0; shift < 64; shift += 8) {
+        uint32_t start[257] = {0};
+        if ((differ >> shift & 0xff) == 0) {
+            continue;
+        }
+        for (uint32_t i = 0; i < group->rows; i++) {
+            start[(from[i].id >> shift & 0xff) + 1]++;
+        }
+        for (uint32_t d = 0; d < 256; d++) {
+            start[d + 1] += start[d];
+        }
+        for (uint32_t i = 0; i < group->rows; i++) {
+            to[start[from[i].id >> shift & 0xff]++] = from[i];
+        }
+        struct agg_sort *swap = from;
+        from = to;
+        to = swap;
+    }
+    return from;
+}
+
+static int by_rank_and_number(const struct agg_member *a, const struct agg_member *b)
+{
+    return a->push.rank != b->push.rank       ? (a->push.rank < b->push.rank ? -1 : 1)
+           : a->push.number != b->push.number ? (a->push.number < b->push.number ? -1 : 1)
+                                              : 0;
+}
+
+/* Few, and mostly in order. */
+static void sort_members(struct agg_group *group)
+{
+    for (uint32_t i = 1; i < group->members; i++) {
+        struct agg_member member = group->member[i];
+        uint32_t at = i;
+        for (; at > 0 && by_rank_and_number(&group->member[at - 1], &member) > 0; at--) {
+            group->member[at] = group->member[at - 1];
+        }
+        group->member[at] = member;
+    }
+}
+
+static size_t pack_ids(const struct agg_sort *order, uint32_t rows, uint8_t *out)
+{
+    uint64_t ids[WEFT_IDS_BLOCK], before = 0;
+    size_t bytes = 0;
+    for (uint32_t done = 0, taken; done < rows; done += taken) {
+        uint32_t count = (uint32_t)weft_min_u64(WEFT_IDS_BLOCK, rows - done);
+        for (uint32_t i = 0; i < count; i++) {
+            ids[i] = order[done + i].id;
+        }
+        bytes += weft_ids_pack_block(ids, count, before, out + bytes, &taken);
+        before = ids[taken - 1];
+    }
+    return bytes;
+}
+
+static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
+{
+    const uint32_t dim = agg->tables[group->table].spec.dim;
+    const struct agg_sort *order = sorted(agg, group);
+    sort_members(group);
+    uint8_t *at = group->message + WEFT_AGGREGATE_HEAD_BYTES;
+    for (uint32_t i = 0; i < group->members; i++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
+        weft_aggregate_member_pack(&group->member[i].push, at);
+    }
+    const size_t ids_bytes = pack_ids(order, group->rows, at);
+    uint8_t *counts = at + ids_bytes, *sums = counts + (size_t)group->rows * sizeof(uint16_t);
+    for (uint32_t i = 0; i < group->rows; i++) {
+        const uint32_t row = order[i].row;
+        memcpy(counts + (size_t)i * sizeof(uint16_t), &group->counts[row], sizeof(uint16_t));
+        memcpy(sums + (size_t)i * dim * sizeof(float), group->sums + (size_t)row * dim,
+               dim * sizeof(float));
+    }
+    agg->rpc_id = agg->rpc_id == UINT32_MAX ? 1 : agg->rpc_id + 1;
+    group->rpc_id = agg->rpc_id;
+    const struct weft_rpc_request request = {
+        .rpc_id = group->rpc_id,
+        .worker = agg->config.number,
+        .t0_ns = agg->config.clock_ns(agg->config.clock_arg),
+        .rows = group->rows,
+        .flags = group->wants_cut ? WEFT_RPC_CUT : 0,
+    };
+    weft_aggregate_head_pack(&request, group->members, ids_bytes, group->message);
+    group->message_bytes =
+        (size_t)(sums - group->message) + (size_t)group->rows * dim * sizeof(float);
+    WEFT_ASSERT(group->message_bytes <= WEFT_AGGREGATE_BYTES_MAX);
+}
+
+static weft_status expect_answer(struct weft_aggregator *agg, struct agg_group *group)
+{
+    const struct weft_msg_expect expect = {
+        .peer = agg->shard,
+        .sink = WEFT_SINK_COPY,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_AGGREGATE | WEFT_RPC_REPLY_FLAG,
+            .table = group->table,
+            .number = group->rpc_id,
+        }),
+        .tag_mask = UINT64_MAX,
+        .memory = group->reply,
+        .memory_bytes = sizeof(group->reply),
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = AGG_USER_GROUP | (uint32_t)(group - agg->groups),
+    };
+    return agg->msgr.ops->expect(agg->msgr.self, &expect, &group->expect);
+}
+
+/* False: not now. */
+static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uint64_t now_ns)
+{
+    lay_out(agg, group);
+    if (expect_answer(agg, group) != WEFT_OK) {
+        return false;
+    }
+    const struct weft_msg_send send = {
+        .peer = agg->shard,
+        .base = group->message,
+        .total = (uint32_t)group->message_bytes,
+        .elem_bytes = 1,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .stream = weft_rpc_stream(WEFT_RPC_AGGREGATE, group->table),
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_AGGREGATE, .table = group->table, .number = group->clock}),
+        .deadline_ns = WEFT_NEVER,
+        .user = AGG_USER_GROUP | (uint32_t)(group - agg->groups),
+    };
+    uint64_t seq;
+    if (agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
+        (void)!agg->msgr.ops->cancel(agg->msgr.self, group->expect);
+        return false; /* the same again, or PEER_DOWN comes */
+    }
+    group->state = AGG_GROUP_SENT;
+    agg->counters.aggregates_out++;
+    agg->counters.rows_out += group->rows;
+    agg->counters.bytes_out += group->message_bytes;
+    return true;
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+static void tell_members(struct weft_aggregator *agg, struct agg_group *group,
+                         enum weft_rpc_status status, const struct weft_rpc_reply *reply,
+                         uint64_t *why)
+{
+    for (uint32_t i = 0; i < group->members; i++) {
+        weft_agg_answer(agg, group->member[i].answer, status, reply);
+    }
+    *why += group->members;
+    agg->counters.pushes_direct += status == WEFT_RPC_OK ? 0 : group->members;
+    group->members = 0;
+}
+
+static void group_done(struct agg_group *group)
+{
+    if (group->message_closed && group->answered) {
+        group->state = AGG_GROUP_FREE;
+    }
+}
+
+void weft_agg_group_sent(struct weft_aggregator *agg, uint32_t index)
+{
+    struct agg_group *group = &agg->groups[index];
+    WEFT_ASSERT(group->state == AGG_GROUP_SENT);
+    group->message_closed = true;
+    group_done(group);
+}
+
+void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t index,
+                             const struct weft_msg_event *event)
+{
+    struct agg_group *group = &agg->groups[index];
+    struct weft_rpc_reply reply;
+    if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
+        return; /* PEER_DOWN comes */
+    }
+    bool good = event->outcome == WEFT_MSG_COMPLETE &&
+                weft_rpc_reply_unpack(group->reply, sizeof(group->reply), &reply) == WEFT_OK &&
+                reply.rpc_id == group->rpc_id && reply.status == WEFT_RPC_OK;
+    tell_members(agg, group, good ? WEFT_RPC_OK : WEFT_RPC_SEND_DIRECT, good ? &reply : NULL,
+                 good ? &agg->counters.pushes_absorbed : &agg->counters.direct_refused);
+    group->answered = true;
+    group_done(group);
+}
+
+void weft_agg_groups_drop(struct weft_aggregator *agg)
+{
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        if (group->state == AGG_GROUP_SENT && !group->answered) {
+            (void)!agg->msgr.ops->cancel(agg->msgr.self, group->expect);
+        }
+        if (group->state != AGG_GROUP_FREE) {
+            tell_members(agg, group, WEFT_RPC_SEND_DIRECT, NULL, &agg->counters.direct_shard);
+            group->state = AGG_GROUP_FREE;
+        }
+    }
+}
+
+void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
+{
+    uint32_t sent = 0;
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        sent += group->state == AGG_GROUP_SENT;
+        if (group->state == AGG_GROUP_OPEN &&
+            now_ns >= weft_time_add(group->born_ns, agg->config.age_ns)) {
+            group_close(group, &agg->counters.flushed_age);
+        }
+    }
+    for (uint32_t i = 0; agg->shard_up && i < agg->group_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        if (group->state == AGG_GROUP_CLOSED && sent < WEFT_AGGREGATE_SLOTS) {
+            sent += group_send(agg, group, now_ns);
+        }
+    }
+}
+
+uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
+{
+    uint64_t first_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        const struct agg_group *group = &agg->groups[i];
+        if (group->state == AGG_GROUP_OPEN) {
+            first_ns = weft_min_u64(first_ns, weft_time_add(group->born_ns, agg->config.age_ns));
+        }
+    }
+    return first_ns;
+}
+
+void weft_aggregator_gauges(const struct weft_aggregator *agg,
+                            struct weft_aggregator_gauges *gauges_p)
+{
+    *gauges_p = (struct weft_aggregator_gauges){.shard_up = agg->shard_up};
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        gauges_p->groups_open += agg->groups[i].state == AGG_GROUP_OPEN;
+        gauges_p->groups_sent += agg->groups[i].state >= AGG_GROUP_CLOSED;
+    }
+    for (uint32_t i = 0; i < agg->config.workers_max; i++) {
+        gauges_p->workers_connected += agg->workers[i].up;
+    }
+}

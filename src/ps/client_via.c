@@ -1,0 +1,384 @@
+/* Pushes by way of an aggregator (ps/aggregator.h).
+ *
+ * A push goes to the aggregator of its shard, if there is one and the push is such as can be added up. It
+ * is under way until the aggregator has answered that the shard has it; only then it is closed, and the
+ * CLOCK behind it may go. In all other cases it goes to the shard itself, under its number: when the
+ * answer is another one, when the aggregator goes or says nothing for too long, when the connection to
+ * the shard breaks. The shard counts it once whichever way it comes.
+ *
+ * The transport to the aggregator may still have a push when it is to go direct, or is done. Its memory
+ * is the transport's until SENT: it waits in its queue for that, and an operation is not done before. So
+ * that this takes no longer than it must, the connection is closed, and opened again after a pause.
+ *
+ * Never by an aggregator: pushes with a deadline, those that name a list or are sent again, heads alone.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Aggregates".
+ */
+#include "ps/client_internal.h"
+
+#include "base/assert.h"
+#include "ps/aggregate.h"
+
+#include <stdlib.h>
+
+static const uint64_t again_pause_ns = WEFT_NS_PER_S;
+
+enum via_link_state { VIA_LINK_NONE, VIA_LINK_ASKED, VIA_LINK_OPEN, VIA_LINK_REFUSED };
+
+struct ps_via_link {
+    enum via_link_state state;
+    bool sending; /* the transport has `request` */
+    bool expected;
+    weft_expect_id expect;
+    uint32_t rpc_id;
+    uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES];
+    uint8_t reply[WEFT_RPC_REPLY_BYTES];
+};
+
+struct ps_via {
+    weft_peer peer;
+    bool given; /* `peer` is a connection, or will be */
+    bool up;
+    bool close; /* the driver has to end it */
+    uint32_t flying;
+    uint64_t heard_ns; /* flying > 0: the last answer, or when the first of them went */
+    uint64_t again_ns;
+    struct ps_via_link *links; /* (tables_max,) */
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+weft_status weft_ps_via_init(struct weft_ps_client *client)
+{
+    if (client->config.via_timeout_ns == 0) {
+        return WEFT_OK;
+    }
+    client->vias = calloc(client->config.shards, sizeof(*client->vias));
+    struct ps_via_link *links =
+        calloc((size_t)client->config.shards * client->config.tables_max, sizeof(*links));
+    if (client->vias == NULL || links == NULL) {
+        free(links);
+        return WEFT_NOMEM;
+    }
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        client->vias[s].links = links + (size_t)s * client->config.tables_max;
+    }
+    return WEFT_OK;
+}
+
+void weft_ps_via_fini(struct weft_ps_client *client)
+{
+    if (client->vias != NULL) {
+        free(client->vias[0].links);
+    }
+    free(client->vias);
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t shard,
+                              uint64_t *again_ns_p)
+{
+    if (client->vias == NULL || client->vias[shard].given || client->ends[shard].down) {
+        return false;
+    }
+    *again_ns_p = client->vias[shard].again_ns;
+    return true;
+}
+
+void weft_ps_client_via(struct weft_ps_client *client, uint32_t shard, weft_peer peer)
+{
+    struct ps_via *via = &client->vias[shard];
+    WEFT_ASSERT(!via->given);
+    via->given = true;
+    via->peer = peer;
+}
+
+void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
+{
+    client->vias[shard].again_ns = weft_time_add(now_ns, again_pause_ns);
+}
+
+bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p)
+{
+    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
+        struct ps_via *via = &client->vias[s];
+        if (via->close && via->given) {
+            via->close = false;
+            *peer_p = via->peer;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The push goes to its shard. Its memory may still be the transport's. */
+static void go_direct(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    WEFT_ASSERT(part->state == PART_FLYING && part->via);
+    weft_ps_via_leave(client, part);
+    if (part->expected) {
+        /* NOTFOUND: the transport has dropped it with the peer. */
+        (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+    }
+    part->expected = part->reply_closed = false;
+    part->resent = part->direct = true;
+    part->state = PART_QUEUED;
+    client->counters.via_direct++;
+    weft_ps_part_enqueue(client, index);
+}
+
+static void via_down(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
+{
+    struct ps_via *via = &client->vias[shard];
+    via->given = via->up = via->close = false;
+    via->again_ns = weft_time_add(now_ns, again_pause_ns);
+    for (uint32_t t = 0; t < client->config.tables_max; t++) {
+        struct ps_via_link *link = &via->links[t];
+        if (link->expected) {
+            (void)!client->msgr.ops->cancel(client->msgr.self, link->expect);
+        }
+        link->expected = false;
+        link->state = VIA_LINK_NONE;
+    }
+    for (uint32_t i = 0; i < client->parts_total; i++) {
+        const struct ps_part *part = &client->parts[i];
+        if (part->via_answering && part->shard == shard) {
+            weft_ps_via_answer_over(client, i); /* its expectation went with the peer */
+        } else if (part->state == PART_FLYING && part->via && part->shard == shard &&
+                   !part->reply_closed) {
+            go_direct(client, i);
+        }
+    }
+}
+
+bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event *event,
+                      uint64_t now_ns)
+{
+    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
+        struct ps_via *via = &client->vias[s];
+        if (!via->given || via->peer != event->peer) {
+            continue;
+        }
+        if (event->type == WEFT_EVENT_PEER_DOWN) {
+            client->counters.via_downs += via->up;
+            via_down(client, s, now_ns);
+        } else {
+            via->up = event->name >> 32 == WEFT_ROLE_AGGREGATOR;
+            via->close = !via->up;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static bool table_good(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    const struct ps_link *link = &client->links[(size_t)table * client->config.shards + shard];
+    return client->tables[table].state == TABLE_OPEN && link->opened && !link->gone &&
+           (link->can & WEFT_RPC_CAN_AGGREGATE) != 0 &&
+           weft_aggregate_takes(&client->tables[table].spec);
+}
+
+static void table_ask(struct weft_ps_client *client, uint32_t shard, uint16_t table,
+                      uint64_t now_ns)
+{
+    struct ps_via *via = &client->vias[shard];
+    struct ps_via_link *link = &via->links[table];
+    const uint64_t user = WEFT_PS_USER | WEFT_PS_USER_VIA | (table * client->config.shards + shard);
+    const uint32_t rpc_id = weft_ps_rpc_id(client, shard);
+    const struct weft_msg_expect expect = {
+        .peer = via->peer,
+        .sink = WEFT_SINK_COPY,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_TABLE | WEFT_RPC_REPLY_FLAG, .table = table, .number = rpc_id}),
+        .tag_mask = UINT64_MAX,
+        .memory = link->reply,
+        .memory_bytes = sizeof(link->reply),
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = user,
+    };
+    const struct weft_rpc_request request = {
+        .rpc_id = rpc_id, .worker = client->config.worker, .t0_ns = ps_clock_ns(client)};
+    weft_rpc_request_pack(&request, link->request);
+    weft_table_spec_pack(&client->tables[table].spec, link->request + WEFT_RPC_REQUEST_BYTES);
+    const struct weft_msg_send send = {
+        .peer = via->peer,
+        .base = link->request,
+        .total = sizeof(link->request),
+        .elem_bytes = 1,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_TABLE, .table = table}),
+        .deadline_ns = WEFT_NEVER,
+        .user = user,
+    };
+    uint64_t seq;
+    if (client->msgr.ops->expect(client->msgr.self, &expect, &link->expect) != WEFT_OK) {
+        return;
+    }
+    if (client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
+        (void)!client->msgr.ops->cancel(client->msgr.self, link->expect);
+        return; /* the same again in the next progress, or PEER_DOWN comes */
+    }
+    link->rpc_id = rpc_id;
+    link->sending = link->expected = true;
+    link->state = VIA_LINK_ASKED;
+}
+
+void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event)
+{
+    const uint32_t index = (uint32_t)event->user;
+    struct ps_via *via = &client->vias[index % client->config.shards];
+    struct ps_via_link *link = &via->links[index / client->config.shards];
+    struct weft_rpc_reply reply;
+    if (event->type == WEFT_EVENT_SENT) {
+        link->sending = false;
+    } else if (event->type == WEFT_EVENT_RECEIVED && link->state == VIA_LINK_ASKED) {
+        bool good = event->outcome == WEFT_MSG_COMPLETE &&
+                    weft_rpc_reply_unpack(link->reply, sizeof(link->reply), &reply) == WEFT_OK &&
+                    reply.rpc_id == link->rpc_id && reply.status == WEFT_RPC_OK;
+        link->expected = false;
+        link->state = good ? VIA_LINK_OPEN : VIA_LINK_REFUSED;
+    }
+}
+
+void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
+{
+    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
+        struct ps_via *via = &client->vias[s];
+        for (uint16_t t = 0; via->up && t < client->config.tables_max; t++) {
+            if (via->links[t].state == VIA_LINK_NONE && !via->links[t].sending &&
+                table_good(client, t, s)) {
+                table_ask(client, s, t, now_ns);
+            }
+        }
+        if (via->flying > 0 &&
+            now_ns >= weft_time_add(via->heard_ns, client->config.via_timeout_ns)) {
+            via->close = true; /* PEER_DOWN comes */
+        }
+    }
+}
+
+uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
+{
+    uint64_t first_ns = WEFT_NEVER;
+    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
+        const struct ps_via *via = &client->vias[s];
+        if (via->flying > 0 && !via->close) {
+            first_ns =
+                weft_min_u64(first_ns, weft_time_add(via->heard_ns, client->config.via_timeout_ns));
+        }
+    }
+    return first_ns;
+}
+
+/* ---- pushes ---------------------------------------------------------------------------------- */
+
+bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    if (client->vias == NULL) {
+        return false;
+    }
+    const struct ps_via *via = &client->vias[shard];
+    return via->up && !via->close && via->links[table].state == VIA_LINK_OPEN &&
+           table_good(client, table, shard);
+}
+
+bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return part->kind == WEFT_RPC_PUSH && !part->direct && !part->resent && !part->listed &&
+           !part->head_only && !part->begun && part->op != WEFT_PS_NONE &&
+           client->ops[part->op].deadline_ns == WEFT_NEVER &&
+           weft_ps_via_open(client, part->table, part->shard);
+}
+
+weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return client->vias[part->shard].peer;
+}
+
+void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
+{
+    struct ps_via *via = &client->vias[part->shard];
+    via->heard_ns = via->flying++ == 0 ? now_ns : via->heard_ns;
+    part->via_sending = true;
+    client->counters.via_pushes++;
+}
+
+void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part)
+{
+    client->vias[part->shard].flying -= part->via;
+    part->via = false;
+}
+
+void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part)
+{
+    weft_ps_via_leave(client, part);
+    part->via_answering =
+        part->expected && !part->reply_closed &&
+        client->msgr.ops->cancel(client->msgr.self, part->expect) == WEFT_NOTFOUND;
+    part->expected = false;
+    part->direct = true;
+}
+
+/* Its memory is ours again. */
+static void settle(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    if (part->failing && !ps_via_holds(part)) {
+        part->failing = false;
+        weft_ps_part_fail(client, index, WEFT_PEER);
+    }
+}
+
+void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t index)
+{
+    client->parts[index].via_answering = false;
+    settle(client, index);
+}
+
+void weft_ps_via_close(struct weft_ps_client *client, uint32_t shard)
+{
+    client->vias[shard].close = true;
+}
+
+void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
+                      const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
+    part->via_sending = false;
+    if (part->failing) {
+        settle(client, index);
+        return;
+    }
+    if (event->outcome != WEFT_MSG_UNKNOWN || part->reply_closed) {
+        weft_ps_push_count(client, part, event);
+    }
+    if (part->state == PART_FLYING && part->reply_closed) {
+        weft_ps_part_done(client, part);
+    }
+}
+
+void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool committed)
+{
+    struct ps_part *part = &client->parts[index];
+    struct ps_via *via = &client->vias[part->shard];
+    via->heard_ns = ps_clock_ns(client);
+    part->expected = false;
+    if (!committed) {
+        go_direct(client, index);
+        return;
+    }
+    weft_ps_via_leave(client, part);
+    client->counters.via_committed++;
+    weft_ps_push_closed(client, part);
+    part->request_closed = true;
+    if (!part->via_sending) {
+        weft_ps_part_done(client, part);
+    }
+}

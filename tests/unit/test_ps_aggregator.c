@@ -1,0 +1,470 @@
+/* Workers whose pushes go by an aggregator: every gradient counts once, whatever dies, breaks or comes
+ * again; sums are those of a job without an aggregator. Random jobs over a transport in memory, with
+ * gradients that are integers, so that no order of adding changes a bit. */
+#include "ps/aggregator.h"
+#include "ps_cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { SHARD = 0, IDS = 60, DIM = 3, SEEDS = 500, OPS = 4, WORKERS_MAX = 5 };
+
+struct worker {
+    weft_ps_op op[OPS];
+    bool busy[OPS];
+    uint32_t clock; /* that it may push for */
+    uint32_t left;  /* pushes in it */
+};
+
+struct bench {
+    struct cluster c;
+    struct weft_prng prng;
+    struct weft_aggregator *agg;
+    struct weft_aggregator_config config;
+    struct weft_aggregator_counters before; /* of aggregators that died */
+    uint32_t box;                           /* its node */
+    bool no_box;
+    struct worker workers[WORKERS_MAX];
+    uint8_t mode;
+    uint64_t delivered, missed;
+    float want[IDS][DIM];
+};
+
+/* ---- the aggregator -------------------------------------------------------------------------- */
+
+static void box_start(struct bench *b)
+{
+    struct fake_node *node = &b->c.net->nodes[b->box];
+    node->dead = false;
+    node->events_head = node->events_tail = 0;
+    memset(node->expects, 0, sizeof(node->expects));
+    node->name = weft_rpc_name(WEFT_ROLE_AGGREGATOR, 0);
+    node->incarnation++;
+    assert_int_equal(weft_aggregator_new(&b->config, fake_msgr(b->c.net, b->box), &b->agg),
+                     WEFT_OK);
+}
+
+static void box_kill(struct bench *b)
+{
+    fake_kill(b->c.net, b->box);
+    weft_aggregator_free(b->agg);
+    b->agg = NULL;
+}
+
+static void box_poll(struct bench *b)
+{
+    struct weft_msg_event event;
+    weft_peer peer;
+    if (b->agg == NULL) {
+        return;
+    }
+    while (fake_poll(&b->c.net->nodes[b->box], &event)) {
+        weft_aggregator_event(b->agg, &event, b->c.net->now_ns);
+    }
+    weft_aggregator_progress(b->agg, b->c.net->now_ns);
+    while (weft_aggregator_take_closed(b->agg, &peer)) {
+        fake_break(b->c.net, b->box, peer - 10);
+    }
+}
+
+/* ---- the job --------------------------------------------------------------------------------- */
+
+/* What the drivers do: connections that are wanted. */
+static void connect_all(struct bench *b)
+{
+    struct fake_net *net = b->c.net;
+    uint64_t ns;
+    weft_peer peer;
+    if (b->agg != NULL && weft_aggregator_wants_shard(b->agg)) {
+        weft_aggregator_connect(b->agg, fake_peer(SHARD));
+        fake_connect(net, SHARD, b->box);
+    }
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        struct weft_ps_client *client = b->c.client[w];
+        while (weft_ps_client_take_via_close(client, &peer)) {
+            fake_break(net, 1 + w, b->box);
+        }
+        if (weft_ps_client_away(client, 0, &ns)) {
+            assert_int_equal(weft_ps_client_reconnect(client, 0, fake_peer(SHARD), net->now_ns),
+                             WEFT_OK);
+            fake_connect(net, SHARD, 1 + w);
+        }
+        if (b->agg != NULL && weft_ps_client_wants_via(client, 0, &ns)) {
+            weft_ps_client_via(client, 0, fake_peer(b->box));
+            fake_connect(net, b->box, 1 + w);
+        }
+    }
+}
+
+static bool bench_step(struct bench *b)
+{
+    bool moved = cluster_step(&b->c);
+    box_poll(b);
+    cluster_poll(&b->c);
+    connect_all(b);
+    if (!moved) {
+        b->c.net->now_ns += 20000; /* ages and timeouts */
+    }
+    return moved;
+}
+
+static void bench_quiet(struct bench *b)
+{
+    for (uint32_t still = 0; still < 50;) {
+        still = bench_step(b) ? 0 : still + 1;
+    }
+}
+
+static void wait_op(struct bench *b, uint32_t w, uint32_t i)
+{
+    struct weft_ps_result result;
+    struct worker *worker = &b->workers[w];
+    for (uint32_t steps = 0; worker->busy[i]; steps++) {
+        assert_true(steps < 200000);
+        if (weft_ps_op_done(b->c.client[w], worker->op[i], &result)) {
+            if (result.status != WEFT_OK) {
+                print_message("worker %u: rpc_status %u\n", w, result.rpc_status);
+            }
+            assert_int_equal(result.status, WEFT_OK);
+            b->delivered += result.elements_delivered;
+            weft_ps_op_release(b->c.client[w], worker->op[i]);
+            worker->busy[i] = false;
+            return;
+        }
+        bench_step(b);
+    }
+}
+
+static struct weft_table_spec spec_of(uint8_t mode, uint16_t workers)
+{
+    return (struct weft_table_spec){.dim = DIM,
+                                    .mode = mode,
+                                    .workers = workers,
+                                    .staleness = mode == WEFT_TABLE_SSP ? 2 : 0,
+                                    .learning_rate = -1,
+                                    .average = WEFT_AVERAGE_NONE};
+}
+
+static void bench_open(struct bench *b, uint32_t workers, uint8_t mode, uint64_t seed)
+{
+    memset(b, 0, sizeof(*b));
+    weft_prng_init(&b->prng, seed);
+    struct cluster_config config = cluster_config(1, workers);
+    config.incarnation = 100;
+    config.shard.chunks_max = 256;
+    config.client.reconnect_ns = WEFT_NS_PER_S;
+    config.client.via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    config.client.can &= (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE;
+    b->mode = mode;
+    cluster_start(&b->c, &config, workers, seed);
+    b->c.net->packet_bytes = 200 + (uint32_t)weft_prng_below(&b->prng, 400);
+    b->box = 1 + workers;
+    weft_aggregator_config_default(&b->config);
+    b->config.workers_max = workers;
+    b->config.push_slots = 1 + (uint32_t)weft_prng_below(&b->prng, 3);
+    b->config.push_bytes_max = weft_prng_below(&b->prng, 4) == 0 ? 400 : 4096;
+    b->config.groups_max = 1 + (uint32_t)weft_prng_below(&b->prng, 3);
+    b->config.count_max = (uint32_t)weft_prng_below(&b->prng, 4);
+    b->config.age_ns = 1 + weft_prng_below(&b->prng, 200000);
+    b->config.clock_ns = fake_clock_ns;
+    b->config.clock_arg = b->c.net;
+    box_start(b);
+    struct weft_table_spec spec = spec_of(mode, (uint16_t)workers);
+    for (uint32_t w = 0; w < workers; w++) {
+        weft_ps_op op;
+        assert_int_equal(weft_ps_table_open(b->c.client[w], &spec, 0, &op), WEFT_OK);
+        b->workers[w] = (struct worker){.op = {op}, .busy = {true}};
+        wait_op(b, w, 0);
+        b->delivered = 0;
+    }
+    bench_quiet(b);
+}
+
+static void bench_close(struct bench *b)
+{
+    if (b->agg != NULL) {
+        weft_aggregator_free(b->agg);
+    }
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        weft_ps_client_free(b->c.client[w]);
+    }
+    cluster_shard_free(&b->c, SHARD);
+    fake_net_free(b->c.net);
+}
+
+/* Some ids, some of them twice; integers. */
+static void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
+{
+    struct worker *worker = &b->workers[w];
+    uint64_t ids[40];
+    float rows[40][DIM];
+    uint32_t n = 1 + (uint32_t)weft_prng_below(&b->prng, 40), i = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        ids[r] = weft_prng_below(&b->prng, IDS);
+        for (uint32_t k = 0; k < DIM; k++) {
+            rows[r][k] = (float)weft_prng_below(&b->prng, 7) - 3;
+            b->want[ids[r]][k] += rows[r][k];
+        }
+    }
+    while (i < OPS && worker->busy[i]) {
+        i++;
+    }
+    if (i == OPS) {
+        i = (uint32_t)weft_prng_below(&b->prng, OPS);
+        wait_op(b, w, i);
+    }
+    weft_status status;
+    for (uint32_t steps = 0;
+         (status = weft_ps_push(b->c.client[w], 0, ids, &rows[0][0], n, bound_ppm, b->c.net->now_ns,
+                                &worker->op[i])) == WEFT_AGAIN;
+         steps++) {
+        assert_true(steps < 100000);
+        bench_step(b);
+    }
+    assert_int_equal(status, WEFT_OK);
+    worker->busy[i] = true;
+}
+
+/* Ends the clock of all workers. */
+static void end_clock(struct bench *b)
+{
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        weft_status status;
+        for (uint32_t steps = 0;
+             (status = weft_ps_clock(b->c.client[w], 0, b->c.net->now_ns)) == WEFT_AGAIN; steps++) {
+            assert_true(steps < 100000);
+            bench_step(b);
+        }
+        assert_int_equal(status, WEFT_OK);
+    }
+}
+
+static void wait_all(struct bench *b)
+{
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        for (uint32_t i = 0; i < OPS; i++) {
+            wait_op(b, w, i);
+        }
+    }
+    for (uint32_t steps = 0;; steps++) {
+        bool busy = false;
+        assert_true(steps < 100000);
+        for (uint32_t w = 0; w < b->c.workers; w++) {
+            busy |= weft_ps_client_busy(b->c.client[w]);
+        }
+        if (!busy) {
+            break;
+        }
+        bench_step(b);
+    }
+    bench_quiet(b);
+}
+
+static void check_sums(const struct bench *b)
+{
+    for (uint64_t id = 0; id < IDS; id++) {
+        float weights[DIM];
+        (void)weft_table_read(weft_shard_table(b->c.shard[SHARD], 0), id, weights);
+        for (uint32_t k = 0; k < DIM; k++) {
+            assert_true(weights[k] == b->want[id][k]);
+        }
+    }
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* BSP, everybody there: one message to the shard for each clock. */
+static void all_there(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 4, WEFT_TABLE_BSP, 5);
+    b.config.push_bytes_max = 4096;
+    b.config.push_slots = 2;
+    b.config.count_max = 0;
+    b.config.age_ns = WEFT_NS_PER_S;
+    box_kill(&b);
+    bench_quiet(&b);
+    box_start(&b);
+    bench_quiet(&b);
+    for (uint32_t round = 0; round < 10; round++) {
+        for (uint32_t w = 0; w < 4; w++) {
+            push(&b, w, 0);
+        }
+        end_clock(&b);
+        wait_all(&b);
+    }
+    check_sums(&b);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.agg);
+    assert_int_equal(counters->pushes_in, 40);
+    assert_int_equal(counters->pushes_absorbed, 40);
+    assert_int_equal(counters->pushes_direct, 0);
+    assert_int_equal(counters->aggregates_out, 10);
+    assert_int_equal(counters->flushed_all, 10);
+    assert_true(counters->rows_out < counters->rows_in);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(shard->aggregates, 10);
+    assert_int_equal(shard->aggregate_pushes, 40);
+    assert_int_equal(shard->pushes, 40);
+    assert_int_equal(shard->aggregate_gradients, counters->rows_in);
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_committed, 10);
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
+    }
+    bench_close(&b);
+}
+
+/* What is lost on the way to the aggregator is lost; nothing is on the way from it. */
+static void loss(void **state)
+{
+    (void)state;
+    uint64_t lost = 0;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct bench b;
+        uint64_t sent = 0, got = 0;
+        bench_open(&b, 3, WEFT_TABLE_ASP, seed);
+        b.c.net->loss_ppm = 400000;
+        for (uint32_t round = 0; round < 5; round++) {
+            for (uint32_t w = 0; w < 3; w++) {
+                push(&b, w, 500000);
+            }
+        }
+        wait_all(&b);
+        for (uint32_t w = 0; w < 3; w++) {
+            sent += weft_ps_client_counters(b.c.client[w])->push.elements_sent;
+            got += weft_ps_client_counters(b.c.client[w])->push.elements_delivered;
+        }
+        const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+        uint64_t resent = weft_aggregator_counters(b.agg)->pushes_direct;
+        if (resent == 0) {
+            assert_int_equal(shard->elements_applied, got);
+            lost += sent - got;
+        }
+        bench_close(&b);
+    }
+    assert_true(lost > 0);
+}
+
+enum fault {
+    FAULT_BOX_DIES,
+    FAULT_BOX_FROM_SHARD,
+    FAULT_BOX_FROM_WORKER,
+    FAULT_WORKER_FROM_SHARD,
+    FAULT_BOX_HANGS,
+    FAULT_COUNT
+};
+
+static void fault(struct bench *b)
+{
+    struct fake_net *net = b->c.net;
+    uint32_t w = (uint32_t)weft_prng_below(&b->prng, b->c.workers);
+    switch (weft_prng_below(&b->prng, FAULT_COUNT)) {
+    case FAULT_BOX_DIES:
+        if (b->agg != NULL) {
+            box_kill(b);
+        } else {
+            box_start(b);
+        }
+        break;
+    case FAULT_BOX_FROM_SHARD:
+        if (b->agg != NULL && !net->cut[SHARD][b->box]) {
+            fake_break(net, SHARD, b->box);
+        }
+        break;
+    case FAULT_BOX_FROM_WORKER:
+        if (b->agg != NULL && !net->cut[1 + w][b->box]) {
+            fake_break(net, 1 + w, b->box);
+        }
+        break;
+    case FAULT_WORKER_FROM_SHARD:
+        if (!net->cut[SHARD][1 + w]) {
+            fake_break(net, SHARD, 1 + w);
+        }
+        break;
+    case FAULT_BOX_HANGS: /* what it sends is held up for longer than the workers wait */
+        for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+            net->messages[i].held |= net->messages[i].live && net->messages[i].from == b->box;
+        }
+        for (uint32_t i = 0; i < 40; i++) {
+            net->now_ns += 100000;
+            bench_step(b);
+        }
+        for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+            net->messages[i].held = false;
+        }
+        break;
+    default:
+        break;
+    }
+    cluster_poll(&b->c);
+    box_poll(b);
+    connect_all(b);
+}
+
+static void random_job(uint64_t seed, struct weft_shard_counters *sum)
+{
+    struct bench b;
+    struct weft_prng prng;
+    weft_prng_init(&prng, seed * 77);
+    const uint8_t modes[] = {WEFT_TABLE_BSP, WEFT_TABLE_SSP, WEFT_TABLE_ASP};
+    bench_open(&b, 2 + (uint32_t)weft_prng_below(&prng, WORKERS_MAX - 1),
+               modes[weft_prng_below(&prng, 3)], seed);
+    uint32_t faults = (uint32_t)weft_prng_below(&prng, 8);
+    for (uint32_t clock = 0; clock < 6; clock++) {
+        for (uint32_t n = 0; n < 2 * b.c.workers; n++) {
+            push(&b, (uint32_t)weft_prng_below(&b.prng, b.c.workers), 0);
+            for (uint32_t s = (uint32_t)weft_prng_below(&b.prng, 30); s > 0; s--) {
+                bench_step(&b);
+            }
+            if (faults > 0 && weft_prng_below(&b.prng, 8) == 0) {
+                faults--;
+                fault(&b);
+            }
+        }
+        end_clock(&b);
+    }
+    if (b.agg == NULL) {
+        box_start(&b);
+    }
+    wait_all(&b);
+    check_sums(&b);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_false(weft_shard_busy(b.c.shard[SHARD]));
+    sum->aggregates += shard->aggregates;
+    sum->aggregates_refused += shard->aggregates_refused;
+    sum->aggregate_pushes += shard->aggregate_pushes;
+    sum->pushes += shard->pushes;
+    bench_close(&b);
+}
+
+static void whatever_happens(void **state)
+{
+    (void)state;
+    const char *first = getenv("WEFT_TEST_SEED"), *count = getenv("WEFT_TEST_SEEDS");
+    uint64_t seed = first != NULL ? strtoull(first, NULL, 0) : 1;
+    uint64_t end = seed + (count != NULL ? strtoull(count, NULL, 0) : first != NULL ? 1 : SEEDS);
+    struct weft_shard_counters sum = {0};
+    for (; seed < end; seed++) {
+        random_job(seed, &sum);
+    }
+    print_message("%llu aggregates of %llu pushes, %llu refused; %llu pushes in all\n",
+                  (unsigned long long)sum.aggregates, (unsigned long long)sum.aggregate_pushes,
+                  (unsigned long long)sum.aggregates_refused, (unsigned long long)sum.pushes);
+    if (first == NULL) { /* the jobs are such that all of this happens */
+        assert_true(sum.aggregates > 10 * SEEDS && sum.aggregates_refused > 0);
+        assert_true(sum.aggregate_pushes > sum.aggregates);
+        assert_true(sum.pushes > sum.aggregate_pushes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_there),
+        cmocka_unit_test(loss),
+        cmocka_unit_test(whatever_happens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
