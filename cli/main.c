@@ -15,6 +15,7 @@ static const struct weft_verb verbs[] = {
     {"scheduler", "run the transfer scheduler of a job: who pushes when, at what rate",
      weft_cli_scheduler},
     {"server", "run a parameter server", weft_cli_server},
+    {"aggregate", "add up the pushes of workers on their way to the servers", weft_cli_aggregate},
     {"worker", "run one worker of a built-in model, with servers that are already running", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
     {"predict", "print a saved model's prediction for each example of a data file",

@@ -3,6 +3,7 @@
 #define WEFT_CLI_VERBS_H
 
 int weft_cli_run(int argc, char **argv);
+int weft_cli_aggregate(int argc, char **argv);
 int weft_cli_coordinator(int argc, char **argv);
 int weft_cli_scheduler(int argc, char **argv);
 int weft_cli_train(int argc, char **argv);

@@ -54,6 +54,7 @@ struct weft_job {
     struct weft_recording recording;
     struct weft_record_ring *records; /* of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
+    const char *via;         /* aggregators of a worker's pushes; NULL = none */
     uint32_t no_key_caching; /* 1: pushes send their ids, whatever was pulled */
     uint32_t drive;    /* 1, engine: the endpoint has a thread of its own */
     struct weft_until until;

@@ -211,6 +211,24 @@ static weft_status open_table(struct weft_learner *learner)
     return status;
 }
 
+/* Aggregators for its pushes, if the job or the environment names any; via: (count,). */
+static weft_status set_via(struct weft_learner *learner, uint32_t count,
+                           struct weft_launch_address *via, struct weft_worker_config *config)
+{
+    const char *text = learner->job->via != NULL ? learner->job->via : getenv("WEFT_VIA");
+    if (text == NULL || text[0] == '\0') {
+        return WEFT_OK;
+    }
+    if (!weft_worker_via_parse(text, via, count)) {
+        return weft_fail(&learner->worker.error, WEFT_INVALID,
+                         "--via or WEFT_VIA is \"%.80s\"; it must be the HOST:PORT of `weft "
+                         "aggregate`, or one for each of the %u shards", text, count);
+    }
+    config->via = via;
+    config->client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
+    return WEFT_OK;
+}
+
 weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,
                               uint32_t rank, const struct weft_ml_dataset *dataset,
                               const struct weft_launch_address *servers, uint32_t count,
@@ -227,7 +245,10 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
     set_client(learner, rank, count, &config.client);
     config.servers = servers;
     config.membership = membership;
-    status = weft_worker_open(&learner->worker, &config);
+    struct weft_launch_address *via = calloc(count, sizeof(*via));
+    status = via != NULL ? set_via(learner, count, via, &config) : WEFT_NOMEM;
+    status = status == WEFT_OK ? weft_worker_open(&learner->worker, &config) : status;
+    free(via);
     weft_stop_wakes(learner->worker.endpoint.driver);
     return status == WEFT_OK ? open_table(learner) : status;
 }

@@ -620,6 +620,9 @@ int weft_cli_worker(int argc, char **argv)
          "HOST:PORT of every shard, in their order, separated by commas;\n"
          "HOST is a numeric address",
          WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "as the coordinator says"},
+        {"via", "HOST:PORT", "send pushes by way of this aggregator (`weft aggregate`), which adds\n"
+         "them up; shard s is at PORT + s, or one HOST:PORT for each shard",
+         WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,
          .fallback = "as the launcher or the coordinator says, else 0"},

@@ -135,6 +135,11 @@ struct weft_ps_config {
                                    * address, and so does a line on standard error. Where it cannot
                                    * be had, all else goes on without (docs/METRICS.md). NULL
                                    * (default) = WEFT_METRICS; "" = none */
+    const char *via;              /* send pushes by way of aggregators, `weft aggregate`, which add
+                                   * up those of several workers: "host:port" of the process, which
+                                   * has shard s at port + s, or one for each shard; numeric. Where
+                                   * one is away, pushes go to their server. NULL (default) =
+                                   * WEFT_VIA; "" = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */

@@ -56,6 +56,7 @@ struct weft_ps_config {
     uint64_t replay_bytes;
     uint64_t call_timeout_ns;
     const char *metrics;
+    const char *via;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);

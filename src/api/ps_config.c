@@ -282,6 +282,10 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
         bool on;
         status = weft_api_ps_key_caching(&on, error);
     }
+    ours_p->via = ours_p->via == NULL ? getenv("WEFT_VIA") : ours_p->via;
+    if (ours_p->via != NULL && ours_p->via[0] == '\0') {
+        ours_p->via = NULL;
+    }
     if (status == WEFT_OK) {
         status = settle(ours_p, launch_p, error);
     }

@@ -108,7 +108,8 @@ static void on_progress(void *arg, uint64_t now_ns)
 }
 
 static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *config,
-                               const struct weft_launch_address *servers, uint32_t shards)
+                               const struct weft_launch_address *servers,
+                               struct weft_launch_address *via, uint32_t shards)
 {
     struct weft_worker_config worker;
     weft_worker_config_default(&worker);
@@ -116,6 +117,16 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
     set_endpoint(ps, config, &worker.endpoint);
     worker.client.shards = shards;
     worker.servers = servers;
+    if (config->via != NULL) {
+        worker.via = via;
+        worker.client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
+        if (!weft_worker_via_parse(config->via, via, shards)) {
+            return weft_fail(&ps->worker.error, WEFT_INVALID,
+                             "via is \"%.80s\"; config.via or WEFT_VIA must be the host:port of "
+                             "`weft aggregate`, or one for each of the %u shards",
+                             config->via, shards);
+        }
+    }
     worker.membership = &ps->membership;
     /* Of the API 0 is one look; of a worker it is "do not wait". */
     worker.connect_timeout_ns = weft_max_u64(config->connect_timeout_ns, 1);
@@ -183,7 +194,9 @@ static weft_status ps_init(struct weft_ps *ps, struct weft_ps_config *config)
         status = weft_api_ps_records_open(ps, config);
     }
     if (status == WEFT_OK) {
-        status = open_worker(ps, config, servers, shards);
+        struct weft_launch_address *via = calloc(shards, sizeof(*via));
+        status = via != NULL ? open_worker(ps, config, servers, via, shards) : WEFT_NOMEM;
+        free(via);
     }
     free(servers);
     return status;

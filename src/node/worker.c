@@ -56,9 +56,25 @@ static weft_status open_endpoint(struct weft_worker *worker,
     udp->loss.rank = worker->rank;
     udp->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, worker->rank);
     udp->ep.peers_max = worker->shards + (connects_again ? PEERS_SPARE : 0);
+    udp->ep.peers_max += worker->has_via ? worker->shards + PEERS_SPARE : 0;
     udp->ep.expects_max = weft_ps_client_expects_max(&config->client);
     worker->peer_timeout_ns = udp->ep.peer_timeout_ns;
     return weft_endpoint_open(&endpoint, &worker->endpoint, &worker->error);
+}
+
+bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, uint32_t shards)
+{
+    uint32_t count;
+    if (weft_launch_servers_parse(text, via_p, shards, &count) != NULL || count == 0 ||
+        (count != 1 && count != shards) ||
+        (count == 1 && via_p[0].port + shards - 1 > UINT16_MAX)) {
+        return false;
+    }
+    for (uint32_t s = count; s < shards; s++) {
+        via_p[s] = via_p[0];
+        via_p[s].port = (uint16_t)(via_p[0].port + s);
+    }
+    return true;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -213,6 +229,7 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
         .reconnect_ns = config->client.reconnect_ns,
         .security = config->endpoint.security,
         .membership = config->membership,
+        .has_via = config->client.via_timeout_ns > 0,
         .on_progress = config->on_progress,
         .arg = config->arg,
     };
@@ -221,6 +238,9 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     }
     for (uint32_t s = 0; s < shards; s++) {
         worker->servers[s].address = config->servers[s];
+        if (config->client.via_timeout_ns > 0) {
+            worker->servers[s].via = config->via[s];
+        }
     }
     weft_status status = open_endpoint(worker, config);
     if (status == WEFT_OK) {

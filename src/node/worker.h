@@ -20,6 +20,8 @@ struct weft_worker_config {
     struct weft_endpoint_config endpoint;
     struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns */
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
+    const struct weft_launch_address *via; /* (client.shards,): of the aggregators, where
+                                            * client.via_timeout_ns > 0; copied */
     struct weft_membership *membership; /* asked where a server that went away is now; NULL = nobody */
     /* > 0: open returns when all servers are connected, or after so long; for one that does not answer,
      * or is another than the list says, it fails. 0: operations wait for the connections, and fail
@@ -32,6 +34,7 @@ struct weft_worker_config {
 
 struct weft_worker_server {
     struct weft_launch_address address;
+    struct weft_launch_address via; /* of its aggregator */
     weft_peer peer;
     uint64_t name;           /* of the process that answered */
     enum weft_msg_down down; /* why it went down last */
@@ -50,6 +53,7 @@ struct weft_worker {
     uint32_t shards;
     uint32_t rank;
     bool any_away;
+    bool has_via;
     bool any_down; /* one has been, at some time */
     uint64_t reconnect_ns;
     uint64_t peer_timeout_ns;
@@ -59,6 +63,13 @@ struct weft_worker {
     void *arg;
     struct weft_error error; /* a sentence, after a status other than OK */
 };
+
+/* An aggregator that has not answered for so long with pushes under way is given up. */
+enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000 };
+
+/* "HOST:PORT" of an aggregator process, which has shard s at PORT + s; or one HOST:PORT for each shard.
+ * Shape: via_p (shards,). False: it is neither. */
+bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, uint32_t shards);
 
 void weft_worker_config_default(struct weft_worker_config *config_p);
 

@@ -126,10 +126,40 @@ static uint64_t maintain(struct weft_worker *worker)
     return any ? pause_ns : WEFT_NEVER;
 }
 
+/* Connections to aggregators. Nothing waits for them. Returns how long a sleep may last. */
+static uint64_t maintain_via(struct weft_worker *worker)
+{
+    uint64_t now_ns = weft_clock_now_ns(), sleep_ns = WEFT_NEVER, again_ns;
+    weft_peer peer;
+    while (weft_ps_client_take_via_close(worker->client, &peer)) {
+        weft_endpoint_disconnect(&worker->endpoint, peer);
+    }
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        const struct weft_launch_address *via = &worker->servers[s].via;
+        struct weft_error error;
+        if (!weft_ps_client_wants_via(worker->client, s, &again_ns)) {
+            continue;
+        }
+        if (now_ns < again_ns) {
+            sleep_ns = weft_min_u64(sleep_ns, again_ns - now_ns);
+        } else if (weft_endpoint_connect(&worker->endpoint, via->host, via->port, &peer, &error) ==
+                   WEFT_OK) {
+            weft_ps_client_via(worker->client, s, peer);
+        } else {
+            weft_ps_client_via_failed(worker->client, s, now_ns);
+            sleep_ns = weft_min_u64(sleep_ns, pause_ns);
+        }
+    }
+    return sleep_ns;
+}
+
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns)
 {
     if (worker->any_away) {
         timeout_ns = weft_min_u64(timeout_ns, maintain(worker));
+    }
+    if (worker->has_via && worker->client != NULL) {
+        timeout_ns = weft_min_u64(timeout_ns, maintain_via(worker));
     }
     uint64_t due_ns =
         worker->client != NULL ? weft_ps_client_deadline(worker->client) : WEFT_NEVER;

@@ -1,0 +1,316 @@
+/* `weft aggregate`: adds up pushes of workers on their way to the servers. */
+#define _GNU_SOURCE
+#include "cli/child.h"
+#include "cli/metrics.h"
+#include "cli/node_options.h"
+#include "cli/output.h"
+#include "cli/stop.h"
+#include "cli/train/job.h"
+#include "cli/verbs.h"
+#include "metrics/text.h"
+#include "node/aggregator_thread.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEFAULT_PORT = 7800, DEFAULT_WORKERS = 16 };
+
+struct verb {
+    const char *listen;
+    const char *servers;
+    uint32_t push_mib;
+    uint32_t age_us;
+    bool json;
+    struct weft_transport_options transport;
+    struct weft_security security;
+    struct weft_metrics_options metrics_options;
+    struct weft_aggregator_thread_config each;
+    char host[WEFT_LAUNCH_ADDRESS_BYTES];
+    uint16_t port;
+    struct weft_launch_address *addresses; /* (count,) */
+    struct weft_aggregator_thread *threads;
+    struct weft_aggregator_stats *stats; /* (count,) as last copied */
+    uint32_t count;
+    uint32_t started;
+    struct weft_metrics metrics;
+};
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static const struct figure {
+    const char *name; /* in /metrics and in --json */
+    const char *help;
+    size_t offset;
+} figures[] = {
+#define FIGURE(field, help)                                                                        \
+    {                                                                                              \
+#field, help, offsetof(struct weft_aggregator_counters, field)                             \
+    }
+    FIGURE(pushes_in, "Pushes received whole."),
+    FIGURE(pushes_absorbed, "Pushes committed by the server inside an aggregate."),
+    FIGURE(pushes_direct, "Pushes that their workers were told to send to the server."),
+    FIGURE(direct_table, "Of these, of a table that is not open here or cannot be added up."),
+    FIGURE(direct_form, "Of these, that name a list, are malformed or not finite."),
+    FIGURE(direct_large, "Of these, with more rows than there was memory for."),
+    FIGURE(direct_shard, "Of these, while the server was away."),
+    FIGURE(direct_refused, "Of these, in an aggregate that the server refused."),
+    FIGURE(aggregates_out, "Aggregates sent to the server."),
+    FIGURE(flushed_all, "Aggregates complete: every worker was in them."),
+    FIGURE(flushed_count, "Aggregates sent because they had enough pushes."),
+    FIGURE(flushed_age, "Aggregates sent because of their age."),
+    FIGURE(flushed_pressure, "Aggregates sent because room was wanted."),
+    FIGURE(rows_in, "Rows of pushes that were added up."),
+    FIGURE(rows_out, "Rows of aggregates."),
+    FIGURE(bytes_in, "Bytes of pushes that were added up."),
+    FIGURE(bytes_out, "Bytes of aggregates."),
+    FIGURE(tables_refused, "Tables that workers asked for and that are not added up."),
+    FIGURE(workers_replaced, "Connections of workers that a newer one replaced."),
+    FIGURE(peers_ignored, "Connections of processes that are neither worker nor server."),
+#undef FIGURE
+};
+
+static uint64_t figure_of(const struct figure *figure, const struct weft_aggregator_counters *of)
+{
+    return *(const uint64_t *)(const void *)((const char *)of + figure->offset);
+}
+
+static void add_families(void *arg, struct weft_exposition *text)
+{
+    struct verb *verb = arg;
+    char name[64], label[24];
+    for (uint32_t i = 0; i < verb->started; i++) {
+        (void)weft_aggregator_thread_ask(&verb->threads[i], &verb->stats[i]);
+    }
+    for (size_t f = 0; f < WEFT_ARRAY_COUNT(figures); f++) {
+        snprintf(name, sizeof(name), "weft_aggregator_%s_total", figures[f].name);
+        weft_exposition_family(text, name, "counter", figures[f].help);
+        for (uint32_t i = 0; i < verb->started; i++) {
+            snprintf(label, sizeof(label), "shard=\"%u\"", i);
+            weft_exposition_u64(text, name, label,
+                                figure_of(&figures[f], &verb->stats[i].counters));
+        }
+    }
+    weft_exposition_family(text, "weft_aggregator_workers", "gauge", "Workers connected.");
+    for (uint32_t i = 0; i < verb->started; i++) {
+        snprintf(label, sizeof(label), "shard=\"%u\"", i);
+        weft_exposition_u64(text, "weft_aggregator_workers", label,
+                            verb->stats[i].gauges.workers_connected);
+    }
+    weft_exposition_family(text, "weft_aggregator_server_up", "gauge",
+                           "1: the server of the shard is connected.");
+    for (uint32_t i = 0; i < verb->started; i++) {
+        snprintf(label, sizeof(label), "shard=\"%u\"", i);
+        weft_exposition_u64(text, "weft_aggregator_server_up", label,
+                            verb->stats[i].gauges.shard_up);
+    }
+}
+
+/* Of all shards together. */
+static void tell_counters(const struct verb *verb)
+{
+    struct weft_aggregator_counters sum = {0};
+    uint64_t cpu_ns = 0;
+    for (uint32_t i = 0; i < verb->started; i++) {
+        for (size_t f = 0; f < WEFT_ARRAY_COUNT(figures); f++) {
+            *(uint64_t *)(void *)((char *)&sum + figures[f].offset) +=
+                figure_of(&figures[f], &verb->threads[i].stats.counters);
+        }
+        cpu_ns += verb->threads[i].stats.cpu_ns;
+    }
+    if (!verb->json) {
+        printf("pushes: %llu in, %llu absorbed, %llu sent direct; %llu aggregates out\n"
+               "rows: %llu in, %llu out; bytes: %llu in, %llu out\n",
+               (unsigned long long)sum.pushes_in, (unsigned long long)sum.pushes_absorbed,
+               (unsigned long long)sum.pushes_direct, (unsigned long long)sum.aggregates_out,
+               (unsigned long long)sum.rows_in, (unsigned long long)sum.rows_out,
+               (unsigned long long)sum.bytes_in, (unsigned long long)sum.bytes_out);
+        return;
+    }
+    cJSON *counters = cJSON_CreateObject();
+    for (size_t f = 0; f < WEFT_ARRAY_COUNT(figures); f++) {
+        cJSON_AddNumberToObject(counters, figures[f].name, (double)figure_of(&figures[f], &sum));
+    }
+    cJSON_AddNumberToObject(counters, "cpu_s", (double)cpu_ns / WEFT_NS_PER_S);
+    (void)weft_output_json("aggregate", counters, true);
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+static weft_status start(struct verb *verb, struct weft_error *error)
+{
+    weft_transport_options_apply(&verb->transport, &verb->each.driver);
+    verb->each.security = &verb->security;
+    verb->each.driver.udp.host = verb->host;
+    verb->each.aggregator.push_bytes_max = verb->push_mib << 20;
+    verb->each.aggregator.age_ns = verb->age_us * WEFT_NS_PER_US;
+    for (uint32_t i = 0; i < verb->count; i++) {
+        struct weft_aggregator_thread_config config = verb->each;
+        config.aggregator.shard = i;
+        config.server = verb->addresses[i];
+        config.driver.udp.port = (uint16_t)(verb->port != 0 ? verb->port + i : 0);
+        weft_status status = weft_aggregator_thread_start(&verb->threads[i], &config, error);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        verb->started++;
+    }
+    const struct weft_metrics_source source = {
+        .role = "aggregator", .arg = verb, .families = add_families};
+    return weft_metrics_start(&verb->metrics, &verb->metrics_options, &source, error);
+}
+
+static void tell_ready(const struct verb *verb)
+{
+    for (uint32_t i = 0; i < verb->started; i++) {
+        bool v6 = strchr(verb->host, ':') != NULL;
+        printf("shard %u: %s%s%s:%u\n", i, v6 ? "[" : "", verb->host, v6 ? "]" : "",
+               verb->threads[i].port);
+    }
+    if (verb->metrics.http != NULL) {
+        printf("metrics: %s\n", verb->metrics.url);
+    }
+    fflush(stdout);
+}
+
+static int serve(struct verb *verb)
+{
+    struct weft_error error = {.text = ""};
+    struct weft_channel channel = {.fd = -1};
+    int signal_fd = weft_stop_fd(0); /* before the threads start: they inherit the mask */
+    weft_status status = signal_fd < 0 ? weft_fail(&error, WEFT_IO, "signalfd is refused")
+                                       : weft_security_load(&verb->security, false, &error);
+    status = status == WEFT_OK ? start(verb, &error) : status;
+    if (status == WEFT_OK) {
+        struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+        tell_ready(verb);
+        while (poll(&fd, 1, -1) <= 0) {
+        }
+    }
+    weft_metrics_stop(&verb->metrics);
+    for (uint32_t i = 0; i < verb->started; i++) {
+        weft_aggregator_thread_join(&verb->threads[i]);
+    }
+    if (status == WEFT_OK) {
+        tell_counters(verb);
+    }
+    weft_security_fini(&verb->security);
+    close(signal_fd);
+    return weft_child_exit(&channel, "aggregate", status, &error);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static int check(const struct weft_command *command, struct verb *verb)
+{
+    if (verb->servers == NULL || verb->servers[0] == '\0') {
+        return weft_options_usage(command, "--servers HOST:PORT,... is missing: the ports that "
+                                           "`weft server` prints, shard 0 first");
+    }
+    if (!weft_launch_endpoint_parse(verb->listen, strlen(verb->listen), verb->host,
+                                    sizeof(verb->host), &verb->port)) {
+        return weft_options_usage(command,
+                                  "--listen %.80s is not HOST:PORT, such as "
+                                  "127.0.0.1:%u",
+                                  verb->listen, DEFAULT_PORT);
+    }
+    uint32_t most = 1;
+    for (const char *at = verb->servers; *at != '\0'; at++) {
+        most += *at == ',';
+    }
+    verb->addresses = calloc(most, sizeof(*verb->addresses));
+    verb->threads = calloc(most, sizeof(*verb->threads));
+    verb->stats = calloc(most, sizeof(*verb->stats));
+    if (verb->addresses == NULL || verb->threads == NULL || verb->stats == NULL) {
+        return weft_options_usage(command, "no memory for %u servers", most);
+    }
+    const char *bad = weft_launch_servers_parse(verb->servers, verb->addresses, most, &verb->count);
+    if (bad != NULL) {
+        return weft_options_usage(command, "\"%.80s\" in --servers is not HOST:PORT", bad);
+    }
+    if (verb->port != 0 && verb->port + verb->count - 1 > UINT16_MAX) {
+        return weft_options_usage(command, "there are no %u ports from --listen :%u on",
+                                  verb->count, verb->port);
+    }
+    return weft_security_check(command, &verb->security);
+}
+
+int weft_cli_aggregate(int argc, char **argv)
+{
+    static struct verb verb;
+    verb = (struct verb){.listen = "127.0.0.1:7800",
+                         .push_mib = 4,
+                         .age_us = 2000,
+                         .transport = WEFT_TRANSPORT_DEFAULTS,
+                         .security = WEFT_SECURITY_DEFAULTS};
+    weft_aggregator_thread_config_default(&verb.each);
+    verb.each.aggregator.workers_max = DEFAULT_WORKERS;
+    struct weft_aggregator_config *aggregator = &verb.each.aggregator;
+    const struct weft_option options[] = {
+        {"listen", "HOST:PORT",
+         "address that workers name with --via; shard s of the servers has port\n"
+         "PORT + s. Numeric; 0.0.0.0 = every address of this host",
+         WEFT_OPTION_STRING, .value = &verb.listen},
+        {"servers", "HOST:PORT,...", "all shards, shard 0 first, as `weft server` prints them",
+         WEFT_OPTION_STRING, .value = &verb.servers, .fallback = "must be given"},
+        {"number", "N",
+         "of this aggregator, from 0, where a job has several; servers take\n"
+         "0 and 1",
+         WEFT_OPTION_U32, .value = &aggregator->number, .max = 63},
+        {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
+         .value = &aggregator->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX},
+        {"tables", "N", "tables 0 to N-1 are added up", WEFT_OPTION_U32,
+         .value = &aggregator->tables_max, .min = 1, .max = 4096},
+        {"flush-age-us", "US",
+         "send a sum this long after its first push, whoever is missing; it is\n"
+         "sent at once when all workers are in it",
+         WEFT_OPTION_U32, .value = &verb.age_us, .min = 1, .max = 10000000},
+        {"flush-count", "N", "send a sum with N pushes; 0 = only when all workers are in it",
+         WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
+        {"push-mib", "MIB",
+         "largest push that is added up; larger ones go to the server. Each\n"
+         "worker has four times that, used as needed",
+         WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
+        WEFT_TRANSPORT_ROWS(&verb.transport),
+        WEFT_SECURITY_NETWORK_ROWS(&verb.security),
+        WEFT_METRICS_OPTIONS(&verb.metrics_options),
+        {"json", NULL, "print the counters at the end as a JSON object", WEFT_OPTION_FLAG,
+         .value = &verb.json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "aggregate",
+        .summary = "add up the pushes of workers on their way to the servers",
+        .description =
+            "Workers that name it with --via send it their pushes, and everything else to the\n"
+            "servers. It adds up pushes of the same table and clock and sends the servers one\n"
+            "message for all of them: fewer rows, fewer bytes, fewer requests. A worker's push is\n"
+            "over when its server has it. If the aggregator dies, or a push cannot be added up\n"
+            "(values other than float32, rows longer than 256 floats, admission, eviction),\n"
+            "workers send it to the server; nothing is lost or counted twice. Ctrl-C or SIGTERM\n"
+            "ends it.",
+        .example =
+            "  weft keygen job.key\n"
+            "  weft server --key-file job.key --workers 2 --port 7700 &\n"
+            "  weft aggregate --key-file job.key --servers 127.0.0.1:7700 &\n"
+            "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 0 \\\n"
+            "      --via 127.0.0.1:7800 &\n"
+            "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 1 \\\n"
+            "      --via 127.0.0.1:7800",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &verb);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_transport_options_find_cc(&command, &verb.transport);
+    }
+    status = status == WEFT_OPTIONS_RUN ? serve(&verb) : status;
+    free(verb.addresses);
+    free(verb.threads);
+    free(verb.stats);
+    return status;
+}

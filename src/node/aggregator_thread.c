@@ -1,0 +1,211 @@
+#define _GNU_SOURCE
+#include "node/aggregator_thread.h"
+
+#include "io/clock.h"
+#include "io/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const uint64_t connect_pause_ns = 100 * WEFT_NS_PER_MS;
+static const uint64_t ask_patience_ns = WEFT_NS_PER_S;
+
+/* What the thread holds while it runs. */
+struct serving {
+    struct weft_aggregator_thread *thread;
+    struct weft_driver *driver;
+    struct weft_provider *provider;
+    struct weft_aggregator *aggregator;
+    struct weft_msgr msgr;
+    uint64_t connect_ns; /* to the shard, not before */
+};
+
+static uint64_t clock_now(void *arg)
+{
+    (void)arg;
+    return weft_clock_now_ns();
+}
+
+void weft_aggregator_thread_config_default(struct weft_aggregator_thread_config *config_p)
+{
+    memset(config_p, 0, sizeof(*config_p));
+    weft_aggregator_config_default(&config_p->aggregator);
+    weft_driver_config_default(&config_p->driver);
+    config_p->driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
+    config_p->driver.udp.ep.accept = 1;
+}
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    struct serving *serving = arg;
+    struct weft_msg_event event;
+    while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
+        weft_aggregator_event(serving->aggregator, &event, now_ns);
+    }
+    weft_aggregator_progress(serving->aggregator, now_ns);
+}
+
+static void tell(struct weft_aggregator_thread *thread, weft_status status,
+                 struct weft_driver *driver)
+{
+    pthread_mutex_lock(&thread->lock);
+    thread->status = status;
+    thread->driver = status == WEFT_OK ? driver : NULL;
+    thread->port = status == WEFT_OK ? weft_driver_port(driver) : 0;
+    thread->is_open = true;
+    pthread_cond_signal(&thread->opened);
+    pthread_mutex_unlock(&thread->lock);
+}
+
+static void copy_stats(void *arg, void *object)
+{
+    struct weft_aggregator_stats *stats = arg;
+    const struct serving *serving = object;
+    struct timespec cpu;
+    stats->counters = *weft_aggregator_counters(serving->aggregator);
+    weft_aggregator_gauges(serving->aggregator, &stats->gauges);
+    weft_driver_counters(serving->driver, &stats->transport);
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) == 0) {
+        stats->cpu_ns = (uint64_t)cpu.tv_sec * WEFT_NS_PER_S + (uint64_t)cpu.tv_nsec;
+    }
+}
+
+/* Between two steps. Returns how long the next may sleep. */
+static uint64_t turn(struct serving *serving)
+{
+    const struct weft_launch_address *server = &serving->thread->config.server;
+    struct weft_error error;
+    uint64_t now_ns = weft_clock_now_ns(), due_ns;
+    weft_peer peer;
+    while (weft_aggregator_take_closed(serving->aggregator, &peer)) {
+        weft_driver_disconnect(serving->driver, peer);
+    }
+    weft_stats_query_poll(&serving->thread->query, serving);
+    due_ns = weft_aggregator_deadline(serving->aggregator);
+    if (weft_aggregator_wants_shard(serving->aggregator)) {
+        if (now_ns >= serving->connect_ns) {
+            serving->connect_ns = now_ns + connect_pause_ns;
+            if (weft_driver_connect(serving->driver, server->host, server->port, &peer, &error) ==
+                WEFT_OK) {
+                weft_aggregator_connect(serving->aggregator, peer);
+            }
+        }
+        due_ns = weft_min_u64(due_ns, serving->connect_ns);
+    }
+    return due_ns == WEFT_NEVER ? WEFT_NEVER : due_ns > now_ns ? due_ns - now_ns : 0;
+}
+
+static void serve(struct weft_aggregator_thread *thread, struct serving *serving)
+{
+    weft_stats_query_open(&thread->query);
+    tell(thread, WEFT_OK, serving->driver);
+    while (!atomic_load(&thread->stop)) {
+        (void)weft_driver_step(serving->driver, turn(serving), handle, serving);
+    }
+    copy_stats(&thread->stats, serving);
+    weft_stats_query_close(&thread->query);
+    pthread_mutex_lock(&thread->lock);
+    thread->driver = NULL; /* nobody wakes it from here on */
+    pthread_mutex_unlock(&thread->lock);
+}
+
+static weft_status open_endpoint(struct weft_aggregator_thread *thread, struct serving *serving)
+{
+    const struct weft_aggregator_config *aggregator = &thread->config.aggregator;
+    struct weft_driver_config armed = thread->config.driver;
+    struct weft_ep_config *ep = &armed.udp.ep;
+    ep->name = weft_rpc_name(WEFT_ROLE_AGGREGATOR, aggregator->number);
+    ep->senders_expected = (uint16_t)aggregator->workers_max;
+    /* Twice the workers: one that restarts may connect before its old connection is given up. */
+    ep->peers_max = 2 * aggregator->workers_max + 8;
+    ep->expects_max = weft_aggregator_expects_max(aggregator);
+    weft_status status =
+        weft_security_arm(thread->config.security, &armed.udp, &serving->provider, &thread->error);
+    status =
+        status == WEFT_OK ? weft_driver_open(&armed, &serving->driver, &thread->error) : status;
+    weft_security_disarm(&armed.udp);
+    return status;
+}
+
+static weft_status make(struct weft_aggregator_thread *thread, struct serving *serving)
+{
+    struct weft_aggregator_config config = thread->config.aggregator;
+    config.clock_ns = clock_now;
+    weft_os_random(config.key, sizeof(config.key));
+    serving->msgr = weft_driver_msgr(serving->driver);
+    weft_status status = weft_aggregator_new(&config, serving->msgr, &serving->aggregator);
+    return status == WEFT_OK ? status
+                             : weft_fail(&thread->error, status,
+                                         "no memory for %u workers; lower --workers or "
+                                         "--push-mib",
+                                         config.workers_max);
+}
+
+static void *run(void *arg)
+{
+    struct weft_aggregator_thread *thread = arg;
+    struct serving serving = {.thread = thread};
+    weft_status status = open_endpoint(thread, &serving);
+    status = status == WEFT_OK ? make(thread, &serving) : status;
+    if (status == WEFT_OK) {
+        serve(thread, &serving);
+    } else {
+        tell(thread, status, NULL);
+    }
+    weft_driver_close(serving.driver); /* it borrows the aggregator's memory, so it goes first */
+    weft_provider_free(serving.provider);
+    weft_aggregator_free(serving.aggregator);
+    return NULL;
+}
+
+static void lock_and_wake(void *arg)
+{
+    struct weft_aggregator_thread *thread = arg;
+    pthread_mutex_lock(&thread->lock);
+    if (thread->driver != NULL) {
+        weft_driver_wake(thread->driver);
+    }
+    pthread_mutex_unlock(&thread->lock);
+}
+
+weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
+                                         const struct weft_aggregator_thread_config *config,
+                                         struct weft_error *error)
+{
+    memset(thread, 0, sizeof(*thread));
+    thread->config = *config;
+    pthread_mutex_init(&thread->lock, NULL);
+    pthread_cond_init(&thread->opened, NULL);
+    weft_stats_query_init(&thread->query, &(struct weft_stats_query_config){.wake = lock_and_wake,
+                                                                            .wake_arg = thread});
+    int why = pthread_create(&thread->thread, NULL, run, thread);
+    if (why != 0) {
+        return weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+    }
+    pthread_mutex_lock(&thread->lock);
+    while (!thread->is_open) {
+        pthread_cond_wait(&thread->opened, &thread->lock);
+    }
+    weft_status status = thread->status;
+    pthread_mutex_unlock(&thread->lock);
+    if (status != WEFT_OK) {
+        pthread_join(thread->thread, NULL);
+        *error = thread->error;
+    }
+    return status;
+}
+
+bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
+                                struct weft_aggregator_stats *stats_p)
+{
+    return weft_stats_query_ask(&thread->query, copy_stats, stats_p, ask_patience_ns);
+}
+
+void weft_aggregator_thread_join(struct weft_aggregator_thread *thread)
+{
+    atomic_store(&thread->stop, true);
+    lock_and_wake(thread);
+    pthread_join(thread->thread, NULL);
+    weft_stats_query_fini(&thread->query);
+}

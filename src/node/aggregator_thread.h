@@ -1,0 +1,64 @@
+/* The aggregator of one shard in a thread of its own: its socket, its connection to the shard, and the
+ * state machine (ps/aggregator.h) between them. Threads of one process share nothing but the flag that
+ * ends them.
+ */
+#ifndef WEFT_NODE_AGGREGATOR_THREAD_H
+#define WEFT_NODE_AGGREGATOR_THREAD_H
+
+#include "io/driver.h"
+#include "job/launch.h"
+#include "node/security.h"
+#include "node/stats_query.h"
+#include "ps/aggregator.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct weft_aggregator_thread_config {
+    struct weft_aggregator_config aggregator; /* but its clock and its key */
+    struct weft_driver_config
+        driver; /* but security, the name and the sizes of the endpoint's tables */
+    const struct weft_security *security; /* loaded; borrowed until join */
+    struct weft_launch_address server;    /* of the shard */
+};
+
+/* What is known of a thread from outside, as last copied. */
+struct weft_aggregator_stats {
+    struct weft_aggregator_counters counters;
+    struct weft_aggregator_gauges gauges;
+    struct weft_driver_counters transport;
+    uint64_t cpu_ns; /* of the thread */
+};
+
+struct weft_aggregator_thread {
+    struct weft_aggregator_thread_config config;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows up to `stop` */
+    pthread_cond_t opened;
+    bool is_open;
+    struct weft_driver *driver; /* while the thread may be woken */
+    uint16_t port;
+    weft_status status;
+    struct weft_error error;
+    atomic_bool stop;
+    struct weft_stats_query query;      /* of its struct weft_aggregator_stats */
+    struct weft_aggregator_stats stats; /* valid after join */
+};
+
+/* Defaults of both, accepting, over UDP on a free port of 127.0.0.1. */
+void weft_aggregator_thread_config_default(struct weft_aggregator_thread_config *config_p);
+
+/* Start the thread and wait until it has opened its socket; the shard may come later.
+ * Owns:    thread is the caller's, at a fixed place until join; after an error nothing is left.
+ * Errors:  as weft_driver_open, with error->text; WEFT_IO  no thread. */
+weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
+                                         const struct weft_aggregator_thread_config *config,
+                                         struct weft_error *error);
+
+/* Any thread: copy what is known; false: the thread did not come to it, *stats_p is as it was. */
+bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
+                                struct weft_aggregator_stats *stats_p);
+
+void weft_aggregator_thread_join(struct weft_aggregator_thread *thread);
+
+#endif
