@@ -28,8 +28,8 @@ struct verb {
     struct weft_security security;
     struct weft_metrics_options metrics_options;
     struct weft_aggregator_thread_config each;
-    char host[WEFT_LAUNCH_ADDRESS_BYTES];
-    uint16_t port;
+    char host[WEFT_METRICS_HOST_BYTES];
+    uint16_t port; /* 0 = any */
     struct weft_launch_address *addresses; /* (count,) */
     struct weft_aggregator_thread *threads;
     struct weft_aggregator_stats *stats; /* (count,) as last copied */
@@ -209,8 +209,7 @@ static int check(const struct weft_command *command, struct verb *verb)
         return weft_options_usage(command, "--servers HOST:PORT,... is missing: the ports that "
                                            "`weft server` prints, shard 0 first");
     }
-    if (!weft_launch_endpoint_parse(verb->listen, strlen(verb->listen), verb->host,
-                                    sizeof(verb->host), &verb->port)) {
+    if (!weft_metrics_address(verb->listen, verb->host, &verb->port)) {
         return weft_options_usage(command,
                                   "--listen %.80s is not HOST:PORT, such as "
                                   "127.0.0.1:%u",
