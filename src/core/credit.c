@@ -271,6 +271,16 @@ static uint64_t quantum_of(const struct credit *c)
     return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
 
+/* A sender tells with its second packet whether it has other receivers. Until half of all have said
+ * so, those that have told stand for the others: with 31 senders that took 600 us, a fifth of the
+ * round, in which credit for the least left lay with a few of them. */
+static void turns_choose(struct credit *c)
+{
+    c->round_shared |= 2 * c->shared >= c->active;
+    bool likely = c->shared > 0 && 2 * c->shared >= c->told;
+    c->turns = c->round_shared || c->rounds_shared || likely;
+}
+
 void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
@@ -291,8 +301,8 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     budget_set(ep, rtt_ns);
     c->window_wanted &= wanted;
     weft_core_credit_count(ep); /* the allowance follows the budget */
-    c->round_shared |= 2 * c->shared >= c->active;
-    bool turns = c->round_shared || c->rounds_shared;
+    turns_choose(c);
+    bool turns = c->turns;
     uint64_t quantum = turns ? quantum_of(c) : weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
     c->turn_packets = turns ? (uint32_t)(c->active * quantum) : 0;
     while (wanted && c->total + quantum <= c->budget) {

@@ -135,6 +135,14 @@ static void hold(struct credit *c, struct peer *p, uint32_t packets)
     p->credit_held = packets;
 }
 
+static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
+{
+    c->told += (uint32_t)told - p->credit_told;
+    c->shared += (uint32_t)shared - p->credit_shared;
+    p->credit_told = told;
+    p->credit_shared = shared;
+}
+
 /* Count this peer anew, which has a message open. What it holds beyond that message is the allowance
  * for its next one, and is no more on its way than that of senders without a message. As long as
  * it was counted, the link ran dry at the end of every message of an incast. */
@@ -144,8 +152,7 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     p->credit_left = weft_core_credit_remaining(p);
     p->credit_class = size_class(p);
     p->credit_priority = priority_of(p);
-    ep->credit.shared += (uint32_t)p->sender_shared - p->credit_shared;
-    p->credit_shared = p->sender_shared;
+    count_told(&ep->credit, p, p->sender_told, p->sender_shared);
     hold(&ep->credit, p, p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left));
     uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
@@ -242,8 +249,7 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
         ep->credit.active--;
         hold(&ep->credit, p, 0);
         want(ep, p, 0);
-        ep->credit.shared -= p->credit_shared;
-        p->credit_shared = false;
+        count_told(&ep->credit, p, false, false);
         rtt_look(&ep->credit, p, WEFT_NEVER);
         p->credit_ns = WEFT_NEVER;
         p->credit_silent = false;

@@ -362,7 +362,8 @@ struct peer {
     uint64_t backlog_pn;           /* number of the packet that said so; 0 = none */
     bool sender_limited;           /* as the last DATA packet said */
     uint8_t data_priority;         /* as the last long header of a DATA packet said */
-    bool sender_shared;            /* as the last short header said: it has other receivers, too */
+    bool sender_told;              /* a short header has come */
+    bool sender_shared;            /* as the last one said: it has other receivers, too */
     uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
     uint64_t echo_ns;              /* when it came; 0 = none */
     uint64_t rx_timer_ns;          /* least time at which an open message may close */
@@ -381,6 +382,7 @@ struct peer {
     uint32_t credit_held;          /* outstanding; 0 when silent */
     uint32_t credit_room;          /* how much more it could use */
     uint64_t credit_left;          /* DATA packets that it still has to send */
+    bool credit_told;              /* its sender_told */
     bool credit_shared;            /* its sender_shared */
     uint8_t credit_priority;       /* of its most urgent open message */
     uint64_t credit_class;         /* of its shortest open message: power of two of its chunks */
@@ -419,11 +421,13 @@ struct credit {
     uint32_t senders;        /* that a round is expected to have; 0 = none was seen yet */
     bool round_shared;       /* most senders have had other receivers, in this round */
     bool rounds_shared;      /* in the one before */
+    bool turns;              /* one of these, or so it seems from those that have told */
     uint32_t senders_now;    /* most at a time since the last round */
 
     /* credit_want.c: over the peers that have a message open */
     uint32_t active;         /* how many they are */
-    uint32_t shared;         /* of these, that have other receivers, too */
+    uint32_t told;           /* of these, that have said whether they have other receivers, too */
+    uint32_t shared;         /* of these, that have */
     uint32_t wanting;        /* of these, that could use more credit */
     uint64_t total;          /* outstanding, without the silent */
     uint64_t rtt_ns;         /* least rtt_ns_min; WEFT_NEVER = none is known */

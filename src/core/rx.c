@@ -522,6 +522,7 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     p->data_last_ns = weft_max_u64(p->data_last_ns, at_ns);
     p->sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
     if (weft_wire_is_brief(packet->flags)) {
+        p->sender_told = true;
         p->sender_shared = (packet->flags & WEFT_FLAG_SHARED) != 0;
     } else {
         priority_note(p, d->msg, (packet->flags & WEFT_FLAG_PRIORITY) >> 2);
