@@ -93,7 +93,7 @@ static uint64_t key_of(const struct weft_ep *ep, const struct peer *p, const str
                ranked_age(m);
     }
     uint64_t class = 31 - (uint64_t)__builtin_clz(m->chunks);
-    bool turns = m->together && ep->credit.round_shared;
+    bool turns = m->together && ep->egress.turns;
     uint64_t last = turns ? p->turn_ns >> 6 : m->opened;
     return (uint64_t)m->priority << PRIORITY_SHIFT | class << CLASS_SHIFT | last;
 }
@@ -147,9 +147,24 @@ static struct peer *first_of(struct weft_ep *ep, bool oldest)
     return best;
 }
 
+/* Ages of credit and numbers of messages do not compare: all places are taken anew. */
+static void turns_follow(struct weft_ep *ep)
+{
+    struct egress *e = &ep->egress;
+    if (e->turns == ep->credit.round_shared) {
+        return;
+    }
+    e->turns = ep->credit.round_shared;
+    for (size_t i = weft_bits_next_one(e->waits, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(e->waits, ep->peers_used, i + 1)) {
+        weft_core_egress_file(ep, &ep->peers[i]);
+    }
+}
+
 struct peer *weft_core_egress_next(struct weft_ep *ep)
 {
     struct egress *e = &ep->egress;
+    turns_follow(ep);
     struct peer *p = first_of(ep, (e->bursts + 1) % TURN_OLDEST == 0);
     if (p == NULL) {
         e->late = false; /* nothing waits for the queue */

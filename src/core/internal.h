@@ -441,6 +441,7 @@ struct egress {
     uint64_t *keys;            /* of those: place in the order, the least goes first */
     uint64_t *ages;            /* and when the message that is next was opened, by number */
     uint32_t waits_count;
+    bool turns;                /* of the receiver's side (struct credit), as the keys were made with */
     uint32_t receivers;        /* peers with first-pass chunks still to send */
     uint64_t opened;           /* messages, so far */
     uint64_t bursts;           /* handed over, so far */

@@ -133,6 +133,29 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     net_free(net);
 }
 
+/* It may be seen when messages wait already: their places are those of the new order. */
+static void waiting_messages_follow_the_order(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    struct weft_ep *ep = net->end[0].ep;
+    ep->peers[0].turn_ns = net->now_ns - 1000;
+    ep->peers[1].turn_ns = net->now_ns - 2000;
+    message_of(net, 1, 12, 0, true);
+    message_of(net, 2, 12, 0, true);
+    weft_core_egress_file(ep, &ep->peers[0]);
+    weft_core_egress_file(ep, &ep->peers[1]);
+    assert_ptr_equal(weft_core_egress_next(ep), &ep->peers[0]); /* the older message */
+    ep->credit.round_shared = true;
+    assert_ptr_equal(weft_core_egress_next(ep), &ep->peers[1]); /* the older credit */
+    ep->credit.round_shared = false;
+    assert_ptr_equal(weft_core_egress_next(ep), &ep->peers[0]);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    net_free(net);
+}
+
 /* Credit that comes to a peer with none begins to wait then; more does not make it younger or older. */
 static void credit_waits_from_its_first_packet(void **state)
 {
@@ -584,6 +607,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_messages_go_one_after_another),
         cmocka_unit_test(where_all_send_to_all_the_oldest_credit_goes_first),
+        cmocka_unit_test(waiting_messages_follow_the_order),
         cmocka_unit_test(credit_waits_from_its_first_packet),
         cmocka_unit_test(urgent_and_short_messages_go_first),
         cmocka_unit_test(finish_follows_the_last_chunk_at_once),
