@@ -263,10 +263,18 @@ static void round_end(struct weft_ep *ep)
     share_join(ep, false);
 }
 
-/* Two grants to each sender fit into the budget; one is a quarter of it at most. */
-static uint64_t quantum_of(const struct credit *c)
+/* In the first round trip not all senders have been heard that the last round had. Where they take
+ * turns each is then kept to its share: the first one, whose message came a microsecond earlier, was
+ * given all of the budget by every receiver, and the others' links rested until it had used that up. */
+static bool senders_due(const struct credit *c, uint64_t rtt_ns, uint64_t now_ns)
 {
-    uint64_t share = c->budget / weft_max_u64(2 * (uint64_t)c->active, 4);
+    return c->turns && c->senders_now < c->senders && now_ns - c->round_ns < rtt_ns;
+}
+
+/* Two grants to each sender fit into the budget; one is a quarter of it at most. */
+static uint64_t quantum_of(const struct credit *c, uint64_t senders)
+{
+    uint64_t share = c->budget / weft_max_u64(2 * senders, 4);
     uint64_t least = weft_min_u64(QUANTUM_ACK, c->budget / 4);
     return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
@@ -294,22 +302,26 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     c->senders_now = c->active > c->senders_now ? c->active : c->senders_now;
     if (c->window_ns == 0) {
         window_start(ep, now_ns);
+        c->round_ns = now_ns;
     }
     uint64_t rtt_ns = c->rtt_ns == WEFT_NEVER ? 0 : c->rtt_ns;
     bool wanted = c->wanting > 0;
     window_end(ep, rtt_ns, now_ns);
+    turns_choose(c);
     budget_set(ep, rtt_ns);
     c->window_wanted &= wanted;
     weft_core_credit_count(ep); /* the allowance follows the budget */
-    turns_choose(c);
     bool turns = c->turns;
-    uint64_t quantum = turns ? quantum_of(c) : weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
+    bool due = senders_due(c, rtt_ns, now_ns);
+    uint64_t senders = due ? c->senders : c->active;
+    uint64_t quantum = turns ? quantum_of(c, senders) : weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
     c->turn_packets = turns ? (uint32_t)(c->active * quantum) : 0;
     while (wanted && c->total + quantum <= c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
+        most = due ? weft_max_u64(c->budget / c->senders, 1) : most;
         struct peer *p = weft_core_credit_pick(ep, longest, turns, most);
-        if (p == NULL) {
+        if (p == NULL && !due) {
             p = weft_core_credit_pick(ep, false, turns, UINT64_MAX); /* nobody else can use it */
         }
         if (p == NULL) {

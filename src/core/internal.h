@@ -416,6 +416,7 @@ struct credit {
     uint32_t loss_ppm;
     uint32_t loss_floor[2];  /* least loss_ppm of this and the previous 5 s */
     uint64_t floor_since_ns;
+    uint64_t round_ns;       /* begin of the round */
     uint64_t turn;
     uint32_t turn_packets;   /* by turns: DATA packets between two grants to one peer; else 0 */
     uint32_t senders;        /* that a round is expected to have; 0 = none was seen yet */

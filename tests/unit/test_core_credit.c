@@ -345,6 +345,39 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     weft_ep_free(ep);
 }
 
+/* So many peers have told of a hundred packets each. */
+static void backlogs(struct weft_ep *ep, uint32_t peers, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < peers; i++) {
+        struct peer *p = &ep->peers[i];
+        p->rtt_ns_min = 50 * WEFT_NS_PER_US;
+        weft_core_credit_backlog_told(ep, p, p->data_count + 100, 1, now_ns);
+    }
+}
+
+/* The last round had four senders, which had other receivers, too. Of the next one the first message comes
+ * a little earlier: the shares of the others are kept for a round trip, and no longer. */
+static void test_the_first_of_a_round_waits_for_the_others(void **state)
+{
+    (void)state;
+    uint64_t now_ns = WEFT_NS_PER_MS;
+    struct weft_ep *ep = ep_make(0);
+    ep->peers_used = 4;
+    ep->credit.senders = 4;
+    ep->credit.rounds_shared = true;
+    backlogs(ep, 1, now_ns);
+    weft_core_credit_run(ep, now_ns);
+    uint32_t few = weft_core_credit_outstanding(&ep->peers[0]);
+    assert_in_range(few, 1, ep->credit.budget / 4 + 4);
+    weft_core_credit_run(ep, now_ns + 49 * WEFT_NS_PER_US);
+    assert_int_equal(weft_core_credit_outstanding(&ep->peers[0]), few);
+    weft_core_credit_run(ep, now_ns + 51 * WEFT_NS_PER_US);
+    assert_in_range(weft_core_credit_outstanding(&ep->peers[0]), ep->credit.budget - 8,
+                    ep->credit.budget);
+    ep->peers_used = 0;
+    weft_ep_free(ep);
+}
+
 struct pause_case {
     uint64_t packet_ns;
     uint64_t on_their_way;
@@ -392,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
         cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
+        cmocka_unit_test(test_the_first_of_a_round_waits_for_the_others),
         cmocka_unit_test(test_the_most_urgent_come_first),
         cmocka_unit_test_setup_teardown(test_a_message_says_how_urgent_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
