@@ -40,6 +40,9 @@ enum {
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
     QUANTUM_MAX = 128,
     QUANTUM_ACK = 4,       /* fewer packets are not worth the acknowledgement that grants them */
+    QUANTUM_FEW = 3,       /* but where there are no more for each sender, more should have some */
+    TURN_PACKETS = 3,      /* for each sender, where they take turns, up to the next */
+    TURN_BYTES = 57000,    /* they do not all come at once: see safe_bytes */
     WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
     LOSS_SPAN_PACKETS = 128,
     PAUSE_SHARE = 16,      /* of a window, in pauses: the link was not kept busy */
@@ -179,6 +182,18 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
     c->window_pause_ns = 0;
 }
 
+/* What may stand in queues. Where senders take turns most of it lies with those that are busy with
+ * others, and the more of these there are the more has to. It does not come all at once then: of
+ * 36,000 bytes 11,000 to 14,000 stood in the port of each of 32 hosts, and of 57,000 no more. */
+static uint64_t safe_bytes(const struct credit *c)
+{
+    if (!c->turns) {
+        return SAFE_BYTES;
+    }
+    uint64_t bytes = TURN_PACKETS * (uint64_t)c->active * (c->packet_bytes + WIRE_BYTES);
+    return weft_max_u64(weft_min_u64(bytes, TURN_BYTES), SAFE_BYTES);
+}
+
 static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
 {
     struct credit *c = &ep->credit;
@@ -191,7 +206,7 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
     /* Lost grants and lost packets hold credit back for a round trip or two. */
     uint64_t spare_ppm = weft_min_u64(SPARE_PER_LOSS * (uint64_t)c->loss_ppm, WEFT_PPM / 4);
     uint64_t bytes =
-        in_flight + in_flight * spare_ppm / WEFT_PPM + SAFE_BYTES + c->slack_bytes;
+        in_flight + in_flight * spare_ppm / WEFT_PPM + safe_bytes(c) + c->slack_bytes;
     uint64_t packets = bytes / (c->packet_bytes + WIRE_BYTES);
     c->at_once_host = (SAFE_BYTES + c->slack_bytes) / (c->packet_bytes + WIRE_BYTES);
     const struct weft_credit_share *share = ep->config.credit_share;
@@ -275,7 +290,8 @@ static bool senders_due(const struct credit *c, uint64_t rtt_ns, uint64_t now_ns
 static uint64_t quantum_of(const struct credit *c, uint64_t senders)
 {
     uint64_t share = c->budget / weft_max_u64(2 * senders, 4);
-    uint64_t least = weft_min_u64(QUANTUM_ACK, c->budget / 4);
+    uint64_t few = c->budget < QUANTUM_FEW * senders ? QUANTUM_FEW : QUANTUM_ACK;
+    uint64_t least = weft_min_u64(few, c->budget / 4);
     return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
 

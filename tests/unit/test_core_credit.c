@@ -378,6 +378,28 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
+/* Many that take turns share more, for most of it lies with the busy; in an incast all of it comes at once. */
+static void test_by_turns_the_budget_grows_with_the_senders(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t senders;
+        bool turns;
+        uint64_t bytes;
+    } cases[] = {{31, false, 36000}, {7, true, 36000}, {31, true, 57000}};
+    for (size_t i = 0; i < 3; i++) {
+        struct weft_ep *ep = ep_make(0);
+        ep->peers_used = cases[i].senders;
+        ep->credit.rounds_shared = cases[i].turns;
+        backlogs(ep, cases[i].senders, WEFT_NS_PER_MS);
+        weft_core_credit_run(ep, WEFT_NS_PER_MS);
+        assert_int_equal(ep->credit.budget, cases[i].bytes / (ep->credit.packet_bytes + 42));
+        assert_in_range(ep->credit.total, ep->credit.budget - 4, ep->credit.budget);
+        ep->peers_used = 0;
+        weft_ep_free(ep);
+    }
+}
+
 struct pause_case {
     uint64_t packet_ns;
     uint64_t on_their_way;
@@ -425,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
         cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
+        cmocka_unit_test(test_by_turns_the_budget_grows_with_the_senders),
         cmocka_unit_test(test_the_first_of_a_round_waits_for_the_others),
         cmocka_unit_test(test_the_most_urgent_come_first),
         cmocka_unit_test_setup_teardown(test_a_message_says_how_urgent_it_is, setup, teardown),
