@@ -37,6 +37,7 @@ rounds 1.06 allreduce --ranks 8 --bytes 4000000 --rounds 10
 rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05
 rounds 1.16 allreduce --ranks 64 --bytes 4000000 --rounds 3
 rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10
+rounds 1.005 exchange --pattern outcast --hosts 63 --bytes 250000 --cc delay --rounds 5
 rounds 1.015 exchange --pattern shuffle --hosts 8 --bytes 500000 --rounds 10
 rounds 1.02 exchange --pattern step --hosts 8 --rate-mbps 200 --bytes 148000 --request-bytes 67000 --reply-bytes 78000 --rounds 10
 tap_done
