@@ -48,6 +48,8 @@ struct weft_msg_send {
     uint8_t priority;      /* 0 (most urgent) .. 7 */
     bool together; /* of several equal ones, to other peers, the last one counts: none need be
                             * early */
+    bool cut;              /* the receiver may close it at a time of its own; so its chunks go in
+                            * pseudo-random order although none may be missing */
     bool held;             /* nothing of it is sent, nor is the receiver told of it, before pace(); its
                             * deadline holds */
     uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */

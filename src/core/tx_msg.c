@@ -30,14 +30,14 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
 
 /* The order of the first pass. Of a message that may miss nothing no loss remains whose place would
  * matter, and its memory is read, and at the other end written, fastest from front to back. With a
- * deadline it may end SHORT, and what is missing then is to lie anywhere.
+ * deadline of either end it may end SHORT, and what is missing then is to lie anywhere.
  *
  * Otherwise an order of this message's own. The key is mixed twice: incarnations may be
  * neighbours, as sequence numbers are, and of their sum alone one sender's message would have the
  * order of another's next. */
-static void perm_choose(const struct weft_ep *ep, struct tx_msg *m)
+static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
 {
-    if (m->lost_max == 0 && m->deadline_ns == WEFT_NEVER) {
+    if (m->lost_max == 0 && m->deadline_ns == WEFT_NEVER && !cut) {
         weft_perm_init_plain(&m->perm, m->chunks, 0);
         return;
     }
@@ -116,7 +116,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     if (send->critical_mask != NULL) {
         weft_core_critical_open(m, send->critical_mask, critical);
     }
-    perm_choose(ep, m);
+    perm_choose(ep, m, send->cut);
     if (!m->held) {
         p->need_backlog |= p->tx_unsent > 0; /* the receiver will not see this one before the others end */
         weft_core_egress_unsent(ep, p, m->chunks);

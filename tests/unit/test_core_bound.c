@@ -197,7 +197,7 @@ static void test_short_messages_use_their_bound(void **state)
 }
 
 static bool in_order(const struct pair *t, const float *values, uint32_t bound_ppm,
-                     uint64_t deadline_ns)
+                     uint64_t deadline_ns, bool cut)
 {
     struct weft_msg_send send = {.peer = t->peer_of_0,
                                  .base = values,
@@ -205,6 +205,7 @@ static bool in_order(const struct pair *t, const float *values, uint32_t bound_p
                                  .elem_bytes = sizeof(float),
                                  .bound_ppm = bound_ppm,
                                  .tag = 1,
+                                 .cut = cut,
                                  .deadline_ns = deadline_ns};
     uint64_t seq;
     assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
@@ -222,10 +223,11 @@ static void test_a_message_that_may_miss_nothing_goes_in_order(void **state)
 {
     struct pair *t = *state;
     float *values = floats_new(100 * ELEMS);
-    assert_true(in_order(t, values, 0, WEFT_NEVER));
-    assert_false(in_order(t, values, 0, t->now_ns + WEFT_NS_PER_S)); /* it may end SHORT */
-    assert_false(in_order(t, values, 100000, WEFT_NEVER));
-    assert_true(in_order(t, values, 5000, WEFT_NEVER)); /* of 100 chunks, half of one */
+    assert_true(in_order(t, values, 0, WEFT_NEVER, false));
+    assert_false(in_order(t, values, 0, WEFT_NEVER, true)); /* its receiver may end it SHORT */
+    assert_false(in_order(t, values, 0, t->now_ns + WEFT_NS_PER_S, false)); /* it may end SHORT */
+    assert_false(in_order(t, values, 100000, WEFT_NEVER, false));
+    assert_true(in_order(t, values, 5000, WEFT_NEVER, false)); /* of 100 chunks, half of one */
     free(values);
 }
 
