@@ -45,7 +45,8 @@ struct swarm_ps_ask {
     uint64_t update; /* 0: none */
     uint64_t at_ns;  /* when it thinks of it next */
     uint32_t granted; /* shards, as bits */
-    bool dropped;
+    bool drop_said; /* in time: grants are refused from then on */
+    bool dropped;   /* and one was */
 };
 
 struct swarm_ps_worker {

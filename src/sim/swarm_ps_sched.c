@@ -53,13 +53,15 @@ static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now
     weft_world_fail(ps->world, "worker %" PRIu32 " asks for more updates than there are places", w);
 }
 
-static void drop(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
+/* True: it was in time. */
+static bool drop(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
 {
     weft_status status = weft_ps_update_drop(ps->worker[w].client, update, now_ns);
     if (status != WEFT_OK && status != WEFT_STATE && status != WEFT_NOTFOUND) {
         weft_world_fail(ps->world, "drop of update %" PRIu64 ": %s", update,
                         weft_status_name(status));
     }
+    return status == WEFT_OK;
 }
 
 static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t shard, uint64_t now_ns)
@@ -84,9 +86,8 @@ static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, ui
     struct weft_prng *prng = &ps->sched_prng;
     uint64_t kind = weft_prng_below(prng, KINDS);
     if (kind == KIND_DROP && ps->drops) {
-        drop(ps, w, ask->update, now_ns);
-        /* Too late for that: the rest has to be granted. */
-        ask->granted = 0;
+        ask->drop_said |= drop(ps, w, ask->update, now_ns);
+        ask->granted = 0; /* if it was too late for that, the rest has to be granted */
     } else if (kind == KIND_DIRECT) {
         uint64_t rate_bps = weft_prng_below(prng, 2) * 20000000;
         (void)!weft_ps_update_direct(ps->worker[w].client, ask->update, rate_bps, now_ns);
@@ -101,7 +102,7 @@ static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, ui
     for (uint32_t s = 0; s < ps->shards; s++) {
         if (weft_prng_below(prng, 3) > 0) {
             weft_status status = WEFT_OK;
-            if (kind == KIND_DROP && ps->drops) {
+            if (ask->drop_said) {
                 /* Dropped: a grant is refused, which is how a scheduler that is behind hears of it. */
                 const struct weft_msg_pace pace = {.start_ns = now_ns};
                 status = weft_ps_update_grant(ps->worker[w].client, ask->update, s, &pace, now_ns);
