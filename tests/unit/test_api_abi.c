@@ -126,7 +126,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, replay_bytes, 152);
     AT(weft_ps_config, call_timeout_ns, 160);
     AT(weft_ps_config, metrics, 168);
-    SIZE(weft_ps_config, 176);
+    AT(weft_ps_config, via, 176);
+    SIZE(weft_ps_config, 184);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
