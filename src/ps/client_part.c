@@ -713,11 +713,20 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
     bool flew = part->state == PART_FLYING, is_push = part->kind == WEFT_RPC_PUSH;
+    if (part->failing) {
+        return; /* it ends when its memory comes back */
+    }
     if (part->via_sending && part->reply_closed) {
-        return; /* its shard has it; it is done when its memory comes back */
+        if (!ps_log_on(client)) {
+            return; /* its shard has it; it is done when its memory comes back */
+        }
+        part->reply_closed = false; /* what comes back may not have it */
     }
     if (part->via) {
         weft_ps_via_recall(client, part);
+    }
+    if (ps_via_holds(part)) {
+        weft_ps_via_close(client, part->shard);
     }
     weft_ps_unpack(client, part);
     if (part->expected && !part->reply_closed) {

@@ -40,8 +40,9 @@ struct ps_via {
     bool given; /* `peer` is a connection, or will be */
     bool up;
     bool close; /* the driver has to end it */
-    uint32_t flying;
-    uint64_t heard_ns; /* flying > 0: the last answer, or when the first of them went */
+    uint32_t flying;   /* pushes that wait for an answer */
+    uint32_t sending;  /* pushes of which the transport has the memory */
+    uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
     uint64_t again_ns;
     struct ps_via_link *links; /* (tables_max,) */
 };
@@ -180,6 +181,7 @@ static bool table_good(const struct weft_ps_client *client, uint16_t table, uint
     const struct ps_link *link = &client->links[(size_t)table * client->config.shards + shard];
     return client->tables[table].state == TABLE_OPEN && link->opened && !link->gone &&
            (link->can & WEFT_RPC_CAN_AGGREGATE) != 0 &&
+           (link->can & WEFT_RPC_CAN_UPDATE) == 0 && /* an update is granted to its shard */
            weft_aggregate_takes(&client->tables[table].spec);
 }
 
@@ -251,13 +253,13 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
     for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
         struct ps_via *via = &client->vias[s];
-        for (uint16_t t = 0; via->up && t < client->config.tables_max; t++) {
+        for (uint32_t t = 0; via->up && t < client->config.tables_max; t++) {
             if (via->links[t].state == VIA_LINK_NONE && !via->links[t].sending &&
-                table_good(client, t, s)) {
-                table_ask(client, s, t, now_ns);
+                table_good(client, (uint16_t)t, s)) {
+                table_ask(client, s, (uint16_t)t, now_ns);
             }
         }
-        if (via->flying > 0 &&
+        if (via->flying + via->sending > 0 &&
             now_ns >= weft_time_add(via->heard_ns, client->config.via_timeout_ns)) {
             via->close = true; /* PEER_DOWN comes */
         }
@@ -269,7 +271,7 @@ uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
     uint64_t first_ns = WEFT_NEVER;
     for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
         const struct ps_via *via = &client->vias[s];
-        if (via->flying > 0 && !via->close) {
+        if (via->flying + via->sending > 0 && !via->close) {
             first_ns =
                 weft_min_u64(first_ns, weft_time_add(via->heard_ns, client->config.via_timeout_ns));
         }
@@ -291,7 +293,7 @@ bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint3
 
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    return part->kind == WEFT_RPC_PUSH && !part->direct && !part->resent && !part->listed &&
+    return part->kind == WEFT_RPC_PUSH && !part->direct && !part->expected && !part->resent && !part->listed &&
            !part->head_only && !part->begun && part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER &&
            weft_ps_via_open(client, part->table, part->shard);
@@ -305,7 +307,9 @@ weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct 
 void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
 {
     struct ps_via *via = &client->vias[part->shard];
-    via->heard_ns = via->flying++ == 0 ? now_ns : via->heard_ns;
+    via->heard_ns = via->flying + via->sending == 0 ? now_ns : via->heard_ns;
+    via->flying++;
+    via->sending++;
     part->via_sending = true;
     client->counters.via_pushes++;
 }
@@ -352,6 +356,7 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     part->via_sending = false;
+    client->vias[part->shard].sending--;
     if (part->failing) {
         settle(client, index);
         return;

@@ -32,7 +32,10 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
 {
     struct service_worker *w = &service->workers[worker];
     double norm = w->norm_square < 0 ? -1 : sqrt(w->norm_square);
-    (void)weft_planner_committed(service->planner, worker, norm, now_ns);
+    if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK) {
+        /* A norm that cannot be: the update is over all the same. */
+        (void)weft_planner_committed(service->planner, worker, -1, now_ns);
+    }
     end_flight(service, w);
 }
 
@@ -94,6 +97,7 @@ static void ask_planner(struct weft_sched_service *service, uint32_t worker, uin
 static void try_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[worker];
+    const bool was_held = w->state == UPDATE_HELD;
     uint64_t base;
     if (!service_is_planning(service)) {
         w->state = UPDATE_UNPLANNED;
@@ -107,7 +111,9 @@ static void try_update(struct weft_sched_service *service, uint32_t worker, uint
     } else {
         w->state = UPDATE_HELD;
     }
-    service_due(service, w->conn);
+    if (!was_held || w->state != UPDATE_HELD) {
+        service_due(service, w->conn);
+    }
 }
 
 void service_release_held(struct weft_sched_service *service, uint64_t now_ns)
@@ -272,20 +278,19 @@ static bool server_says(struct weft_sched_service *service, uint32_t shard,
 static uint16_t check_job(struct weft_sched_service *service, const struct weft_sched_report *q)
 {
     struct weft_sched_service_config *config = &service->config;
-    if (config->job[0] == '\0') {
-        memcpy(config->job, q->job, sizeof(config->job));
-    }
-    config->shards = config->shards != 0 ? config->shards : q->shards;
-    config->workers = config->workers != 0 ? config->workers : q->workers;
-    if (memcmp(config->job, q->job, sizeof(config->job)) != 0) {
+    if (config->job[0] != '\0' && memcmp(config->job, q->job, sizeof(config->job)) != 0) {
         return WEFT_SCHED_OTHER_JOB;
     }
-    if (q->shards != config->shards) {
+    if (config->shards != 0 && q->shards != config->shards) {
         return WEFT_SCHED_OTHER_SHARDS;
     }
-    if (q->workers != 0 && q->workers != config->workers) {
+    if (config->workers != 0 && q->workers != 0 && q->workers != config->workers) {
         return WEFT_SCHED_OTHER_WORKERS;
     }
+    /* What nobody has said is as the first says whose report contradicts nothing. */
+    memcpy(config->job, q->job, sizeof(config->job));
+    config->shards = q->shards;
+    config->workers = config->workers != 0 ? config->workers : q->workers;
     if (q->role != WEFT_SCHED_WORKER) {
         return WEFT_SCHED_OK;
     }
