@@ -7,8 +7,9 @@
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
-server='' worker='' prometheus='' coordinator='' train='' job='' load='' perf='' sim=''
-tap_at_exit 'kill $server $worker $prometheus $coordinator $train $job $load $perf $sim 2>/dev/null; wait'
+server='' worker='' prometheus='' coordinator='' scheduler='' aggregator='' train='' job='' load='' perf='' sim=''
+tap_at_exit 'kill $server $worker $prometheus $coordinator $scheduler $aggregator $train $job $load $perf \
+    $sim 2>/dev/null; wait'
 
 fetch() { # fetch <url>: no program of ours
     python3 -c 'import sys, urllib.request
@@ -142,6 +143,23 @@ tap_is "and of its shard" "$(value both.txt weft_workers_connected shard=0)" 0
 tap_is "no family comes twice" "$(grep '^# TYPE' both.txt | sort | uniq -d)" ""
 kill "$coordinator"
 
+"$WEFT_BIN" scheduler --security none --port 0 --workers 1 --shards 1 --metrics 0 >sched.out 2>sched.err &
+scheduler=$!
+tap_run "a scheduler says where its metrics are" tap_until grep -q '^metrics: ' sched.out
+fetch "$(sed -n 's/^metrics: //p' sched.out)" >sched.txt
+tap_is "nobody has asked it yet" "$(value sched.txt weft_sched_updates_total)" 0
+kill "$scheduler"
+
+"$WEFT_BIN" aggregate --security none --listen 127.0.0.1:0 --metrics 0 \
+    --servers "$(sed -n 's/^shard.*: //p' server.out | paste -sd,)" >aggregate.out 2>aggregate.err &
+aggregator=$!
+tap_run "an aggregator says where its metrics are" tap_until grep -q '^metrics: ' aggregate.out
+tap_run "it finds its server" tap_until at_least 1 "$(sed -n 's/^metrics: //p' aggregate.out)" \
+    weft_aggregator_server_up shard=1
+cp scrape.txt aggregate.txt
+tap_is "and has no workers" "$(value aggregate.txt weft_aggregator_workers shard=0)" 0
+kill "$aggregator"
+
 "$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 --metrics-host node9 >train.out 2>train.err &
 train=$!
 tap_run "so does weft train" tap_until grep -q '^metrics: ' train.out
@@ -242,13 +260,15 @@ else
     tap_skip "promtool" "no promtool: install prometheus"
 fi
 tap_run "the coordinator's text keeps the format" python3 "$check" format coordinator.txt
+tap_run "the scheduler's keeps it" python3 "$check" format sched.txt
+tap_run "the aggregator's keeps it" python3 "$check" format aggregate.txt
 tap_run "that of weft train keeps it" python3 "$check" format train.txt
 tap_run "and that of weft run" python3 "$check" format job.txt
 tap_run "and that of weft load" python3 "$check" format load.txt
 tap_run "and that of weft perf" python3 "$check" format perf.txt
 tap_run "and that of weft sim" python3 "$check" format sim.txt
-python3 "$check" names server.txt worker.txt coordinator.txt train.txt job.txt load.txt perf.txt sim.txt \
-    >names.txt
+python3 "$check" names server.txt worker.txt coordinator.txt sched.txt aggregate.txt train.txt job.txt load.txt perf.txt \
+    sim.txt >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt
 tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"
