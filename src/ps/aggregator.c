@@ -593,6 +593,9 @@ static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
     if (!slot->dead && !agg->shard_up) {
         slot_kill(slot, &agg->counters.direct_shard);
     }
+    if (!slot->dead && weft_agg_group_has(agg, slot)) {
+        slot_kill(slot, &agg->counters.direct_form);
+    }
     if (!slot->dead && !weft_agg_group_add(agg, slot, now_ns)) {
         slot_kill(slot, &agg->counters.direct_large);
     }

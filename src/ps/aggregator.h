@@ -42,10 +42,11 @@ struct weft_aggregator_config {
 
 /* Cumulative. */
 struct weft_aggregator_counters {
-    uint64_t pushes_in;       /* pushes that were there, whole */
-    uint64_t pushes_direct;   /* of these, told to go direct; the next five say why */
-    uint64_t direct_table;    /* its table is not open here, or cannot be added up */
-    uint64_t direct_form;     /* it names a list, is malformed, or has a value that is not finite */
+    uint64_t pushes_in;     /* pushes that were there, whole */
+    uint64_t pushes_direct; /* of these, told to go direct; the next five say why */
+    uint64_t direct_table;  /* its table is not open here, or cannot be added up */
+    uint64_t
+        direct_form; /* it names a list, is malformed, has its number twice, or a value that is not finite */
     uint64_t direct_large;    /* more rows than there is memory for */
     uint64_t direct_shard;    /* the shard was away, or went */
     uint64_t direct_refused;  /* the shard refused what it was in */

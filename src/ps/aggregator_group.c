@@ -223,6 +223,20 @@ static void look(struct weft_aggregator *agg, struct agg_group *group)
     }
 }
 
+bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_slot *slot)
+{
+    const struct agg_group *group = group_of(agg, slot->table, slot->clock);
+    if (group == NULL || !weft_bits_test(group->ranks, slot->rank)) {
+        return false;
+    }
+    bool has = false;
+    for (uint32_t i = 0; i < group->members; i++) {
+        const struct weft_aggregate_member *push = &group->member[i].push;
+        has |= push->rank == slot->rank && push->number == slot->request.after_seq;
+    }
+    return has;
+}
+
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_slot *slot, uint64_t now_ns)
 {
     const size_t stride =

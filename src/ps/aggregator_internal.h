@@ -150,6 +150,8 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t answer, enum weft_rpc
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_groups_init(struct weft_aggregator *agg);
 void weft_agg_groups_fini(struct weft_aggregator *agg);
+/* Is a push of this worker and number in the group that it would go to? The shard would refuse all of it. */
+bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_slot *slot);
 /* Add a push that is there, whole, to a group. False: there is no room. */
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_slot *slot, uint64_t now_ns);
 /* All that is open of a table has all that may come. */

@@ -1,0 +1,498 @@
+/* An aggregator fed with arbitrary requests: any tag, any grid, any bytes, chunks in any order, some missing,
+ * workers that come and go, a shard that answers anything, late or never. The transport around it is the
+ * least that keeps the contract of core/msg.h. What it sends to the shard must be an aggregate as the shard
+ * takes them; when everybody has left, each push was answered, and no memory is with the transport.
+ *
+ * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
+ * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1 and 4 are PUSH and TABLE
+ * of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
+ * go by. */
+#include "base/assert.h"
+#include "ps/aggregator.h"
+#include "ps/id_pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    EXPECTS = 64,
+    SENDS = 64,
+    WORKERS = 2,
+    SHARD = 100, /* its peer */
+    MESSAGE_BYTES_MAX = 16384,
+    RECORDS_MAX = 24,
+    RECORD_BYTES = 12,
+    OP_PASS = 0,
+    OP_ANSWER = 2,
+    OP_SHARD = 3,
+    FLAG_SHORT = 1,
+    FLAG_KILL = 2,
+    FLAG_OTHER = 4,
+    FLAG_BACKWARDS = 8,
+    FLAG_HOLE = 16,
+    FLAG_AGAIN = 32,
+    FLAG_KEEP = 64, /* what was sent is not confirmed yet */
+    FLAG_HELD = 128 /* half of the message's chunks come after the next record */
+};
+
+struct held {
+    bool open;
+    struct weft_msg_event event;
+    struct weft_msg_expect expect;
+    uint8_t flags;
+    uint32_t next; /* chunk, in its order */
+    uint8_t bytes[MESSAGE_BYTES_MAX];
+};
+
+struct fake {
+    struct weft_aggregator *agg;
+    struct {
+        bool live;
+        struct weft_msg_expect expect;
+        weft_expect_id id;
+    } expects[EXPECTS];
+    uint64_t ids;
+    uint64_t now_ns;
+    bool again;
+    bool shard_up;
+    weft_peer peers[WORKERS];
+    struct held held[WORKERS];
+    struct weft_msg_send sends[SENDS]; /* SENT has not come */
+    uint32_t send_count;
+    uint64_t pushes_before; /* of inputs before this one */
+    uint64_t answers;       /* to pushes */
+    bool came_again;        /* a worker: what its old connection sent may have had no answer */
+};
+
+static uint64_t clock_ns(void *arg)
+{
+    return ((struct fake *)arg)->now_ns++;
+}
+
+/* ---- the transport ---------------------------------------------------------------------------- */
+
+/* The shard knows the length of rows by its table; here it is what makes up the message. */
+static void check_aggregate(const struct weft_msg_send *send)
+{
+    const uint8_t *bytes = send->base;
+    const size_t count = (size_t)send->total * send->elem_bytes;
+    struct weft_aggregate_view view;
+    static uint64_t ids[WEFT_AGGREGATE_ROWS_MAX];
+    bool good = false;
+    for (uint32_t dim = 1; !good && dim <= WEFT_RPC_BLOCK_FLOATS; dim++) {
+        good = weft_aggregate_unpack(bytes, count, dim, &view) == WEFT_OK;
+    }
+    WEFT_ASSERT(good && count <= WEFT_AGGREGATE_BYTES_MAX && send->bound_ppm == 0);
+    const uint32_t rows = view.request.rows;
+    WEFT_ASSERT(weft_ids_unpack(view.ids, view.ids_bytes, rows, ids));
+    for (uint32_t i = 0; i < rows; i++) {
+        WEFT_ASSERT(weft_aggregate_count_at(&view, i) > 0 && (i == 0 || ids[i] > ids[i - 1]));
+    }
+}
+
+static void check_answer(struct fake *fake, const struct weft_msg_send *send)
+{
+    struct weft_rpc_reply reply;
+    struct weft_rpc_tag tag;
+    WEFT_ASSERT(send->total == 1 && send->elem_bytes == WEFT_RPC_REPLY_BYTES);
+    WEFT_ASSERT(weft_rpc_reply_unpack(send->base, WEFT_RPC_REPLY_BYTES, &reply) == WEFT_OK);
+    WEFT_ASSERT(reply.status < WEFT_RPC_STATUS_COUNT);
+    WEFT_ASSERT(weft_rpc_tag_unpack(send->tag, &tag) && tag.number == reply.rpc_id);
+    fake->answers += tag.op == (WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG);
+}
+
+static weft_status take_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
+                             uint64_t *seq_p)
+{
+    struct fake *fake = self;
+    (void)now_ns;
+    if (fake->again || fake->send_count == SENDS) {
+        return WEFT_AGAIN;
+    }
+    if (send->peer == SHARD) {
+        WEFT_ASSERT(fake->shard_up);
+        check_aggregate(send);
+    } else {
+        WEFT_ASSERT(send->peer == fake->peers[0] || send->peer == fake->peers[1]);
+        check_answer(fake, send);
+    }
+    fake->sends[fake->send_count++] = *send;
+    *seq_p = ++fake->ids;
+    return WEFT_OK;
+}
+
+static uint32_t chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
+{
+    (void)self, (void)peer;
+    return 1408 / elem_bytes;
+}
+
+static weft_status expect(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p)
+{
+    struct fake *fake = self;
+    for (int i = 0; i < EXPECTS; i++) {
+        if (!fake->expects[i].live) {
+            fake->expects[i].live = true;
+            fake->expects[i].expect = *expect;
+            *id_p = fake->expects[i].id = ++fake->ids;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOMEM;
+}
+
+static weft_status cancel(void *self, weft_expect_id id)
+{
+    struct fake *fake = self;
+    for (int i = 0; i < EXPECTS; i++) {
+        if (fake->expects[i].live && fake->expects[i].id == id) {
+            fake->expects[i].live = false;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOTFOUND;
+}
+
+static void refuse(void *self, weft_peer peer, uint64_t seq)
+{
+    (void)self, (void)peer, (void)seq;
+}
+
+static const struct weft_msg_ops ops = {
+    .chunk_elems = chunk_elems,
+    .send = take_send,
+    .expect = expect,
+    .cancel = cancel,
+    .refuse = refuse,
+};
+
+/* SENT of all that went to this peer; WEFT_PEER_ANY: to every worker. */
+static void confirm(struct fake *fake, weft_peer peer)
+{
+    for (uint32_t i = 0; i < fake->send_count;) {
+        const struct weft_msg_send send = fake->sends[i];
+        if (send.peer != peer && (peer != WEFT_PEER_ANY || send.peer == SHARD)) {
+            i++;
+            continue;
+        }
+        fake->sends[i] = fake->sends[--fake->send_count];
+        const struct weft_msg_event sent = {
+            .type = WEFT_EVENT_SENT, .peer = send.peer, .user = send.user};
+        weft_aggregator_event(fake->agg, &sent, fake->now_ns);
+    }
+}
+
+static bool match(struct fake *fake, struct weft_msg_event *event, struct weft_msg_expect *expect_p)
+{
+    for (int i = 0; i < EXPECTS; i++) {
+        const struct weft_msg_expect *e = &fake->expects[i].expect;
+        if (fake->expects[i].live && e->peer == event->peer &&
+            (event->tag & e->tag_mask) == e->tag &&
+            (uint64_t)event->total * event->elem_bytes <= e->memory_bytes) {
+            fake->expects[i].live = false;
+            event->user = e->user;
+            *expect_p = *e;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Chunks up to to - 1 in the message's order, each handed up of exact size at an odd address. */
+static void chunks(struct fake *fake, struct held *held, uint32_t to)
+{
+    struct weft_msg_event *event = &held->event;
+    for (; held->next < to; held->next++) {
+        uint32_t k = held->flags & FLAG_BACKWARDS ? event->chunks - 1 - held->next : held->next;
+        if ((held->flags & FLAG_HOLE && k == event->chunks / 2) ||
+            (held->flags & FLAG_SHORT && held->next > 2)) {
+            continue;
+        }
+        const uint32_t begin = k * event->chunk_elems;
+        event->elems = (uint32_t)weft_min_u64(event->chunk_elems, event->total - begin);
+        const size_t at = (size_t)begin * event->elem_bytes;
+        const size_t count = (size_t)event->elems * event->elem_bytes;
+        event->received++;
+        if (held->expect.sink == WEFT_SINK_COPY) {
+            memcpy((uint8_t *)held->expect.memory + at, held->bytes + at, count);
+            continue;
+        }
+        event->type = WEFT_EVENT_CHUNK;
+        event->chunk = k;
+        uint8_t *copy = malloc(count + 1);
+        WEFT_ASSERT(copy != NULL);
+        memcpy(copy + 1, held->bytes + at, count);
+        event->data = copy + 1;
+        weft_aggregator_event(fake->agg, event, fake->now_ns);
+        free(copy);
+    }
+}
+
+static void end(struct fake *fake, struct held *held, bool gone)
+{
+    struct weft_msg_event *event = &held->event;
+    if (!held->open) {
+        return;
+    }
+    if (!gone) {
+        chunks(fake, held, event->chunks);
+    }
+    held->open = false;
+    event->type = WEFT_EVENT_RECEIVED;
+    event->outcome = gone || held->flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
+    event->sender_gone = gone;
+    weft_aggregator_event(fake->agg, event, fake->now_ns);
+}
+
+/* ---- peers ------------------------------------------------------------------------------------ */
+
+static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_peer peer,
+                       uint64_t name)
+{
+    const struct weft_msg_event event = {
+        .type = type, .peer = peer, .at_ns = fake->now_ns, .incarnation = peer, .name = name};
+    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+}
+
+static void worker_up(struct fake *fake, uint32_t rank)
+{
+    fake->peers[rank] = (weft_peer)(SHARD + ++fake->ids);
+    peer_event(fake, WEFT_EVENT_PEER_UP, fake->peers[rank], weft_rpc_name(WEFT_ROLE_WORKER, rank));
+}
+
+/* RECEIVED and SENT of all that is under way come before PEER_DOWN. */
+static void worker_down(struct fake *fake, uint32_t rank, weft_peer peer)
+{
+    if (fake->held[rank].event.peer == peer) {
+        end(fake, &fake->held[rank], true);
+    }
+    confirm(fake, peer);
+    peer_event(fake, WEFT_EVENT_PEER_DOWN, peer, 0);
+}
+
+/* A worker dies and comes back; with FLAG_HOLE its new connection is there before the old one has gone. */
+static void worker_again(struct fake *fake, uint32_t rank, uint8_t flags)
+{
+    const weft_peer before = fake->peers[rank];
+    weft_peer closed;
+    fake->came_again = true;
+    if ((flags & FLAG_HOLE) == 0) {
+        worker_down(fake, rank, before);
+        worker_up(fake, rank);
+        return;
+    }
+    worker_up(fake, rank);
+    const bool closes = weft_aggregator_take_closed(fake->agg, &closed);
+    WEFT_ASSERT(closes && closed == before);
+    worker_down(fake, rank, before);
+}
+
+static void shard_turn(struct fake *fake, uint8_t flags)
+{
+    if (fake->shard_up) {
+        confirm(fake, SHARD);
+        fake->shard_up = false;
+        peer_event(fake, WEFT_EVENT_PEER_DOWN, SHARD, 0);
+        return;
+    }
+    weft_peer closed;
+    WEFT_ASSERT(weft_aggregator_wants_shard(fake->agg));
+    weft_aggregator_connect(fake->agg, SHARD);
+    fake->shard_up = true;
+    peer_event(fake, WEFT_EVENT_PEER_UP, SHARD,
+               weft_rpc_name(flags & FLAG_OTHER ? WEFT_ROLE_MEMBER : WEFT_ROLE_SERVER, 0));
+    if (flags & FLAG_OTHER) { /* somebody else is there */
+        const bool closes = weft_aggregator_take_closed(fake->agg, &closed);
+        WEFT_ASSERT(closes && closed == SHARD);
+        fake->shard_up = false;
+        peer_event(fake, WEFT_EVENT_PEER_DOWN, SHARD, 0);
+    }
+}
+
+/* The shard answers what it was sent first, before or after that is confirmed. */
+static void shard_answers(struct fake *fake, const uint8_t *data)
+{
+    const uint8_t flags = data[1];
+    uint32_t i = 0;
+    while (i < fake->send_count && fake->sends[i].peer != SHARD) {
+        i++;
+    }
+    if (i == fake->send_count) {
+        return;
+    }
+    struct weft_rpc_request request;
+    struct weft_msg_expect expect;
+    weft_status status =
+        weft_rpc_request_unpack(fake->sends[i].base, WEFT_RPC_REQUEST_BYTES, &request);
+    WEFT_ASSERT(status == WEFT_OK);
+    struct weft_rpc_tag tag;
+    WEFT_ASSERT(weft_rpc_tag_unpack(fake->sends[i].tag, &tag));
+    struct weft_msg_event event = {
+        .peer = SHARD,
+        .seq = ++fake->ids,
+        .tag =
+            weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_AGGREGATE | WEFT_RPC_REPLY_FLAG,
+                                                    .table = tag.table,
+                                                    .number = request.rpc_id}),
+        .total = 1,
+        .elem_bytes = WEFT_RPC_REPLY_BYTES,
+        .chunk_elems = 1,
+        .chunks = 1,
+        .received = 1,
+    };
+    if ((flags & FLAG_BACKWARDS) == 0) {
+        confirm(fake, SHARD);
+    }
+    if (!match(fake, &event, &expect)) {
+        return;
+    }
+    const struct weft_rpc_reply reply = {.rpc_id = request.rpc_id + (flags & FLAG_HOLE ? 1 : 0),
+                                         .status = data[2],
+                                         .clock = data[3]};
+    weft_rpc_reply_pack(&reply, expect.memory);
+    event.type = WEFT_EVENT_OPEN;
+    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+    event.type = WEFT_EVENT_RECEIVED;
+    event.outcome = flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
+    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+    confirm(fake, SHARD);
+}
+
+/* ---- input ------------------------------------------------------------------------------------ */
+
+static uint16_t u16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes, size_t count)
+{
+    const uint8_t flags = data[1], op = data[0] % 5;
+    const uint32_t rank = flags & FLAG_OTHER ? 1 : 0;
+    struct held *held = &fake->held[rank];
+    end(fake, held, false);
+    struct weft_msg_event event = {
+        .peer = fake->peers[rank],
+        .seq = ++fake->ids,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = op, .table = data[2] & 15, .low = data[2] >> 4, .number = data[3]}),
+        .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
+        .at_ns = fake->now_ns,
+    };
+    const uint32_t chunk_max = 1408 / event.elem_bytes;
+    event.chunk_elems = (uint16_t)(u16(data + 6) % chunk_max + 1);
+    event.total = u16(data + 8) % (MESSAGE_BYTES_MAX / event.elem_bytes) + 1;
+    event.chunks = (event.total + event.chunk_elems - 1) / event.chunk_elems;
+    if (!match(fake, &event, &held->expect)) {
+        return;
+    }
+    held->open = true;
+    held->flags = flags;
+    held->next = 0;
+    memset(held->bytes, 0, sizeof(held->bytes));
+    memcpy(held->bytes, bytes, count);
+    event.type = WEFT_EVENT_OPEN;
+    held->event = event;
+    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+    chunks(fake, held, event.chunks / 2);
+    if ((flags & FLAG_HELD) == 0) {
+        end(fake, held, false);
+    }
+}
+
+/* Returns the bytes used. */
+static size_t record(struct fake *fake, const uint8_t *data, size_t size)
+{
+    const uint8_t flags = data[1], op = data[0] % 5;
+    const bool is_message = op == WEFT_RPC_PUSH || op == WEFT_RPC_TABLE;
+    size_t count = is_message ? weft_min_u64(u16(data + 10), size - RECORD_BYTES) : 0;
+    count = weft_min_u64(count, MESSAGE_BYTES_MAX);
+    fake->again = flags & FLAG_AGAIN;
+    if (op == OP_PASS) {
+        fake->now_ns += WEFT_NS_PER_MS;
+    } else if (op == OP_ANSWER) {
+        shard_answers(fake, data);
+    } else if (op == OP_SHARD) {
+        shard_turn(fake, flags);
+    } else {
+        request(fake, data, data + RECORD_BYTES, count);
+    }
+    weft_aggregator_progress(fake->agg, fake->now_ns);
+    fake->again = false;
+    if ((flags & FLAG_KEEP) == 0) {
+        confirm(fake, WEFT_PEER_ANY);
+    }
+    if (is_message && flags & FLAG_KILL) {
+        worker_again(fake, flags & FLAG_OTHER ? 1 : 0, flags);
+    }
+    return RECORD_BYTES + count;
+}
+
+/* Everybody leaves, the shard first: pushes were answered, or their workers had gone. */
+static void leave(struct fake *fake)
+{
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(fake->agg);
+    struct weft_aggregator_gauges gauges;
+    if (fake->shard_up) {
+        shard_turn(fake, 0);
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        end(fake, &fake->held[rank], false);
+    }
+    do { /* not all answers may fit at once */
+        confirm(fake, WEFT_PEER_ANY);
+        weft_aggregator_progress(fake->agg, fake->now_ns);
+    } while (fake->send_count > 0);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        worker_down(fake, rank, fake->peers[rank]);
+    }
+    weft_aggregator_gauges(fake->agg, &gauges);
+    WEFT_ASSERT(gauges.workers_connected == 0 && !gauges.shard_up);
+    WEFT_ASSERT(gauges.groups_open == 0 && gauges.groups_sent == 0);
+    WEFT_ASSERT(counters->pushes_in == counters->pushes_absorbed + counters->pushes_direct);
+    const uint64_t pushes = counters->pushes_in - fake->pushes_before;
+    WEFT_ASSERT(fake->answers <= pushes && (fake->came_again || fake->answers == pushes));
+    for (int i = 0; i < EXPECTS; i++) {
+        WEFT_ASSERT(!fake->expects[i].live);
+    }
+}
+
+/* Its memory is 100 MB, which would be most of the time: one serves all inputs, and is empty between them. */
+static struct weft_aggregator *make(struct fake *fake)
+{
+    struct weft_aggregator_config config;
+    struct weft_aggregator *agg;
+    weft_aggregator_config_default(&config);
+    config.workers_max = WORKERS;
+    config.tables_max = 2;
+    config.push_slots = 2;
+    config.push_bytes_max = 4096;
+    config.groups_max = 1;
+    config.count_max = 3;
+    config.clock_ns = clock_ns;
+    config.clock_arg = fake;
+    weft_status status = weft_aggregator_new(&config, (struct weft_msgr){&ops, fake}, &agg);
+    WEFT_ASSERT(status == WEFT_OK);
+    return agg;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct fake fake;
+    static struct weft_aggregator *agg;
+    agg = agg == NULL ? make(&fake) : agg;
+    memset(&fake, 0, sizeof(fake));
+    fake.agg = agg;
+    fake.pushes_before = weft_aggregator_counters(agg)->pushes_in;
+    worker_up(&fake, 0);
+    worker_up(&fake, 1);
+    for (int i = 0; i < RECORDS_MAX && size >= RECORD_BYTES; i++) {
+        const size_t used = record(&fake, data, size);
+        data += used;
+        size -= used;
+    }
+    leave(&fake);
+    return 0;
+}
