@@ -24,12 +24,14 @@ struct verb {
     uint32_t push_mib;
     uint32_t age_us;
     bool json;
+    uint32_t control_fd; /* 0 = none */
+    struct weft_channel channel;
     struct weft_transport_options transport;
     struct weft_security security;
     struct weft_metrics_options metrics_options;
     struct weft_aggregator_thread_config each;
     char host[WEFT_METRICS_HOST_BYTES];
-    uint16_t port; /* 0 = any */
+    uint16_t port;                         /* 0 = any */
     struct weft_launch_address *addresses; /* (count,) */
     struct weft_aggregator_thread *threads;
     struct weft_aggregator_stats *stats; /* (count,) as last copied */
@@ -108,8 +110,21 @@ static void add_families(void *arg, struct weft_exposition *text)
     }
 }
 
+/* To a parent, whose report has the counters of all its processes in one object. */
+static void tell_parent(struct verb *verb, const struct weft_aggregator_counters *sum)
+{
+    cJSON *event = weft_channel_event("done");
+    cJSON *counters = cJSON_AddObjectToObject(event, "counters");
+    char name[64];
+    for (size_t f = 0; f < WEFT_ARRAY_COUNT(figures); f++) {
+        snprintf(name, sizeof(name), "aggregator_%s", figures[f].name);
+        cJSON_AddNumberToObject(counters, name, (double)figure_of(&figures[f], sum));
+    }
+    (void)weft_channel_send(&verb->channel, event);
+}
+
 /* Of all shards together. */
-static void tell_counters(const struct verb *verb)
+static void tell_counters(struct verb *verb)
 {
     struct weft_aggregator_counters sum = {0};
     uint64_t cpu_ns = 0;
@@ -119,6 +134,10 @@ static void tell_counters(const struct verb *verb)
                 figure_of(&figures[f], &verb->threads[i].stats.counters);
         }
         cpu_ns += verb->threads[i].stats.cpu_ns;
+    }
+    if (verb->channel.fd >= 0) {
+        tell_parent(verb, &sum);
+        return;
     }
     if (!verb->json) {
         printf("pushes: %llu in, %llu absorbed, %llu sent direct; %llu aggregates out\n"
@@ -162,8 +181,18 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     return weft_metrics_start(&verb->metrics, &verb->metrics_options, &source, error);
 }
 
-static void tell_ready(const struct verb *verb)
+static void tell_ready(struct verb *verb)
 {
+    if (verb->channel.fd >= 0) {
+        uint16_t ports[WEFT_JOB_SHARDS_MAX];
+        for (uint32_t i = 0; i < verb->started; i++) {
+            ports[i] = verb->threads[i].port;
+        }
+        (void)weft_channel_send(
+            &verb->channel, weft_child_ready(ports, verb->started,
+                                             verb->metrics.http != NULL ? verb->metrics.url : ""));
+        return;
+    }
     for (uint32_t i = 0; i < verb->started; i++) {
         bool v6 = strchr(verb->host, ':') != NULL;
         printf("shard %u: %s%s%s:%u\n", i, v6 ? "[" : "", verb->host, v6 ? "]" : "",
@@ -178,15 +207,18 @@ static void tell_ready(const struct verb *verb)
 static int serve(struct verb *verb)
 {
     struct weft_error error = {.text = ""};
-    struct weft_channel channel = {.fd = -1};
     int signal_fd = weft_stop_fd(0); /* before the threads start: they inherit the mask */
     weft_status status = signal_fd < 0 ? weft_fail(&error, WEFT_IO, "signalfd is refused")
                                        : weft_security_load(&verb->security, false, &error);
     status = status == WEFT_OK ? start(verb, &error) : status;
     if (status == WEFT_OK) {
-        struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+        struct pollfd fds[] = {
+            {.fd = signal_fd, .events = POLLIN},
+            {.fd = verb->channel.fd,
+             .events = POLLIN}, /* the end of the parent; -1 is passed over */
+        };
         tell_ready(verb);
-        while (poll(&fd, 1, -1) <= 0) {
+        while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
         }
     }
     weft_metrics_stop(&verb->metrics);
@@ -198,7 +230,7 @@ static int serve(struct verb *verb)
     }
     weft_security_fini(&verb->security);
     close(signal_fd);
-    return weft_child_exit(&channel, "aggregate", status, &error);
+    return weft_child_exit(&verb->channel, "aggregate", status, &error);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -226,6 +258,10 @@ static int check(const struct weft_command *command, struct verb *verb)
         return weft_options_usage(command, "no memory for %u servers", most);
     }
     const char *bad = weft_launch_servers_parse(verb->servers, verb->addresses, most, &verb->count);
+    if (bad == NULL && verb->count > WEFT_JOB_SHARDS_MAX) {
+        return weft_options_usage(command, "--servers names %u shards; at most %d", verb->count,
+                                  (int)WEFT_JOB_SHARDS_MAX);
+    }
     if (bad != NULL) {
         return weft_options_usage(command, "\"%.80s\" in --servers is not HOST:PORT", bad);
     }
@@ -242,6 +278,7 @@ int weft_cli_aggregate(int argc, char **argv)
     verb = (struct verb){.listen = "127.0.0.1:7800",
                          .push_mib = 4,
                          .age_us = 2000,
+                         .channel = {.fd = -1},
                          .transport = WEFT_TRANSPORT_DEFAULTS,
                          .security = WEFT_SECURITY_DEFAULTS};
     weft_aggregator_thread_config_default(&verb.each);
@@ -277,6 +314,14 @@ int weft_cli_aggregate(int argc, char **argv)
         WEFT_METRICS_OPTIONS(&verb.metrics_options),
         {"json", NULL, "print the counters at the end as a JSON object", WEFT_OPTION_FLAG,
          .value = &verb.json},
+        {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
+         .value = &verb.each.driver.udp.loss.loss_ppm},
+        {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
+         .value = &verb.each.driver.udp.loss.seed},
+        {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
+         .value = &verb.each.driver.udp.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
+        {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32, .value = &verb.control_fd,
+         .hidden = true},
         {0},
     };
     const struct weft_command command = {
@@ -306,6 +351,9 @@ int weft_cli_aggregate(int argc, char **argv)
     }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_transport_options_find_cc(&command, &verb.transport);
+    }
+    if (verb.control_fd != 0) {
+        verb.channel.fd = (int)verb.control_fd;
     }
     status = status == WEFT_OPTIONS_RUN ? serve(&verb) : status;
     free(verb.addresses);

@@ -36,7 +36,11 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     }
     weft_train_metrics_note(&train->metrics, slot, message);
     if (strcmp(event, "ready") == 0) {
-        if (train_is_server(slot)) {
+        if (train_is_aggregator(slot)) {
+            weft_channel_ports(message, train->aggregator_ports,
+                               train->servers * train->shards_per_server);
+            train->aggregator_ready = 1;
+        } else if (train_is_server(slot)) {
             /* Servers become ready in any order; their shards have a fixed one. */
             uint32_t shards = train->shards_per_server;
             weft_channel_ports(message, train->ports + slot->rank * shards, shards);
@@ -46,7 +50,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
         }
     } else if (strcmp(event, "done") == 0) {
         train->servers_done += train_is_server(slot);
-        train->workers_done += !train_is_server(slot);
+        train->workers_done += !train_is_server(slot) && !train_is_aggregator(slot);
     } else if (strcmp(event, "check") == 0) {
         weft_until_log_show(&train->results.until, train->progress);
     } else if (strcmp(event, "epoch") == 0) {
@@ -55,9 +59,20 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     weft_results_show_epochs(&train->results, train->progress);
 }
 
-/* An end is in turn after "done"; a server says that only when it was told to end. */
+/* An end is in turn after "done"; a server says that only when it was told to end. Nothing is lost with an
+ * aggregator, so a run goes on without it. */
 static void note_exit(struct train *train, struct weft_slot *slot)
 {
+    if (train_is_aggregator(slot) && train->aggregator_ready > 0) {
+        train->aggregator_ended = 1;
+        if (slot->wait_status != 0) {
+            char ending[128];
+            weft_slot_ending(slot, ending, sizeof(ending));
+            fprintf(train->progress, "aggregator (pid %d) %s; workers push to their servers\n",
+                    (int)slot->pid, ending);
+        }
+        return;
+    }
     if (slot->wait_status == 0 && slot->is_done) {
         return;
     }

@@ -40,6 +40,11 @@ struct train {
     uint32_t epochs_last_ended; /* workers that are through the last epoch */
     uint32_t workers_done;
     uint32_t servers_done;
+    bool has_aggregator;       /* --via on */
+    uint32_t aggregator_ready; /* 0 or 1, as the next */
+    uint32_t aggregator_ended;
+    uint16_t aggregator_ports[WEFT_JOB_SHARDS_MAX];
+    char via[WEFT_JOB_SHARDS_MAX * 24]; /* of it, as `addresses` */
     int interrupted;                    /* the signal */
     struct weft_error error;            /* what the first process in trouble said of itself */
     struct weft_slot *killed;           /* the first that a signal ended */
@@ -51,9 +56,15 @@ static inline bool train_is_server(const struct weft_slot *slot)
     return strcmp(slot->role, "server") == 0;
 }
 
+static inline bool train_is_aggregator(const struct weft_slot *slot)
+{
+    return strcmp(slot->role, "aggregator") == 0;
+}
+
 /* ---- start.c: WEFT_IO, and train->error says why --------------------------------------------- */
 
 weft_status weft_train_start_server(struct train *train, uint32_t rank);
+weft_status weft_train_start_aggregator(struct train *train);
 weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 
 /* ---- events.c -------------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft
     pthread_mutex_lock(&train->targets.lock);
     train->epochs += strcmp(event, "epoch") == 0;
     train->servers_ready += is_ready && is_server;
-    train->workers_ready += is_ready && !is_server;
+    train->workers_ready += is_ready && strcmp(slot->role, "worker") == 0;
     pthread_mutex_unlock(&train->targets.lock);
     if (is_ready) {
         weft_targets_set(&train->targets, slot->role, slot->rank,

@@ -14,6 +14,7 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
         {"report", train->report != NULL},
         {"json", train->json},
         {"quiet", train->quiet},
+        {"via on", train->job.via != NULL && strcmp(train->job.via, "on") == 0},
         {"lab", train->hosts.lab != NULL},
         {"port", train->port != 0},
         {"trace", train->job.trace != NULL},
@@ -46,6 +47,9 @@ static void add_worker(const struct train *train, struct weft_args *args)
     weft_train_args_path(job, args);
     weft_train_args_transport(&job->transport, &job->security, args);
     weft_train_args_worker(job, train->data_path, args);
+    if (job->via != NULL) {
+        weft_args_add(args, "--via=%s", job->via);
+    }
     if (train->has_reconnect) {
         weft_args_add(args, "--reconnect-s=%u", job->reconnect_s);
     }

@@ -30,10 +30,11 @@ static weft_status start(struct train *train, struct weft_slot *slot)
     slot->program = "/proc/self/exe";
     slot->has_channel = true;
     slot->stdout_fd = STDERR_FILENO;
-    if (train->job.trace != NULL) {
+    const bool records = !train_is_aggregator(slot); /* it has no RPCs of its own */
+    if (train->job.trace != NULL && records) {
         weft_args_add(args, "--trace=%s.%s-%u", train->job.trace, slot->role, slot->rank);
     }
-    if (train->job.recording.path != NULL) {
+    if (train->job.recording.path != NULL && records) {
         weft_args_add(args, "--records=%s", train->job.recording.path);
         weft_args_add(args, "--records-spool"); /* the one file is made at the end */
     }
@@ -73,6 +74,23 @@ weft_status weft_train_start_server(struct train *train, uint32_t rank)
     return start(train, slot);
 }
 
+/* Behind the workers, also in the order of a lab's hosts. */
+weft_status weft_train_start_aggregator(struct train *train)
+{
+    const uint32_t process = train->servers + train->job.workers;
+    struct weft_slot *slot = &train->supervisor.slots[process];
+    struct weft_args *args = &slot->args;
+    char host[WEFT_LAB_ADDRESS_BYTES];
+    weft_train_hosts_address(&train->hosts, process, host);
+    slot->role = "aggregator";
+    weft_args_add(args, "weft");
+    weft_args_add(args, "aggregate");
+    add_common(train, args);
+    weft_args_add(args, "--servers=%s", train->addresses);
+    weft_args_add(args, "--listen=%s:0", host);
+    return start(train, slot);
+}
+
 weft_status weft_train_start_worker(struct train *train, uint32_t rank)
 {
     const struct weft_job *job = &train->job;
@@ -85,6 +103,9 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank)
     add_common(train, args);
     weft_args_add(args, "--servers=%s", train->addresses);
     weft_args_add(args, "--rank=%u", rank);
+    if (job->via != NULL) {
+        weft_args_add(args, "--via=%s", train->has_aggregator ? train->via : job->via);
+    }
     weft_args_add(args, "--reconnect-s=%u", train->job.reconnect_s);
     weft_args_add(args, "--replay-bytes=%llu",
                        (unsigned long long)train->job.replay_bytes);

@@ -12,6 +12,7 @@
 #include "cli/train/internal.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
+#include "node/worker.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -33,6 +34,44 @@ enum { TRAIN_PEER_TIMEOUT_S = 60 };
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* Behind those of the shards before: the address of shard s, at a process. */
+static void add_address(const struct train *train, char list[WEFT_JOB_SHARDS_MAX * 24], uint32_t s,
+                        uint32_t process, uint16_t port)
+{
+    const size_t used = strlen(list);
+    char host[WEFT_LAB_ADDRESS_BYTES];
+    weft_train_hosts_address(&train->hosts, process, host);
+    snprintf(list + used, WEFT_JOB_SHARDS_MAX * 24 - used, "%s%s:%u", s > 0 ? "," : "", host, port);
+}
+
+static weft_status start_aggregator(struct train *train)
+{
+    weft_status status = weft_train_start_aggregator(train);
+    if (status == WEFT_OK) {
+        status = weft_train_await(train, &train->aggregator_ready, 1, SERVER_PATIENCE_NS,
+                                  "aggregators were ready");
+    }
+    for (uint32_t s = 0; status == WEFT_OK && s < train->servers * train->shards_per_server; s++) {
+        add_address(train, train->via, s, train->servers + train->job.workers,
+                    train->aggregator_ports[s]);
+    }
+    return status;
+}
+
+/* Before the servers: it has what they have answered. */
+static weft_status end_aggregator(struct train *train)
+{
+    struct weft_slot *slot = &train->supervisor.slots[train->servers + train->job.workers];
+    if (!train->has_aggregator) {
+        return WEFT_OK;
+    }
+    if (slot->is_running) {
+        kill(slot->pid, SIGTERM);
+    }
+    return weft_train_await(train, &train->aggregator_ended, 1, SERVER_PATIENCE_NS,
+                            "aggregators reported their counters");
+}
+
 static weft_status start_all(struct train *train)
 {
     for (uint32_t s = 0; s < train->servers; s++) {
@@ -45,15 +84,14 @@ static weft_status start_all(struct train *train)
     if (status != WEFT_OK) {
         return status;
     }
-    uint32_t shards = train->servers * train->shards_per_server;
-    for (uint32_t s = 0; s < shards; s++) {
-        size_t used = strlen(train->addresses);
-        char host[WEFT_LAB_ADDRESS_BYTES];
-        weft_train_hosts_address(&train->hosts, s / train->shards_per_server, host);
-        snprintf(train->addresses + used, sizeof(train->addresses) - used, "%s%s:%u",
-                 s > 0 ? "," : "", host, train->ports[s]);
+    for (uint32_t s = 0; s < train->servers * train->shards_per_server; s++) {
+        add_address(train, train->addresses, s, s / train->shards_per_server, train->ports[s]);
     }
     fprintf(train->progress, "shards: %s\n", train->addresses);
+    status = train->has_aggregator ? start_aggregator(train) : WEFT_OK;
+    if (status != WEFT_OK) {
+        return status;
+    }
     for (uint32_t w = 0; w < train->job.workers; w++) {
         if (weft_train_start_worker(train, w) != WEFT_OK) {
             return WEFT_IO;
@@ -214,6 +252,9 @@ static int run(struct train *train)
         status = train_all(train);
     }
     if (status == WEFT_OK) {
+        status = end_aggregator(train);
+    }
+    if (status == WEFT_OK) {
         status = end_servers(train);
     }
     if (status != WEFT_OK) {
@@ -299,8 +340,9 @@ static int prepare_and_run(struct train *train)
         .fork = train->hosts.lab != NULL ? weft_train_hosts_fork : NULL,
         .context = &train->hosts};
     int result = WEFT_EXIT_FAILED;
-    if (weft_supervisor_init(&train->supervisor, &policy, train->servers + train->job.workers, 0) ==
-        WEFT_OK) {
+    if (weft_supervisor_init(&train->supervisor, &policy,
+                             train->servers + train->job.workers + train->has_aggregator,
+                             0) == WEFT_OK) {
         result = run(train);
     } else {
         fprintf(stderr, "weft train: out of memory or descriptors: %s\n", strerror(errno));
@@ -328,6 +370,15 @@ static int check(const struct weft_command *command, struct train *train)
     int status = weft_train_restart_check(command, train);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
+    }
+    train->has_aggregator = train->job.via != NULL && strcmp(train->job.via, "on") == 0;
+    if (train->job.via != NULL && !train->has_aggregator &&
+        !weft_worker_via_parse(train->job.via, (struct weft_launch_address[WEFT_JOB_SHARDS_MAX]){0},
+                               shards)) {
+        return weft_options_usage(command,
+                                  "--via \"%.80s\" is neither on nor the HOST:PORT of `weft "
+                                  "aggregate`, or one for each of the %u shards",
+                                  train->job.via, shards);
     }
     train->has_reconnect = train->job.reconnect_s != UINT32_MAX;
     train->has_replay = train->job.replay_bytes != UINT64_MAX;
@@ -376,6 +427,9 @@ int weft_cli_train(int argc, char **argv)
          "server's last checkpoint: replay = they are applied again, from a journal\n"
          "that the server keeps in a folder in $TMPDIR; none = they are lost", WEFT_OPTION_CHOICE,
          .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
+        {"via", "on|HOST:PORT", "add up pushes on their way to the servers: on = start `weft aggregate`\n"
+         "as a process of the run, HOST:PORT = by one that runs", WEFT_OPTION_STRING,
+         .value = &train.job.via, .fallback = "WEFT_VIA, else workers push to the servers"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
          WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "loopback"},

@@ -621,7 +621,8 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     knows: coordinator="host:port", or WEFT_COORDINATOR; without one the variable WEFT_SERVERS.
     timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
-    dim_max, ops_max, rows_max and so on.
+    dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which adds up the
+    pushes of several workers; None = WEFT_VIA, "" = none.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

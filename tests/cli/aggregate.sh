@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft aggregate`: two workers whose pushes go by it, one that is killed under them, and what it is
-# told wrong.
+# `weft aggregate`: workers whose pushes go by it, by themselves, of `weft train` and in Python; one that is
+# killed under them; and what it is told wrong.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -68,6 +68,80 @@ wait "$second"
 tap_is "the second, too" $? 0
 kill "$server"
 wait "$server"
+
+# ---- weft train --via ----------------------------------------------------------------------------
+
+# counter <name> <report>
+counter() {
+    jq ".counters.$1" "$2"
+}
+
+tap_run "weft train starts an aggregator itself" "$WEFT_BIN" train --via on --workers 3 --servers 2 \
+    --epochs 1 --loss-bound 0 --report on.json
+tap_is "every push came by it" "$(counter aggregator_pushes_absorbed on.json)" \
+    "$(counter aggregator_pushes_in on.json)"
+tap_is "all of the workers' pushes, but for the first" \
+    "$(($(counter aggregator_pushes_in on.json) > $(counter client_pushes on.json) / 2))" 1
+tap_run "the model is as good" jq -e '.test_auc > 0.90 and .delivered_fraction == 1' on.json
+
+"$WEFT_BIN" train --via on --workers 2 --servers 1 --epochs 60 --report killed.json >killed.out 2>&1 &
+train=$!
+tap_until tap_lines 1 '^epoch 1/' killed.out
+kill -9 "$(sed -n 's/^aggregator 0: pid //p' killed.out)"
+wait "$train"
+tap_is "its aggregator is killed: the run ends well" $? 0
+tap_like "and says so" "$(cat killed.out)" '^aggregator (pid [0-9]*) .*; workers push to their servers$'
+
+port=7823
+"$WEFT_BIN" aggregate --listen "127.0.0.1:$port" --workers 2 --json --servers 127.0.0.1:7821 \
+    >named.out 2>named.err &
+aggregator=$!
+tap_run "weft train names one that runs" "$WEFT_BIN" train --via "127.0.0.1:$port" --workers 2 \
+    --servers 1 --port 7821 --epochs 2 --key-file job.key
+kill "$aggregator"
+wait "$aggregator"
+tap_is "which had pushes" "$(($(figure pushes_absorbed named.out) > 10))" 1
+
+"$WEFT_BIN" train --via off >usage.out 2>&1
+tap_is "--via off: wrong usage" $? 2
+tap_like "it says what there is" "$(cat usage.out)" '"off" is neither on nor the HOST:PORT'
+"$WEFT_BIN" train --via on --restart 1 --checkpoint ckpt >usage.out 2>&1
+tap_is "--via on with --restart: wrong usage" $? 2
+
+# ---- Python --------------------------------------------------------------------------------------
+
+python=
+for candidate in python3 /usr/bin/python3; do
+    if [ "$WEFT_BUILD_NAME" = release ] && [ -z "$python" ] &&
+        "$candidate" -c 'import cffi, numpy' 2>/dev/null; then
+        python=$candidate
+    fi
+done
+if [ -n "$python" ]; then
+    begin
+    PYTHONPATH=$WEFT_SOURCE_ROOT/python PYTHONDONTWRITEBYTECODE=1 \
+        WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0 "$python" - "$(port_of server.out)" \
+        "$(port_of aggregate.out)" >python.out 2>&1 <<'END'
+import sys, numpy, weft
+server, via = ("127.0.0.1:" + port for port in sys.argv[1:])
+with weft.connect(server, worker=0, workers=1, via=via) as ps:
+    table = ps.table(0, dim=2, optimizer="sgd", learning_rate=1.0, consistency="asp", average="none")
+    ids = numpy.arange(8, dtype=numpy.uint64)
+    for _ in range(200):
+        table.push(ids, numpy.ones((8, 2), numpy.float32))
+    print(table.pull(ids).min(), table.pull(ids).max())
+END
+    tap_is "via in Python: each push counts once" "$(cat python.out)" "-200.0 -200.0"
+    kill "$aggregator"
+    wait "$aggregator"
+    kill "$server"
+    wait "$server"
+    tap_is "its pushes came by the aggregator" "$(($(figure pushes_absorbed aggregate.out) > 100))" 1
+else
+    tap_skip "via in Python" "no python3 with cffi and numpy, or not the release build"
+fi
+
+# ---- what it is told wrong -----------------------------------------------------------------------
 
 "$WEFT_BIN" aggregate 2>usage.err
 tap_is "without servers: wrong usage" $? 2
