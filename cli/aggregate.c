@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "metrics/text.h"
 #include "node/aggregator_thread.h"
+#include "ps/shard.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -292,9 +293,9 @@ int weft_cli_aggregate(int argc, char **argv)
         {"servers", "HOST:PORT,...", "all shards, shard 0 first, as `weft server` prints them",
          WEFT_OPTION_STRING, .value = &verb.servers, .fallback = "must be given"},
         {"number", "N",
-         "of this aggregator, from 0, where a job has several; servers take\n"
-         "0 and 1",
-         WEFT_OPTION_U32, .value = &aggregator->number, .max = 63},
+         "of this aggregator, from 0, where a job has several; below --aggregators\n"
+         "of the servers, which is 2 unless they are told",
+         WEFT_OPTION_U32, .value = &aggregator->number, .max = WEFT_SHARD_AGGREGATORS_MAX - 1},
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
          .value = &aggregator->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX},
         {"tables", "N", "tables 0 to N-1 are added up", WEFT_OPTION_U32,

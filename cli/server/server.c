@@ -141,6 +141,9 @@ int weft_cli_server(int argc, char **argv)
         {"list-ids", "N", "ids of its newest pulls that each shard keeps of each worker, 8 bytes each,\n"
          "so that pushes of the same rows need not send them; 0 = none",
          WEFT_OPTION_U32, .value = &shard->list_ids, .max = 1u << 30},
+        {"aggregators", "N", "take aggregates of `weft aggregate --number` 0 to N-1. Each shard has 32 MiB\n"
+         "for each, used as needed", WEFT_OPTION_U32, .value = &shard->aggregators_max,
+         .min = 1, .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
          .value = &shard->dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
         WEFT_TRANSPORT_ROWS(&server.transport),

@@ -190,7 +190,7 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     ep->name = ep->name != 0 ? ep->name : weft_rpc_name(WEFT_ROLE_SERVER, shard->shard);
     ep->senders_expected = (uint16_t)shard->workers_max; /* a round is all of them at once */
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
-    ep->peers_max = 2 * shard->workers_max + 8;
+    ep->peers_max = 2 * (shard->workers_max + shard->aggregators_max) + 8;
     ep->expects_max = weft_shard_expects_max(shard);
     if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
         armed.udp.before_send = (struct weft_udp_before_send){.call = commit, .arg = serving};

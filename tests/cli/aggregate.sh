@@ -108,6 +108,24 @@ tap_like "it says what there is" "$(cat usage.out)" '"off" is neither on nor the
 "$WEFT_BIN" train --via on --restart 1 --checkpoint ckpt >usage.out 2>&1
 tap_is "--via on with --restart: wrong usage" $? 2
 
+# ---- more than two aggregators -------------------------------------------------------------------
+
+"$WEFT_BIN" server --port 0 --workers 1 --aggregators 3 >server.out 2>server.err &
+server=$!
+tap_until tap_lines 1 '^shard .*:' server.out
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --number 2 --workers 1 --json \
+    --servers "127.0.0.1:$(port_of server.out)" >aggregate.out 2>aggregate.err &
+aggregator=$!
+tap_until tap_lines 1 '^shard .*:' aggregate.out
+tap_run "a worker by the third of three" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 1 \
+    --servers "127.0.0.1:$(port_of server.out)" --via "127.0.0.1:$(port_of aggregate.out)"
+kill "$aggregator"
+wait "$aggregator"
+kill "$server"
+wait "$server"
+tap_is "a server that takes three has its pushes" "$(($(figure pushes_absorbed aggregate.out) > 5))" 1
+tap_run_fails "none is none" 2 "$WEFT_BIN" server --aggregators 0
+
 # ---- Python --------------------------------------------------------------------------------------
 
 python=
