@@ -277,7 +277,7 @@ int control(struct xdp_md *ctx)
         weft_agg_bank_close(&bank->rows);
         break;
     case WEFT_AGGREGATE_BEGIN:
-        done = weft_agg_bank_begin(&bank->rows, &command->epoch);
+        done = command->epoch.form == 0 && weft_agg_bank_begin(&bank->rows, &command->epoch);
         break;
     default:
         done = false;

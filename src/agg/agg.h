@@ -30,12 +30,17 @@ WEFT_AGG_INLINE uint32_t weft_agg_within(uint32_t index, uint32_t count)
 }
 
 enum weft_agg_policy {
-    WEFT_AGG_ON_COMMIT, /* acknowledged when the server has the sum: a box that dies loses nothing */
-    WEFT_AGG_ON_APPLY,  /* acknowledged when added: a box that dies loses what it held */
+    /* Acknowledged when the server has the sum: a box that dies loses nothing. Where it dies after the
+     * server added the sum and before the ACK, workers send the same packets direct: they are added
+     * twice, unless the server gets the numbers of the packets with the sum. The XDP box has nobody
+     * yet who would send them. */
+    WEFT_AGG_ON_COMMIT,
+    WEFT_AGG_ON_APPLY, /* acknowledged when added: a box that dies loses what both sets held */
 };
 
 struct weft_agg_config {
-    uint64_t members;     /* bit i: member i takes part in dense sums, and may send rows */
+    uint64_t members;     /* bit i: member i takes part in dense sums, and may send rows.
+                           * Changes only together with dense_epoch */
     uint32_t dense_epoch; /* slots of another epoch start anew when a packet of this one comes */
     uint32_t slots;       /* dense slots in use */
     uint32_t banks;       /* banks of hot rows in use */

@@ -79,7 +79,12 @@ WEFT_AGG_INLINE bool weft_agg_dense_sum(struct weft_agg_dense_set *set,
         (packet->flags & WEFT_AGG_FLOAT32) != config->form) {
         return true;
     }
-#ifndef __bpf__
+#ifdef __bpf__
+    /* No floats here: their bits would be added as integers. */
+    if (config->form != 0) {
+        return true;
+    }
+#else
     if (config->form == WEFT_AGG_FLOAT32) {
         uint32_t bad = first ? weft_agg_real_check(values, packet->count)
                              : weft_agg_real_try(set->sums, values, packet->count);

@@ -9,9 +9,9 @@
  * in the box (its sums overflow), and goes direct; nothing saturates.
  *
  * Error. Rounding is to the nearest, so one value is off by at most 2^(e-1), and the sum of n values by
- * at most n x 2^(e-1): with that choice at most n x largest x adds x 2^-30. No error is added in the box,
- * and the order of packets does not matter. Integers below 2^31 are exact with e = 0, and with e < 0
- * as long as they fit.
+ * at most n x 2^(e-1): with that choice at most n x largest x adds x 2^-30, unless e is EXPONENT_MIN.
+ * No error is added in the box, and the order of packets does not matter. Integers below 2^31 are exact
+ * with e = 0, and with e < 0 as long as they fit.
  */
 #ifndef WEFT_AGG_EXPONENT_H
 #define WEFT_AGG_EXPONENT_H
@@ -28,7 +28,7 @@ static inline double weft_agg_power(int e)
 }
 
 /* The exponent for sums of `adds` values of at most `largest` each; EXPONENT_MAX where even that is too
- * small, and then values may be refused. largest is not negative; not finite counts as FLT_MAX. */
+ * small, and then values may be refused. largest is not negative; not finite gives EXPONENT_MAX. */
 static inline int8_t weft_agg_exponent(float largest, uint32_t adds)
 {
     double need = (double)largest * adds;

@@ -130,7 +130,12 @@ WEFT_AGG_INLINE uint8_t weft_agg_rows_sum(struct weft_agg_bank *bank,
     if ((packet->flags & WEFT_AGG_FLOAT32) != bank->form) {
         return WEFT_AGG_REFUSED_FORM;
     }
-#ifndef __bpf__
+#ifdef __bpf__
+    /* No floats here: their bits would be added as integers. */
+    if (bank->form != 0) {
+        return WEFT_AGG_REFUSED_FORM;
+    }
+#else
     if (bank->form == WEFT_AGG_FLOAT32) {
         wrong = weft_agg_rows_real(bank, packet->count, rows);
     } else

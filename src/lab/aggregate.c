@@ -104,8 +104,10 @@ void weft_aggregate_close(struct weft_aggregate *box)
     if (box == NULL) {
         return;
     }
+    /* Not a program that somebody else has put there since. */
+    LIBBPF_OPTS(bpf_xdp_attach_opts, options, .old_prog_fd = box->program);
     for (uint32_t i = 0; i < box->attached; i++) {
-        (void)bpf_xdp_detach(box->interfaces[i].ifindex, box->interfaces[i].mode, NULL);
+        (void)bpf_xdp_detach(box->interfaces[i].ifindex, box->interfaces[i].mode, &options);
     }
     bpf_object__close(box->object);
     free(box);
@@ -119,6 +121,12 @@ weft_status weft_aggregate_configure(struct weft_aggregate *box,
             error, WEFT_INVALID,
             "aggregation in the kernel: %u slots and %u banks, it was made for %u and %u",
             config->slots, config->banks, box->slots, box->banks);
+    }
+    if (config->form != 0) {
+        return weft_fail(error, WEFT_INVALID,
+                         "aggregation in the kernel: number format %u, it adds int32 alone (0); "
+                         "floats are for src/agg/box.h",
+                         config->form);
     }
     struct weft_aggregate_settings settings = {.config = *config,
                                                .port = __builtin_bswap16(box->port)};
@@ -141,7 +149,8 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
     int code = 0;
     for (int map = 0; map < MAPS; map++) {
         for (uint32_t i = 0; i < places[map] && code == 0; i++) {
-            code = bpf_map_update_elem(box->maps[map], &i, zeros, BPF_ANY);
+            code = bpf_map_update_elem(box->maps[map], &i, zeros,
+                                       map == COUNTS ? BPF_ANY : BPF_F_LOCK);
         }
     }
     free(zeros);
@@ -305,10 +314,14 @@ weft_status weft_aggregate_probe(struct weft_error *error)
     if (status == WEFT_OK) {
         status = weft_aggregate_read_slot(box, 0, &slot, error);
     }
-    if (status == WEFT_OK && (answer_count != count || answer[PROBE_HEADS + 1] != WEFT_AGG_SUM ||
+    /* A kernel that cannot redirect to all members aborts here, with the sum in the packet. */
+    if (status == WEFT_OK && (run.action != XDP_REDIRECT || answer_count != count ||
+                              answer[PROBE_HEADS + 1] != WEFT_AGG_SUM ||
                               slot.sets[0].sums[PROBE_VALUES - 1] != PROBE_VALUES)) {
         status = weft_fail(error, WEFT_IO,
-                           "aggregation in the kernel: loaded, but the sum of one packet is wrong");
+                           "aggregation in the kernel: loaded, but the sum of one packet is wrong "
+                           "or does not go to all members (action %u)",
+                           run.action);
     }
     weft_aggregate_close(box);
     return status;

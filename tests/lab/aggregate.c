@@ -42,14 +42,14 @@ static void check(bool good, const char *what)
 
 [[gnu::noreturn]] static void die(const char *what)
 {
-    printf("Bail out! %s: %s\n", what, strerror(errno));
+    fprintf(stderr, "Bail out! %s: %s\n", what, strerror(errno));
     exit(1);
 }
 
 static void must(weft_status status, const struct weft_error *error)
 {
     if (status != WEFT_OK) {
-        printf("Bail out! %s\n", error->text);
+        fprintf(stderr, "Bail out! %s\n", error->text);
         exit(1);
     }
 }
@@ -261,6 +261,8 @@ int main(int argc, char **argv)
         figure(box, fds, macs, rounds);
     }
     weft_aggregate_close(box);
+    check(weft_aggregate_attach(other, ports[0], false, &error) == WEFT_OK,
+          "close gives the interfaces back");
     weft_aggregate_close(other);
     close(fds[0]);
     close(fds[1]);
