@@ -180,7 +180,7 @@ class Study:
         of_rate = squares([[x for arm in arms for x in cells[arm, r]] for r in rates])
         of_cell = squares(list(cells.values()))
         total = squares([[x] for x in values])
-        parts = {"arm": of_arm, "p": of_rate, "arm with p": of_cell - of_arm - of_rate, "seed": total - of_cell}
+        parts = {"arm": of_arm, "p": of_rate, "arm with p": of_cell - of_arm - of_rate, "rest (seeds)": total - of_cell}
         return {source: max(0.0, part / total) for source, part in parts.items()} if total else None
 
     def models(self, names):
