@@ -310,7 +310,7 @@ void weft_tcp_idle(struct weft_tcp *t)
 {
     for (uint32_t i = 0; i < t->peers_used; i++) {
         struct tcp_peer *p = &t->peers[i];
-        if (p->state == TCP_PEER_OPEN && !weft_tcp_peer_outstanding(p)) {
+        if (p->state == TCP_PEER_OPEN && !weft_tcp_peer_unfinished(p)) {
             p->need_idle = true;
             tcp_peer_ready(t, p);
         }
@@ -420,7 +420,7 @@ bool weft_tcp_busy(const struct weft_tcp *t)
         const struct tcp_peer *p = &t->peers[i];
         bool to_write = p->out.iov_at != p->out.iov_count || weft_bits_test(t->ready, i);
         if (p->state == TCP_PEER_CONNECTING ||
-            (p->state == TCP_PEER_OPEN && (to_write || weft_tcp_peer_outstanding(p)))) {
+            (p->state == TCP_PEER_OPEN && (to_write || weft_tcp_peer_unfinished(p)))) {
             return true;
         }
     }

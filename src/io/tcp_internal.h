@@ -354,6 +354,8 @@ void weft_tcp_peer_down(struct weft_tcp *t, struct tcp_peer *p, enum weft_msg_do
                         uint16_t close_code, uint64_t now_ns);
 /* Messages of ours are on the way, or some of its are half here. */
 bool weft_tcp_peer_outstanding(const struct tcp_peer *p);
+/* As that, or something that rests or is held at this end. */
+bool weft_tcp_peer_unfinished(const struct tcp_peer *p);
 uint64_t weft_tcp_deadline(const struct weft_tcp *t);
 void weft_tcp_timers(struct weft_tcp *t, uint64_t now_ns);
 

@@ -114,6 +114,11 @@ bool weft_tcp_peer_outstanding(const struct tcp_peer *p)
     return (p->tx_active & ~p->tx_waits) != 0 || p->rx_live != 0;
 }
 
+bool weft_tcp_peer_unfinished(const struct tcp_peer *p)
+{
+    return p->tx_active != 0 || p->rx_live != 0;
+}
+
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static uint64_t peer_deadline(const struct weft_tcp *t, const struct tcp_peer *p)

@@ -211,6 +211,7 @@ weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t se
     if (pace->start_ns > now_ns) {
         wait_until(p, m, pace->start_ns);
     } else {
+        m->pace_ns = now_ns; /* its rate counts from here, whatever it waited for before */
         go(t, p, m, now_ns);
     }
     return WEFT_OK;

@@ -231,7 +231,7 @@ static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, 
     m->next++;
     m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
     m->unflushed++;
-    if (m->rate_bps != 0) {
+    if (m->rate_bps != 0 && m->next < m->chunks) { /* else its DONE is waited for */
         weft_tcp_tx_paced(p, m, b->chunk_bytes, now_ns);
     }
     t->counters.data_sent++;

@@ -1038,6 +1038,53 @@ static void test_ipv6(void **state)
     ends_close(&ends);
 }
 
+/* Held, then let go at once, or for later and then at once: all its chunks go, at their rate. */
+static void test_paced(void **state)
+{
+    enum { COUNT = 1 << 18, BYTES = COUNT * 4 };
+    static const uint64_t rate_bps = 100000000; /* 84 ms for all */
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_none);
+    float *x = ramp(COUNT, 1.0F);
+    float *y = calloc(COUNT, sizeof(float));
+    const struct weft_msgr msgr = ends.a.msgr;
+    for (uint64_t again = 0; again < 2; again++) {
+        uint64_t user = 1 + again, seq;
+        node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY,
+                                                      .tag = user,
+                                                      .memory = y,
+                                                      .memory_bytes = BYTES,
+                                                      .user = user,
+                                                      .timeout_ns = WEFT_NEVER});
+        const struct weft_msg_send send = {.peer = ends.peer,
+                                           .base = x,
+                                           .total = COUNT,
+                                           .elem_bytes = 4,
+                                           .tag = user,
+                                           .user = user,
+                                           .held = true,
+                                           .deadline_ns = WEFT_NEVER};
+        uint64_t now_ns = weft_clock_now_ns();
+        assert_int_equal(msgr.ops->send(msgr.self, &send, now_ns, &seq), WEFT_OK);
+        struct weft_msg_pace pace = {.start_ns = now_ns + 3600 * WEFT_NS_PER_S, .rate_bps = rate_bps};
+        if (again == 1) {
+            assert_int_equal(msgr.ops->pace(msgr.self, ends.peer, seq, &pace, now_ns), WEFT_OK);
+        }
+        pace.start_ns = 0;
+        assert_int_equal(msgr.ops->pace(msgr.self, ends.peer, seq, &pace, now_ns), WEFT_OK);
+        nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, user);
+        /* The last chunk, of 64 KB, may go when those before have taken their time, but for 1 ms. */
+        uint64_t least_ns = (BYTES - 65536) * UINT64_C(8) * WEFT_NS_PER_S / rate_bps;
+        assert_true(weft_clock_now_ns() - now_ns >= least_ns - 2 * WEFT_NS_PER_MS);
+        assert_memory_equal(x, y, BYTES);
+        memset(y, 0, BYTES);
+    }
+    ends_close(&ends);
+    free(x);
+    free(y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1054,7 +1101,7 @@ int main(void)
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_tuning),       cmocka_unit_test(test_rto_min),
-        cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_ipv6),         cmocka_unit_test(test_paced),
     };
     return cmocka_run_group_tests_name("io_tcp", tests, NULL, NULL);
 }
