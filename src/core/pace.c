@@ -39,7 +39,7 @@ static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
 /* It is as if it were opened now. */
 static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
-    bool alone = tx_awake(p) == 0;
+    bool alone = !peer_waiting(p);
     p->tx_held &= ~bit_of(m);
     m->unbegun = false;
     p->need_backlog |= p->tx_unsent > 0;

@@ -120,7 +120,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     if (!m->held) {
         p->need_backlog |= p->tx_unsent > 0; /* the receiver will not see this one before the others end */
         weft_core_egress_unsent(ep, p, m->chunks);
-        p->pto_base_ns = tx_awake(p) == 0 ? now_ns : p->pto_base_ns;
+        p->pto_base_ns = peer_waiting(p) ? p->pto_base_ns : now_ns;
     }
     p->tx_active |= UINT64_C(1) << (seq & MSG_MASK);
     p->tx_held |= (uint64_t)m->held << (seq & MSG_MASK);
@@ -316,7 +316,8 @@ static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
     }
 }
 
-/* Messages take turns, oldest first: one whose memory is not posted must not hide the others. */
+/* Messages take turns, oldest first: one whose memory is not posted must not hide the others. One that
+ * rests has no turn: a probe would send its next chunk before its time. A PING asks for it. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
 {
     uint64_t span = p->tx_next_seq - p->tx_open_from;
@@ -324,7 +325,8 @@ struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
     for (uint64_t i = 0; i < span; i++) {
         uint64_t seq = p->tx_open_from + (from + i) % span;
         struct tx_msg *m = &p->tx[seq & MSG_MASK];
-        if (m->active && m->seq == seq && (!m->unbegun || m->finish_short)) {
+        bool rests = m->unbegun || ((p->tx_paced >> (seq & MSG_MASK) & 1) != 0 && m->pass_next < m->chunks);
+        if (m->active && m->seq == seq && (!rests || m->finish_short)) {
             p->tx_probed_seq = seq;
             probe_chunk(m, chunk_p);
             return m;
