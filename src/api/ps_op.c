@@ -130,6 +130,14 @@ static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
                      ticket->is_pull ? "the pull of" : "the push to", name);
 }
 
+/* Who asks for an operation may end its clock only after that: what is gathered goes now. */
+static void update_end(struct weft_ps *ps)
+{
+    if (weft_ps_update_gathers(ps->worker.client)) {
+        weft_ps_update_end(ps->worker.client, weft_clock_now_ns());
+    }
+}
+
 weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                       struct weft_result *result_p)
 {
@@ -146,12 +154,9 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
         if (weft_worker_is_lost(&ps->worker, &shard)) {
             return give_up(ps, ticket, shard, result_p);
         }
+        update_end(ps);
         if (now_ns >= end_ns) {
             return under_way(ps, ticket);
-        }
-        if (weft_ps_update_gathers(ps->worker.client)) {
-            /* The end of its clock may come after this. */
-            weft_ps_update_end(ps->worker.client, weft_clock_now_ns());
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
@@ -166,6 +171,7 @@ weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *resul
         return no_such_op(ps);
     }
     if (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
+        update_end(ps);
         weft_api_ps_step(ps, 0);
     }
     if (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
@@ -369,12 +375,12 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
         if (weft_worker_is_lost(&ps->worker, &shard)) {
             return weft_worker_lost(&ps->worker);
         }
+        update_end(ps);
         if (now_ns >= end_ns) {
             return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
                              "pushes or clocks have not arrived yet; wait again, or give them up "
                              "with weft_ps_close");
         }
-        weft_ps_update_end(ps->worker.client, now_ns);
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
     return WEFT_OK;
