@@ -41,6 +41,8 @@ struct shard_slot {
     bool head_seen;
     bool again;       /* PUSH: applied whole before */
     bool update;      /* PUSH: of an update (ps/update.h), by its tag */
+    bool update_open; /* and that one was opened for it */
+    uint32_t base;    /* and the base in the tag */
     uint32_t opened;  /* PULL: updates opened, when its rows were read */
     uint8_t id_bytes; /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
     uint16_t can;     /* TABLE: what the worker was granted */
@@ -345,15 +347,17 @@ static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_updates_init(struct weft_shard *shard);
 void weft_shard_updates_fini(struct weft_shard *shard);
-/* A push of an update has begun, with this base: is it too late? */
-void weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot, uint32_t base);
+/* The first chunk of a push of an update is about to be applied: WEFT_RPC_OK, or LATE. */
+enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot);
+/* Is the update of this push open, and refused? */
+bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shard_slot *slot);
 /* Values of it were applied, with this sum of squares. */
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
                                double squares);
 /* The rank has finished this clock of the table, and those before. */
 void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
                              uint32_t finished);
-/* Another process speaks for this rank: what is open of it stays as it is. */
+/* Another process speaks for this rank: what is open of it closes with what was applied. */
 void weft_shard_updates_forget(struct weft_shard *shard, uint32_t rank);
 
 /* shard_journal.c: each is nothing where there is no journal, or it is being done again */

@@ -227,6 +227,9 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         return true;
     }
     enum weft_rpc_status status = weft_shard_push_allowed(shard, slot, table);
+    if (status == WEFT_RPC_OK && slot->update && !slot->update_open) {
+        status = weft_shard_update_open(shard, slot);
+    }
     if (status == WEFT_RPC_STALE_CLOCK) {
         shard_slot_note(slot, status); /* it stays so; but others of its chunks may be known */
         return false;

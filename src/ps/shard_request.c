@@ -106,6 +106,8 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     bool tag_good = weft_rpc_tag_unpack(event->tag, &tag);
     slot->update = slot->op == WEFT_RPC_PUSH && tag.op == WEFT_RPC_UPDATE;
     WEFT_ASSERT(tag.op == slot->op || slot->update);
+    slot->update_open = false;
+    slot->base = tag.number & WEFT_RPC_BASE_MASK;
     slot->state = SLOT_OPEN;
     slot->stale = slot->dead = slot->head_seen = false;
     slot->can = 0;
@@ -131,8 +133,9 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     if (slot->op == WEFT_RPC_PUSH && !slot->dead) {
         weft_shard_again_open(shard, slot, tag.low, event);
     }
-    if (slot->update && !slot->dead && !slot->again) {
-        weft_shard_update_open(shard, slot, tag.number & WEFT_RPC_BASE_MASK);
+    /* The answer that told of it may be lost: it is refused again while its update is open. */
+    if (slot->update && !slot->dead && slot->again && weft_shard_update_is_late(shard, slot)) {
+        shard_slot_reject(slot, WEFT_RPC_LATE);
     }
 }
 

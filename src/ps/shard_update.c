@@ -5,8 +5,8 @@
  * chunk only (rpc/head.h). It closes with the CLOCKs that end its clock in all tables that it has pushes
  * for, since a worker says CLOCK when its pushes are closed.
  *
- * Of a rank at most the two clocks behind its last CLOCK can be open, in a table; tables whose clocks went
- * apart may have a few more.
+ * Of a rank the two clocks behind its last CLOCK can be open in a table. Tables' clocks may be apart, so
+ * there is room for two updates a table.
  *
  * Counts are of this process. Checkpoints have none: a restored model is older than what workers have
  * pulled, so a base from before means nothing. It is above the count, and counts as no delay.
@@ -16,10 +16,12 @@
 #include "ps/shard_internal.h"
 #include "ps/update.h"
 
+#include "base/assert.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-enum { PER_RANK = 4, RING_MIN = 1024 };
+enum { RING_MIN = 1024 };
 
 struct shard_update {
     bool live;
@@ -32,7 +34,8 @@ struct shard_update {
 };
 
 struct weft_shard_updates {
-    struct shard_update *of; /* (workers_max, PER_RANK) */
+    struct shard_update *of; /* (workers_max, per_rank) */
+    uint32_t per_rank;
     uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: of an open update with pushes in
                               * the table; 0 = none */
     struct weft_shard_committed *ring;
@@ -50,7 +53,8 @@ weft_status weft_shard_updates_init(struct weft_shard *shard)
     }
     size_t links = (size_t)config->tables_max * config->workers_max;
     u->ring_size = config->workers_max > RING_MIN ? config->workers_max : RING_MIN;
-    u->of = calloc((size_t)config->workers_max * PER_RANK, sizeof(*u->of));
+    u->per_rank = 2 * config->tables_max;
+    u->of = calloc((size_t)config->workers_max * u->per_rank, sizeof(*u->of));
     u->clocks = calloc(links * 2, sizeof(*u->clocks));
     u->ring = calloc(u->ring_size, sizeof(*u->ring));
     return u->of != NULL && u->clocks != NULL && u->ring != NULL ? WEFT_OK : WEFT_NOMEM;
@@ -68,13 +72,20 @@ void weft_shard_updates_fini(struct weft_shard *shard)
 
 static struct shard_update *find(const struct weft_shard *shard, uint32_t rank, uint32_t clock)
 {
-    struct shard_update *of = &shard->updates->of[(size_t)rank * PER_RANK];
-    for (int i = 0; i < PER_RANK; i++) {
+    uint32_t per_rank = shard->updates->per_rank;
+    struct shard_update *of = &shard->updates->of[(size_t)rank * per_rank];
+    for (uint32_t i = 0; i < per_rank; i++) {
         if (of[i].live && of[i].clock == clock) {
             return &of[i];
         }
     }
     return NULL;
+}
+
+/* Where the clocks of a rank's open updates in a table are, by parity. */
+static uint32_t *clocks_of(const struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    return &shard->updates->clocks[((size_t)table * shard->config.workers_max + rank) * 2];
 }
 
 static void tell(struct weft_shard *shard, uint32_t rank, const struct shard_update *update)
@@ -104,19 +115,28 @@ static void close_update(struct weft_shard *shard, uint32_t rank, struct shard_u
     update->live = false;
 }
 
-/* A free place; the oldest closes for it, which only a worker that breaks the rules of clocks brings
- * about. */
+/* The table has no more of the update whose clock this is. */
+static void leave_table(struct weft_shard *shard, uint32_t rank, uint32_t *clock_p)
+{
+    struct shard_update *update = *clock_p == 0 ? NULL : find(shard, rank, *clock_p);
+    *clock_p = 0;
+    if (update != NULL && --update->tables == 0) {
+        close_update(shard, rank, update);
+    }
+}
+
+/* A free place. There is one: each open update has a clock in `clocks`, and there are no more of those. */
 static struct shard_update *take(struct weft_shard *shard, uint32_t rank)
 {
-    struct shard_update *of = &shard->updates->of[(size_t)rank * PER_RANK], *oldest = of;
-    for (int i = 0; i < PER_RANK; i++) {
+    uint32_t per_rank = shard->updates->per_rank;
+    struct shard_update *of = &shard->updates->of[(size_t)rank * per_rank];
+    for (uint32_t i = 0; i < per_rank; i++) {
         if (!of[i].live) {
             return &of[i];
         }
-        oldest = of[i].number < oldest->number ? &of[i] : oldest;
     }
-    close_update(shard, rank, oldest);
-    return oldest;
+    WEFT_ASSERT(false);
+    return of;
 }
 
 static void open_update(struct weft_shard *shard, struct shard_update *update, uint32_t clock,
@@ -134,20 +154,28 @@ static void open_update(struct weft_shard *shard, struct shard_update *update, u
     update->number = shard->counters.updates_opened;
 }
 
-void weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot, uint32_t base)
+enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot)
 {
+    slot->update_open = true;
+    uint32_t *clock_p = clocks_of(shard, slot->table, slot->worker) + (slot->clock & 1);
+    bool is_first = *clock_p != slot->clock;
+    if (is_first) {
+        leave_table(shard, slot->worker, clock_p); /* of a worker that skipped a CLOCK */
+    }
     struct shard_update *update = find(shard, slot->worker, slot->clock);
     if (update == NULL) {
         update = take(shard, slot->worker);
-        open_update(shard, update, slot->clock, base);
+        open_update(shard, update, slot->clock, slot->base);
     }
-    size_t link = (size_t)slot->table * shard->config.workers_max + slot->worker;
-    uint32_t *clock = &shard->updates->clocks[link * 2 + (slot->clock & 1)];
-    update->tables += *clock != slot->clock;
-    *clock = slot->clock;
-    if (update->late) {
-        shard_slot_reject(slot, WEFT_RPC_LATE);
-    }
+    update->tables += is_first;
+    *clock_p = slot->clock;
+    return update->late ? WEFT_RPC_LATE : WEFT_RPC_OK;
+}
+
+bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shard_slot *slot)
+{
+    const struct shard_update *update = find(shard, slot->worker, slot->clock);
+    return update != NULL && update->late;
 }
 
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
@@ -162,16 +190,10 @@ void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot
 void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
                              uint32_t finished)
 {
-    size_t link = (size_t)table * shard->config.workers_max + rank;
-    for (int parity = 0; parity < 2; parity++) {
-        uint32_t *clock = &shard->updates->clocks[link * 2 + (size_t)parity];
-        if (*clock == 0 || *clock > finished) {
-            continue;
-        }
-        struct shard_update *update = find(shard, rank, *clock);
-        *clock = 0;
-        if (update != NULL && --update->tables == 0) {
-            close_update(shard, rank, update);
+    uint32_t *clocks = clocks_of(shard, table, rank);
+    for (uint32_t parity = 0; parity < 2; parity++) {
+        if (clocks[parity] <= finished) {
+            leave_table(shard, rank, &clocks[parity]);
         }
     }
 }
