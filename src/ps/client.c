@@ -866,7 +866,9 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
         }
     }
     if (!weft_ps_clock_known(client, index)) {
-        weft_ps_update_clocked(client);
+        if (weft_ps_update_waited_for(client, index)) { /* its CLOCK may wait for other tables' ends */
+            weft_ps_client_progress(client, now_ns);
+        }
         return WEFT_AGAIN;
     }
     if (table->passed) {

@@ -314,7 +314,7 @@ weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t tabl
 /* Error feedback: keep what pushes of a table lose, and what rounding takes from them where values are
  * not float32, by id, and add it to the next push of that id; so many rows at most, of more the loss is
  * counted (feedback_dropped, residual_dropped). Of what a shard refuses, and of pushes that fail, nothing
- * is kept.
+ * is kept; but all of what it refuses as LATE is (ps/update.h).
  * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
  * Errors:  as weft_ps_client_remember. */
 weft_status weft_ps_client_feedback(struct weft_ps_client *client, uint16_t table, void *memory,

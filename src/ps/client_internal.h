@@ -703,8 +703,8 @@ void weft_ps_updates_fini(struct weft_ps_client *client);
 void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part);
 /* An answer said how many updates its shard has opened. */
 void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t count);
-/* Somebody waits for a push of this table. */
-void weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table);
+/* Somebody waits for a push of this table. True: that completed the update that gathers. */
+bool weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table);
 /* Some update was completed since the last call. */
 bool weft_ps_updates_completed(struct weft_ps_client *client);
 /* A clock was ended. Nothing without updates. */

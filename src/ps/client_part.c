@@ -365,10 +365,11 @@ static bool counts_updates(const struct ps_part *part, const struct ps_link *lin
            (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
-/* Its tag is that of an update; a head alone opens none. */
+/* Its tag is that of an update; a head alone opens none. A push of a clock that its shard passed over while
+ * this worker was away may be too far back for the 8 bits of the clock in such a tag. */
 static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 {
-    return part->kind == WEFT_RPC_PUSH && !part->head_only &&
+    return part->kind == WEFT_RPC_PUSH && !part->head_only && part->clock > link->clock_passed &&
            (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
@@ -592,7 +593,7 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
         struct ps_link *link = ps_link_of(client, part->table, shard);
         if (!part_may_go(client, part, link)) {
             if (ends_update(client, part, link)) {
-                weft_ps_update_waited_for(client, part->table);
+                (void)weft_ps_update_waited_for(client, part->table);
             }
             bool passes = is_ahead(client, part) || waits_for_grant(client, part);
             link->blocked_round = passes ? link->blocked_round : client->round;

@@ -139,12 +139,14 @@ void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns)
     }
 }
 
-void weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table)
+bool weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table)
 {
     struct ps_update *u = client->updates == NULL ? NULL : client->updates->gathers;
-    if (u != NULL && u->clocks[table] != 0) {
+    bool waited_for = u != NULL && u->clocks[table] != 0;
+    if (waited_for) {
         complete(client, u);
     }
+    return waited_for;
 }
 
 bool weft_ps_updates_completed(struct weft_ps_client *client)
@@ -224,7 +226,7 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
 {
     const struct ps_updates *all = client->updates;
     part->base = all->based[part->shard] ? all->told[part->shard] : WEFT_RPC_BASE_NONE;
-    if (part->base == WEFT_RPC_BASE_NONE && all->based[part->shard]) {
+    if ((part->base & WEFT_RPC_BASE_MASK) == WEFT_RPC_BASE_NONE && all->based[part->shard]) {
         part->base--; /* one value of 2^24 means that there is none */
     }
     struct ps_update *u = update_for(client, part);
@@ -277,7 +279,7 @@ bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t ta
 bool weft_ps_update_may_go(const struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    return u == NULL || u->state == UPDATE_DIRECT || u->state == UPDATE_DROPPED ||
+    return u == NULL || part->head_only || u->state == UPDATE_DIRECT || u->state == UPDATE_DROPPED ||
            u->ends[part->shard].granted || part->resent;
 }
 
@@ -285,7 +287,7 @@ const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *cli
                                                 const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    bool is_paced = u != NULL && u->state != UPDATE_DROPPED && u->ends[part->shard].granted;
+    bool is_paced = u != NULL && !part->head_only && u->state != UPDATE_DROPPED && u->ends[part->shard].granted;
     return is_paced ? &u->ends[part->shard].pace : NULL;
 }
 

@@ -4,8 +4,8 @@
  * update_bytes_min in its configuration a client keeps the pushes of an update until it is complete:
  *
  *   - weft_ps_clock has ended the clock of every table that it has pushes for; or
- *   - the worker goes on without that: it pushes for a later clock of such a table, waits for a pull
- *     that must see such a push, or says weft_ps_update_end.
+ *   - the worker goes on without that: it pushes for a later clock of such a table, ends that clock again
+ *     (weft_ps_clock is at AGAIN), has a pull queued that must see such a push, or says weft_ps_update_end.
  *
  * One of fewer bytes is sent then, at once. Of one that is larger the client hands out an ASK, and sends
  * nothing of it, no byte and no word that there will be some, before the answer:
@@ -34,7 +34,7 @@
 #include "ps/client.h"
 #include "ps/shard.h"
 
-/* Updates of one client that are not over. Of a worker that makes more the oldest goes direct. */
+/* Updates of one client that are not over. Of a worker that makes more the newest are sent at once. */
 enum { WEFT_PS_UPDATES_MAX = 8 };
 
 enum { WEFT_PS_UPDATE_BYTES_MIN = 65536 }; /* what is shorter is not worth a decision */
@@ -70,7 +70,7 @@ struct weft_ps_update_part {
     uint32_t base;   /* it, modulo 2^32 */
 };
 
-/* The next event, oldest first; false when there is none. */
+/* The next event; false when there is none. Those of one update come in order; of several in any. */
 bool weft_ps_update_poll(struct weft_ps_client *client, struct weft_ps_update_event *event_p);
 
 /* Errors:  WEFT_NOTFOUND  no such update any more.   WEFT_INVALID  shard. */
@@ -85,7 +85,8 @@ bool weft_ps_update_gathers(const struct weft_ps_client *client);
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 
 /* Its pushes to this shard may go, from pace->start_ns on, at pace->rate_bps. Said again it changes that
- * for what has not been sent.
+ * for what has not been sent. The transport holds them until then: they are among the 64 messages that may
+ * be open to a shard, and after 63 more nothing goes to it before they are done. So grant for soon.
  * Errors:  WEFT_NOTFOUND  no such update any more: it is over.   WEFT_INVALID  shard.
  *          WEFT_STATE     it is not complete, or was dropped. */
 weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update, uint32_t shard,

@@ -30,7 +30,7 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
     ps->delay_max = ps->drops ? (uint32_t)weft_prng_below(prng, 4) : 0;
 }
 
-/* In some clocks a worker goes on to the next, in the others it waits for its push. */
+/* Every worker waits for its push before it ends its clock, so it has to say that this is complete. */
 void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     if (ps->scheduled) {

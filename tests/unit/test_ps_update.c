@@ -2,6 +2,7 @@
  * sums are exact. */
 #include "ps_cluster.h"
 
+#include "ps/client_internal.h"
 #include "ps/update.h"
 
 #include <setjmp.h>
@@ -331,6 +332,135 @@ static void what_finds_no_place_goes_at_once(void **state)
     rig_free(r);
 }
 
+/* A clock that is ended twice cannot wait for the other tables of its update. */
+static void a_clock_ended_again_completes_its_update(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 100000000);
+    (void)push(r, 0, 0, 1);
+    (void)push(r, 0, 1, 1);
+    cluster_clock(&r->c, 0, 0);
+    weft_status status = WEFT_AGAIN;
+    for (int i = 0; i < 1000 && status == WEFT_AGAIN; i++) {
+        status = weft_ps_clock(r->c.client[0], 0, r->c.net->now_ns);
+        (void)cluster_step(&r->c);
+    }
+    assert_int_equal(status, WEFT_OK);
+    rig_free(r);
+}
+
+/* Clocks of tables may be apart: each clock of each is an update to the shard, and closes once. */
+static void updates_of_tables_apart_close_once(void **state)
+{
+    (void)state;
+    enum { TABLES = 3 };
+    struct rig *r = calloc(1, sizeof(*r));
+    struct cluster_config config = cluster_config(SHARDS, 1);
+    config.shard.dim_max = config.client.dim_max = DIM;
+    config.shard.tables_max = config.client.tables_max = TABLES;
+    config.client.update_bytes_min = 100000000;
+    cluster_start(&r->c, &config, 1, 3);
+    for (uint16_t t = 0; t < TABLES; t++) {
+        struct weft_table_spec spec = {
+            .table = t, .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = -1};
+        cluster_open(&r->c, &spec);
+        for (int i = 0; i < 10 * t; i++) {
+            cluster_clock(&r->c, 0, t);
+            cluster_run(&r->c);
+        }
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        r->ids[i] = weft_mix64(i);
+    }
+    weft_ps_op op[2 * TABLES];
+    for (uint16_t t = 0; t < TABLES; t++) {
+        op[t] = push(r, 0, t, 1);
+    }
+    weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
+    for (uint16_t t = 1; t < TABLES; t++) { /* the first table stays behind */
+        cluster_clock(&r->c, 0, t);
+        op[TABLES - 1 + t] = push(r, 0, t, 1);
+    }
+    weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
+    op[2 * TABLES - 1] = push(r, 0, 0, 1);
+    weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
+    for (int i = 0; i < 2 * TABLES; i++) {
+        assert_int_equal(cluster_wait(&r->c, 0, op[i]).status, WEFT_OK);
+    }
+    for (uint16_t t = 0; t < TABLES; t++) {
+        cluster_clock(&r->c, 0, t);
+    }
+    cluster_run(&r->c);
+    static const uint32_t clocks[] = {1, 11, 12, 21, 22};
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        struct weft_shard_committed committed;
+        uint32_t seen = 0;
+        for (size_t n = 0; n < 5; n++) {
+            assert_true(weft_shard_take_committed(r->c.shard[s], &committed));
+            for (uint32_t i = 0; i < 5; i++) {
+                seen |= (uint32_t)(committed.clock == clocks[i]) << i;
+            }
+        }
+        assert_int_equal(seen, 31); /* all five, so each once */
+        assert_false(weft_shard_take_committed(r->c.shard[s], &committed));
+        assert_int_equal(weft_shard_counters(r->c.shard[s])->updates_opened, 5);
+        assert_int_equal(weft_shard_counters(r->c.shard[s])->updates_closed, 5);
+    }
+    rig_free(r);
+}
+
+/* Nobody grants: at its deadline a push is over all the same, its values are kept, its CLOCK goes. */
+static void a_deadline_ends_a_push_that_waits_for_its_grant(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
+    float rows[N * DIM];
+    for (size_t i = 0; i < N * DIM; i++) {
+        rows[i] = 1;
+    }
+    const struct weft_ps_how how = {.deadline_ns = r->c.net->now_ns + 1000000};
+    const struct weft_ps_push_list list = {.table = 0, .ids = r->ids, .rows = rows, .n = N};
+    weft_ps_op op;
+    assert_int_equal(
+        weft_ps_push_how(r->c.client[0], &list, 1, &how, r->c.net->now_ns, &op), WEFT_OK);
+    cluster_clock(&r->c, 0, 0);
+    cluster_run(&r->c);
+    assert_false(weft_ps_op_done(r->c.client[0], op, NULL));
+    r->c.net->now_ns = how.deadline_ns;
+    cluster_poll(&r->c);
+    cluster_run(&r->c);
+    struct weft_ps_result result;
+    assert_true(weft_ps_op_done(r->c.client[0], op, &result));
+    assert_int_equal(result.rows_missed, N);
+    assert_int_equal(weft_shard_clock(r->c.shard[0], 0), 1);
+    assert_int_equal(weft_shard_updates_opened(r->c.shard[0]), 0);
+    rig_free(r);
+}
+
+/* 2^24 - 1 says that there is no base: the count before it stands for it, whatever is above. */
+static void a_base_is_never_the_one_that_means_none(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 100000000);
+    struct weft_ps_client *client = r->c.client[0];
+    static const uint32_t told[] = {WEFT_RPC_BASE_NONE, 0x1ffffff, 0xffffffff};
+    for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            weft_ps_update_told(client, s, told[i]);
+        }
+        (void)push(r, 0, 0, 1);
+        for (const struct ps_part *p = client->parts; p < client->parts + client->parts_total; p++) {
+            if (p->kind == WEFT_RPC_PUSH && p->state == PART_QUEUED) {
+                assert_int_equal(p->base & WEFT_RPC_BASE_MASK, WEFT_RPC_BASE_MASK - 1);
+            }
+        }
+        weft_ps_update_end(client, r->c.net->now_ns);
+        cluster_clock(&r->c, 0, 0);
+        cluster_run(&r->c);
+    }
+    rig_free(r);
+}
+
 /* A job without a scheduler says nothing of it. */
 static void without_a_scheduler_nothing_is_counted(void **state)
 {
@@ -370,6 +500,10 @@ int main(void)
         cmocka_unit_test(what_was_begun_is_not_dropped),
         cmocka_unit_test(an_update_beyond_the_bound_is_refused_whole),
         cmocka_unit_test(what_finds_no_place_goes_at_once),
+        cmocka_unit_test(a_clock_ended_again_completes_its_update),
+        cmocka_unit_test(updates_of_tables_apart_close_once),
+        cmocka_unit_test(a_deadline_ends_a_push_that_waits_for_its_grant),
+        cmocka_unit_test(a_base_is_never_the_one_that_means_none),
         cmocka_unit_test(without_a_scheduler_nothing_is_counted),
         cmocka_unit_test(tags_of_updates_name_the_nearest_clock),
     };
