@@ -325,7 +325,8 @@ struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
     for (uint64_t i = 0; i < span; i++) {
         uint64_t seq = p->tx_open_from + (from + i) % span;
         struct tx_msg *m = &p->tx[seq & MSG_MASK];
-        bool rests = m->unbegun || ((p->tx_paced >> (seq & MSG_MASK) & 1) != 0 && m->pass_next < m->chunks);
+        bool rests =
+            m->unbegun || ((p->tx_paced >> (seq & MSG_MASK) & 1) != 0 && m->pass_next < m->chunks);
         if (m->active && m->seq == seq && (!rests || m->finish_short)) {
             p->tx_probed_seq = seq;
             probe_chunk(m, chunk_p);

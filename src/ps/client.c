@@ -866,7 +866,8 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
         }
     }
     if (!weft_ps_clock_known(client, index)) {
-        if (weft_ps_update_waited_for(client, index)) { /* its CLOCK may wait for other tables' ends */
+        if (weft_ps_update_waited_for(client,
+                                      index)) { /* its CLOCK may wait for other tables' ends */
             weft_ps_client_progress(client, now_ns);
         }
         return WEFT_AGAIN;

@@ -279,15 +279,16 @@ bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t ta
 bool weft_ps_update_may_go(const struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    return u == NULL || part->head_only || u->state == UPDATE_DIRECT || u->state == UPDATE_DROPPED ||
-           u->ends[part->shard].granted || part->resent;
+    return u == NULL || part->head_only || u->state == UPDATE_DIRECT ||
+           u->state == UPDATE_DROPPED || u->ends[part->shard].granted || part->resent;
 }
 
 const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *client,
                                                 const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    bool is_paced = u != NULL && !part->head_only && u->state != UPDATE_DROPPED && u->ends[part->shard].granted;
+    bool is_paced =
+        u != NULL && !part->head_only && u->state != UPDATE_DROPPED && u->ends[part->shard].granted;
     return is_paced ? &u->ends[part->shard].pace : NULL;
 }
 

@@ -206,7 +206,8 @@ static void leave(struct weft_shard *shard, uint16_t index, uint32_t rank, uint6
     if (shard->config.on_death == WEFT_DEATH_SHRINK) {
         shard->counters.workers_left++;
         weft_shard_close_short(shard, index, rank);
-        weft_shard_update_clock(shard, index, rank, UINT32_MAX); /* one of which nothing was applied, too */
+        weft_shard_update_clock(shard, index, rank,
+                                UINT32_MAX); /* one of which nothing was applied, too */
         weft_shard_clock_advance(shard, index, now_ns);
         average(shard, index);
     }

@@ -1067,7 +1067,8 @@ static void test_paced(void **state)
                                            .deadline_ns = WEFT_NEVER};
         uint64_t now_ns = weft_clock_now_ns();
         assert_int_equal(msgr.ops->send(msgr.self, &send, now_ns, &seq), WEFT_OK);
-        struct weft_msg_pace pace = {.start_ns = now_ns + 3600 * WEFT_NS_PER_S, .rate_bps = rate_bps};
+        struct weft_msg_pace pace = {.start_ns = now_ns + 3600 * WEFT_NS_PER_S,
+                                     .rate_bps = rate_bps};
         if (again == 1) {
             assert_int_equal(msgr.ops->pace(msgr.self, ends.peer, seq, &pace, now_ns), WEFT_OK);
         }
@@ -1088,20 +1089,17 @@ static void test_paced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torn),         cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_told_at_once), cmocka_unit_test(test_forked),
-        cmocka_unit_test(test_forked_close), cmocka_unit_test(test_asleep),
-        cmocka_unit_test(test_slept),
-        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_replayed_hello),
-        cmocka_unit_test(test_false_cookie),
-        cmocka_unit_test(test_first_record),
-        cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
-           cmocka_unit_test(test_silent_strangers),
-        cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_slow_friend),
-        cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_flipped_bits),
-        cmocka_unit_test(test_tuning),       cmocka_unit_test(test_rto_min),
-        cmocka_unit_test(test_ipv6),         cmocka_unit_test(test_paced),
+        cmocka_unit_test(test_torn),           cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_told_at_once),   cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_forked_close),   cmocka_unit_test(test_asleep),
+        cmocka_unit_test(test_slept),          cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_replayed_hello), cmocka_unit_test(test_false_cookie),
+        cmocka_unit_test(test_first_record),   cmocka_unit_test(test_bad_data),
+        cmocka_unit_test(test_too_early),      cmocka_unit_test(test_silent_strangers),
+        cmocka_unit_test(test_slow_stranger),  cmocka_unit_test(test_slow_friend),
+        cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_tuning),         cmocka_unit_test(test_rto_min),
+        cmocka_unit_test(test_ipv6),           cmocka_unit_test(test_paced),
     };
     return cmocka_run_group_tests_name("io_tcp", tests, NULL, NULL);
 }

@@ -421,8 +421,8 @@ static void a_deadline_ends_a_push_that_waits_for_its_grant(void **state)
     const struct weft_ps_how how = {.deadline_ns = r->c.net->now_ns + 1000000};
     const struct weft_ps_push_list list = {.table = 0, .ids = r->ids, .rows = rows, .n = N};
     weft_ps_op op;
-    assert_int_equal(
-        weft_ps_push_how(r->c.client[0], &list, 1, &how, r->c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(weft_ps_push_how(r->c.client[0], &list, 1, &how, r->c.net->now_ns, &op),
+                     WEFT_OK);
     cluster_clock(&r->c, 0, 0);
     cluster_run(&r->c);
     assert_false(weft_ps_op_done(r->c.client[0], op, NULL));
@@ -449,7 +449,8 @@ static void a_base_is_never_the_one_that_means_none(void **state)
             weft_ps_update_told(client, s, told[i]);
         }
         (void)push(r, 0, 0, 1);
-        for (const struct ps_part *p = client->parts; p < client->parts + client->parts_total; p++) {
+        for (const struct ps_part *p = client->parts; p < client->parts + client->parts_total;
+             p++) {
             if (p->kind == WEFT_RPC_PUSH && p->state == PART_QUEUED) {
                 assert_int_equal(p->base & WEFT_RPC_BASE_MASK, WEFT_RPC_BASE_MASK - 1);
             }
