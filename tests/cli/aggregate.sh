@@ -15,7 +15,7 @@ port_of() {
 
 # begin: a server and an aggregator, $server and $aggregator.
 begin() {
-    rm -f server.out aggregate.out
+    rm -f server.out aggregate.out 0.out 1.out
     "$WEFT_BIN" server --port 0 --workers 2 >server.out 2>server.err &
     server=$!
     tap_until tap_lines 1 '^shard .*:' server.out
@@ -96,6 +96,7 @@ port=7823
 "$WEFT_BIN" aggregate --listen "127.0.0.1:$port" --workers 2 --json --servers 127.0.0.1:7821 \
     >named.out 2>named.err &
 aggregator=$!
+tap_until tap_lines 1 '^shard .*:' named.out
 tap_run "weft train names one that runs" "$WEFT_BIN" train --via "127.0.0.1:$port" --workers 2 \
     --servers 1 --port 7821 --epochs 2 --key-file job.key
 kill "$aggregator"
@@ -110,6 +111,7 @@ tap_is "--via on with --restart: wrong usage" $? 2
 
 # ---- more than two aggregators -------------------------------------------------------------------
 
+rm -f server.out aggregate.out
 "$WEFT_BIN" server --port 0 --workers 1 --aggregators 3 >server.out 2>server.err &
 server=$!
 tap_until tap_lines 1 '^shard .*:' server.out
