@@ -132,7 +132,7 @@ tap_like "the geometric mean" "$(cat planted.out)" '^ 0.20 1.10 (1.00-1.21) 2/2'
 tap_like "what did not finish counts as three" "$(cat planted.out)" '^ 0.50 >2.45 (2.00-3.00) 1/2'
 tap_like "by an earlier target, with x1 by the interval's end" "$(cat planted.out)" '^ mlp 0.00 / 0.20 0.15'
 planted '("zero", 0.0, (1, 1)), ("zero", 0.2, (1.5, 1.5)), ("zero", 0.5, (2, 2)), ("count", 0.2, (1.5, 1.5)), ("count", 0.5, (2, 2)), ("feedback", 0.2, (1.5, 1.5)), ("feedback", 0.5, (2, 2))'
-tap_like "what all depends on" "$(cat planted.out)" 'mlp, zero, count, feedback: arm 0 %, p 100 %, arm with p 0 %, seed 0 %'
+tap_like "what all depends on" "$(cat planted.out)" 'mlp, zero, count, feedback: arm 0 %, p 100 %, arm with p 0 %, rest (seeds) 0 %'
 echo '{"model": 1}' >other.jsonl
 tap_run_fails "another file" 1 "$python" "$tolerance" --results other.jsonl --report
 tap_like "which line" "$(cat run.out)" 'other.jsonl:1 is not a result of this program'
