@@ -16,6 +16,7 @@ static struct weft_ep *ep_make(uint16_t senders_expected)
     weft_ep_config_default(&config);
     config.accept = 1;
     config.senders_expected = senders_expected;
+    config.peers_max = 32;
     struct weft_ep *ep = NULL;
     assert_int_equal(weft_ep_new(&config, &ep), WEFT_OK);
     return ep;
