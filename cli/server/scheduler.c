@@ -231,6 +231,8 @@ int weft_cli_scheduler(int argc, char **argv)
         .name = "scheduler",
         .summary = "run the transfer scheduler of a job: who pushes when, at what rate",
         .description =
+            "The workers and servers of this release do not ask it yet; what follows is what it does\n"
+            "for processes that do (src/node/sched_link.h).\n\n"
             "Workers ask it before they push an update of 64 KB or more. It grants updates one "
             "after\n"
             "the other instead of letting them share a link, shortest first, so that most arrive\n"
