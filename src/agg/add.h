@@ -2,7 +2,7 @@
  *
  * Adding the values of a packet to sums, in blocks of eight.
  *
- * int32 addition wraps around, and each addition tells whether it overflowed. Wrapping sums are taken
+ * int32 addition wraps around, and each addition reports whether it overflowed. Wrapping sums are taken
  * back exactly by subtraction, so the rare refusal costs a second pass and the usual case none.
  * Float sums cannot be taken back; they are tried before they are stored. Floats are for the host:
  * the kernel has none.

@@ -130,7 +130,8 @@ static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
                      ticket->is_pull ? "the pull of" : "the push to", name);
 }
 
-/* Who asks for an operation may end its clock only after that: what is gathered goes now. */
+/* A caller that waits for an operation may end its clock only afterwards, so the update is completed
+ * now. */
 static void update_end(struct weft_ps *ps)
 {
     if (weft_ps_update_gathers(ps->worker.client)) {

@@ -6,7 +6,7 @@
  *     for each event: if (weft_sched_link_event(link, &event, now)) it was the link's
  *     weft_sched_link_progress(link, now);      after a batch of events, and at _deadline
  *
- * Without a scheduler there is no link: who has a NULL one pays a comparison.
+ * Without a scheduler the link is NULL, and each call site tests for that.
  *
  * Sans-I/O, one thread.   Source: docs/PROTOCOL.md section 13.
  */

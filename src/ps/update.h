@@ -81,7 +81,7 @@ weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t up
 bool weft_ps_update_gathers(const struct weft_ps_client *client);
 
 /* What was pushed and waits for its clock's end is complete: whoever waits for a push has to say so, or
- * waits for ever. Nothing to do: nothing happens. */
+ * waits for ever. No effect when no update is gathering. */
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 
 /* Its pushes to this shard may go, from pace->start_ns on, at pace->rate_bps. Said again it changes that
@@ -97,7 +97,7 @@ weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update,
  * Errors:  WEFT_NOTFOUND, as above.   WEFT_STATE  a byte of it was sent, or it was dropped. */
 weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, uint64_t now_ns);
 
-/* As a grant for each shard that has none: from now on, at rate_bps to each (0 = as it comes).
+/* As a grant for each shard that has none: from now on, at rate_bps to each (0 = no limit).
  * Errors:  as of weft_ps_update_grant. */
 weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update, uint64_t rate_bps,
                                   uint64_t now_ns);
