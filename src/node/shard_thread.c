@@ -1,7 +1,9 @@
 #include "node/shard_thread.h"
 
 #include "io/clock.h"
+#include "ps/update.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@ struct serving {
     struct weft_provider *provider;
     struct weft_shard *shard;
     struct weft_msgr msgr;
+    struct weft_sched_link *link; /* NULL = no scheduler */
 };
 
 void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
@@ -57,18 +60,64 @@ static void commit(void *arg)
     }
 }
 
+/* What the scheduler has to know of updates. */
+static void report_updates(struct serving *serving, uint64_t now_ns)
+{
+    struct weft_sched_daemon *daemon = weft_sched_link_daemon(serving->link);
+    const struct weft_shard_counters *counters = weft_shard_counters(serving->shard);
+    struct weft_shard_committed committed;
+    while (weft_shard_take_committed(serving->shard, &committed)) {
+        const struct weft_sched_event event = {
+            .worker = committed.rank,
+            .flags = committed.late ? WEFT_SCHED_LATE : 0,
+            .clock = committed.clock,
+            .norm = isfinite(committed.norm) ? committed.norm : -1,
+        };
+        weft_sched_daemon_committed(daemon, &event);
+    }
+    weft_sched_daemon_counts(daemon, counters->updates_opened, counters->updates_closed);
+    weft_sched_link_progress(serving->link, now_ns);
+}
+
+/* Before a step. Returns how long its sleep may last. */
+static uint64_t maintain_link(struct serving *serving)
+{
+    const struct weft_launch_address *address = serving->thread->config.scheduler;
+    uint64_t now_ns = weft_clock_now_ns();
+    if (serving->link == NULL) {
+        return WEFT_NEVER;
+    }
+    if (weft_sched_link_wants_peer(serving->link, now_ns)) {
+        struct weft_error error; /* nothing waits for the scheduler */
+        weft_peer peer;
+        if (weft_driver_connect(serving->driver, address->host, address->port, &peer, &error) !=
+            WEFT_OK) {
+            peer = WEFT_PEER_ANY;
+        }
+        weft_sched_link_connecting(serving->link, peer, now_ns);
+    }
+    uint64_t due_ns = weft_sched_link_deadline(serving->link);
+    return due_ns == WEFT_NEVER ? WEFT_NEVER : due_ns > now_ns ? due_ns - now_ns : 0;
+}
+
 static void handle(void *arg, uint64_t now_ns)
 {
     struct serving *serving = arg;
     const struct weft_shard_hooks *hooks = &serving->thread->config.hooks;
     struct weft_msg_event event;
     while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
+        if (serving->link != NULL && weft_sched_link_event(serving->link, &event, now_ns)) {
+            continue;
+        }
         if (hooks->on_event == NULL || !hooks->on_event(hooks->arg, serving->msgr, &event)) {
             weft_shard_event(serving->shard, &event, now_ns);
         }
     }
     weft_shard_progress(serving->shard, now_ns);
     supply_slabs(serving->shard);
+    if (serving->link != NULL) {
+        report_updates(serving, now_ns);
+    }
 }
 
 /* Publish the outcome of opening. */
@@ -164,7 +213,8 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
     tell(thread, WEFT_OK, serving->driver);
     bool may_serve = feed == NULL || weft_checkpoint_may_serve(feed);
     while (may_serve && !atomic_load(&thread->stop)) {
-        (void)weft_driver_step(serving->driver, has_work ? 0 : WEFT_NEVER, handle, serving);
+        uint64_t timeout_ns = maintain_link(serving);
+        (void)weft_driver_step(serving->driver, has_work ? 0 : timeout_ns, handle, serving);
         has_work = turn(thread, serving);
     }
     weft_stats_query_close(&thread->query);
@@ -192,6 +242,10 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
     ep->peers_max = 2 * (shard->workers_max + shard->aggregators_max) + 8;
     ep->expects_max = weft_shard_expects_max(shard);
+    if (thread->config.scheduler != NULL) {
+        ep->peers_max += 2; /* one that ended, too */
+        ep->expects_max += WEFT_SCHED_LINK_EXPECTS;
+    }
     if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
         armed.udp.before_send = (struct weft_udp_before_send){.call = commit, .arg = serving};
     }
@@ -204,6 +258,28 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     }
     weft_security_disarm(&armed.udp);
     return status;
+}
+
+static weft_status make_link(struct weft_shard_thread *thread, struct serving *serving)
+{
+    const struct weft_shard_thread_config *config = &thread->config;
+    struct weft_sched_daemon_config daemon;
+    if (config->scheduler == NULL) {
+        return WEFT_OK;
+    }
+    weft_sched_daemon_config_default(&daemon);
+    daemon.role = WEFT_SCHED_SERVER;
+    daemon.index = config->shard.shard;
+    daemon.workers = config->scheduler_workers;
+    daemon.shards = config->shard.shards;
+    daemon.host = config->scheduler_host;
+    weft_status status = weft_sched_link_new(&daemon, serving->msgr, &serving->link);
+    return status == WEFT_OK ? status
+                             : weft_fail(&thread->error, status,
+                                         "the scheduler plans at most %d shards; here: shard %u of "
+                                         "%u: %s",
+                                         (int)WEFT_SCHED_SHARDS_MAX, config->shard.shard,
+                                         config->shard.shards, weft_status_text(status));
 }
 
 static weft_status make_shard(struct weft_shard_thread *thread, struct serving *serving)
@@ -233,6 +309,7 @@ static void *run(void *arg)
                                                   &thread->config.shard.keys, &thread->error);
     status = status == WEFT_OK ? open_endpoint(thread, &serving) : status;
     status = status == WEFT_OK ? make_shard(thread, &serving) : status;
+    status = status == WEFT_OK ? make_link(thread, &serving) : status;
     if (status == WEFT_OK) {
         serve(thread, &serving);
     } else {
@@ -241,6 +318,7 @@ static void *run(void *arg)
     /* The endpoint borrows the shard's memory, so it goes first. */
     weft_driver_close(serving.driver);
     weft_provider_free(serving.provider);
+    weft_sched_link_free(serving.link);
     if (serving.shard != NULL) {
         for (void *slab; (slab = weft_shard_take_slab(serving.shard)) != NULL;) {
             free(slab);

@@ -5,9 +5,11 @@
 #define WEFT_NODE_SHARD_THREAD_H
 
 #include "io/driver.h"
+#include "job/launch.h"
 #include "node/checkpoint.h"
 #include "node/log.h"
 #include "node/recording.h"
+#include "node/sched_link.h"
 #include "node/security.h"
 #include "node/stats_query.h"
 #include "node/tracing.h"
@@ -38,6 +40,11 @@ struct weft_shard_thread_config {
     struct weft_tracing *tracing;            /* of the process; NULL = none; borrowed until join */
     struct weft_recorder *recorder;          /* for the hot rows at the end; as above */
     struct weft_node_log log;                /* of hints about refused peers */
+    /* The job's transfer scheduler, which is told of updates (ps/update.h): its address; NULL = there
+     * is none. Borrowed until join. */
+    const struct weft_launch_address *scheduler;
+    uint32_t scheduler_workers; /* of the job; 0 = not known */
+    uint64_t scheduler_host;    /* names the host whose link the shards of this process share */
     int lost_fd;                             /* eventfd, written when lost_rank is; -1 = none */
     struct weft_shard_hooks hooks;
 };

@@ -8,6 +8,9 @@
 
 #include "io/clock.h"
 #include "io/random.h"
+#include "node/sched_link.h"
+#include "node/worker_sched.h"
+#include "ps/update.h"
 
 #include <stdlib.h>
 
@@ -19,7 +22,7 @@ static const uint64_t retry_ns = 200 * WEFT_NS_PER_MS;
 
 void weft_worker_config_default(struct weft_worker_config *config_p)
 {
-    *config_p = (struct weft_worker_config){.arg = NULL};
+    *config_p = (struct weft_worker_config){.tau_max = WEFT_NEVER};
     weft_endpoint_config_default(&config_p->endpoint);
     config_p->endpoint.driver.udp.host = NULL;
     weft_ps_client_config_default(&config_p->client);
@@ -58,6 +61,10 @@ static weft_status open_endpoint(struct weft_worker *worker,
     udp->ep.peers_max = worker->shards + (connects_again ? PEERS_SPARE : 0);
     udp->ep.peers_max += worker->has_via ? worker->shards + PEERS_SPARE : 0;
     udp->ep.expects_max = weft_ps_client_expects_max(&config->client);
+    if (config->scheduler != NULL) {
+        udp->ep.peers_max += 2; /* one that ended, too */
+        udp->ep.expects_max += WEFT_SCHED_LINK_EXPECTS;
+    }
     worker->peer_timeout_ns = udp->ep.peer_timeout_ns;
     return weft_endpoint_open(&endpoint, &worker->endpoint, &worker->error);
 }
@@ -204,6 +211,9 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
         peers[s] = worker->servers[s].peer;
     }
     client.clock_ns = clock_now;
+    if (config->scheduler != NULL && client.update_bytes_min == 0) {
+        client.update_bytes_min = WEFT_PS_UPDATE_BYTES_MIN;
+    }
     weft_os_random(client.missed_key, sizeof(client.missed_key));
     weft_status status =
         weft_ps_client_new(&client, worker->endpoint.msgr, peers, &worker->client);
@@ -217,6 +227,26 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
     return status == WEFT_OK ? status
                              : weft_fail(&worker->error, status, "parameter-server client: %s",
                                          weft_status_text(status));
+}
+
+static weft_status make_sched(struct weft_worker *worker, const struct weft_worker_config *config)
+{
+    if (config->scheduler == NULL) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_worker_sched_new(config, worker->endpoint.msgr, &worker->sched);
+    return status == WEFT_OK ? status
+                             : weft_fail(&worker->error, status,
+                                         "the scheduler plans at most %d workers and %d shards; "
+                                         "here: worker %u of %u, %u shards: %s",
+                                         (int)WEFT_SCHED_WORKERS_MAX, (int)WEFT_SCHED_SHARDS_MAX,
+                                         worker->rank, config->workers, worker->shards,
+                                         weft_status_text(status));
+}
+
+const struct weft_sched_daemon_counters *weft_worker_sched(const struct weft_worker *worker)
+{
+    return worker->sched != NULL ? weft_worker_sched_counters(worker->sched) : NULL;
 }
 
 weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worker_config *config)
@@ -246,7 +276,8 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     if (status == WEFT_OK) {
         status = connect_all(worker, config->connect_timeout_ns);
     }
-    return status == WEFT_OK ? make_client(worker, config) : status;
+    status = status == WEFT_OK ? make_client(worker, config) : status;
+    return status == WEFT_OK ? make_sched(worker, config) : status;
 }
 
 void weft_worker_close(struct weft_worker *worker)
@@ -254,6 +285,8 @@ void weft_worker_close(struct weft_worker *worker)
     /* The endpoint borrows the client's memory, so it goes first. */
     weft_endpoint_close(&worker->endpoint);
     weft_ps_client_free(worker->client);
+    weft_worker_sched_free(worker->sched);
+    worker->sched = NULL;
     free(worker->servers);
     worker->client = NULL;
     worker->servers = NULL;

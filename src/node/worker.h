@@ -13,6 +13,7 @@
 #include "node/endpoint.h"
 #include "node/membership.h"
 #include "ps/client.h"
+#include "sched/daemon.h"
 
 struct weft_worker_config {
     /* Set by open: name, peers_max, expects_max, role and rank of injected loss, and where host is
@@ -27,10 +28,19 @@ struct weft_worker_config {
      * or is another than the list says, it fails. 0: operations wait for the connections, and fail
      * when a server has not answered for the endpoint's peer timeout. */
     uint64_t connect_timeout_ns;
+    /* The job's transfer scheduler, which is asked before updates are sent (ps/update.h): its address;
+     * NULL = there is none. Copied. Nothing waits for its connection. client.update_bytes_min 0 then
+     * becomes WEFT_PS_UPDATE_BYTES_MIN. */
+    const struct weft_launch_address *scheduler;
+    uint32_t workers;          /* of the job; with a scheduler, as the next ones */
+    enum weft_sched_mode mode; /* of its tables */
+    uint64_t tau_max;          /* delay bound; WEFT_NEVER = none */
     /* After each batch of events, within a step; NULL = none. */
     void (*on_progress)(void *arg, uint64_t now_ns);
     void *arg;
 };
+
+struct weft_worker_sched;
 
 struct weft_worker_server {
     struct weft_launch_address address;
@@ -49,6 +59,7 @@ struct weft_worker_server {
 struct weft_worker {
     struct weft_endpoint endpoint;
     struct weft_ps_client *client;
+    struct weft_worker_sched *sched; /* NULL = no scheduler */
     struct weft_worker_server *servers; /* (shards,) */
     uint32_t shards;
     uint32_t rank;
@@ -93,6 +104,9 @@ bool weft_worker_is_lost(const struct weft_worker *worker, uint32_t *shard_p);
 /* Why connections do not come about, as this end, the other or the network says; "" for nothing. True
  * when waiting longer does not help. */
 bool weft_worker_hint(struct weft_worker *worker, char text_p[WEFT_SECURITY_HINT_BYTES]);
+
+/* What was asked of the scheduler; NULL without one. */
+const struct weft_sched_daemon_counters *weft_worker_sched(const struct weft_worker *worker);
 
 /* Each leaves a sentence with the next action in worker->error, and returns the status. */
 

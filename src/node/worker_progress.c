@@ -5,7 +5,7 @@
  * that fails is made again after a pause, which the client chooses, until it gives up.
  */
 #include "io/clock.h"
-#include "node/worker.h"
+#include "node/worker_sched.h"
 
 /* How often to look for a server that is away, and the pause when connecting cannot even begin. */
 static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
@@ -64,6 +64,9 @@ static void handle(void *arg, uint64_t now_ns)
     struct weft_msgr msgr = worker->endpoint.msgr;
     struct weft_msg_event event;
     while (msgr.ops->poll(msgr.self, &event)) {
+        if (worker->sched != NULL && weft_worker_sched_event(worker->sched, &event, now_ns)) {
+            continue;
+        }
         bool of_peer = event.type == WEFT_EVENT_PEER_UP || event.type == WEFT_EVENT_PEER_DOWN;
         if (of_peer && !note_peer(worker, &event)) {
             continue;
@@ -74,6 +77,9 @@ static void handle(void *arg, uint64_t now_ns)
     }
     if (worker->client != NULL) {
         weft_ps_client_progress(worker->client, now_ns);
+    }
+    if (worker->sched != NULL) {
+        weft_worker_sched_progress(worker->sched, worker->client, now_ns);
     }
     if (worker->on_progress != NULL) {
         worker->on_progress(worker->arg, now_ns);
@@ -160,6 +166,9 @@ void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns)
     }
     if (worker->has_via && worker->client != NULL) {
         timeout_ns = weft_min_u64(timeout_ns, maintain_via(worker));
+    }
+    if (worker->sched != NULL) {
+        timeout_ns = weft_min_u64(timeout_ns, weft_worker_sched_maintain(worker->sched, worker));
     }
     uint64_t due_ns =
         worker->client != NULL ? weft_ps_client_deadline(worker->client) : WEFT_NEVER;
