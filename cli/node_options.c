@@ -84,6 +84,19 @@ static bool is_told(const struct weft_launch *launch)
     return launch->rank_left_from != NULL;
 }
 
+int weft_scheduler_address(const struct weft_command *command, const char *text,
+                           struct weft_launch_address *address_p)
+{
+    uint32_t count;
+    if (weft_launch_servers_parse(text, address_p, 1, &count) == NULL && count == 1) {
+        return WEFT_OPTIONS_RUN;
+    }
+    return weft_options_usage(command,
+                              "--scheduler \"%.80s\" is not allowed; it must be the HOST:PORT that "
+                              "`weft scheduler` prints, with a numeric host",
+                              text);
+}
+
 int weft_membership_detect(struct weft_membership *membership, const struct weft_command *command,
                            const struct weft_launch *flags, uint32_t shards_per_server,
                            bool environment)

@@ -72,15 +72,31 @@ int weft_transport_options_check(const struct weft_command *command, const struc
  * status with a sentence printed. */
 int weft_transport_options_find_cc(const struct weft_command *command, struct weft_transport_options *transport);
 
+/* ---- the transfer scheduler ------------------------------------------------------------------ */
+
+/* The base of an update is told modulo 2^24. */
+enum { WEFT_TAU_MAX_MAX = (1 << 23) - 1 };
+
+#define WEFT_SCHEDULER_ROW(text_p)                                                                 \
+    {"scheduler", "HOST:PORT", "address of the job's transfer scheduler (`weft scheduler`); all\n" \
+     "workers and servers of a job must name it", WEFT_OPTION_STRING, .value = (text_p),          \
+     .fallback = "none"}
+
+#define WEFT_TAU_MAX_HELP                                                                          \
+    "with a scheduler and --mode ssp or asp: updates that would be applied more\n"                 \
+    "than N others after the model that they are computed from are dropped, or\n"                  \
+    "refused by the servers; 0 = no bound"
+
+/* --scheduler HOST:PORT with a numeric host: WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_scheduler_address(const struct weft_command *command, const char *text,
+                           struct weft_launch_address *address_p);
+
 /* ---- membership ------------------------------------------------------------------------------ */
 
 #define WEFT_MEMBERSHIP_ROWS(membership)                                                           \
     {"coordinator", "HOST:PORT", "address of the job's coordinator (`weft coordinator`), which tells\n"\
      "where the shards are", WEFT_OPTION_STRING, .value = &(membership)->coordinator,              \
      .fallback = "WEFT_COORDINATOR, or as the launcher says"},                                     \
-    /* The name before 0.2. */                                                                     \
-    {"scheduler", "HOST:PORT", "", WEFT_OPTION_STRING, .value = &(membership)->coordinator,        \
-     .hidden = true},                                                                              \
     {"start-timeout", "S", "wait up to S seconds for the coordinator and for missing members",     \
      WEFT_OPTION_U32, .value = &(membership)->patience_s, .min = 1, .max = 86400}
 

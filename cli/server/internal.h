@@ -31,6 +31,8 @@ struct server {
     struct weft_security security;
     struct weft_checkpoint_options checkpoints;
     struct weft_membership membership;
+    const char *scheduler; /* HOST:PORT; NULL = none */
+    struct weft_launch_address scheduler_address;
     uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
     const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
     const char *advertise;    /* what workers are told to connect to; NULL = host */

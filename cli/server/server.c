@@ -26,7 +26,17 @@ static int check_rest(const struct weft_command *command, struct server *server)
         server->keepalive_ms =
             server->each.shard.on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
     }
-    int status = weft_transport_options_check(command, &server->transport,
+    int status = WEFT_OPTIONS_RUN;
+    if (server->scheduler != NULL) {
+        status = weft_scheduler_address(command, server->scheduler, &server->scheduler_address);
+    } else if (server->each.shard.delay_max > 0) {
+        status = weft_options_usage(command, "--tau-max needs --scheduler: only workers that have "
+                                             "one tell which model an update is of");
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = weft_transport_options_check(command, &server->transport,
                                               server->each.driver.udp.loss.loss_ppm,
                                               server->trace);
     return status != WEFT_OPTIONS_RUN ? status
@@ -121,6 +131,11 @@ int weft_cli_server(int argc, char **argv)
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
          .value = &shard->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX, .fallback = "as the job says, else 16"},
         WEFT_MEMBERSHIP_ROWS(&server.membership),
+        WEFT_SCHEDULER_ROW(&server.scheduler),
+        {"tau-max", "N",
+         "with a scheduler: refuse updates that would be applied more than N others\n"
+         "after the model that they are computed from; 0 = none",
+         WEFT_OPTION_U32, .value = &shard->delay_max, .max = WEFT_TAU_MAX_MAX},
         {"advertise", "ADDRESS", "a name or address of this host that workers reach it by",
          WEFT_OPTION_STRING, .value = &server.advertise,
          .fallback = "--host, or the way to the coordinator"},

@@ -2,6 +2,7 @@
 #include "cli/server/internal.h"
 
 #include "cli/output.h"
+#include "io/random.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -64,6 +65,15 @@ static void complete(struct server *server)
     udp->ep.credit_share = &server->credit_share;
     udp->loss.role = WEFT_ROLE_SERVER;
     each->shard.active_window_ns = server->recording.window_us * WEFT_NS_PER_US;
+    if (server->scheduler != NULL) {
+        const struct weft_launch *launch = &server->membership.launch;
+        bool is_known = launch->workers != WEFT_LAUNCH_UNKNOWN;
+        each->scheduler = &server->scheduler_address;
+        each->scheduler_workers =
+            is_known ? each->shard.workers_max : each->scheduler_workers;
+        weft_os_random(&each->scheduler_host, sizeof(each->scheduler_host));
+        each->scheduler_host |= 1; /* 0 = a link of its own */
+    }
     each->security = &server->security;
     each->tracing = &server->tracing;
     each->recorder = server->recording.recorder;
@@ -158,6 +168,7 @@ static weft_status join_job(struct server *server, struct weft_error *error)
     server->each.shard.shards = state.grant.shards;
     if (state.grant.workers != 0) {
         server->each.shard.workers_max = state.grant.workers;
+        server->each.scheduler_workers = state.grant.workers;
     }
     return WEFT_OK;
 }

@@ -1,5 +1,7 @@
 #include "cli/train/args.h"
 
+#include <string.h>
+
 enum { DIM_MAX_DEFAULT = 64 /* of `weft server` */ };
 
 void weft_train_args_path(const struct weft_job *job, struct weft_args *args)
@@ -46,6 +48,16 @@ static void add_checkpoints(const struct weft_checkpoint_options *options,
     }
 }
 
+static void add_scheduler(const struct weft_job *job, struct weft_args *args)
+{
+    const char *host = job->scheduler_address.host;
+    if (job->scheduler != NULL) {
+        weft_args_add(args, strchr(host, ':') != NULL ? "--scheduler=[%s]:%u" : "--scheduler=%s:%u",
+                      host, job->scheduler_address.port);
+        weft_args_add(args, "--tau-max=%u", job->tau_max);
+    }
+}
+
 void weft_train_args_server(const struct weft_job *job,
                              const struct weft_checkpoint_options *checkpoints,
                              struct weft_args *args)
@@ -54,6 +66,7 @@ void weft_train_args_server(const struct weft_job *job,
         weft_args_add(args, "--dim-max=%u", job_dim(job));
     }
     add_checkpoints(checkpoints, args);
+    add_scheduler(job, args);
     weft_args_add(args, "--active-window-us=%u", job->recording.window_us);
 }
 
@@ -94,5 +107,6 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     }
     weft_args_add(args, "--seed=%llu", (unsigned long long)job->seed);
     weft_args_add(args, "--drive=%s", weft_job_drives[job->drive]);
+    add_scheduler(job, args);
     weft_until_add(&job->until, args);
 }

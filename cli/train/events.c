@@ -5,6 +5,22 @@
 
 #include <sys/wait.h>
 
+static void note_scheduler(struct train *train, const struct weft_slot *slot,
+                           const cJSON *message)
+{
+    const char *event = weft_channel_text(message, "event");
+    struct weft_launch_address *address = &train->job.scheduler_address;
+    if (strcmp(event, "ready") == 0) {
+        weft_channel_ports(message, &address->port, 1);
+        weft_train_metrics_note(&train->metrics, slot, message);
+        train->schedulers_ready++;
+    } else if (strcmp(event, "done") == 0) {
+        const cJSON *planned = cJSON_GetObjectItemCaseSensitive(message, "scheduler");
+        cJSON_Delete(train->planned);
+        train->planned = planned != NULL ? cJSON_Duplicate(planned, true) : NULL;
+    }
+}
+
 static void note_message(struct train *train, struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
@@ -27,6 +43,10 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
         fprintf(train->progress, "server %u: %s\n", slot->rank,
                 weft_channel_text(message, "text"));
         fflush(train->progress);
+        return;
+    }
+    if (train_is_scheduler(slot)) {
+        note_scheduler(train, slot, message);
         return;
     }
     if (weft_results_add(&train->results, slot, message, weft_clock_now_ns()) != WEFT_OK) {
@@ -74,6 +94,14 @@ static void note_exit(struct train *train, struct weft_slot *slot)
         return;
     }
     if (slot->wait_status == 0 && slot->is_done) {
+        return;
+    }
+    if (train_is_scheduler(slot) && train->schedulers_ready > 0) {
+        char ending[128];
+        weft_slot_ending(slot, ending, sizeof(ending));
+        fprintf(train->progress, "scheduler (pid %d) %s; workers push without it\n",
+                (int)slot->pid, ending);
+        fflush(train->progress);
         return;
     }
     if (WIFSIGNALED(slot->wait_status)) {

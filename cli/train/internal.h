@@ -22,6 +22,9 @@ struct train {
     bool quiet;
     struct weft_checkpoint_options checkpoints;
     struct weft_metrics_options metrics_options;
+    bool has_own_scheduler; /* --scheduler on */
+    uint32_t schedulers_ready;
+    cJSON *planned; /* what the scheduler of its own says at its end; NULL = nothing */
     uint32_t restarts; /* 0 = the first death ends the run */
     enum weft_run_durability durability;
     bool has_reconnect; /* --reconnect-s, --replay-bytes were given */
@@ -61,8 +64,25 @@ static inline bool train_is_aggregator(const struct weft_slot *slot)
     return strcmp(slot->role, "aggregator") == 0;
 }
 
+static inline bool train_is_scheduler(const struct weft_slot *slot)
+{
+    return strcmp(slot->role, "scheduler") == 0;
+}
+
+/* Of --scheduler on: the last, so that a lab counts its hosts as without. */
+static inline uint32_t train_scheduler_process(const struct train *train)
+{
+    return train->servers + train->job.workers + train->has_aggregator;
+}
+
+static inline struct weft_slot *train_scheduler(struct train *train)
+{
+    return &train->supervisor.slots[train_scheduler_process(train)];
+}
+
 /* ---- start.c: WEFT_IO, and train->error says why --------------------------------------------- */
 
+weft_status weft_train_start_scheduler(struct train *train);
 weft_status weft_train_start_server(struct train *train, uint32_t rank);
 weft_status weft_train_start_aggregator(struct train *train);
 weft_status weft_train_start_worker(struct train *train, uint32_t rank);

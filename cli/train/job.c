@@ -182,6 +182,26 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
     return status == WEFT_OK ? WEFT_OPTIONS_RUN : weft_options_usage(command, "%s", error.text);
 }
 
+static int check_scheduler(const struct weft_command *command, const struct weft_job *job)
+{
+    if (job->tau_max > 0 && job->scheduler == NULL) {
+        return weft_options_usage(command, "--tau-max needs --scheduler: who keeps the bound?");
+    }
+    if (job->tau_max > 0 && job->mode.kind == WEFT_JOB_BSP) {
+        return weft_options_usage(command, "--tau-max goes with --mode ssp or asp; in bsp every "
+                                           "update is waited for");
+    }
+    if (job->tau_max > 0 && job->kind->counts_topics) {
+        return weft_options_usage(command, "--tau-max does not go with --model lda, whose counts "
+                                           "must not be dropped");
+    }
+    if (job->scheduler != NULL && job->via != NULL) {
+        return weft_options_usage(command, "--scheduler does not go with --via: pushes that an "
+                                           "aggregator adds up have no grant of their own");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 int weft_job_check(const struct weft_command *command, const struct weft_job *job)
 {
     const struct weft_ml_format *format;
@@ -208,7 +228,8 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
                                            "--model %s has neither",
                                   job->kind->name);
     }
-    int status = weft_until_verify(command, &job->until);
+    int status = check_scheduler(command, job);
+    status = status == WEFT_OPTIONS_RUN ? weft_until_verify(command, &job->until) : status;
     return status != WEFT_OPTIONS_RUN
                ? status
                : weft_transport_options_check(command, &job->transport, job->inject_loss_ppm, job->trace);

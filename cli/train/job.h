@@ -55,6 +55,9 @@ struct weft_job {
     struct weft_record_ring *records; /* of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
     const char *via;         /* aggregators of a worker's pushes; NULL = none */
+    const char *scheduler; /* HOST:PORT; `weft train`: or "on"; NULL = none */
+    struct weft_launch_address scheduler_address;
+    uint32_t tau_max;        /* 0 = no bound */
     uint32_t no_key_caching; /* 1: pushes send their ids, whatever was pulled */
     uint32_t drive;    /* 1, engine: the endpoint has a thread of its own */
     struct weft_until until;
@@ -159,6 +162,8 @@ extern const char *const weft_job_pull_value_types[];
     {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps ahead\n"    \
      "of the slowest; asp = workers never wait for each other", WEFT_OPTION_CUSTOM,                \
      .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
+    {"tau-max", "N", WEFT_TAU_MAX_HELP, WEFT_OPTION_U32, .value = &(job)->tau_max,                 \
+     .max = WEFT_TAU_MAX_MAX},                                                                     \
     {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
      "elements missing, 0 <= F < 1; packets lost beyond that are retransmitted.\n" \
      "Only whole packets can be missing; the unused part of a packet counts for\n"                 \

@@ -3,6 +3,7 @@
 #include "cli/output.h"
 #include "cli/stop.h"
 #include "io/clock.h"
+#include "ps/update.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -219,6 +220,11 @@ static weft_status set_via(struct weft_learner *learner, uint32_t count,
     if (text == NULL || text[0] == '\0') {
         return WEFT_OK;
     }
+    if (learner->job->scheduler != NULL) {
+        return weft_fail(&learner->worker.error, WEFT_INVALID,
+                         "WEFT_VIA names an aggregator, and its pushes have no grants of their own: "
+                         "unset it, or leave out --scheduler");
+    }
     if (!weft_worker_via_parse(text, via, count)) {
         return weft_fail(&learner->worker.error, WEFT_INVALID,
                          "--via or WEFT_VIA is \"%.80s\"; it must be the HOST:PORT of `weft "
@@ -227,6 +233,19 @@ static weft_status set_via(struct weft_learner *learner, uint32_t count,
     config->via = via;
     config->client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
     return WEFT_OK;
+}
+
+static void set_scheduler(const struct weft_job *job, struct weft_worker_config *config)
+{
+    static const enum weft_sched_mode modes[] = {[WEFT_JOB_BSP] = WEFT_SCHED_BSP,
+                                                 [WEFT_JOB_SSP] = WEFT_SCHED_SSP,
+                                                 [WEFT_JOB_ASP] = WEFT_SCHED_ASP};
+    if (job->scheduler != NULL) {
+        config->scheduler = &job->scheduler_address;
+        config->workers = job->workers;
+        config->mode = modes[job->mode.kind];
+        config->tau_max = job->tau_max > 0 ? job->tau_max : WEFT_NEVER;
+    }
 }
 
 weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,
@@ -243,6 +262,7 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
     weft_worker_config_default(&config);
     set_endpoint(learner, rank, &config.endpoint);
     set_client(learner, rank, count, &config.client);
+    set_scheduler(job, &config);
     config.servers = servers;
     config.membership = membership;
     struct weft_launch_address *via = calloc(count, sizeof(*via));
@@ -355,6 +375,8 @@ static weft_status finish_push(struct weft_learner *learner)
 static weft_status push(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
     for (uint32_t at = 0; at < rows_of(learner, batch);) {
+        /* A part that is waited for before the clock's end would wait for a grant for ever. */
+        weft_ps_update_end(learner->worker.client, weft_clock_now_ns());
         weft_status status = finish_push(learner);
         if (status != WEFT_OK) {
             return status;

@@ -32,6 +32,10 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
                                                "without deaths", alone[i].name);
         }
     }
+    if (train->has_own_scheduler) {
+        return weft_options_usage(command, "--scheduler on does not go with --restart; start `weft "
+                                           "scheduler` and name its HOST:PORT");
+    }
     if (train->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--restart needs --checkpoint DIR: a server that is "
                                            "started again goes on from there");

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-static void add_common(struct train *train, struct weft_args *args)
+/* What every process of the job is told. */
+static void add_all(struct train *train, struct weft_args *args)
 {
     const struct weft_job *job = &train->job;
     /* Hosts of a lab have networks of their own, which nobody here could ask through. */
@@ -14,7 +15,6 @@ static void add_common(struct train *train, struct weft_args *args)
     }
     weft_args_add(args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
     weft_args_add(args, "--workers=%u", job->workers);
-    weft_train_args_path(job, args);
     weft_train_args_transport(&job->transport, &job->security, args);
     /* A lab's network ends on this machine, too. */
     if (train->hosts.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
@@ -22,22 +22,20 @@ static void add_common(struct train *train, struct weft_args *args)
     }
 }
 
-/* Standard output is the report's; a trace and a spool of records for each process. */
-static weft_status start(struct train *train, struct weft_slot *slot)
+static void add_common(struct train *train, struct weft_args *args)
+{
+    add_all(train, args);
+    weft_train_args_path(&train->job, args);
+}
+
+/* Standard output is the report's. */
+static weft_status start_process(struct train *train, struct weft_slot *slot)
 {
     struct weft_args *args = &slot->args;
     struct weft_error error;
     slot->program = "/proc/self/exe";
     slot->has_channel = true;
     slot->stdout_fd = STDERR_FILENO;
-    const bool records = !train_is_aggregator(slot); /* it has no RPCs of its own */
-    if (train->job.trace != NULL && records) {
-        weft_args_add(args, "--trace=%s.%s-%u", train->job.trace, slot->role, slot->rank);
-    }
-    if (train->job.recording.path != NULL && records) {
-        weft_args_add(args, "--records=%s", train->job.recording.path);
-        weft_args_add(args, "--records-spool"); /* the one file is made at the end */
-    }
     weft_status status = weft_security_key_pipe(&train->job.security, &slot->key_fd);
     if (slot->key_fd > 0) {
         weft_args_add(args, "--key-fd=%d", (int)WEFT_KEY_FD);
@@ -51,6 +49,41 @@ static weft_status start(struct train *train, struct weft_slot *slot)
     fprintf(train->progress, "%s %u: pid %d\n", slot->role, slot->rank, (int)slot->pid);
     fflush(train->progress);
     return WEFT_OK;
+}
+
+/* A trace and a spool of records for each process that has some. */
+static weft_status start(struct train *train, struct weft_slot *slot)
+{
+    struct weft_args *args = &slot->args;
+    if (train->job.trace != NULL) {
+        weft_args_add(args, "--trace=%s.%s-%u", train->job.trace, slot->role, slot->rank);
+    }
+    if (train->job.recording.path != NULL) {
+        weft_args_add(args, "--records=%s", train->job.recording.path);
+        weft_args_add(args, "--records-spool"); /* the one file is made at the end */
+    }
+    return start_process(train, slot);
+}
+
+weft_status weft_train_start_scheduler(struct train *train)
+{
+    struct weft_slot *slot = train_scheduler(train);
+    struct weft_args *args = &slot->args;
+    char host[WEFT_LAB_ADDRESS_BYTES];
+    weft_train_hosts_address(&train->hosts, train_scheduler_process(train), host);
+    slot->role = "scheduler";
+    slot->rank = 0;
+    weft_args_add(args, "weft");
+    weft_args_add(args, "scheduler");
+    add_all(train, args);
+    weft_args_add(args, "--port=0");
+    weft_args_add(args, "--shards=%u", train->servers * train->shards_per_server);
+    if (train->hosts.lab != NULL) {
+        uint64_t mbps = train->hosts.info.rate_bps / 1000000;
+        weft_args_add(args, "--link-mbps=%llu", (unsigned long long)weft_max_u64(mbps, 1));
+    }
+    weft_args_add(args, "--host=%s", host);
+    return start_process(train, slot);
 }
 
 weft_status weft_train_start_server(struct train *train, uint32_t rank)
@@ -88,7 +121,7 @@ weft_status weft_train_start_aggregator(struct train *train)
     add_common(train, args);
     weft_args_add(args, "--servers=%s", train->addresses);
     weft_args_add(args, "--listen=%s:0", host);
-    return start(train, slot);
+    return start_process(train, slot); /* it has no RPCs of its own */
 }
 
 weft_status weft_train_start_worker(struct train *train, uint32_t rank)

@@ -28,6 +28,8 @@
 /* After the first sign of trouble: time for other signs that may explain it better. */
 #define DIAGNOSIS_NS (300 * WEFT_NS_PER_MS)
 
+#define SCHEDULER_PATIENCE_NS (2 * WEFT_NS_PER_S)
+
 #define STOP_GRACE_NS (2 * WEFT_NS_PER_S)
 
 enum { TRAIN_PEER_TIMEOUT_S = 60 };
@@ -72,8 +74,28 @@ static weft_status end_aggregator(struct train *train)
                             "aggregators reported their counters");
 }
 
+/* Before the others, who are told where it is. */
+static weft_status start_scheduler(struct train *train)
+{
+    if (!train->has_own_scheduler) {
+        return WEFT_OK;
+    }
+    if (weft_train_start_scheduler(train) != WEFT_OK) {
+        return WEFT_IO;
+    }
+    char host[WEFT_LAB_ADDRESS_BYTES];
+    struct weft_launch_address *address = &train->job.scheduler_address;
+    weft_train_hosts_address(&train->hosts, train_scheduler_process(train), host);
+    snprintf(address->host, sizeof(address->host), "%s", host);
+    return weft_train_await(train, &train->schedulers_ready, 1, SERVER_PATIENCE_NS,
+                            "schedulers were ready");
+}
+
 static weft_status start_all(struct train *train)
 {
+    if (start_scheduler(train) != WEFT_OK) {
+        return WEFT_IO;
+    }
     for (uint32_t s = 0; s < train->servers; s++) {
         if (weft_train_start_server(train, s) != WEFT_OK) {
             return WEFT_IO;
@@ -162,6 +184,40 @@ static weft_status end_servers(struct train *train)
                  "servers reported their counters");
 }
 
+/* Nothing depends on what it planned: one that is frozen is not waited for. */
+static void end_scheduler(struct train *train)
+{
+    uint64_t until_ns = weft_time_add(weft_clock_now_ns(), SCHEDULER_PATIENCE_NS);
+    const struct weft_slot *slot = train_scheduler(train);
+    if (!train->has_own_scheduler || !slot->is_running) {
+        return;
+    }
+    kill(slot->pid, SIGTERM);
+    for (uint64_t now_ns; slot->is_running && !slot->is_done &&
+                          (now_ns = weft_clock_now_ns()) < until_ns;) {
+        (void)weft_train_hear(train, until_ns - now_ns);
+    }
+}
+
+/* For the report: null without a scheduler. Its figures: null when it is not the job's own, or died. */
+static cJSON *scheduler_report(struct train *train)
+{
+    const struct weft_launch_address *address = &train->job.scheduler_address;
+    if (train->job.scheduler == NULL) {
+        return cJSON_CreateNull();
+    }
+    char text[sizeof(address->host) + 8];
+    cJSON *object = cJSON_CreateObject();
+    snprintf(text, sizeof(text), strchr(address->host, ':') != NULL ? "[%s]:%u" : "%s:%u",
+             address->host, address->port);
+    cJSON_AddStringToObject(object, "address", text);
+    cJSON_AddNumberToObject(object, "tau_max", train->job.tau_max);
+    cJSON_AddItemToObject(object, "planned",
+                          train->planned != NULL ? train->planned : cJSON_CreateNull());
+    train->planned = NULL;
+    return object;
+}
+
 /* Say why the run is over, as exactly as the signs allow: a process that was killed explains the
  * others' complaints, a complaint explains an exit. */
 static void print_failure(struct train *train)
@@ -190,6 +246,7 @@ static int report(struct train *train)
 {
     weft_results_show(&train->results, train->progress);
     cJSON *object = weft_results_report(&train->results);
+    cJSON_AddItemToObject(object, "scheduler", scheduler_report(train));
     cJSON_AddItemToObject(object, "lab", weft_train_hosts_report(&train->hosts));
     char *text = cJSON_Print(object);
     cJSON_Delete(object);
@@ -257,7 +314,9 @@ static int run(struct train *train)
     if (status == WEFT_OK) {
         status = end_servers(train);
     }
-    if (status != WEFT_OK) {
+    if (status == WEFT_OK) {
+        end_scheduler(train);
+    } else {
         print_failure(train);
     }
     weft_train_metrics_stop(&train->metrics);
@@ -340,9 +399,8 @@ static int prepare_and_run(struct train *train)
         .fork = train->hosts.lab != NULL ? weft_train_hosts_fork : NULL,
         .context = &train->hosts};
     int result = WEFT_EXIT_FAILED;
-    if (weft_supervisor_init(&train->supervisor, &policy,
-                             train->servers + train->job.workers + train->has_aggregator,
-                             0) == WEFT_OK) {
+    const uint32_t processes = train_scheduler_process(train) + train->has_own_scheduler;
+    if (weft_supervisor_init(&train->supervisor, &policy, processes, 0) == WEFT_OK) {
         result = run(train);
     } else {
         fprintf(stderr, "weft train: out of memory or descriptors: %s\n", strerror(errno));
@@ -350,6 +408,19 @@ static int prepare_and_run(struct train *train)
     weft_supervisor_fini(&train->supervisor);
     weft_results_fini(&train->results);
     return result;
+}
+
+static int check_scheduler(const struct weft_command *command, struct train *train)
+{
+    struct weft_job *job = &train->job;
+    if (job->scheduler == NULL || strcmp(job->scheduler, "off") == 0) {
+        job->scheduler = NULL;
+        return WEFT_OPTIONS_RUN;
+    }
+    train->has_own_scheduler = strcmp(job->scheduler, "on") == 0;
+    return train->has_own_scheduler
+               ? WEFT_OPTIONS_RUN
+               : weft_scheduler_address(command, job->scheduler, &job->scheduler_address);
 }
 
 static int check(const struct weft_command *command, struct train *train)
@@ -367,7 +438,8 @@ static int check(const struct weft_command *command, struct train *train)
     if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--resume needs --checkpoint: from where?");
     }
-    int status = weft_train_restart_check(command, train);
+    int status = check_scheduler(command, train);
+    status = status == WEFT_OPTIONS_RUN ? weft_train_restart_check(command, train) : status;
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
@@ -415,6 +487,10 @@ int weft_cli_train(int argc, char **argv)
         {"port", "P", "port of the first server's first shard; the others, server by server,\n"
          "use the ports after it; 0 = any",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
+        {"scheduler", "WHAT", "transfer scheduler, which decides which worker sends its update when:\n"
+         "on = `weft scheduler` runs as a process of the job; HOST:PORT = one that\n"
+         "runs already, with the same job key; off (docs/SCHEDULER.md)",
+         WEFT_OPTION_STRING, .value = &train.job.scheduler, .fallback = "off"},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
         {"resume", NULL, "continue from the newest finished checkpoint in the directory of\n"
          "--checkpoint; --workers, --batch and --seed must be given as in the run\n"

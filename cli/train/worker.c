@@ -271,6 +271,7 @@ static void say_done(struct worker *worker)
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
     weft_report_add_transport(counters, &transport);
     weft_report_add_client(counters, weft_ps_client_counters(learner->worker.client));
+    weft_report_add_sched(counters, weft_worker_sched(&learner->worker));
     weft_report_add(counters, "elements", elements);
     weft_report_add(counters, "elements_delivered", delivered);
     weft_report_add(counters, "records", records.records);
@@ -600,7 +601,11 @@ static int check(const struct weft_command *command, struct worker *worker)
         return weft_options_usage(command, "--until-loss and --until-auc take `weft train`, which "
                                            "tells all workers when to end");
     }
-    status = weft_job_settle(command, &worker->job);
+    status = worker->job.scheduler != NULL
+                 ? weft_scheduler_address(command, worker->job.scheduler,
+                                          &worker->job.scheduler_address)
+                 : WEFT_OPTIONS_RUN;
+    status = status == WEFT_OPTIONS_RUN ? weft_job_settle(command, &worker->job) : status;
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_security_check(command, &worker->job.security);
     }
@@ -623,6 +628,7 @@ int weft_cli_worker(int argc, char **argv)
         {"via", "HOST:PORT", "send pushes by way of this aggregator (`weft aggregate`), which adds\n"
          "them up; shard s is at PORT + s, or one HOST:PORT for each shard",
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
+        WEFT_SCHEDULER_ROW(&worker.job.scheduler),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,
          .fallback = "as the launcher or the coordinator says, else 0"},

@@ -43,6 +43,7 @@ static const struct counter shard_counters[] = {
     SHARD(rows_refused), SHARD(clocks_refused), SHARD(waits), SHARD(workers_refused),
     SHARD(lists_kept), SHARD(lists_refused), SHARD(lists_given), SHARD(lists_unknown),
     SHARD(ids_by_list), SHARD(peers_ignored), SHARD(journal_records), SHARD(journal_full), SHARD(journal_failed),
+    SHARD(updates_opened), SHARD(updates_closed), SHARD(updates_late),
 };
 
 #define TABLE(field) COUNTER(weft_shard_table_sums, "table_", field)
@@ -59,10 +60,19 @@ static const struct counter client_counters[] = {
     CLIENT(missed_first), CLIENT(missed_forgotten), CLIENT(again), CLIENT(pushes_passed),
     CLIENT(packed), CLIENT(lists_kept), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
     CLIENT(lists_unknown), CLIENT(lists_sent), CLIENT(value_bytes_saved), CLIENT(residual_dropped),
+    CLIENT(updates), CLIENT(updates_direct), CLIENT(updates_dropped), CLIENT(pushes_dropped),
+    CLIENT(pushes_late),
     {"push_elements", offsetof(struct weft_ps_client_counters, push.elements_sent)},
     {"push_elements_delivered", offsetof(struct weft_ps_client_counters, push.elements_delivered)},
     {"pull_elements", offsetof(struct weft_ps_client_counters, pull.elements_sent)},
     {"pull_elements_delivered", offsetof(struct weft_ps_client_counters, pull.elements_delivered)},
+};
+
+#define SCHED(field) COUNTER(weft_sched_daemon_counters, "sched_", field)
+
+static const struct counter sched_counters[] = {
+    SCHED(asked), SCHED(granted), SCHED(dropped), SCHED(direct), SCHED(silences), SCHED(wait_ns),
+    SCHED(plans_refused),
 };
 
 static void add_number(cJSON *into, const char *name, double value)
@@ -107,6 +117,13 @@ void weft_report_add_tables(cJSON *into, const struct weft_shard_table_sums *tab
 void weft_report_add_client(cJSON *into, const struct weft_ps_client_counters *client)
 {
     add_counters(into, client_counters, WEFT_ARRAY_COUNT(client_counters), client);
+}
+
+void weft_report_add_sched(cJSON *into, const struct weft_sched_daemon_counters *sched)
+{
+    if (sched != NULL) {
+        add_counters(into, sched_counters, WEFT_ARRAY_COUNT(sched_counters), sched);
+    }
 }
 
 weft_status weft_report_add_all(cJSON *into, const cJSON *from)

@@ -13,6 +13,7 @@
 #include "io/driver.h"
 #include "ps/client.h"
 #include "ps/shard.h"
+#include "sched/daemon.h"
 
 #include <cjson/cJSON.h>
 
@@ -27,6 +28,9 @@ void weft_report_add_transport(cJSON *into, const struct weft_driver_counters *c
 void weft_report_add_shard(cJSON *into, const struct weft_shard_counters *shard);
 void weft_report_add_tables(cJSON *into, const struct weft_shard_table_sums *tables);
 void weft_report_add_client(cJSON *into, const struct weft_ps_client_counters *client);
+
+/* What a worker asked of the scheduler, with "sched_" before; NULL = there is none, and nothing is added. */
+void weft_report_add_sched(cJSON *into, const struct weft_sched_daemon_counters *sched);
 
 /* Add every number of `from`.   Errors: WEFT_DATA  it is no object of numbers; some may be added. */
 weft_status weft_report_add_all(cJSON *into, const cJSON *from);
