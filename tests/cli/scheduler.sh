@@ -1,0 +1,116 @@
+#!/bin/sh
+# `weft train --scheduler`: the same model as without, drops under a tight delay bound, a scheduler that
+# is killed and one that is frozen under the job, and what it is told wrong.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_SCHEDULER WEFT_MEMBER WEFT_JOB WEFT_VIA
+
+# train <name> <options>: an update has 250 KB, enough to be worth a grant.
+train() {
+    name=$1
+    shift
+    "$WEFT_BIN" train --model mlp --factors 8 --workers 2 --servers 2 --epochs 2 --batch 1024 \
+        --loss-bound 0 --report "$name.json" "$@" >"$name.out" 2>"$name.err"
+}
+
+# holds <what> <name> <jq expression>
+holds() {
+    tap_is "$1" "$(jq "$3" "$2.json")" true
+}
+
+tap_run "a job without a scheduler" train off --save off.model
+tap_run "and one with" train on --scheduler on --save on.model
+tap_run "bsp: the same model, bit for bit" cmp off.model on.model
+holds "without: nothing is asked, nothing counted" off '.scheduler == null and
+    .counters.sched_asked == null and .counters.client_updates == 0 and
+    .counters.shard_updates_opened == 0'
+holds "with: every update is asked for and granted" on '.counters | .sched_asked == 48 and
+    .sched_granted == 48 and .client_updates == 48 and .sched_direct == 0'
+holds "each is closed at both servers, once" on '.counters | .shard_updates_opened == 96 and
+    .shard_updates_closed == 96 and .shard_updates_late == 0'
+holds "the scheduler has seen that" on '.scheduler.planned | .granted == 48 and .committed == 48 and
+    .dropped == 0 and .reports_refused == 0'
+
+# Of four workers that read one model, three are more than one update behind.
+tap_run "asp with a tight bound ends well" train asp --mode asp --tau-max 1 --scheduler on \
+    --workers 4 --servers 1 --batch 512
+holds "updates were dropped" asp '.counters.client_updates_dropped > 10'
+holds "as the scheduler says" asp '.scheduler.planned.dropped >= .counters.client_updates_dropped'
+holds "all others are closed, or refused as late" asp '.counters |
+    .client_updates == .shard_updates_closed + .shard_updates_late + .client_updates_dropped'
+holds "none was planned beyond it" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
+holds "and the model is one" asp '.test_auc > 0.7'
+
+# kill_own: the scheduler of the job, in its second epoch.
+kill_own() {
+    tap_until grep -q '^epoch 1' killed.out &&
+        kill -9 "$(sed -n 's/^scheduler 0: pid //p' killed.out)"
+}
+train killed --scheduler on --epochs 12 &
+job=$!
+tap_at_exit 'kill $job 2>/dev/null; wait'
+tap_run "the scheduler is killed" kill_own
+wait "$job"
+tap_is "the job ends well" $? 0
+tap_like "it says so" "$(cat killed.out)" 'scheduler (pid [0-9]*) was killed.*push without it'
+holds "the rest went without a grant" killed '.counters | .sched_direct > 10 and .sched_silences > 0 and
+    .sched_asked == 288 and .sched_granted + .sched_direct == 288'
+holds "and each is closed once" killed '.counters.shard_updates_closed == 576'
+holds "a dead one has no figures" killed '.scheduler.planned == null'
+
+# granted: by the scheduler, so far.
+granted() {
+    python3 -c 'import sys, urllib.request
+for line in urllib.request.urlopen(sys.argv[1], timeout=5).read().decode().splitlines():
+    if line.startswith("weft_sched_granted_total "):
+        print(int(float(line.split()[1])))' "$(sed -n 's/^metrics: //p' scheduler.out)"
+}
+
+# has_granted <n>: more than n.
+has_granted() {
+    [ "$(granted)" -gt "$1" ]
+}
+
+tap_run "a job key" "$WEFT_BIN" keygen job.key
+WEFT_JOB_KEY=$(cat job.key)
+export WEFT_JOB_KEY
+"$WEFT_BIN" scheduler --port 0 --metrics 0 >scheduler.out 2>scheduler.err &
+scheduler=$!
+tap_at_exit 'kill -CONT $scheduler; kill $scheduler $job 2>/dev/null; wait'
+tap_until grep -q '^metrics: ' scheduler.out
+train frozen --scheduler "$(sed -n 's/^scheduler: //p' scheduler.out)" --epochs 60 --batch 512 &
+job=$!
+tap_run "a scheduler of its own plans a job" tap_until has_granted 20
+kill -STOP "$scheduler"
+sleep 3
+kill -CONT "$scheduler"
+before=$(granted)
+tap_run "frozen for 3 s, it plans again" tap_until has_granted $((before + 20))
+wait "$job"
+tap_is "the job ends well" $? 0
+holds "it went on meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
+holds "and each update is closed once" frozen '.counters |
+    .sched_asked == 2880 and .shard_updates_closed == 5760'
+kill "$scheduler"
+wait "$scheduler"
+tap_is "the scheduler ends well" $? 0
+
+# wrong <what> <pattern> <verb and options>
+wrong() {
+    what=$1 pattern=$2
+    shift 2
+    "$WEFT_BIN" "$@" >wrong.out 2>&1
+    tap_is "$what: wrong usage" $? 2
+    tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
+}
+wrong "no address" 'must be the HOST:PORT that .weft scheduler. prints' train --scheduler nowhere
+wrong "a bound without a scheduler" 'tau-max needs --scheduler' train --mode asp --tau-max 3
+wrong "the same of a server" 'tau-max needs --scheduler' server --tau-max 3
+wrong "a bound in bsp" 'goes with --mode ssp or asp' train --scheduler on --tau-max 3
+wrong "counts" 'counts must not be dropped' train --model lda --format docword --data d \
+    --scheduler on --tau-max 3 --mode asp
+wrong "with an aggregator" 'does not go with --via' worker --servers 127.0.0.1:9 \
+    --scheduler 127.0.0.1:9 --via 127.0.0.1:8
+wrong "with restarts" 'does not go with --restart' train --scheduler on --restart 1 --checkpoint c
+tap_done
