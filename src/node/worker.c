@@ -31,12 +31,17 @@ void weft_worker_config_default(struct weft_worker_config *config_p)
 /* ---- the endpoint ---------------------------------------------------------------------------- */
 
 /* Without security the wildcard would be refused before a server's address, which says more. */
-static const char *bind_host(const struct weft_worker *worker, const char *hosts[])
+static const char *bind_host(const struct weft_worker *worker,
+                             const struct weft_worker_config *config, const char *hosts[])
 {
+    uint32_t count = worker->shards;
     for (uint32_t s = 0; s < worker->shards; s++) {
         hosts[s] = worker->servers[s].address.host;
     }
-    const char *host = weft_udp_bind_towards(hosts, worker->shards);
+    if (config->scheduler != NULL) {
+        hosts[count++] = config->scheduler->host;
+    }
+    const char *host = weft_udp_bind_towards(hosts, count);
     if (worker->security->mode != WEFT_MODE_NONE || worker->security->insecure_network) {
         return host;
     }
@@ -49,11 +54,11 @@ static weft_status open_endpoint(struct weft_worker *worker,
     struct weft_endpoint_config endpoint = config->endpoint;
     struct weft_udp_config *udp = &endpoint.driver.udp;
     bool connects_again = config->connect_timeout_ns > 0 || config->client.reconnect_ns > 0;
-    const char **hosts = calloc(worker->shards, sizeof(*hosts));
+    const char **hosts = calloc(worker->shards + 1, sizeof(*hosts));
     if (hosts == NULL) {
         return weft_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
     }
-    udp->host = udp->host != NULL ? udp->host : bind_host(worker, hosts);
+    udp->host = udp->host != NULL ? udp->host : bind_host(worker, config, hosts);
     free(hosts);
     udp->loss.role = WEFT_ROLE_WORKER;
     udp->loss.rank = worker->rank;

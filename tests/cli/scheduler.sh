@@ -75,10 +75,15 @@ has_granted() {
 tap_run "a job key" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
-"$WEFT_BIN" scheduler --port 0 --metrics 0 >scheduler.out 2>scheduler.err &
-scheduler=$!
+# begin <port>: a scheduler, 0 = any port.
+begin() {
+    "$WEFT_BIN" scheduler --port "$1" --metrics 0 >scheduler.out 2>scheduler.err &
+    scheduler=$!
+    tap_until grep -q '^metrics: ' scheduler.out
+}
+
+begin 0
 tap_at_exit 'kill -CONT $scheduler; kill $scheduler $job 2>/dev/null; wait'
-tap_until grep -q '^metrics: ' scheduler.out
 train frozen --scheduler "$(sed -n 's/^scheduler: //p' scheduler.out)" --epochs 60 --batch 512 &
 job=$!
 tap_run "a scheduler of its own plans a job" tap_until has_granted 20
@@ -87,6 +92,10 @@ sleep 3
 kill -CONT "$scheduler"
 before=$(granted)
 tap_run "frozen for 3 s, it plans again" tap_until has_granted $((before + 20))
+kill -9 "$scheduler"
+wait "$scheduler"
+begin "$(sed -n 's/^scheduler: .*://p' scheduler.out)"
+tap_run "killed and started again, the new one plans" tap_until has_granted 20
 wait "$job"
 tap_is "the job ends well" $? 0
 holds "it went on meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
