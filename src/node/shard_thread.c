@@ -2,6 +2,7 @@
 
 #include "io/clock.h"
 #include "ps/update.h"
+#include "sched/timeline.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -72,6 +73,9 @@ static void report_updates(struct serving *serving, uint64_t now_ns)
             .flags = committed.late ? WEFT_SCHED_LATE : 0,
             .clock = committed.clock,
             .norm = isfinite(committed.norm) ? committed.norm : -1,
+            .rate_bps = weft_min_u64(committed.rate_bps, WEFT_TIMELINE_BPS_MAX),
+            .alone_bps = weft_min_u64(committed.alone_bps, WEFT_TIMELINE_BPS_MAX),
+            .all_bps = weft_min_u64(committed.all_bps, WEFT_TIMELINE_BPS_MAX),
         };
         weft_sched_daemon_committed(daemon, &event);
     }
@@ -191,8 +195,8 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
     struct weft_shard_serving view = {.shard = serving->shard, .driver = serving->driver};
     take_deaths(thread, serving->shard);
     tell_lost(thread, serving->shard);
-    bool again = config->checkpoint != NULL &&
-                 weft_checkpoint_turn(config->checkpoint, serving->shard);
+    bool again =
+        config->checkpoint != NULL && weft_checkpoint_turn(config->checkpoint, serving->shard);
     close_replaced(serving->driver, serving->shard);
     log_hint(thread, weft_driver_hint(serving->driver));
     weft_stats_query_poll(&thread->query, &view);
@@ -249,8 +253,8 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
         armed.udp.before_send = (struct weft_udp_before_send){.call = commit, .arg = serving};
     }
-    weft_status status = weft_security_arm(thread->config.security, &armed.udp,
-                                           &serving->provider, &thread->error);
+    weft_status status =
+        weft_security_arm(thread->config.security, &armed.udp, &serving->provider, &thread->error);
     if (status == WEFT_OK) {
         snprintf(label, sizeof(label), "shard %u", shard->shard);
         weft_tracing_attach(thread->config.tracing, label, &armed.udp, &thread->trace);
@@ -359,8 +363,8 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     }
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->opened, NULL);
-    weft_stats_query_init(&thread->query, &(struct weft_stats_query_config){
-                                              .wake = lock_and_wake, .wake_arg = thread});
+    weft_stats_query_init(&thread->query, &(struct weft_stats_query_config){.wake = lock_and_wake,
+                                                                            .wake_arg = thread});
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
         free(thread->died_ns);

@@ -573,6 +573,9 @@ static void incoming(struct weft_shard *shard, const struct weft_msg_event *even
         weft_shard_request_open(shard, slot, event);
     } else if (event->type == WEFT_EVENT_CHUNK) {
         weft_shard_request_chunk(shard, slot, event);
+        if (slot->update) {
+            weft_shard_update_arrived(shard, slot, event->elems * event->elem_bytes, now_ns);
+        }
     } else {
         weft_shard_request_closed(shard, slot, event, now_ns);
     }

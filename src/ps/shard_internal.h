@@ -354,6 +354,9 @@ bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shar
 /* Values of it were applied, with this sum of squares. */
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
                                double squares);
+/* A chunk of a push of an update has come, and so many bytes with it. */
+void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot *slot,
+                               uint32_t bytes, uint64_t now_ns);
 /* The rank has finished this clock of the table, and those before. */
 void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
                              uint32_t finished);

@@ -23,6 +23,31 @@
 
 enum { RING_MIN = 1024 };
 
+/* A pause in which nothing of an update came is its worker's: it computed, or was not run. A path that
+ * carries a packet less often than that carries 1 Mbit/s at most. */
+static const uint64_t pause_ns = 10 * WEFT_NS_PER_MS;
+
+/* WINDOW: a host hands packets up in bursts, of which less than this says nothing of a path. ALONE: of what
+ * came in a window, the part of an update that had it for itself. */
+enum { WINDOW_BYTES = 65536, ALONE_PPM = 900000, US_PER_S = 1000000 };
+
+struct came {
+    uint64_t bytes; /* of one update */
+    uint64_t all;   /* of all updates meanwhile */
+    uint64_t took_ns;
+};
+
+/* How fast an update came. What came in the first instant, or in that after a pause, has taken nobody
+ * knows how long, and is not counted. */
+struct arrival {
+    uint64_t first_ns; /* since the last pause; 0 = nothing came */
+    uint64_t last_ns;
+    uint64_t came; /* to the shard, ever, at last_ns */
+    struct came window;
+    struct came total; /* windows */
+    struct came alone; /* those in which almost nothing else came */
+};
+
 struct shard_update {
     bool live;
     bool late;
@@ -31,6 +56,7 @@ struct shard_update {
     uint64_t number;
     uint64_t base;
     double squares; /* of what was applied */
+    struct arrival arrival;
 };
 
 struct weft_shard_updates {
@@ -38,6 +64,7 @@ struct weft_shard_updates {
     uint32_t per_rank;
     uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: of an open update with pushes in
                               * the table; 0 = none */
+    uint64_t came;    /* bytes of updates, ever */
     struct weft_shard_committed *ring;
     uint32_t ring_size;
     uint32_t ring_head;
@@ -88,6 +115,29 @@ static uint32_t *clocks_of(const struct weft_shard *shard, uint16_t table, uint3
     return &shard->updates->clocks[((size_t)table * shard->config.workers_max + rank) * 2];
 }
 
+static void add(struct came *to, const struct came *from)
+{
+    to->bytes += from->bytes;
+    to->all += from->all;
+    to->took_ns += from->took_ns;
+}
+
+static void end_window(struct arrival *a)
+{
+    if (a->window.bytes >= WINDOW_BYTES) {
+        add(&a->total, &a->window);
+        if (a->window.bytes * WEFT_PPM >= a->window.all * ALONE_PPM) {
+            add(&a->alone, &a->window);
+        }
+        a->window = (struct came){0};
+    }
+}
+
+static uint64_t rate_bps(uint64_t bytes, uint64_t took_ns)
+{
+    return bytes * 8 * US_PER_S / weft_max_u64(took_ns / WEFT_NS_PER_US, 1);
+}
+
 static void tell(struct weft_shard *shard, uint32_t rank, const struct shard_update *update)
 {
     struct weft_shard_updates *u = shard->updates;
@@ -105,11 +155,15 @@ static void tell(struct weft_shard *shard, uint32_t rank, const struct shard_upd
         .closed = shard->counters.updates_closed,
         .late = update->late,
         .norm = sqrt(update->squares),
+        .rate_bps = rate_bps(update->arrival.total.bytes, update->arrival.total.took_ns),
+        .alone_bps = rate_bps(update->arrival.alone.bytes, update->arrival.alone.took_ns),
+        .all_bps = rate_bps(update->arrival.total.all, update->arrival.total.took_ns),
     };
 }
 
 static void close_update(struct weft_shard *shard, uint32_t rank, struct shard_update *update)
 {
+    end_window(&update->arrival);
     shard->counters.updates_closed += !update->late;
     tell(shard, rank, update);
     update->live = false;
@@ -185,6 +239,30 @@ void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot
     if (update != NULL) {
         update->squares += squares;
     }
+}
+
+void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot *slot,
+                               uint32_t bytes, uint64_t now_ns)
+{
+    struct shard_update *update = find(shard, slot->worker, slot->clock);
+    shard->updates->came += bytes;
+    if (update == NULL) {
+        return;
+    }
+    struct arrival *a = &update->arrival;
+    if (now_ns > a->last_ns) {
+        end_window(a); /* with all of an instant */
+    }
+    if (a->first_ns == 0 || now_ns - a->last_ns > pause_ns) {
+        a->first_ns = now_ns;
+        a->window = (struct came){0};
+    } else if (now_ns > a->first_ns) {
+        a->window.bytes += bytes;
+        a->window.all += shard->updates->came - a->came;
+        a->window.took_ns += now_ns - a->last_ns;
+    }
+    a->last_ns = now_ns;
+    a->came = shard->updates->came;
 }
 
 void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,

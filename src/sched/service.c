@@ -149,7 +149,8 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.mode = planner_mode(service->mode);
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0);
     config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
-    config.ahead = service->config.ahead;
+    config.ahead =
+        service->mode == WEFT_SCHED_BSP ? WEFT_PLANNER_AHEAD_MAX : service->config.ahead;
     config.workers = service->config.workers;
     config.servers = service->config.shards;
     config.host = host;
@@ -170,7 +171,7 @@ const struct weft_planner *weft_sched_service_planner(const struct weft_sched_se
     return service->planner;
 }
 
-uint64_t weft_sched_service_capacity(const struct weft_sched_service *service,
+uint64_t weft_sched_service_capacity(struct weft_sched_service *service,
                                      enum weft_sched_role role, uint32_t index)
 {
     bool is_worker = role == WEFT_SCHED_WORKER;
@@ -178,7 +179,7 @@ uint64_t weft_sched_service_capacity(const struct weft_sched_service *service,
         index >= (is_worker ? service->config.workers : service->config.shards)) {
         return 0;
     }
-    return is_worker ? service->up[index].now_bps : service->shards[index].down.now_bps;
+    return service_capacity(service, is_worker, index);
 }
 
 const struct weft_sched_service_counters *
@@ -322,12 +323,13 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     }
     w->position = d->is_revised ? w->position : d->position;
     w->revision++;
+    bool is_bsp = service->mode == WEFT_SCHED_BSP; /* all are waited for: in order, but at once */
+    uint64_t booked_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1));
     *grant = (struct service_grant){
         .transfer = d->transfer,
-        .start_ns = d->booking.start_ns,
-        .rate_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1)),
-        .bytes = d->bytes};
-    grant->rate_bps = weft_min_u64(weft_max_u64(grant->rate_bps, 1), WEFT_TIMELINE_BPS_MAX);
+        .start_ns = is_bsp ? now_ns : d->booking.start_ns,
+        .rate_bps = service_rate_of(service, d->worker, d->server, booked_bps),
+        .booked_bps = weft_max_u64(booked_bps, d->is_revised ? grant->booked_bps : 0)};
 }
 
 static void decide(struct weft_sched_service *service, uint64_t now_ns)

@@ -117,7 +117,7 @@ weft_sched_service_counters(const struct weft_sched_service *service);
 const struct weft_planner *weft_sched_service_planner(const struct weft_sched_service *service);
 
 /* What the links of a shard or worker are thought to carry; 0 before weft_sched_job_new. */
-uint64_t weft_sched_service_capacity(const struct weft_sched_service *service,
+uint64_t weft_sched_service_capacity(struct weft_sched_service *service,
                                      enum weft_sched_role role, uint32_t index);
 
 #endif

@@ -34,8 +34,8 @@ enum update_state {
 struct service_grant {
     uint64_t transfer; /* 0 = none */
     uint64_t start_ns;
-    uint64_t rate_bps;
-    uint64_t bytes;
+    uint64_t booked_bps; /* mean, of the fastest booking that it had */
+    uint64_t rate_bps;   /* that the worker is told; 0 = no grant */
 };
 
 struct service_worker {
@@ -58,13 +58,20 @@ struct service_worker {
     struct service_grant grants[WEFT_SCHED_SHARDS_MAX];
 };
 
-/* What a link was found to carry. */
+enum { SERVICE_SAMPLES = 8 };
+
+/* What a link was seen to carry. */
+struct service_sample {
+    uint64_t at_ns;
+    uint64_t bps;
+    uint32_t worker;
+};
+
 struct service_link {
     uint64_t given_bps; /* as reported or configured: never thought to be faster */
     uint64_t now_bps;
-    uint64_t good_ns;   /* when a transfer over it was last as fast as planned */
-    uint64_t slow_ns;   /* when one was slower */
-    uint32_t slow_with; /* and with whom: index of the other end */
+    uint32_t count; /* samples, ever */
+    struct service_sample samples[SERVICE_SAMPLES];
 };
 
 struct service_shard {
@@ -124,10 +131,15 @@ void service_release_held(struct weft_sched_service *service, uint64_t now_ns);
 /* ---- service_rate.c -------------------------------------------------------------------------- */
 
 void service_rate_init(struct weft_sched_service *service);
-/* A share was delivered; before the planner hears of it. */
-void service_rate_delivered(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
-                            uint64_t span_ns, uint64_t now_ns);
+/* A shard has closed a granted share; before the planner hears of it. */
+void service_rate_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                           const struct weft_sched_event *event, uint64_t now_ns);
+/* What to tell the worker of a booking of this mean rate. */
+uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                         uint64_t booked_bps);
 /* A worker's share of the slowest server's link. */
-uint64_t service_direct_bps(const struct weft_sched_service *service);
+uint64_t service_direct_bps(struct weft_sched_service *service);
+/* What an uplink or a shard's downlink is thought to carry. */
+uint64_t service_capacity(struct weft_sched_service *service, bool is_worker, uint32_t index);
 
 #endif

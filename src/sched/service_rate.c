@@ -1,24 +1,41 @@
 /* What links carry, learned from how fast updates came.
  *
- * A transfer that came clearly slower than it was granted has met something that the plan does not
- * know: on its worker's uplink or its server's downlink. The one that has lately carried another
- * transfer at full rate, with another end, is not to blame. Where neither has, the uplink is, unless
- * transfers of another worker were slow at the server, too.
+ * A shard measures that between the first and the last chunk of an update (ps/update.h): what a worker
+ * measures, from the start that it was granted to the shard's confirmation, has the delays of both hosts
+ * in it, and a link would be thought slower the shorter its transfers are. A host that is busy makes a
+ * measurement too low, and nothing makes it too high. So a link is thought to carry the most of what it
+ * was seen to carry lately.
  *
- * A link that is thought to be slower than it was given is tried again: each transfer that comes as
- * fast as granted raises it by an eighth. That is how the end of a contention is found out, since
- * nobody sends faster than granted.
+ * An uplink is measured by what came of a transfer while it was alone: with others it shares the server's
+ * downlink, as it does when one ends later than planned. That downlink is measured by all that came
+ * meanwhile, and not thought slower for one worker's sake.
+ *
+ * If transfers were sent as fast as links are thought to be, none could be found faster, and one that was
+ * thought too slow would stay so. The rate that is granted is therefore the transfer's share of what its
+ * links were given, not of what they are thought to carry: congestion control finds the rest.
+ *
+ * In BSP all updates are sent at once, and nothing is planned by what links carry.
  */
 #include "sched/service_internal.h"
 
 __extension__ typedef unsigned __int128 u128;
 
-static const uint32_t slow_ppm = 800000; /* below this share of the granted rate */
-static const uint64_t recent_ns = WEFT_NS_PER_S;
+/* What came is as old as this at most, or one of the last two: the other end of a contention is noticed
+ * within a second. */
+static const uint64_t recent_ns = 700 * WEFT_NS_PER_MS;
+/* Of a rate, this much is as good as all. */
+static const uint32_t most_ppm = 900000;
+/* Less is no news. */
+static const uint32_t step_ppm = 30000;
 /* A link is not thought slower than this share of what it was given: then nothing would be tried. */
 static const uint64_t floor_share = 100;
-/* Shorter transfers measure the path's delay. */
-static const uint64_t span_ns_min = WEFT_NS_PER_MS;
+
+static uint64_t scaled(uint64_t value, uint64_t by, uint64_t of)
+{
+    return of == 0
+               ? value
+               : (uint64_t)weft_min_u64((uint64_t)((u128)value * by / of), WEFT_TIMELINE_BPS_MAX);
+}
 
 static uint64_t given(uint64_t reported_bps, uint64_t fallback_bps)
 {
@@ -30,27 +47,35 @@ void service_rate_init(struct weft_sched_service *service)
     uint64_t fallback_bps = service->config.link_bps;
     for (uint32_t i = 0; i < service->config.workers; i++) {
         uint64_t bps = given(service->worker_up_bps[i], fallback_bps);
-        service->up[i] =
-            (struct service_link){.given_bps = bps, .now_bps = bps, .slow_with = WEFT_PLANNER_NONE};
+        service->up[i] = (struct service_link){.given_bps = bps, .now_bps = bps};
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
         uint64_t bps = given(service->shards[s].down_bps, fallback_bps);
-        service->shards[s].down =
-            (struct service_link){.given_bps = bps, .now_bps = bps, .slow_with = WEFT_PLANNER_NONE};
+        service->shards[s].down = (struct service_link){.given_bps = bps, .now_bps = bps};
     }
 }
 
-static bool is_recent(uint64_t at_ns, uint64_t now_ns)
+/* Shards of a host share its downlink: the first of them has it. */
+static struct service_link *down_of(struct weft_sched_service *service, uint32_t shard)
 {
-    return at_ns != 0 && now_ns - at_ns < recent_ns;
+    uint32_t first = 0;
+    while (service->shards[first].host_index != service->shards[shard].host_index) {
+        first++;
+    }
+    return &service->shards[first].down;
 }
+
+/* ---- what was measured ----------------------------------------------------------------------- */
 
 static void set(struct weft_sched_service *service, struct service_link *link, uint32_t host,
                 bool is_up, uint64_t bps, uint64_t now_ns)
 {
+    uint64_t step = scaled(link->now_bps, step_ppm, WEFT_PPM);
     bps = weft_max_u64(bps, weft_max_u64(link->given_bps / floor_share, 1));
     bps = weft_min_u64(bps, link->given_bps);
-    if (bps != link->now_bps) {
+    bool is_news = bps + step < link->now_bps || bps > link->now_bps + step ||
+                   (bps == link->given_bps && bps != link->now_bps);
+    if (is_news) {
         service->counters.capacity_lowered += bps < link->now_bps;
         service->counters.capacity_raised += bps > link->now_bps;
         link->now_bps = bps;
@@ -58,53 +83,99 @@ static void set(struct weft_sched_service *service, struct service_link *link, u
     }
 }
 
-static void try_faster(struct weft_sched_service *service, struct service_link *link, uint32_t host,
-                       bool is_up, uint64_t now_ns)
+static void learn(struct weft_sched_service *service, struct service_link *link, uint32_t host,
+                  bool is_up, struct service_sample sample)
 {
-    link->good_ns = now_ns;
-    if (link->now_bps < link->given_bps) {
-        set(service, link, host, is_up, link->now_bps + link->now_bps / 8 + 1, now_ns);
+    uint64_t most_bps = 0;
+    bool is_of_two = is_up;
+    link->samples[link->count++ % SERVICE_SAMPLES] = sample;
+    for (uint32_t i = 1; i <= weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
+        const struct service_sample *at = &link->samples[(link->count - i) % SERVICE_SAMPLES];
+        if (i <= 2 || sample.at_ns - at->at_ns < recent_ns) {
+            most_bps = weft_max_u64(most_bps, at->bps);
+            is_of_two |= at->worker != sample.worker;
+        }
+    }
+    if (link->count >= 2 && (is_of_two || most_bps > link->now_bps)) {
+        set(service, link, host, is_up, most_bps, sample.at_ns);
     }
 }
 
-void service_rate_delivered(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
-                            uint64_t span_ns, uint64_t now_ns)
+static bool is_most(uint64_t bps, uint64_t of_bps)
 {
-    uint64_t bytes = service->workers[worker].shares[shard].bytes;
-    const struct service_grant *grant = &service->workers[worker].grants[shard];
-    struct service_link *up = &service->up[worker], *down = &service->shards[shard].down;
-    uint32_t server_host = service->shards[shard].host_index;
-    uint64_t needed_ns = grant->rate_bps != 0 ? weft_transfer_ns(bytes, grant->rate_bps) : 0;
-    if (span_ns < span_ns_min || bytes == 0) {
-        return;
-    }
-    uint64_t share_ppm = (uint64_t)((u128)needed_ns * WEFT_PPM / span_ns);
-    if (share_ppm >= slow_ppm) {
-        try_faster(service, up, worker, true, now_ns);
-        try_faster(service, down, server_host, false, now_ns);
-        return;
-    }
-    uint64_t measured_bps = weft_rate_bps(bytes, span_ns);
-    bool others_slow = is_recent(down->slow_ns, now_ns) && down->slow_with != worker;
-    bool is_down =
-        !is_recent(down->good_ns, now_ns) && (others_slow || is_recent(up->good_ns, now_ns));
-    if (is_down) {
-        set(service, down, server_host, false, measured_bps, now_ns);
-    } else {
-        set(service, up, worker, true, measured_bps, now_ns);
-    }
-    down->slow_ns = now_ns;
-    down->slow_with = worker;
+    return bps >= scaled(of_bps, most_ppm, WEFT_PPM);
 }
 
-uint64_t service_direct_bps(const struct weft_sched_service *service)
+/* What an uplink carries, by a transfer; 0 = that does not tell. One that was as fast as planned says that
+ * it carries no less, and so does one that shared. On a downlink that is always full that is all that is
+ * seen of it, and the uplink is tried a sixteenth faster. */
+static uint64_t uplink_bps(const struct service_link *up, const struct weft_sched_event *event,
+                           uint64_t booked_bps)
+{
+    uint64_t bps = weft_max_u64(event->alone_bps, event->rate_bps);
+    bool is_whole = is_most(booked_bps, up->now_bps);
+    bool is_limit = event->alone_bps > 0 && (is_whole || !is_most(event->alone_bps, booked_bps));
+    bool is_kept = event->alone_bps == 0 && is_whole && is_most(event->rate_bps, booked_bps);
+    return is_limit || bps > up->now_bps ? bps : is_kept ? up->now_bps + up->now_bps / 16 : 0;
+}
+
+/* By a transfer that was to have all of it, or never had it for itself. */
+static bool measures_down(const struct service_link *down, const struct weft_sched_event *event,
+                          uint64_t booked_bps)
+{
+    return event->all_bps > 0 && (is_most(booked_bps, down->now_bps) || event->alone_bps == 0 ||
+                                  event->all_bps > down->now_bps);
+}
+
+void service_rate_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                           const struct weft_sched_event *event, uint64_t now_ns)
+{
+    uint64_t booked_bps = service->workers[worker].grants[shard].booked_bps;
+    struct service_link *up = &service->up[worker], *down = down_of(service, shard);
+    if (booked_bps == 0 || service->mode == WEFT_SCHED_BSP) {
+        return;
+    }
+    if (measures_down(down, event, booked_bps)) {
+        learn(service, down, service->shards[shard].host_index, false,
+              (struct service_sample){now_ns, event->all_bps, worker});
+    }
+    uint64_t up_bps = uplink_bps(up, event, booked_bps);
+    if (up_bps > 0) {
+        learn(service, up, worker, true, (struct service_sample){now_ns, up_bps, worker});
+    }
+}
+
+/* ---- rates that are told --------------------------------------------------------------------- */
+
+/* A link that is thought to be slower than it was given is tried at a quarter more. */
+uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                         uint64_t booked_bps)
+{
+    const struct service_link *up = &service->up[worker], *down = down_of(service, shard);
+    uint64_t most_bps = weft_min_u64(up->given_bps, down->given_bps);
+    if (service->mode == WEFT_SCHED_BSP) {
+        return most_bps;
+    }
+    uint64_t bps = weft_min_u64(scaled(booked_bps, up->given_bps, up->now_bps),
+                                scaled(booked_bps, down->given_bps, down->now_bps));
+    bool is_slower = up->now_bps < up->given_bps || down->now_bps < down->given_bps;
+    bps = is_slower ? bps + bps / 4 : bps;
+    return weft_min_u64(weft_max_u64(bps, 1), most_bps);
+}
+
+uint64_t service_direct_bps(struct weft_sched_service *service)
 {
     uint64_t least_bps = WEFT_TIMELINE_BPS_MAX;
     if (service->planner == NULL) {
         return 0;
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
-        least_bps = weft_min_u64(least_bps, service->shards[s].down.now_bps);
+        least_bps = weft_min_u64(least_bps, down_of(service, s)->now_bps);
     }
     return weft_max_u64(least_bps / service->config.workers, 1);
+}
+
+uint64_t service_capacity(struct weft_sched_service *service, bool is_worker, uint32_t index)
+{
+    return is_worker ? service->up[index].now_bps : down_of(service, index)->now_bps;
 }

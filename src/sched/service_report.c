@@ -161,13 +161,12 @@ static void ended(struct weft_sched_service *service, uint32_t worker, uint64_t 
     }
 }
 
-/* By the worker's word, or by the server's, which knows no span (0). */
+/* By the worker's word, or by the server's. */
 static void delivered(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
-                      uint64_t span_ns, uint64_t now_ns)
+                      uint64_t now_ns)
 {
     struct service_grant *grant = &service->workers[worker].grants[shard];
     if (grant->transfer != 0) {
-        service_rate_delivered(service, worker, shard, span_ns, now_ns);
         (void)weft_planner_delivered(service->planner, grant->transfer, now_ns);
         grant->transfer = 0;
     }
@@ -203,7 +202,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
     if (w->state == UPDATE_FLYING && q->clock == w->clock) {
         for (uint32_t s = 0; s < q->count; s++) {
             if (q->shares[s].span_ns != 0) {
-                delivered(service, worker, s, q->shares[s].span_ns, now_ns);
+                delivered(service, worker, s, now_ns);
             }
         }
     }
@@ -233,7 +232,8 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
     w->closed |= bit;
     w->norm_square =
         event->norm < 0 || w->norm_square < 0 ? -1 : w->norm_square + event->norm * event->norm;
-    delivered(service, event->worker, shard, 0, now_ns);
+    service_rate_measured(service, event->worker, shard, event, now_ns);
+    delivered(service, event->worker, shard, now_ns);
     for (uint32_t s = 0; s < service->config.shards; s++) {
         if (w->shares[s].bytes > 0 && (w->closed >> s & 1) == 0) {
             return;

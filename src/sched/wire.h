@@ -25,7 +25,7 @@ enum {
     WEFT_SCHED_REPORT_BYTES = 120,
     WEFT_SCHED_PLAN_BYTES = 64,
     WEFT_SCHED_SHARE_BYTES = 24,
-    WEFT_SCHED_EVENT_BYTES = 24,
+    WEFT_SCHED_EVENT_BYTES = 48,
     WEFT_SCHED_GRANT_BYTES = 24,
     WEFT_SCHED_SHARDS_MAX = 64,
     WEFT_SCHED_WORKERS_MAX = 2048,
@@ -64,6 +64,9 @@ struct weft_sched_event {
     uint8_t flags;
     uint64_t clock; /* of the update; not 0 */
     double norm;    /* of what was applied; -1 = not known */
+    uint64_t rate_bps;  /* how fast it came; 0 = not known, as of the others */
+    uint64_t alone_bps; /* the same, while no other update did */
+    uint64_t all_bps;   /* how fast all updates came while it did */
 };
 
 enum weft_sched_report_flag {

@@ -27,6 +27,7 @@ static struct rig *rig_new(uint8_t mode, uint32_t workers, uint32_t delay_max, u
     config.shard.dim_max = config.client.dim_max = DIM;
     config.shard.delay_max = delay_max;
     config.client.update_bytes_min = bytes_min;
+    config.client.ops_max = 64;
     cluster_start(&r->c, &config, workers, 5);
     r->c.net->packet_bytes = 400;
     for (uint16_t t = 0; t < 2; t++) {
@@ -84,6 +85,54 @@ static void grant_all(struct rig *r, uint32_t worker, uint64_t update, uint64_t 
     for (uint32_t s = 0; s < SHARDS; s++) {
         assert_int_equal(
             weft_ps_update_grant(r->c.client[worker], update, s, &pace, r->c.net->now_ns), WEFT_OK);
+    }
+}
+
+/* One update of each worker, all at once, with a pause of the network in the midst; as shard 0 saw them. */
+static void run_measured(uint32_t workers, uint64_t pause_ns,
+                         struct weft_shard_committed *committed)
+{
+    enum { PUSHES = 40, PAUSE_AT_STEP = 500 };
+    struct rig *r = rig_new(WEFT_TABLE_ASP, workers, 0, 1000);
+    struct weft_ps_update_event event;
+    for (uint32_t w = 0; w < workers; w++) {
+        pull(r, w, 0);
+        for (int i = 0; i < PUSHES; i++) {
+            (void)push(r, w, 0, 1);
+        }
+        cluster_clock(&r->c, w, 0);
+    }
+    for (uint32_t w = 0; w < workers; w++) {
+        assert_true(next_event(r, w, WEFT_PS_UPDATE_ASK, &event));
+        grant_all(r, w, event.update, 0);
+    }
+    for (uint32_t step = 0; cluster_step(&r->c); step++) {
+        r->c.net->now_ns += step == PAUSE_AT_STEP ? pause_ns : 0;
+    }
+    for (uint32_t w = 0; w < workers; w++) {
+        assert_true(weft_shard_take_committed(r->c.shard[0], &committed[w]));
+    }
+    rig_free(r);
+}
+
+/* The rates of an update are those of the network: pauses are not in them, nor what others sent. */
+static void a_shard_measures_how_fast_an_update_came(void **state)
+{
+    (void)state;
+    struct weft_shard_committed alone, paused, two[2];
+    run_measured(1, 0, &alone);
+    assert_true(alone.rate_bps > 0);
+    assert_int_equal(alone.alone_bps, alone.rate_bps);
+    assert_int_equal(alone.all_bps, alone.rate_bps);
+    run_measured(1, 50 * WEFT_NS_PER_MS, &paused);
+    /* Less of it is left to measure. With the pause it would be a fiftieth. */
+    assert_true(paused.rate_bps > alone.rate_bps / 2);
+    assert_int_equal(paused.alone_bps, paused.rate_bps);
+    run_measured(2, 0, two);
+    assert_int_equal(two[0].alone_bps, 0); /* the other may be, at its end */
+    for (int i = 0; i < 2; i++) { /* the one that the network liked less has a smaller part */
+        assert_true(two[i].rate_bps > 0);
+        assert_true(two[i].all_bps > two[i].rate_bps + two[i].rate_bps / 8);
     }
 }
 
@@ -495,6 +544,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_waits_for_its_grant),
+        cmocka_unit_test(a_shard_measures_how_fast_an_update_came),
         cmocka_unit_test(a_short_one_goes_at_once),
         cmocka_unit_test(who_waits_for_a_push_completes_its_update),
         cmocka_unit_test(what_is_dropped_is_kept_for_the_next_push),

@@ -1,5 +1,6 @@
 /* Reports and plans: what packs comes back, every byte that is wrong is refused. */
 #include "sched/planner.h"
+#include "sched/timeline.h"
 #include "sched/wire.h"
 
 #include <math.h>
@@ -45,7 +46,12 @@ static struct weft_sched_report server_report(void)
                                   .closed = 29,
                                   .host = 77,
                                   .count = 2};
-    q.events[0] = (struct weft_sched_event){.worker = 3, .clock = 12, .norm = 0.5};
+    q.events[0] = (struct weft_sched_event){.worker = 3,
+                                            .clock = 12,
+                                            .norm = 0.5,
+                                            .rate_bps = 900000,
+                                            .alone_bps = 1000000,
+                                            .all_bps = 3000000};
     q.events[1] =
         (struct weft_sched_event){.worker = 0, .flags = WEFT_SCHED_LATE, .clock = 1, .norm = -1};
     return q;
@@ -70,6 +76,9 @@ static void reports_come_back(void **state)
     assert_int_equal(unpack(&q), WEFT_OK);
     assert_int_equal(back.first, 100);
     assert_int_equal(back.closed, 29);
+    assert_int_equal(back.events[0].rate_bps, 900000);
+    assert_int_equal(back.events[0].alone_bps, 1000000);
+    assert_int_equal(back.events[0].all_bps, 3000000);
     assert_int_equal(back.events[1].flags, WEFT_SCHED_LATE);
     assert_true(back.events[1].norm == -1);
 }
@@ -113,6 +122,9 @@ static void contradictions_are_refused(void **state)
     REFUSED(server_report, q.events[0].norm = (double)NAN);
     REFUSED(server_report, q.events[0].worker = WEFT_SCHED_WORKERS_MAX);
     REFUSED(server_report, q.events[0].flags = 2);
+    REFUSED(server_report, q.events[0].rate_bps = 3000001);
+    REFUSED(server_report, q.events[0].alone_bps = WEFT_TIMELINE_BPS_MAX + 1);
+    REFUSED(server_report, q.events[0].all_bps = UINT64_MAX);
     REFUSED(server_report, q.role = (enum weft_sched_role)3);
 }
 

@@ -1,0 +1,315 @@
+/* What the scheduler takes links to carry, against what they carry: daemons and the service around a
+ * network of which every link is known, in virtual time. Hosts are late by a constant at both ends of each
+ * transfer, as processes are that have to be run first; a link that is measured with that is thought slower
+ * with each measurement. */
+#include "sched/daemon.h"
+#include "sched/service.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORKERS = 4, BYTES = 4000000 };
+
+#define MBIT UINT64_C(1000000)
+
+static const uint64_t tick_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t host_ns = 8 * WEFT_NS_PER_MS; /* late by, at each end */
+
+enum phase { COMPUTING, ASKING, SENDING, CONFIRMING };
+
+struct worker {
+    struct weft_sched_daemon *daemon;
+    enum phase phase;
+    uint64_t until_ns; /* COMPUTING, CONFIRMING */
+    uint64_t clock;
+    uint64_t start_ns;
+    uint64_t rate_bps;
+    uint64_t up_bps; /* truth */
+    double left;     /* bytes */
+    uint64_t first_ns;
+    double all;             /* came to the shard since */
+    double alone, alone_ns; /* of it, while nothing else did */
+    uint64_t updates;
+};
+
+struct net {
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *shard;
+    struct worker worker[WORKERS];
+    uint64_t down_bps; /* truth */
+    uint64_t compute_ns;
+    uint64_t now_ns;
+    uint64_t opened, closed;
+};
+
+static void net_new(struct net *net, enum weft_sched_mode mode, uint64_t link_bps)
+{
+    struct weft_sched_service_config config;
+    struct weft_sched_daemon_config daemon;
+    memset(net, 0, sizeof(*net));
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = WORKERS + 1;
+    config.link_bps = link_bps;
+    assert_int_equal(weft_sched_service_new(&config, &net->service), WEFT_OK);
+    weft_sched_daemon_config_default(&daemon);
+    daemon.workers = WORKERS;
+    daemon.role = WEFT_SCHED_SERVER;
+    assert_int_equal(weft_sched_daemon_new(&daemon, &net->shard), WEFT_OK);
+    weft_sched_service_connected(net->service, WORKERS, WEFT_SCHED_SERVER, 0, 1);
+    weft_sched_daemon_connected(net->shard, 0);
+    daemon.role = WEFT_SCHED_WORKER;
+    daemon.mode = mode;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        daemon.index = i;
+        assert_int_equal(weft_sched_daemon_new(&daemon, &net->worker[i].daemon), WEFT_OK);
+        weft_sched_service_connected(net->service, i, WEFT_SCHED_WORKER, i, 1);
+        weft_sched_daemon_connected(net->worker[i].daemon, 0);
+        net->worker[i].until_ns = (i + 1) * 20 * WEFT_NS_PER_MS;
+        net->worker[i].up_bps = 1000 * MBIT;
+    }
+    net->down_bps = 1000 * MBIT;
+    net->compute_ns = 20 * WEFT_NS_PER_MS;
+}
+
+static void net_free(struct net *net)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_free(net->worker[i].daemon);
+    }
+    weft_sched_daemon_free(net->shard);
+    weft_sched_service_free(net->service);
+}
+
+/* ---- messages: they take no time ------------------------------------------------------------- */
+
+static void exchange(struct net *net)
+{
+    static struct weft_sched_report report;
+    static uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+    struct weft_sched_plan plan;
+    uint32_t conn;
+    for (uint32_t i = 0; i <= WORKERS; i++) {
+        struct weft_sched_daemon *daemon = i == WORKERS ? net->shard : net->worker[i].daemon;
+        while (weft_sched_daemon_poll(daemon, net->now_ns, &report)) {
+            size_t count = weft_sched_report_pack(&report, bytes);
+            assert_true(weft_sched_service_report(net->service, i, bytes, count, net->now_ns));
+        }
+    }
+    if (weft_sched_service_is_ready(net->service)) {
+        assert_int_equal(weft_sched_job_new(net->service), WEFT_OK);
+    }
+    weft_sched_service_progress(net->service, net->now_ns);
+    while (weft_sched_service_poll(net->service, net->now_ns, &conn, &plan)) {
+        size_t count = weft_sched_plan_pack(&plan, bytes);
+        struct weft_sched_daemon *daemon = conn == WORKERS ? net->shard : net->worker[conn].daemon;
+        assert_true(weft_sched_daemon_plan(daemon, bytes, count, net->now_ns));
+    }
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+static void take_answers(struct net *net, struct worker *w)
+{
+    struct weft_sched_answer answer;
+    while (weft_sched_daemon_answer(w->daemon, net->now_ns, &answer)) {
+        bool is_first = w->phase == ASKING;
+        assert_true(answer.kind != WEFT_SCHED_DROP);
+        if (is_first || net->now_ns < w->start_ns) {
+            w->start_ns = weft_max_u64(answer.start_ns, net->now_ns) + host_ns;
+        }
+        w->rate_bps = answer.rate_bps != 0 ? answer.rate_bps : UINT64_MAX;
+        w->phase = is_first ? SENDING : w->phase;
+    }
+}
+
+static void turn(struct net *net, struct worker *w)
+{
+    take_answers(net, w);
+    if (w->phase == COMPUTING && net->now_ns >= w->until_ns) {
+        const struct weft_sched_share share = {.bytes = BYTES, .base = net->opened};
+        weft_sched_daemon_ask(w->daemon, ++w->clock, 1, &share, net->now_ns);
+        w->phase = ASKING;
+        w->left = BYTES;
+        w->first_ns = 0;
+        w->all = w->alone = w->alone_ns = 0;
+    } else if (w->phase == CONFIRMING && net->now_ns >= w->until_ns) {
+        weft_sched_daemon_delivered(w->daemon, 0, net->now_ns - w->start_ns);
+        weft_sched_daemon_ended(w->daemon);
+        w->updates++;
+        w->phase = COMPUTING;
+        w->until_ns = net->now_ns + net->compute_ns;
+    }
+}
+
+static double rate_of(const struct net *net, const struct worker *w)
+{
+    bool is_sending = w->phase == SENDING && net->now_ns >= w->start_ns;
+    return is_sending ? (double)weft_min_u64(w->rate_bps, w->up_bps) : 0;
+}
+
+static void close_update(struct net *net, struct worker *w)
+{
+    double took_s = (double)(net->now_ns - w->first_ns) / WEFT_NS_PER_S;
+    struct weft_sched_event event = {.worker = (uint32_t)(w - net->worker),
+                                     .clock = w->clock,
+                                     .norm = 1,
+                                     .rate_bps = (uint64_t)(BYTES * 8 / took_s),
+                                     .all_bps = (uint64_t)(w->all * 8 / took_s)};
+    event.rate_bps = weft_min_u64(event.rate_bps, event.all_bps);
+    if (w->alone > 65536) {
+        event.alone_bps = (uint64_t)(w->alone * 8 * WEFT_NS_PER_S / w->alone_ns);
+    }
+    weft_sched_daemon_committed(net->shard, &event);
+    weft_sched_daemon_counts(net->shard, net->opened, ++net->closed);
+    w->phase = CONFIRMING;
+    w->until_ns = net->now_ns + host_ns;
+}
+
+/* Rates add up to what the downlink carries at most, in equal parts of what each could. */
+static void carry(struct net *net)
+{
+    double rate[WORKERS], sum = 0, came = 0;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        sum += rate[i] = rate_of(net, &net->worker[i]);
+    }
+    double part = sum > (double)net->down_bps ? (double)net->down_bps / sum : 1;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &net->worker[i];
+        if (rate[i] > 0 && w->first_ns == 0) {
+            w->first_ns = net->now_ns;
+            weft_sched_daemon_counts(net->shard, ++net->opened, net->closed);
+        }
+        rate[i] *= part * (double)tick_ns / (8.0 * WEFT_NS_PER_S);
+        w->left -= rate[i];
+        came += rate[i];
+    }
+    net->now_ns += tick_ns;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &net->worker[i];
+        w->all += w->first_ns != 0 ? came : 0;
+        w->alone += rate[i] > 0 && rate[i] >= came ? came : 0;
+        w->alone_ns += rate[i] > 0 && rate[i] >= came ? (double)tick_ns : 0;
+        if (w->phase == SENDING && w->left <= 0) {
+            close_update(net, w);
+        }
+    }
+}
+
+static void run(struct net *net, uint64_t for_ns)
+{
+    for (uint64_t end_ns = net->now_ns + for_ns; net->now_ns < end_ns;) {
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            turn(net, &net->worker[i]);
+        }
+        exchange(net);
+        carry(net);
+    }
+}
+
+static void assert_near(struct net *net, enum weft_sched_role role, uint32_t index,
+                        uint64_t true_bps)
+{
+    uint64_t bps = weft_sched_service_capacity(net->service, role, index);
+    if (bps < true_bps - true_bps / 10 || bps > true_bps + true_bps / 10) {
+        fail_msg("%s %u: thought %llu, is %llu Mbit/s",
+                 role == WEFT_SCHED_WORKER ? "worker" : "shard", index,
+                 (unsigned long long)(bps / MBIT), (unsigned long long)(true_bps / MBIT));
+    }
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* Ten times too much is said of all links, or exactly what they are. */
+static void late_hosts_make_no_link_slower(void **state)
+{
+    (void)state;
+    for (uint64_t bps = 1000 * MBIT; bps <= 10000 * MBIT; bps *= 10) {
+        struct net net;
+        net_new(&net, WEFT_SCHED_ASP, bps);
+        run(&net, 3 * WEFT_NS_PER_S);
+        assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
+        uint64_t before = net.closed;
+        run(&net, 2 * WEFT_NS_PER_S);
+        /* An update takes 32 ms of the downlink. */
+        print_message("# said %llu Mbit/s: %llu of 62 updates in 2 s\n",
+                      (unsigned long long)(bps / MBIT), (unsigned long long)(net.closed - before));
+        assert_true(net.closed - before >= 55);
+        net_free(&net);
+    }
+}
+
+static void contention_is_noticed_within_a_second(void **state)
+{
+    (void)state;
+    struct net net;
+    net_new(&net, WEFT_SCHED_ASP, 1000 * MBIT);
+    run(&net, 2 * WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_WORKER, 0, 1000 * MBIT);
+    net.worker[0].up_bps = 400 * MBIT; /* of its uplink, others use 60 % */
+    run(&net, WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_WORKER, 0, 400 * MBIT);
+    for (uint32_t i = 1; i < WORKERS; i++) {
+        assert_near(&net, WEFT_SCHED_WORKER, i, 1000 * MBIT);
+    }
+    assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
+    run(&net, 3 * WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_WORKER, 0, 400 * MBIT);
+    /* On a downlink that is always full it shares, and only what it has for itself is seen of it. */
+    net.worker[0].up_bps = 1000 * MBIT;
+    run(&net, 2 * WEFT_NS_PER_S);
+    assert_true(weft_sched_service_capacity(net.service, WEFT_SCHED_WORKER, 0) > 500 * MBIT);
+    net.compute_ns = 150 * WEFT_NS_PER_MS;
+    run(&net, 3 * WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_WORKER, 0, 1000 * MBIT);
+    net_free(&net);
+}
+
+static void a_server_that_everybody_finds_slow_is(void **state)
+{
+    (void)state;
+    struct net net;
+    net_new(&net, WEFT_SCHED_ASP, 1000 * MBIT);
+    run(&net, 2 * WEFT_NS_PER_S);
+    net.down_bps = 400 * MBIT;
+    run(&net, WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_SERVER, 0, 400 * MBIT);
+    net.down_bps = 1000 * MBIT;
+    run(&net, 2 * WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
+    net_free(&net);
+}
+
+/* All that ask are told to begin at once, as fast as they may. */
+static void in_bsp_nothing_waits(void **state)
+{
+    (void)state;
+    struct net net;
+    net_new(&net, WEFT_SCHED_BSP, 1000 * MBIT);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        net.worker[i].until_ns = 20 * WEFT_NS_PER_MS;
+    }
+    run(&net, 21 * WEFT_NS_PER_MS);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        assert_int_equal(net.worker[i].phase, SENDING);
+        assert_true(net.worker[i].start_ns <= net.now_ns + host_ns);
+        assert_int_equal(net.worker[i].rate_bps, 1000 * MBIT);
+    }
+    run(&net, 3 * WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
+    net_free(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(late_hosts_make_no_link_slower),
+        cmocka_unit_test(contention_is_noticed_within_a_second),
+        cmocka_unit_test(a_server_that_everybody_finds_slow_is),
+        cmocka_unit_test(in_bsp_nothing_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
