@@ -135,8 +135,6 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     weft_args_add_all(&slot->args, run->options->worker_args.list);
     tell_job(run, slot);
     weft_slot_setenv(slot, "WEFT_COORDINATOR", "127.0.0.1:%u", run->coordinator_port);
-    /* The name before 0.2, for a program that reads it itself. */
-    weft_slot_setenv(slot, "WEFT_SCHEDULER", "127.0.0.1:%u", run->coordinator_port);
     weft_run_tell_servers(run, slot);
     weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
     weft_run_metrics_tell(&run->options->metrics, run->folder, slot);

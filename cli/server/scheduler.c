@@ -231,15 +231,17 @@ int weft_cli_scheduler(int argc, char **argv)
         .name = "scheduler",
         .summary = "run the transfer scheduler of a job: who pushes when, at what rate",
         .description =
-            "The workers and servers of this release do not ask it yet; what follows is what it does\n"
-            "for processes that do (src/node/sched_link.h).\n\n"
+            "`weft train --scheduler on` starts one; workers and servers that are started one by "
+            "one\n"
+            "take its address with --scheduler.\n\n"
             "Workers ask it before they push an update of 64 KB or more. It grants updates one "
             "after\n"
             "the other instead of letting them share a link, shortest first, so that most arrive\n"
             "earlier and are computed from a newer model; with a delay bound it drops an update "
             "that\n"
-            "could only come too late, and its worker reads the model again. When it is silent for "
-            "a\n"
+            "could only come too late, and its worker reads the model again. In bsp, where all "
+            "are\n"
+            "waited for, none has to wait for another. When it is silent for a\n"
             "second, workers push without asking until it speaks again: it may be killed and "
             "started\n"
             "again at any time. It keeps nothing on disk. Prints one line when it can be reached;\n"
