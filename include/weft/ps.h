@@ -29,7 +29,14 @@
  * Loss. Every push and pull takes a bound: the fraction of its packets that may stay missing. A
  * push that lost rows has lost their gradients; a pull leaves the old values in the rows that did
  * not come, remembers their ids, and asks for them first next time. struct weft_result counts both.
- * With bound 0, which is safe for everything, nothing is ever missing, unless a deadline is set.
+ * With bound 0, which is safe for everything, nothing is ever missing, unless a deadline is set or the
+ * job's scheduler drops an update.
+ *
+ * Scheduler. Where config.scheduler names the job's transfer scheduler, what a worker pushes for one
+ * clock, over all tables, is an update: it is sent when the scheduler says so, or dropped as a whole. It
+ * is complete when the clocks of its tables have been ended, or one of its pushes is waited for; to
+ * begin all pushes, to end the clocks, and then to wait makes one decision of them. A pull also learns
+ * how many updates its servers had opened, which is the version that the next update is based on.
  *
  * Who turns the crank. By default the calling thread: things move only inside these functions. A
  * program that computes for longer than the server's patience (5 s) between two of them says
@@ -140,6 +147,20 @@ struct weft_ps_config {
                                    * has shard s at port + s, or one for each shard; numeric. Where
                                    * one is away, pushes go to their server. NULL (default) =
                                    * WEFT_VIA; "" = none */
+    const char *scheduler;        /* the job's transfer scheduler, `weft scheduler`: "host:port", numeric.
+                                   * All workers and servers of a job name the same one. Nothing waits
+                                   * for it: where it is silent for 1 s, updates go without it. Not
+                                   * with `via`. NULL (default) or "" = none */
+    const char *consistency;      /* with a scheduler: of all tables, as in their options, for it plans
+                                   * them alike; NULL (default) = "bsp" */
+    uint64_t tau_max;             /* delay bound: an update that would be applied more than so many others
+                                   * after the model that it is computed from is dropped; 1 .. 2^23 - 1.
+                                   * Needs a scheduler, and "ssp:N" or "asp". All workers say the same,
+                                   * and servers that are to refuse such updates, too (--tau-max). 0
+                                   * (default) = none */
+    uint64_t update_bytes_min;    /* updates of fewer bytes are sent without a decision. 0 (default) =
+                                   * 65,536 with a scheduler. Without one: > 0 = servers count updates
+                                   * all the same, and keep their own --tau-max */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -333,6 +354,9 @@ struct weft_result {
     uint32_t shard;                 /* that answered last, or refused */
     uint32_t reserved;
     struct weft_ps_latency latency; /* of the request that was answered last */
+    uint64_t requests_dropped;      /* push: of `requests`, those of which nothing was applied, because the
+                                     * scheduler dropped their update or a server refused it as too
+                                     * late. Their rows are among rows_missed */
 };
 
 /* Add gradients to rows: begin, and return at once.
@@ -368,7 +392,15 @@ WEFT_API weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids,
  *                            rows. What was not refused is done.
  *          WEFT_PEER         a server is gone; other shards may have done their part.
  *          WEFT_PROTO        an answer made no sense.   WEFT_UNSUPPORTED  as weft_push.
- *          WEFT_INVALID      there is no such operation: it is over and has been waited for. */
+ *          WEFT_INVALID      there is no such operation: it is over and has been waited for.
+ *          WEFT_DROPPED      a push in a job with a scheduler: its update was dropped, before anything of
+ *                            it was sent, or refused by a server, because its model was too old. The
+ *                            operation is over. Nothing of the rows that weft_result_gap names was
+ *                            applied, and nothing of them will be; all others were, as where one server
+ *                            refuses and another does not. Clocks go on as after any push. Pull before
+ *                            the next step: the model has moved on. The values are the caller's: let
+ *                            them go, as [mlfabric] does, or add them to the next push of these rows.
+ *                            With feedback_rows the library keeps them, and does that. */
 WEFT_API weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                                struct weft_result *result_p);
 
@@ -397,7 +429,8 @@ WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, s
  * Shape:   result_p NULL = not wanted; else written unless WEFT_INVALID or WEFT_AGAIN is returned.
  * Owns:    borrows all until return.
  * Errors:  as weft_push and weft_wait, but for WEFT_TIMEOUT. Parts before the one that failed are
- *          done. */
+ *          done. WEFT_DROPPED is said at the end, of any of them; each part is an update of its own, of
+ *          which the first of a clock can be dropped. */
 WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     const float *rows, size_t n, uint32_t bound_ppm,
                                     struct weft_result *result_p);
@@ -495,6 +528,10 @@ struct weft_op_options {
                          * counts, and what was not sent yet is not sent. Only what had been sent
                          * when a connection broke is sent again, whole. WEFT_NEVER = none; default
                          * 0 = the shortest deadline of its tables */
+    double norm;        /* push, with a scheduler: Euclidean norm of what is pushed, which the scheduler
+                         * adds up (an update's is the root of the sum of squares of its pushes').
+                         * Default -1, as any negative number: computed from the values, which takes a
+                         * pass over them. Finite */
 };
 
 WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
@@ -596,6 +633,11 @@ struct weft_ps_counters {
     uint64_t residual_dropped;  /* elements of which what rounding took was not kept: no room
                                  * (feedback_rows) */
     uint64_t value_bytes_saved; /* of gradients and weights that arrived, against float32 */
+    uint64_t updates;           /* complete; all that follow are 0 without scheduler and update_bytes_min */
+    uint64_t updates_asked;     /* of these, of which the scheduler was asked */
+    uint64_t updates_direct;    /* of those, that went without a grant: nobody answered */
+    uint64_t updates_dropped;   /* and that were dropped */
+    uint64_t pushes_late;       /* messages that a server refused: their update was too late */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

@@ -24,7 +24,8 @@
     X(DATA, "the input data is malformed; the message names the line")                             \
     X(PEER, "the peer is gone or refused")                                                         \
     X(TIMEOUT, "the time allowed passed before an answer came")                                    \
-    X(UNSUPPORTED, "this build or host does not offer it; `weft doctor` says what is missing")
+    X(UNSUPPORTED, "this build or host does not offer it; `weft doctor` says what is missing")     \
+    X(DROPPED, "the update was dropped; keep its values or let them go, and pull again")
 
 typedef enum WEFT_NODISCARD {
 #define X(name, text) WEFT_##name,

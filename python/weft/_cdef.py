@@ -17,6 +17,7 @@ typedef enum {
     WEFT_PEER,
     WEFT_TIMEOUT,
     WEFT_UNSUPPORTED,
+    WEFT_DROPPED,
 } weft_status;
 const char *weft_status_name(weft_status status);
 const char *weft_status_text(weft_status status);
@@ -57,6 +58,10 @@ struct weft_ps_config {
     uint64_t call_timeout_ns;
     const char *metrics;
     const char *via;
+    const char *scheduler;
+    const char *consistency;
+    uint64_t tau_max;
+    uint64_t update_bytes_min;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
@@ -129,6 +134,7 @@ struct weft_result {
     uint32_t shard;
     uint32_t reserved;
     struct weft_ps_latency latency;
+    uint64_t requests_dropped;
 };
 weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
                                size_t n, uint32_t bound_ppm, uint64_t *op_p);
@@ -188,6 +194,7 @@ struct weft_op_options {
     uint32_t reserved;
     uint64_t fill;
     uint64_t deadline_ns;
+    double norm;
 };
 void weft_op_options_init(struct weft_op_options *options_p, size_t size);
 weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists,
@@ -240,6 +247,11 @@ struct weft_ps_counters {
     uint64_t late;
     uint64_t residual_dropped;
     uint64_t value_bytes_saved;
+    uint64_t updates;
+    uint64_t updates_asked;
+    uint64_t updates_direct;
+    uint64_t updates_dropped;
+    uint64_t pushes_late;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 struct weft_comm;

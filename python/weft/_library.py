@@ -90,6 +90,7 @@ DataError = _kind("DataError", "WEFT_DATA", ValueError)
 PeerError = _kind("PeerError", "WEFT_PEER", ConnectionError)
 WaitTimeoutError = _kind("WaitTimeoutError", "WEFT_TIMEOUT", TimeoutError)
 UnsupportedError = _kind("UnsupportedError", "WEFT_UNSUPPORTED")
+Dropped = _kind("Dropped", "WEFT_DROPPED")  # never raised: Result.dropped
 
 _kinds = [
     AgainError,
@@ -104,6 +105,7 @@ _kinds = [
     PeerError,
     WaitTimeoutError,
     UnsupportedError,
+    Dropped,
 ]
 _by_status = {getattr(lib, error.status): error for error in _kinds}
 

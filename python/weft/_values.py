@@ -1,5 +1,6 @@
 """What arguments and fields of C structs are made of: seconds, fractions, text, the job key."""
 
+import math
 import time
 
 from ._library import InvalidError, WaitTimeoutError, ffi, lib
@@ -39,6 +40,12 @@ def ppm_of(bound):
     if not 0 <= ppm < 1_000_000:
         raise InvalidError(f"bound is {bound}; it is the fraction that may be lost, 0 <= bound < 1")
     return ppm
+
+
+def norm_of(norm):
+    if not 0 <= norm < math.inf:
+        raise InvalidError(f"norm is {norm}; it must be finite and not negative, or None")
+    return float(norm)
 
 
 def c_text(text_bytes):

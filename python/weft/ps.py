@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ._library import AgainError, Error, InvalidError, WaitTimeoutError, error_of, ffi, lib, text
+from ._library import AgainError, Dropped, Error, InvalidError, WaitTimeoutError, error_of, ffi, lib, text
 from ._values import (
     NEVER_NS,
     SLICE_NS,
     c_text,
+    norm_of,
     ns_of,
     patiently,
     ppm_of,
@@ -54,9 +55,16 @@ class Result:
     clock: int
     shard: int
     latency: Latency
+    requests_dropped: int
     # (rows_missed,) int64: the rows of the operation that did not arrive whole, ascending; of several
     # lists, counted over all of them in their order. ids[result.missed] are their ids.
     missed: np.ndarray = field(compare=False, repr=False)
+
+    @property
+    def dropped(self):
+        """The scheduler dropped this push, or a server refused it as too late (WEFT_DROPPED): nothing of
+        its `missed` rows was applied. Pull again before the next step."""
+        return self.requests_dropped > 0
 
     def plus(self, later, at):
         """This and a later part of the same list, which begins at row `at` of it."""
@@ -70,18 +78,20 @@ class Result:
             min(self.clock, later.clock),
             later.shard,
             later.latency,
+            self.requests_dropped + later.requests_dropped,
             np.concatenate([self.missed, later.missed + at]),
         )
 
 
 def _fields(struct, kind):
-    """The fields of a C struct that a dataclass names, but for what is no number."""
+    """The numbers of a C struct that a dataclass names."""
     names = [name for name in kind.__dataclass_fields__ if name not in ("latency", "missed")]
-    return [getattr(struct, name) for name in names]
+    return {name: getattr(struct, name) for name in names}
 
 
 def _result(struct, missed):
-    return Result(*_fields(struct, Result), Latency(*_fields(struct.latency, Latency)), missed)
+    latency = Latency(**_fields(struct.latency, Latency))
+    return Result(**_fields(struct, Result), latency=latency, missed=missed)
 
 
 def _missed(ps):
@@ -388,13 +398,14 @@ class PS:
         length = options.get("length", 0)
         return Table(self, table[0], number, name or f"table {number}", dim, length)
 
-    def push(self, lists, bound=0.0, deadline=None):
+    def push(self, lists, bound=0.0, deadline=None, norm=None):
         """Add gradients to several tables in one operation, and wait. -> Result
 
         lists: of (table, ids, rows), or (table, first, values) for a piece of a dense table.
-        Their rows together are at most rows_max.
+        Their rows together are at most rows_max. norm: their Euclidean norm for the job's scheduler;
+        None = computed from the values where it is needed.
         """
-        return self.push_async(lists, bound, deadline).wait()
+        return self.push_async(lists, bound, deadline, norm).wait()
 
     def pull(self, lists, bound=0.0, deadline=None):
         """Fetch rows of several tables in one operation, and wait. -> list of arrays
@@ -408,10 +419,10 @@ class PS:
         self.last_result = op.result
         return rows
 
-    def push_async(self, lists, bound=0.0, deadline=None):
+    def push_async(self, lists, bound=0.0, deadline=None, norm=None):
         """Begin a push to several tables. -> Op"""
         pieces = [_table_of(table)._piece(where, rows, False) for table, where, rows in lists]
-        return self._begin_lists(pieces, False, None, bound=bound, deadline=deadline)
+        return self._begin_lists(pieces, False, None, bound=bound, deadline=deadline, norm=norm)
 
     def pull_async(self, lists, bound=0.0, deadline=None):
         """Begin a pull of several tables. -> Op, whose wait() returns the list of arrays"""
@@ -503,7 +514,7 @@ class PS:
                 how(ps)
             self._lent.clear()
 
-    def _begin_lists(self, pieces, is_pull, value, *, bound, deadline, fill=0):
+    def _begin_lists(self, pieces, is_pull, value, *, bound, deadline, fill=0, norm=None):
         self._reap()
         handle = ffi.new("uint64_t *")
         kind = "struct weft_pull_list[]" if is_pull else "struct weft_push_list[]"
@@ -514,6 +525,7 @@ class PS:
         how = ffi.new("struct weft_op_options *")
         lib.weft_op_options_init(how, ffi.sizeof("struct weft_op_options"))
         how.bound_ppm, how.fill = ppm_of(bound), fill
+        how.norm = -1.0 if norm is None else norm_of(norm)
         how.deadline_ns = 0 if deadline is None else max(1, ns_of(deadline, "deadline"))
         while True:
             try:
@@ -567,6 +579,8 @@ class PS:
             return error, None
         self._lent.pop(handle, None)
         result = _result(struct, missed)
+        if isinstance(error, Dropped):
+            error = None  # what a delay bound is for; result.dropped says it
         if error is not None:
             error.result = result
         return error, result
@@ -622,7 +636,9 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
     dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which adds up the
-    pushes of several workers; None = WEFT_VIA, "" = none.
+    pushes of several workers; None = WEFT_VIA, "" = none. scheduler: "host:port" of the job's `weft
+    scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and tau_max, the delay bound; see
+    Result.dropped.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

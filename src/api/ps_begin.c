@@ -147,6 +147,8 @@ static struct weft_ps_how how_of(const struct ps_pieces *pieces)
     return (struct weft_ps_how){
         .bound_ppm = pieces->how.bound_ppm,
         .fill = pieces->how.fill,
+        .has_norm = pieces->how.norm >= 0,
+        .norm = pieces->how.norm,
         .deadline_ns = timed ? weft_time_add(weft_clock_now_ns(), after_ns) : 0,
     };
 }
@@ -163,7 +165,8 @@ static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces
                                               .rows = piece->in};
     }
     const struct weft_ps_how how = how_of(pieces);
-    return weft_ps_push_how(ps->worker.client, lists, pieces->count, &how, weft_clock_now_ns(), op_p);
+    return weft_ps_push_how(ps->worker.client, lists, pieces->count, &how, weft_clock_now_ns(),
+                            op_p);
 }
 
 static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
@@ -178,7 +181,8 @@ static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces
                                               .rows_out = piece->out};
     }
     const struct weft_ps_how how = how_of(pieces);
-    return weft_ps_pull_how(ps->worker.client, lists, pieces->count, &how, weft_clock_now_ns(), op_p);
+    return weft_ps_pull_how(ps->worker.client, lists, pieces->count, &how, weft_clock_now_ns(),
+                            op_p);
 }
 
 static struct ps_ticket *ticket_free(struct weft_ps *ps)
@@ -279,9 +283,9 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
     if (weft_worker_is_down(&ps->worker, &shard)) {
         return weft_worker_gone(&ps->worker, shard);
     }
-    weft_status status = ticket == NULL
-                             ? WEFT_AGAIN
-                             : weft_ps_client_checkpoint(ps->worker.client, weft_clock_now_ns(), &op);
+    weft_status status =
+        ticket == NULL ? WEFT_AGAIN
+                       : weft_ps_client_checkpoint(ps->worker.client, weft_clock_now_ns(), &op);
     if (status == WEFT_STATE) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "a checkpoint is of tables; open one with weft_table_open before");
@@ -305,7 +309,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_t bound_ppm,
                              uint64_t *op_p)
 {
-    const struct ps_pieces pieces = {piece, 1, is_pull, {.bound_ppm = bound_ppm}};
+    const struct ps_pieces pieces = {piece, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
     return begin_and_send(piece->table->ps, &pieces, op_p);
 }
 
@@ -406,13 +410,15 @@ weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *list
 weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
                             uint32_t bound_ppm, uint64_t *op_p)
 {
-    const struct weft_op_options options = {.size = sizeof(options), .bound_ppm = bound_ppm};
+    const struct weft_op_options options = {
+        .size = sizeof(options), .bound_ppm = bound_ppm, .norm = -1};
     return weft_push_with(ps, lists, count, &options, op_p);
 }
 
 weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
                             uint32_t bound_ppm, uint64_t *op_p)
 {
-    const struct weft_op_options options = {.size = sizeof(options), .bound_ppm = bound_ppm};
+    const struct weft_op_options options = {
+        .size = sizeof(options), .bound_ppm = bound_ppm, .norm = -1};
     return weft_pull_with(ps, lists, count, &options, op_p);
 }

@@ -1,8 +1,12 @@
 #include "api/ps_internal.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is told modulo 2^24 */
 
 enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_ps_config, inject_seed) + sizeof(uint32_t),
@@ -83,7 +87,7 @@ weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
 
 void weft_op_options_init(struct weft_op_options *options_p, size_t size)
 {
-    const struct weft_op_options options = {.bound_ppm = 0};
+    const struct weft_op_options options = {.norm = -1};
     weft_api_struct_init(options_p, size, &options, sizeof(options), OP_OPTIONS_BYTES_MIN);
 }
 
@@ -101,6 +105,11 @@ weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
     if (status == WEFT_OK && ours_p->reserved != 0) {
         return weft_fail(error, WEFT_UNSUPPORTED,
                          "options.reserved is not 0; begin with weft_op_options_init");
+    }
+    if (status == WEFT_OK && !isfinite(ours_p->norm)) {
+        return weft_fail(error, WEFT_INVALID,
+                         "norm is %g; it must be finite, or negative = to be computed",
+                         ours_p->norm);
     }
     return status;
 }
@@ -286,10 +295,85 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
     if (ours_p->via != NULL && ours_p->via[0] == '\0') {
         ours_p->via = NULL;
     }
+    if (ours_p->scheduler != NULL && ours_p->scheduler[0] == '\0') {
+        ours_p->scheduler = NULL;
+    }
+    if (status == WEFT_OK) {
+        struct weft_launch_address address;
+        uint8_t mode;
+        status = weft_api_ps_scheduler_read(ours_p, &address, &mode, error);
+    }
     if (status == WEFT_OK) {
         status = settle(ours_p, launch_p, error);
     }
     return status == WEFT_OK ? range_check(ours_p, error) : status;
+}
+
+/* ---- the scheduler --------------------------------------------------------------------------- */
+
+weft_status weft_api_ps_consistency_parse(const char *text, uint8_t *mode_p, uint32_t *staleness_p,
+                                          struct weft_error *error)
+{
+    bool is_ssp = text != NULL && strncmp(text, "ssp:", 4) == 0 && text[4] >= '0' && text[4] <= '9';
+    bool is_known = text == NULL || is_ssp || strcmp(text, "bsp") == 0 || strcmp(text, "asp") == 0;
+    if (is_ssp) {
+        char *end;
+        errno = 0;
+        unsigned long staleness = strtoul(text + 4, &end, 10);
+        is_known = *end == '\0' && errno == 0 && staleness < UINT32_MAX;
+        *staleness_p = (uint32_t)staleness;
+    }
+    if (!is_known) {
+        return weft_fail(error, WEFT_INVALID,
+                         "consistency is \"%.40s\"; choose \"bsp\", \"ssp:N\" with a number of "
+                         "clocks N, or \"asp\"",
+                         text);
+    }
+    *mode_p = is_ssp                                     ? WEFT_TABLE_SSP
+              : text == NULL || strcmp(text, "bsp") == 0 ? WEFT_TABLE_BSP
+                                                         : WEFT_TABLE_ASP;
+    return WEFT_OK;
+}
+
+static weft_status tau_max_check(const struct weft_ps_config *c, uint8_t mode,
+                                 struct weft_error *error)
+{
+    if (c->tau_max > 0 && c->scheduler == NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "tau_max goes with scheduler, which keeps that bound; servers alone keep "
+                         "the one of `weft server --tau-max`");
+    }
+    if (c->tau_max > 0 && mode == WEFT_TABLE_BSP) {
+        return weft_fail(error, WEFT_INVALID,
+                         "tau_max goes with consistency \"ssp:N\" or \"asp\"; in \"bsp\" every "
+                         "update is waited for");
+    }
+    const struct weft_api_range field = {"tau_max", c->tau_max, 0, TAU_MAX_MAX};
+    return weft_api_ranges_check(&field, 1, error);
+}
+
+weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *c,
+                                       struct weft_launch_address *address_p, uint8_t *mode_p,
+                                       struct weft_error *error)
+{
+    uint32_t staleness, count;
+    weft_status status = weft_api_ps_consistency_parse(c->consistency, mode_p, &staleness, error);
+    status = status == WEFT_OK ? tau_max_check(c, *mode_p, error) : status;
+    if (status != WEFT_OK || c->scheduler == NULL) {
+        return status;
+    }
+    if (weft_launch_servers_parse(c->scheduler, address_p, 1, &count) != NULL || count != 1) {
+        return weft_fail(error, WEFT_INVALID,
+                         "scheduler is \"%.80s\"; it must be the host:port that `weft scheduler` "
+                         "prints, with a numeric host",
+                         c->scheduler);
+    }
+    if (c->via != NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "scheduler does not go with via: what an aggregator adds up cannot be "
+                         "granted or dropped; leave out one of them");
+    }
+    return WEFT_OK;
 }
 
 /* ---- the list of servers --------------------------------------------------------------------- */

@@ -76,6 +76,10 @@ static void set_client(const struct weft_ps *ps, const struct weft_ps_config *co
     client->reconnect_ns = config->reconnect_timeout_ns;
     client->replay_bytes = config->replay_bytes;
     client->records = ps->records;
+    client->update_bytes_min = config->update_bytes_min;
+    if (!ps->has_scheduler && config->update_bytes_min > 0) {
+        client->update_bytes_min = UINT64_MAX; /* nobody is to be asked */
+    }
     bool caches;
     if (weft_api_ps_key_caching(&caches, NULL) == WEFT_OK && !caches) {
         client->can &= ~WEFT_RPC_CAN_LIST;
@@ -107,12 +111,35 @@ static void on_progress(void *arg, uint64_t now_ns)
     weft_api_ps_metrics_look(arg);
 }
 
+/* Shape: address_p: memory for what worker names. */
+static weft_status set_scheduler(struct weft_ps *ps, const struct weft_ps_config *config,
+                                 struct weft_launch_address *address_p,
+                                 struct weft_worker_config *worker)
+{
+    static const enum weft_sched_mode modes[] = {[WEFT_TABLE_BSP] = WEFT_SCHED_BSP,
+                                                 [WEFT_TABLE_SSP] = WEFT_SCHED_SSP,
+                                                 [WEFT_TABLE_ASP] = WEFT_SCHED_ASP};
+    weft_status status =
+        weft_api_ps_scheduler_read(config, address_p, &ps->scheduled_mode, &ps->worker.error);
+    ps->has_scheduler = status == WEFT_OK && config->scheduler != NULL;
+    worker->scheduler = ps->has_scheduler ? address_p : NULL;
+    worker->workers = config->workers;
+    worker->mode = modes[ps->scheduled_mode];
+    worker->tau_max = config->tau_max > 0 ? config->tau_max : WEFT_NEVER;
+    return status;
+}
+
 static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *config,
                                const struct weft_launch_address *servers,
                                struct weft_launch_address *via, uint32_t shards)
 {
     struct weft_worker_config worker;
+    struct weft_launch_address scheduler;
     weft_worker_config_default(&worker);
+    weft_status status = set_scheduler(ps, config, &scheduler, &worker);
+    if (status != WEFT_OK) {
+        return status;
+    }
     set_client(ps, config, &worker.client);
     set_endpoint(ps, config, &worker.endpoint);
     worker.client.shards = shards;
@@ -157,8 +184,7 @@ static weft_status join(struct weft_ps *ps, struct weft_ps_config *config,
         .patience_ns = config->connect_timeout_ns,
     };
     struct weft_member_state state;
-    weft_status status =
-        weft_membership_join(&ps->membership, &wanted, &state, &ps->worker.error);
+    weft_status status = weft_membership_join(&ps->membership, &wanted, &state, &ps->worker.error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -346,6 +372,11 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .feedback_dropped = client->feedback_dropped,
         .residual_dropped = client->residual_dropped,
         .value_bytes_saved = client->value_bytes_saved,
+        .updates = client->updates,
+        .updates_asked = client->updates_asked,
+        .updates_direct = client->updates_direct,
+        .updates_dropped = client->updates_dropped,
+        .pushes_late = client->pushes_late,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

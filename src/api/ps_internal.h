@@ -74,6 +74,8 @@ struct weft_ps {
     uint64_t call_timeout_ns;
 
     uint64_t replay_bytes;        /* 0 = pushes are not kept */
+    bool has_scheduler;
+    uint8_t scheduled_mode; /* enum weft_table_mode that tables must have then */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_ticket *tickets;    /* (ops_max,) */
     struct ps_missed_rows missed;
@@ -104,6 +106,15 @@ weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);
 void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
                               const struct weft_ps_counters *ours);
+
+/* "bsp" (NULL), "ssp:3", "asp".   Errors:  WEFT_INVALID. */
+weft_status weft_api_ps_consistency_parse(const char *text, uint8_t *mode_p, uint32_t *staleness_p,
+                                          struct weft_error *error);
+
+/* The fields of a configuration that are about the scheduler. address_p: of it; as it was without. */
+weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *config,
+                                       struct weft_launch_address *address_p, uint8_t *mode_p,
+                                       struct weft_error *error);
 
 /* ps_table.c: what tables keep in this process. */
 void weft_api_ps_tables_free(struct weft_ps *ps);

@@ -47,6 +47,7 @@ static struct weft_result result_of(const struct weft_ps_result *from)
                     .n_tx_ns = latency->n_tx_ns,
                     .ps_overlap_ns = latency->ps_overlap_ns,
                     .ps_wait_ns = latency->ps_wait_ns},
+        .requests_dropped = from->rpcs_dropped,
     };
 }
 
@@ -81,7 +82,7 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
     weft_ps_op_release(ps->worker.client, ticket->op);
     ticket->in_use = false;
     weft_api_ps_result_out(result_p, &ours);
-    if (result->status == WEFT_OK) {
+    if (result->status == WEFT_OK && result->rpcs_dropped == 0) {
         return WEFT_OK;
     }
     char name[LISTS_NAME_BYTES], what[LISTS_NAME_BYTES + 16];
@@ -91,6 +92,12 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
              : ticket->is_pull     ? "pull of %s"
                                    : "push to %s",
              name);
+    if (result->status == WEFT_OK) {
+        return weft_fail(&ps->worker.error, WEFT_DROPPED,
+                         "%s: %u of %u messages were dropped, for their update would have come too "
+                         "late; pull again before the next step (weft_result_gap names the rows)",
+                         what, result->rpcs_dropped, result->rpcs);
+    }
     return weft_worker_refused(&ps->worker, what, result);
 }
 
@@ -194,6 +201,7 @@ static void result_add(struct weft_result *sum, const struct weft_result *part, 
     sum->chunks_refused += part->chunks_refused;
     sum->requests += part->requests;
     sum->requests_short += part->requests_short;
+    sum->requests_dropped += part->requests_dropped;
     sum->clock = is_first ? part->clock : (uint32_t)weft_min_u64(sum->clock, part->clock);
     sum->shard = part->shard;
     sum->latency = part->latency;
@@ -239,7 +247,7 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
 {
     struct weft_ps *ps = whole->table->ps;
     struct weft_result sum = {.size = sizeof(sum)};
-    const struct ps_pieces check = {whole, 1, is_pull, {.bound_ppm = bound_ppm}};
+    const struct ps_pieces check = {whole, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
     weft_status status = weft_api_ps_check(ps, &check);
     if (status == WEFT_OK) {
         status = weft_api_ps_missed_begin(ps, whole->n);
@@ -248,9 +256,10 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
         return status;
     }
     size_t at = 0;
+    bool dropped = false;
     do {
         const struct ps_piece piece = part_of(whole, at, weft_min_u64(whole->n - at, ps->rows_max));
-        const struct ps_pieces pieces = {&piece, 1, is_pull, {.bound_ppm = bound_ppm}};
+        const struct ps_pieces pieces = {&piece, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
         status = begin_patiently(ps, &pieces, &op);
@@ -262,9 +271,11 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
             result_add(&sum, &part, at == 0);
         }
         at += piece.n;
+        dropped |= status == WEFT_DROPPED;
+        status = status == WEFT_DROPPED ? WEFT_OK : status;
     } while (status == WEFT_OK && at < whole->n);
     weft_api_ps_result_out(result_p, &sum);
-    return status;
+    return status == WEFT_OK && dropped ? WEFT_DROPPED : status;
 }
 
 weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
@@ -326,7 +337,8 @@ weft_status weft_clock(struct weft_ps_table *table)
     struct weft_ps *ps = table->ps;
     uint64_t end_ns = 0;
     for (;;) {
-        weft_status status = weft_ps_clock(ps->worker.client, table->spec.table, weft_clock_now_ns());
+        weft_status status =
+            weft_ps_clock(ps->worker.client, table->spec.table, weft_clock_now_ns());
         if (status == WEFT_OK) {
             weft_api_ps_metrics_step(ps, table);
             return status;
@@ -355,7 +367,8 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
         const struct ps_ticket *ticket = &ps->tickets[i];
-        if (ticket->in_use && !ticket->is_pull && !weft_ps_op_done(ps->worker.client, ticket->op, NULL)) {
+        if (ticket->in_use && !ticket->is_pull &&
+            !weft_ps_op_done(ps->worker.client, ticket->op, NULL)) {
             return false;
         }
     }

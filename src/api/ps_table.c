@@ -4,7 +4,6 @@
 #include "base/assert.h"
 #include "io/clock.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,28 +22,6 @@ static weft_status unknown_optimizer(struct weft_ps *ps, const char *name)
     return weft_fail(&ps->worker.error, WEFT_INVALID,
                      "optimizer \"%.40s\" is not known; choose one of %s",
                      name != NULL ? name : "(NULL)", known);
-}
-
-/* "bsp", "ssp:3", "asp". */
-static bool parse_consistency(const char *text, struct weft_table_spec *spec_p)
-{
-    if (text == NULL || strcmp(text, "bsp") == 0) {
-        spec_p->mode = WEFT_TABLE_BSP;
-        return true;
-    }
-    if (strcmp(text, "asp") == 0) {
-        spec_p->mode = WEFT_TABLE_ASP;
-        return true;
-    }
-    if (strncmp(text, "ssp:", 4) != 0 || text[4] < '0' || text[4] > '9') {
-        return false;
-    }
-    char *end;
-    errno = 0;
-    unsigned long staleness = strtoul(text + 4, &end, 10);
-    spec_p->mode = WEFT_TABLE_SSP;
-    spec_p->staleness = (uint32_t)staleness;
-    return *end == '\0' && errno == 0 && staleness < UINT32_MAX;
 }
 
 /* The place of `text` in a list of words, which is its number on the wire; NULL is the first. */
@@ -135,19 +112,22 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
     if (status == WEFT_OK) {
         status = word_of(ps, "not_finite", o->not_finite, policies, &spec_p->not_finite);
     }
-    if (status == WEFT_OK && !parse_consistency(o->consistency, spec_p)) {
+    if (status == WEFT_OK) {
+        status = weft_api_ps_consistency_parse(o->consistency, &spec_p->mode, &spec_p->staleness,
+                                               &ps->worker.error);
+    }
+    if (status == WEFT_OK && ps->has_scheduler && spec_p->mode != ps->scheduled_mode) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "consistency is \"%.40s\"; choose \"bsp\", \"ssp:N\" with a number of "
-                         "clocks N, or \"asp\"",
-                         o->consistency);
+                         "consistency is \"%.40s\", which is not that of the configuration; with a "
+                         "scheduler all tables have the same, which config.consistency names",
+                         o->consistency != NULL ? o->consistency : "bsp");
     }
     status = status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
     if (status == WEFT_OK) {
         status = read_value_type(ps, true, o->value_type, &spec_p->push_values);
     }
-    return status == WEFT_OK
-               ? read_value_type(ps, false, o->pull_value_type, &spec_p->pull_values)
-               : status;
+    return status == WEFT_OK ? read_value_type(ps, false, o->pull_value_type, &spec_p->pull_values)
+                             : status;
 }
 
 static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_options *o)
@@ -316,8 +296,8 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     if (status != WEFT_OK) {
         return status;
     }
-    while ((status = weft_ps_table_open(ps->worker.client, spec, weft_clock_now_ns(), &table->op)) ==
-               WEFT_AGAIN &&
+    while ((status = weft_ps_table_open(ps->worker.client, spec, weft_clock_now_ns(),
+                                        &table->op)) == WEFT_AGAIN &&
            ps->worker.any_away && waited == WEFT_OK) {
         waited = weft_api_ps_wait_and_retry(ps, WEFT_NEVER, &end_ns);
     }

@@ -623,6 +623,8 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     uint32_t *order = client->ops[index].order;
     client->ops[index].bound_ppm = how->bound_ppm;
     client->ops[index].deadline_ns = how->deadline_ns > 0 ? how->deadline_ns : WEFT_NEVER;
+    client->ops[index].has_norm = how->has_norm;
+    client->ops[index].squares = how->norm * how->norm;
     weft_ps_deadline_arm(client, &client->ops[index]);
     for (uint32_t i = 0; i < count; i++) {
         lists[i].at = client->ops[index].rows;

@@ -294,6 +294,8 @@ struct weft_ps_how {
                      * before weft_ps_clock. Rows that were missing at the last pull must arrive: in
                      * the one that is not answered yet they may be missing again. A shard is given
                      * few of these requests at a time, the others when this clock has ended */
+    bool has_norm; /* push: `norm` is its Euclidean norm; else it is computed, where an update needs it */
+    double norm;
 };
 
 /* The same two with more to say. */

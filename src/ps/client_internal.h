@@ -175,6 +175,8 @@ struct ps_op {
     uint32_t rows;    /* of all its lists */
     uint64_t deadline_ns;
     bool expired; /* the deadline was seen to */
+    bool has_norm; /* PUSH: the caller has said what its parts are together: */
+    double squares; /* the square of the norm, until a part has taken it to its update */
     bool late;    /* PULL: done for the caller, with `told`; answers are still to come */
     struct weft_ps_result told;
     struct weft_ps_result result;

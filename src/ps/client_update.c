@@ -206,8 +206,14 @@ static struct ps_update *update_for(struct weft_ps_client *client, const struct 
     return all->gathers != NULL ? all->gathers : begin(client);
 }
 
-static double part_squares(const struct weft_ps_client *client, const struct ps_part *part)
+static double part_squares(struct weft_ps_client *client, const struct ps_part *part)
 {
+    struct ps_op *op = part->op != WEFT_PS_NONE ? &client->ops[part->op] : NULL;
+    if (op != NULL && op->has_norm) { /* all of it with its first part */
+        double squares = op->squares;
+        op->squares = 0;
+        return squares;
+    }
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
     double sum = 0;
     for (uint32_t r = 0; r < part->rows; r++) {

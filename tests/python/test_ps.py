@@ -25,10 +25,11 @@ WEFT = os.environ["WEFT_BIN"]
 class Servers:
     """`weft server` with a job key of its own, in the environment of this process, too."""
 
-    def __init__(self, shards=2, workers=2, arguments=(), full_disk=False):
+    def __init__(self, shards=2, workers=2, arguments=(), full_disk=False, key=None):
         self.folder = tempfile.TemporaryDirectory()
-        self.key = os.path.join(self.folder.name, "job.key")
-        subprocess.run([WEFT, "keygen", self.key], check=True, capture_output=True)
+        self.key = key or os.path.join(self.folder.name, "job.key")
+        if key is None:
+            subprocess.run([WEFT, "keygen", self.key], check=True, capture_output=True)
         command = [WEFT, "server", "--key-file", self.key, "--port", "0"]
         command += ["--shards-per-server", str(shards), "--workers", str(workers), *arguments]
         # A limit on the size of files, 4 KB, stands in for a full disk.
@@ -65,6 +66,28 @@ def push_whole_numbers(table, ids):
 
 def ids_of(n):
     return np.arange(n, dtype=np.uint64) * 7919
+
+
+class Scheduler:
+    """`weft scheduler` for servers that are started with its address; the key of both is in `key`."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.key = os.path.join(self.folder.name, "job.key")
+        subprocess.run([WEFT, "keygen", self.key], check=True, capture_output=True)
+        self.process = subprocess.Popen(
+            [WEFT, "scheduler", "--key-file", self.key, "--port", "0"], stdout=subprocess.PIPE, text=True
+        )
+        self.address = self.process.stdout.readline().split(": ")[1].strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.folder.cleanup()
 
 
 class PushAndPull(unittest.TestCase):
@@ -737,6 +760,47 @@ class Checkpoints(unittest.TestCase):
             checkpoint.load(os.path.dirname(self.folder))
         with self.assertRaisesRegex(FileNotFoundError, "no checkpoint 999"):
             checkpoint.load(self.folder, 999)
+
+
+class Updates(unittest.TestCase):
+    """A job with a transfer scheduler and a delay bound: one worker is left behind by the other."""
+
+    def test_a_late_update_is_dropped(self):
+        with Scheduler() as scheduler:
+            bound = ["--scheduler", scheduler.address, "--tau-max", "2"]
+            with Servers(shards=1, arguments=bound, key=scheduler.key) as servers:
+                config = {"scheduler": scheduler.address, "consistency": "asp", "tau_max": 2}
+                config.update(workers=2, update_bytes_min=1000)
+                with servers.connect(worker=0, **config) as fast, servers.connect(worker=1, **config) as slow:
+                    self.leave_behind(fast, slow)
+
+    def leave_behind(self, fast, slow):
+        options = {"dim": 4, "learning_rate": -1.0, "consistency": "asp"}
+        tables = [ps.table(0, **options) for ps in (fast, slow)]
+        ids, ones = ids_of(500), np.ones((500, 4), np.float32)
+        for table in tables:
+            self.assertEqual(table.pull(ids).sum(), 0)
+        for _ in range(3):
+            tables[0].pull(ids)
+            result = self.update(fast, tables[0], ids, 2 * ones)
+            self.assertFalse(result.dropped)
+        result = self.update(slow, tables[1], ids, ones, norm=44.7)
+        self.assertTrue(result.dropped)
+        self.assertEqual(result.requests_dropped, result.requests)
+        np.testing.assert_array_equal(result.missed, np.arange(500))
+        np.testing.assert_array_equal(tables[1].pull(ids), 3 * ones)
+        self.assertFalse(self.update(slow, tables[1], ids, 2 * ones).dropped)
+        np.testing.assert_array_equal(tables[0].pull(ids), 4 * ones)
+        counters = slow.counters()
+        self.assertEqual(counters["updates"], 2)
+        self.assertEqual(counters["updates_dropped"] + counters["pushes_late"], 1)
+        with self.assertRaisesRegex(weft.InvalidError, "norm is -1"):
+            slow.push([(tables[1], ids, ones)], norm=-1)
+
+    def update(self, ps, table, ids, rows, **how):
+        op = ps.push_async([(table, ids, rows)], **how)
+        table.clock()
+        return op.wait()
 
 
 class WhoIsThere(unittest.TestCase):

@@ -21,6 +21,8 @@ struct ps_server_options {
     bool tcp;
     uint64_t name;       /* 0 = that of the shard */
     uint32_t clocks_max; /* CLOCKs above are refused; 0 = none is */
+    const struct weft_launch_address *scheduler; /* NULL = none; borrowed until stop */
+    uint32_t delay_max;                          /* 0 = none */
 };
 
 struct test_server {
@@ -88,6 +90,10 @@ static inline void test_server_start(struct test_server *server, struct ps_serve
     config.shard.workers_max = options.workers;
     config.shard.tables_max = 8;
     config.shard.rows_max = options.rows_max > 0 ? options.rows_max : 100000;
+    config.shard.delay_max = options.delay_max;
+    config.scheduler = options.scheduler;
+    config.scheduler_workers = options.workers;
+    config.scheduler_host = 1;
     config.driver.kind = options.tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     config.driver.udp.port = options.port;
     config.driver.udp.loopback_packet_bytes = 0; /* as on a network: many packets */

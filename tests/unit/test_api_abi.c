@@ -127,7 +127,11 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, call_timeout_ns, 160);
     AT(weft_ps_config, metrics, 168);
     AT(weft_ps_config, via, 176);
-    SIZE(weft_ps_config, 184);
+    AT(weft_ps_config, scheduler, 184);
+    AT(weft_ps_config, consistency, 192);
+    AT(weft_ps_config, tau_max, 200);
+    AT(weft_ps_config, update_bytes_min, 208);
+    SIZE(weft_ps_config, 216);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
@@ -168,7 +172,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_op_options, reserved, 12);
     AT(weft_op_options, fill, 16);
     AT(weft_op_options, deadline_ns, 24);
-    SIZE(weft_op_options, 32);
+    AT(weft_op_options, norm, 32);
+    SIZE(weft_op_options, 40);
 
     AT(weft_ps_latency, w_proc_ns, 0);
     AT(weft_ps_latency, w_queue_ns, 8);
@@ -189,7 +194,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_result, shard, 48);
     AT(weft_result, reserved, 52);
     AT(weft_result, latency, 56);
-    SIZE(weft_result, 112);
+    AT(weft_result, requests_dropped, 112);
+    SIZE(weft_result, 120);
 
     AT(weft_push_list, ids, 8);
     AT(weft_push_list, first, 16);
@@ -212,7 +218,9 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, late, 272);
     AT(weft_ps_counters, residual_dropped, 280);
     AT(weft_ps_counters, value_bytes_saved, 288);
-    SIZE(weft_ps_counters, 296);
+    AT(weft_ps_counters, updates, 296);
+    AT(weft_ps_counters, pushes_late, 328);
+    SIZE(weft_ps_counters, 336);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */

@@ -14,11 +14,12 @@ static void names_are_the_constants(void **state)
 {
     (void)state;
     assert_int_equal(WEFT_OK, 0);
-    assert_int_equal(WEFT_STATUS_COUNT, 13);
+    assert_int_equal(WEFT_STATUS_COUNT, 14);
     assert_string_equal(weft_status_name(WEFT_OK), "WEFT_OK");
     assert_string_equal(weft_status_name(WEFT_AGAIN), "WEFT_AGAIN");
     assert_string_equal(weft_status_name(WEFT_PROTO), "WEFT_PROTO");
     assert_string_equal(weft_status_name(WEFT_UNSUPPORTED), "WEFT_UNSUPPORTED");
+    assert_string_equal(weft_status_name(WEFT_DROPPED), "WEFT_DROPPED");
 }
 
 static void names_and_texts_differ(void **state)

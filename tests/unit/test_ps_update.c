@@ -136,6 +136,35 @@ static void a_shard_measures_how_fast_an_update_came(void **state)
     }
 }
 
+/* The caller's word for the norm, in place of what the values say. Of two pushes one says it. */
+static void a_norm_is_what_the_caller_says(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
+    struct weft_ps_update_event event;
+    float rows[N * DIM] = {1};
+    const struct weft_ps_push_list list = {.n = N, .ids = r->ids, .rows = rows};
+    for (uint32_t i = 0; i < 2; i++) { /* as many parts as shards: it counts once */
+        const struct weft_ps_how how = {.has_norm = true, .norm = i == 0 ? 3 : 0};
+        weft_ps_op op[2];
+        assert_int_equal(
+            weft_ps_push_how(r->c.client[0], &list, 1, &how, r->c.net->now_ns, &op[0]), WEFT_OK);
+        op[1] = push(r, 0, 1, 0.1F); /* 0.1 x sqrt(1600) = 4 */
+        cluster_clock(&r->c, 0, 0);
+        cluster_clock(&r->c, 0, 1);
+        assert_true(next_event(r, 0, WEFT_PS_UPDATE_ASK, &event));
+        double wanted = i == 0 ? 5 : 4;
+        assert_true(event.norm > wanted - 1e-5 && event.norm < wanted + 1e-5);
+        grant_all(r, 0, event.update, 0);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(cluster_wait(&r->c, 0, op[k]).status, WEFT_OK);
+        }
+        while (weft_ps_update_poll(r->c.client[0], &event)) {
+        }
+    }
+    rig_free(r);
+}
+
 /* Nothing before the grant; two tables are one update; everybody hears of its end. */
 static void an_update_waits_for_its_grant(void **state)
 {
@@ -545,6 +574,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_waits_for_its_grant),
         cmocka_unit_test(a_shard_measures_how_fast_an_update_came),
+        cmocka_unit_test(a_norm_is_what_the_caller_says),
         cmocka_unit_test(a_short_one_goes_at_once),
         cmocka_unit_test(who_waits_for_a_push_completes_its_update),
         cmocka_unit_test(what_is_dropped_is_kept_for_the_next_push),
