@@ -7,6 +7,7 @@
  *   event.c       poll, wait, progress
  *   explain.c     words: why a peer is down, why nothing comes
  *   metrics.c     /metrics: who asks for it, and where it is (metrics.h)
+ *   fabric.c, fabric_server.c   <weft/fabric.h>
  *   mask.c        gaps, residuals, counts: pure functions
  *
  * The API adds no protocol. It turns public structs into those of core/msg.h and back, and keeps

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is told modulo 2^24 */
-
 enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_ps_config, inject_seed) + sizeof(uint32_t),
     OPTIONS_BYTES_MIN = offsetof(struct weft_table_options, reserved) + sizeof(uint32_t),
@@ -348,32 +346,40 @@ static weft_status tau_max_check(const struct weft_ps_config *c, uint8_t mode,
                          "tau_max goes with consistency \"ssp:N\" or \"asp\"; in \"bsp\" every "
                          "update is waited for");
     }
-    const struct weft_api_range field = {"tau_max", c->tau_max, 0, TAU_MAX_MAX};
+    const struct weft_api_range field = {"tau_max", c->tau_max, 0, WEFT_PS_TAU_MAX_MAX};
     return weft_api_ranges_check(&field, 1, error);
+}
+
+weft_status weft_api_ps_scheduler_parse(const char *text, struct weft_launch_address *address_p,
+                                        struct weft_error *error)
+{
+    uint32_t count;
+    if (weft_launch_servers_parse(text, address_p, 1, &count) == NULL && count == 1) {
+        return WEFT_OK;
+    }
+    return weft_fail(error, WEFT_INVALID,
+                     "scheduler is \"%.80s\"; it must be the host:port that `weft scheduler` "
+                     "prints, with a numeric host",
+                     text);
 }
 
 weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *c,
                                        struct weft_launch_address *address_p, uint8_t *mode_p,
                                        struct weft_error *error)
 {
-    uint32_t staleness, count;
+    uint32_t staleness;
     weft_status status = weft_api_ps_consistency_parse(c->consistency, mode_p, &staleness, error);
     status = status == WEFT_OK ? tau_max_check(c, *mode_p, error) : status;
     if (status != WEFT_OK || c->scheduler == NULL) {
         return status;
     }
-    if (weft_launch_servers_parse(c->scheduler, address_p, 1, &count) != NULL || count != 1) {
-        return weft_fail(error, WEFT_INVALID,
-                         "scheduler is \"%.80s\"; it must be the host:port that `weft scheduler` "
-                         "prints, with a numeric host",
-                         c->scheduler);
-    }
-    if (c->via != NULL) {
+    status = weft_api_ps_scheduler_parse(c->scheduler, address_p, error);
+    if (status == WEFT_OK && c->via != NULL) {
         return weft_fail(error, WEFT_INVALID,
                          "scheduler does not go with via: what an aggregator adds up cannot be "
                          "granted or dropped; leave out one of them");
     }
-    return WEFT_OK;
+    return status;
 }
 
 /* ---- the list of servers --------------------------------------------------------------------- */

@@ -23,6 +23,7 @@
 #include <weft/ps.h>
 
 enum { WEFT_PS_SHARDS_MAX = 4096, WEFT_PS_NAME_BYTES = 64 };
+enum { WEFT_PS_TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is told modulo 2^24 */
 
 /* One handle given out. `stamp` makes it unlike those that used the place before. */
 struct ps_ticket {
@@ -110,6 +111,10 @@ void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
 /* "bsp" (NULL), "ssp:3", "asp".   Errors:  WEFT_INVALID. */
 weft_status weft_api_ps_consistency_parse(const char *text, uint8_t *mode_p, uint32_t *staleness_p,
                                           struct weft_error *error);
+
+/* "host:port", numeric.   Errors:  WEFT_INVALID. */
+weft_status weft_api_ps_scheduler_parse(const char *text, struct weft_launch_address *address_p,
+                                        struct weft_error *error);
 
 /* The fields of a configuration that are about the scheduler. address_p: of it; as it was without. */
 weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *config,

@@ -61,26 +61,39 @@ static void commit(void *arg)
     }
 }
 
-/* What the scheduler has to know of updates. */
+static void report_committed(struct serving *serving, const struct weft_shard_committed *committed)
+{
+    const struct weft_sched_event event = {
+        .worker = committed->rank,
+        .flags = committed->late ? WEFT_SCHED_LATE : 0,
+        .clock = committed->clock,
+        .norm = isfinite(committed->norm) ? committed->norm : -1,
+        .rate_bps = weft_min_u64(committed->rate_bps, WEFT_TIMELINE_BPS_MAX),
+        .alone_bps = weft_min_u64(committed->alone_bps, WEFT_TIMELINE_BPS_MAX),
+        .all_bps = weft_min_u64(committed->all_bps, WEFT_TIMELINE_BPS_MAX),
+    };
+    weft_sched_daemon_committed(weft_sched_link_daemon(serving->link), &event);
+}
+
+/* What the scheduler and the owner of this shard have to know of updates. */
 static void report_updates(struct serving *serving, uint64_t now_ns)
 {
-    struct weft_sched_daemon *daemon = weft_sched_link_daemon(serving->link);
+    const struct weft_shard_hooks *hooks = &serving->thread->config.hooks;
     const struct weft_shard_counters *counters = weft_shard_counters(serving->shard);
     struct weft_shard_committed committed;
     while (weft_shard_take_committed(serving->shard, &committed)) {
-        const struct weft_sched_event event = {
-            .worker = committed.rank,
-            .flags = committed.late ? WEFT_SCHED_LATE : 0,
-            .clock = committed.clock,
-            .norm = isfinite(committed.norm) ? committed.norm : -1,
-            .rate_bps = weft_min_u64(committed.rate_bps, WEFT_TIMELINE_BPS_MAX),
-            .alone_bps = weft_min_u64(committed.alone_bps, WEFT_TIMELINE_BPS_MAX),
-            .all_bps = weft_min_u64(committed.all_bps, WEFT_TIMELINE_BPS_MAX),
-        };
-        weft_sched_daemon_committed(daemon, &event);
+        if (serving->link != NULL) {
+            report_committed(serving, &committed);
+        }
+        if (hooks->committed != NULL) {
+            hooks->committed(hooks->arg, &committed);
+        }
     }
-    weft_sched_daemon_counts(daemon, counters->updates_opened, counters->updates_closed);
-    weft_sched_link_progress(serving->link, now_ns);
+    if (serving->link != NULL) {
+        weft_sched_daemon_counts(weft_sched_link_daemon(serving->link), counters->updates_opened,
+                                 counters->updates_closed);
+        weft_sched_link_progress(serving->link, now_ns);
+    }
 }
 
 /* Before a step. Returns how long its sleep may last. */
@@ -119,7 +132,7 @@ static void handle(void *arg, uint64_t now_ns)
     }
     weft_shard_progress(serving->shard, now_ns);
     supply_slabs(serving->shard);
-    if (serving->link != NULL) {
+    if (serving->link != NULL || hooks->committed != NULL) {
         report_updates(serving, now_ns);
     }
 }

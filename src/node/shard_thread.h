@@ -13,7 +13,7 @@
 #include "node/security.h"
 #include "node/stats_query.h"
 #include "node/tracing.h"
-#include "ps/shard.h"
+#include "ps/update.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,6 +27,8 @@ struct weft_shard_hooks {
     /* After each step of the driver. */
     void (*turn)(void *arg, struct weft_shard *shard);
     void *arg;
+    /* An update is closed (ps/update.h). */
+    void (*committed)(void *arg, const struct weft_shard_committed *committed);
 };
 
 struct weft_shard_thread_config {

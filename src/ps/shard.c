@@ -141,6 +141,7 @@ static weft_status shard_init(struct weft_shard *shard)
     };
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
         status = weft_table_init(&shard->tables[t], &limits);
+        weft_table_set_hooks(&shard->tables[t], config->hooks, (uint16_t)t);
     }
     if (status == WEFT_OK && config->chunks_max > 0) {
         status = weft_shard_partials_init(shard);

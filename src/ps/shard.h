@@ -63,6 +63,7 @@ struct weft_shard_config {
     uint32_t delay_max; /* ps/update.h: an update that would open more than so many behind its base is
                          * refused. 0 = none is */
     struct weft_table_keys keys; /* drawn by the driver */
+    const struct weft_row_hooks *hooks; /* of all tables; borrowed until free. NULL = none */
     uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
     uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
                                 * table does not keep the shard from everything else */

@@ -133,6 +133,13 @@ static bool fit_dense(struct weft_table *table)
            (limits->bytes_max == 0 || rows * table->row_bytes <= limits->bytes_max);
 }
 
+void weft_table_set_hooks(struct weft_table *table, const struct weft_row_hooks *hooks,
+                          uint16_t number)
+{
+    table->hooks = hooks;
+    table->number = number;
+}
+
 weft_status weft_table_declare(struct weft_table *table, const struct weft_table_spec *spec)
 {
     WEFT_ASSERT(!table->declared);

@@ -23,6 +23,7 @@
 #include "ps/admission.h"
 #include "ps/hot.h"
 #include "ps/optimizer.h"
+#include "ps/row_hooks.h"
 
 /* Rows that a table of one shard can number; a specification may ask for more, and gets fewer. */
 enum { WEFT_TABLE_ROWS_MAX = 1 << 29 };
@@ -103,6 +104,8 @@ struct weft_table {
     void *index_memory;
     uint8_t **slabs;       /* (slabs_max,) */
     struct weft_table_watch *watch; /* ps/watch.h; NULL: nobody makes checkpoints; borrowed */
+    const struct weft_row_hooks *hooks; /* NULL = none; borrowed */
+    uint16_t number;                    /* that hooks are told */
 };
 
 struct weft_table_row; /* opaque; stable until it is evicted */
@@ -110,6 +113,11 @@ struct weft_table_row; /* opaque; stable until it is evicted */
 /* Owns:    allocates the index. Errors: WEFT_NOMEM; WEFT_INVALID  a limit is 0 or too large. */
 weft_status weft_table_init(struct weft_table *table, const struct weft_table_limits *limits);
 void weft_table_fini(struct weft_table *table);
+
+/* Whoever owns the table has a say in steps and answers (ps/row_hooks.h), and is told this number.
+ * Owns:    borrows hooks until fini. */
+void weft_table_set_hooks(struct weft_table *table, const struct weft_row_hooks *hooks,
+                          uint16_t number);
 
 /* Give the table its shape; once.
  * Errors:  WEFT_INVALID  not valid, above dim_max, or not one row (of a dense table: not all) fits

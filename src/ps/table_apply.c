@@ -72,10 +72,42 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
     table_touch(table, row);
 }
 
+/* False: the table's own optimizer is to do it. */
+static bool step_by_hook(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
+                         const float *sums, float divisor)
+{
+    float gradient[WEFT_RPC_BLOCK_FLOATS];
+    const uint32_t column = block * table->block_floats;
+    const struct weft_row_step step = {
+        .id = row->id,
+        .table = table->number,
+        .column = column,
+        .count = used_of(table, block),
+        .gradient = gradient,
+        .weights = table_weights(row) + column,
+        .slots = table_slots(table, row) + column,
+        .slots_count = table->optimizer->slots,
+        .stride = table->spec.dim,
+    };
+    for (uint32_t i = 0; i < step.count; i++) {
+        gradient[i] = sums[i] / divisor;
+    }
+    return table->hooks->step(table->hooks->arg, &step);
+}
+
+static inline bool has_step_hook(const struct weft_table *table)
+{
+    return table->hooks != NULL && table->hooks->step != NULL;
+}
+
 static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
                        const float *sums, float divisor)
 {
     uint32_t column = block * table->block_floats;
+    if (__builtin_expect(has_step_hook(table), 0) &&
+        step_by_hook(table, row, block, sums, divisor)) {
+        return;
+    }
     /* What an optimizer has no floats for points at what follows, and is not looked at. */
     const struct weft_optimizer_block work = {
         .weights = table_weights(row) + column,
@@ -238,7 +270,7 @@ static bool is_plain(const struct weft_table *table)
     bool adds = table->spec.mode == WEFT_TABLE_BSP;
     return table->blocks == 1 && !table_is_dense(table) &&
            table->spec.not_finite != WEFT_NOT_FINITE_CLIP &&
-           (adds || table->spec.optimizer == WEFT_OPTIMIZER_SGD);
+           (adds || (table->spec.optimizer == WEFT_OPTIMIZER_SGD && !has_step_hook(table)));
 }
 
 static uint32_t apply_plain(struct weft_table *table, struct weft_table_row *const *rows,

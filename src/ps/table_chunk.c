@@ -41,10 +41,10 @@ bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint
         return false;
     }
     for (uint32_t done = 0, looks = 0; done < count; looks++) {
-        uint32_t number = looks * RUN_MIN > done + RUN_MIN
-                              ? 0
-                              : weft_table_index_find(table, ids[done],
-                                                      weft_table_hash(table, ids[done]));
+        uint32_t number =
+            looks * RUN_MIN > done + RUN_MIN
+                ? 0
+                : weft_table_index_find(table, ids[done], weft_table_hash(table, ids[done]));
         uint32_t run =
             number == 0 ? 0 : run_of(table, number - 1, ids + done, count - done, rows_p + done);
         if (run == 0) {
@@ -196,8 +196,8 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
     return absent;
 }
 
-uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
-                             float *out, size_t stride)
+static uint32_t read_rows(struct weft_table *table, const uint64_t *ids, uint32_t count, float *out,
+                          size_t stride)
 {
     struct weft_table_row *rows[PULL_PIECE];
     for (uint32_t first = 0, n; first < count; first += n, out += n * stride) {
@@ -211,4 +211,32 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
         }
     }
     return 0;
+}
+
+static void read_by_hook(const struct weft_table *table, const uint64_t *ids, uint32_t count,
+                         float *out, size_t stride)
+{
+    for (uint32_t i = 0; i < count; i++, out += stride) {
+        const struct weft_table_row *row = weft_table_find(table, ids[i]);
+        const struct weft_row_read read = {
+            .id = ids[i],
+            .table = table->number,
+            .count = table->spec.dim,
+            .values = out,
+            .slots = row != NULL ? table_slots(table, row) : NULL,
+            .slots_count = table->optimizer->slots,
+            .stride = table->spec.dim,
+        };
+        table->hooks->read(table->hooks->arg, &read);
+    }
+}
+
+uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                             float *out, size_t stride)
+{
+    uint32_t absent = read_rows(table, ids, count, out, stride);
+    if (table->hooks != NULL && table->hooks->read != NULL) {
+        read_by_hook(table, ids, count, out, stride);
+    }
+    return absent;
 }

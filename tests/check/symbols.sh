@@ -23,7 +23,7 @@ awk '
         sub(/"$/, "", arguments)
         gsub(/" "/, ", ", arguments)
         print type (type ~ /\*$/ ? "" : " ") name "(" arguments ")"
-    }' "$root/man/weft_coll.3" "$root/man/weft_ps.3" "$root/man/weft_transport.3" | sort >"$tmp/manual"
+    }' "$root/man/weft_coll.3" "$root/man/weft_fabric.3" "$root/man/weft_ps.3" "$root/man/weft_transport.3" | sort >"$tmp/manual"
 sed 's/(.*//; s/.*[ *]//' "$tmp/declared" | sort >"$tmp/headers"
 nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
     sort >"$tmp/exported"

@@ -15,13 +15,14 @@ tap_run "meson install to a folder" env DESTDIR="$tap_tmp/root" \
 pc=$(find "$tap_tmp/root" -name weft.pc)
 prefix=$tap_tmp/root$(sed -n 's/^prefix=//p' "$pc")
 for file in include/weft/transport.h include/weft/status.h include/weft/export.h include/weft/version.h \
-    include/weft/coll.h include/weft/ps.h include/weft/ps_lite.h bin/weft share/man/man1/weft.1 \
+    include/weft/coll.h include/weft/fabric.h include/weft/ps.h include/weft/ps_lite.h bin/weft share/man/man1/weft.1 \
     share/man/man1/weft-train.1 share/man/man3/weft_transport.3 share/man/man3/weft_ps.3 \
-    share/man/man3/weft_coll.3 share/doc/weft/examples/all_reduce.c \
+    share/man/man3/weft_coll.3 share/man/man3/weft_fabric.3 share/doc/weft/examples/all_reduce.c \
+    share/doc/weft/examples/fabric.c \
     share/doc/weft/examples/send.c share/doc/weft/examples/ps_train.c; do
     tap_run "installed: $file" test -s "$prefix/$file"
 done
-tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 7
+tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 8
 
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
@@ -34,9 +35,9 @@ tap_run "the library by its soname" test -e "$libdir/libweft.so.0"
 LD_LIBRARY_PATH=$libdir
 export LD_LIBRARY_PATH
 
-build() { # build <name> <compiler> <flags> <source>
+build() { # build <name> <compiler> <flags> <source> [libraries]
     # shellcheck disable=SC2046,SC2086 # flags are words
-    tap_run "built: $1" $2 -Wall -Wextra -Werror $3 $(config --cflags) "$4" $(config --libs) \
+    tap_run "built: $1" $2 -Wall -Wextra -Werror $3 $(config --cflags) "$4" $(config --libs) ${5:-} \
         -o "$tap_tmp/$1"
 }
 cd "$tap_tmp" || exit 1
@@ -44,9 +45,10 @@ examples=$prefix/share/doc/weft/examples
 build recv "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/recv.c"
 build send "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/send.c"
 build all_reduce "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/all_reduce.c"
+build fabric "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/fabric.c" -lm
 if command -v g++ >/dev/null; then
     build send++ g++ "-std=c++20 -Wno-missing-field-initializers -x c++" "$examples/send.c"
-    printf '#include <weft/transport.h>\n#include <weft/ps.h>\n#include <weft/coll.h>\n' >header.cc
+    printf '#include <weft/transport.h>\n#include <weft/ps.h>\n#include <weft/coll.h>\n#include <weft/fabric.h>\n' >header.cc
     # shellcheck disable=SC2046
     tap_run "the header as C++11" g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only \
         $(config --cflags) header.cc
@@ -66,6 +68,40 @@ wait
 for rank in 1 2 3; do
     tap_like "all_reduce at rank $rank" "$(cat "rank$rank.out")" "^rank $rank: mean 1.5, "
 done
+
+# A server of its own, a scheduler, and two workers; the server ends with its standard input.
+WEFT_JOB_KEY=$(cat job.key)
+export WEFT_JOB_KEY
+"$WEFT_BIN" scheduler --port 0 >scheduler.out 2>scheduler.err &
+scheduler=$!
+tap_until grep -q '^scheduler: ' scheduler.out
+address=$(sed -n 's/^scheduler: //p' scheduler.out)
+mkfifo hold
+./fabric server "$address" <hold >server.out 2>server.err &
+server=$!
+exec 9>hold
+tap_at_exit 'kill $scheduler $server 2>/dev/null; wait'
+tap_until grep -q '^server: ' server.out
+servers=$(sed -n 's/^server: //p' server.out)
+./fabric worker "$address" "$servers" 1 >worker1.out 2>&1 &
+worker=$!
+./fabric worker "$address" "$servers" 0 >worker0.out 2>&1
+tap_is "a worker ends well" $? 0
+wait "$worker"
+tap_is "the other, too" $? 0
+exec 9>&-
+wait "$server"
+tap_is "the server ends with its input" $? 0
+cat worker0.out worker1.out >workers.out
+tap_is "each update was pushed or dropped, 41 of each worker" \
+    "$(awk '{ print $3 + $5 }' workers.out | xargs)" "41 41"
+tap_is "the server has committed what was pushed" \
+    "$(awk '/^committed/ { print $2 + 0 }' server.out)" "$(awk '{ n += $3 } END { print n }' workers.out)"
+tap_is "none of them beyond the bound" "$(awk '/^committed/ { print $NF <= 1 }' server.out)" 1
+tap_is "and the model is learned" "$(awk '$NF < 0.05 { n++ } END { print n }' workers.out)" 2
+kill "$scheduler"
+wait "$scheduler"
+unset WEFT_JOB_KEY
 
 # meet <sender>: both ends over loopback with a twentieth of the datagrams dropped.
 meet() {

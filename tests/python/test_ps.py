@@ -17,6 +17,7 @@ import numpy as np
 import tap
 
 import weft
+import weft.fabric
 from weft import checkpoint
 
 WEFT = os.environ["WEFT_BIN"]
@@ -790,7 +791,7 @@ class Updates(unittest.TestCase):
         np.testing.assert_array_equal(result.missed, np.arange(500))
         np.testing.assert_array_equal(tables[1].pull(ids), 3 * ones)
         self.assertFalse(self.update(slow, tables[1], ids, 2 * ones).dropped)
-        np.testing.assert_array_equal(tables[0].pull(ids), 4 * ones)
+        np.testing.assert_array_equal(weft.fabric.get(fast, [(tables[0], ids)]), [4 * ones])
         counters = slow.counters()
         self.assertEqual(counters["updates"], 2)
         self.assertEqual(counters["updates_dropped"] + counters["pushes_late"], 1)
@@ -798,9 +799,10 @@ class Updates(unittest.TestCase):
             slow.push([(tables[1], ids, ones)], norm=-1)
 
     def update(self, ps, table, ids, rows, **how):
-        op = ps.push_async([(table, ids, rows)], **how)
-        table.clock()
-        return op.wait()
+        clocks = table.clocks_ended
+        result = weft.fabric.push(ps, [(table, ids, rows)], **how)
+        self.assertEqual(table.clocks_ended, clocks + 1)
+        return result
 
 
 class WhoIsThere(unittest.TestCase):

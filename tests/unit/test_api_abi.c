@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <weft/fabric.h>
 #include <weft/ps.h>
 #include <weft/transport.h>
 
@@ -223,6 +224,58 @@ static void structs_of_the_parameter_server(void **state)
     SIZE(weft_ps_counters, 336);
 }
 
+static void structs_of_servers_of_users(void **state)
+{
+    (void)state;
+    if (sizeof(void *) != 8) {
+        print_message("the table is of 64-bit hosts\n");
+        skip();
+    }
+    AT(weft_fabric_server_config, host, 8);
+    AT(weft_fabric_server_config, key_file, 16);
+    AT(weft_fabric_server_config, key, 24);
+    AT(weft_fabric_server_config, security, 32);
+    AT(weft_fabric_server_config, port, 36);
+    AT(weft_fabric_server_config, shards, 40);
+    AT(weft_fabric_server_config, shard_first, 44);
+    AT(weft_fabric_server_config, shards_total, 48);
+    AT(weft_fabric_server_config, workers, 52);
+    AT(weft_fabric_server_config, tables_max, 56);
+    AT(weft_fabric_server_config, rows_max, 60);
+    AT(weft_fabric_server_config, dim_max, 64);
+    AT(weft_fabric_server_config, reserved, 68);
+    AT(weft_fabric_server_config, transport, 72);
+    AT(weft_fabric_server_config, scheduler, 80);
+    AT(weft_fabric_server_config, tau_max, 88);
+    AT(weft_fabric_server_config, update, 96);
+    AT(weft_fabric_server_config, request, 104);
+    AT(weft_fabric_server_config, committed, 112);
+    AT(weft_fabric_server_config, user, 120);
+    SIZE(weft_fabric_server_config, 128);
+
+    AT(weft_fabric_update, id, 0);
+    AT(weft_fabric_update, shard, 8);
+    AT(weft_fabric_update, table, 12);
+    AT(weft_fabric_update, column, 16);
+    AT(weft_fabric_update, count, 20);
+    AT(weft_fabric_update, gradient, 24);
+    AT(weft_fabric_update, weights, 32);
+    AT(weft_fabric_update, state, 40);
+    AT(weft_fabric_update, states, 48);
+    AT(weft_fabric_update, stride, 52);
+    AT(weft_fabric_request, values, 24);
+    AT(weft_fabric_request, state, 32);
+    AT(weft_fabric_request, stride, 40);
+    AT(weft_fabric_request, exists, 44);
+    AT(weft_fabric_committed, worker, 4);
+    AT(weft_fabric_committed, clock, 8);
+    AT(weft_fabric_committed, late, 48);
+    AT(weft_fabric_committed, norm, 56);
+    AT(weft_fabric_server_counters, pushes, 8);
+    AT(weft_fabric_server_counters, updates_late, 64);
+    SIZE(weft_fabric_server_counters, 72);
+}
+
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */
 static void structs_of_another_size(void **state)
 {
@@ -259,6 +312,7 @@ static void values_are_as_programs_have_them(void **state)
     assert_int_equal(WEFT_PEER, 10);
     assert_int_equal(WEFT_TIMEOUT, 11);
     assert_int_equal(WEFT_UNSUPPORTED, 12);
+    assert_int_equal(WEFT_DROPPED, 13);
     assert_int_equal(WEFT_TRANSPORT_COPY, 0);
     assert_int_equal(WEFT_TRANSPORT_ADD, 1);
     assert_int_equal(WEFT_TRANSPORT_UP, 1);
@@ -291,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(structs_are_where_programs_have_them),
         cmocka_unit_test(structs_of_the_parameter_server),
+        cmocka_unit_test(structs_of_servers_of_users),
         cmocka_unit_test(structs_of_another_size),
         cmocka_unit_test(values_are_as_programs_have_them),
     };

@@ -181,7 +181,8 @@ static void hooks_see_what_passes(void **state)
     const uint64_t id = 7;
     const float row = 1;
     uint64_t pushes = 99;
-    config.hooks = (struct weft_shard_hooks){prepare, on_event, turn, &seen};
+    config.hooks = (struct weft_shard_hooks){
+        .prepare = prepare, .on_event = on_event, .turn = turn, .arg = &seen};
     start(&thread, &config);
     struct weft_ps *ps = connect_to(&thread);
     struct weft_ps_table *table = open_table(ps);
