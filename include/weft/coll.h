@@ -218,7 +218,8 @@ struct weft_comm_done {
     uint64_t total_ns;         /* from begin until done */
 };
 
-/* Wait until an operation is done. Each is returned once.
+/* Wait until an operation is done. Each is returned once. Meanwhile this thread sends, receives and adds
+ * up by itself, for all operations, unless another one that waits does. No cancellation point.
  *
  * Owns:    done_p may be NULL.
  * Errors:  WEFT_TIMEOUT   not within timeout_ns; wait again.

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "io/clock.h"
+#include "node/leader.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -63,7 +64,7 @@ struct dial {
 };
 
 struct weft_coll_thread {
-    /* The thread's. */
+    /* Of who leads: the thread, or one that waits. */
     struct weft_coll_thread_config config;
     struct weft_driver *driver;
     struct weft_provider *provider;
@@ -81,7 +82,8 @@ struct weft_coll_thread {
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t changed;
-    uint32_t waiters;
+    struct weft_leader leader;
+    uint32_t waiters;    /* that sleep on changed */
     struct place *place; /* (ops_max,) */
     uint32_t free_head;
     struct queue queued, done;
@@ -219,7 +221,7 @@ static void publish(struct weft_coll_thread *t)
     struct weft_coll_done done;
     bool any = weft_coll_poll(t->coll, &done);
     bool fails = !t->failed && weft_coll_failure(t->coll)->reason != WEFT_COLL_FINE;
-    if (!any && !t->links_changed && !fails) { /* failed is written by this thread alone */
+    if (!any && !t->links_changed && !fails) { /* failed is written by who leads alone */
         return;
     }
     t->links_changed = false;
@@ -448,29 +450,52 @@ static bool may_end(struct weft_coll_thread *t)
     return !failed || weft_coll_ranks_up(t->coll) <= 1 || now_ns >= t->stop_ns;
 }
 
+/* Of who leads: sleep until something happens, at the longest until end_ns (0 = not at all), and do it. */
+static void step(struct weft_coll_thread *t, uint64_t end_ns)
+{
+    uint64_t until_ns = weft_min_u64(end_ns, weft_coll_deadline(t->coll));
+    uint64_t now_ns = until_ns == WEFT_NEVER ? 0 : weft_clock_now_ns();
+    uint64_t sleep_ns = until_ns == WEFT_NEVER ? WEFT_NEVER
+                        : until_ns > now_ns    ? until_ns - now_ns
+                                               : 0;
+    (void)weft_driver_step(t->driver, atomic_load(&t->has_work) ? 0 : sleep_ns, handle, t);
+    close_refused(t);
+}
+
 static void *run(void *arg)
 {
     struct weft_coll_thread *t = arg;
     weft_clock_timers_exact();
-    while (!may_end(t)) {
-        uint64_t now_ns = weft_clock_now_ns();
-        uint64_t until_ns = weft_min_u64(weft_coll_deadline(t->coll), t->stop_ns);
-        uint64_t sleep_ns = until_ns == WEFT_NEVER ? WEFT_NEVER
-                            : until_ns > now_ns    ? until_ns - now_ns
-                                                   : 0;
-        (void)weft_driver_step(t->driver, atomic_load(&t->has_work) ? 0 : sleep_ns, handle, t);
-        close_refused(t);
+    for (;;) {
+        pthread_mutex_lock(&t->lock);
+        weft_leader_thread(&t->leader, &t->open_ops);
+        pthread_mutex_unlock(&t->lock);
+        if (may_end(t)) {
+            return NULL;
+        }
+        step(t, t->stop_ns);
     }
-    return NULL;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Behind the lock. */
+/* There is work for who leads, or for the thread. Behind the lock. */
 static void wake(struct weft_coll_thread *t)
 {
-    if (!atomic_exchange(&t->has_work, true)) {
+    bool had_work = atomic_exchange(&t->has_work, true);
+    if (t->leader.who == WEFT_LEADS_NOBODY) {
+        weft_leader_hurry(&t->leader);
+    } else if (!had_work) {
         weft_driver_wake(t->driver);
+    }
+}
+
+/* The caller, who leads, leaves. Behind the lock. */
+static void leave(struct weft_coll_thread *t)
+{
+    weft_leader_leave(&t->leader, weft_clock_now_ns(), atomic_load(&t->has_work));
+    if (t->waiters > 0) {
+        pthread_cond_broadcast(&t->changed); /* one of them leads */
     }
 }
 
@@ -676,6 +701,23 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *t,
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
+/* Have what is queued begun. Behind the lock, which is released meanwhile. */
+static void start(struct weft_coll_thread *t)
+{
+    int before;
+    if (!weft_leader_begin(&t->leader, weft_clock_now_ns())) {
+        wake(t);
+        return;
+    }
+    atomic_store(&t->has_work, true);
+    pthread_mutex_unlock(&t->lock);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    step(t, 0);
+    pthread_setcancelstate(before, NULL);
+    pthread_mutex_lock(&t->lock);
+    leave(t);
+}
+
 weft_status weft_coll_thread_begin(struct weft_coll_thread *t, const struct weft_coll_call *call,
                                    uint64_t *id_p)
 {
@@ -694,7 +736,7 @@ weft_status weft_coll_thread_begin(struct weft_coll_thread *t, const struct weft
         *id_p = id_of(t, i);
         queue_add(t, &t->queued, i);
         t->open_ops++;
-        wake(t);
+        start(t);
     }
     pthread_mutex_unlock(&t->lock);
     return status;
@@ -718,8 +760,14 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     p->next = t->free_head;
     t->free_head = i;
     t->open_ops--;
-    if (t->open_ops == 0 && t->waiters > 0) {
-        pthread_cond_broadcast(&t->changed); /* nothing is left for who waits for any */
+    if (t->open_ops > 0) {
+        return;
+    }
+    if (t->waiters > 0) { /* nothing is left for who waits for any */
+        pthread_cond_broadcast(&t->changed);
+    }
+    if (t->leader.who == WEFT_LEADS_WAITER) {
+        weft_driver_wake(t->driver);
     }
 }
 
@@ -737,14 +785,48 @@ static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_st
     return i;
 }
 
-/* As wait_changed, for operation i. */
-static bool wait_op(struct weft_coll_thread *t, uint32_t i, uint64_t end_ns)
+/* Drive until there is something for find_done, or until end_ns. False: the latter. Behind the lock,
+ * which is released meanwhile. */
+static bool lead(struct weft_coll_thread *t, uint64_t id, uint64_t end_ns)
 {
-    struct place *p = &t->place[i];
-    uint32_t life = p->life;
-    p->waiters++;
+    weft_status status;
+    bool in_time;
+    do {
+        pthread_mutex_unlock(&t->lock);
+        step(t, end_ns);
+        in_time = end_ns == WEFT_NEVER || weft_clock_now_ns() < end_ns;
+        pthread_mutex_lock(&t->lock);
+        (void)find_done(t, id, &status);
+    } while (status == WEFT_AGAIN && in_time);
+    leave(t);
+    return in_time;
+}
+
+/* Sleep until a result may be there, or the lead is free, which the thread is asked for. */
+static bool follow(struct weft_coll_thread *t, uint64_t end_ns)
+{
+    bool asks = t->leader.who == WEFT_LEADS_THREAD;
+    if (asks && t->leader.wanted++ == 0) {
+        weft_driver_wake(t->driver);
+    }
     bool in_time = wait_changed(t, end_ns);
-    p->waiters -= p->life == life;
+    t->leader.wanted -= asks;
+    return in_time;
+}
+
+/* Returns when find_done is worth a look, or false at end_ns. Behind the lock. */
+static bool wait_done(struct weft_coll_thread *t, uint64_t id, uint32_t i, uint64_t end_ns)
+{
+    struct place *p = id != WEFT_COLL_THREAD_ANY ? &t->place[i] : NULL;
+    uint32_t life = p != NULL ? p->life : 0;
+    if (p != NULL) {
+        p->waiters++;
+    }
+    bool leads = weft_leader_take(&t->leader, weft_clock_now_ns());
+    bool in_time = leads ? lead(t, id, end_ns) : follow(t, end_ns);
+    if (p != NULL) {
+        p->waiters -= p->life == life;
+    }
     return in_time;
 }
 
@@ -752,12 +834,13 @@ weft_status weft_coll_thread_wait(struct weft_coll_thread *t, uint64_t id, uint6
                                   uint64_t *id_p, struct weft_coll_done *done_p)
 {
     weft_status status;
-    bool in_time = true;
+    bool in_time = until_ns > 0;
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* who leads must leave */
     pthread_mutex_lock(&t->lock);
     uint32_t i = find_done(t, id, &status);
     while (status == WEFT_AGAIN && in_time) {
-        in_time = until_ns > 0 && (id == WEFT_COLL_THREAD_ANY ? wait_changed(t, until_ns)
-                                                              : wait_op(t, i, until_ns));
+        in_time = wait_done(t, id, i, until_ns);
         i = find_done(t, id, &status);
     }
     if (status == WEFT_OK) {
@@ -765,6 +848,7 @@ weft_status weft_coll_thread_wait(struct weft_coll_thread *t, uint64_t id, uint6
         take_done(t, i, done_p);
     }
     pthread_mutex_unlock(&t->lock);
+    pthread_setcancelstate(before, NULL);
     return status == WEFT_AGAIN ? WEFT_TIMEOUT : status;
 }
 
@@ -816,6 +900,7 @@ static void release(struct weft_coll_thread *t)
     if (t->fd >= 0) {
         close(t->fd);
     }
+    weft_leader_fini(&t->leader);
     pthread_mutex_destroy(&t->lock);
     pthread_cond_destroy(&t->changed);
     free(t->block);
@@ -856,6 +941,7 @@ static void init_sleeping(struct weft_coll_thread *t)
     rc = rc != 0 ? rc : pthread_mutex_init(&t->lock, NULL);
     WEFT_ASSERT(rc == 0); /* on Linux these fail only for wrong arguments */
     pthread_condattr_destroy(&attr);
+    weft_leader_init(&t->leader, &t->lock, &t->changed);
 }
 
 static weft_status open_driver(struct weft_coll_thread *t, struct weft_error *error)
@@ -941,7 +1027,10 @@ void weft_coll_thread_stop(struct weft_coll_thread *thread)
     if (thread == NULL) {
         return;
     }
+    pthread_mutex_lock(&thread->lock);
     atomic_store(&thread->stopping, true);
+    weft_leader_hurry(&thread->leader);
+    pthread_mutex_unlock(&thread->lock);
     weft_driver_wake(thread->driver);
     int rc = pthread_join(thread->thread, NULL);
     WEFT_ASSERT(rc == 0);

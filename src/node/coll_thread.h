@@ -1,8 +1,9 @@
-/* The collectives of a process (coll/coll.h) in a thread of their own: its endpoint, its connections
+/* The collectives of a process (coll/coll.h) with a thread of their own: its endpoint, its connections
  * to all other ranks, and the state machine on top. Operations go on while the program computes.
  *
- * Other threads begin operations and wait for them; both are queues under one lock. What an operation
- * needs beyond the caller's buffers is allocated by the thread, and kept for the operations after it.
+ * Other threads begin operations and wait for them; both are queues under one lock. A thread that waits
+ * drives the endpoint itself (node/leader.h). What an operation needs beyond the caller's buffers is
+ * allocated by who drives, and kept for the operations after it.
  *
  * Thread:  start and stop: one. All else: any.
  */

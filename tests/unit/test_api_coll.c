@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "base/units.h"
@@ -362,6 +363,129 @@ static void who_waits_for_one_gets_it(void **state)
     job_close(&job);
 }
 
+/* ---- who drives ------------------------------------------------------------------------------ */
+
+enum { STREAMS = 3, STREAM_ROUNDS = 120 };
+
+/* One of a rank's threads, with a group of its own, since the operations of a group have an order. */
+struct stream {
+    pthread_t thread;
+    struct weft_comm *comm;
+    uint32_t rank, number, group;
+    const char *wrong;
+};
+
+/* Begin, and wait in one of the ways in which programs do. */
+static const char *one_way(struct stream *s, uint32_t round)
+{
+    struct weft_comm *comm = s->comm;
+    float in[SMALL], out[SMALL];
+    uint64_t id;
+    for (uint32_t i = 0; i < SMALL; i++) {
+        in[i] = (float)(s->rank + round % 100);
+    }
+    struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, in, out, round % 4 == 0 ? 1 : SMALL);
+    op.group = s->group;
+    CHECK(weft_comm_begin(comm, &op, &id) == WEFT_OK);
+    weft_status status = WEFT_TIMEOUT;
+    switch ((round + s->number + s->rank) % 4) {
+    case 0: /* at once */
+        status = weft_comm_wait(comm, id, JOB_TIMEOUT_NS, NULL);
+        break;
+    case 1: /* after computing, which is longer than the grace period now and then */
+        pause_ms(round % 8 == 0 ? 2 : 0);
+        status = weft_comm_wait(comm, id, JOB_TIMEOUT_NS, NULL);
+        break;
+    case 2: /* never for long */
+        while (status == WEFT_TIMEOUT) {
+            status = weft_comm_wait(comm, id, 20 * WEFT_NS_PER_US, NULL);
+        }
+        break;
+    case 3: /* without waiting: the communicator's thread does it all */
+        while (status == WEFT_TIMEOUT) {
+            sched_yield();
+            status = weft_comm_wait(comm, id, 0, NULL);
+        }
+        break;
+    }
+    CHECK(status == WEFT_OK);
+    CHECK(out[0] == (float)(1 + 2 * (round % 100)) && out[op.count - 1] == out[0]);
+    return NULL;
+}
+
+static void *stream_run(void *arg)
+{
+    struct stream *s = arg;
+    for (uint32_t round = 0; round < STREAM_ROUNDS && s->wrong == NULL; round++) {
+        s->wrong = one_way(s, round);
+    }
+    return NULL;
+}
+
+static const char *streams(struct weft_comm *comm, uint32_t rank, void *arg)
+{
+    const uint32_t both[] = {0, 1};
+    struct stream stream[STREAMS];
+    struct weft_comm_counters counters = {.size = sizeof(counters)};
+    (void)arg;
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        stream[i] = (struct stream){.comm = comm, .rank = rank, .number = i};
+        CHECK(weft_comm_group(comm, both, 2, &stream[i].group) == WEFT_OK);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        CHECK(pthread_create(&stream[i].thread, NULL, stream_run, &stream[i]) == 0);
+    }
+    for (uint32_t i = 0; i < 10; i++) { /* something for the thread, whoever drives */
+        weft_comm_counters_get(comm, &counters);
+        pause_ms(1);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        CHECK(pthread_join(stream[i].thread, NULL) == 0);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        CHECK(stream[i].wrong == NULL);
+    }
+    weft_comm_counters_get(comm, &counters);
+    CHECK(counters.operations_done == STREAMS * STREAM_ROUNDS);
+    return NULL;
+}
+
+static void threads_that_wait_drive_in_turns(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(2);
+    struct job job = job_open(&config);
+    job_run(&job, streams, NULL);
+    job_close(&job);
+}
+
+/* The program computes between operations: what others need of it meanwhile is answered by its thread. */
+static const char *one_sleeps(struct weft_comm *comm, uint32_t rank, void *arg)
+{
+    static float in[2][RANKS * COUNT], out[2][RANKS * COUNT];
+    uint64_t id;
+    (void)arg;
+    struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, in[rank], out[rank], RANKS * COUNT);
+    for (uint32_t i = 0; i < 20; i++) {
+        RUN(&op); /* so the caller drives, and nobody does after it */
+    }
+    CHECK(weft_comm_begin(comm, &op, &id) == WEFT_OK);
+    pause_ms(rank == 0 ? 300 : 0);
+    struct weft_comm_done done = {.size = sizeof(done)};
+    CHECK(weft_comm_wait(comm, id, JOB_TIMEOUT_NS, &done) == WEFT_OK);
+    CHECK(done.total_ns < 200 * WEFT_NS_PER_MS); /* at both: not when rank 0 woke up */
+    return NULL;
+}
+
+static void it_goes_on_while_the_program_computes(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(2);
+    struct job job = job_open(&config);
+    job_run(&job, one_sleeps, NULL);
+    job_close(&job);
+}
+
 static const char *too_many(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     float in = 1, out[3];
@@ -584,6 +708,8 @@ int main(void)
         cmocka_unit_test(one_rank_and_sixteen),
         cmocka_unit_test(many_are_under_way_at_once),
         cmocka_unit_test(who_waits_for_one_gets_it),
+        cmocka_unit_test(threads_that_wait_drive_in_turns),
+        cmocka_unit_test(it_goes_on_while_the_program_computes),
         cmocka_unit_test(a_full_queue_says_so),
         cmocka_unit_test(groups_are_apart),
         cmocka_unit_test(what_is_missing_is_kept_and_comes_later),

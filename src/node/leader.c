@@ -1,0 +1,113 @@
+#include "node/leader.h"
+
+#include "base/assert.h"
+#include "base/units.h"
+#include "io/clock.h"
+
+/* The grace period: longer than a program takes between two operations that follow each other, and
+ * short for those who wait for an answer of this endpoint while its program computes. */
+static const uint64_t grace_ns = 500 * WEFT_NS_PER_US;
+
+/* A wait so long after its begin followed it soon. */
+static const uint64_t soon_ns = 100 * WEFT_NS_PER_US;
+
+enum { SOON_NEED = 4 };
+
+void weft_leader_init(struct weft_leader *leader, pthread_mutex_t *lock, pthread_cond_t *changed)
+{
+    *leader = (struct weft_leader){.lock = lock, .changed = changed, .who = WEFT_LEADS_THREAD};
+    pthread_condattr_t attr;
+    int rc = pthread_condattr_init(&attr);
+    rc = rc != 0 ? rc : pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    rc = rc != 0 ? rc : pthread_cond_init(&leader->turn, &attr);
+    WEFT_ASSERT(rc == 0); /* on Linux these fail only for wrong arguments */
+    pthread_condattr_destroy(&attr);
+}
+
+void weft_leader_fini(struct weft_leader *leader)
+{
+    pthread_cond_destroy(&leader->turn);
+}
+
+/* The thread sleeps until looks_ns, or a signal. */
+static void sleep_until_turn(struct weft_leader *leader)
+{
+    if (leader->looks_ns == WEFT_NEVER) {
+        pthread_cond_wait(&leader->turn, leader->lock);
+        return;
+    }
+    struct timespec at = {.tv_sec = (time_t)(leader->looks_ns / WEFT_NS_PER_S),
+                          .tv_nsec = (long)(leader->looks_ns % WEFT_NS_PER_S)};
+    (void)pthread_cond_timedwait(&leader->turn, leader->lock, &at);
+}
+
+/* Nobody leads: is it the thread's turn? */
+static bool is_due(const struct weft_leader *leader)
+{
+    return leader->hurry || weft_clock_now_ns() >= leader->left_ns + grace_ns;
+}
+
+void weft_leader_thread(struct weft_leader *leader, const uint32_t *open)
+{
+    if (leader->who == WEFT_LEADS_THREAD && leader->wanted > 0) {
+        leader->who = WEFT_LEADS_NOBODY;
+        leader->left_ns = weft_clock_now_ns();
+        pthread_cond_broadcast(leader->changed);
+    }
+    while (leader->who != WEFT_LEADS_THREAD) {
+        if (leader->who == WEFT_LEADS_NOBODY && is_due(leader)) {
+            leader->who = WEFT_LEADS_THREAD;
+            leader->soon = *open > 0 ? 0 : leader->soon; /* nobody waits for what was begun */
+        } else {
+            leader->looks_ns =
+                leader->who == WEFT_LEADS_NOBODY ? leader->left_ns + grace_ns : WEFT_NEVER;
+            sleep_until_turn(leader);
+        }
+    }
+    leader->hurry = false;
+}
+
+bool weft_leader_begin(struct weft_leader *leader, uint64_t now_ns)
+{
+    leader->begun_ns = now_ns;
+    if (leader->who != WEFT_LEADS_NOBODY) {
+        return false;
+    }
+    if (leader->soon < SOON_NEED) {
+        weft_leader_hurry(leader);
+        return false;
+    }
+    leader->who = WEFT_LEADS_WAITER;
+    return true;
+}
+
+bool weft_leader_take(struct weft_leader *leader, uint64_t now_ns)
+{
+    leader->soon += leader->soon < SOON_NEED && now_ns - leader->begun_ns < soon_ns;
+    leader->begun_ns = 0;
+    if (leader->who != WEFT_LEADS_NOBODY) {
+        return false;
+    }
+    leader->who = WEFT_LEADS_WAITER;
+    leader->hurry = false; /* what it was for is done by who leads */
+    return true;
+}
+
+void weft_leader_leave(struct weft_leader *leader, uint64_t now_ns, bool more)
+{
+    leader->who = WEFT_LEADS_NOBODY;
+    leader->left_ns = now_ns;
+    if (more) {
+        weft_leader_hurry(leader);
+    } else if (leader->looks_ns > now_ns + grace_ns) {
+        pthread_cond_signal(&leader->turn);
+    }
+}
+
+void weft_leader_hurry(struct weft_leader *leader)
+{
+    if (leader->who == WEFT_LEADS_NOBODY && !leader->hurry) {
+        leader->hurry = true;
+        pthread_cond_signal(&leader->turn);
+    }
+}
