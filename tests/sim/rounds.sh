@@ -18,6 +18,7 @@ rounds() {
 slow="exchange --hosts 8 --bytes 62500 --rounds 40"
 short="allreduce --ranks 8 --bytes 200000 --rate-mbps 50 --rounds 40"
 rounds 1.05 exchange --hosts 8 --bytes 500000 --rounds 10
+rounds 1.058 exchange --hosts 8 --bytes 500000 --rounds 10 --loss 0.01
 rounds 1.08 exchange --hosts 32 --bytes 500000 --rate-mbps 40000 --rtt-us 10 --rounds 10
 rounds 1.10 exchange --hosts 16 --bytes 100000 --rate-mbps 10000 --rtt-us 10 --rounds 20
 rounds 1.11 exchange --hosts 16 --bytes 100000 --rate-mbps 25000 --rtt-us 10 --rounds 20
