@@ -22,8 +22,9 @@
  *
  * The limit is as low as keeps the link busy. It grows when the queue ran empty although chunks
  * waited, because this endpoint was late, and when what is handed over leaves at once, because
- * nothing queues; it shrinks when a quarter was left at each of the last looks. The time of the next
- * look follows from the rate at which the queue drains.
+ * nothing queues; it shrinks when a quarter was left at each of the last looks. It is a millisecond of
+ * the link at most, and 12,000 bytes at least; where these take longer than that and there are several
+ * receivers, four packets. The time of the next look follows from the rate at which the queue drains.
  *
  * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
  * 2011) and TCP small queues (Dumazet, 2012).
@@ -59,9 +60,8 @@ bool weft_core_egress_init(struct weft_ep *ep)
     e->waits = calloc(WEFT_BITS_WORDS((size_t)ep->config.peers_max), sizeof(*e->waits));
     e->keys = calloc(ep->config.peers_max, sizeof(*e->keys));
     e->ages = calloc(ep->config.peers_max, sizeof(*e->ages));
-    uint64_t packets = LIMIT_PACKETS_MIN * (uint64_t)ep->config.packet_bytes;
-    e->limit_min_bytes = weft_max_u64(LIMIT_BYTES_MIN, packets);
-    e->limit_bytes = e->limit_min_bytes;
+    e->few_bytes = LIMIT_PACKETS_MIN * (uint64_t)ep->config.packet_bytes;
+    e->limit_bytes = weft_max_u64(LIMIT_BYTES_MIN, e->few_bytes);
     e->room_bytes = UINT64_MAX;
     e->look_ns = WEFT_NEVER;
     e->left_least_bytes = UINT64_MAX;
@@ -215,13 +215,26 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
     e->haste = 0;
 }
 
-/* What the link takes in a millisecond: a host whose processes wait longer for their turn than that
+/* What the link takes in a millisecond; UINT64_MAX while the rate is not known. */
+static uint64_t in_limit_time(const struct egress *e)
+{
+    return e->rate_bps == 0 ? UINT64_MAX : e->rate_bps / 8 * limit_ns_max / WEFT_NS_PER_S;
+}
+
+/* At 25 Mbit/s 12,000 bytes are 4 ms, and control packets stand behind them: a chunk that was lost at the
+ * end of an all-to-all round was there 8 ms later than with half as much. Where all is for one peer that
+ * is the pipe from which its ACKs take their delay, and with less they take more of the way back. */
+static uint64_t limit_least(const struct egress *e)
+{
+    uint64_t bytes = e->receivers > 1 ? in_limit_time(e) : UINT64_MAX;
+    return weft_max_u64(weft_min_u64(LIMIT_BYTES_MIN, bytes), e->few_bytes);
+}
+
+/* A millisecond of the link: a host whose processes wait longer for their turn than that
  * loses more by the order of what it has handed over than by a link that rests for a moment. */
 static uint64_t limit_most(const struct egress *e)
 {
-    uint64_t bytes = e->rate_bps / 8 * limit_ns_max / WEFT_NS_PER_S;
-    bytes = e->rate_bps == 0 ? LIMIT_BYTES_MAX : weft_min_u64(bytes, LIMIT_BYTES_MAX);
-    return weft_max_u64(bytes, e->limit_min_bytes);
+    return weft_max_u64(weft_min_u64(in_limit_time(e), LIMIT_BYTES_MAX), limit_least(e));
 }
 
 static void limit_adapt(struct egress *e, uint64_t bytes)
@@ -234,6 +247,7 @@ static void limit_adapt(struct egress *e, uint64_t bytes)
         e->left_least_bytes = UINT64_MAX;
         return;
     }
+    e->limit_bytes = weft_min_u64(e->limit_bytes, limit_most(e));
     if (!e->late) {
         return;
     }
@@ -242,7 +256,7 @@ static void limit_adapt(struct egress *e, uint64_t bytes)
         return;
     }
     if (e->left_least_bytes > e->limit_bytes / 4) {
-        e->limit_bytes = weft_max_u64(e->limit_bytes - e->limit_bytes / 16, e->limit_min_bytes);
+        e->limit_bytes = weft_max_u64(e->limit_bytes - e->limit_bytes / 16, limit_least(e));
     }
     e->looks = 0;
     e->left_least_bytes = UINT64_MAX;

@@ -457,7 +457,7 @@ struct egress {
     uint64_t queued_ns;
     uint64_t rate_bps;         /* at which it drains; 0 = not known */
     uint64_t limit_bytes;
-    uint64_t limit_min_bytes;
+    uint64_t few_bytes;        /* four packets */
     uint64_t left_least_bytes; /* at late looks; UINT64_MAX = none yet */
     uint32_t looks;
     uint64_t still_bytes;      /* most that was told since it last fell */

@@ -26,13 +26,13 @@ rounds 1.11 exchange --hosts 16 --bytes 100000 --rate-mbps 25000 --rtt-us 10 --r
 # shellcheck disable=SC2086
 for rate in 25 50; do
     rounds 1.08 $slow --rate-mbps $rate
-    rounds 1.12 $slow --rate-mbps $rate --loss 0.01
+    rounds 1.09 $slow --rate-mbps $rate --loss 0.01
 done
 # shellcheck disable=SC2086
 {
     rounds 1.12 $short
     rounds 1.15 $short --buffer-kb 16
-    rounds 1.20 $short --loss 0.01
+    rounds 1.15 $short --loss 0.01
 }
 rounds 1.06 allreduce --ranks 8 --bytes 4000000 --rounds 10
 rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05

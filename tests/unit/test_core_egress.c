@@ -489,6 +489,29 @@ static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
     net_free(net);
 }
 
+/* Where 12,000 bytes take milliseconds, control packets for all peers would stand behind them. */
+static void on_a_slow_link_four_packets_are_enough(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    struct weft_ep *ep = net->end[0].ep;
+    message(net, 1, 12, 0);
+    drain(net, 6000, 1920 * WEFT_NS_PER_US); /* 25 Mbit/s */
+    assert_int_equal(limit_of(net), 12000); /* with one peer */
+    message(net, 2, 12, 0);
+    drain(net, 6000, 1920 * WEFT_NS_PER_US);
+    assert_int_equal(limit_of(net), 4 * ep->config.packet_bytes);
+    late(net, 0);
+    assert_int_equal(limit_of(net), 4 * ep->config.packet_bytes); /* nor for one late look */
+    for (uint32_t i = 0; i < 64; i++) {
+        drain(net, 6000, 480 * WEFT_NS_PER_US); /* 100 Mbit/s: a millisecond is as much */
+    }
+    late(net, 0);
+    late(net, 0);
+    assert_in_range(limit_of(net), 12000, 12600);
+    net_free(net);
+}
+
 /* A rate that is wrong by far, as after a link has changed, is found anew. */
 static void a_rate_that_is_wrong_by_far_is_forgotten(void **state)
 {
@@ -620,6 +643,7 @@ int main(void)
         cmocka_unit_test(chunks_wait_for_the_host_s_queue_and_control_does_not),
         cmocka_unit_test(the_limit_follows_what_keeps_the_link_busy),
         cmocka_unit_test(the_rate_is_that_of_a_queue_that_was_never_empty),
+        cmocka_unit_test(on_a_slow_link_four_packets_are_enough),
         cmocka_unit_test(a_rate_that_is_wrong_by_far_is_forgotten),
         cmocka_unit_test(what_does_not_drain_keeps_nobody_back),
         cmocka_unit_test(the_limit_goes_where_nothing_queues),
