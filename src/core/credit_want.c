@@ -51,9 +51,14 @@ static uint64_t size_class(const struct peer *p)
     return 31 - (uint64_t)__builtin_clz(chunks);
 }
 
-/* Of its most urgent open message; where it only has told of more, of the last that was open. */
+/* Of its most urgent open message. Where it only has told of more, of the last that was open until it
+ * holds credit to begin with; then the last: what is behind an urgent message need not be urgent, and its
+ * next packet will say so. */
 static uint8_t priority_of(const struct peer *p)
 {
+    if (p->rx_live == 0 && weft_core_credit_outstanding(p) > 0) {
+        return PRIORITY_LAST;
+    }
     uint8_t priority = p->rx_live == 0 ? p->credit_priority : UINT8_MAX;
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
         uint8_t of_this = p->rx[__builtin_ctzll(live)].priority;

@@ -389,6 +389,7 @@ struct peer {
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
 };
 
+enum { PRIORITY_LAST = 7 };
 enum { CREDIT_RATES = 10, PAUSE_PACKETS = 8 }; /* no packet for as long as so many take is a pause */
 
 /* What this end grants to all its peers together. */

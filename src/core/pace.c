@@ -17,7 +17,7 @@
 static const uint64_t lead_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t lag_ns = 1 * WEFT_NS_PER_MS;
 
-enum { PRIORITY_LAST = 7, RETELL_PACKETS = 2 };
+enum { RETELL_PACKETS = 2 };
 
 static uint64_t bit_of(const struct tx_msg *m)
 {

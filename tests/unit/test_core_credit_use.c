@@ -1,0 +1,98 @@
+/* Credit is for those that can use it: two senders to one receiver, of which one has ended its message and
+ * told of another. */
+#include "core_net.h"
+
+enum { CHUNK_BYTES = 1408, BUDGET = 24, SHORT_CHUNKS = 60, LONG_CHUNKS = 400 };
+
+static uint8_t source[LONG_CHUNKS * CHUNK_BYTES];
+static uint8_t memory[LONG_CHUNKS * CHUNK_BYTES];
+
+/* Ends 0 and 2 are connected to 1. */
+static struct net *rig_new(void)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    net->now_ns = WEFT_NS_PER_S;
+    for (uint32_t end = 0; end < 3; end++) {
+        struct weft_ep_config config;
+        net_config(&config, WEFT_MODE_NONE);
+        config.incarnation = 10 + end;
+        config.rx_window = BUDGET;
+        net_open(net, end, &config);
+    }
+    net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    net_connect(net, 2, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[1].ups, 2);
+    return net;
+}
+
+static void message(struct net *net, uint32_t from, uint32_t chunks, uint8_t priority)
+{
+    struct weft_msg_expect expect = {.peer = from == 0 ? 0 : 1,
+                                     .sink = WEFT_SINK_COPY,
+                                     .memory = memory,
+                                     .memory_bytes = sizeof(memory),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    struct weft_msg_send send = {.peer = 0,
+                                 .base = source,
+                                 .total = chunks * CHUNK_BYTES / 4,
+                                 .elem_bytes = 4,
+                                 .priority = priority,
+                                 .deadline_ns = WEFT_NEVER};
+    struct weft_msgr *to = &net->end[1].msgr;
+    struct weft_msgr *msgr = &net->end[from].msgr;
+    weft_expect_id id;
+    uint64_t seq;
+    assert_int_equal(to->ops->expect(to->self, &expect, &id), WEFT_OK);
+    assert_int_equal(msgr->ops->send(msgr->self, &send, net->now_ns, &seq), WEFT_OK);
+}
+
+/* Credit alone limits it. */
+static void window_open(struct net *net, uint32_t end)
+{
+    net->end[end].ep->peers[0].cc.cwnd_bytes = UINT64_C(1) << 26;
+    net->end[end].ep->peers[0].cc.rate_bps = 0;
+}
+
+/* An urgent message has ended, and its sender, which is busy, has told of one behind it. It gets what it
+ * may begin with in the old place; then those with a message under way come first, as long as nothing of
+ * the next one has come. */
+static void a_backlog_alone_does_not_keep_its_place(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    struct weft_ep *ep = net->end[1].ep;
+    struct peer *p = &ep->peers[0];
+    message(net, 2, LONG_CHUNKS, 3);
+    message(net, 0, SHORT_CHUNKS, 0);
+    while (net->end[1].received == 0) {
+        window_open(net, 0);
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
+    }
+    assert_int_equal(weft_core_credit_outstanding(p), 0);
+    weft_core_credit_backlog_told(ep, p, p->data_count + LONG_CHUNKS, p->pn_largest, net->now_ns);
+    weft_core_credit_count(ep);
+    assert_int_equal(p->credit_priority, 0);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, UINT64_MAX), p);
+    weft_core_credit_run(ep, net->now_ns);
+    assert_in_range(weft_core_credit_outstanding(p), 1, BUDGET / 2);
+    assert_int_equal(p->credit_priority, 7);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, UINT64_MAX), &ep->peers[1]);
+    message(net, 0, SHORT_CHUNKS, 1);
+    for (uint32_t i = 0; i < 100 && p->rx_live == 0; i++) {
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
+    }
+    weft_core_credit_look(ep, p);
+    assert_int_equal(p->credit_priority, 1); /* as its packet says */
+    net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_backlog_alone_does_not_keep_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
