@@ -24,7 +24,8 @@ struct weft_cc_sample {
     uint32_t lost_packets;     /* newly declared lost */
     uint64_t lost_sent_ns;     /* when the last of these was sent */
     uint32_t ce_packets;       /* newly reported as marked */
-    uint64_t srtt_ns;
+    uint64_t srtt_ns;          /* smoothed, without what the other end waited with its ACKs */
+    uint64_t kept_ns;          /* the other end's max_ack_delay: its credit keeps a longer queue on purpose */
     uint64_t rtt_ns_min;       /* over the life of the path */
     uint64_t in_flight_bytes;  /* before this ACK */
     bool round_end;            /* a packet sent after the last round's end was acknowledged */

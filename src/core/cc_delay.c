@@ -3,7 +3,8 @@
  *
  * The target is half a base round trip and 2.5 ms beyond the base: what the receivers' credits keep
  * standing on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
- * 1 Gbit/s) must not look like congestion. Above it the window shrinks by 0.8 x the part of
+ * 1 Gbit/s) must not look like congestion. A receiver whose process waits longer for a processor keeps
+ * more; its max_ack_delay, which is below the time of what it keeps, tells so. Above it the window shrinks by 0.8 x the part of
  * the round trip that lies above, at most by half, and to 24 packets or 36,000 bytes: that is the queue
  * before a receiver's link that its credit bounds at any rate, and where a packet takes half a
  * millisecond it is beyond any target. With a window of a dozen senders stood still with credit in hand.
@@ -16,13 +17,16 @@
 enum { BETA_PPM = 800000, CUT_PPM_MAX = 500000 };
 
 static const uint64_t queue_ns = 2500 * WEFT_NS_PER_US;
+static const uint64_t kept_ns_most = 15 * WEFT_NS_PER_MS;
 
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *s)
 {
     if (s->rtt_ns_min == WEFT_NEVER || s->srtt_ns == 0) {
         return 0;
     }
-    uint64_t target_ns = s->rtt_ns_min + s->rtt_ns_min / 2 + queue_ns;
+    uint64_t kept_ns = weft_min_u64(s->kept_ns + s->kept_ns / 4, kept_ns_most);
+    kept_ns = weft_max_u64(kept_ns, queue_ns);
+    uint64_t target_ns = s->rtt_ns_min + s->rtt_ns_min / 2 + kept_ns;
     if (s->srtt_ns <= target_ns) {
         return 0;
     }

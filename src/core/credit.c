@@ -51,8 +51,12 @@ enum {
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
 static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is known */
 /* The most that is tried for hosts that answer late: a millisecond, for the processes of a busy host
- * wait for each other that long; up to 256 KB of it, and on fast links 300 us. */
+ * wait for each other that long; up to 256 KB of it, and on fast links 300 us. Where DATA has lately
+ * waited in this end's socket for longer than that, it is what comes meanwhile: other programs compute
+ * on its processors, and a scheduler's slice is 3 ms. */
 static const uint64_t slack_ns_most = WEFT_NS_PER_MS;
+static const uint64_t late_ns_most = 12 * WEFT_NS_PER_MS;
+static const uint64_t late_decay_ns = 200 * WEFT_NS_PER_MS;
 static const uint64_t slack_ns_fast = 300 * WEFT_NS_PER_US;
 static const uint64_t slack_bytes_busy = 256000;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
@@ -135,13 +139,21 @@ static uint32_t congestion(struct credit *c)
     return mark_ppm / 2;
 }
 
+/* What comes while DATA waits in this end's socket as long as it lately has. */
+static uint64_t late_bytes(const struct credit *c, uint64_t rate_bps)
+{
+    uint64_t late_ns = c->late_ns > slack_ns_most ? weft_min_u64(c->late_ns, late_ns_most) : 0;
+    return weft_min_u64(rate_bps / 8 * (late_ns + late_ns / 4) / WEFT_NS_PER_S, slack_bytes_busy);
+}
+
 /* How far the slack may grow. Where it once was when packets were lost it goes no more for a while:
  * some links have small buffers. */
 static uint64_t slack_most(const struct credit *c, uint64_t rate_bps)
 {
     uint64_t busy = weft_min_u64(rate_bps / 8 * slack_ns_most / WEFT_NS_PER_S, slack_bytes_busy);
     uint64_t fast = rate_bps / 8 * slack_ns_fast / WEFT_NS_PER_S;
-    return weft_min_u64(weft_max_u64(busy, fast), c->slack_ceiling);
+    uint64_t late = late_bytes(c, rate_bps);
+    return weft_min_u64(weft_max_u64(weft_max_u64(busy, fast), late), c->slack_ceiling);
 }
 
 static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
@@ -154,6 +166,11 @@ static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
     } else {
         c->slack_bytes -= c->slack_bytes / 16;
     }
+    /* A rest of the link that this end's own lateness makes shows as no pause: when it is here again and
+     * grants, a new window begins. */
+    uint64_t late = cut_ppm > 0 ? 0 : late_bytes(c, rate_bps);
+    c->slack_bytes += late > c->slack_bytes ? (late - c->slack_bytes) / 8 : 0;
+    c->late_ns -= c->late_ns * weft_min_u64(span_ns, late_decay_ns) / late_decay_ns;
     c->slack_bytes = weft_min_u64(c->slack_bytes, slack_most(c, rate_bps));
 }
 
@@ -371,7 +388,7 @@ static void pause_note(struct weft_ep *ep, uint64_t at_ns)
 
 /* Any valid packet of a peer: data_count is the sender's, of which `ahead` are news. */
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
-                             bool data, bool ce, uint64_t at_ns)
+                             bool data, bool ce, uint64_t at_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
     if (data || p->rx_live != 0) { /* of a backlog alone only DATA counts */
@@ -389,6 +406,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
         c->span_lost--; /* it was only late */
     }
     pause_note(ep, at_ns);
+    c->late_ns = weft_max_u64(c->late_ns, now_ns - at_ns);
     c->span_packets++;
     c->span_ce += ce;
     c->bytes += bytes + WIRE_BYTES;

@@ -308,6 +308,7 @@ struct peer {
     uint8_t turn_probes;           /* of these, since credit came last, for want of it */
     uint64_t round_end_pn;
     uint32_t ce_seen;
+    uint64_t path_rtt_ns;          /* as srtt_ns, without any delay of the other end; 0 = no sample */
     uint64_t peer_delay_ns;        /* how long its acknowledgements may take, by its last ACK */
     bool bulk_last;                /* that goes for the newest packet, too */
     bool idle;                     /* it said IDLE */
@@ -413,6 +414,7 @@ struct credit {
     uint64_t pause_ns;       /* a longer gap between DATA is a pause */
     uint64_t last_ns;        /* last DATA */
     uint64_t slack_bytes;
+    uint64_t late_ns;        /* most that DATA has lately waited in this end's socket */
     uint64_t slack_ceiling;  /* it is not tried beyond: packets were lost there */
     uint32_t loss_ppm;
     uint32_t loss_floor[2];  /* least loss_ppm of this and the previous 5 s */
@@ -620,7 +622,7 @@ void weft_core_credit_fini(struct weft_ep *ep);
 /* What a new connection may send before it has an ACK. */
 uint16_t weft_core_credit_first(const struct weft_ep *ep);
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
-                             bool data, bool ce, uint64_t at_ns);
+                             bool data, bool ce, uint64_t at_ns, uint64_t now_ns);
 void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns);
 uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p);
 uint64_t weft_core_credit_silent_since(const struct peer *p);

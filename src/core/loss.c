@@ -22,12 +22,24 @@ static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
 
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
+/* Congestion control looks at the network alone. The other end's process that waits for a processor makes
+ * no queue before a link, and a window that shrinks for it leaves the link idle when it runs again. */
+static void path_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
+{
+    uint64_t least_ns = weft_min_u64(p->rtt_ns_min, rtt_ns);
+    uint64_t path_ns = rtt_ns >= least_ns + delay_ns ? rtt_ns - delay_ns : rtt_ns;
+    uint64_t most_ns = OUTLIER_FACTOR * weft_max_u64(p->path_rtt_ns, granularity_ns);
+    path_ns = p->path_rtt_ns == 0 ? weft_min_u64(path_ns, rtt_ns_first_max) : weft_min_u64(path_ns, most_ns);
+    p->path_rtt_ns = p->path_rtt_ns == 0 ? path_ns : (7 * p->path_rtt_ns + path_ns) / 8;
+}
+
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     if (rtt_ns > rtt_ns_most) {
         return; /* one of the ends slept meanwhile */
     }
     rtt_ns = weft_max_u64(rtt_ns, 1000);
+    path_sample(p, rtt_ns, delay_ns);
     /* More delay than was agreed is the other end's work (a step of the optimizer, say): it
      * belongs to the time that a probe must allow for, so it stays in the sample, as in RFC 9002
      * section 5.3; but not as a whole, for the acknowledgement that would have come in time may
@@ -272,7 +284,8 @@ static void cc_tell(struct peer *p, uint64_t now_ns, struct weft_cc_sample *samp
         return;
     }
     sample->now_ns = now_ns;
-    sample->srtt_ns = p->srtt_ns;
+    sample->srtt_ns = p->path_rtt_ns;
+    sample->kept_ns = p->peer_delay_ns;
     sample->rtt_ns_min = p->rtt_ns_min;
     sample->round_end = p->pn_acked_largest >= p->round_end_pn;
     if (sample->round_end) {

@@ -347,6 +347,7 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
 static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->srtt_ns = 0;
+    p->path_rtt_ns = 0;
     p->rttvar_ns = 0;
     p->rtt_latest_ns = 0;
     p->rtt_ns_min = WEFT_NEVER;

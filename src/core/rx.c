@@ -474,7 +474,7 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
         p->backlog_end = p->data_count; /* 2^31 packets later it would lie ahead again */
     }
     weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
-                            ecn == WEFT_ECN_CE, at_ns);
+                            ecn == WEFT_ECN_CE, at_ns, now_ns);
     if (p->idle) {
         weft_core_awake_note(p, packet->number, now_ns);
     }

@@ -99,8 +99,8 @@ static void assert_counted(const struct pair *t)
     const struct credit *c = &t->ep[1]->credit;
     const struct peer *p = &t->ep[1]->peers[t->peer_of_1];
     if (!c->dirty && c->active > 0 && !p->credit_silent) {
-        uint64_t counted = weft_min_u64(weft_core_credit_outstanding(p),
-                                        weft_core_credit_remaining(p));
+        uint64_t counted =
+            weft_min_u64(weft_core_credit_outstanding(p), weft_core_credit_remaining(p));
         assert_int_equal(c->total, counted);
     }
 }
@@ -412,15 +412,14 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
 {
     (void)state;
     static const struct pause_case cases[] = {
-        {12000, 100, 100000}, /* 1 Gbit/s: never longer */
-        {12000, 20, 60000}, /* a quarter */
-        {12000, 16, 0},     /* too short */
-        {12000, 0, 0},      /* nothing comes */
-        {1200, 300, 90000}, /* 10 Gbit/s */
-        {400, 1300, 100000}, /* loopback: never longer */
-        {400, 600, 60000},
-        {400, 90, 0},       /* a small receive buffer */
-        {60000, 100, 0},    /* 200 Mbit/s: each comes by itself */
+        {12000, 100, 100000},               /* 1 Gbit/s: never longer */
+        {12000, 20, 60000},                 /* a quarter */
+        {12000, 16, 0},                     /* too short */
+        {12000, 0, 0},                      /* nothing comes */
+        {1200, 300, 90000},                 /* 10 Gbit/s */
+        {400, 1300, 100000},                /* loopback: never longer */
+        {400, 600, 60000},    {400, 90, 0}, /* a small receive buffer */
+        {60000, 100, 0},                    /* 200 Mbit/s: each comes by itself */
     };
     struct weft_ep *ep = ep_make(1);
     struct credit *c = &ep->credit;
@@ -443,6 +442,121 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
     weft_ep_free(ep);
 }
 
+/* A link of 200 Mbit/s with a buffer before a host on whose processors others compute, too: this end's
+ * process does not run in the first `asleep_ns` of every 10 ms. */
+struct busy_host {
+    uint64_t asleep_ns;
+    uint64_t buffer_ns; /* what the buffer holds */
+    uint64_t link_ns;   /* when what is in it has left */
+    uint32_t dropped;
+};
+
+static const uint64_t busy_packet_ns = 57600;
+static const uint64_t busy_period_ns = 10 * WEFT_NS_PER_MS;
+
+static uint64_t busy_awake(const struct busy_host *h, uint64_t ns)
+{
+    return ns != WEFT_NEVER && ns % busy_period_ns < h->asleep_ns
+               ? ns - ns % busy_period_ns + h->asleep_ns
+               : ns;
+}
+
+static void busy_pump(struct pair *t, struct busy_host *h)
+{
+    uint32_t i = t->queued;
+    pump(t);
+    while (i < t->queued) {
+        struct datagram *d = &t->queue[i];
+        uint64_t from_ns = weft_max_u64(h->link_ns, t->now_ns);
+        bool full = d->to == 1 && from_ns - t->now_ns > h->buffer_ns;
+        if (full) {
+            free(d->data);
+            memmove(d, d + 1, (--t->queued - i) * sizeof(*d));
+            h->dropped++;
+            continue;
+        }
+        if (d->to == 1 && d->bytes > 1000) {
+            h->link_ns = from_ns + busy_packet_ns;
+        }
+        d->due_ns += d->to == 1 ? h->link_ns - weft_min_u64(h->link_ns, t->now_ns) : 0;
+        i++;
+    }
+}
+
+/* What arrives while the process does not run lies in its socket. */
+static void busy_step(struct pair *t, struct busy_host *h)
+{
+    busy_pump(t, h);
+    uint64_t next =
+        weft_min_u64(weft_ep_deadline(t->ep[0]), busy_awake(h, weft_ep_deadline(t->ep[1])));
+    for (uint32_t i = 0; i < t->queued; i++) {
+        uint64_t due_ns = t->queue[i].due_ns;
+        next = weft_min_u64(next, t->queue[i].to == 1 ? busy_awake(h, due_ns) : due_ns);
+    }
+    t->now_ns = weft_max_u64(t->now_ns, next);
+    bool runs = busy_awake(h, t->now_ns) == t->now_ns;
+    for (uint32_t i = 0; i < t->queued;) {
+        struct datagram d = t->queue[i];
+        if (d.due_ns > t->now_ns || (d.to == 1 && !runs)) {
+            i++;
+            continue;
+        }
+        memmove(&t->queue[i], &t->queue[i + 1], (--t->queued - i) * sizeof(d));
+        weft_ep_recv(t->ep[d.to], &t->addr[1 - d.to], WEFT_ECN_ECT0, d.data, d.bytes, d.due_ns,
+                     t->now_ns);
+        drain(t, d.to);
+        free(d.data);
+    }
+    for (uint32_t end = 0; end < 1U + runs; end++) {
+        weft_ep_on_deadline(t->ep[end], t->now_ns);
+        drain(t, end);
+    }
+}
+
+/* One long message; returns how long it took over what the link needs for it. */
+static double busy_message(struct pair *t, struct busy_host *h, const float *values, float *memory)
+{
+    uint32_t before = t->sent_count;
+    uint64_t from_ns = t->now_ns;
+    expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+    send_floats(t, values, BIG, 0);
+    for (uint32_t i = 0; t->sent_count == before; i++) {
+        assert_true(i < 1000000);
+        busy_step(t, h);
+    }
+    assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+    assert_int_equal(t->sent.received, CHUNKS);
+    return (double)(t->now_ns - from_ns) / (double)(CHUNKS * busy_packet_ns);
+}
+
+/* A process that others keep off the processor for 5 of 10 ms has credit out for as long, and its link
+ * does not rest; when it is prompt again the credit is as little as before; and where the buffer
+ * does not hold so much, few packets are lost by trying. */
+static void test_who_is_kept_from_running_has_more_credit_out(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    struct busy_host h = {.buffer_ns = 18 * WEFT_NS_PER_MS};
+    assert_true(busy_message(t, &h, values, memory) < 1.03);
+    uint64_t prompt = t->ep[1]->credit.budget;
+    h.asleep_ns = 5 * WEFT_NS_PER_MS;
+    assert_true(busy_message(t, &h, values, memory) < 1.08);
+    assert_true(t->ep[1]->credit.budget > 5 * WEFT_NS_PER_MS / busy_packet_ns);
+    assert_int_equal(h.dropped, 0);
+    h.asleep_ns = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(busy_message(t, &h, values, memory) < 1.03);
+    }
+    assert_in_range(t->ep[1]->credit.budget, 1, prompt + 4);
+    h.asleep_ns = 5 * WEFT_NS_PER_MS;
+    h.buffer_ns = 64000 * UINT64_C(8) * 5; /* 64,000 bytes at 200 Mbit/s */
+    assert_true(busy_message(t, &h, values, memory) < 1.4);
+    assert_in_range(h.dropped, 1, CHUNKS / 25);
+    free(memory);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +574,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_probes_are_caught_up_with, setup, teardown),
         cmocka_unit_test(test_a_receiver_may_pause_while_packets_gather),
+        cmocka_unit_test_setup_teardown(test_who_is_kept_from_running_has_more_credit_out, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
