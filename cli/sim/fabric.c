@@ -1,4 +1,4 @@
-/* `weft sim fabric`: a training job at flow level, under a policy of who sends when. */
+/* `weft sim fabric`: a training job at flow or packet level, under a policy of who sends when. */
 #include "cli/sim/fabric.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -87,6 +87,7 @@ static cJSON *json_of(const struct weft_fabric_config *config, const struct weft
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddBoolToObject(o, "ok", r->ok);
+    cJSON_AddStringToObject(o, "level", weft_fabric_level_name(config->level));
     cJSON_AddStringToObject(o, "policy", weft_fabric_policy_name(config->policy));
     cJSON_AddStringToObject(o, "mode", weft_fabric_mode_name(config->mode));
     weft_json_add_known(o, "staleness", config->staleness, config->mode == WEFT_FABRIC_SSP);
@@ -97,6 +98,10 @@ static cJSON *json_of(const struct weft_fabric_config *config, const struct weft
     cJSON_AddNumberToObject(o, "seconds", (double)config->duration_ns / 1e9);
     cJSON_AddNumberToObject(o, "seed", (double)config->seed);
     weft_cli_fabric_add_result(o, config, r);
+    bool has_packets = config->level == WEFT_FABRIC_PACKETS;
+    weft_json_add_known(o, "packets", (double)r->packets, has_packets);
+    weft_json_add_known(o, "packets_sent_again", (double)r->packets_again, has_packets);
+    weft_json_add_known(o, "packets_dropped", (double)r->packets_dropped, has_packets);
     cJSON *by_worker = cJSON_AddArrayToObject(o, "commits_by_worker");
     for (uint32_t i = 0; i < config->workers; i++) {
         cJSON_AddItemToArray(by_worker, cJSON_CreateNumber((double)r->commits_by_worker[i]));
@@ -137,6 +142,11 @@ static void print_text(const struct weft_fabric_config *config, const struct wef
     }
     if (r->makespan_ns > 0) {
         printf("rounds    %" PRIu64 ", %.6f s each\n", r->rounds, (double)r->makespan_ns / 1e9);
+    }
+    if (config->level == WEFT_FABRIC_PACKETS) {
+        printf("packets   %" PRIu64 ", %" PRIu64 " of them sent again, %" PRIu64
+               " dropped by switches\n",
+               r->packets, r->packets_again, r->packets_dropped);
     }
     if (r->plan_ns.count > 0) {
         printf("planning  %" PRIu64 " times, p50 %.1f us, p99 %.1f us of this machine\n", r->plans,
@@ -215,6 +225,7 @@ static const char *settle(struct fabric *fabric, char error[WEFT_CLI_FABRIC_ERRO
 int weft_cli_sim_fabric(int argc, char **argv)
 {
     static const char *policies[WEFT_FABRIC_POLICIES + 1];
+    static const char *const levels[] = {"flow", "packet", NULL};
     static struct fabric fabric;
     char error[WEFT_CLI_FABRIC_ERROR_BYTES];
     weft_fabric_config_default(&fabric.config);
@@ -226,6 +237,10 @@ int weft_cli_sim_fabric(int argc, char **argv)
         policies[i] = weft_fabric_policy_name((enum weft_fabric_policy)i);
     }
     const struct weft_option options[] = {
+        {"level", "L",
+         "flow: rates of links, up to 1,000 workers. packet: production endpoints on\n"
+         "simulated links, up to 64 hosts; minutes of this machine for a large run",
+         WEFT_OPTION_CHOICE, &config->level, .choices = levels},
         {"workers", "N", "hosts that train", WEFT_OPTION_U32, &config->workers, .min = 1,
          .max = WEFT_FABRIC_WORKERS_MAX},
         {"servers", "S", "hosts with an equal part of the model each", WEFT_OPTION_U32,
@@ -278,12 +293,14 @@ int weft_cli_sim_fabric(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim fabric",
-        .summary = "a training job under the transfer scheduler, at flow level",
+        .summary = "a training job under the transfer scheduler, at flow or packet level",
         .description =
-            "Workers read the model, compute and push updates, on virtual time and over links\n"
-            "without packets. fair: everybody sends at once and links are shared. fifo to\n"
-            "+admission: the planner of the transfer scheduler grants transfers. ring,\n"
-            "halving-doubling and the planner's tree: all-reduce, for --mode sync.\n"
+            "Workers read the model, compute and push updates, on virtual time.\n"
+            "--level flow: transfers are rates on links. --level packet: messages of weft's own\n"
+            "endpoints on simulated links; the planner's grants go as held messages.\n"
+            "fair: everybody sends at once and links are shared. fifo to +admission: the planner\n"
+            "of the transfer scheduler grants transfers. ring, halving-doubling and the\n"
+            "planner's tree: all-reduce, for --mode sync.\n"
             "The delay of an update is how many others were committed since its worker's read.\n"
             "The same seed gives the same result; only plan_us is of this machine.\n"
             "Exit status 1 when a check of the run fails.",

@@ -1,6 +1,7 @@
 #include "sim/fabric_internal.h"
 
 #include "base/assert.h"
+#include "sim/packet_flows.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -32,6 +33,11 @@ static_assert(WEFT_ARRAY_COUNT(policy_names) == WEFT_FABRIC_POLICIES);
 const char *weft_fabric_policy_name(enum weft_fabric_policy policy)
 {
     return policy_names[policy];
+}
+
+const char *weft_fabric_level_name(enum weft_fabric_level level)
+{
+    return level == WEFT_FABRIC_FLOWS ? "flow" : "packet";
 }
 
 const char *weft_fabric_mode_name(enum weft_fabric_mode mode)
@@ -90,6 +96,15 @@ static const char *check_sizes(const struct weft_fabric_config *config)
     }
     if (config->chunk_bytes < 1000 || config->chunk_bytes > WEFT_FABRIC_BYTES_MAX) {
         return "a chunk has 1,000 to 1,000,000,000 bytes";
+    }
+    uint32_t hosts = config->workers + (config->div_max > 0 ? 2 : 1) * config->servers;
+    if (config->level == WEFT_FABRIC_PACKETS &&
+        (hosts > WEFT_PACKET_FLOWS_HOSTS_MAX ||
+         config->update_bytes > WEFT_PACKET_FLOWS_BYTES_MAX ||
+         config->model_bytes > WEFT_PACKET_FLOWS_BYTES_MAX)) {
+        return "the packet level takes 64 hosts (workers, servers and replicas), and 300,000,000 "
+               "bytes "
+               "of an update or a model";
     }
     if (config->duration_ns == 0 || config->duration_ns > 100000 * WEFT_NS_PER_S) {
         return "a run is at most 100,000 s";
@@ -187,8 +202,8 @@ static void link_event(struct weft_fabric *f, uint32_t link)
 static void link_changes(struct weft_fabric *f, uint32_t link)
 {
     weft_fabric_link_step(&f->links[link], &f->config.network, f->now_ns);
-    weft_fluid_set_capacity(f->fluid, link,
-                            weft_fabric_link_capacity(&f->links[link], &f->config.network));
+    weft_fabric_carrier_set_capacity(
+        f, link, weft_fabric_link_capacity(&f->links[link], &f->config.network));
     if (f->planner != NULL) {
         weft_fabric_report_capacity(f, link);
     }
@@ -213,8 +228,8 @@ static void links_new(struct weft_fabric *f)
         bool is_slow = l == weft_fabric_up(host) && host < config->workers && slow[host];
         weft_fabric_link_init(&f->links[l], &config->network, is_slow, contended[host],
                               config->seed, (uint64_t)l << 32 | STREAM_LINKS);
-        weft_fluid_set_capacity(f->fluid, l,
-                                weft_fabric_link_capacity(&f->links[l], &config->network));
+        weft_fabric_carrier_set_capacity(f, l,
+                                         weft_fabric_link_capacity(&f->links[l], &config->network));
         link_event(f, l);
     }
 }
@@ -254,9 +269,9 @@ void weft_fabric_moment(struct weft_fabric *f)
 {
     struct weft_fluid_event sent;
     struct weft_sim_event event;
-    f->now_ns = weft_min_u64(weft_fluid_next_ns(f->fluid), weft_sim_heap_next_ns(&f->heap));
-    weft_fluid_advance(f->fluid, f->now_ns);
-    while (weft_fluid_poll(f->fluid, &sent)) {
+    f->now_ns = weft_min_u64(weft_fabric_carrier_next_ns(f), weft_sim_heap_next_ns(&f->heap));
+    weft_fabric_carrier_advance(f);
+    while (weft_fabric_carrier_poll(f, &sent)) {
         weft_fabric_transfer_sent(f, &sent);
     }
     while (weft_sim_heap_next_ns(&f->heap) == f->now_ns && !f->ended) {
@@ -324,25 +339,14 @@ static void delays_of(struct weft_fabric *f)
     r->delay_max = f->delays[n - 1];
 }
 
-static void utilization_of(struct weft_fabric *f)
-{
-    weft_fluid_nanobits carried = 0;
-    weft_fluid_nanobits offered = 0;
-    for (uint32_t s = 0; s < f->config.servers; s++) {
-        uint32_t link = weft_fabric_down(weft_fabric_server_host(f, s));
-        carried += weft_fluid_carried(f->fluid, link);
-        offered += weft_fluid_offered(f->fluid, link);
-    }
-    f->result->server_link_utilization = offered > 0 ? (double)carried / (double)offered : 0;
-}
-
 static void finish(struct weft_fabric *f)
 {
     struct weft_fabric_result *r = f->result;
     uint64_t least = UINT64_MAX;
     check_delays(f);
     delays_of(f);
-    utilization_of(f);
+    r->server_link_utilization = weft_fabric_carrier_utilization(f);
+    weft_fabric_carrier_count(f);
     for (uint32_t i = 0; i < f->config.workers; i++) {
         least = weft_min_u64(least, r->commits_by_worker[i]);
     }
@@ -363,7 +367,7 @@ static void end(struct weft_fabric *f)
         weft_planner_free(f->planner);
     }
     weft_sim_heap_fini(&f->heap);
-    weft_fluid_free(f->fluid);
+    weft_fabric_carrier_free(f);
     free(f->links);
     free(f->workers);
     free(f->transfers);
@@ -382,9 +386,10 @@ void weft_fabric_run(const struct weft_fabric_config *config, struct weft_fabric
     result_p->ok = true;
     struct weft_fabric f = {.config = *config, .result = result_p};
     f.hosts = config->workers + (config->div_max > 0 ? 2 : 1) * config->servers;
-    f.fluid = weft_fluid_new(2 * f.hosts);
+    weft_fabric_carrier_new(&f);
     f.workers = weft_fabric_zeroed(config->workers, sizeof(*f.workers));
     links_new(&f);
+    weft_fabric_carrier_begin(&f);
     if (weft_fabric_is_planned(config->policy)) {
         weft_fabric_planner_new(&f);
     } else if (config->policy >= WEFT_FABRIC_RING) {

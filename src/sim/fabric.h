@@ -1,9 +1,11 @@
-/* A training job on virtual time at flow level: up to 1,000 workers that read the model, compute and push
- * updates, over links that are shared fairly or by the planner's grants (sched/planner.h).
+/* A training job on virtual time: workers that read the model, compute and push updates, over links that are
+ * shared fairly or by the planner's grants (sched/planner.h). At flow level up to 1,000 workers, at packet
+ * level 64 hosts with production endpoints, which keep grants as held messages (core/msg.h).
  * The simulator links it; a scheduler process, which does not exist yet, will.
  *
  *   policy           who sends when
- *   fair             everybody at once; max-min fair shares (sim/fluid.h)
+ *   fair             everybody at once; max-min fair shares (sim/fluid.h), or what congestion control makes
+ *                    of it (sim/packet_flows.h)
  *   fifo             the planner, first come, first served
  *   order ...        the planner, with one more of its means each: see enum weft_fabric_policy
  *   ring, halving-doubling     sync only, without servers: the usual all-reduce algorithms
@@ -20,7 +22,7 @@
  *   sync    the next round begins with the last commit of the round. All updates of a round have its
  *           model as base and are applied together: delay 0
  *
- * Requests, grants and reports take the network's delay, and no bandwidth. The planner hears of a link's
+ * Requests, grants and reports take the network's delay, and no bandwidth, at both levels. The planner hears of a link's
  * new capacity report_ns after the change.
  *
  * Checked in every run, with assertions or as result.failure:
@@ -44,6 +46,12 @@ enum {
 };
 
 enum weft_fabric_mode { WEFT_FABRIC_ASYNC, WEFT_FABRIC_SSP, WEFT_FABRIC_SYNC };
+
+/* What carries transfers. */
+enum weft_fabric_level {
+    WEFT_FABRIC_FLOWS,   /* fluids: sim/fluid.h */
+    WEFT_FABRIC_PACKETS, /* messages of production endpoints: sim/packet_flows.h */
+};
 
 enum weft_fabric_policy {
     WEFT_FABRIC_FAIR,
@@ -87,6 +95,7 @@ struct weft_fabric_span {
 struct weft_fabric_config {
     uint32_t workers;
     uint32_t servers;
+    enum weft_fabric_level level;
     enum weft_fabric_policy policy;
     enum weft_fabric_mode mode;
     uint32_t staleness; /* ssp */
@@ -129,11 +138,16 @@ struct weft_fabric_result {
     uint64_t makespan_ns;     /* sync: mean time of a round; 0 = none is complete */
     uint64_t groups;          /* aggregates committed */
     uint64_t grouped;         /* updates in them */
+    uint64_t packets;         /* packet level: sent, of all kinds */
+    uint64_t packets_again;   /* data that was sent again */
+    uint64_t packets_dropped; /* by switches, whose buffer was full */
+    uint64_t trace_hash;      /* of every event of every endpoint */
     uint64_t plans;           /* calls of the planner */
     struct weft_hist plan_ns; /* real time of each */
 };
 
 const char *weft_fabric_policy_name(enum weft_fabric_policy policy);
+const char *weft_fabric_level_name(enum weft_fabric_level level);
 const char *weft_fabric_mode_name(enum weft_fabric_mode mode);
 const char *weft_fabric_span_name(enum weft_fabric_span_kind kind);
 

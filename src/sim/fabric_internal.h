@@ -1,6 +1,7 @@
 /* What the files of the fabric simulation share. fabric.c has the events and the result, fabric_worker.c
  * the loop of workers and servers, fabric_transfer.c transfers and what is forwarded, fabric_sched.c
- * what goes to and comes from the planner, fabric_collective.c ring and halving-doubling. */
+ * what goes to and comes from the planner, fabric_collective.c ring and halving-doubling,
+ * fabric_carrier.c the level: flows or packets. */
 #ifndef WEFT_SIM_FABRIC_INTERNAL_H
 #define WEFT_SIM_FABRIC_INTERNAL_H
 
@@ -97,10 +98,18 @@ struct weft_fabric_shard {
     double pending; /* norms applied here, and not at the replica */
 };
 
+/* What a booking says of a time, and of what comes then. */
+struct weft_fabric_rate {
+    uint64_t bps;
+    uint64_t next_ns; /* WEFT_NEVER = it stays so */
+    uint64_t next_bps;
+};
+
 struct weft_fabric {
     struct weft_fabric_config config;
     struct weft_fabric_result *result;
-    struct weft_fluid *fluid;
+    struct weft_fluid *fluid; /* one of these two, by config.level */
+    struct weft_packet_flows *packets;
     struct weft_sim_heap heap;
     uint64_t now_ns;
     bool ended;
@@ -207,6 +216,30 @@ void weft_fabric_relay(struct weft_fabric *f);
 void weft_fabric_relay_stale(struct weft_fabric *f, uint32_t host);
 /* Forget the transfers of a group. */
 void weft_fabric_group_over(struct weft_fabric *f, uint64_t group);
+
+/* ---- fabric_carrier.c ------------------------------------------------------------------------ */
+
+void weft_fabric_carrier_new(struct weft_fabric *f);
+/* When all links have their capacities: time 0. */
+void weft_fabric_carrier_begin(struct weft_fabric *f);
+void weft_fabric_carrier_free(struct weft_fabric *f);
+void weft_fabric_carrier_set_capacity(struct weft_fabric *f, uint32_t link, uint64_t bps);
+/* What updates can have of the link, as a daemon would report it. */
+uint64_t weft_fabric_carrier_payload_bps(const struct weft_fabric *f, uint32_t link);
+/* From the event that the last byte was sent until it is there. */
+uint64_t weft_fabric_carrier_delay_ns(const struct weft_fabric *f);
+uint32_t weft_fabric_carrier_start(struct weft_fabric *f, const struct weft_fluid_flow *flow,
+                                   uint64_t released);
+void weft_fabric_carrier_release(struct weft_fabric *f, uint32_t flow, uint64_t bytes);
+void weft_fabric_carrier_limit(struct weft_fabric *f, uint32_t flow,
+                               const struct weft_fabric_rate *rate, uint64_t rank);
+uint64_t weft_fabric_carrier_next_ns(const struct weft_fabric *f);
+void weft_fabric_carrier_advance(struct weft_fabric *f);
+bool weft_fabric_carrier_poll(struct weft_fabric *f, struct weft_fluid_event *event_p);
+/* Of the servers' downlinks: carried over what was there for us. */
+double weft_fabric_carrier_utilization(const struct weft_fabric *f);
+/* Into the result. */
+void weft_fabric_carrier_count(const struct weft_fabric *f);
 
 /* ---- fabric_sched.c -------------------------------------------------------------------------- */
 

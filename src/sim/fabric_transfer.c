@@ -47,12 +47,16 @@ void weft_fabric_transfer_pace(struct weft_fabric *f, uint32_t index)
     if (!t->used || t->flow == no_flow || t->pace_ns != f->now_ns) {
         return; /* planned again, or over, since the event was made */
     }
-    uint64_t next_ns;
-    uint64_t bps = granted_bps(t, f->now_ns, &next_ns);
-    weft_fluid_limit(f->fluid, t->flow, bps, t->rank);
-    t->pace_ns = next_ns;
-    if (next_ns != WEFT_NEVER) {
-        weft_fabric_event(f, next_ns, WEFT_FABRIC_EVENT_PACE, index, NULL);
+    struct weft_fabric_rate rate = {0};
+    uint64_t later_ns;
+    rate.bps = granted_bps(t, f->now_ns, &rate.next_ns);
+    if (rate.next_ns != WEFT_NEVER) {
+        rate.next_bps = granted_bps(t, rate.next_ns, &later_ns);
+    }
+    weft_fabric_carrier_limit(f, t->flow, &rate, t->rank);
+    t->pace_ns = rate.next_ns;
+    if (rate.next_ns != WEFT_NEVER) {
+        weft_fabric_event(f, rate.next_ns, WEFT_FABRIC_EVENT_PACE, index, NULL);
     }
 }
 
@@ -171,7 +175,7 @@ void weft_fabric_relay(struct weft_fabric *f)
         uint64_t bytes = can_forward(f, out);
         if (bytes > out->released) {
             out->released = bytes;
-            weft_fluid_release(f->fluid, out->flow, bytes);
+            weft_fabric_carrier_release(f, out->flow, bytes);
         }
     }
     for (uint32_t h = 0; h < f->hosts; h++) {
@@ -264,7 +268,7 @@ uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
         .rank = t->rank,
         .user = index,
     };
-    t->flow = weft_fluid_start(f->fluid, &flow, forwards(t->kind) ? 0 : t->bytes);
+    t->flow = weft_fabric_carrier_start(f, &flow, forwards(t->kind) ? 0 : t->bytes);
     if (t->granted) {
         t->pace_ns = f->now_ns;
         weft_fabric_transfer_pace(f, index);
@@ -278,8 +282,8 @@ void weft_fabric_transfer_sent(struct weft_fabric *f, const struct weft_fluid_ev
     if (event->finished) {
         f->transfers[index].flow = no_flow;
     }
-    weft_fabric_event(f, f->now_ns + f->config.network.delay_ns, WEFT_FABRIC_EVENT_ARRIVED, index,
-                      (void *)(uintptr_t)event->bytes);
+    weft_fabric_event(f, f->now_ns + weft_fabric_carrier_delay_ns(f), WEFT_FABRIC_EVENT_ARRIVED,
+                      index, (void *)(uintptr_t)event->bytes);
 }
 
 static void span_of(struct weft_fabric *f, const struct weft_fabric_transfer *t)

@@ -316,6 +316,7 @@ static void link_leave(struct weft_net *net, uint32_t idx)
     net->touched = idx;
     link->counters.queued--;
     link->counters.queued_bytes -= packet->count + net->overhead_bytes;
+    link->counters.left_bytes += packet->count + net->overhead_bytes;
     if (link_drops(link, net->now_ns)) {
         weft_net_packet_free(packet);
         return;

@@ -67,6 +67,7 @@ struct weft_net_link_counters {
     uint64_t flying; /* gauge: on the wire */
     uint64_t queued_bytes;
     uint64_t queued_bytes_max;
+    uint64_t left_bytes; /* sent over the link, headers included, whatever became of it behind */
 };
 
 /* One datagram on its way. The bytes are an allocation of exactly their length, so that

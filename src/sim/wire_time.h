@@ -17,8 +17,7 @@ static inline uint32_t weft_sim_chunk_elems(void)
 
 static inline uint32_t weft_sim_chunks(uint64_t message_bytes)
 {
-    return (uint32_t)weft_div_ceil_u64(message_bytes / WEFT_SIM_ELEM_BYTES,
-                                       weft_sim_chunk_elems());
+    return (uint32_t)weft_div_ceil_u64(message_bytes / WEFT_SIM_ELEM_BYTES, weft_sim_chunk_elems());
 }
 
 /* K of the message that follows `before` equal ones of its stream: those of r rounds may miss the whole
@@ -41,9 +40,27 @@ static inline uint64_t weft_sim_wire_bytes(uint64_t message_bytes)
 
 static inline uint64_t weft_sim_wire_ns(uint64_t wire_bytes, uint64_t rate_bps)
 {
-    __extension__ unsigned __int128 bits_ns =
-        (unsigned __int128)wire_bytes * 8 * WEFT_NS_PER_S;
+    __extension__ unsigned __int128 bits_ns = (unsigned __int128)wire_bytes * 8 * WEFT_NS_PER_S;
     return (uint64_t)(bits_ns / rate_bps);
+}
+
+/* Of a full chunk behind a message's first: what it has of a link, and what of a packet's UDP payload, which
+ * is what the rate of a held message counts (core/msg.h). The tag of mode auth is the network's here. */
+static inline uint64_t weft_sim_goodput_bps(uint64_t link_bps)
+{
+    uint64_t chunk = (uint64_t)weft_sim_chunk_elems() * WEFT_SIM_ELEM_BYTES;
+    uint64_t packet =
+        chunk + WEFT_NET_OVERHEAD_BYTES + WEFT_DATA_OVERHEAD_BYTES - WEFT_BRIEF_SAVED_BYTES;
+    __extension__ unsigned __int128 scaled = (unsigned __int128)link_bps * chunk;
+    return (uint64_t)(scaled / packet);
+}
+
+static inline uint64_t weft_sim_paced_bps(uint64_t goodput_bps)
+{
+    uint64_t chunk = (uint64_t)weft_sim_chunk_elems() * WEFT_SIM_ELEM_BYTES;
+    uint64_t payload = chunk + WEFT_DATA_OVERHEAD_BYTES - WEFT_BRIEF_SAVED_BYTES - WEFT_TAG_BYTES;
+    __extension__ unsigned __int128 scaled = (unsigned __int128)goodput_bps * payload;
+    return (uint64_t)(scaled / chunk);
 }
 
 #endif

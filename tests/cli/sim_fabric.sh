@@ -35,6 +35,10 @@ tap_run "its JSON is complete" jq -e "$complete"' and .plan_us == null and .make
     .replica_divergence_max == null and .server_link_utilization > 0.1 and
     ((.commits_per_s * 12 - .commits) | fabs) < 1e-6' json
 
+tap_run "a run with packets" json --level packet --update-bytes 1250000 --policy order
+tap_run "has the same figures, and packets" jq -e "$complete"' and .level == "packet" and .packets > 1000 and
+    (.packets_sent_again | type) == "number" and .plan_us.p50 > 0' json
+refused "64 hosts" --level packet --workers 64
 tap_run "a run with one" json --policy order --network NS3
 tap_run "its JSON is complete, too" jq -e "$complete"' and .policy == "order" and
     (.plan_us | .p50 > 0 and .p99 >= .p50)' json
