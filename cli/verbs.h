@@ -25,6 +25,7 @@ int weft_cli_sim_incast(int argc, char **argv);
 int weft_cli_sim_exchange(int argc, char **argv);
 int weft_cli_sim_allreduce(int argc, char **argv);
 int weft_cli_sim_fabric(int argc, char **argv);
+int weft_cli_sim_compression(int argc, char **argv);
 int weft_cli_sim_grid(int argc, char **argv);
 int weft_perf_stream(int argc, char **argv);
 int weft_perf_collective(int argc, char **argv); /* allreduce, allgather, broadcast */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 32, ROWS_MAX = 200, LANES_MAX = 64, PATH_BYTES = 1024 };
+enum { NAME_BYTES = 32, ROWS_MAX = 200, LANES_MAX = 64 };
 
 void weft_cli_fabric_take_span(void *arg, const struct weft_fabric_span *span)
 {
@@ -121,37 +121,11 @@ static void print_script(FILE *script, const char *png, const struct weft_fabric
     print_plot(script, spans);
 }
 
-/* "a/b.png" or "a/b": folder "a", files "b.png" and "b.gp". */
-struct picture {
-    char folder[PATH_BYTES];
-    char png[PATH_BYTES];
-    char gp[PATH_BYTES];
-    char gp_path[2 * PATH_BYTES];
-};
-
-static bool picture_of(const char *path, struct picture *p)
-{
-    size_t bytes = strlen(path);
-    const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    if (bytes + sizeof(".png") > PATH_BYTES || name[0] == '\0' || strpbrk(name, "'\n\r") != NULL) {
-        return false;
-    }
-    size_t stem = strlen(name);
-    stem -= stem > 4 && strcmp(name + stem - 4, ".png") == 0 ? 4 : 0;
-    snprintf(p->folder, PATH_BYTES, "%.*s", slash != NULL ? (int)(slash - path) + 1 : 1,
-             slash != NULL ? path : ".");
-    snprintf(p->png, PATH_BYTES, "%.*s.png", (int)stem, name);
-    snprintf(p->gp, PATH_BYTES, "%.*s.gp", (int)stem, name);
-    snprintf(p->gp_path, sizeof(p->gp_path), "%s/%s", p->folder, p->gp);
-    return true;
-}
-
 bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *config,
                            const struct weft_cli_fabric_spans *spans)
 {
-    static struct picture picture;
-    if (!picture_of(path, &picture)) {
+    static struct weft_gnuplot_files picture;
+    if (!weft_gnuplot_files_of(path, &picture)) {
         (void)weft_cli_fail("sim fabric", "--gantt \"%s\" is no name for a picture", path);
         return false;
     }
@@ -166,12 +140,7 @@ bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *co
     if (!weft_output_close("sim fabric", picture.gp_path, script, script != NULL)) {
         return false;
     }
-    enum weft_gnuplot drawn = weft_gnuplot_run("sim fabric", picture.folder, picture.gp);
-    if (drawn == WEFT_GNUPLOT_MISSING) {
-        (void)weft_cli_fail("sim fabric", "%s is written; the picture " WEFT_GNUPLOT_ADVICE,
-                            picture.gp_path);
-    }
-    return drawn == WEFT_GNUPLOT_DRAWN;
+    return weft_gnuplot_draw("sim fabric", &picture);
 }
 
 /* ---- Chrome trace ---------------------------------------------------------------------------- */

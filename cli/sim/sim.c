@@ -345,9 +345,10 @@ static int verb_swarm(int argc, char **argv)
          .fallback = "1..100", .parse = parse_seeds},
         {"jobs", "N", "processes at a time", WEFT_OPTION_U32, &swarm.jobs, .min = 1,
          .max = JOBS_MAX},
-        {"value-type", "TYPE", "bf16: run each seed as a parameter server whose messages carry values\n"
-         "as bf16, one way or both; int8: whose pushes carry int8", WEFT_OPTION_CHOICE,
-         .value = &swarm.value_type, .choices = value_types},
+        {"value-type", "TYPE",
+         "bf16: run each seed as a parameter server whose messages carry values\n"
+         "as bf16, one way or both; int8: whose pushes carry int8",
+         WEFT_OPTION_CHOICE, .value = &swarm.value_type, .choices = value_types},
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},
@@ -377,8 +378,9 @@ static int verb_swarm(int argc, char **argv)
         return swarm_run(&swarm);
     }
     if (swarm.seeds.first != swarm.seeds.last) {
-        return weft_options_usage(&command, "--trace and --pcap are for one seed: --seeds %" PRIu64
-                                  "..%" PRIu64, swarm.seeds.first, swarm.seeds.first);
+        return weft_options_usage(
+            &command, "--trace and --pcap are for one seed: --seeds %" PRIu64 "..%" PRIu64,
+            swarm.seeds.first, swarm.seeds.first);
     }
     return swarm_run_tapped(&swarm, &tap);
 }
@@ -392,8 +394,10 @@ int weft_cli_sim(int argc, char **argv)
         {"exchange", "rounds with data both ways or several receivers: round times",
          weft_cli_sim_exchange},
         {"allreduce", "rounds of all_reduce between ranks: round times", weft_cli_sim_allreduce},
-        {"fabric", "a training job under the transfer scheduler, at flow level",
+        {"fabric", "a training job under the transfer scheduler, at flow or packet level",
          weft_cli_sim_fabric},
+        {"compression", "what an aggregator saves: bytes of updates over bytes of their sum",
+         weft_cli_sim_compression},
         {"grid", "the incast grid: round times of every cell against its limit", weft_cli_sim_grid},
         {0},
     };

@@ -1,0 +1,48 @@
+/* What an aggregator saves when the updates of lda that it adds up have words and topics in common: bytes of the
+ * updates over bytes of their sum.
+ *
+ * Workers train in step (BSP), as the reference trainer does. In every step of the last epoch their
+ * updates are counted, each by itself and the sum of all, in two encodings:
+ *
+ *   rows     a row of the table is pushed whole: 4 bytes of id and k floats. So weft pushes it.
+ *   entries  a count that has changed: 4 bytes that say which, and 4 of how much
+ *
+ * What changes cancel out in the sum is not an entry of it. */
+#ifndef WEFT_ML_COMPRESSION_H
+#define WEFT_ML_COMPRESSION_H
+
+#include "ml/dataset.h"
+
+struct weft_ml_compression_config {
+    uint32_t workers;
+    uint32_t batch_rows; /* documents of a worker's step */
+    uint32_t topics;
+    uint32_t epochs;
+    uint64_t seed;
+};
+
+struct weft_ml_compression {
+    uint32_t steps; /* counted */
+    uint64_t rows_separate;
+    uint64_t rows_together;
+    uint64_t entries_separate;
+    uint64_t entries_together;
+};
+
+/* Errors:  WEFT_INVALID  a number is 0, too many topics, or a data set without counts.   WEFT_NOMEM
+ * Cost:    epochs x tokens x topics. */
+weft_status weft_ml_compression_measure(const struct weft_ml_dataset *dataset,
+                                        const struct weft_ml_compression_config *config,
+                                        struct weft_ml_compression *compression_p);
+
+static inline uint64_t weft_ml_compression_rows_bytes(uint64_t rows, uint32_t topics)
+{
+    return rows * (4 + UINT64_C(4) * topics);
+}
+
+static inline uint64_t weft_ml_compression_entries_bytes(uint64_t entries)
+{
+    return entries * 8;
+}
+
+#endif
