@@ -17,6 +17,15 @@
 
 #include <stdbool.h>
 
+/* What happened to updates of a parameter server that waits for a scheduler. */
+struct weft_swarm_updates {
+    uint64_t asked;
+    uint64_t dropped;
+    uint64_t late;     /* refused by a shard */
+    uint64_t broken;   /* not wholly granted when a shard died */
+    uint64_t replayed; /* and when the worker sent again what a shard had lost */
+};
+
 struct weft_swarm_result {
     uint64_t seed;
     bool ok;
@@ -32,6 +41,7 @@ struct weft_swarm_result {
     uint64_t cut_messages; /* messages that ended UNKNOWN or SHORT at such an end */
     uint64_t pushes_listed; /* to a parameter server, that named a list of ids */
     uint64_t lists_unknown; /* and such that a shard did not have */
+    struct weft_swarm_updates updates;
     uint64_t noticed;      /* connections with the dead that went down, where that is watched */
     uint32_t messages;
     char plan[1024];      /* the configuration drawn, lines */

@@ -279,6 +279,7 @@ void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_worl
     }
     result_p->pushes_listed = ps->pushes_listed;
     result_p->lists_unknown = ps->lists_unknown;
+    result_p->updates = ps->told;
     for (uint32_t i = 0; i < ps->plan.hosts; i++) {
         const struct weft_ep_counters *c = weft_ep_counters(weft_world_ep(ps->world, i));
         result_p->packets += weft_world_counters(ps->world, i)->packets_sent;

@@ -489,6 +489,7 @@ static void keep_journal(struct swarm_ps *ps, uint32_t s)
 
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
 {
+    weft_swarm_ps_sched_breaks(ps);
     ps->lives[s]++;
     struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
     struct weft_world_host_config host =

@@ -65,6 +65,7 @@ struct swarm_ps_worker {
     uint32_t dropped;          /* clocks, bit by bit, of whose push something was dropped or refused as
                                 * late */
     struct swarm_ps_ask ask[SWARM_ASKS];
+    uint64_t sent_again; /* messages of pushes, when the scheduler looked last */
     uint64_t lost;             /* pushes, as clients that died were told */
     float *rows;               /* (ids, dim) */
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */
@@ -104,6 +105,7 @@ struct swarm_ps {
     uint64_t update_bytes_min;
     uint32_t delay_max;
     struct weft_prng sched_prng;
+    struct weft_swarm_updates told; /* what happened to updates */
     uint32_t blocks;            /* of a row, once a shard has the table */
 };
 
@@ -154,6 +156,8 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps);
 void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
 /* What the scheduler has to say to this worker now. */
 void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+/* A shard is about to die: count whose updates that breaks. */
+void weft_swarm_ps_sched_breaks(struct swarm_ps *ps);
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 

@@ -7,7 +7,15 @@
 
 #include <inttypes.h>
 
-enum { ASK_DELAY_US = 8000, START_DELAY_US = 4000, KINDS = 8, KIND_DROP = 0, KIND_DIRECT = 1 };
+/* Where shards die, it is often silent for as long as that and the mending take. */
+enum {
+    ASK_DELAY_US = 8000,
+    ASK_DELAY_DEATHS_US = 80000,
+    START_DELAY_US = 4000,
+    KINDS = 8,
+    KIND_DROP = 0,
+    KIND_DIRECT = 1
+};
 
 /* What is dropped has to be told from what is missing: where a row says which pushes are in it, and
  * nothing but a drop keeps one out. */
@@ -20,7 +28,7 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
 {
     struct weft_prng *prng = &ps->sched_prng;
     weft_prng_split(prng, ps->table.seed, UINT64_C(0x7363686564));
-    ps->scheduled = weft_prng_below(prng, 4) == 0;
+    ps->scheduled = weft_prng_below(prng, 2) == 0;
     if (!ps->scheduled) {
         return;
     }
@@ -38,13 +46,18 @@ void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns
     }
 }
 
+static uint64_t think_ns(struct swarm_ps *ps)
+{
+    uint64_t most_us = ps->deaths > 0 ? ASK_DELAY_DEATHS_US : ASK_DELAY_US;
+    return weft_prng_below(&ps->sched_prng, most_us) * WEFT_NS_PER_US;
+}
+
 static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
     for (int i = 0; i < SWARM_ASKS; i++) {
         if (worker->ask[i].update == 0) {
-            uint64_t at_ns =
-                now_ns + weft_prng_below(&ps->sched_prng, ASK_DELAY_US) * WEFT_NS_PER_US;
+            uint64_t at_ns = now_ns + think_ns(ps);
             worker->ask[i] = (struct swarm_ps_ask){.update = update, .at_ns = at_ns};
             weft_world_wake(ps->world, ps->shards + w, at_ns);
             return;
@@ -68,12 +81,11 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
 {
     static const uint64_t rates_bps[] = {0, 2000000, 50000000, 1000000000};
     struct weft_prng *prng = &ps->sched_prng;
-    const struct weft_msg_pace pace = {
-        .start_ns = now_ns + weft_prng_below(prng, START_DELAY_US) * WEFT_NS_PER_US,
-        .rate_bps = rates_bps[weft_prng_below(prng, 4)],
-        .rank = (uint8_t)weft_prng_below(prng, 10)};
-    weft_status status =
-        weft_ps_update_grant(ps->worker[w].client, update, shard, &pace, now_ns);
+    const struct weft_msg_pace pace = {.start_ns = now_ns + weft_prng_below(prng, START_DELAY_US) *
+                                                                WEFT_NS_PER_US,
+                                       .rate_bps = rates_bps[weft_prng_below(prng, 4)],
+                                       .rank = (uint8_t)weft_prng_below(prng, 10)};
+    weft_status status = weft_ps_update_grant(ps->worker[w].client, update, shard, &pace, now_ns);
     if (status != WEFT_OK && status != WEFT_NOTFOUND) {
         weft_world_fail(ps->world, "grant of update %" PRIu64 ": %s", update,
                         weft_status_name(status));
@@ -116,14 +128,42 @@ static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, ui
     return ask->granted == all || ask->dropped;
 }
 
+/* Updates of this worker that are not wholly decided on. */
+static uint32_t undecided(const struct swarm_ps_worker *worker)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < SWARM_ASKS; i++) {
+        count += worker->ask[i].update != 0;
+    }
+    return count;
+}
+
+void weft_swarm_ps_sched_breaks(struct swarm_ps *ps)
+{
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        ps->told.broken += undecided(&ps->worker[w]);
+    }
+}
+
+static void count_replayed(struct swarm_ps *ps, struct swarm_ps_worker *worker)
+{
+    uint64_t again = weft_ps_client_counters(worker->client)->pushes_again;
+    ps->told.replayed += again > worker->sent_again ? undecided(worker) : 0;
+    worker->sent_again = again;
+}
+
 void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
     struct weft_ps_update_event event;
+    count_replayed(ps, worker);
     while (ps->scheduled && weft_ps_update_poll(worker->client, &event)) {
         if (event.type == WEFT_PS_UPDATE_ASK) {
             asked(ps, w, event.update, now_ns);
         }
+        ps->told.asked += event.type == WEFT_PS_UPDATE_ASK;
+        ps->told.dropped += event.type == WEFT_PS_UPDATE_OVER && event.dropped;
+        ps->told.late += event.type == WEFT_PS_UPDATE_OVER && event.late;
         if (event.type == WEFT_PS_UPDATE_OVER && event.dropped && event.late) {
             weft_world_fail(ps->world, "update %" PRIu64 " was dropped, and refused as late",
                             event.update);
@@ -137,8 +177,7 @@ void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         if (decide(ps, w, ask, now_ns)) {
             ask->update = 0;
         } else {
-            ask->at_ns =
-                now_ns + 1 + weft_prng_below(&ps->sched_prng, ASK_DELAY_US) * WEFT_NS_PER_US;
+            ask->at_ns = now_ns + 1 + think_ns(ps);
             weft_world_wake(ps->world, ps->shards + w, ask->at_ns);
         }
     }

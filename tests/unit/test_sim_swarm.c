@@ -281,6 +281,31 @@ static void pushes_name_lists(void **state)
     assert_true(listed > 200 && unknown > 5);
 }
 
+/* Updates that wait for a scheduler are dropped, refused as late, and break with a shard that dies, and wait
+ * while what it has lost is sent again. What must hold then, every seed checks. */
+static void updates_meet_every_fate(void **state)
+{
+    (void)state;
+    struct weft_swarm_updates sum = {0};
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct weft_swarm_result result;
+        weft_swarm_ps_run(seed, WEFT_VALUE_FLOAT32, NULL, &result);
+        if (!result.ok) {
+            fail_msg("seed %lu: %s", (unsigned long)seed, result.failure);
+        }
+        sum.asked += result.updates.asked;
+        sum.dropped += result.updates.dropped;
+        sum.late += result.updates.late;
+        sum.broken += result.updates.broken;
+        sum.replayed += result.updates.replayed;
+    }
+    print_message("%lu asked, %lu dropped, %lu late, %lu broken, %lu waited while others were replayed\n",
+                  (unsigned long)sum.asked, (unsigned long)sum.dropped, (unsigned long)sum.late,
+                  (unsigned long)sum.broken, (unsigned long)sum.replayed);
+    assert_true(sum.asked > 0 && sum.dropped > 0 && sum.late > 0);
+    assert_true(sum.broken > 0 && sum.replayed > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +316,7 @@ int main(void)
         cmocka_unit_test(the_combined_hash_sees_every_part),
         cmocka_unit_test(the_path_has_faults),
         cmocka_unit_test(pushes_name_lists),
+        cmocka_unit_test(updates_meet_every_fate),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };
