@@ -59,6 +59,18 @@ uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_
     return count;
 }
 
+void weft_aggregate_shard_pack(uint64_t incarnation, uint8_t *out)
+{
+    memcpy(out, &incarnation, WEFT_AGGREGATE_SHARD_BYTES);
+}
+
+uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes)
+{
+    uint64_t incarnation;
+    memcpy(&incarnation, bytes, WEFT_AGGREGATE_SHARD_BYTES);
+    return incarnation;
+}
+
 /* Each rank and number once. */
 static bool members_ascend(const struct weft_aggregate_view *view)
 {

@@ -27,11 +27,16 @@
  * with so many members and rows in each. */
 enum {
     WEFT_AGGREGATE_SLOTS = 4,
+    WEFT_AGGREGATE_PULLS = 4, /* requests for rows that an aggregator has under way at a shard */
     WEFT_AGGREGATE_BYTES_MAX = 8 << 20,
     WEFT_AGGREGATE_MEMBERS_MAX = 256,
     WEFT_AGGREGATE_ROWS_MAX = 1 << 17,
     WEFT_AGGREGATE_COUNT_MAX = UINT16_MAX,
 };
+
+/* What a worker that opens a table at an aggregator says behind the specification: the incarnation of the
+ * shard that it is connected to, u64. Its pulls are answered with rows of that process alone. */
+enum { WEFT_AGGREGATE_SHARD_BYTES = 8 };
 
 enum { WEFT_AGGREGATE_HEAD_BYTES = WEFT_RPC_REQUEST_BYTES + 8, WEFT_AGGREGATE_MEMBER_BYTES = 24 };
 
@@ -68,6 +73,10 @@ void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint
 struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
                                                       uint32_t i);
 uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_t row);
+
+/* WEFT_AGGREGATE_SHARD_BYTES. */
+void weft_aggregate_shard_pack(uint64_t incarnation, uint8_t *out);
+uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes);
 
 /* Shape:   bytes (count,): the network's, anything may be in them; dim: of the table.
  * Owns:    *view_p borrows bytes.

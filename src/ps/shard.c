@@ -37,9 +37,8 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
 
 uint32_t weft_shard_expects_max(const struct weft_shard_config *config)
 {
-    uint32_t aggregates = config->chunks_max > 0 ? config->aggregators_max : 0;
     return config->workers_max * (config->push_slots + config->pull_slots + 3) +
-           aggregates * WEFT_AGGREGATE_SLOTS;
+           weft_shard_aggregators(config) * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS);
 }
 
 static bool config_valid(const struct weft_shard_config *config)
@@ -80,11 +79,28 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
     return slot->answer == NULL || lacks ? WEFT_NOMEM : WEFT_OK;
 }
 
+/* The slots of a rank, or of an aggregator behind them. */
+static struct shard_slot *slots_of(const struct weft_shard *shard, uint32_t who, uint32_t *count_p)
+{
+    const uint32_t ranks = shard->config.workers_max;
+    *count_p = who < ranks ? shard->slots_per_worker : WEFT_AGGREGATE_PULLS;
+    return &shard->slots[who < ranks ? who * shard->slots_per_worker
+                                     : ranks * shard->slots_per_worker +
+                                           (who - ranks) * WEFT_AGGREGATE_PULLS];
+}
+
 static weft_status slots_init(struct weft_shard *shard)
 {
     const struct weft_shard_config *config = &shard->config;
+    const uint32_t of_workers = config->workers_max * shard->slots_per_worker;
     weft_status status = WEFT_OK;
-    for (uint32_t i = 0; status == WEFT_OK && i < shard->slot_count; i++) {
+    for (uint32_t i = of_workers; status == WEFT_OK && i < shard->slot_count; i++) {
+        struct shard_slot *slot = &shard->slots[i];
+        slot->worker = config->workers_max + (i - of_workers) / WEFT_AGGREGATE_PULLS;
+        slot->op = WEFT_RPC_PULL;
+        status = slot_init(config, slot);
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < of_workers; i++) {
         struct shard_slot *slot = &shard->slots[i];
         uint32_t place = i % shard->slots_per_worker;
         slot->worker = i / shard->slots_per_worker;
@@ -101,14 +117,16 @@ static weft_status shard_init(struct weft_shard *shard)
 {
     const struct weft_shard_config *config = &shard->config;
     shard->slots_per_worker = config->push_slots + config->pull_slots + 2;
-    shard->slot_count = config->workers_max * shard->slots_per_worker;
+    const uint32_t aggregators = weft_shard_aggregators(config);
+    shard->slot_count =
+        config->workers_max * shard->slots_per_worker + aggregators * WEFT_AGGREGATE_PULLS;
     shard->waiting = shard->due = shard->ready = shard->asking =
         (struct shard_queue){WEFT_SHARD_NONE, WEFT_SHARD_NONE};
     shard->tables = calloc(config->tables_max, sizeof(*shard->tables));
     shard->clocks = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
     shard->clock_min = calloc(config->tables_max, sizeof(*shard->clock_min));
     shard->step_to = calloc(config->tables_max, sizeof(*shard->step_to));
-    shard->workers = calloc(config->workers_max, sizeof(*shard->workers));
+    shard->workers = calloc(config->workers_max + aggregators, sizeof(*shard->workers));
     shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
     shard->pushes =
         calloc((size_t)config->tables_max * config->workers_max, sizeof(*shard->pushes));
@@ -338,8 +356,10 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
         (void)!shard->msgr.ops->cancel(shard->msgr.self, worker->clock_expect);
         worker->clock_posted = false;
     }
-    for (uint32_t i = 0; i < shard->slots_per_worker; i++) {
-        struct shard_slot *slot = &shard->slots[rank * shard->slots_per_worker + i];
+    uint32_t count;
+    struct shard_slot *slots = slots_of(shard, rank, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct shard_slot *slot = &slots[i];
         if (slot->state == SLOT_POSTED) {
             (void)!shard->msgr.ops->cancel(shard->msgr.self, slot->expect);
             slot->state = SLOT_IDLE;
@@ -351,6 +371,30 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
     queue_drop_worker(shard, &shard->due, rank);
     queue_drop_worker(shard, &shard->ready, rank);
     queue_drop_worker(shard, &shard->asking, rank);
+}
+
+static void slots_post(struct weft_shard *shard, uint32_t who)
+{
+    uint32_t count;
+    struct shard_slot *slots = slots_of(shard, who, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (slots[i].state == SLOT_IDLE) {
+            slot_post(shard, &slots[i]);
+        }
+    }
+}
+
+void weft_shard_pulls_bind(struct weft_shard *shard, uint32_t aggregator, weft_peer peer)
+{
+    const uint32_t who = shard->config.workers_max + aggregator;
+    shard->workers[who].up = true;
+    shard->workers[who].peer = peer;
+    slots_post(shard, who);
+}
+
+void weft_shard_pulls_unbind(struct weft_shard *shard, uint32_t aggregator)
+{
+    worker_unbind(shard, shard->config.workers_max + aggregator);
 }
 
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
@@ -389,6 +433,11 @@ static void replaced_add(struct weft_shard *shard, weft_peer peer, bool for_good
 void weft_shard_replace(struct weft_shard *shard, weft_peer peer)
 {
     replaced_add(shard, peer, false);
+}
+
+void weft_shard_refuse_peer(struct weft_shard *shard, weft_peer peer)
+{
+    replaced_add(shard, peer, true);
 }
 
 /* It went by itself: its number may be another's from now on. */
@@ -457,12 +506,7 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
     worker->up_ns = now_ns;
     worker->peer = event->peer;
     clock_post(shard, rank);
-    for (uint32_t i = 0; i < shard->slots_per_worker; i++) {
-        struct shard_slot *slot = &shard->slots[rank * shard->slots_per_worker + i];
-        if (slot->state == SLOT_IDLE) {
-            slot_post(shard, slot);
-        }
-    }
+    slots_post(shard, rank);
 }
 
 static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)

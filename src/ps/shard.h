@@ -117,6 +117,7 @@ struct weft_shard_counters {
     uint64_t aggregate_rows;      /* rows that were in them; */
     uint64_t aggregate_gradients; /* and gradients that had been added up in these */
     uint64_t aggregates_refused;  /* nothing of them was applied */
+    uint64_t aggregators_refused; /* another one with their number was connected */
     uint64_t journal_records; /* written down (ps/journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */

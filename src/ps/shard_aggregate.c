@@ -43,6 +43,7 @@ struct shard_aggregate {
 struct shard_aggregator {
     bool up;
     weft_peer peer;
+    uint64_t incarnation;
 };
 
 struct weft_shard_aggregates {
@@ -334,6 +335,7 @@ static void unbind(struct weft_shard *shard, uint32_t aggregator)
 {
     struct weft_shard_aggregates *all = shard->aggregates;
     all->aggregators[aggregator].up = false;
+    weft_shard_pulls_unbind(shard, aggregator);
     for (uint32_t i = 0; i < WEFT_AGGREGATE_SLOTS; i++) {
         struct shard_aggregate *slot = &all->slots[aggregator * WEFT_AGGREGATE_SLOTS + i];
         if (slot->state == AGGREGATE_POSTED) {
@@ -355,11 +357,20 @@ static bool peer_up(struct weft_shard *shard, const struct weft_msg_event *event
         return false;
     }
     struct shard_aggregator *from = &all->aggregators[number];
+    if (from->up && from->incarnation != event->incarnation) {
+        /* Another process with the number of one that is there. If that one has died its connection ends,
+         * and this one, which connects again, gets the number. */
+        shard->counters.aggregators_refused++;
+        weft_shard_refuse_peer(shard, event->peer);
+        return true;
+    }
     if (from->up) {
         weft_shard_replace(shard, from->peer);
         unbind(shard, number);
     }
-    *from = (struct shard_aggregator){.up = true, .peer = event->peer};
+    *from = (struct shard_aggregator){
+        .up = true, .peer = event->peer, .incarnation = event->incarnation};
+    weft_shard_pulls_bind(shard, number, event->peer);
     for (uint32_t i = 0; i < WEFT_AGGREGATE_SLOTS; i++) {
         struct shard_aggregate *slot = &all->slots[number * WEFT_AGGREGATE_SLOTS + i];
         if (slot->state == AGGREGATE_IDLE) {

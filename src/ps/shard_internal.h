@@ -44,6 +44,7 @@ struct shard_slot {
     bool update_open; /* and that one was opened for it */
     uint32_t base;    /* and the base in the tag */
     uint32_t opened;  /* PULL: updates opened, when its rows were read */
+    uint32_t version; /* PULL: of its rows: the minimum clock, when they were read */
     uint8_t id_bytes; /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
     uint16_t can;     /* TABLE: what the worker was granted */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
@@ -52,7 +53,7 @@ struct shard_slot {
     uint32_t list_place; /* where that is: shard_list.c */
     uint16_t status;  /* first thing that went wrong */
     uint16_t table;
-    uint32_t worker;
+    uint32_t worker; /* rank; PULL of an aggregator: workers_max plus its number */
     uint32_t clock; /* of the request's tag */
     uint32_t next;  /* in `waiting`, `due` or `ready` */
     weft_expect_id expect;
@@ -137,7 +138,7 @@ struct weft_shard {
     uint32_t *clock_min;       /* (tables_max,) */
     uint32_t *step_to; /* (tables_max,): the clock_min that rows are being stepped for; 0 = none */
     uint32_t step_tables;         /* so many of them */
-    struct shard_worker *workers; /* (workers_max,) */
+    struct shard_worker *workers; /* (workers_max,), then of each aggregator what its pulls need */
     struct weft_once *pushes;     /* (tables_max, workers_max) */
     uint64_t *critical;  /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
     uint64_t *safe;      /* (tables_max, workers_max): pushes that are durable; NULL without
@@ -161,7 +162,8 @@ struct weft_shard {
     struct shard_partial *partials;     /* worker by worker */
     uint32_t partials_per_worker;       /* 0 without checkpoints */
     uint32_t partial_count;
-    struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE and the LIST slot */
+    struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE and the LIST slot;
+                               * then aggregator by aggregator: WEFT_AGGREGATE_PULLS pull slots */
     uint64_t *list_ids;       /* (workers_max, list_ids): lists of pulls; NULL without */
     uint32_t slots_per_worker;
     uint32_t slot_count;
@@ -403,6 +405,21 @@ uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queu
 void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
 /* This connection was replaced by another one of its process: for the driver to close. */
 void weft_shard_replace(struct weft_shard *shard, weft_peer peer);
+/* This process has the place of another one that is connected: the driver tells it so, and closes. */
+void weft_shard_refuse_peer(struct weft_shard *shard, weft_peer peer);
+/* Aggregators that may connect; 0: none. */
+static inline uint32_t weft_shard_aggregators(const struct weft_shard_config *config)
+{
+    return config->chunks_max > 0 ? config->aggregators_max : 0;
+}
+static inline bool shard_slot_is_aggregators(const struct weft_shard *shard,
+                                             const struct shard_slot *slot)
+{
+    return slot->worker >= shard->config.workers_max;
+}
+/* An aggregator is connected: it may pull; or it is gone. */
+void weft_shard_pulls_bind(struct weft_shard *shard, uint32_t aggregator, weft_peer peer);
+void weft_shard_pulls_unbind(struct weft_shard *shard, uint32_t aggregator);
 /* Another process speaks for this rank. */
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                              uint64_t now_ns);

@@ -68,6 +68,9 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
         return;
     }
     count_latency(slot->op == WEFT_RPC_PUSH ? &shard->push : &shard->pull, reply);
+    if (shard_slot_is_aggregators(shard, slot)) {
+        return; /* it is no worker's: nobody writes down the other end of it */
+    }
     weft_record_put_served(shard->config.records, slot->table,
                            &(struct weft_record_served){
                                .server = shard->config.shard,

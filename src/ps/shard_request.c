@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "ps/id_pack.h"
 #include "ps/layout.h"
+#include "ps/pull_ids.h"
 #include "ps/values.h"
 
 /* At the end of a clock all workers' answers are due. So many slices of rows that are read for them are
@@ -157,16 +158,20 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
                      : packed                             ? WEFT_RPC_PACKED_IDS
                                                           : 0;
+    const bool is_aggregators = shard_slot_is_aggregators(shard, slot);
+    const uint32_t worker =
+        is_aggregators ? slot->worker - shard->config.workers_max : slot->worker;
     uint32_t keep = weft_shard_takes_lists(shard) ? WEFT_RPC_KEEP_IDS : 0;
     uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
                           : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
-                          : slot->op == WEFT_RPC_LIST ? 0
+                          : slot->op == WEFT_RPC_LIST || is_aggregators ? 0
                           : rows == 0                 ? WEFT_RPC_CUT | WEFT_RPC_COUNT_UPDATES
                                                       : keep | WEFT_RPC_COUNT_UPDATES;
-    if (slot->request.worker != slot->worker) {
+    if (slot->request.worker != worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
                (slot->op != WEFT_RPC_PULL && slot->request.rows_must != 0) ||
+               (is_aggregators && slot->request.after_seq != 0) ||
                (slot->update && slot->request.need_clock != slot->clock) ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
@@ -191,36 +196,23 @@ static bool pull_owns(const struct weft_shard *shard, struct shard_slot *slot, u
     return true;
 }
 
-/* Each chunk says which rows it has; none may be said twice. */
 static bool pull_take_packed(struct weft_shard *shard, struct shard_slot *slot,
                              const struct weft_msg_event *event)
 {
-    const uint8_t *data = event->data;
-    uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
-    const uint32_t rows_max = shard->config.rows_per_rpc_max;
-    struct weft_ps_chunk_rows rows;
-    if (!weft_ps_packed_rows(data, event->elems, head, NULL, &rows) || rows.list != 0) {
-        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+    struct weft_pull_ids pull = {.ids = slot->ids,
+                                 .came = slot->came,
+                                 .rows_max = shard->config.rows_per_rpc_max,
+                                 .rows = slot->rows,
+                                 .rows_end = slot->rows_end};
+    uint32_t first, count;
+    enum weft_rpc_status status = weft_pull_ids_take(&pull, event, &first, &count);
+    if (status != WEFT_RPC_OK) {
+        shard_slot_reject(slot, status);
         return false;
     }
-    if (rows.first > rows_max || rows.count > rows_max - rows.first) {
-        shard_slot_reject(slot, WEFT_RPC_TOO_LARGE);
-        return false;
-    }
-    uint32_t end = rows.first + rows.count;
-    if (weft_bits_next_one(slot->came, end, rows.first) < end ||
-        !weft_ids_unpack(data + rows.ids_offset, rows.blocks_offset - rows.ids_offset, rows.count,
-                         slot->ids + rows.first)) {
-        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
-        return false;
-    }
-    for (uint32_t i = rows.first, n; i < end; i += n) {
-        n = (uint32_t)weft_min_u64(64 - i % 64, end - i);
-        slot->came[i / 64] |= (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << i % 64;
-    }
-    slot->rows += rows.count;
-    slot->rows_end = end > slot->rows_end ? end : slot->rows_end;
-    return pull_owns(shard, slot, rows.first, rows.count);
+    slot->rows = pull.rows;
+    slot->rows_end = pull.rows_end;
+    return pull_owns(shard, slot, first, count);
 }
 
 static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
@@ -397,7 +389,8 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .status = slot->status,
         .can = slot->status == WEFT_RPC_OK ? slot->can : 0,
         .t0_ns = slot->request.t0_ns,
-        .clock = weft_shard_clock(shard, slot->table),
+        /* An answer may wait for the transport while clocks go on. */
+        .clock = rows ? slot->version : weft_shard_clock(shard, slot->table),
         .rows = counts_updates(slot) ? slot->opened
                 : rows               ? slot->request.rows
                                      : reply_clock(shard, slot),
@@ -514,6 +507,7 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
     slot->opened = (uint32_t)shard->counters.updates_opened;
+    slot->version = shard->clock_min[slot->table];
     if (slot->rows == 0) {
         weft_shard_answer_head(shard, slot);
         return;
