@@ -1,4 +1,4 @@
-/* `weft aggregate`: adds up pushes of workers on their way to the servers. */
+/* `weft aggregate`: adds up pushes of workers on their way to the servers, and answers their pulls. */
 #define _GNU_SOURCE
 #include "cli/child.h"
 #include "cli/metrics.h"
@@ -24,6 +24,8 @@ struct verb {
     const char *servers;
     uint32_t push_mib;
     uint32_t age_us;
+    uint32_t cache_mib;
+    uint32_t pull_age_us;
     bool json;
     uint32_t control_fd; /* 0 = none */
     struct weft_channel channel;
@@ -69,6 +71,24 @@ static const struct figure {
     FIGURE(rows_out, "Rows of aggregates."),
     FIGURE(bytes_in, "Bytes of pushes that were added up."),
     FIGURE(bytes_out, "Bytes of aggregates."),
+    FIGURE(pulls_in, "Pulls received whole."),
+    FIGURE(pulls_answered, "Pulls answered from here."),
+    FIGURE(pulls_direct, "Pulls that their workers were told to send to the server."),
+    FIGURE(pulls_direct_table, "Of these, of a table that is not open here, or malformed."),
+    FIGURE(pulls_direct_large, "Of these, with more rows than there was memory for."),
+    FIGURE(pulls_direct_shard,
+           "Of these, while the server was away, or was another process than the worker's."),
+    FIGURE(pulls_direct_busy,
+           "Of these, that lacked rows when the connection to the server took no request."),
+    FIGURE(pulls_direct_late, "Of these, that had waited for the server for too long."),
+    FIGURE(pulls_direct_refused, "Of these, of whose rows the server refused some."),
+    FIGURE(fetches_out, "Requests for rows sent to the server."),
+    FIGURE(pull_rows_in, "Rows of pulls."),
+    FIGURE(pull_rows_kept, "Of these, that were here and new enough."),
+    FIGURE(pull_rows_shared, "Of these, that came with a row asked for for another pull."),
+    FIGURE(pull_rows_fetched, "Rows asked for at the server, each once in a request."),
+    FIGURE(shard_refusals,
+           "Connections that the server ended because it has another aggregator of this number."),
     FIGURE(tables_refused, "Tables that workers asked for and that are not added up."),
     FIGURE(workers_replaced, "Connections of workers that a newer one replaced."),
     FIGURE(peers_ignored, "Connections of processes that are neither worker nor server."),
@@ -101,6 +121,12 @@ static void add_families(void *arg, struct weft_exposition *text)
         snprintf(label, sizeof(label), "shard=\"%u\"", i);
         weft_exposition_u64(text, "weft_aggregator_workers", label,
                             verb->stats[i].gauges.workers_connected);
+    }
+    weft_exposition_family(text, "weft_aggregator_rows_kept", "gauge", "Rows kept for pulls.");
+    for (uint32_t i = 0; i < verb->started; i++) {
+        snprintf(label, sizeof(label), "shard=\"%u\"", i);
+        weft_exposition_u64(text, "weft_aggregator_rows_kept", label,
+                            verb->stats[i].gauges.rows_kept);
     }
     weft_exposition_family(text, "weft_aggregator_server_up", "gauge",
                            "1: the server of the shard is connected.");
@@ -142,11 +168,15 @@ static void tell_counters(struct verb *verb)
     }
     if (!verb->json) {
         printf("pushes: %llu in, %llu absorbed, %llu sent direct; %llu aggregates out\n"
-               "rows: %llu in, %llu out; bytes: %llu in, %llu out\n",
+               "rows: %llu in, %llu out; bytes: %llu in, %llu out\n"
+               "pulls: %llu in, %llu answered, %llu sent direct; rows: %llu in, %llu fetched\n",
                (unsigned long long)sum.pushes_in, (unsigned long long)sum.pushes_absorbed,
                (unsigned long long)sum.pushes_direct, (unsigned long long)sum.aggregates_out,
                (unsigned long long)sum.rows_in, (unsigned long long)sum.rows_out,
-               (unsigned long long)sum.bytes_in, (unsigned long long)sum.bytes_out);
+               (unsigned long long)sum.bytes_in, (unsigned long long)sum.bytes_out,
+               (unsigned long long)sum.pulls_in, (unsigned long long)sum.pulls_answered,
+               (unsigned long long)sum.pulls_direct, (unsigned long long)sum.pull_rows_in,
+               (unsigned long long)sum.pull_rows_fetched);
         return;
     }
     cJSON *counters = cJSON_CreateObject();
@@ -159,6 +189,13 @@ static void tell_counters(struct verb *verb)
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
+/* One thread for each shard says this of its own. */
+static void say(void *arg, enum weft_node_level level, const char *text)
+{
+    (void)arg, (void)level;
+    fprintf(stderr, "weft aggregate: %s\n", text);
+}
+
 static weft_status start(struct verb *verb, struct weft_error *error)
 {
     weft_transport_options_apply(&verb->transport, &verb->each.driver);
@@ -166,6 +203,9 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     verb->each.driver.udp.host = verb->host;
     verb->each.aggregator.push_bytes_max = verb->push_mib << 20;
     verb->each.aggregator.age_ns = verb->age_us * WEFT_NS_PER_US;
+    verb->each.aggregator.cache_bytes = (uint64_t)verb->cache_mib << 20;
+    verb->each.aggregator.pull_age_ns = verb->pull_age_us * WEFT_NS_PER_US;
+    verb->each.log = (struct weft_node_log){.say = say};
     for (uint32_t i = 0; i < verb->count; i++) {
         struct weft_aggregator_thread_config config = verb->each;
         config.aggregator.shard = i;
@@ -279,6 +319,8 @@ int weft_cli_aggregate(int argc, char **argv)
     verb = (struct verb){.listen = "127.0.0.1:7800",
                          .push_mib = 4,
                          .age_us = 2000,
+                         .cache_mib = 64,
+                         .pull_age_us = 2000,
                          .channel = {.fd = -1},
                          .transport = WEFT_TRANSPORT_DEFAULTS,
                          .security = WEFT_SECURITY_DEFAULTS};
@@ -307,9 +349,20 @@ int weft_cli_aggregate(int argc, char **argv)
         {"flush-count", "N", "send a sum with N pushes; 0 = only when all workers are in it",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
         {"push-mib", "MIB",
-         "largest push that is added up; larger ones go to the server. Each\n"
-         "worker has four times that, used as needed",
+         "largest push that is added up, and largest answer to a pull; larger\n"
+         "ones are the server's. Each worker has eight times that, used as needed",
          WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
+        {"pulls", "N",
+         "answer so many pulls of one worker at a time; 0 = they go to the server", WEFT_OPTION_U32,
+         .value = &aggregator->pull_slots, .max = 16},
+        {"cache-mib", "MIB",
+         "keep so many rows of each server for pulls; the oldest go. 0 = ask for\n"
+         "each anew, once for all pulls that wait for it",
+         WEFT_OPTION_U32, .value = &verb.cache_mib, .max = 65536},
+        {"pull-age-us", "US",
+         "ASP tables: answer with rows that were asked for this long ago at most.\n"
+         "BSP and SSP need no such limit: there a row is as new as the clock says",
+         WEFT_OPTION_U32, .value = &verb.pull_age_us, .max = 10000000},
         WEFT_TRANSPORT_ROWS(&verb.transport),
         WEFT_SECURITY_NETWORK_ROWS(&verb.security),
         WEFT_METRICS_OPTIONS(&verb.metrics_options),
@@ -327,12 +380,15 @@ int weft_cli_aggregate(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "aggregate",
-        .summary = "add up the pushes of workers on their way to the servers",
+        .summary = "add up the pushes of workers on their way to the servers, answer their pulls",
         .description =
-            "Workers that name it with --via send it their pushes, and everything else to the\n"
-            "servers. It adds up pushes of the same table and clock and sends the servers one\n"
+            "Workers that name it with --via send it their pushes and pulls, and everything else to\n"
+            "the servers. It adds up pushes of the same table and clock and sends the servers one\n"
             "message for all of them: fewer rows, fewer bytes, fewer requests. A worker's push is\n"
-            "over when its server has it. If the aggregator dies, or a push cannot be added up\n"
+            "over when its server has it. A pull is answered with rows that it keeps or asks the\n"
+            "server for, once for all workers that want them, and never with older ones than the\n"
+            "table's consistency allows. Of several aggregators with the same --number a server takes\n"
+            "one at a time. If the aggregator dies, or a push cannot be added up\n"
             "(values other than float32, rows longer than 256 floats, admission, eviction),\n"
             "workers send it to the server; nothing is lost or counted twice. Ctrl-C or SIGTERM\n"
             "ends it.",

@@ -9,6 +9,7 @@
 #include <time.h>
 
 static const uint64_t connect_pause_ns = 100 * WEFT_NS_PER_MS;
+static const uint64_t refused_pause_ns = WEFT_NS_PER_S;
 static const uint64_t ask_patience_ns = WEFT_NS_PER_S;
 
 /* What the thread holds while it runs. */
@@ -19,6 +20,7 @@ struct serving {
     struct weft_aggregator *aggregator;
     struct weft_msgr msgr;
     uint64_t connect_ns; /* to the shard, not before */
+    uint64_t refusals;   /* of the shard, told so far */
 };
 
 static uint64_t clock_now(void *arg)
@@ -71,6 +73,25 @@ static void copy_stats(void *arg, void *object)
     }
 }
 
+/* Its number is another process's at the shard. That one may end; so it asks again, but less often. */
+static void note_refusal(struct serving *serving, uint64_t now_ns)
+{
+    const struct weft_aggregator_thread_config *config = &serving->thread->config;
+    const uint64_t refusals = weft_aggregator_counters(serving->aggregator)->shard_refusals;
+    if (refusals == serving->refusals) {
+        return;
+    }
+    if (serving->refusals == 0) {
+        weft_node_warn(&config->log,
+                       "the server of shard %u (%s:%u) has another aggregator with number %u; end "
+                       "that one, or give this one another --number. Pushes go to the server till then",
+                       config->aggregator.shard, config->server.host, config->server.port,
+                       config->aggregator.number);
+    }
+    serving->refusals = refusals;
+    serving->connect_ns = now_ns + refused_pause_ns;
+}
+
 /* Between two steps. Returns how long the next may sleep. */
 static uint64_t turn(struct serving *serving)
 {
@@ -82,6 +103,7 @@ static uint64_t turn(struct serving *serving)
         weft_driver_disconnect(serving->driver, peer);
     }
     weft_stats_query_poll(&serving->thread->query, serving);
+    note_refusal(serving, now_ns);
     due_ns = weft_aggregator_deadline(serving->aggregator);
     if (weft_aggregator_wants_shard(serving->aggregator)) {
         if (now_ns >= serving->connect_ns) {

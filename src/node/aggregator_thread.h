@@ -7,6 +7,7 @@
 
 #include "io/driver.h"
 #include "job/launch.h"
+#include "node/log.h"
 #include "node/security.h"
 #include "node/stats_query.h"
 #include "ps/aggregator.h"
@@ -20,6 +21,7 @@ struct weft_aggregator_thread_config {
         driver; /* but security, the name and the sizes of the endpoint's tables */
     const struct weft_security *security; /* loaded; borrowed until join */
     struct weft_launch_address server;    /* of the shard */
+    struct weft_node_log log;
 };
 
 /* What is known of a thread from outside, as last copied. */

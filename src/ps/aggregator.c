@@ -21,13 +21,18 @@ void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
         .push_bytes_max = 4 << 20,
         .groups_max = 4,
         .age_ns = 2 * WEFT_NS_PER_MS,
+        .pull_slots = 4,
+        .pull_rows_max = 16384,
+        .cache_bytes = 64 << 20,
+        .pull_age_ns = 2 * WEFT_NS_PER_MS,
+        .pull_patience_ns = 500 * WEFT_NS_PER_MS,
     };
 }
 
 uint32_t weft_aggregator_expects_max(const struct weft_aggregator_config *config)
 {
-    return config->workers_max * (config->push_slots + 1) + config->groups_max +
-           WEFT_AGGREGATE_SLOTS;
+    return config->workers_max * (config->push_slots + config->pull_slots + 1) +
+           config->groups_max + WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS;
 }
 
 static bool config_valid(const struct weft_aggregator_config *config)
@@ -36,7 +41,9 @@ static bool config_valid(const struct weft_aggregator_config *config)
            config->tables_max >= 1 && config->tables_max <= UINT32_C(1) << 16 &&
            config->push_slots >= 1 && config->push_slots <= 60 && config->push_bytes_max >= 64 &&
            config->push_bytes_max <= WEFT_AGGREGATE_BYTES_MAX && config->groups_max >= 1 &&
-           config->groups_max <= 64 && config->age_ns >= 1 && config->clock_ns != NULL;
+           config->groups_max <= 64 && config->age_ns >= 1 && config->pull_slots <= 16 &&
+           config->pull_rows_max >= 1 && config->pull_rows_max <= UINT32_C(1) << 20 &&
+           config->pull_patience_ns >= 1 && config->clock_ns != NULL;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -76,12 +83,16 @@ static weft_status agg_init(struct weft_aggregator *agg)
     for (uint32_t t = 0; t < config->tables_max; t++) {
         agg->tables[t].open =
             calloc(WEFT_BITS_WORDS((size_t)config->workers_max), sizeof(uint64_t));
-        if (agg->tables[t].open == NULL) {
+        agg->tables[t].shards = calloc(config->workers_max, sizeof(uint64_t));
+        if (agg->tables[t].open == NULL || agg->tables[t].shards == NULL) {
             return WEFT_NOMEM;
         }
     }
     weft_status status = slots_init(agg);
-    return status == WEFT_OK ? weft_agg_groups_init(agg) : status;
+    status = status == WEFT_OK ? weft_agg_groups_init(agg) : status;
+    status = status == WEFT_OK ? weft_agg_pulls_init(agg) : status;
+    status = status == WEFT_OK ? weft_agg_fetches_init(agg) : status;
+    return status == WEFT_OK ? weft_agg_cache_init(agg) : status;
 }
 
 weft_status weft_aggregator_new(const struct weft_aggregator_config *config, struct weft_msgr msgr,
@@ -114,10 +125,14 @@ void weft_aggregator_free(struct weft_aggregator *agg)
     for (uint32_t i = 0; agg->slots != NULL && i < agg->slot_count; i++) {
         free(agg->slots[i].memory);
     }
+    weft_agg_cache_fini(agg);
     for (uint32_t t = 0; agg->tables != NULL && t < agg->config.tables_max; t++) {
         free(agg->tables[t].open);
+        free(agg->tables[t].shards);
     }
     weft_agg_groups_fini(agg);
+    weft_agg_pulls_fini(agg);
+    weft_agg_fetches_fini(agg);
     free(agg->workers);
     free(agg->tables);
     free(agg->slots);
@@ -265,6 +280,7 @@ static void table_post(struct weft_aggregator *agg, uint32_t rank)
 static void post_all(struct weft_aggregator *agg, uint32_t rank)
 {
     table_post(agg, rank);
+    weft_agg_pulls_post(agg, rank);
     for (uint32_t i = 0; i < agg->config.push_slots; i++) {
         struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
         if (slot->state == AGG_SLOT_IDLE) {
@@ -300,6 +316,7 @@ static void worker_unbind(struct weft_aggregator *agg, uint32_t rank)
         worker->table_posted = false;
     }
     worker->table_stale = worker->table_busy;
+    weft_agg_pulls_unbind(agg, rank);
     for (uint32_t i = 0; i < agg->config.push_slots; i++) {
         struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
         if (slot->state == AGG_SLOT_POSTED) {
@@ -321,7 +338,10 @@ static void worker_unbind(struct weft_aggregator *agg, uint32_t rank)
 static void shard_down(struct weft_aggregator *agg)
 {
     agg->shard_up = agg->shard_connecting = false;
+    agg->shard_incarnation = 0;
     weft_agg_groups_drop(agg);
+    weft_agg_fetches_drop(agg);
+    weft_agg_cache_clear(agg);
 }
 
 static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *event)
@@ -330,6 +350,7 @@ static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *ev
     if (agg->shard_connecting && event->peer == agg->shard) {
         agg->shard_connecting = false;
         agg->shard_up = event->name == weft_rpc_name(WEFT_ROLE_SERVER, agg->config.shard);
+        agg->shard_incarnation = event->incarnation;
         if (!agg->shard_up) {
             agg->counters.peers_ignored++;
             close_later(agg, event->peer);
@@ -363,6 +384,7 @@ static void peer_down(struct weft_aggregator *agg, const struct weft_msg_event *
     }
     agg->closed_count = kept;
     if ((agg->shard_up || agg->shard_connecting) && event->peer == agg->shard) {
+        agg->counters.shard_refusals += event->down == WEFT_DOWN_REPLACED;
         shard_down(agg);
         return;
     }
@@ -388,7 +410,7 @@ void weft_aggregator_connect(struct weft_aggregator *agg, weft_peer peer)
 /* ---- TABLE ----------------------------------------------------------------------------------- */
 
 static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t rank,
-                                       const struct weft_table_spec *spec)
+                                       const struct weft_table_spec *spec, uint64_t shard)
 {
     if (spec->table >= agg->config.tables_max || !weft_aggregate_takes(spec)) {
         return WEFT_RPC_SEND_DIRECT;
@@ -404,8 +426,13 @@ static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t ran
             return WEFT_RPC_SPEC_MISMATCH;
         }
     }
+    const bool is_new = !table->declared || !weft_table_spec_equal(&table->spec, spec);
     table->spec = *spec;
     table->declared = true;
+    table->shards[rank] = shard;
+    if (is_new) {
+        weft_agg_cache_begin(agg, spec->table);
+    }
     table->open_count += !weft_bits_test(table->open, rank);
     weft_bits_set(table->open, rank);
     return WEFT_RPC_OK;
@@ -433,10 +460,15 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
         : weft_table_spec_unpack(tag.table, worker->table_request + WEFT_RPC_REQUEST_BYTES,
                                  WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK
             ? WEFT_RPC_BAD_SPEC
-            : table_open(agg, rank, &spec);
+            : table_open(agg, rank, &spec,
+                         weft_aggregate_shard_unpack(worker->table_request +
+                                                     WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES));
     agg->counters.tables_refused += status != WEFT_RPC_OK;
     const struct weft_rpc_reply reply = {
-        .rpc_id = request.rpc_id, .status = (uint16_t)status, .t0_ns = request.t0_ns};
+        .rpc_id = request.rpc_id,
+        .status = (uint16_t)status,
+        .t0_ns = request.t0_ns,
+        .rows = status == WEFT_RPC_OK ? agg->config.pull_slots : 0};
     weft_rpc_reply_pack(&reply, worker->table_answer);
     const struct weft_msg_send send = {
         .peer = worker->peer,
@@ -661,6 +693,12 @@ void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_ev
             answer_free(agg, index);
         }
         break;
+    case AGG_USER_PULL:
+        weft_agg_pull_event(agg, index, event);
+        break;
+    case AGG_USER_FETCH:
+        weft_agg_fetch_event(agg, index, event);
+        break;
     case AGG_USER_GROUP:
         if (event->type == WEFT_EVENT_SENT) {
             weft_agg_group_sent(agg, index);
@@ -683,6 +721,7 @@ void weft_aggregator_progress(struct weft_aggregator *agg, uint64_t now_ns)
     }
     weft_agg_groups_progress(agg, now_ns);
     answers_send(agg, now_ns);
+    weft_agg_pulls_progress(agg, now_ns);
 }
 
 const struct weft_aggregator_counters *weft_aggregator_counters(const struct weft_aggregator *agg)

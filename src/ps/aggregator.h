@@ -1,5 +1,6 @@
 /* An aggregator for one shard: takes pushes of workers, adds up those of one table and clock, and sends
- * the sums to the shard as one message (ps/aggregate.h). A worker's other requests do not come here.
+ * the sums to the shard as one message (ps/aggregate.h); and answers pulls of workers, with rows that it
+ * keeps or fetches from the shard. A worker's other requests do not come here.
  *
  * A sans-I/O state machine over one transport, which workers connect to and which is connected to the
  * shard. A push is kept until all of it is there, then added to the open group of its table and clock. A
@@ -7,6 +8,14 @@
  * has enough pushes, or room is wanted. Workers are answered when the shard has answered: OK, or
  * SEND_DIRECT, which costs them a second way and nothing else. What an aggregator loses, by dying for
  * instance, its workers still have.
+ *
+ * A row that it keeps is of a version, the minimum clock of all workers when the shard read it, and has an
+ * age: the time since it was asked for. A pull is answered with a row whose version is at least the one that
+ * it waits for, and that is not older than the pull says: for that is how long ago the worker's own last push
+ * was closed. In ASP it must not be older than pull_age_ns, either. What is not there is fetched, once for all
+ * workers that wait for it. A worker says which process of the shard it is connected to; rows of another one
+ * are nothing to it, and all are dropped when the connection to the shard ends. What does not fit the memory
+ * goes: the row that was put there first.
  *
  *     on every event: weft_aggregator_event; after a batch: weft_aggregator_progress; sleep until
  *     weft_aggregator_deadline.
@@ -35,6 +44,12 @@ struct weft_aggregator_config {
     uint32_t groups_max; /* sums that are made at a time; the oldest is sent when more are wanted */
     uint32_t count_max;  /* pushes after which a group is sent; 0 = as many as it can have */
     uint64_t age_ns;     /* after which it is sent */
+    uint32_t pull_slots;  /* pulls of one worker that are answered at a time, <= 16; 0: they go direct */
+    uint32_t pull_rows_max;    /* of one pull, and push_bytes_max of its answer; larger ones go direct */
+    uint64_t cache_bytes;      /* of rows that are kept; each table has an equal part */
+    uint64_t pull_age_ns;      /* ASP: rows older than this are fetched anew */
+    uint64_t pull_patience_ns; /* a pull that waited so long for the shard goes direct: less than the time
+                                * after which workers take an aggregator for dead */
     uint8_t key[WEFT_HASH_KEY_BYTES]; /* drawn by the driver */
     uint64_t (*clock_ns)(void *arg);  /* on the clock of now_ns */
     void *clock_arg;
@@ -60,6 +75,22 @@ struct weft_aggregator_counters {
     uint64_t rows_out;  /* sums of rows, sent */
     uint64_t bytes_in;  /* of those pushes */
     uint64_t bytes_out; /* of the messages */
+    uint64_t pulls_in;        /* pulls that were there, whole */
+    uint64_t pulls_answered;  /* from here */
+    uint64_t pulls_direct;    /* told to go direct; the next five say why */
+    uint64_t pulls_direct_table; /* its table is not open here, or it is none that is answered here */
+    uint64_t pulls_direct_large;
+    uint64_t pulls_direct_shard; /* the shard was away, went, or is another process than the worker's */
+    uint64_t pulls_direct_busy;  /* the transport took no request to the shard */
+    uint64_t pulls_direct_late;  /* the shard had not answered in pull_patience_ns */
+    uint64_t pulls_direct_refused; /* the shard refused what was fetched for it */
+    uint64_t fetches_out;     /* requests to the shard */
+    uint64_t pull_rows_in;    /* rows of pulls; of these: */
+    uint64_t pull_rows_kept;  /* were here, and good; */
+    uint64_t pull_rows_shared; /* came with a row that was asked for for another pull; */
+    uint64_t pull_rows_fetched; /* were asked for, each once in a fetch */
+    uint64_t shard_refusals;  /* connections to the shard that ended because it has another aggregator of
+                               * this number */
     uint64_t tables_refused;
     uint64_t workers_replaced;
     uint64_t peers_ignored;
@@ -70,10 +101,13 @@ struct weft_aggregator_gauges {
     uint32_t workers_connected;
     uint32_t groups_open; /* being made */
     uint32_t groups_sent; /* not answered yet */
+    uint32_t pulls_waiting; /* for the shard */
+    uint32_t rows_kept;
     bool shard_up;
 };
 
-/* The reasonable: 16 workers, 4 tables, 4 slots of 4 MiB each, 4 groups, 2 ms. */
+/* The reasonable: 16 workers, 4 tables, 4 slots of 4 MiB each, 4 groups, 2 ms; 4 pulls of 16,384 rows each,
+ * 64 MiB of rows, 2 ms, 500 ms. */
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p);
 
 /* Expectations that it posts at most, and peers that it has. */

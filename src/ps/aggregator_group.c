@@ -507,7 +507,7 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
 
 uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
 {
-    uint64_t first_ns = WEFT_NEVER;
+    uint64_t first_ns = weft_agg_pulls_deadline(agg);
     for (uint32_t i = 0; i < agg->group_count; i++) {
         const struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN) {
@@ -520,7 +520,11 @@ uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
 void weft_aggregator_gauges(const struct weft_aggregator *agg,
                             struct weft_aggregator_gauges *gauges_p)
 {
-    *gauges_p = (struct weft_aggregator_gauges){.shard_up = agg->shard_up};
+    *gauges_p = (struct weft_aggregator_gauges){.shard_up = agg->shard_up,
+                                                .pulls_waiting = agg->pulls_waiting};
+    for (uint32_t t = 0; t < agg->config.tables_max; t++) {
+        gauges_p->rows_kept += agg->tables[t].kept.count;
+    }
     for (uint32_t i = 0; i < agg->group_count; i++) {
         gauges_p->groups_open += agg->groups[i].state == AGG_GROUP_OPEN;
         gauges_p->groups_sent += agg->groups[i].state >= AGG_GROUP_CLOSED;

@@ -1,11 +1,13 @@
-/* The inside of an aggregator, shared by aggregator.c (life, peers, pushes, answers) and
- * aggregator_group.c (sums, and their way to the shard). Not for others. */
+/* The inside of an aggregator, shared by aggregator.c (life, peers, pushes, answers), aggregator_group.c
+ * (sums, and their way to the shard), aggregator_pull.c (pulls), aggregator_fetch.c (what they lack) and
+ * aggregator_cache.c (rows that are kept). Not for others. */
 #ifndef WEFT_PS_AGGREGATOR_INTERNAL_H
 #define WEFT_PS_AGGREGATOR_INTERNAL_H
 
 #include "base/bits.h"
 #include "ps/aggregator.h"
 #include "ps/layout.h"
+#include "ps/row_store.h"
 
 #define AGG_NONE UINT32_MAX
 
@@ -15,6 +17,8 @@
 #define AGG_USER_TABLE  (UINT64_C(2) << 40) /* rank */
 #define AGG_USER_ANSWER (UINT64_C(3) << 40) /* answer */
 #define AGG_USER_GROUP  (UINT64_C(4) << 40) /* group */
+#define AGG_USER_PULL   (UINT64_C(5) << 40) /* pull */
+#define AGG_USER_FETCH  (UINT64_C(6) << 40) /* fetch */
 
 /* Memory of one answer to a PUSH: taken when memory for the push is posted, so that there is always one. */
 struct agg_answer {
@@ -48,6 +52,11 @@ struct agg_slot {
     uint8_t *memory; /* rows: id u64, values */
 };
 
+enum {
+    AGG_TABLE_REQUEST_BYTES =
+        WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES
+};
+
 struct agg_worker {
     bool up;
     weft_peer peer;
@@ -57,7 +66,7 @@ struct agg_worker {
     bool table_stale; /* what is under way belongs to a connection before */
     bool table_busy;  /* a TABLE arrives, or its answer leaves */
     weft_expect_id table_expect;
-    uint8_t table_request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES];
+    uint8_t table_request[AGG_TABLE_REQUEST_BYTES];
     uint8_t table_answer[WEFT_RPC_REPLY_BYTES];
 };
 
@@ -66,6 +75,76 @@ struct agg_table {
     bool declared;
     uint64_t *open; /* (workers_max,) bits: ranks that are connected and have opened it */
     uint32_t open_count;
+    uint64_t *shards; /* (workers_max,): of these ranks, the incarnation of the shard that they named */
+    uint32_t version; /* highest that the shard has told in an answer with rows */
+    void *memory;     /* of the rows that are kept, or NULL */
+    struct weft_row_store kept;
+};
+
+/* In front of each row that is kept. */
+struct agg_mark {
+    uint64_t asked_ns; /* the shard was asked for it: it has read it later */
+    uint32_t version;
+    uint32_t zero;
+};
+
+enum agg_pull_state {
+    AGG_PULL_IDLE,
+    AGG_PULL_POSTED,
+    AGG_PULL_OPEN,
+    AGG_PULL_WAITING, /* for fetches */
+    AGG_PULL_READY,   /* answered; waits for the transport */
+    AGG_PULL_SENDING,
+};
+
+/* Memory of one PULL, from posting it to the answer's SENT. */
+struct agg_pull {
+    enum agg_pull_state state;
+    bool stale; /* of a connection that is gone */
+    bool head_seen;
+    uint64_t *why; /* it goes direct: the counter that says so; NULL: it does not */
+    uint32_t rank;
+    weft_expect_id expect;
+    uint16_t table;
+    uint8_t id_bytes;
+    struct weft_rpc_request request;
+    uint64_t *ids;  /* (pull_rows_max,) */
+    uint64_t *came; /* (pull_rows_max,) bits, as struct weft_pull_ids has them; so are the next two */
+    uint32_t rows;
+    uint32_t rows_end;
+    uint8_t *from;     /* (pull_rows_max,): fetch that brings this row, plus 1; 0: it is in the answer;
+                        * AGG_FROM_NOWHERE: it is to be asked for */
+    uint32_t left;     /* rows that are not in the answer */
+    uint32_t unasked;  /* and of these, that are to be asked for */
+    uint32_t waits;    /* fetches, as bits */
+    uint64_t fresh_ns; /* rows that were asked for before are too old for it */
+    uint32_t version;  /* lowest among the rows in the answer */
+    uint64_t at_ns;    /* when it was there */
+    uint64_t wait_ns;  /* begins to wait, by the caller's clock */
+    uint64_t waited_ns;
+    uint64_t proc_ns;
+    uint8_t *answer; /* agg_rows_bytes() */
+    uint32_t answer_elems;
+    uint16_t elem_bytes;
+};
+
+/* Rows that are under way from the shard. */
+struct agg_fetch {
+    bool live;
+    bool message_closed;
+    bool answered;
+    uint16_t table;
+    uint16_t elem_bytes; /* of the answer */
+    uint32_t need;       /* version that the shard waits for */
+    uint32_t rpc_id;
+    uint64_t asked_ns;
+    uint32_t rows;
+    uint32_t life;     /* of its places in `index` */
+    uint64_t *ids;     /* (pull_rows_max,) */
+    uint64_t *index;   /* (agg->fetch_places,): life << 32 | row */
+    uint8_t *request;
+    uint8_t *reply; /* agg_rows_bytes() */
+    weft_expect_id expect;
 };
 
 struct agg_member {
@@ -130,6 +209,14 @@ struct weft_aggregator {
     uint32_t group_count;
     uint64_t *ids;          /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch */
     struct agg_sort *order; /* (2, WEFT_AGGREGATE_ROWS_MAX) scratch */
+    struct agg_pull *pulls; /* worker by worker */
+    uint32_t pull_count;
+    uint32_t pulls_waiting;
+    uint32_t pulls_ready;
+    float **found; /* (pull_rows_max,) scratch */
+    struct agg_fetch fetches[WEFT_AGGREGATE_PULLS];
+    uint32_t fetch_places;
+    uint64_t shard_incarnation; /* while it is up; 0 = not known */
     weft_peer shard;
     bool shard_up;
     bool shard_connecting;
@@ -162,5 +249,64 @@ void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t group,
                              const struct weft_msg_event *event);
 /* The shard is gone, and what was under way to it. */
 void weft_agg_groups_drop(struct weft_aggregator *agg);
+
+/* aggregator_cache.c */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_agg_cache_init(struct weft_aggregator *agg);
+void weft_agg_cache_fini(struct weft_aggregator *agg);
+/* The table has this specification from now on: nothing of it is kept. */
+void weft_agg_cache_begin(struct weft_aggregator *agg, uint16_t table);
+/* Nothing is kept of any table. */
+void weft_agg_cache_clear(struct weft_aggregator *agg);
+/* NULL, or the mark in front of the row's bytes. Shape: rows_p (count,). */
+void weft_agg_cache_find(const struct weft_aggregator *agg, uint16_t table, const uint64_t *ids,
+                         uint32_t count, float **rows_p);
+void weft_agg_cache_put(struct weft_aggregator *agg, uint16_t table, uint64_t id,
+                        struct agg_mark mark, const uint8_t *row, size_t bytes);
+
+/* aggregator_pull.c */
+
+/* Bytes of an answer with rows, a head in front. */
+static inline size_t agg_rows_bytes(const struct weft_aggregator *agg)
+{
+    return agg->config.push_bytes_max + WEFT_RPC_BLOCK_FLOATS * sizeof(float);
+}
+/* Errors: WEFT_NOMEM. */
+weft_status weft_agg_pulls_init(struct weft_aggregator *agg);
+void weft_agg_pulls_fini(struct weft_aggregator *agg);
+/* The rank is connected: post memory for its pulls; it is gone. */
+void weft_agg_pulls_post(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_pulls_unbind(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_pull_event(struct weft_aggregator *agg, uint32_t pull,
+                         const struct weft_msg_event *event);
+/* It goes direct, for this reason. */
+void weft_agg_pull_refuse(struct weft_aggregator *agg, struct agg_pull *pull, uint64_t *why);
+/* All that wait for this fetch. */
+void weft_agg_pulls_refuse(struct weft_aggregator *agg, uint32_t fetch, uint64_t *why);
+/* A row of a pull that waits is there. */
+void weft_agg_pull_fill(struct agg_pull *pull, uint32_t row, uint32_t version,
+                        const uint8_t *bytes);
+/* All rows of a pull are there. */
+void weft_agg_pull_whole(struct weft_aggregator *agg, struct agg_pull *pull);
+void weft_agg_pulls_progress(struct weft_aggregator *agg, uint64_t now_ns);
+uint64_t weft_agg_pulls_deadline(const struct weft_aggregator *agg);
+
+/* aggregator_fetch.c */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_agg_fetches_init(struct weft_aggregator *agg);
+void weft_agg_fetches_fini(struct weft_aggregator *agg);
+/* The fetch under way that brings this id to a pull, plus 1; 0: there is none. */
+uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pull *pull,
+                          uint64_t id);
+/* Ask the shard for rows that pulls lack, as far as requests may be under way. */
+void weft_agg_fetches_progress(struct weft_aggregator *agg);
+void weft_agg_fetch_event(struct weft_aggregator *agg, uint32_t fetch,
+                          const struct weft_msg_event *event);
+/* The shard is gone. */
+void weft_agg_fetches_drop(struct weft_aggregator *agg);
+
+enum { AGG_FROM_NOWHERE = 255 };
 
 #endif

@@ -1006,6 +1006,7 @@ static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *
             continue;
         }
         end->up_ns = now_ns;
+        end->incarnation = event->incarnation;
         if (end->connecting) {
             weft_ps_shard_back(client, s);
         }

@@ -76,7 +76,7 @@ struct weft_ps_client_config {
     uint32_t replay_messages_max;    /* of these, how many; with replay_bytes >= 1 */
     uint64_t update_bytes_min;       /* ps/update.h: pushes of a clock that are as many bytes together
                                       * wait for a grant. 0 = the job has no scheduler */
-    uint64_t via_timeout_ns;         /* > 0: pushes may go by aggregators; one that has pushes and
+    uint64_t via_timeout_ns;         /* > 0: pushes and pulls may go by aggregators; one that has some and
                                       * has not answered for so long is given up */
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
@@ -171,6 +171,9 @@ struct weft_ps_client_counters {
     uint64_t via_pushes;    /* given to an aggregator; */
     uint64_t via_committed; /* of these, that came to their shard so; */
     uint64_t via_direct;    /* and that were sent once more, to the shard itself */
+    uint64_t via_pulls;     /* the same of pulls; */
+    uint64_t via_answered;
+    uint64_t via_pulls_direct;
     uint64_t via_downs;     /* connections to aggregators that ended */
     uint64_t pushes_passed; /* refused in part or whole, for the shard had ended their clock without
                                 * this worker (shrink); not an error, but absent */
@@ -418,8 +421,8 @@ struct weft_ps_resumed {
  * become one report. */
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p);
 
-/* Aggregators (ps/aggregator.h), one a shard, where via_timeout_ns says so. Pushes go direct while there
- * is none, so nothing waits for it.
+/* Aggregators (ps/aggregator.h), one a shard, where via_timeout_ns says so. Pushes and pulls go direct
+ * while there is none, so nothing waits for it.
  *
  *     after a batch of events, for each shard s: if weft_ps_client_wants_via and now >= again_ns:
  *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A connection that fails is

@@ -109,11 +109,12 @@ struct ps_part {
     bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
     uint16_t list_status;
     bool late;           /* PUSH: refused whole, as of an update that is too late */
-    bool via;            /* PUSH, FLYING: the aggregator has it, and the shard may; client_via.c */
-    bool via_sending;    /* PUSH: the transport to the aggregator has its memory */
-    bool via_answering;  /* PUSH: and the memory of its answer, which nobody waits for */
-    bool direct;         /* PUSH: by an aggregator it did not get there */
-    bool failing;        /* PUSH: it fails when its memory comes back */
+    bool via;            /* FLYING: the aggregator has it; a PUSH the shard may, too; client_via.c */
+    bool via_sending;    /* the transport to the aggregator has its memory */
+    bool via_answering;  /* and the memory of its answer, which nobody waits for */
+    bool via_pull;       /* PULL: sent so last, and not counted among the shard's */
+    bool direct;         /* by an aggregator it did not get there */
+    bool failing;        /* it fails when its memory comes back */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */
     uint32_t delivered;  /* elements that arrived */
@@ -191,6 +192,7 @@ struct ps_link {
     uint32_t flying_xor;     /* of their rpc_ids: with one flying, its rpc_id */
     uint64_t number;         /* of the last push made */
     uint64_t number_closed;  /* all pushes up to this one are closed */
+    uint64_t pushed_ns;      /* when one was closed last; 0 = never, or there are no aggregators */
     struct weft_once closed; /* and of those behind it, these */
     uint32_t clock_closed;   /* last CLOCK that the shard has taken */
     uint32_t clock_known;    /* highest version seen in an answer */
@@ -236,6 +238,7 @@ struct ps_shard_end {
     bool safe_expected; /* memory is posted for what it says is durable */
     weft_expect_id safe_expect;
     uint32_t session;    /* of its connections; ps/aggregate.h */
+    uint64_t incarnation; /* of its process */
     uint32_t rpc_id;     /* last used */
     uint32_t pulls_open; /* requests given to the transport and not closed */
     uint32_t pulls_asked; /* pulls given to the transport and not answered */
@@ -247,6 +250,9 @@ struct ps_shard_end {
 
 static inline void ps_pull_answered(struct ps_shard_end *end, struct ps_part *part)
 {
+    if (part->via_pull) {
+        return;
+    }
     end->pulls_asked--;
     end->pulls_ahead -= part->is_ahead;
     part->is_ahead = false;
@@ -391,7 +397,7 @@ static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
 #define WEFT_PS_USER_SAFE  (UINT64_C(1) << 61) /* the rest is a shard */
 
-/* client_via.c: pushes by way of an aggregator */
+/* client_via.c: pushes and pulls by way of an aggregator */
 
 #define WEFT_PS_USER_VIA (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
 
@@ -409,6 +415,10 @@ uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* Does this one? */
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
+/* The same of a pull, where its turn has not come yet. */
+bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part);
+/* How old its rows may be, in microseconds: not older than this worker's last push. UINT32_MAX: any age. */
+uint32_t weft_ps_via_age(const struct weft_ps_client *client, const struct ps_part *part);
 weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part);
 /* It was given to the transport; it is not the aggregator's any more. */
 void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);

@@ -184,7 +184,7 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
     part->state = PART_QUEUED;
     part->expected = part->request_closed = part->reply_closed = false;
     part->counted = part->begun = false;
-    part->via = part->via_sending = part->via_answering = false;
+    part->via = part->via_sending = part->via_answering = part->via_pull = false;
     part->direct = part->failing = false;
     part->born = ps_part_resumes(part) ? 0 : ++client->born;
     if (end->down || link->gone) {
@@ -309,7 +309,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return end->pulls_ahead < PULLS_AHEAD_MAX && end->pulls_asked < PULLS_ASKED_MAX;
     }
     if (part->kind == WEFT_RPC_PULL) {
-        return mode == WEFT_TABLE_BSP || link->pushes_flying <= 1;
+        /* An aggregator does not know which of its pushes are open. */
+        return mode == WEFT_TABLE_BSP ||
+               link->pushes_flying <= (weft_ps_via_takes_pull(client, part) ? 0 : 1);
     }
     if (part->number > link->number_closed + WEFT_ONCE_SPAN ||
         part->clock > link->clock_closed + 2) {
@@ -376,7 +378,7 @@ static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
                          const struct ps_link *link, uint8_t id_bytes)
 {
-    bool keeps = part->keeps && (link->can & WEFT_RPC_CAN_LIST) != 0;
+    bool keeps = part->keeps && (link->can & WEFT_RPC_CAN_LIST) != 0 && !part->via;
     bool is_push = part->kind == WEFT_RPC_PUSH, is_table = part->kind == WEFT_RPC_TABLE;
     return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
@@ -401,7 +403,8 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
         .rows_must = is_pull ? part->rows_must : 0,
-        .after_seq = after      ? link->flying_xor
+        .after_seq = is_pull && part->via ? weft_ps_via_age(client, part)
+                      : after    ? link->flying_xor
                       : is_table ? session
                                  : (uint32_t)part->number,
         .need_clock = is_pull || is_of_update(part, link) ? part->clock
@@ -481,7 +484,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         if (is_push) {
             ps_part_take_off(link, part);
             update_sent(client, part, pace, seq, now_ns);
-        } else if (part->kind == WEFT_RPC_PULL) {
+        } else if (part->kind == WEFT_RPC_PULL && !part->via) {
             struct ps_shard_end *end = &client->ends[part->shard];
             part->is_ahead = is_ahead(client, part);
             end->pulls_open++;
@@ -507,12 +510,13 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         message.chunk_elems = (uint16_t)message.total;
     }
     part->via = weft_ps_via_takes(client, part);
+    part->via_pull = part->via && part->kind == WEFT_RPC_PULL;
     weft_status status = message_send(client, part, &message, part->head_only, now_ns);
     if (status != WEFT_OK && part->via) { /* the aggregator takes no more now */
         if (part->expected) {
             (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         }
-        part->expected = part->via = false;
+        part->expected = part->via = part->via_pull = false;
         part->direct = true;
         status = message_send(client, part, &message, part->head_only, now_ns);
     }
@@ -703,6 +707,9 @@ void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part)
            weft_once_test(&link->closed, link->number_closed + 1)) {
         link->number_closed++;
     }
+    if (client->vias != NULL) {
+        link->pushed_ns = ps_clock_ns(client);
+    }
     if (part->in_air) {
         link->pushes_flying--;
         link->flying_xor ^= part->rpc_id;
@@ -718,7 +725,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         return; /* it ends when its memory comes back */
     }
     if (part->via_sending && part->reply_closed) {
-        if (!ps_log_on(client)) {
+        if (!ps_log_on(client) || !is_push) {
             return; /* its shard has it; it is done when its memory comes back */
         }
         part->reply_closed = false; /* what comes back may not have it */
@@ -787,7 +794,7 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
         weft_ps_push_closed(client, part);
     }
     weft_ps_listed_reset(client, part);
-    if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING) {
+    if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING && !part->via_pull) {
         client->ends[part->shard].pulls_open -= !part->request_closed;
         if (!part->reply_closed) {
             ps_pull_answered(&client->ends[part->shard], part);

@@ -1,4 +1,4 @@
-/* Pushes by way of an aggregator (ps/aggregator.h).
+/* Pushes and pulls by way of an aggregator (ps/aggregator.h).
  *
  * A push goes to the aggregator of its shard, if there is one and the push is such as can be added up. It
  * is under way until the aggregator has answered that the shard has it; only then it is closed, and the
@@ -10,7 +10,14 @@
  * is the transport's until SENT: it waits in its queue for that, and an operation is not done before. So
  * that this takes no longer than it must, the connection is closed, and opened again after a pause.
  *
- * Never by an aggregator: pushes with a deadline, those that name a list or are sent again, heads alone.
+ * A pull goes there, too, unless it has as many of this worker as it takes: then, when it
+ * is sent again, and where the answer is not OK, it goes to the shard. It says how old its rows may be: as old
+ * as this worker's last push to the table and the shard, so that it sees that push. While one is under way
+ * its pulls wait, as they would at the shard; not in BSP, where they see no push of the clock in progress.
+ * The aggregator is told which process of the shard this worker knows, and again when it is another one.
+ *
+ * Never by an aggregator: pushes with a deadline, those that name a list or are sent again, heads alone;
+ * pulls with a deadline, or of no rows.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */
@@ -31,7 +38,9 @@ struct ps_via_link {
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
-    uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES];
+    uint32_t pulls;       /* so many pulls it takes at a time */
+    uint64_t incarnation; /* of the shard, as it was told */
+    uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES];
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
 };
 
@@ -40,8 +49,9 @@ struct ps_via {
     bool given; /* `peer` is a connection, or will be */
     bool up;
     bool close; /* the driver has to end it */
-    uint32_t flying;   /* pushes that wait for an answer */
-    uint32_t sending;  /* pushes of which the transport has the memory */
+    uint32_t flying;   /* pushes and pulls that wait for an answer */
+    uint32_t pulls;    /* of these, pulls */
+    uint32_t sending;  /* those of which the transport has the memory */
     uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
     uint64_t again_ns;
     struct ps_via_link *links; /* (tables_max,) */
@@ -113,7 +123,7 @@ bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *pee
     return false;
 }
 
-/* The push goes to its shard. Its memory may still be the transport's. */
+/* It goes to its shard. Its memory may still be the transport's. */
 static void go_direct(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
@@ -126,7 +136,8 @@ static void go_direct(struct weft_ps_client *client, uint32_t index)
     part->expected = part->reply_closed = false;
     part->resent = part->direct = true;
     part->state = PART_QUEUED;
-    client->counters.via_direct++;
+    client->counters.via_direct += part->kind == WEFT_RPC_PUSH;
+    client->counters.via_pulls_direct += part->kind == WEFT_RPC_PULL;
     weft_ps_part_enqueue(client, index);
 }
 
@@ -204,10 +215,13 @@ static void table_ask(struct weft_ps_client *client, uint32_t shard, uint16_t ta
         .timeout_ns = WEFT_NEVER,
         .user = user,
     };
-    const struct weft_rpc_request request = {
-        .rpc_id = rpc_id, .worker = client->config.worker, .t0_ns = ps_clock_ns(client)};
+    const struct weft_rpc_request request = {.rpc_id = rpc_id,
+                                             .worker = client->config.worker,
+                                             .t0_ns = ps_clock_ns(client)};
     weft_rpc_request_pack(&request, link->request);
     weft_table_spec_pack(&client->tables[table].spec, link->request + WEFT_RPC_REQUEST_BYTES);
+    weft_aggregate_shard_pack(client->ends[shard].incarnation,
+                              link->request + WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES);
     const struct weft_msg_send send = {
         .peer = via->peer,
         .base = link->request,
@@ -228,6 +242,7 @@ static void table_ask(struct weft_ps_client *client, uint32_t shard, uint16_t ta
         return; /* the same again in the next progress, or PEER_DOWN comes */
     }
     link->rpc_id = rpc_id;
+    link->incarnation = client->ends[shard].incarnation;
     link->sending = link->expected = true;
     link->state = VIA_LINK_ASKED;
 }
@@ -246,6 +261,7 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
                     reply.rpc_id == link->rpc_id && reply.status == WEFT_RPC_OK;
         link->expected = false;
         link->state = good ? VIA_LINK_OPEN : VIA_LINK_REFUSED;
+        link->pulls = good ? reply.rows : 0;
     }
 }
 
@@ -254,6 +270,10 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
     for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
         struct ps_via *via = &client->vias[s];
         for (uint32_t t = 0; via->up && t < client->config.tables_max; t++) {
+            struct ps_via_link *link = &via->links[t];
+            if (link->state == VIA_LINK_OPEN && link->incarnation != client->ends[s].incarnation) {
+                link->state = VIA_LINK_NONE;
+            }
             if (via->links[t].state == VIA_LINK_NONE && !via->links[t].sending &&
                 table_good(client, (uint16_t)t, s)) {
                 table_ask(client, s, (uint16_t)t, now_ns);
@@ -279,7 +299,7 @@ uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
     return first_ns;
 }
 
-/* ---- pushes ---------------------------------------------------------------------------------- */
+/* ---- pushes and pulls ------------------------------------------------------------------------ */
 
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
 {
@@ -291,8 +311,41 @@ bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint3
            table_good(client, table, shard);
 }
 
+bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    if (part->kind != WEFT_RPC_PULL || part->direct || part->expected || part->resent ||
+        part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
+        client->ops[part->op].deadline_ns != WEFT_NEVER ||
+        !weft_ps_via_open(client, part->table, part->shard)) {
+        return false;
+    }
+    const struct ps_via *via = &client->vias[part->shard];
+    const struct ps_via_link *link = &via->links[part->table];
+    /* Pulls of the next clock wait there, and leave some places to those of this one. */
+    const bool ahead = part->clock > client->tables[part->table].clock;
+    const uint32_t most = ahead ? (link->pulls + 1) / 2 : link->pulls;
+    return via->pulls < most && link->incarnation != 0 &&
+           link->incarnation == client->ends[part->shard].incarnation;
+}
+
+uint32_t weft_ps_via_age(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    const struct ps_link *link =
+        &client->links[(size_t)part->table * client->config.shards + part->shard];
+    const uint64_t now_ns = ps_clock_ns(client);
+    if (client->tables[part->table].spec.mode == WEFT_TABLE_BSP || link->pushed_ns == 0) {
+        return UINT32_MAX;
+    }
+    uint64_t age_ns = now_ns > link->pushed_ns ? now_ns - link->pushed_ns : 0;
+    age_ns -= age_ns / 1024; /* the aggregator's clock may be slower */
+    return (uint32_t)weft_min_u64(age_ns / WEFT_NS_PER_US, UINT32_MAX - 1);
+}
+
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part)
 {
+    if (part->kind == WEFT_RPC_PULL) {
+        return weft_ps_via_takes_pull(client, part);
+    }
     return part->kind == WEFT_RPC_PUSH && !part->direct && !part->expected && !part->resent && !part->listed &&
            !part->head_only && !part->begun && part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER &&
@@ -310,13 +363,16 @@ void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint6
     via->heard_ns = via->flying + via->sending == 0 ? now_ns : via->heard_ns;
     via->flying++;
     via->sending++;
+    via->pulls += part->via_pull;
     part->via_sending = true;
-    client->counters.via_pushes++;
+    client->counters.via_pushes += part->kind == WEFT_RPC_PUSH;
+    client->counters.via_pulls += part->via_pull;
 }
 
 void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part)
 {
     client->vias[part->shard].flying -= part->via;
+    client->vias[part->shard].pulls -= part->via && part->via_pull;
     part->via = false;
 }
 
@@ -361,7 +417,8 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
         settle(client, index);
         return;
     }
-    if (event->outcome != WEFT_MSG_UNKNOWN || part->reply_closed) {
+    if (part->kind == WEFT_RPC_PUSH &&
+        (event->outcome != WEFT_MSG_UNKNOWN || part->reply_closed)) {
         weft_ps_push_count(client, part, event);
     }
     if (part->state == PART_FLYING && part->reply_closed) {
@@ -380,8 +437,12 @@ void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool co
         return;
     }
     weft_ps_via_leave(client, part);
-    client->counters.via_committed++;
-    weft_ps_push_closed(client, part);
+    if (part->kind == WEFT_RPC_PUSH) {
+        client->counters.via_committed++;
+        weft_ps_push_closed(client, part);
+    } else {
+        client->counters.via_answered++;
+    }
     part->request_closed = true;
     if (!part->via_sending) {
         weft_ps_part_done(client, part);

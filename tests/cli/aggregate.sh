@@ -54,6 +54,30 @@ tap_is "every push came by it" "$(figure pushes_absorbed aggregate.out)" "$(figu
 tap_is "and there were some" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
 tap_is "fewer rows went out" \
     "$(($(figure rows_out aggregate.out) < $(figure rows_in aggregate.out)))" 1
+tap_is "it answered pulls" "$(($(figure pulls_answered aggregate.out) > 10))" 1
+tap_is "and asked the server for fewer rows than they wanted" \
+    "$(($(figure pull_rows_fetched aggregate.out) < $(figure pull_rows_in aggregate.out)))" 1
+
+# ---- a second one with the same number -----------------------------------------------------------
+
+begin
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --json \
+    --servers "127.0.0.1:$(port_of server.out)" >second.out 2>second.err &
+second=$!
+tap_run "a second aggregator with its number is refused, and says so" \
+    tap_until grep -q 'has another aggregator with number 0; end that one, or give' second.err
+work 0 1
+first=$!
+work 1 1
+wait "$!"
+wait "$first"
+kill "$second" "$aggregator"
+wait "$second"
+wait "$aggregator"
+tap_is "the first one went on" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
+tap_is "the second one sent nothing" "$(figure aggregates_out second.out)" 0
+kill "$server"
+wait "$server"
 
 begin
 work 0 30

@@ -1,11 +1,12 @@
 /* An aggregator fed with arbitrary requests: any tag, any grid, any bytes, chunks in any order, some missing,
  * workers that come and go, a shard that answers anything, late or never. The transport around it is the
  * least that keeps the contract of core/msg.h. What it sends to the shard must be an aggregate as the shard
- * takes them; when everybody has left, each push was answered, and no memory is with the transport.
+ * takes them, or a request for rows; when everybody has left, each push and pull was answered, and no memory is
+ * with the transport.
  *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
- * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1 and 4 are PUSH and TABLE
- * of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
+ * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1, 4 and 5 are PUSH, TABLE and
+ * PULL of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
  * go by. */
 #include "base/assert.h"
 #include "ps/aggregator.h"
@@ -27,6 +28,9 @@ enum {
     OP_PASS = 0,
     OP_ANSWER = 2,
     OP_SHARD = 3,
+    OP_PULL = 5,
+    OPS = 6,
+    TABLES = 2,
     FLAG_SHORT = 1,
     FLAG_KILL = 2,
     FLAG_OTHER = 4,
@@ -61,8 +65,11 @@ struct fake {
     struct held held[WORKERS];
     struct weft_msg_send sends[SENDS]; /* SENT has not come */
     uint32_t send_count;
-    uint64_t pushes_before; /* of inputs before this one */
-    uint64_t answers;       /* to pushes */
+    uint16_t row_bytes[TABLES]; /* of an answer to PULL, by the last TABLE */
+    uint64_t pushes_before;     /* of inputs before this one */
+    uint64_t pulls_before;
+    uint64_t answers;           /* to pushes */
+    uint64_t pull_answers;
     bool came_again;        /* a worker: what its old connection sent may have had no answer */
 };
 
@@ -96,11 +103,32 @@ static void check_answer(struct fake *fake, const struct weft_msg_send *send)
 {
     struct weft_rpc_reply reply;
     struct weft_rpc_tag tag;
-    WEFT_ASSERT(send->total == 1 && send->elem_bytes == WEFT_RPC_REPLY_BYTES);
+    const size_t bytes = (size_t)send->total * send->elem_bytes;
+    WEFT_ASSERT(bytes >= WEFT_RPC_REPLY_BYTES);
     WEFT_ASSERT(weft_rpc_reply_unpack(send->base, WEFT_RPC_REPLY_BYTES, &reply) == WEFT_OK);
     WEFT_ASSERT(reply.status < WEFT_RPC_STATUS_COUNT);
     WEFT_ASSERT(weft_rpc_tag_unpack(send->tag, &tag) && tag.number == reply.rpc_id);
+    const bool has_rows =
+        tag.op == (WEFT_RPC_PULL | WEFT_RPC_REPLY_FLAG) && reply.status == WEFT_RPC_OK;
+    const uint32_t head = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, send->elem_bytes);
+    WEFT_ASSERT(has_rows ? send->total == head + reply.rows : bytes == WEFT_RPC_REPLY_BYTES);
     fake->answers += tag.op == (WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG);
+    fake->pull_answers += tag.op == (WEFT_RPC_PULL | WEFT_RPC_REPLY_FLAG);
+}
+
+static void check_fetch(const struct weft_msg_send *send)
+{
+    struct weft_rpc_request request;
+    const size_t bytes = (size_t)send->total * send->elem_bytes;
+    WEFT_ASSERT(weft_rpc_request_unpack(send->base, bytes, &request) == WEFT_OK);
+    WEFT_ASSERT(request.rows > 0 && send->bound_ppm == 0 &&
+                send->total == request.rows + weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES,
+                                                                  send->elem_bytes));
+}
+
+static bool is_fetch(const struct weft_msg_send *send)
+{
+    return send->tag >> 56 == WEFT_RPC_PULL;
 }
 
 static weft_status take_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
@@ -113,7 +141,11 @@ static weft_status take_send(void *self, const struct weft_msg_send *send, uint6
     }
     if (send->peer == SHARD) {
         WEFT_ASSERT(fake->shard_up);
-        check_aggregate(send);
+        if (is_fetch(send)) {
+            check_fetch(send);
+        } else {
+            check_aggregate(send);
+        }
     } else {
         WEFT_ASSERT(send->peer == fake->peers[0] || send->peer == fake->peers[1]);
         check_answer(fake, send);
@@ -329,15 +361,18 @@ static void shard_answers(struct fake *fake, const uint8_t *data)
     WEFT_ASSERT(status == WEFT_OK);
     struct weft_rpc_tag tag;
     WEFT_ASSERT(weft_rpc_tag_unpack(fake->sends[i].tag, &tag));
+    const bool has_rows = is_fetch(&fake->sends[i]) && data[2] == WEFT_RPC_OK;
+    const uint16_t elem_bytes = has_rows ? fake->row_bytes[tag.table] : WEFT_RPC_REPLY_BYTES;
     struct weft_msg_event event = {
         .peer = SHARD,
         .seq = ++fake->ids,
         .tag =
-            weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_AGGREGATE | WEFT_RPC_REPLY_FLAG,
+            weft_rpc_tag_pack((struct weft_rpc_tag){.op = tag.op | WEFT_RPC_REPLY_FLAG,
                                                     .table = tag.table,
                                                     .number = request.rpc_id}),
-        .total = 1,
-        .elem_bytes = WEFT_RPC_REPLY_BYTES,
+        .total = has_rows ? weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) + request.rows
+                          : 1,
+        .elem_bytes = elem_bytes,
         .chunk_elems = 1,
         .chunks = 1,
         .received = 1,
@@ -350,7 +385,8 @@ static void shard_answers(struct fake *fake, const uint8_t *data)
     }
     const struct weft_rpc_reply reply = {.rpc_id = request.rpc_id + (flags & FLAG_HOLE ? 1 : 0),
                                          .status = data[2],
-                                         .clock = data[3]};
+                                         .clock = data[3],
+                                         .rows = has_rows ? request.rows : 0};
     weft_rpc_reply_pack(&reply, expect.memory);
     event.type = WEFT_EVENT_OPEN;
     weft_aggregator_event(fake->agg, &event, fake->now_ns);
@@ -367,9 +403,23 @@ static uint16_t u16(const uint8_t *at)
     return (uint16_t)(at[0] | at[1] << 8);
 }
 
+/* A TABLE as a worker of this shard sends it, or of another where the clock is odd. */
+static void table_note(struct fake *fake, const uint8_t *data, uint8_t *message)
+{
+    const uint16_t table = data[2] & 15;
+    struct weft_table_spec spec;
+    uint8_t *body = message + WEFT_RPC_REQUEST_BYTES;
+    weft_aggregate_shard_pack(data[3] % 2 == 0 ? SHARD : 0, body + WEFT_RPC_SPEC_BYTES);
+    if (table < TABLES &&
+        weft_table_spec_unpack(table, body, WEFT_RPC_SPEC_BYTES, &spec) == WEFT_OK) {
+        fake->row_bytes[table] = weft_table_pull_elem_bytes(&spec);
+    }
+}
+
 static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes, size_t count)
 {
-    const uint8_t flags = data[1], op = data[0] % 5;
+    const uint8_t flags = data[1];
+    const uint8_t op = data[0] % OPS == OP_PULL ? WEFT_RPC_PULL : data[0] % OPS;
     const uint32_t rank = flags & FLAG_OTHER ? 1 : 0;
     struct held *held = &fake->held[rank];
     end(fake, held, false);
@@ -393,6 +443,9 @@ static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes
     held->next = 0;
     memset(held->bytes, 0, sizeof(held->bytes));
     memcpy(held->bytes, bytes, count);
+    if (op == WEFT_RPC_TABLE) {
+        table_note(fake, data, held->bytes);
+    }
     event.type = WEFT_EVENT_OPEN;
     held->event = event;
     weft_aggregator_event(fake->agg, &event, fake->now_ns);
@@ -405,8 +458,8 @@ static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes
 /* Returns the bytes used. */
 static size_t record(struct fake *fake, const uint8_t *data, size_t size)
 {
-    const uint8_t flags = data[1], op = data[0] % 5;
-    const bool is_message = op == WEFT_RPC_PUSH || op == WEFT_RPC_TABLE;
+    const uint8_t flags = data[1], op = data[0] % OPS;
+    const bool is_message = op == WEFT_RPC_PUSH || op == WEFT_RPC_TABLE || op == OP_PULL;
     size_t count = is_message ? weft_min_u64(u16(data + 10), size - RECORD_BYTES) : 0;
     count = weft_min_u64(count, MESSAGE_BYTES_MAX);
     fake->again = flags & FLAG_AGAIN;
@@ -454,6 +507,10 @@ static void leave(struct fake *fake)
     WEFT_ASSERT(counters->pushes_in == counters->pushes_absorbed + counters->pushes_direct);
     const uint64_t pushes = counters->pushes_in - fake->pushes_before;
     WEFT_ASSERT(fake->answers <= pushes && (fake->came_again || fake->answers == pushes));
+    const uint64_t pulls = counters->pulls_in - fake->pulls_before;
+    WEFT_ASSERT(fake->pull_answers <= pulls &&
+                (fake->came_again || fake->pull_answers == pulls));
+    WEFT_ASSERT(gauges.pulls_waiting == 0 && gauges.rows_kept == 0);
     for (int i = 0; i < EXPECTS; i++) {
         WEFT_ASSERT(!fake->expects[i].live);
     }
@@ -466,7 +523,10 @@ static struct weft_aggregator *make(struct fake *fake)
     struct weft_aggregator *agg;
     weft_aggregator_config_default(&config);
     config.workers_max = WORKERS;
-    config.tables_max = 2;
+    config.tables_max = TABLES;
+    config.pull_slots = 2;
+    config.pull_rows_max = 64;
+    config.cache_bytes = 8192;
     config.push_slots = 2;
     config.push_bytes_max = 4096;
     config.groups_max = 1;
@@ -486,6 +546,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&fake, 0, sizeof(fake));
     fake.agg = agg;
     fake.pushes_before = weft_aggregator_counters(agg)->pushes_in;
+    fake.pulls_before = weft_aggregator_counters(agg)->pulls_in;
     worker_up(&fake, 0);
     worker_up(&fake, 1);
     for (int i = 0; i < RECORDS_MAX && size >= RECORD_BYTES; i++) {

@@ -1,6 +1,7 @@
-/* Workers whose pushes go by an aggregator: every gradient counts once, whatever dies, breaks or comes
- * again; sums are those of a job without an aggregator. Random jobs over a transport in memory, with
- * gradients that are integers, so that no order of adding changes a bit. */
+/* Workers whose pushes and pulls go by an aggregator: every gradient counts once, whatever dies, breaks or
+ * comes again; sums are those of a job without an aggregator; and no row that is pulled is older than the
+ * table's mode allows. Random jobs over a transport in memory, with gradients that are integers, so that no
+ * order of adding changes a bit, and not negative, so that a row that lacks one is too small. */
 #include "ps/aggregator.h"
 #include "ps_cluster.h"
 
@@ -9,7 +10,17 @@
 
 #include <cmocka.h>
 
-enum { SHARD = 0, IDS = 60, DIM = 3, SEEDS = 500, OPS = 4, WORKERS_MAX = 5 };
+enum { SHARD = 0, IDS = 60, DIM = 3, SEEDS = 500, OPS = 4, WORKERS_MAX = 5, CLOCKS_MAX = 12 };
+enum { STALENESS = 2, PULL_IDS = 30 };
+
+/* A pull, and what its rows had to have when it was sent. */
+struct pull {
+    weft_ps_op op;
+    uint32_t n;
+    uint64_t ids[PULL_IDS];
+    float rows[PULL_IDS][DIM];
+    float must[PULL_IDS][DIM];
+};
 
 struct worker {
     weft_ps_op op[OPS];
@@ -29,7 +40,10 @@ struct bench {
     struct worker workers[WORKERS_MAX];
     uint8_t mode;
     uint64_t delivered, missed;
+    uint32_t clock; /* that all have ended */
     float want[IDS][DIM];
+    float sums[WORKERS_MAX][IDS][DIM];                /* of one worker's pushes, */
+    float ended[CLOCKS_MAX + 1][WORKERS_MAX][IDS][DIM]; /* and of those of its ended clocks */
 };
 
 /* ---- the aggregator -------------------------------------------------------------------------- */
@@ -142,7 +156,7 @@ static struct weft_table_spec spec_of(uint8_t mode, uint16_t workers)
     return (struct weft_table_spec){.dim = DIM,
                                     .mode = mode,
                                     .workers = workers,
-                                    .staleness = mode == WEFT_TABLE_SSP ? 2 : 0,
+                                    .staleness = mode == WEFT_TABLE_SSP ? STALENESS : 0,
                                     .learning_rate = -1,
                                     .average = WEFT_AVERAGE_NONE};
 }
@@ -168,6 +182,11 @@ static void bench_open(struct bench *b, uint32_t workers, uint8_t mode, uint64_t
     b->config.groups_max = 1 + (uint32_t)weft_prng_below(&b->prng, 3);
     b->config.count_max = (uint32_t)weft_prng_below(&b->prng, 4);
     b->config.age_ns = 1 + weft_prng_below(&b->prng, 200000);
+    b->config.pull_slots = (uint32_t)weft_prng_below(&b->prng, 5);
+    b->config.pull_rows_max = weft_prng_below(&b->prng, 6) == 0 ? PULL_IDS - 1 : 100;
+    b->config.cache_bytes = weft_prng_below(&b->prng, 3) * 1500;
+    b->config.pull_age_ns = weft_prng_below(&b->prng, 500000);
+    b->config.pull_patience_ns = WEFT_NS_PER_MS;
     b->config.clock_ns = fake_clock_ns;
     b->config.clock_arg = b->c.net;
     box_start(b);
@@ -204,8 +223,9 @@ static void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
     for (uint32_t r = 0; r < n; r++) {
         ids[r] = weft_prng_below(&b->prng, IDS);
         for (uint32_t k = 0; k < DIM; k++) {
-            rows[r][k] = (float)weft_prng_below(&b->prng, 7) - 3;
+            rows[r][k] = (float)weft_prng_below(&b->prng, 7);
             b->want[ids[r]][k] += rows[r][k];
+            b->sums[w][ids[r]][k] += rows[r][k];
         }
     }
     while (i < OPS && worker->busy[i]) {
@@ -227,9 +247,67 @@ static void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
     worker->busy[i] = true;
 }
 
+/* What a row has to have that this worker pulls now. */
+static float must_be(const struct bench *b, uint32_t w, uint64_t id, uint32_t k)
+{
+    const uint32_t back = b->mode == WEFT_TABLE_BSP   ? 0
+                          : b->mode == WEFT_TABLE_SSP ? STALENESS
+                                                      : CLOCKS_MAX;
+    const uint32_t need = b->clock > back ? b->clock - back : 0;
+    float sum = 0;
+    for (uint32_t v = 0; v < b->c.workers; v++) {
+        const bool own = v == w && b->mode != WEFT_TABLE_BSP;
+        sum += own ? b->sums[v][id][k] : b->ended[need][v][id][k];
+    }
+    return sum;
+}
+
+/* Ids from `first` on, so that several workers can ask for the same. */
+static void pull_start(struct bench *b, uint32_t w, struct pull *pull, uint32_t first)
+{
+    weft_status status;
+    pull->n = PULL_IDS;
+    for (uint32_t i = 0; i < pull->n; i++) {
+        pull->ids[i] = (first + i) % IDS;
+        for (uint32_t k = 0; k < DIM; k++) {
+            pull->must[i][k] = must_be(b, w, pull->ids[i], k);
+        }
+    }
+    for (uint32_t steps = 0;
+         (status = weft_ps_pull(b->c.client[w], 0, pull->ids, &pull->rows[0][0], pull->n, 0,
+                                b->c.net->now_ns, &pull->op)) == WEFT_AGAIN;
+         steps++) {
+        assert_true(steps < 100000);
+        bench_step(b);
+    }
+    assert_int_equal(status, WEFT_OK);
+}
+
+static void pull_check(struct bench *b, uint32_t w, const struct pull *pull)
+{
+    struct weft_ps_result result;
+    for (uint32_t steps = 0; !weft_ps_op_done(b->c.client[w], pull->op, &result); steps++) {
+        assert_true(steps < 200000);
+        bench_step(b);
+    }
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.rows_missed, 0);
+    weft_ps_op_release(b->c.client[w], pull->op);
+    for (uint32_t i = 0; i < pull->n; i++) {
+        for (uint32_t k = 0; k < DIM; k++) {
+            const float is = pull->rows[i][k];
+            assert_true(b->mode == WEFT_TABLE_BSP ? is == pull->must[i][k]
+                                                  : is >= pull->must[i][k]);
+            assert_true(is <= b->want[pull->ids[i]][k]);
+        }
+    }
+}
+
 /* Ends the clock of all workers. */
 static void end_clock(struct bench *b)
 {
+    b->clock++;
+    memcpy(b->ended[b->clock], b->sums, sizeof(b->sums));
     for (uint32_t w = 0; w < b->c.workers; w++) {
         weft_status status;
         for (uint32_t steps = 0;
@@ -313,6 +391,100 @@ static void all_there(void **state)
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_committed, 10);
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
     }
+    bench_close(&b);
+}
+
+/* BSP: rows that all workers want are asked for once a clock, and the shard answers one pull. */
+static void asked_once(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 4, WEFT_TABLE_BSP, 5);
+    b.config.pull_slots = 4;
+    b.config.pull_rows_max = 100;
+    b.config.cache_bytes = 1 << 20;
+    b.config.push_bytes_max = 4096;
+    box_kill(&b);
+    bench_quiet(&b);
+    box_start(&b);
+    bench_quiet(&b);
+    struct pull pull[4];
+    for (uint32_t round = 0; round < 8; round++) {
+        for (uint32_t w = 0; w < 4; w++) {
+            pull_start(&b, w, &pull[w], 10 * w);
+        }
+        for (uint32_t w = 0; w < 4; w++) {
+            pull_check(&b, w, &pull[w]);
+        }
+        for (uint32_t w = 0; w < 4; w++) {
+            push(&b, w, 0);
+        }
+        end_clock(&b);
+        wait_all(&b);
+    }
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.agg);
+    assert_int_equal(counters->pulls_in, 32);
+    assert_int_equal(counters->pulls_answered, 32);
+    assert_int_equal(counters->pulls_direct, 0);
+    assert_int_equal(counters->pull_rows_in, 32 * PULL_IDS);
+    assert_int_equal(counters->pull_rows_fetched, 8 * (PULL_IDS + 3 * 10));
+    assert_int_equal(counters->pull_rows_in, counters->pull_rows_fetched +
+                                                 counters->pull_rows_kept +
+                                                 counters->pull_rows_shared);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(shard->rows_pulled, counters->pull_rows_fetched);
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_pulls, 8);
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_answered, 8);
+    }
+    bench_close(&b);
+}
+
+/* A second aggregator with the number of one that is there: refused, and told so; the first goes on. */
+static void number_taken(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 2, WEFT_TABLE_BSP, 3);
+    const uint32_t other = b.box + 1;
+    struct weft_aggregator *second;
+    struct weft_msg_event event;
+    weft_peer peer;
+    bool for_good;
+    b.c.net->nodes[other].name = weft_rpc_name(WEFT_ROLE_AGGREGATOR, 0);
+    b.c.net->nodes[other].incarnation = 999;
+    assert_int_equal(weft_aggregator_new(&b.config, fake_msgr(b.c.net, other), &second), WEFT_OK);
+    weft_aggregator_connect(second, fake_peer(SHARD));
+    fake_connect(b.c.net, SHARD, other);
+    cluster_poll(&b.c);
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->aggregators_refused, 1);
+    assert_true(weft_shard_take_replaced(b.c.shard[SHARD], &peer, &for_good));
+    assert_true(peer == fake_peer(other) && for_good);
+    fake_break(b.c.net, SHARD, other);
+    while (fake_poll(&b.c.net->nodes[other], &event)) {
+        event.down = event.type == WEFT_EVENT_PEER_DOWN ? WEFT_DOWN_REPLACED : event.down;
+        weft_aggregator_event(second, &event, b.c.net->now_ns);
+    }
+    assert_int_equal(weft_aggregator_counters(second)->shard_refusals, 1);
+    assert_true(weft_aggregator_wants_shard(second));
+    for (uint32_t w = 0; w < 2; w++) {
+        push(&b, w, 0);
+    }
+    wait_all(&b);
+    end_clock(&b);
+    wait_all(&b);
+    check_sums(&b);
+    struct weft_aggregator_gauges gauges;
+    weft_aggregator_gauges(b.agg, &gauges);
+    assert_true(gauges.shard_up);
+    /* The number is free when the first has gone. */
+    box_kill(&b);
+    bench_quiet(&b);
+    weft_aggregator_connect(second, fake_peer(SHARD));
+    fake_connect(b.c.net, SHARD, other);
+    cluster_poll(&b.c);
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->aggregators_refused, 1);
+    weft_aggregator_free(second);
     bench_close(&b);
 }
 
@@ -403,7 +575,25 @@ static void fault(struct bench *b)
     connect_all(b);
 }
 
-static void random_job(uint64_t seed, struct weft_shard_counters *sum)
+/* Several workers want nearly the same rows. */
+static void pull_some(struct bench *b)
+{
+    struct pull pull[WORKERS_MAX];
+    const uint32_t first = (uint32_t)weft_prng_below(&b->prng, IDS);
+    const uint32_t count = 1 + (uint32_t)weft_prng_below(&b->prng, b->c.workers);
+    for (uint32_t w = 0; w < count; w++) {
+        pull_start(b, w, &pull[w], first + (uint32_t)weft_prng_below(&b->prng, 10));
+        for (uint32_t s = (uint32_t)weft_prng_below(&b->prng, 10); s > 0; s--) {
+            bench_step(b);
+        }
+    }
+    for (uint32_t w = 0; w < count; w++) {
+        pull_check(b, w, &pull[w]);
+    }
+}
+
+static void random_job(uint64_t seed, struct weft_shard_counters *sum,
+                       struct weft_ps_client_counters *workers)
 {
     struct bench b;
     struct weft_prng prng;
@@ -417,6 +607,9 @@ static void random_job(uint64_t seed, struct weft_shard_counters *sum)
             push(&b, (uint32_t)weft_prng_below(&b.prng, b.c.workers), 0);
             for (uint32_t s = (uint32_t)weft_prng_below(&b.prng, 30); s > 0; s--) {
                 bench_step(&b);
+            }
+            if (weft_prng_below(&b.prng, 3) == 0) {
+                pull_some(&b);
             }
             if (faults > 0 && weft_prng_below(&b.prng, 8) == 0) {
                 faults--;
@@ -436,6 +629,10 @@ static void random_job(uint64_t seed, struct weft_shard_counters *sum)
     sum->aggregates_refused += shard->aggregates_refused;
     sum->aggregate_pushes += shard->aggregate_pushes;
     sum->pushes += shard->pushes;
+    for (uint32_t w = 0; w < b.c.workers; w++) {
+        workers->via_answered += weft_ps_client_counters(b.c.client[w])->via_answered;
+        workers->via_pulls_direct += weft_ps_client_counters(b.c.client[w])->via_pulls_direct;
+    }
     bench_close(&b);
 }
 
@@ -446,16 +643,21 @@ static void whatever_happens(void **state)
     uint64_t seed = first != NULL ? strtoull(first, NULL, 0) : 1;
     uint64_t end = seed + (count != NULL ? strtoull(count, NULL, 0) : first != NULL ? 1 : SEEDS);
     struct weft_shard_counters sum = {0};
+    struct weft_ps_client_counters workers = {0};
     for (; seed < end; seed++) {
-        random_job(seed, &sum);
+        random_job(seed, &sum, &workers);
     }
     print_message("%llu aggregates of %llu pushes, %llu refused; %llu pushes in all\n",
                   (unsigned long long)sum.aggregates, (unsigned long long)sum.aggregate_pushes,
                   (unsigned long long)sum.aggregates_refused, (unsigned long long)sum.pushes);
+    print_message("%llu pulls answered by the aggregator, %llu sent on to the shard\n",
+                  (unsigned long long)workers.via_answered,
+                  (unsigned long long)workers.via_pulls_direct);
     if (first == NULL) { /* the jobs are such that all of this happens */
         assert_true(sum.aggregates > 10 * SEEDS && sum.aggregates_refused > 0);
         assert_true(sum.aggregate_pushes > sum.aggregates);
         assert_true(sum.pushes > sum.aggregate_pushes);
+        assert_true(workers.via_answered > 10 * SEEDS && workers.via_pulls_direct > SEEDS);
     }
 }
 
@@ -463,6 +665,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_there),
+        cmocka_unit_test(asked_once),
+        cmocka_unit_test(number_taken),
         cmocka_unit_test(loss),
         cmocka_unit_test(whatever_happens),
     };

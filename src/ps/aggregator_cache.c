@@ -1,0 +1,86 @@
+/* Rows of the shard that an aggregator keeps: one bounded store for each table, in memory that is taken at
+ * the beginning. A row is its mark and its bytes as an answer to PULL has them. Where there is no room, the
+ * row goes that was put there first: a row that all workers want is fetched again once a version, whatever
+ * the policy, so one that counts uses would cost every hit and save little. */
+#include "ps/aggregator_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t part_bytes(const struct weft_aggregator *agg)
+{
+    return agg->config.cache_bytes / agg->config.tables_max;
+}
+
+weft_status weft_agg_cache_init(struct weft_aggregator *agg)
+{
+    for (uint32_t t = 0; part_bytes(agg) > 0 && t < agg->config.tables_max; t++) {
+        agg->tables[t].memory = calloc(1, part_bytes(agg));
+        if (agg->tables[t].memory == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft_agg_cache_fini(struct weft_aggregator *agg)
+{
+    for (uint32_t t = 0; agg->tables != NULL && t < agg->config.tables_max; t++) {
+        free(agg->tables[t].memory);
+    }
+}
+
+/* Floats of a row: its mark, and its bytes. */
+static uint32_t row_floats(const struct weft_table_spec *spec)
+{
+    const size_t bytes = sizeof(struct agg_mark) + weft_table_pull_elem_bytes(spec);
+    return (uint32_t)((bytes + sizeof(float) - 1) / sizeof(float));
+}
+
+void weft_agg_cache_begin(struct weft_aggregator *agg, uint16_t index)
+{
+    struct agg_table *table = &agg->tables[index];
+    const uint32_t floats = row_floats(&table->spec);
+    uint64_t most = weft_min_u64(part_bytes(agg) / (floats * sizeof(float)), WEFT_ROW_STORE_MAX);
+    while (most > 0 && weft_row_store_bytes((uint32_t)most, floats) > part_bytes(agg)) {
+        most -= most / 64 + 1;
+    }
+    table->version = 0;
+    table->kept = (struct weft_row_store){0};
+    if (most > 0) {
+        weft_row_store_init(&table->kept, table->memory, (uint32_t)most, floats, agg->config.key);
+    }
+}
+
+void weft_agg_cache_clear(struct weft_aggregator *agg)
+{
+    for (uint32_t t = 0; t < agg->config.tables_max; t++) {
+        if (agg->tables[t].declared) {
+            weft_agg_cache_begin(agg, (uint16_t)t);
+        }
+    }
+}
+
+void weft_agg_cache_find(const struct weft_aggregator *agg, uint16_t table, const uint64_t *ids,
+                         uint32_t count, float **rows_p)
+{
+    const struct weft_row_store *kept = &agg->tables[table].kept;
+    if (kept->rows_max == 0) {
+        memset(rows_p, 0, count * sizeof(*rows_p));
+        return;
+    }
+    weft_row_store_find_all(kept, ids, count, rows_p);
+}
+
+void weft_agg_cache_put(struct weft_aggregator *agg, uint16_t table, uint64_t id,
+                        struct agg_mark mark, const uint8_t *row, size_t bytes)
+{
+    struct weft_row_store *kept = &agg->tables[table].kept;
+    if (kept->rows_max == 0) {
+        return;
+    }
+    float *place = weft_row_store_find(kept, id);
+    place = place != NULL ? place : weft_row_store_replace(kept, id);
+    memcpy(place, &mark, sizeof(mark));
+    memcpy((uint8_t *)place + sizeof(mark), row, bytes);
+}
