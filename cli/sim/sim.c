@@ -50,6 +50,7 @@ struct swarm {
     bool json;
     bool verbose;
     uint32_t value_type; /* enum weft_value_type */
+    bool via;
     struct job job[JOBS_MAX];
     struct outcome *outcomes;
     uint64_t done;
@@ -96,7 +97,9 @@ static const char *const value_types[] = {"float32", "bf16", "int8", NULL}; /* b
 static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_world_tap *tap,
                      struct weft_swarm_result *result_p)
 {
-    if (s->value_type != WEFT_VALUE_FLOAT32) {
+    if (s->via) {
+        weft_swarm_run_via(seed, tap, result_p);
+    } else if (s->value_type != WEFT_VALUE_FLOAT32) {
         weft_swarm_run_values(seed, (uint8_t)s->value_type, tap, result_p);
     } else {
         weft_swarm_run(seed, tap, result_p);
@@ -177,9 +180,9 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
     if (!result->ok) {
         fprintf(stderr,
                 "seed %" PRIu64 " failed: %s\n  repeat: weft sim swarm --seeds %" PRIu64
-                "..%" PRIu64 " --value-type %s --verbose\n",
+                "..%" PRIu64 " %s%s --verbose\n",
                 result->seed, result->failure, result->seed, result->seed,
-                value_types[s->value_type]);
+                s->via ? "--via" : "--value-type ", s->via ? "" : value_types[s->value_type]);
     }
     progress(s);
 }
@@ -349,6 +352,8 @@ static int verb_swarm(int argc, char **argv)
          "bf16: run each seed as a parameter server whose messages carry values\n"
          "as bf16, one way or both; int8: whose pushes carry int8",
          WEFT_OPTION_CHOICE, .value = &swarm.value_type, .choices = value_types},
+        {"via", NULL, "run each seed as a parameter server whose workers go by aggregators, which\n"
+         "die and come back", WEFT_OPTION_FLAG, .value = &swarm.via},
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},

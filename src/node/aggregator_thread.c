@@ -137,7 +137,7 @@ static weft_status open_endpoint(struct weft_aggregator_thread *thread, struct s
     const struct weft_aggregator_config *aggregator = &thread->config.aggregator;
     struct weft_driver_config armed = thread->config.driver;
     struct weft_ep_config *ep = &armed.udp.ep;
-    ep->name = weft_rpc_name(WEFT_ROLE_AGGREGATOR, aggregator->number);
+    ep->name = weft_rpc_aggregator_name(aggregator->shard, aggregator->number);
     ep->senders_expected = (uint16_t)aggregator->workers_max;
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
     ep->peers_max = 2 * aggregator->workers_max + 8;

@@ -177,7 +177,7 @@ bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event
             client->counters.via_downs += via->up;
             via_down(client, s, now_ns);
         } else {
-            via->up = event->name >> 32 == WEFT_ROLE_AGGREGATOR;
+            via->up = event->name == weft_rpc_aggregator_name(s, (uint32_t)event->name & 0xff);
             via->close = !via->up;
         }
         return true;
@@ -384,6 +384,7 @@ void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part)
         client->msgr.ops->cancel(client->msgr.self, part->expect) == WEFT_NOTFOUND;
     part->expected = false;
     part->direct = true;
+    client->vias[part->shard].close = true; /* an answer that nobody takes would stay with the aggregator */
 }
 
 /* Its memory is ours again. */

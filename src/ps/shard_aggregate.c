@@ -21,6 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An aggregator that has asked for nothing for so long, while another process wants its number, is dead. */
+static const uint64_t rival_patience_ns = WEFT_NS_PER_S;
+
 enum aggregate_state {
     AGGREGATE_IDLE,
     AGGREGATE_POSTED,
@@ -44,6 +47,7 @@ struct shard_aggregator {
     bool up;
     weft_peer peer;
     uint64_t incarnation;
+    uint64_t rival_ns; /* since when another process wants its number; 0 = none does */
 };
 
 struct weft_shard_aggregates {
@@ -293,13 +297,19 @@ bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32
     return shard->aggregates != NULL && take(shard, &tag, bytes, count, true, &view) == WEFT_RPC_OK;
 }
 
+static uint32_t index_of(const struct weft_shard_aggregates *all,
+                         const struct shard_aggregate *slot)
+{
+    return (uint32_t)(slot - all->slots) / WEFT_AGGREGATE_SLOTS;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static void post(struct weft_shard *shard, struct shard_aggregate *slot)
 {
     struct weft_shard_aggregates *all = shard->aggregates;
     const uint32_t index = (uint32_t)(slot - all->slots);
-    const struct shard_aggregator *from = &all->aggregators[index / WEFT_AGGREGATE_SLOTS];
+    const struct shard_aggregator *from = &all->aggregators[index_of(all, slot)];
     WEFT_ASSERT(slot->state == AGGREGATE_IDLE);
     if (!from->up) {
         return;
@@ -349,23 +359,43 @@ static void unbind(struct weft_shard *shard, uint32_t aggregator)
     }
 }
 
-static bool peer_up(struct weft_shard *shard, const struct weft_msg_event *event)
+/* Another process has connected with the number of one that is there. Most likely it is one too many; or the
+ * other has died, perhaps to be replaced by this one, and its connection has not been missed yet. It is refused,
+ * and connects again, until that one has been silent for long enough: one that is idle loses nothing by it. */
+static bool is_rival(struct weft_shard *shard, uint32_t number, uint64_t incarnation,
+                     uint64_t now_ns)
+{
+    struct shard_aggregator *from = &shard->aggregates->aggregators[number];
+    const uint64_t used_ns = shard->workers[shard->config.workers_max + number].request_ns;
+    if (!from->up || from->incarnation == incarnation) {
+        return false;
+    }
+    if (from->rival_ns == 0 || used_ns >= from->rival_ns) {
+        from->rival_ns = now_ns;
+    }
+    return now_ns < weft_time_add(from->rival_ns, rival_patience_ns);
+}
+
+static bool peer_up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
     struct weft_shard_aggregates *all = shard->aggregates;
-    const uint32_t number = (uint32_t)event->name;
-    if (event->name >> 32 != WEFT_ROLE_AGGREGATOR || number >= shard->config.aggregators_max) {
+    const uint32_t number = (uint32_t)event->name & 0xff;
+    if (event->name != weft_rpc_aggregator_name(shard->config.shard, number) ||
+        number >= shard->config.aggregators_max) {
         return false;
     }
     struct shard_aggregator *from = &all->aggregators[number];
-    if (from->up && from->incarnation != event->incarnation) {
-        /* Another process with the number of one that is there. If that one has died its connection ends,
-         * and this one, which connects again, gets the number. */
+    if (is_rival(shard, number, event->incarnation, now_ns)) {
         shard->counters.aggregators_refused++;
         weft_shard_refuse_peer(shard, event->peer);
         return true;
     }
     if (from->up) {
-        weft_shard_replace(shard, from->peer);
+        if (from->incarnation == event->incarnation) {
+            weft_shard_replace(shard, from->peer);
+        } else {
+            weft_shard_refuse_peer(shard, from->peer);
+        }
         unbind(shard, number);
     }
     *from = (struct shard_aggregator){
@@ -503,7 +533,7 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
         return false;
     }
     if (event->type == WEFT_EVENT_PEER_UP) {
-        return peer_up(shard, event);
+        return peer_up(shard, event, now_ns);
     }
     if (event->type == WEFT_EVENT_PEER_DOWN) {
         peer_down(shard, event);
@@ -517,6 +547,7 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
         WEFT_ASSERT(slot->state == AGGREGATE_POSTED);
         slot->state = AGGREGATE_OPEN;
         slot->stale = false;
+        shard->workers[shard->config.workers_max + index_of(all, slot)].request_ns = now_ns;
         shard->busy_count++;
     } else if (event->type == WEFT_EVENT_RECEIVED) {
         received(shard, slot, event, now_ns);

@@ -30,12 +30,19 @@ enum weft_rpc_role {
     WEFT_ROLE_COORDINATOR = 3, /* docs/PROTOCOL.md section 11 */
     WEFT_ROLE_MEMBER = 4,      /* a process of the job, as the coordinator knows it */
     WEFT_ROLE_SCHEDULER = 5,   /* docs/PROTOCOL.md section 13; workers and shards connect to it as such */
-    WEFT_ROLE_AGGREGATOR = 6,  /* adds up pushes of workers; the lower half is its number */
+    WEFT_ROLE_AGGREGATOR = 6,  /* adds up pushes of workers; weft_rpc_aggregator_name */
 };
 
 static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
 {
     return (uint64_t)role << 32 | rank;
+}
+
+/* An aggregator has an endpoint for each shard, and each a name of its own: what one says must not end a
+ * connection with another (section 8.6). number < 256. */
+static inline uint64_t weft_rpc_aggregator_name(uint32_t shard, uint32_t number)
+{
+    return weft_rpc_name(WEFT_ROLE_AGGREGATOR, shard << 8 | number);
 }
 
 enum weft_rpc_op {

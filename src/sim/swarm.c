@@ -310,3 +310,9 @@ void weft_swarm_run_values(uint64_t seed, uint8_t type, const struct weft_world_
 {
     weft_swarm_ps_run(seed, type, tap, result_p);
 }
+
+void weft_swarm_run_via(uint64_t seed, const struct weft_world_tap *tap,
+                        struct weft_swarm_result *result_p)
+{
+    weft_swarm_ps_via_run(seed, tap, result_p);
+}

@@ -42,6 +42,9 @@ struct weft_swarm_result {
     uint64_t pushes_listed; /* to a parameter server, that named a list of ids */
     uint64_t lists_unknown; /* and such that a shard did not have */
     struct weft_swarm_updates updates;
+    uint64_t pushes_absorbed; /* by aggregators, and committed; */
+    uint64_t pulls_answered;  /* by them; */
+    uint64_t pull_rows_spared; /* rows of these that a shard was not asked for */
     uint64_t noticed;      /* connections with the dead that went down, where that is watched */
     uint32_t messages;
     char plan[1024];      /* the configuration drawn, lines */
@@ -56,6 +59,10 @@ void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
  * sim/swarm_ps.h). */
 void weft_swarm_run_values(uint64_t seed, uint8_t type, const struct weft_world_tap *tap,
                            struct weft_swarm_result *result_p);
+
+/* Run one seed as a parameter server whose workers go by aggregators. */
+void weft_swarm_run_via(uint64_t seed, const struct weft_world_tap *tap,
+                        struct weft_swarm_result *result_p);
 
 /* Fold results, in the order of their seeds, into one hash: it does not depend on who ran them. */
 uint64_t weft_swarm_combine(uint64_t hash, const struct weft_swarm_result *result);

@@ -124,7 +124,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     ps->plan.seed = seed;
     ps->plan.pattern = "parameter server";
     ps->plan.victim = UINT32_MAX;
-    ps->plan.hosts = ps->shards + ps->table.workers;
+    ps->plan.hosts = ps->shards + ps->table.workers + (ps->via ? ps->shards : 0);
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
     for (uint32_t i = 0; i < IDS_MAX; i++) {
@@ -188,7 +188,8 @@ static bool run_until(struct swarm_ps *ps, uint64_t until_ns)
 /* Checkpoints and deaths, at any time. False: something is wrong already. */
 static bool run_deaths(struct swarm_ps *ps)
 {
-    struct weft_prng prng, worker_prng;
+    struct weft_prng prng, worker_prng, box_prng;
+    weft_prng_split(&box_prng, ps->table.seed, UINT64_C(0x62646965));
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x64696573));
     weft_prng_split(&worker_prng, ps->table.seed, UINT64_C(0x776469657300));
     /* Much must have come since the checkpoint where nobody sends it again. */
@@ -200,6 +201,7 @@ static bool run_deaths(struct swarm_ps *ps)
         if (!run_until(ps, ps->died_ns)) {
             return false;
         }
+        weft_swarm_ps_box_may_die(ps, &box_prng);
         if (ps->mortal && weft_prng_below(&worker_prng, 2) == 0) {
             weft_swarm_ps_worker_dies(ps,
                                       (uint32_t)weft_prng_below(&worker_prng, ps->table.workers));
@@ -213,9 +215,24 @@ static bool run_deaths(struct swarm_ps *ps)
     return true;
 }
 
+/* Of aggregators, behind those of shards. */
+static bool run_box_deaths(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x626f786573));
+    for (uint32_t i = 0; ps->via && i < 6; i++) {
+        ps->died_ns += weft_swarm_ps_box_gap_ns(&prng);
+        if (!run_until(ps, ps->died_ns)) {
+            return false;
+        }
+        weft_swarm_ps_box_may_die(ps, &prng);
+    }
+    return true;
+}
+
 static void ps_run(struct swarm_ps *ps)
 {
-    if (!run_deaths(ps)) {
+    if (!run_deaths(ps) || !run_box_deaths(ps)) {
         return;
     }
     if (!run_until(ps, weft_max_u64(ps->died_ns, ps->plan.heal_ns))) {
@@ -259,13 +276,19 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                  !ps->scheduled ? "" : ps->drops ? ", scheduled, with drops" : ", scheduled",
                  weft_swarm_table_name(table), table->spec.optimizer, ps->deaths,
                  ps->mortal ? " and workers" : "", ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
+    if (ps->via) {
+        used += snprintf(text + used, bytes - (size_t)used,
+                         "by aggregators: %" PRIu64 " pushes, %" PRIu64 " pulls, %" PRIu64
+                         " rows not asked for\n",
+                         ps->pushes_absorbed, ps->pulls_answered, ps->pull_rows_spared);
+    }
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
-void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
-                       struct weft_swarm_result *result_p)
+static void ps_seed(uint64_t seed, uint8_t value_type, bool via, const struct weft_world_tap *tap,
+                    struct weft_swarm_result *result_p)
 {
-    struct swarm_ps *ps = weft_swarm_ps_new(seed, value_type, tap);
+    struct swarm_ps *ps = weft_swarm_ps_new(seed, value_type, via, tap);
     ps_run(ps);
     *result_p = (struct weft_swarm_result){
         .seed = seed,
@@ -277,6 +300,10 @@ void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_worl
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_swarm_ps_count_lists(ps, w);
     }
+    weft_swarm_ps_boxes_count(ps);
+    result_p->pushes_absorbed = ps->pushes_absorbed;
+    result_p->pulls_answered = ps->pulls_answered;
+    result_p->pull_rows_spared = ps->pull_rows_spared;
     result_p->pushes_listed = ps->pushes_listed;
     result_p->lists_unknown = ps->lists_unknown;
     result_p->updates = ps->told;
@@ -288,4 +315,16 @@ void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_worl
     describe(ps, result_p->plan, sizeof(result_p->plan));
     snprintf(result_p->failure, sizeof(result_p->failure), "%s", weft_world_wrong(ps->world));
     weft_swarm_ps_free(ps);
+}
+
+void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
+                       struct weft_swarm_result *result_p)
+{
+    ps_seed(seed, value_type, false, tap, result_p);
+}
+
+void weft_swarm_ps_via_run(uint64_t seed, const struct weft_world_tap *tap,
+                           struct weft_swarm_result *result_p)
+{
+    ps_seed(seed, WEFT_VALUE_FLOAT32, true, tap, result_p);
 }

@@ -22,4 +22,9 @@
 void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
                        struct weft_swarm_result *result_p);
 
+/* The same, but that the workers go by aggregators, one for each shard, which die and come back
+ * (ps/aggregator.h). */
+void weft_swarm_ps_via_run(uint64_t seed, const struct weft_world_tap *tap,
+                           struct weft_swarm_result *result_p);
+
 #endif

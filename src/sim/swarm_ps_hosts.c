@@ -282,11 +282,13 @@ void weft_swarm_ps_give_slabs(struct weft_shard *shard)
 static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
 {
     struct swarm_ps *ps = self;
-    if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0) {
+    if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0 && !ps->via) {
         weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
                         (int)event->down);
     }
-    if (host < ps->shards) {
+    if (weft_swarm_ps_is_box(ps, host)) {
+        weft_swarm_ps_box_event(ps, host, event, now_ns);
+    } else if (host < ps->shards) {
         weft_shard_event(ps->shard[host], event, now_ns);
         /* At every event: a batch of a slow host may bring more new rows than one slab has. */
         weft_swarm_ps_give_slabs(ps->shard[host]);
@@ -340,14 +342,20 @@ static void save(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
 static void on_batch(void *self, uint32_t host, uint64_t now_ns)
 {
     struct swarm_ps *ps = self;
+    if (weft_swarm_ps_is_box(ps, host)) {
+        weft_swarm_ps_box_turn(ps, host, now_ns);
+        return;
+    }
     if (host >= ps->shards) {
         uint32_t w = host - ps->shards;
         connect_again(ps, w, now_ns);
+        weft_swarm_ps_via_turn(ps, w, now_ns);
         weft_ps_client_progress(ps->worker[w].client, now_ns);
         while (weft_world_wrong(ps->world)[0] == '\0' && weft_swarm_ps_worker_step(ps, w, now_ns)) {
             weft_ps_client_progress(ps->worker[w].client, now_ns);
         }
         weft_swarm_ps_sched_turn(ps, w, now_ns);
+        weft_swarm_ps_via_turn(ps, w, now_ns);
         return;
     }
     do {
@@ -355,6 +363,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         save(ps, host, now_ns);
         note_blocks(ps, host);
     } while (weft_shard_has_work(ps->shard[host]));
+    weft_swarm_ps_shard_closes(ps, host, now_ns);
     weft_swarm_ps_sched_check_shard(ps, host);
     weft_swarm_ps_give_slabs(ps->shard[host]);
 }
@@ -393,7 +402,8 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.list_ids = ps->list_ids;
     config.delay_max = ps->delay_max;
     config.checkpoints = ps->deaths > 0;
-    if (ps->deaths > 0 || ps->fetches != FETCHES_NONE) {
+    config.aggregators_max = ps->via ? 1 : config.aggregators_max;
+    if (ps->deaths > 0 || ps->fetches != FETCHES_NONE || ps->via) {
         config.chunks_max = 4 * IDS_MAX;
     }
     draw_keys(ps, shard, &config.keys);
@@ -420,6 +430,7 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6d6973736564) << 16 | w);
     draw_key(&prng, config.missed_key);
+    config.via_timeout_ns = ps->via ? 300 * WEFT_NS_PER_MS : 0;
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;
         bool replays = ps->keeper != KEEPER_JOURNAL && ps->keeper != KEEPER_NOBODY;
@@ -430,8 +441,8 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     return config;
 }
 
-static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t host, uint64_t name,
-                                                 uint32_t expects)
+struct weft_world_host_config weft_swarm_ps_host_config(struct swarm_ps *ps, uint32_t host,
+                                                        uint64_t name, uint32_t expects)
 {
     struct weft_world_host_config config = {
         .ep = ps->plan.host[host].ep,
@@ -443,7 +454,7 @@ static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t h
     config.ep.expects_max = expects;
     config.ep.chunks_max = 4 * IDS_MAX;
     config.ep.peer_timeout_ns = ps->plan.heal_ns + 20 * WEFT_NS_PER_S;
-    if (ps->deaths > 0) {
+    if (ps->deaths > 0 || ps->via) {
         config.ep.keepalive_ns = 300 * WEFT_NS_PER_MS;
     }
     return config;
@@ -451,7 +462,7 @@ static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t h
 
 static void host_init(struct swarm_ps *ps, uint32_t host, uint64_t name, uint32_t expects)
 {
-    struct weft_world_host_config config = host_config(ps, host, name, expects);
+    struct weft_world_host_config config = weft_swarm_ps_host_config(ps, host, name, expects);
     weft_status status = weft_world_host_init(ps->world, host, &config);
     WEFT_ASSERT(status == WEFT_OK);
 }
@@ -493,7 +504,7 @@ void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
     ps->lives[s]++;
     struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
     struct weft_world_host_config host =
-        host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+        weft_swarm_ps_host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
     host.ep.incarnation += ps->lives[s];
     host.ep.seed += ps->lives[s];
     weft_status status = weft_world_restart(ps->world, s, &host);
@@ -572,7 +583,7 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
         worker->cut_off_elements += (uint64_t)worker->n * ps_blocks(ps);
     }
     struct weft_world_host_config host =
-        host_config(ps, h, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
+        weft_swarm_ps_host_config(ps, h, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
     worker->lives++;
     host.ep.incarnation += worker->lives;
     host.ep.seed += worker->lives;
@@ -587,14 +598,19 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     make_client(ps, w, weft_world_now_ns(ps->world));
 }
 
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type,
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
                                    const struct weft_world_tap *tap)
 {
     struct swarm_ps *ps = calloc(1, sizeof(*ps));
     WEFT_ASSERT(ps != NULL);
     ps->value_type = value_type;
+    ps->via = via;
     weft_swarm_ps_draw(ps, seed);
-    weft_swarm_ps_sched_draw(ps);
+    if (via) {
+        weft_swarm_ps_via_draw(ps);
+    } else {
+        weft_swarm_ps_sched_draw(ps); /* updates do not go by aggregators */
+    }
     struct weft_world_config config = {
         .hosts = ps->plan.hosts,
         .seed = weft_mix64(seed ^ UINT64_C(0x776f726c64)),
@@ -613,6 +629,7 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type,
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         make_worker(ps, w);
     }
+    weft_swarm_ps_boxes_make(ps);
     return ps;
 }
 
@@ -620,6 +637,7 @@ void weft_swarm_ps_free(struct swarm_ps *ps)
 {
     weft_swarm_table_fini(&ps->table);
     weft_world_free(ps->world); /* first: endpoints borrow the memory of shards and clients */
+    weft_swarm_ps_boxes_free(ps);
     for (uint32_t s = 0; s < ps->shards; s++) {
         void *slab;
         while ((slab = weft_shard_take_slab(ps->shard[s])) != NULL) {

@@ -1,8 +1,10 @@
 /* The inside of a simulated parameter server, shared by swarm_ps.c (drawing, the run), swarm_ps_hosts.c
- * (shards and workers, and their deaths) and swarm_ps_check.c (what must hold). Not for others. */
+ * (shards and workers, and their deaths), swarm_ps_via.c (aggregators) and swarm_ps_check.c (what must hold).
+ * Not for others. */
 #ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
 #define WEFT_SIM_SWARM_PS_INTERNAL_H
 
+#include "ps/aggregator.h"
 #include "ps/client.h"
 #include "ps/shard.h"
 #include "sim/plan.h"
@@ -73,6 +75,14 @@ struct swarm_ps_worker {
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull that nobody waits for */
 };
 
+/* The aggregator of a shard. */
+struct swarm_ps_box {
+    struct weft_aggregator_config config;
+    struct weft_aggregator *aggregator;
+    uint32_t lives;      /* behind the first */
+    uint64_t connect_ns; /* to the shard, not before */
+};
+
 /* How many pushes are of rows that were pulled just before. */
 enum fetches { FETCHES_NONE, FETCHES_SOME, FETCHES_ALL, FETCHES };
 
@@ -107,6 +117,13 @@ struct swarm_ps {
     struct weft_prng sched_prng;
     struct weft_swarm_updates told; /* what happened to updates */
     uint32_t blocks;            /* of a row, once a shard has the table */
+    bool via;                   /* workers go by aggregators: swarm_ps_via.c */
+    struct swarm_ps_box box[SHARDS_MAX];
+    uint32_t box_deaths; /* to come */
+    uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
+    uint64_t pushes_absorbed; /* of aggregators, of those that died, too */
+    uint64_t pulls_answered;
+    uint64_t pull_rows_spared;
 };
 
 static inline bool ps_has_journal(const struct swarm_ps *ps)
@@ -128,8 +145,10 @@ static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_
 /* ---- swarm_ps_hosts.c ------------------------------------------------------------------------ */
 
 /* Owns: gives. */
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type,
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
                                    const struct weft_world_tap *tap);
+struct weft_world_host_config weft_swarm_ps_host_config(struct swarm_ps *ps, uint32_t host,
+                                                        uint64_t name, uint32_t expects);
 void weft_swarm_ps_free(struct swarm_ps *ps);
 
 /* A process dies, and another one comes in its place. */
@@ -160,6 +179,21 @@ void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
 void weft_swarm_ps_sched_breaks(struct swarm_ps *ps);
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
+
+/* ---- swarm_ps_via.c: each is nothing without aggregators ---------------------------------------- */
+
+void weft_swarm_ps_via_draw(struct swarm_ps *ps);
+void weft_swarm_ps_boxes_make(struct swarm_ps *ps);
+void weft_swarm_ps_boxes_count(struct swarm_ps *ps);
+void weft_swarm_ps_boxes_free(struct swarm_ps *ps);
+bool weft_swarm_ps_is_box(const struct swarm_ps *ps, uint32_t host);
+void weft_swarm_ps_box_event(struct swarm_ps *ps, uint32_t host, const struct weft_msg_event *event,
+                             uint64_t now_ns);
+void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns);
+void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns);
+void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng);
+uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng);
 
 /* ---- swarm_ps_check.c: what is wrong is the world's to tell -------------------------------------- */
 

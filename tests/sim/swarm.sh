@@ -1,5 +1,5 @@
 #!/bin/sh
-# Three TAP cases for a range of simulator seeds: swarm.sh 1..200
+# Four TAP cases for a range of simulator seeds: swarm.sh 1..200
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -12,4 +12,6 @@ for type in bf16 int8; do
         --seeds "$seeds"
     tail -n 2 "$tap_tmp/run.out" | sed 's/^/# /'
 done
+tap_run "seeds $seeds of parameter servers, by aggregators" "$WEFT_BIN" sim swarm --via --seeds "$seeds"
+tail -n 2 "$tap_tmp/run.out" | sed 's/^/# /'
 tap_done

@@ -72,7 +72,7 @@ static struct bench *bench_new(uint64_t seed)
         .memory = b->journal, .bytes = JOURNAL_BYTES, .bytes_max = JOURNAL_BYTES, .lineage = 3};
     assert_int_equal(weft_shard_journal_init(b->shard, &journal), WEFT_OK);
     for (uint32_t n = WORKER; n <= BOX; n++) {
-        b->net->nodes[n].name = n == BOX ? weft_rpc_name(WEFT_ROLE_AGGREGATOR, 0)
+        b->net->nodes[n].name = n == BOX ? weft_rpc_aggregator_name(0, 0)
                                          : weft_rpc_name(WEFT_ROLE_WORKER, n - WORKER);
         b->net->nodes[n].incarnation = 1000 + n;
         fake_connect(b->net, SHARD, n);

@@ -54,7 +54,7 @@ static void box_start(struct bench *b)
     node->dead = false;
     node->events_head = node->events_tail = 0;
     memset(node->expects, 0, sizeof(node->expects));
-    node->name = weft_rpc_name(WEFT_ROLE_AGGREGATOR, 0);
+    node->name = weft_rpc_aggregator_name(SHARD, 0);
     node->incarnation++;
     assert_int_equal(weft_aggregator_new(&b->config, fake_msgr(b->c.net, b->box), &b->agg),
                      WEFT_OK);
@@ -451,7 +451,7 @@ static void number_taken(void **state)
     struct weft_msg_event event;
     weft_peer peer;
     bool for_good;
-    b.c.net->nodes[other].name = weft_rpc_name(WEFT_ROLE_AGGREGATOR, 0);
+    b.c.net->nodes[other].name = weft_rpc_aggregator_name(SHARD, 0);
     b.c.net->nodes[other].incarnation = 999;
     assert_int_equal(weft_aggregator_new(&b.config, fake_msgr(b.c.net, other), &second), WEFT_OK);
     weft_aggregator_connect(second, fake_peer(SHARD));
@@ -477,13 +477,26 @@ static void number_taken(void **state)
     struct weft_aggregator_gauges gauges;
     weft_aggregator_gauges(b.agg, &gauges);
     assert_true(gauges.shard_up);
-    /* The number is free when the first has gone. */
-    box_kill(&b);
-    bench_quiet(&b);
-    weft_aggregator_connect(second, fake_peer(SHARD));
-    fake_connect(b.c.net, SHARD, other);
-    cluster_poll(&b.c);
-    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->aggregators_refused, 1);
+    /* It asks again; the first has asked for something meanwhile, and then does not for a second. */
+    const uint64_t pauses[] = {0, WEFT_NS_PER_S / 2, WEFT_NS_PER_S};
+    for (uint32_t i = 0; i < 3; i++) {
+        b.c.net->now_ns += pauses[i];
+        weft_aggregator_connect(second, fake_peer(SHARD));
+        fake_connect(b.c.net, SHARD, other);
+        cluster_poll(&b.c);
+        const uint64_t refused = weft_shard_counters(b.c.shard[SHARD])->aggregators_refused;
+        assert_int_equal(refused, i < 2 ? i + 2 : 3);
+        assert_true(weft_shard_take_replaced(b.c.shard[SHARD], &peer, &for_good) && for_good);
+        assert_true(peer == fake_peer(i < 2 ? other : b.box));
+        if (i < 2) {
+            fake_break(b.c.net, SHARD, other);
+        }
+        while (fake_poll(&b.c.net->nodes[other], &event)) {
+            weft_aggregator_event(second, &event, b.c.net->now_ns);
+        }
+    }
+    weft_aggregator_gauges(second, &gauges);
+    assert_true(gauges.shard_up);
     weft_aggregator_free(second);
     bench_close(&b);
 }

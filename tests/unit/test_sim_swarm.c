@@ -306,6 +306,24 @@ static void updates_meet_every_fate(void **state)
     assert_true(sum.broken > 0 && sum.replayed > 0);
 }
 
+/* Workers by aggregators that die: each of their uses occurs, and what is pulled is right. */
+static void workers_go_by_aggregators(void **state)
+{
+    (void)state;
+    uint64_t absorbed = 0, answered = 0, spared = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct weft_swarm_result result;
+        weft_swarm_ps_via_run(seed, NULL, &result);
+        if (!result.ok) {
+            fail_msg("seed %lu: %s", (unsigned long)seed, result.failure);
+        }
+        absorbed += result.pushes_absorbed;
+        answered += result.pulls_answered;
+        spared += result.pull_rows_spared;
+    }
+    assert_true(absorbed > 200 && answered > 400 && spared > 10000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +335,7 @@ int main(void)
         cmocka_unit_test(the_path_has_faults),
         cmocka_unit_test(pushes_name_lists),
         cmocka_unit_test(updates_meet_every_fate),
+        cmocka_unit_test(workers_go_by_aggregators),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };

@@ -1,0 +1,235 @@
+/* Aggregators in a simulated parameter server: one for each shard, which die, come back, are cut off by their
+ * links' faults as everybody is, and through which all workers' pushes and pulls go that may. What is pulled is
+ * checked as without them (swarm_ps_check.c). */
+#include "sim/swarm_ps_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+enum { DEATHS_MAX = 5 };
+
+static const uint64_t gap_ns = 60 * WEFT_NS_PER_MS;
+static const uint64_t connect_pause_ns = 5 * WEFT_NS_PER_MS;
+
+static uint64_t clock_ns(void *arg)
+{
+    return weft_world_now_ns(arg);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+void weft_swarm_ps_via_draw(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x766961));
+    ps->can |= WEFT_RPC_CAN_AGGREGATE;
+    ps->box_deaths = (uint32_t)weft_prng_below(&prng, DEATHS_MAX + 1);
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        struct weft_aggregator_config *config = &ps->box[s].config;
+        weft_aggregator_config_default(config);
+        config->shard = s;
+        config->workers_max = ps->table.workers;
+        config->tables_max = 2;
+        config->push_slots = (uint32_t)weft_prng_range(&prng, 1, 4);
+        config->push_bytes_max = (uint32_t)weft_prng_range(&prng, 4096, 100000);
+        config->groups_max = (uint32_t)weft_prng_range(&prng, 1, 4);
+        config->count_max = (uint32_t)weft_prng_below(&prng, 5);
+        config->age_ns = weft_prng_range(&prng, 1000, 5 * WEFT_NS_PER_MS);
+        config->pull_slots = (uint32_t)weft_prng_range(&prng, 1, 4);
+        config->pull_rows_max = (uint32_t)weft_prng_range(&prng, IDS_MAX / 4, IDS_MAX);
+        config->cache_bytes = weft_prng_below(&prng, 3) * 40000;
+        config->pull_age_ns = weft_prng_below(&prng, 10 * WEFT_NS_PER_MS);
+        config->pull_patience_ns = 100 * WEFT_NS_PER_MS;
+        for (int i = 0; i < WEFT_HASH_KEY_BYTES; i++) {
+            config->key[i] = (uint8_t)weft_prng_below(&prng, 256);
+        }
+    }
+}
+
+/* ---- the hosts ------------------------------------------------------------------------------- */
+
+static uint32_t host_of(const struct swarm_ps *ps, uint32_t s)
+{
+    return ps->shards + ps->table.workers + s;
+}
+
+bool weft_swarm_ps_is_box(const struct swarm_ps *ps, uint32_t host)
+{
+    return host >= host_of(ps, 0);
+}
+
+static void make(struct swarm_ps *ps, uint32_t s)
+{
+    struct swarm_ps_box *box = &ps->box[s];
+    box->config.clock_ns = clock_ns;
+    box->config.clock_arg = ps->world;
+    weft_status status = weft_aggregator_new(
+        &box->config, weft_ep_msgr(weft_world_ep(ps->world, host_of(ps, s))), &box->aggregator);
+    WEFT_ASSERT(status == WEFT_OK);
+    weft_world_wake(ps->world, host_of(ps, s), weft_world_now_ns(ps->world));
+}
+
+static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t s)
+{
+    struct weft_world_host_config host =
+        weft_swarm_ps_host_config(ps, host_of(ps, s), weft_rpc_aggregator_name(s, 0),
+                                  weft_aggregator_expects_max(&ps->box[s].config));
+    host.ep.incarnation += ps->box[s].lives;
+    host.ep.seed += ps->box[s].lives;
+    return host;
+}
+
+void weft_swarm_ps_boxes_make(struct swarm_ps *ps)
+{
+    for (uint32_t s = 0; ps->via && s < ps->shards; s++) {
+        const struct weft_world_host_config host = host_config(ps, s);
+        weft_status status = weft_world_host_init(ps->world, host_of(ps, s), &host);
+        WEFT_ASSERT(status == WEFT_OK);
+        make(ps, s);
+    }
+}
+
+static void count(struct swarm_ps *ps, uint32_t s)
+{
+    const struct weft_aggregator_counters *counters =
+        weft_aggregator_counters(ps->box[s].aggregator);
+    ps->pushes_absorbed += counters->pushes_absorbed;
+    ps->pulls_answered += counters->pulls_answered;
+    ps->pull_rows_spared += counters->pull_rows_kept + counters->pull_rows_shared;
+}
+
+void weft_swarm_ps_boxes_count(struct swarm_ps *ps)
+{
+    for (uint32_t s = 0; ps->via && s < ps->shards; s++) {
+        count(ps, s);
+    }
+}
+
+void weft_swarm_ps_boxes_free(struct swarm_ps *ps)
+{
+    for (uint32_t s = 0; ps->via && s < ps->shards; s++) {
+        weft_aggregator_free(ps->box[s].aggregator);
+    }
+}
+
+/* Another process is in its place at once. */
+static void box_dies(struct swarm_ps *ps, uint32_t s)
+{
+    struct swarm_ps_box *box = &ps->box[s];
+    count(ps, s);
+    box->lives++;
+    box->connect_ns = 0;
+    const struct weft_world_host_config host = host_config(ps, s);
+    weft_status status = weft_world_restart(ps->world, host_of(ps, s), &host);
+    WEFT_ASSERT(status == WEFT_OK);
+    weft_aggregator_free(box->aggregator);
+    make(ps, s);
+}
+
+/* It may die twice before anything else happens. */
+void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng)
+{
+    if (ps->via && ps->box_deaths > 0 && weft_prng_below(prng, 2) == 0) {
+        ps->box_deaths--;
+        box_dies(ps, (uint32_t)weft_prng_below(prng, ps->shards));
+    }
+}
+
+uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng)
+{
+    return weft_prng_below(prng, gap_ns);
+}
+
+/* ---- their turns ----------------------------------------------------------------------------- */
+
+/* Wakes cannot be taken back: only one that is earlier than the one that is planned. */
+static void wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t now_ns)
+{
+    if (at_ns == WEFT_NEVER || (ps->wake_ns[host] > now_ns && ps->wake_ns[host] <= at_ns)) {
+        return;
+    }
+    ps->wake_ns[host] = weft_max_u64(at_ns, now_ns + 1);
+    weft_world_wake(ps->world, host, ps->wake_ns[host]);
+}
+
+static void box_connects(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
+{
+    struct swarm_ps_box *box = &ps->box[s];
+    weft_peer peer;
+    if (!weft_aggregator_wants_shard(box->aggregator)) {
+        return;
+    }
+    if (now_ns >= box->connect_ns) {
+        const struct weft_addr addr = weft_world_addr(s);
+        box->connect_ns = now_ns + connect_pause_ns;
+        if (weft_ep_connect(weft_world_ep(ps->world, host_of(ps, s)), &addr, now_ns, &peer) ==
+            WEFT_OK) {
+            weft_aggregator_connect(box->aggregator, peer);
+        }
+    }
+    wake_at(ps, host_of(ps, s), box->connect_ns, now_ns);
+}
+
+void weft_swarm_ps_box_event(struct swarm_ps *ps, uint32_t host, const struct weft_msg_event *event,
+                             uint64_t now_ns)
+{
+    weft_aggregator_event(ps->box[host - host_of(ps, 0)].aggregator, event, now_ns);
+}
+
+void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
+{
+    const uint32_t s = host - host_of(ps, 0);
+    struct weft_aggregator *aggregator = ps->box[s].aggregator;
+    weft_peer peer;
+    weft_aggregator_progress(aggregator, now_ns);
+    while (weft_aggregator_take_closed(aggregator, &peer)) {
+        weft_ep_close(weft_world_ep(ps->world, host), peer, now_ns);
+    }
+    box_connects(ps, s, now_ns);
+    wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);
+}
+
+/* A worker's connections to aggregators, after its events. */
+void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    const uint32_t host = ps->shards + w;
+    struct weft_ps_client *client = ps->worker[w].client;
+    struct weft_ep *ep = weft_world_ep(ps->world, host);
+    weft_peer peer;
+    uint64_t again_ns;
+    if (!ps->via) {
+        return;
+    }
+    while (weft_ps_client_take_via_close(client, &peer)) {
+        weft_ep_close(ep, peer, now_ns);
+    }
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        if (!weft_ps_client_wants_via(client, s, &again_ns)) {
+            continue;
+        }
+        const struct weft_addr addr = weft_world_addr(host_of(ps, s));
+        if (now_ns < again_ns) {
+            wake_at(ps, host, again_ns, now_ns);
+        } else if (weft_ep_connect(ep, &addr, now_ns, &peer) == WEFT_OK) {
+            weft_ps_client_via(client, s, peer);
+        } else {
+            weft_ps_client_via_failed(client, s, now_ns);
+        }
+    }
+    wake_at(ps, host, weft_ps_client_deadline(client), now_ns);
+}
+
+/* Connections that a shard wants closed. */
+void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
+{
+    weft_peer peer;
+    bool for_good;
+    while (ps->via && weft_shard_take_replaced(ps->shard[s], &peer, &for_good)) {
+        if (for_good) {
+            weft_ep_refuse(weft_world_ep(ps->world, s), peer, now_ns);
+        } else {
+            weft_ep_close(weft_world_ep(ps->world, s), peer, now_ns);
+        }
+    }
+}
