@@ -29,8 +29,11 @@ struct worker {
     uint32_t left;  /* pushes in it */
 };
 
+static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
+
 struct bench {
     struct cluster c;
+    struct cluster_config cluster;
     struct weft_prng prng;
     struct weft_aggregator *agg;
     struct weft_aggregator_config config;
@@ -42,7 +45,7 @@ struct bench {
     uint64_t delivered, missed;
     uint32_t clock; /* that all have ended */
     float want[IDS][DIM];
-    float sums[WORKERS_MAX][IDS][DIM];                /* of one worker's pushes, */
+    float sums[WORKERS_MAX][IDS][DIM];                  /* of one worker's pushes, */
     float ended[CLOCKS_MAX + 1][WORKERS_MAX][IDS][DIM]; /* and of those of its ended clocks */
 };
 
@@ -169,9 +172,10 @@ static void bench_open(struct bench *b, uint32_t workers, uint8_t mode, uint64_t
     config.incarnation = 100;
     config.shard.chunks_max = 256;
     config.client.reconnect_ns = WEFT_NS_PER_S;
-    config.client.via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    config.client.via_timeout_ns = via_timeout_ns;
     config.client.can &= (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE;
     b->mode = mode;
+    b->cluster = config;
     cluster_start(&b->c, &config, workers, seed);
     b->c.net->packet_bytes = 200 + (uint32_t)weft_prng_below(&b->prng, 400);
     b->box = 1 + workers;
@@ -440,6 +444,123 @@ static void asked_once(void **state)
     bench_close(&b);
 }
 
+/* A bench whose aggregator answers pulls and keeps what it has. */
+static void bench_open_pulls(struct bench *b, uint32_t workers, uint8_t mode)
+{
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open(b, workers, mode, 5);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    b->config.pull_slots = 4;
+    b->config.pull_rows_max = 100;
+    b->config.cache_bytes = 1 << 20;
+    b->config.pull_age_ns = 1000000 * WEFT_NS_PER_S;
+    b->config.pull_patience_ns = WEFT_NS_PER_S / 2;
+    b->config.push_bytes_max = 4096;
+    b->config.push_slots = 2;
+    b->config.count_max = 1;
+    box_kill(b);
+    bench_quiet(b);
+    box_start(b);
+    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+        bench_step(b);
+    }
+    bench_quiet(b);
+}
+
+static struct fake_message *to_box(struct bench *b)
+{
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &b->c.net->messages[i];
+        if (m->live && m->from == SHARD && m->to == b->box) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+/* The answer to a request for rows waits for the transport while a clock ends: its rows are of the version of
+ * before, and so it must say, or the aggregator gives them out as those of the new one. */
+static void an_answer_waits(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull[2], after;
+    bench_open_pulls(&b, 2, WEFT_TABLE_BSP);
+    for (uint32_t w = 0; w < 2; w++) {
+        push(&b, w, 0);
+    }
+    for (uint32_t w = 0; w < 2; w++) {
+        for (uint32_t i = 0; i < OPS; i++) {
+            wait_op(&b, w, i);
+        }
+    }
+    pull_start(&b, 0, &pull[0], 0);
+    for (uint32_t steps = 0; to_box(&b) == NULL; steps++) {
+        assert_true(steps < 1000);
+        bench_step(&b);
+    }
+    to_box(&b)->held = true; /* and while it is there no other one fits */
+    const uint32_t most = b.c.net->msgs_max;
+    b.c.net->msgs_max = 1;
+    pull_start(&b, 1, &pull[1], PULL_IDS);
+    for (uint32_t steps = 0; steps < 100; steps++) {
+        bench_step(&b);
+    }
+    end_clock(&b);
+    for (uint32_t steps = 0; steps < 200; steps++) {
+        bench_step(&b);
+    }
+    assert_int_equal(weft_shard_clock(b.c.shard[SHARD], 0), 1);
+    to_box(&b)->held = false;
+    b.c.net->msgs_max = most;
+    for (uint32_t w = 0; w < 2; w++) {
+        pull_check(&b, w, &pull[w]);
+    }
+    assert_int_equal(weft_aggregator_counters(b.agg)->pulls_answered, 2);
+    pull_start(&b, 0, &after, PULL_IDS);
+    pull_check(&b, 0, &after);
+    assert_int_equal(weft_aggregator_counters(b.agg)->pulls_answered, 3);
+    bench_close(&b);
+}
+
+/* Another process of the shard comes back with nothing: no row of the one before is given out. */
+static void rows_of_another_process(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull;
+    bench_open_pulls(&b, 2, WEFT_TABLE_ASP);
+    push(&b, 0, 0);
+    wait_all(&b);
+    pull_start(&b, 0, &pull, 0);
+    pull_check(&b, 0, &pull);
+    pull_start(&b, 1, &pull, 0);
+    pull_check(&b, 1, &pull);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.agg);
+    assert_int_equal(counters->pulls_answered, 2);
+    assert_int_equal(counters->fetches_out, 1);
+    fake_kill(b.c.net, SHARD);
+    cluster_poll(&b.c);
+    box_poll(&b);
+    cluster_shard_free(&b.c, SHARD);
+    fake_revive(b.c.net, SHARD);
+    b.c.net->nodes[SHARD].incarnation += 1000;
+    b.c.shard[SHARD] = cluster_shard_new(&b.c, &b.cluster, SHARD);
+    memset(b.want, 0, sizeof(b.want));
+    memset(b.sums, 0, sizeof(b.sums));
+    for (uint32_t steps = 0; steps < 200000; steps++) {
+        bench_step(&b);
+    }
+    for (uint32_t w = 2;
+         w-- > 0;) { /* first the one that has pushed nothing: any age will do for it */
+        pull_start(&b, w, &pull, 0);
+        pull_check(&b, w, &pull);
+    }
+    assert_int_equal(counters->pulls_answered, 4); /* by it again */
+    assert_int_equal(counters->fetches_out, 2);
+    bench_close(&b);
+}
+
 /* A second aggregator with the number of one that is there: refused, and told so; the first goes on. */
 static void number_taken(void **state)
 {
@@ -677,10 +798,9 @@ static void whatever_happens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_there),
-        cmocka_unit_test(asked_once),
-        cmocka_unit_test(number_taken),
-        cmocka_unit_test(loss),
+        cmocka_unit_test(all_there),        cmocka_unit_test(asked_once),
+        cmocka_unit_test(an_answer_waits),  cmocka_unit_test(rows_of_another_process),
+        cmocka_unit_test(number_taken),     cmocka_unit_test(loss),
         cmocka_unit_test(whatever_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
