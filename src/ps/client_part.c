@@ -276,9 +276,32 @@ void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t index)
     weft_ps_part_done(client, part);
 }
 
+/* The pushes under way that a pull has to see; *rpc_ids_p: their rpc_ids, with one its own. One that went by
+ * an aggregator, and now goes to the shard, went before those that were begun since: these wait for it here. */
+static uint32_t pushes_before(const struct weft_ps_client *client, const struct ps_part *part,
+                              const struct ps_link *link, uint32_t *rpc_ids_p)
+{
+    uint32_t count = 0;
+    *rpc_ids_p = link->flying_xor;
+    if (!part->direct) {
+        return link->pushes_flying;
+    }
+    *rpc_ids_p = 0;
+    for (uint32_t i = 0; i < client->parts_total; i++) {
+        const struct ps_part *push = &client->parts[i];
+        if (push->in_air && push->kind == WEFT_RPC_PUSH && push->table == part->table &&
+            push->shard == part->shard && push->born < part->born) {
+            *rpc_ids_p ^= push->rpc_id;
+            count++;
+        }
+    }
+    return count;
+}
+
 static bool part_may_go(struct weft_ps_client *client, const struct ps_part *part,
                         const struct ps_link *link)
 {
+    uint32_t rpc_ids;
     if (part->kind == WEFT_RPC_PULL && client->ends[part->shard].pulls_open >= PULLS_OPEN_MAX) {
         return false;
     }
@@ -311,7 +334,8 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if (part->kind == WEFT_RPC_PULL) {
         /* An aggregator does not know which of its pushes are open. */
         return mode == WEFT_TABLE_BSP ||
-               link->pushes_flying <= (weft_ps_via_takes_pull(client, part) ? 0 : 1);
+               pushes_before(client, part, link, &rpc_ids) <=
+                   (weft_ps_via_takes_pull(client, part) ? 0 : 1);
     }
     if (part->number > link->number_closed + WEFT_ONCE_SPAN ||
         part->clock > link->clock_closed + 2) {
@@ -392,8 +416,10 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
                        const struct ps_link *link, const struct ps_message *message)
 {
     bool is_pull = part->kind == WEFT_RPC_PULL;
-    bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
-                 client->tables[part->table].spec.mode != WEFT_TABLE_BSP;
+    uint32_t after_rpc_id;
+    bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE &&
+                 client->tables[part->table].spec.mode != WEFT_TABLE_BSP &&
+                 pushes_before(client, part, link, &after_rpc_id) == 1;
     uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
     bool is_table = part->kind == WEFT_RPC_TABLE;
     uint32_t session = client->vias != NULL ? client->ends[part->shard].session : 0;
@@ -404,7 +430,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .t0_ns = ps_clock_ns(client),
         .rows_must = is_pull ? part->rows_must : 0,
         .after_seq = is_pull && part->via ? weft_ps_via_age(client, part)
-                      : after    ? link->flying_xor
+                      : after    ? after_rpc_id
                       : is_table ? session
                                  : (uint32_t)part->number,
         .need_clock = is_pull || is_of_update(part, link) ? part->clock
