@@ -242,10 +242,13 @@ enum { PULLS_OPEN_MAX = WEFT_MSGS_MAX / 2 };
  * four by default). They must leave some to those of this clock, and not go where there is none. */
 enum { PULLS_AHEAD_MAX = 2, PULLS_ASKED_MAX = 4 };
 
-/* A pull of a clock that this worker has not ended. Nothing has to wait for it. */
+/* A pull of a clock that this worker has not ended, or of which it has still to send pushes: when a shard
+ * comes back without them, they are behind it in the queue, and may need a gate. Nothing has to wait for it. */
 static bool is_ahead(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    return part->list.ahead > 0 && part->clock > client->tables[part->table].clock;
+    return part->list.ahead > 0 &&
+           (part->clock > client->tables[part->table].clock ||
+            weft_ps_first_push_clock(client, part->table, part->shard) <= part->clock);
 }
 
 void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table)

@@ -324,6 +324,18 @@ static void workers_go_by_aggregators(void **state)
     assert_true(absorbed > 200 && answered > 400 && spared > 10000);
 }
 
+/* A shard comes back without pushes while pulls that went ahead of them are under way: these must leave room at
+ * the shard for the gate that the pushes wait for. */
+static void pulls_ahead_leave_room_for_a_gate(void **state)
+{
+    (void)state;
+    struct weft_swarm_result result;
+    weft_swarm_ps_via_run(7442, NULL, &result);
+    if (!result.ok) {
+        fail_msg("%s", result.failure);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +348,7 @@ int main(void)
         cmocka_unit_test(pushes_name_lists),
         cmocka_unit_test(updates_meet_every_fate),
         cmocka_unit_test(workers_go_by_aggregators),
+        cmocka_unit_test(pulls_ahead_leave_room_for_a_gate),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };
