@@ -705,7 +705,7 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *t,
 static void start(struct weft_coll_thread *t)
 {
     int before;
-    if (!weft_leader_begin(&t->leader, weft_clock_now_ns())) {
+    if (!weft_leader_begin(&t->leader, t->open_ops, weft_clock_now_ns())) {
         wake(t);
         return;
     }

@@ -67,9 +67,13 @@ void weft_leader_thread(struct weft_leader *leader, const uint32_t *open)
     leader->hurry = false;
 }
 
-bool weft_leader_begin(struct weft_leader *leader, uint64_t now_ns)
+bool weft_leader_begin(struct weft_leader *leader, uint32_t open, uint64_t now_ns)
 {
-    leader->begun_ns = now_ns;
+    if (open == 1 || leader->begun_ns == 0) {
+        leader->begun_ns = now_ns;
+    } else if (now_ns - leader->begun_ns >= soon_ns) {
+        leader->soon = 0; /* else such begins would put the end of the grace period off for ever */
+    }
     if (leader->who != WEFT_LEADS_NOBODY) {
         return false;
     }

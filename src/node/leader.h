@@ -34,7 +34,7 @@ struct weft_leader {
     bool hurry;        /* no grace period */
     uint64_t left_ns;  /* since then nobody leads */
     uint64_t looks_ns; /* when the thread looks by itself; WEFT_NEVER = when it is signalled */
-    uint64_t begun_ns; /* the last begin, until a wait follows */
+    uint64_t begun_ns; /* the first begin of those that no wait has followed; 0 = none */
     uint32_t soon;     /* waits that followed a begin soon, in a row */
 };
 
@@ -46,8 +46,9 @@ void weft_leader_fini(struct weft_leader *leader);
  * thread's again.   open: operations begun and not waited for, looked at behind the lock. */
 void weft_leader_thread(struct weft_leader *leader, const uint32_t *open);
 
-/* Something is begun. True: nobody leads, so the caller does, for one step that does not sleep. */
-bool weft_leader_begin(struct weft_leader *leader, uint64_t now_ns);
+/* Something is begun, which makes `open` of them. True: nobody leads, so the caller does, for one step
+ * that does not sleep. */
+bool weft_leader_begin(struct weft_leader *leader, uint32_t open, uint64_t now_ns);
 
 /* For a wait. True: the caller leads now. */
 bool weft_leader_take(struct weft_leader *leader, uint64_t now_ns);

@@ -171,7 +171,7 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     for (uint32_t i = 0; i < 50 && !led; i++) {
         take(o, now_ns); /* and nobody leads after this */
         weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
-        led = weft_leader_begin(&o->leader, now_ns);
+        led = weft_leader_begin(&o->leader, 1, now_ns);
         assert_true(led || o->leader.hurry);
         assert_true(i >= 4 || !led);
         if (led) {
@@ -186,8 +186,32 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     await_steps(o, 1);
     take(o, now_ns + later_ns);
     weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
-    assert_false(weft_leader_begin(&o->leader, now_ns + later_ns));
+    assert_false(weft_leader_begin(&o->leader, 1, now_ns + later_ns));
     pthread_mutex_unlock(&o->lock);
+}
+
+/* Begins that no wait follows, each within the grace period of the one before, would keep the lead from
+ * the thread, which is to overlap them with computing. */
+static void begins_that_no_wait_follows_are_the_threads(void **state)
+{
+    struct owner *o = *state;
+    const uint64_t now_ns = later_ns;
+    take(o, now_ns);
+    weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
+    o->leader.soon = 4; /* waits followed until now */
+    bool led[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        led[i] = weft_leader_begin(&o->leader, i + 1, now_ns + i * 40 * WEFT_NS_PER_US);
+        if (led[i]) {
+            weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
+        }
+    }
+    bool hurry = o->leader.hurry;
+    pthread_mutex_unlock(&o->lock); /* before what may fail: the end of the test takes it */
+    assert_true(led[0] && led[1] && led[2]);
+    assert_false(led[3]);
+    assert_true(hurry);
+    await_steps(o, 1);
 }
 
 enum { WAITERS = 4, TURNS = 300 };
@@ -232,6 +256,7 @@ int main(void)
         TEST(the_thread_sleeps_while_waits_follow_each_other),
         TEST(what_is_left_to_do_wakes_the_thread),
         TEST(a_begin_leads_where_waits_follow_soon),
+        TEST(begins_that_no_wait_follows_are_the_threads),
         TEST(several_waiters_and_the_thread_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
