@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Longest wait of an update that the scheduler says waits for its turn, in silences. */
+enum { QUEUED_SILENCES = 30 };
+
 enum ask_state {
     ASK_NONE,    /* nothing, or over */
     ASK_WAITING, /* asked, not answered */
@@ -18,6 +21,7 @@ struct weft_sched_daemon {
     struct weft_sched_daemon_counters counters;
     bool is_connected;
     bool is_silent; /* the scheduler: until its next message */
+    bool is_queued; /* it has said that the update waits for its turn */
     bool is_due;
     uint32_t number_in;
     uint32_t number_out;
@@ -177,6 +181,8 @@ static void take_verdict(struct weft_sched_daemon *daemon, const struct weft_sch
         answered(daemon, ASK_DROPPED, now_ns);
     } else if (plan->verdict == WEFT_SCHED_UNPLANNED && is_waiting) {
         answered(daemon, ASK_DIRECT, now_ns);
+    } else if (plan->verdict == WEFT_SCHED_WAITING && plan->status == WEFT_SCHED_OK) {
+        daemon->is_queued = true;
     }
 }
 
@@ -272,6 +278,14 @@ void weft_sched_daemon_unsent(struct weft_sched_daemon *daemon)
     daemon->heartbeat_ns = 0;
 }
 
+/* When a worker waits no longer for a decision, whatever else the scheduler says meanwhile: one that never
+ * decides, because a shard of the job does not report to it say, must not stop the job. */
+static uint64_t decide_by(const struct weft_sched_daemon *daemon)
+{
+    uint64_t times = daemon->is_queued ? QUEUED_SILENCES : 1;
+    return weft_time_add(daemon->asked_ns, times * daemon->config.silent_ns);
+}
+
 static uint64_t silent_at(const struct weft_sched_daemon *daemon)
 {
     return weft_time_add(daemon->unheard_ns, daemon->config.silent_ns);
@@ -279,7 +293,10 @@ static uint64_t silent_at(const struct weft_sched_daemon *daemon)
 
 uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon)
 {
-    return daemon->state != ASK_WAITING ? WEFT_NEVER : daemon->is_silent ? 0 : silent_at(daemon);
+    if (daemon->state != ASK_WAITING) {
+        return WEFT_NEVER;
+    }
+    return daemon->is_silent ? 0 : weft_min_u64(silent_at(daemon), decide_by(daemon));
 }
 
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon)
@@ -305,6 +322,7 @@ void weft_sched_daemon_ask(struct weft_sched_daemon *daemon, uint64_t clock, dou
     daemon->norm = norm;
     daemon->state = ASK_WAITING;
     daemon->asked_ns = now_ns;
+    daemon->is_queued = false;
     daemon->is_direct = false;
     daemon->grants = daemon->grants_told = 0;
     daemon->revision = 0;
@@ -322,7 +340,7 @@ static void look_for_silence(struct weft_sched_daemon *daemon, uint64_t now_ns)
         daemon->is_silent = true;
         daemon->counters.silences++;
     }
-    if (daemon->is_silent) {
+    if (daemon->is_silent || now_ns >= decide_by(daemon)) {
         answered(daemon, ASK_DIRECT, now_ns);
     }
 }

@@ -282,7 +282,8 @@ static bool read_grants(struct weft_reader *r, struct weft_sched_plan *a)
         grant->rate_bps = weft_read_u64(r);
         if (grant->shard >= WEFT_SCHED_SHARDS_MAX ||
             (i > 0 && grant->shard <= a->grants[i - 1].shard) || grant->rate_bps == 0 ||
-            grant->rate_bps > WEFT_TIMELINE_BPS_MAX) {
+            grant->rate_bps > WEFT_TIMELINE_BPS_MAX ||
+            grant->start_in_ns > WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S) {
             return false;
         }
     }

@@ -29,6 +29,7 @@ enum {
     WEFT_SCHED_GRANT_BYTES = 24,
     WEFT_SCHED_SHARDS_MAX = 64,
     WEFT_SCHED_WORKERS_MAX = 2048,
+    WEFT_SCHED_START_S_MAX = 60, /* a grant begins no later: who is told waits for it */
     WEFT_SCHED_EVENTS_MAX = 64, /* in one message */
     WEFT_SCHED_JOB_BYTES = 32,  /* a job's name and its final zero */
     WEFT_SCHED_REPORT_BYTES_MAX =

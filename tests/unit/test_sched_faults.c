@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 
 enum {
     WORKERS = 6,
@@ -541,12 +542,57 @@ static void same_seed_same_run(void **state)
     }
 }
 
+/* Answers every 200 ms, none of which decides. Returns when the worker was told to send directly. */
+static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, uint64_t most_ns)
+{
+    struct weft_sched_daemon_config config;
+    weft_sched_daemon_config_default(&config);
+    config.role = WEFT_SCHED_WORKER;
+    config.workers = config.shards = 1;
+    config.mode = WEFT_SCHED_ASP;
+    (void)snprintf(config.job, sizeof(config.job), "job");
+    struct weft_sched_daemon *daemon;
+    assert_int_equal(weft_sched_daemon_new(&config, &daemon), WEFT_OK);
+    const struct weft_sched_share share = {.bytes = 100000};
+    uint64_t now_ns = WEFT_NS_PER_S;
+    weft_sched_daemon_connected(daemon, now_ns);
+    weft_sched_daemon_ask(daemon, 1, 1, &share, now_ns);
+    struct weft_sched_answer answer;
+    struct weft_sched_plan plan = {.life = 1, .verdict = verdict, .status = status};
+    plan.clock = verdict == WEFT_SCHED_NONE ? 0 : 1;
+    while (!weft_sched_daemon_answer(daemon, now_ns, &answer)) {
+        assert_true(now_ns < WEFT_NS_PER_S + most_ns);
+        struct weft_sched_report report;
+        plan.report += weft_sched_daemon_poll(daemon, now_ns, &report);
+        plan.number++;
+        uint8_t bytes[WEFT_SCHED_PLAN_BYTES_MAX];
+        size_t count = weft_sched_plan_pack(&plan, bytes);
+        assert_true(weft_sched_daemon_plan(daemon, bytes, count, now_ns));
+        now_ns = weft_min_u64(weft_sched_daemon_silence(daemon), now_ns + 200 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(answer.kind, WEFT_SCHED_SEND_DIRECT);
+    assert_int_equal(weft_sched_daemon_counters(daemon)->silences, 0);
+    weft_sched_daemon_free(daemon);
+    return now_ns - WEFT_NS_PER_S;
+}
+
+/* It answers, so it is not silent; but nobody waits for ever for what it does not decide. */
+static void who_never_decides_is_not_waited_for(void **state)
+{
+    (void)state;
+    static const uint64_t s = WEFT_NS_PER_S;
+    assert_int_equal(direct_after(WEFT_SCHED_NONE, WEFT_SCHED_OK, 2 * s), s);
+    assert_int_equal(direct_after(WEFT_SCHED_WAITING, WEFT_SCHED_INCOMPLETE, 2 * s), s);
+    assert_int_equal(direct_after(WEFT_SCHED_WAITING, WEFT_SCHED_OK, 40 * s), 30 * s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(healthy_jobs),
         cmocka_unit_test(faults),
         cmocka_unit_test(same_seed_same_run),
+        cmocka_unit_test(who_never_decides_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,6 +169,8 @@ static void plans_come_back_or_are_refused(void **state)
     PLAN(WEFT_PROTO, a.verdict = WEFT_SCHED_VERDICT_COUNT);
     PLAN(WEFT_PROTO, a.grants[0].rate_bps = 0);
     PLAN(WEFT_PROTO, a.grants[0].rate_bps = UINT64_MAX);
+    PLAN(WEFT_OK, a.grants[1].start_in_ns = WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S);
+    PLAN(WEFT_PROTO, a.grants[1].start_in_ns = WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S + 1);
     PLAN(WEFT_PROTO, a.grants[1].shard = 0);
     PLAN(WEFT_PROTO, a.grants[1].shard = WEFT_SCHED_SHARDS_MAX);
 }
