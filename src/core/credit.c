@@ -53,7 +53,8 @@ static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is 
 /* The most that is tried for hosts that answer late: a millisecond, for the processes of a busy host
  * wait for each other that long; up to 256 KB of it, and on fast links 300 us. Where DATA has lately
  * waited in this end's socket for longer than that, it is what comes meanwhile: other programs compute
- * on its processors, and a scheduler's slice is 3 ms. */
+ * on its processors, and a scheduler's slice is 3 ms. Where this end is slower than its link they wait as
+ * well, and it grows to its bounds; what is out then lies in the socket. */
 static const uint64_t slack_ns_most = WEFT_NS_PER_MS;
 static const uint64_t late_ns_most = 12 * WEFT_NS_PER_MS;
 static const uint64_t late_decay_ns = 200 * WEFT_NS_PER_MS;
@@ -142,7 +143,7 @@ static uint32_t congestion(struct credit *c)
 /* What comes while DATA waits in this end's socket as long as it lately has. */
 static uint64_t late_bytes(const struct credit *c, uint64_t rate_bps)
 {
-    uint64_t late_ns = c->late_ns > slack_ns_most ? weft_min_u64(c->late_ns, late_ns_most) : 0;
+    uint64_t late_ns = c->late_ns > slack_ns_most ? c->late_ns : 0;
     return weft_min_u64(rate_bps / 8 * (late_ns + late_ns / 4) / WEFT_NS_PER_S, slack_bytes_busy);
 }
 
@@ -406,7 +407,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
         c->span_lost--; /* it was only late */
     }
     pause_note(ep, at_ns);
-    c->late_ns = weft_max_u64(c->late_ns, now_ns - at_ns);
+    c->late_ns = weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
     c->span_packets++;
     c->span_ce += ce;
     c->bytes += bytes + WIRE_BYTES;
