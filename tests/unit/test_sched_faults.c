@@ -13,11 +13,11 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
-#include <stdio.h>
 
 enum {
     WORKERS = 6,
