@@ -14,6 +14,7 @@ With --checkpoint the state is written after each epoch, and a later start goes 
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -253,6 +254,10 @@ def main():
         if options.plot and rank == 0:
             plot(training.losses, options)
         if ranks > 1:
+            # The wrapper holds the group. Were it still there at exit, Gloo's threads would end after the
+            # interpreter, and one that lets go of a Python object then aborts the process.
+            training.model = training.module
+            gc.collect()
             dist.destroy_process_group()
     except data.DataError as error:
         sys.exit(f"train.py: {error}")
