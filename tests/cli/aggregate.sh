@@ -60,16 +60,19 @@ tap_is "and asked the server for fewer rows than they wanted" \
 
 # ---- a second one with the same number -----------------------------------------------------------
 
+# While the first one works: one that has asked for nothing for a second is displaced.
 begin
+work 0 8
+first=$!
+work 1 8
+last=$!
+tap_until grep -q 'epoch' 0.out
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --json \
     --servers "127.0.0.1:$(port_of server.out)" >second.out 2>second.err &
 second=$!
 tap_run "a second aggregator with its number is refused, and says so" \
     tap_until grep -q 'has another aggregator with number 0; end that one, or give' second.err
-work 0 1
-first=$!
-work 1 1
-wait "$!"
+wait "$last"
 wait "$first"
 kill "$second" "$aggregator"
 wait "$second"
