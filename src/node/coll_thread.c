@@ -763,7 +763,7 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     if (t->open_ops > 0) {
         return;
     }
-    if (t->waiters > 0) { /* nothing is left for who waits for any */
+    if (t->waiters > 0) { /* no operation is left for callers of wait_any */
         pthread_cond_broadcast(&t->changed);
     }
     if (t->leader.who == WEFT_LEADS_WAITER) {

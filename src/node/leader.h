@@ -4,7 +4,7 @@
  * Why: a thread that waits while another one receives for it has woken that one to send, and is woken
  * by it at the end: two switches of threads for an operation. So the waiter leads: it drives the
  * endpoint itself until it has what it waits for. The thread sleeps meanwhile, and for a grace period
- * after that, since who waits for an operation mostly begins the next one soon.
+ * after that, since a caller that waits for an operation usually starts the next one soon.
  *
  *   - A waiter leads at once when nobody does. When the thread does, it is asked for the lead. When
  *     another waiter does, one waits for the result, or until that one leaves.

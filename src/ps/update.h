@@ -81,7 +81,7 @@ weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t up
 bool weft_ps_update_gathers(const struct weft_ps_client *client);
 
 /* What was pushed and waits for its clock's end is complete: whoever waits for a push has to say so, or
- * waits for ever. No effect when no update is gathering. */
+ * never completes. No effect when no update is being gathered. */
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 
 /* Its pushes to this shard may go, from pace->start_ns on, at pace->rate_bps. Said again it changes that

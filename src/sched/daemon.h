@@ -1,7 +1,7 @@
 /* A worker's or a shard's side of the scheduler: says what it has, and hears what to do.
  *
  * A worker asks for each update and is answered: grants, a drop, or to send it without a grant. It
- * never waits for ever: when the scheduler has not answered for silent_ns, has not said within it that
+ * never waits without limit: when the scheduler has not answered for silent_ns, has not said within it that
  * the update waits for its turn, has said so and not decided for 30 times as long, or is not connected, the
  * answer is DIRECT, at a rate that leaves every worker its share; when the scheduler speaks again,
  * the next update is asked for again. A shard says which updates it has closed, again and again

@@ -576,7 +576,7 @@ static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, u
     return now_ns - WEFT_NS_PER_S;
 }
 
-/* It answers, so it is not silent; but nobody waits for ever for what it does not decide. */
+/* The scheduler answers, so it is not silent; a worker still stops waiting for a decision that never comes. */
 static void who_never_decides_is_not_waited_for(void **state)
 {
     (void)state;
