@@ -1,4 +1,5 @@
-/* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
+/* The inside of a client, shared by client.c (life, events), client_op.c (operations), client_split.c
+ * (pushes and pulls into parts), client_clock.c (clocks), client_part.c (one
  * RPC: build, send, take the answer), client_known.c (lists of ids that shards keep), client_list.c
  * (pushes that name them), client_missed.c (pushes that were missing twice), client_loss.c
  * (which rows were missed), client_last.c (what they were before), residual.c (gradients that were
@@ -697,12 +698,37 @@ void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uin
 void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part, uint32_t r,
                        uint32_t block);
 
-/* client.c */
+/* client_op.c */
+
+/* A free place of an operation; WEFT_PS_NONE. */
+uint32_t weft_ps_op_take(struct weft_ps_client *client, uint8_t kind, uint16_t table);
+/* All parts are made: now they may finish, even at once. */
+void weft_ps_op_start(struct weft_ps_client *client, uint32_t op, uint64_t now_ns);
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
 /* As the caller sees it, when no more will come. */
 void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result);
+/* Of a shard that is away nobody can say what its packets hold. */
+bool weft_ps_any_away(const struct weft_ps_client *client);
+
+/* client_split.c */
+
+/* A push is laid out in chunks here, so every shard's packets must hold its head and a row. A shard
+ * that is gone fails later, in its part. */
+bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
+                       uint32_t id_bytes);
+
+/* client.c */
+
 /* Next rpc_id towards a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
+
+/* client_clock.c */
+
+/* Tell the link's shard of a clock that is over, if its turn has come. */
+void weft_ps_clock_send(struct weft_ps_client *client, uint32_t link, uint64_t now_ns);
+/* SENT of it. */
+void weft_ps_clock_sent(struct weft_ps_client *client, uint32_t link,
+                        const struct weft_msg_event *event);
 /* clocks_open anew. */
 void weft_ps_clocks_count(struct weft_ps_client *client);
 /* The shard takes no CLOCK of this table any more; or, after a break, it may again. */

@@ -1,0 +1,349 @@
+/* Pushes and pulls: lists are checked, and split into parts, by shard and by the length of an RPC. */
+#include "ps/client_internal.h"
+
+#include "base/bits.h"
+
+#include <string.h>
+
+/* Where a row goes among those of its shard. */
+enum { SORT_MUST, SORT_FIRST, SORT_REST, SORT_KINDS };
+
+static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
+{
+    return weft_bits_test(client->sort_must, row)    ? SORT_MUST
+           : weft_bits_test(client->sort_first, row) ? SORT_FIRST
+                                                     : SORT_REST;
+}
+
+/* Which rows of a pull were missed the last time, and the last two times. At the pull before one that
+ * goes ahead they may be missed once more, which is not known yet. */
+static void sort_look(struct weft_ps_client *client, const struct ps_list *list, bool is_pull)
+{
+    const struct weft_ps_missed *missed = &client->tables[list->table].missed;
+    size_t bytes = WEFT_BITS_WORDS((size_t)list->n) * sizeof(uint64_t);
+    memset(client->sort_first, 0, bytes);
+    memset(client->sort_must, 0, bytes);
+    for (uint32_t i = 0; is_pull && missed->count > 0 && i < list->n; i++) {
+        uint64_t id = ps_list_id(list, i);
+        if (weft_ps_missed_has(missed, id)) {
+            weft_bits_set(client->sort_first, i);
+            client->counters.missed_first++;
+        }
+        if (weft_ps_missed_twice(missed, id) ||
+            (list->ahead > 0 && weft_ps_missed_has(missed, id))) {
+            weft_bits_set(client->sort_must, i);
+        }
+    }
+}
+
+/* A hash or a division for each row, which one shard can do without. */
+static uint32_t shard_of(const struct weft_table_spec *spec, const struct ps_list *list, uint32_t i,
+                         uint32_t shards)
+{
+    return shards == 1 ? 0 : weft_table_spec_shard(spec, ps_list_id(list, i), shards);
+}
+
+/* Rows by shard, those missed first, and before them those missed twice running; a counting sort.
+ * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them
+ * that were missed twice end at sort_start[3s + 1], and those that were missed at
+ * sort_start[3s + 2]. */
+static void sort_rows(struct weft_ps_client *client, const struct ps_list *list, bool is_pull,
+                      uint32_t *order)
+{
+    uint32_t shards = client->config.shards, n = list->n;
+    const struct weft_table_spec *spec = &client->tables[list->table].spec;
+    uint32_t *start = client->sort_start;
+    memset(start, 0, sizeof(*start) * (shards * SORT_KINDS + 1));
+    sort_look(client, list, is_pull);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t shard = shard_of(spec, list, i, shards);
+        start[shard * SORT_KINDS + sort_kind(client, i)]++;
+    }
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k <= shards * SORT_KINDS; k++) {
+        uint32_t count = start[k];
+        start[k] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t shard = shard_of(spec, list, i, shards);
+        order[start[shard * SORT_KINDS + sort_kind(client, i)]++] = i;
+    }
+    /* Placing moved every start to its end, which is the start of the next. */
+    for (uint32_t k = shards * SORT_KINDS; k > 0; k--) {
+        start[k] = start[k - 1];
+    }
+    start[0] = 0;
+}
+
+/* Do all ids of the list fit u32? */
+static uint8_t id_bytes_of(const struct ps_list *list)
+{
+    uint64_t all = list->ids == NULL ? list->first + list->n : 0;
+    for (uint32_t i = 0; list->ids != NULL && i < list->n; i++) {
+        all |= list->ids[i];
+    }
+    return all <= UINT32_MAX ? WEFT_RPC_ID_NARROW : WEFT_RPC_ID_WIDE;
+}
+
+/* Every id of a dense table lies within it. */
+static bool ids_within(const struct weft_table_spec *spec, const struct ps_list *list)
+{
+    uint64_t rows = weft_table_dense_rows(spec);
+    if (list->ids == NULL) {
+        return list->first <= rows && list->n <= rows - list->first;
+    }
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->ids[i] >= rows) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static weft_status list_check(const struct weft_ps_client *client, struct ps_list *list)
+{
+    if (list->table >= client->config.tables_max ||
+        client->tables[list->table].state != TABLE_OPEN) {
+        return WEFT_STATE;
+    }
+    const struct weft_table_spec *spec = &client->tables[list->table].spec;
+    bool dense = spec->kind == WEFT_TABLE_DENSE;
+    list->floats = (uint64_t)list->n * spec->dim;
+    if (list->n > client->config.rows_per_op_max ||
+        list->ahead > (spec->mode == WEFT_TABLE_BSP ? 1 : 0) ||
+        (dense ? !ids_within(spec, list) : list->ids == NULL && list->n > 0)) {
+        return WEFT_INVALID;
+    }
+    if (dense && list->ids == NULL) {
+        list->floats = weft_min_u64(list->floats, spec->length - list->first * spec->dim);
+    }
+    list->id_bytes = id_bytes_of(list);
+    return WEFT_OK;
+}
+
+bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
+                       uint32_t id_bytes)
+{
+    uint16_t elem_bytes = weft_table_push_elem_bytes(spec, id_bytes);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (!client->ends[s].down &&
+            client->msgr.ops->chunk_elems(client->msgr.self, client->ends[s].peer, elem_bytes) <
+                head_elems) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Is there a free operation, and do the lists fit one? */
+static weft_status lists_check(const struct weft_ps_client *client, struct ps_list *lists,
+                               uint32_t count, bool is_push, uint32_t bound_ppm)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        weft_status status = list_check(client, &lists[i]);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        rows += lists[i].n;
+        if (is_push &&
+            !weft_ps_push_fits(client, &client->tables[lists[i].table].spec, lists[i].id_bytes)) {
+            return WEFT_UNSUPPORTED;
+        }
+    }
+    return rows > client->config.rows_per_op_max || bound_ppm >= WEFT_PPM ? WEFT_INVALID : WEFT_OK;
+}
+
+/* Nothing to sort: pieces of the list as they are. */
+static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
+                            const struct ps_list *list)
+{
+    bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    uint32_t dim = client->tables[list->table].spec.dim, count;
+    for (uint32_t first = 0; first < list->n; first += count) {
+        count = (uint32_t)weft_min_u64(list->n - first, client->config.rows_per_rpc_max);
+        struct ps_list slice = ps_list_slice(list, dim, first, count);
+        if (is_push) {
+            (void)weft_ps_part_push(client, index, &slice, 0, NULL, count, 0);
+        } else {
+            (void)weft_ps_part_pull(client, index, &slice, 0, NULL, count);
+        }
+    }
+}
+
+/* So many of the rows first .. first + count - 1 lie before `end`. */
+static uint32_t rows_before(uint32_t end, uint32_t first, uint32_t count)
+{
+    return first < end ? (uint32_t)weft_min_u64(end - first, count) : 0;
+}
+
+/* A push of the rows of a pull: its parts are the pull's, which their shards may have as lists. */
+static void known_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
+                        uint32_t *order)
+{
+    const struct ps_known *known = list->known;
+    uint32_t dim = client->tables[list->table].spec.dim;
+    if (known->order != NULL) {
+        memcpy(order, known->order, list->n * sizeof(*order));
+    }
+    for (uint32_t i = 0; i < known->parts; i++) {
+        const struct ps_known_part *of = &known->part[i];
+        struct ps_link *link = ps_link_of(client, list->table, of->shard);
+        bool may = of->number != 0 && (link->can & WEFT_RPC_CAN_LIST) != 0 &&
+                   !weft_ps_via_open(client, list->table, of->shard);
+        uint32_t number = may && link->list_pause == 0 ? of->number : 0;
+        link->list_pause -= may && link->list_pause > 0;
+        if (known->order != NULL) {
+            (void)weft_ps_part_push(client, index, list, of->shard, order + of->first, of->rows,
+                                    number);
+        } else {
+            struct ps_list slice = ps_list_slice(list, dim, of->first, of->rows);
+            (void)weft_ps_part_push(client, index, &slice, of->shard, NULL, of->rows, number);
+        }
+    }
+}
+
+/* The parts of one list; its rows' order is written behind that of the lists before. */
+static void list_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
+                       uint32_t *order)
+{
+    bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    if (list->known != NULL) {
+        known_parts(client, index, list, order);
+        return;
+    }
+    if (client->config.shards == 1 && (is_push || client->tables[list->table].missed.count == 0)) {
+        one_shard_parts(client, index, list);
+        return;
+    }
+    sort_rows(client, list, !is_push, order);
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        const uint32_t *start = &client->sort_start[SORT_KINDS * s];
+        uint32_t end = start[SORT_KINDS], count;
+        for (uint32_t first = start[0]; first < end; first += count) {
+            count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
+            uint32_t made = is_push
+                                ? weft_ps_part_push(client, index, list, s, order + first, count, 0)
+                                : weft_ps_part_pull(client, index, list, s, order + first, count);
+            struct ps_part *part = &client->parts[made];
+            part->rows_must = rows_before(start[SORT_FIRST], first, count);
+            part->rows_first = rows_before(start[SORT_REST], first, count);
+        }
+    }
+}
+
+static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, struct ps_list *lists,
+                               uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    bool is_push = kind == WEFT_RPC_PUSH;
+    weft_status status = is_push && weft_ps_any_away(client)
+                             ? WEFT_AGAIN
+                             : lists_check(client, lists, count, is_push, how->bound_ppm);
+    for (uint32_t i = 0; status == WEFT_OK && is_push && i < count; i++) {
+        lists[i].known = weft_ps_known_find(client, &lists[i]);
+    }
+    if (status == WEFT_OK && is_push && ps_log_on(client)) {
+        status = weft_ps_log_room(client, lists, count, now_ns);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint32_t index = weft_ps_op_take(client, kind, 0);
+    if (index == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    uint32_t *order = client->ops[index].order;
+    client->ops[index].bound_ppm = how->bound_ppm;
+    client->ops[index].deadline_ns = how->deadline_ns > 0 ? how->deadline_ns : WEFT_NEVER;
+    client->ops[index].has_norm = how->has_norm;
+    client->ops[index].squares = how->norm * how->norm;
+    weft_ps_deadline_arm(client, &client->ops[index]);
+    for (uint32_t i = 0; i < count; i++) {
+        lists[i].at = client->ops[index].rows;
+        lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
+        client->ops[index].rows += lists[i].n;
+        client->tables[lists[i].table].passed &= !is_push;
+        uint32_t first = client->ops[index].parts;
+        list_parts(client, index, &lists[i], order);
+        if (!is_push) {
+            weft_ps_known_add(client, index, &lists[i], first, order);
+        }
+        order += lists[i].n;
+    }
+    weft_ps_op_start(client, index, now_ns);
+    *op_p = index;
+    return WEFT_OK;
+}
+
+weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p)
+{
+    struct ps_list inside[WEFT_PS_LISTS_MAX];
+    if (count > client->config.lists_per_op_max) {
+        return WEFT_INVALID;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        inside[i] = (struct ps_list){.table = lists[i].table,
+                                     .n = lists[i].n,
+                                     .ids = lists[i].ids,
+                                     .first = lists[i].first,
+                                     .values = lists[i].rows};
+    }
+    return lists_start(client, WEFT_RPC_PUSH, inside, count, how, now_ns, op_p);
+}
+
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm};
+    return weft_ps_push_how(client, lists, count, &how, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p)
+{
+    struct ps_list inside[WEFT_PS_LISTS_MAX];
+    if (count > client->config.lists_per_op_max) {
+        return WEFT_INVALID;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        inside[i] = (struct ps_list){.table = lists[i].table,
+                                     .n = lists[i].n,
+                                     .ids = lists[i].ids,
+                                     .first = lists[i].first,
+                                     .ahead = (uint8_t)weft_min_u64(how->ahead, UINT8_MAX),
+                                     .out = lists[i].rows_out};
+    }
+    return lists_start(client, WEFT_RPC_PULL, inside, count, how, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm};
+    return weft_ps_pull_how(client, lists, count, &how, now_ns, op_p);
+}
+
+weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p)
+{
+    const struct weft_ps_push_list list = {.table = table, .n = n, .ids = ids, .rows = rows};
+    return weft_ps_push_lists(client, &list, 1, bound_ppm, now_ns, op_p);
+}
+
+weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p)
+{
+    const struct weft_ps_pull_list list = {
+        .table = table, .n = n, .ids = ids, .rows_out = rows_out};
+    return weft_ps_pull_lists(client, &list, 1, bound_ppm, now_ns, op_p);
+}
