@@ -1,6 +1,7 @@
 /* The inside of a client, shared by client.c (life, events), client_op.c (operations), client_split.c
- * (pushes and pulls into parts), client_clock.c (clocks), client_part.c (one
- * RPC: build, send, take the answer), client_known.c (lists of ids that shards keep), client_list.c
+ * (pushes and pulls into parts), client_clock.c (clocks), client_part.c (one RPC: made and ended),
+ * client_queue.c (when its turn has come), client_send.c (to the transport), client_sent.c (its request
+ * is closed), client_reply.c (its answer), client_known.c (lists of ids that shards keep), client_list.c
  * (pushes that name them), client_missed.c (pushes that were missing twice), client_loss.c
  * (which rows were missed), client_last.c (what they were before), residual.c (gradients that were
  * lost), client_deadline.c (operations whose time is over) and client_resume.c (a shard that goes away
@@ -539,6 +540,17 @@ void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part);
 
 /* client_part.c */
 
+static inline size_t ps_align8(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+static inline uint32_t ps_part_index(const struct weft_ps_client *client,
+                                     const struct ps_part *part)
+{
+    return (uint32_t)(part - client->parts);
+}
+/* Bytes of one operation's buffer. */
+size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
 /* Memory of the part's operation, or of the log, for a request and a reply. */
 void weft_ps_part_memory(struct weft_ps_client *client, struct ps_part *part,
                          uint32_t request_elems, uint16_t request_elem_bytes, uint32_t reply_bytes);
@@ -546,25 +558,6 @@ void weft_ps_part_memory(struct weft_ps_client *client, struct ps_part *part,
  * shorter. */
 void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes,
                        size_t used);
-/* Post the memory of an answer of this op. */
-weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
-                                uint32_t rpc_id);
-/* The head of an answer; false: it makes no sense. */
-bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
-                        uint32_t rpc_id, struct weft_rpc_reply *reply_p);
-/* The same, and nothing else. */
-void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
-                        const struct weft_msg_event *event);
-/* A push stops counting as open. */
-void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
-/* What came of a push is known: count it. */
-void weft_ps_push_sent(struct weft_ps_client *client, uint32_t part,
-                       const struct weft_msg_event *event);
-void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *part,
-                         weft_status status, uint16_t rpc_status);
-void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
-/* Bytes of one operation's buffer. */
-size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
 /* Add a part to an operation and build its request; it is not queued yet. */
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
 /* list_number: of the list that its rows are; 0 = none. */
@@ -573,25 +566,74 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
                            uint32_t list_number);
 uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
                            uint32_t shard, const uint32_t *order, uint32_t rows);
-void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
-/* Give to the transport what may go to `shard` now. */
-void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
-void weft_ps_part_sent(struct weft_ps_client *client, uint32_t part,
-                       const struct weft_msg_event *event);
-void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
-                        const struct weft_msg_event *event);
-/* Into the queue of its shard, where its birth says. */
-void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
-/* Out of it: a pull that is never sent, and done. */
-void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
-/* This worker has ended a clock of the table: pulls that went ahead of it are as others now. */
-void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table);
-/* A push of the two clocks behind the last that the shard has taken counts as open. */
-void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
+void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *part,
+                         weft_status status, uint16_t rpc_status);
+void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
+/* A push stops counting as open. */
+void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
 /* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
 /* The shard is gone, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
+
+/* client_queue.c */
+
+/* For the first time: it gets its number and its birth. */
+void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
+/* Into the queue of its shard, where its birth says. */
+void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
+/* Out of it: a pull that is never sent, and done. */
+void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
+/* A push of the two clocks behind the last that the shard has taken counts as open. */
+void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
+/* A pull of a clock that this worker has not ended, or of which it has still to send pushes: when a shard
+ * comes back without them, they are behind it in the queue, and may need a gate. Nothing has to wait for
+ * it. */
+bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_part *part);
+/* This worker has ended a clock of the table: pulls that went ahead of it are as others now. */
+void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table);
+/* The pushes under way that a pull has to see; *rpc_ids_p: their rpc_ids, with one its own. One that went by
+ * an aggregator, and now goes to the shard, went before those that were begun since: these wait for it here. */
+uint32_t weft_ps_pushes_before(const struct weft_ps_client *client, const struct ps_part *part,
+                               const struct ps_link *link, uint32_t *rpc_ids_p);
+/* Give to the transport what may go to `shard` now. */
+void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
+
+/* client_send.c */
+
+/* Give its message to the transport; a push that names a list by the second. Errors: as of msgr.send. */
+weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
+weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *part,
+                                uint64_t now_ns);
+/* Post the memory of an answer of this op. */
+weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
+                                uint32_t rpc_id);
+/* When an answer is closed at the latest; 0 = never. */
+uint64_t weft_ps_reply_until(const struct weft_ps_client *client, const struct ps_part *part);
+/* A pull of the model asks how many updates are in it. */
+bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *link);
+
+/* client_sent.c */
+
+void weft_ps_part_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+/* What came of a push is known: count it. */
+void weft_ps_push_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+/* The same, and nothing else. */
+void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_event *event);
+/* What came of a message, of a push or of an answer to a pull, whose head is as long. */
+void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_event *event, uint32_t head_bytes);
+
+/* client_reply.c */
+
+void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
+                        const struct weft_msg_event *event);
+/* The head of an answer; false: it makes no sense. */
+bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
+                        uint32_t rpc_id, struct weft_rpc_reply *reply_p);
 
 /* Is the caller's memory still ours? */
 static inline bool ps_op_lent(const struct ps_op *op)

@@ -47,16 +47,6 @@ struct ps_held {
 /* Behind the ids of a chunk's length, where they are packed: of pushes that are kept for long. */
 #define IDS_PACKED UINT32_C(0x80000000)
 
-static uint32_t part_index(const struct weft_ps_client *client, const struct ps_part *part)
-{
-    return (uint32_t)(part - client->parts);
-}
-
-static size_t align8(size_t bytes)
-{
-    return (bytes + 7) / 8 * 8;
-}
-
 /* ---- laying out ------------------------------------------------------------------------------ */
 
 /* Every chunk but the last has chunk_bytes, the first the head and fewer rows. */
@@ -240,7 +230,7 @@ bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, ui
     }
     size_t ids_bytes = (size_t)part->rows * id_bytes + (part->logged ? l.chunks * 4 : 0);
     size_t held_bytes = sizeof(struct ps_held) + WEFT_BITS_WORDS((size_t)l.chunks) * 8;
-    size_t most = align8(l.bytes) + align8(ids_bytes) + held_bytes;
+    size_t most = ps_align8(l.bytes) + ps_align8(ids_bytes) + held_bytes;
     if (most > plain_bytes + ps_listed_extra(plain_bytes)) {
         return false; /* packets far too short */
     }
@@ -254,9 +244,9 @@ bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, ui
     part->request_chunk_elems = (uint16_t)l.chunk_bytes;
     part->chunk_rows = (uint16_t)l.rows;
     fill(client, part, &l);
-    uint8_t *ids_end = keep_ids(part, &l, part->request + align8(l.bytes));
+    uint8_t *ids_end = keep_ids(part, &l, part->request + ps_align8(l.bytes));
     part->list_held =
-        (struct ps_held *)(void *)(part->request + align8((size_t)(ids_end - part->request)));
+        (struct ps_held *)(void *)(part->request + ps_align8((size_t)(ids_end - part->request)));
     weft_ps_part_trim(client, part, most,
                       (size_t)((uint8_t *)part->list_held - part->request) + held_bytes);
     for (uint32_t k = 0; k < l.chunks; k++) {
@@ -274,7 +264,7 @@ bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_
         return client->list_part == WEFT_PS_NONE;
     }
     return !part->list_first || (client->list_part == WEFT_PS_NONE &&
-                                 (holder == WEFT_PS_NONE || holder == part_index(client, part)));
+                                 (holder == WEFT_PS_NONE || holder == ps_part_index(client, part)));
 }
 
 /* Returns the elements. */
@@ -367,7 +357,7 @@ weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *par
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = WEFT_RPC_LIST, .table = part->table, .number = part->list_number}),
         .deadline_ns = WEFT_NEVER,
-        .user = WEFT_PS_USER | part_index(client, part),
+        .user = WEFT_PS_USER | ps_part_index(client, part),
     };
     uint64_t seq;
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
@@ -376,7 +366,7 @@ weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *par
         part->list_flying = true;
         part->list_bad = false;
         part->list_status = WEFT_RPC_OK;
-        client->list_part = end->list_part = part_index(client, part);
+        client->list_part = end->list_part = ps_part_index(client, part);
         client->counters.lists_sent++;
         /* Pulls that go meanwhile wait for the push. */
         part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
@@ -424,7 +414,7 @@ static void again_queue(struct weft_ps_client *client, struct ps_part *part)
     if (is_late(client, part) && !part->head_only) {
         weft_ps_push_void(client, part);
     }
-    weft_ps_part_enqueue(client, part_index(client, part));
+    weft_ps_part_enqueue(client, ps_part_index(client, part));
 }
 
 /* Its message is closed and it was answered. */
@@ -523,13 +513,13 @@ static void unknown(struct weft_ps_client *client, struct ps_part *part,
     part->list_unknown = part->held = false;
     list_missed(client, part);
     if (event->outcome == WEFT_MSG_UNKNOWN) {
-        weft_ps_part_fail(client, part_index(client, part), WEFT_PEER);
+        weft_ps_part_fail(client, ps_part_index(client, part), WEFT_PEER);
         return;
     }
     if (event->outcome ==
         WEFT_MSG_SHORT) { /* its deadline: the shard has closed it, with nothing */
         struct weft_msg_event nothing = nothing_came(client, event);
-        weft_ps_push_sent(client, part_index(client, part), &nothing);
+        weft_ps_push_sent(client, ps_part_index(client, part), &nothing);
         return;
     }
     part->list_first = true;
@@ -571,7 +561,7 @@ static void with_ids_sent(struct weft_ps_client *client, struct ps_part *part,
     same.received = came ? chunks : 0;
     same.refused = came ? (uint32_t)weft_min_u64(event->refused, chunks) : 0;
     client->list_part = WEFT_PS_NONE;
-    weft_ps_push_sent(client, part_index(client, part), &same);
+    weft_ps_push_sent(client, ps_part_index(client, part), &same);
 }
 
 bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
@@ -636,7 +626,7 @@ void weft_ps_listed_answered(struct weft_ps_client *client, uint32_t index)
 
 void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part)
 {
-    const uint32_t index = part_index(client, part);
+    const uint32_t index = ps_part_index(client, part);
     part->in_air = false;
     part->list_flying = part->list_unknown = part->list_given = false;
     part->list_none = part->with_ids = false;
