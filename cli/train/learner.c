@@ -322,16 +322,15 @@ static uint32_t part_max(void)
 }
 
 /* The n rows of a batch from `at` on: by their ids, or as a piece of a dense model's vector. */
-static struct weft_ps_pull_list pull_list(const struct weft_learner *learner,
-                                          const struct weft_ml_batch *batch, float *weights,
-                                          uint32_t at)
+static struct weft_ps_list pull_list(const struct weft_learner *learner,
+                                     const struct weft_ml_batch *batch, float *weights, uint32_t at)
 {
-    return (struct weft_ps_pull_list){
+    return (struct weft_ps_list){
         .table = TABLE,
         .n = (uint32_t)weft_min_u64(rows_of(learner, batch) - at, part_max()),
         .ids = learner->model.kind->is_dense ? NULL : batch->ids + at,
         .first = at,
-        .rows_out = weights + (size_t)at * learner->model.dim,
+        .out = weights + (size_t)at * learner->model.dim,
     };
 }
 
@@ -341,7 +340,7 @@ static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_b
 {
     copy_seen(learner, batch, weights, false);
     for (uint32_t at = 0; at < rows_of(learner, batch); at += part_max()) {
-        const struct weft_ps_pull_list list = pull_list(learner, batch, weights, at);
+        const struct weft_ps_list list = pull_list(learner, batch, weights, at);
         weft_ps_op op;
         weft_status status = weft_ps_pull_lists(learner->worker.client, &list, 1, 0,
                                                 weft_clock_now_ns(), &op);
@@ -381,12 +380,12 @@ static weft_status push(struct weft_learner *learner, const struct weft_ml_batch
         if (status != WEFT_OK) {
             return status;
         }
-        const struct weft_ps_push_list list = {
+        const struct weft_ps_list list = {
             .table = TABLE,
             .n = (uint32_t)weft_min_u64(rows_of(learner, batch) - at, part_max()),
             .ids = learner->model.kind->is_dense ? NULL : batch->ids + at,
             .first = at,
-            .rows = learner->gradient + (size_t)at * learner->model.dim,
+            .values = learner->gradient + (size_t)at * learner->model.dim,
         };
         status = weft_ps_push_lists(learner->worker.client, &list, 1, learner->job->bound_ppm,
                                     weft_clock_now_ns(), &learner->push);
@@ -451,9 +450,9 @@ static weft_status begin_pull(struct weft_learner *learner, struct weft_learner_
                               uint32_t at, uint32_t ahead)
 {
     const struct weft_ps_how how = {.bound_ppm = learner->job->bound_ppm, .ahead = ahead};
-    const struct weft_ps_pull_list list = pull_list(learner, &step->batch, step->weights, at);
-    weft_status status =
-        weft_ps_pull_how(learner->worker.client, &list, 1, &how, weft_clock_now_ns(), &step->pull);
+    const struct weft_ps_list list = pull_list(learner, &step->batch, step->weights, at);
+    weft_status status = weft_ps_begin(learner->worker.client, WEFT_RPC_PULL, &list, 1, &how,
+                                       weft_clock_now_ns(), &step->pull);
     step->is_pulling = status == WEFT_OK;
     return status == WEFT_OK ? WEFT_OK : fail_status(learner, status, "pull");
 }

@@ -1,7 +1,7 @@
 /* Push and pull: the caller's lists are checked, handed to the client, and a handle is given out.
  *
- * All forms - ids, pieces of a vector, several tables - become pieces, so that each rule is checked
- * in one place.
+ * All forms - ids, call of a vector, several tables - become the client's lists, so that each rule is
+ * checked in one place, and what is checked is what the client gets.
  */
 #include "api/ps_internal.h"
 
@@ -17,83 +17,78 @@ static bool is_dense(const struct weft_ps_table *table)
     return table->spec.kind == WEFT_TABLE_DENSE;
 }
 
-static weft_status check_ids(struct weft_ps *ps, const struct ps_piece *piece)
+static weft_status check_ids(struct weft_ps *ps, const struct weft_ps_list *list)
 {
-    if (piece->ids == NULL && !is_dense(piece->table)) {
+    const struct weft_ps_table *table = &ps->tables[list->table];
+    if (list->ids == NULL && !is_dense(table)) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "ids is NULL and n is %zu; name memory of n ids: pieces without them "
+                         "ids is NULL and n is %zu; name memory of n ids: call without them "
                          "are of dense tables (options.length), and %s is sparse",
-                         piece->n, piece->table->name);
+                         list->n, table->name);
     }
-    if (piece->ids == NULL) {
-        uint64_t rows = weft_table_dense_rows(&piece->table->spec);
-        if (piece->first > rows || piece->n > rows - piece->first) {
+    if (list->ids == NULL) {
+        uint64_t rows = weft_table_dense_rows(&table->spec);
+        if (list->first > rows || list->n > rows - list->first) {
             return weft_fail(&ps->worker.error, WEFT_INVALID,
                              "%zu rows from %llu on are asked of %s, which has %llu; first and "
                              "n count rows of dim floats",
-                             piece->n, (unsigned long long)piece->first, piece->table->name,
+                             list->n, (unsigned long long)list->first, table->name,
                              (unsigned long long)rows);
         }
     }
     return WEFT_OK;
 }
 
-static weft_status check_piece(struct weft_ps *ps, const struct ps_piece *piece, bool is_pull)
+static weft_status check_list(struct weft_ps *ps, const struct weft_ps_list *list, bool is_pull)
 {
-    if (piece->table == NULL || piece->table->ps != ps) {
-        return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "a list names %s; all tables of one operation are of the ps that it is "
-                         "begun with",
-                         piece->table == NULL ? "no table" : "a table of another ps");
-    }
-    if (piece->n > SIZE_MAX / (sizeof(float) * piece->table->spec.dim)) {
+    if (list->n > SIZE_MAX / (sizeof(float) * ps->tables[list->table].spec.dim)) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "n is %zu, and no memory holds so many rows; is it a negative number?",
-                         piece->n);
+                         list->n);
     }
-    if (piece->n == 0) {
+    if (list->n == 0) {
         return WEFT_OK;
     }
-    if ((is_pull ? piece->out : piece->in) == NULL) {
+    if (is_pull ? list->out == NULL : list->values == NULL) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "the memory of the rows is NULL and n is %zu; name memory of n rows",
-                         piece->n);
+                         list->n);
     }
-    return check_ids(ps, piece);
+    return check_ids(ps, list);
 }
 
-weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces)
+weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_call *call)
 {
     weft_status status = WEFT_OK;
-    for (uint32_t i = 0; status == WEFT_OK && i < pieces->count; i++) {
-        status = check_piece(ps, &pieces->all[i], pieces->is_pull);
+    for (uint32_t i = 0; status == WEFT_OK && i < call->count; i++) {
+        status = check_list(ps, &call->lists[i], call->is_pull);
     }
-    if (status == WEFT_OK && pieces->how.bound_ppm >= WEFT_PPM) {
+    if (status == WEFT_OK && call->how.bound_ppm >= WEFT_PPM) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                         pieces->how.bound_ppm);
+                         call->how.bound_ppm);
     }
     return status;
 }
 
-static size_t rows_of(const struct ps_pieces *pieces)
+static size_t rows_of(const struct ps_call *call)
 {
     size_t rows = 0;
-    for (uint32_t i = 0; i < pieces->count; i++) {
-        size_t n = pieces->all[i].n;
+    for (uint32_t i = 0; i < call->count; i++) {
+        size_t n = call->lists[i].n;
         rows = n > SIZE_MAX - rows ? SIZE_MAX : rows + n;
     }
     return rows;
 }
 
 /* What fits one operation. */
-static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces)
+static weft_status check_rows(struct weft_ps *ps, const struct ps_call *call)
 {
-    size_t rows = rows_of(pieces);
+    size_t rows = rows_of(call);
     if (rows <= ps->rows_max) {
         return WEFT_OK;
     }
-    if (pieces->count > 1) {
+    if (call->count > 1) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "the lists have %zu rows together and rows_max of the config is %u; "
                          "raise that, or make more operations of them",
@@ -136,53 +131,21 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
     return weft_fail(&ps->worker.error, status, "%s: %s", what, weft_status_text(status));
 }
 
-static struct weft_ps_how how_of(const struct ps_pieces *pieces)
+static struct weft_ps_how how_of(const struct weft_ps *ps, const struct ps_call *call)
 {
-    uint64_t after_ns = pieces->how.deadline_ns;
-    for (uint32_t i = 0; pieces->how.deadline_ns == 0 && i < pieces->count; i++) {
-        uint64_t of_table_ns = pieces->all[i].table->deadline_ns;
+    uint64_t after_ns = call->how.deadline_ns;
+    for (uint32_t i = 0; call->how.deadline_ns == 0 && i < call->count; i++) {
+        uint64_t of_table_ns = ps->tables[call->lists[i].table].deadline_ns;
         after_ns = i == 0 ? of_table_ns : weft_min_u64(after_ns, of_table_ns);
     }
     bool timed = after_ns != WEFT_NEVER && after_ns > 0;
     return (struct weft_ps_how){
-        .bound_ppm = pieces->how.bound_ppm,
-        .fill = pieces->how.fill,
-        .has_norm = pieces->how.norm >= 0,
-        .norm = pieces->how.norm,
+        .bound_ppm = call->how.bound_ppm,
+        .fill = call->how.fill,
+        .has_norm = call->how.norm >= 0,
+        .norm = call->how.norm,
         .deadline_ns = timed ? weft_time_add(weft_clock_now_ns(), after_ns) : 0,
     };
-}
-
-static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
-{
-    struct weft_ps_push_list lists[WEFT_PS_LISTS_MAX];
-    for (uint32_t i = 0; i < pieces->count; i++) {
-        const struct ps_piece *piece = &pieces->all[i];
-        lists[i] = (struct weft_ps_push_list){.table = piece->table->spec.table,
-                                              .n = (uint32_t)piece->n,
-                                              .ids = piece->ids,
-                                              .first = piece->first,
-                                              .rows = piece->in};
-    }
-    const struct weft_ps_how how = how_of(pieces);
-    return weft_ps_push_how(ps->worker.client, lists, pieces->count, &how, weft_clock_now_ns(),
-                            op_p);
-}
-
-static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
-{
-    struct weft_ps_pull_list lists[WEFT_PS_LISTS_MAX];
-    for (uint32_t i = 0; i < pieces->count; i++) {
-        const struct ps_piece *piece = &pieces->all[i];
-        lists[i] = (struct weft_ps_pull_list){.table = piece->table->spec.table,
-                                              .n = (uint32_t)piece->n,
-                                              .ids = piece->ids,
-                                              .first = piece->first,
-                                              .rows_out = piece->out};
-    }
-    const struct weft_ps_how how = how_of(pieces);
-    return weft_ps_pull_how(ps->worker.client, lists, pieces->count, &how, weft_clock_now_ns(),
-                            op_p);
 }
 
 static struct ps_ticket *ticket_free(struct weft_ps *ps)
@@ -196,29 +159,25 @@ static struct ps_ticket *ticket_free(struct weft_ps *ps)
 }
 
 static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
-                            const struct ps_pieces *pieces, weft_ps_op op)
+                            const struct ps_call *call, weft_ps_op op)
 {
     *ticket = (struct ps_ticket){
         .in_use = true,
         .stamp = ticket->stamp + 1,
         .op = op,
-        .table = pieces->count > 0 ? pieces->all[0].table : NULL,
-        .more = pieces->count > 0 ? pieces->count - 1 : 0,
-        .rows = rows_of(pieces),
-        .is_pull = pieces->is_pull,
+        .table = call->count > 0 ? &ps->tables[call->lists[0].table] : NULL,
+        .more = call->count > 0 ? call->count - 1 : 0,
+        .rows = rows_of(call),
+        .is_pull = call->is_pull,
     };
     return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);
 }
 
-static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
+static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
-    if (op_p == NULL) {
-        return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "op_p is NULL; the forms that need none end in _wait");
-    }
-    weft_status status = weft_api_ps_check(ps, pieces);
+    weft_status status = weft_api_ps_check(ps, call);
     if (status == WEFT_OK) {
-        status = check_rows(ps, pieces);
+        status = check_rows(ps, call);
     }
     if (status != WEFT_OK) {
         return status;
@@ -229,25 +188,28 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces,
         return weft_worker_gone(&ps->worker, shard);
     }
     weft_ps_op op;
-    status = ticket == NULL    ? WEFT_AGAIN
-             : pieces->is_pull ? start_pull(ps, pieces, &op)
-                               : start_push(ps, pieces, &op);
-    if (status != WEFT_OK) {
-        return begin_failed(ps, pieces->is_pull ? "pull" : "push", status);
+    status = WEFT_AGAIN;
+    if (ticket != NULL) {
+        const struct weft_ps_how how = how_of(ps, call);
+        status = weft_ps_begin(ps->worker.client, call->is_pull ? WEFT_RPC_PULL : WEFT_RPC_PUSH,
+                               call->lists, call->count, &how, weft_clock_now_ns(), &op);
     }
-    *op_p = ticket_take(ps, ticket, pieces, op);
+    if (status != WEFT_OK) {
+        return begin_failed(ps, call->is_pull ? "pull" : "push", status);
+    }
+    *op_p = ticket_take(ps, ticket, call, op);
     return WEFT_OK;
 }
 
 /* How soon to look again whether there is room. */
 #define ROOM_NS (5 * WEFT_NS_PER_MS)
 
-weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
+weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
     uint64_t end_ns = 0;
     for (;;) {
         bool waits = ticket_free(ps) != NULL; /* else it is the caller's to end an operation */
-        weft_status status = begin_now(ps, pieces, op_p);
+        weft_status status = begin_now(ps, call, op_p);
         if (status != WEFT_AGAIN || !waits) {
             return status;
         }
@@ -261,10 +223,9 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
 }
 
 /* For the forms that do not wait. */
-static weft_status begin_and_send(struct weft_ps *ps, const struct ps_pieces *pieces,
-                                  uint64_t *op_p)
+static weft_status begin_and_send(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
-    weft_status status = weft_api_ps_begin(ps, pieces, op_p);
+    weft_status status = weft_api_ps_begin(ps, call, op_p);
     if (status == WEFT_OK) {
         weft_endpoint_flush(&ps->worker.endpoint);
     }
@@ -297,7 +258,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
     if (status != WEFT_OK) {
         return begin_failed(ps, "checkpoint", status);
     }
-    const struct ps_pieces none = {.is_pull = true};
+    const struct ps_call none = {.is_pull = true};
     *op_p = ticket_take(ps, ticket, &none, op);
     ticket->is_checkpoint = true;
     weft_endpoint_flush(&ps->worker.endpoint);
@@ -306,11 +267,19 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 
 /* ---- one table ------------------------------------------------------------------------------- */
 
-static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_t bound_ppm,
-                             uint64_t *op_p)
+static weft_status need_op(struct weft_ps *ps, const uint64_t *op_p)
 {
-    const struct ps_pieces pieces = {piece, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
-    return begin_and_send(piece->table->ps, &pieces, op_p);
+    return op_p != NULL ? WEFT_OK
+                        : weft_fail(&ps->worker.error, WEFT_INVALID,
+                                    "op_p is NULL; the forms that need none end in _wait");
+}
+
+static weft_status begin_one(struct weft_ps_table *table, const struct weft_ps_list *list,
+                             bool is_pull, uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct ps_call call = {list, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
+    weft_status status = need_op(table->ps, op_p);
+    return status == WEFT_OK ? begin_and_send(table->ps, &call, op_p) : status;
 }
 
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n)
@@ -325,36 +294,42 @@ weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *id
 weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows, size_t n,
                       uint32_t bound_ppm, uint64_t *op_p)
 {
-    const struct ps_piece piece = {.table = table, .ids = ids, .in = rows, .n = n};
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .ids = ids, .values = rows, .n = n};
     weft_status status = weft_api_ps_need_ids(table, ids, n);
-    return status == WEFT_OK ? begin_one(&piece, false, bound_ppm, op_p) : status;
+    return status == WEFT_OK ? begin_one(table, &list, false, bound_ppm, op_p) : status;
 }
 
 weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *rows_p, size_t n,
                       uint32_t bound_ppm, uint64_t *op_p)
 {
-    const struct ps_piece piece = {.table = table, .ids = ids, .out = rows_p, .n = n};
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .ids = ids, .out = rows_p, .n = n};
     weft_status status = weft_api_ps_need_ids(table, ids, n);
-    return status == WEFT_OK ? begin_one(&piece, true, bound_ppm, op_p) : status;
+    return status == WEFT_OK ? begin_one(table, &list, true, bound_ppm, op_p) : status;
 }
 
 weft_status weft_push_range(struct weft_ps_table *table, uint64_t first, const float *values,
                             size_t n, uint32_t bound_ppm, uint64_t *op_p)
 {
-    const struct ps_piece piece = {.table = table, .first = first, .in = values, .n = n};
-    return begin_one(&piece, false, bound_ppm, op_p);
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .first = first, .values = values, .n = n};
+    return begin_one(table, &list, false, bound_ppm, op_p);
 }
 
 weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *values_p, size_t n,
                             uint32_t bound_ppm, uint64_t *op_p)
 {
-    const struct ps_piece piece = {.table = table, .first = first, .out = values_p, .n = n};
-    return begin_one(&piece, true, bound_ppm, op_p);
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .first = first, .out = values_p, .n = n};
+    return begin_one(table, &list, true, bound_ppm, op_p);
 }
 
 /* ---- several tables -------------------------------------------------------------------------- */
 
-static weft_status check_count(struct weft_ps *ps, const void *lists, uint32_t count)
+static weft_status check_call(struct weft_ps *ps, const void *lists, uint32_t count,
+                              const struct weft_op_options *options, const uint64_t *op_p,
+                              struct weft_op_options *how_p)
 {
     if (count > ps->lists_max) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
@@ -366,45 +341,56 @@ static weft_status check_count(struct weft_ps *ps, const void *lists, uint32_t c
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "lists is NULL and count is %u; name memory of count lists", count);
     }
-    return WEFT_OK;
+    weft_status status = weft_api_ps_op_options_read(options, how_p, &ps->worker.error);
+    return status == WEFT_OK ? need_op(ps, op_p) : status;
+}
+
+static weft_status check_table(struct weft_ps *ps, const struct weft_ps_table *table)
+{
+    return table != NULL && table->ps == ps
+               ? WEFT_OK
+               : weft_fail(&ps->worker.error, WEFT_INVALID,
+                           "a list names %s; all tables of one operation are of the ps that it is "
+                           "begun with",
+                           table == NULL ? "no table" : "a table of another ps");
 }
 
 weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
                            const struct weft_op_options *options, uint64_t *op_p)
 {
-    struct ps_piece all[WEFT_PS_LISTS_MAX];
-    struct ps_pieces pieces = {.all = all, .count = count};
-    weft_status status = check_count(ps, lists, count);
-    if (status == WEFT_OK) {
-        status = weft_api_ps_op_options_read(options, &pieces.how, &ps->worker.error);
-    }
+    struct weft_ps_list inside[WEFT_PS_LISTS_MAX];
+    struct ps_call call = {.lists = inside, .count = count};
+    weft_status status = check_call(ps, lists, count, options, op_p, &call.how);
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        all[i] = (struct ps_piece){.table = lists[i].table,
-                                   .ids = lists[i].ids,
-                                   .first = lists[i].first,
-                                   .in = lists[i].rows,
-                                   .n = lists[i].n};
+        status = check_table(ps, lists[i].table);
+        if (status == WEFT_OK) {
+            inside[i] = (struct weft_ps_list){.table = lists[i].table->spec.table,
+                                              .ids = lists[i].ids,
+                                              .first = lists[i].first,
+                                              .values = lists[i].rows,
+                                              .n = lists[i].n};
+        }
     }
-    return status == WEFT_OK ? begin_and_send(ps, &pieces, op_p) : status;
+    return status == WEFT_OK ? begin_and_send(ps, &call, op_p) : status;
 }
 
 weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
                            const struct weft_op_options *options, uint64_t *op_p)
 {
-    struct ps_piece all[WEFT_PS_LISTS_MAX];
-    struct ps_pieces pieces = {.all = all, .count = count, .is_pull = true};
-    weft_status status = check_count(ps, lists, count);
-    if (status == WEFT_OK) {
-        status = weft_api_ps_op_options_read(options, &pieces.how, &ps->worker.error);
-    }
+    struct weft_ps_list inside[WEFT_PS_LISTS_MAX];
+    struct ps_call call = {.lists = inside, .count = count, .is_pull = true};
+    weft_status status = check_call(ps, lists, count, options, op_p, &call.how);
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        all[i] = (struct ps_piece){.table = lists[i].table,
-                                   .ids = lists[i].ids,
-                                   .first = lists[i].first,
-                                   .out = lists[i].rows_p,
-                                   .n = lists[i].n};
+        status = check_table(ps, lists[i].table);
+        if (status == WEFT_OK) {
+            inside[i] = (struct weft_ps_list){.table = lists[i].table->spec.table,
+                                              .ids = lists[i].ids,
+                                              .first = lists[i].first,
+                                              .out = lists[i].rows_p,
+                                              .n = lists[i].n};
+        }
     }
-    return status == WEFT_OK ? begin_and_send(ps, &pieces, op_p) : status;
+    return status == WEFT_OK ? begin_and_send(ps, &call, op_p) : status;
 }
 
 weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,

@@ -135,31 +135,22 @@ weft_status weft_api_ps_wait_and_retry(struct weft_ps *ps, uint64_t most_ns, uin
 
 /* ps_begin.c */
 
-/* One table's part of an operation: struct weft_push_list and weft_pull_list alike. */
-struct ps_piece {
-    struct weft_ps_table *table;
-    const uint64_t *ids; /* NULL = a piece of a dense table, or n is 0 */
-    uint64_t first;
-    const float *in; /* push */
-    float *out;      /* pull */
-    size_t n;
-};
-
-struct ps_pieces {
-    const struct ps_piece *all; /* (count,) */
+/* What an operation is asked for. The lists are the client's: rows of one table each, all of this ps. */
+struct ps_call {
+    const struct weft_ps_list *lists; /* (count,) */
     uint32_t count;
     bool is_pull;
     struct weft_op_options how;
 };
 
 /* Does this make sense, but for the limits of one operation? */
-weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces);
+weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_call *call);
 
 /* Where ids are a must, in a dense table, too. */
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n);
 
 /* Check all, begin, and give a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
-weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p);
+weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p);
 
 /* ps_missed.c */
 

@@ -208,25 +208,25 @@ static void result_add(struct weft_result *sum, const struct weft_result *part, 
 }
 
 /* Without a limit of time. */
-static weft_status begin_patiently(struct weft_ps *ps, const struct ps_pieces *pieces,
-                                   uint64_t *op_p)
+static weft_status begin_patiently(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
     weft_status status;
     do {
-        status = weft_api_ps_begin(ps, pieces, op_p);
+        status = weft_api_ps_begin(ps, call, op_p);
     } while (status == WEFT_TIMEOUT);
     return status;
 }
 
-/* Rows at .. at + count - 1 of a piece. NULL stays NULL. */
-static struct ps_piece part_of(const struct ps_piece *whole, size_t at, size_t count)
+/* Rows at .. at + count - 1 of a list. NULL stays NULL. */
+static struct weft_ps_list part_of(const struct weft_ps_list *whole, uint32_t dim, size_t at,
+                                   size_t count)
 {
-    size_t floats = at * whole->table->spec.dim;
-    return (struct ps_piece){
+    size_t floats = at * dim;
+    return (struct weft_ps_list){
         .table = whole->table,
         .ids = whole->ids != NULL ? whole->ids + at : NULL,
         .first = whole->ids != NULL ? 0 : whole->first + at,
-        .in = whole->in != NULL ? whole->in + floats : NULL,
+        .values = whole->values != NULL ? whole->values + floats : NULL,
         .out = whole->out != NULL ? whole->out + floats : NULL,
         .n = count,
     };
@@ -242,12 +242,12 @@ static weft_status wait_part(struct weft_ps *ps, uint64_t op, size_t at, struct 
 }
 
 /* One part after the other, up to the first that fails. */
-static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_t bound_ppm,
-                             struct weft_result *result_p)
+static weft_status all_parts(struct weft_ps_table *table, const struct weft_ps_list *whole,
+                             bool is_pull, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    struct weft_ps *ps = whole->table->ps;
+    struct weft_ps *ps = table->ps;
     struct weft_result sum = {.size = sizeof(sum)};
-    const struct ps_pieces check = {whole, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
+    const struct ps_call check = {whole, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
     weft_status status = weft_api_ps_check(ps, &check);
     if (status == WEFT_OK) {
         status = weft_api_ps_missed_begin(ps, whole->n);
@@ -258,11 +258,12 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
     size_t at = 0;
     bool dropped = false;
     do {
-        const struct ps_piece piece = part_of(whole, at, weft_min_u64(whole->n - at, ps->rows_max));
-        const struct ps_pieces pieces = {&piece, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
+        const struct weft_ps_list list =
+            part_of(whole, table->spec.dim, at, weft_min_u64(whole->n - at, ps->rows_max));
+        const struct ps_call call = {&list, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
-        status = begin_patiently(ps, &pieces, &op);
+        status = begin_patiently(ps, &call, &op);
         if (status != WEFT_OK && at == 0) {
             return status;
         }
@@ -270,7 +271,7 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
             status = wait_part(ps, op, at, &part);
             result_add(&sum, &part, at == 0);
         }
-        at += piece.n;
+        at += list.n;
         dropped |= status == WEFT_DROPPED;
         status = status == WEFT_DROPPED ? WEFT_OK : status;
     } while (status == WEFT_OK && at < whole->n);
@@ -281,31 +282,35 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
 weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
                            size_t n, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    const struct ps_piece piece = {.table = table, .ids = ids, .in = rows, .n = n};
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .ids = ids, .values = rows, .n = n};
     weft_status status = weft_api_ps_need_ids(table, ids, n);
-    return status == WEFT_OK ? all_parts(&piece, false, bound_ppm, result_p) : status;
+    return status == WEFT_OK ? all_parts(table, &list, false, bound_ppm, result_p) : status;
 }
 
 weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
                            size_t n, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    const struct ps_piece piece = {.table = table, .ids = ids, .out = rows_p, .n = n};
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .ids = ids, .out = rows_p, .n = n};
     weft_status status = weft_api_ps_need_ids(table, ids, n);
-    return status == WEFT_OK ? all_parts(&piece, true, bound_ppm, result_p) : status;
+    return status == WEFT_OK ? all_parts(table, &list, true, bound_ppm, result_p) : status;
 }
 
 weft_status weft_push_range_wait(struct weft_ps_table *table, uint64_t first, const float *values,
                                  size_t n, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    const struct ps_piece piece = {.table = table, .first = first, .in = values, .n = n};
-    return all_parts(&piece, false, bound_ppm, result_p);
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .first = first, .values = values, .n = n};
+    return all_parts(table, &list, false, bound_ppm, result_p);
 }
 
 weft_status weft_pull_range_wait(struct weft_ps_table *table, uint64_t first, float *values_p,
                                  size_t n, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    const struct ps_piece piece = {.table = table, .first = first, .out = values_p, .n = n};
-    return all_parts(&piece, true, bound_ppm, result_p);
+    const struct weft_ps_list list = {
+        .table = table->spec.table, .first = first, .out = values_p, .n = n};
+    return all_parts(table, &list, true, bound_ppm, result_p);
 }
 
 weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list *lists,

@@ -245,37 +245,29 @@ weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t 
 weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t now_ns,
                                       weft_ps_op *op_p);
 
-/* Several tables in one operation: its result speaks of all. Their messages are handed to the
- * transport together, so that they leave and arrive as one burst; each is a message of its own.
+struct ps_known;
+
+/* Rows of one table in an operation: the one description of them, from the caller to the RPC.
  *
  * Rows of a dense table may go without ids: then they are first, first + 1, ..., and the caller's
  * memory is a piece of the vector, which ends where the vector does. With ids, each is a whole row
  * of dim floats. */
-struct weft_ps_push_list {
-    uint16_t table;
-    uint32_t n;
+struct weft_ps_list {
+    size_t n;
     const uint64_t *ids; /* (n,); DENSE: or NULL */
     uint64_t first;      /* DENSE without ids: number of the first row */
-    const float *rows;   /* (n, dim) */
-};
-
-struct weft_ps_pull_list {
+    const float *values; /* push: (n, dim) */
+    float *out;          /* pull: (n, dim), holding the old values on entry */
     uint16_t table;
-    uint32_t n;
-    const uint64_t *ids;
-    uint64_t first;
-    float *rows_out; /* (n, dim), holding the old values on entry */
-};
 
-/* As weft_ps_push and weft_ps_pull, for all lists or, when it fails, none.
- * Shape:   lists (count,), count <= lists_per_op_max; a table may occur more than once.
- * Errors:  as above; WEFT_INVALID also: count, rows_per_op_max, or an id beyond a dense table. */
-weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
-                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
-                               weft_ps_op *op_p);
-weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
-                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
-                               weft_ps_op *op_p);
+    /* The rest is the client's, and means nothing on entry. */
+    uint8_t id_bytes; /* in requests; of a part WEFT_RPC_ID_PACKED where its are packed */
+    bool fill;        /* pull: `out` holds no old values */
+    uint8_t ahead;    /* pull: clocks later than the one in progress */
+    uint32_t at;      /* row of the operation that its first one is */
+    uint64_t floats;  /* that the caller's memory has: n x dim, or less at a dense vector's end */
+    const struct ps_known *known; /* push, while it is made: the pull of just these rows; or NULL */
+};
 
 /* How an operation is done. */
 struct weft_ps_how {
@@ -301,13 +293,25 @@ struct weft_ps_how {
     double norm;
 };
 
-/* The same two with more to say. */
-weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
-                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
-                             weft_ps_op *op_p);
-weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
-                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
-                             weft_ps_op *op_p);
+/* Begin a push or a pull (kind: WEFT_RPC_PUSH or WEFT_RPC_PULL) of several tables: one operation, whose
+ * result speaks of all. Their messages are handed to the transport together, so that they leave and
+ * arrive as one burst; each is a message of its own.
+ *
+ * Shape:   lists (count,), count <= lists_per_op_max; a table may occur more than once.
+ * Owns:    borrows lists until return, what they point to as weft_ps_push and weft_ps_pull.
+ * Errors:  as weft_ps_push; WEFT_INVALID also: count, rows_per_op_max, or an id beyond a dense table.
+ *          Nothing of any list is begun then. */
+weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
+                          const struct weft_ps_list *lists, uint32_t count,
+                          const struct weft_ps_how *how, uint64_t now_ns, weft_ps_op *op_p);
+
+/* The same with a bound and nothing else. */
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p);
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p);
 
 /* Remember the last value of so many rows of a table; of more, that which was first put there goes.
  * Every pull of the table from now on costs a lookup for each row.

@@ -33,30 +33,15 @@ enum ps_part_state {
     PART_DONE,
 };
 
-/* Rows of one table in an operation: those of a push or a pull, or TABLE's none. */
-struct ps_list {
-    uint16_t table;
-    uint32_t n;
-    uint32_t at; /* row of the operation that its first one is */
-    const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
-    uint64_t first;
-    uint8_t id_bytes; /* in requests; of a part WEFT_RPC_ID_PACKED where its are packed */
-    bool fill;        /* pull: `out` holds no old values */
-    uint8_t ahead;    /* pull: clocks later than the one in progress */
-    uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
-    const float *values; /* push */
-    const struct ps_known *known; /* push, while it is made: the pull of just these rows; or NULL */
-    float *out;          /* pull */
-};
-
-static inline uint64_t ps_list_id(const struct ps_list *list, uint32_t row)
+static inline uint64_t ps_list_id(const struct weft_ps_list *list, uint32_t row)
 {
     return list->ids == NULL ? list->first + row : list->ids[row];
 }
 
 /* Floats of a row's block that are in the caller's memory, at *offset_p. */
-static inline uint32_t ps_list_used(const struct ps_list *list, const struct weft_table_spec *spec,
-                                    uint32_t row, uint32_t block, size_t *offset_p)
+static inline uint32_t ps_list_used(const struct weft_ps_list *list,
+                                    const struct weft_table_spec *spec, uint32_t row,
+                                    uint32_t block, size_t *offset_p)
 {
     uint64_t at = (uint64_t)row * spec->dim + (uint64_t)block * weft_table_block_floats(spec);
     uint32_t used = weft_table_block_used(spec, block);
@@ -65,10 +50,10 @@ static inline uint32_t ps_list_used(const struct ps_list *list, const struct wef
 }
 
 /* The list's rows first .. first + count - 1 as a list. */
-static inline struct ps_list ps_list_slice(const struct ps_list *list, uint32_t dim, uint32_t first,
-                                           uint32_t count)
+static inline struct weft_ps_list ps_list_slice(const struct weft_ps_list *list, uint32_t dim,
+                                                uint32_t first, uint32_t count)
 {
-    struct ps_list slice = *list;
+    struct weft_ps_list slice = *list;
     uint64_t skipped = (uint64_t)first * dim;
     slice.n = count;
     slice.at += first;
@@ -124,7 +109,7 @@ struct ps_part {
     uint16_t table;
     uint32_t shard;
     uint32_t op;    /* WEFT_PS_NONE: a gate, what resumes a table, or a push that was finished */
-    struct ps_list list;   /* PULL: ids and out are borrowed until done */
+    struct weft_ps_list list; /* PULL: ids and out are borrowed until done */
     const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
     uint32_t rows_first; /* PULL: so many of them, at its beginning, had been missed */
@@ -465,13 +450,13 @@ weft_status weft_ps_known_init(struct weft_ps_client *client);
 void weft_ps_known_fini(struct weft_ps_client *client);
 /* A list of a pull was made into parts, from number `first` of the operation on; `order` of its rows,
  * where they have one. Their shards are asked to keep the ids. */
-void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct weft_ps_list *list,
                        uint32_t first, const uint32_t *order);
 /* The shard has kept the ids of this PULL. */
 void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *part);
 /* The newest pull of just these ids; NULL = there is none. Owns: valid until the next pull begins. */
 const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
-                                          const struct ps_list *list);
+                                          const struct weft_ps_list *list);
 /* The shard does not have this list (0: any list) of this table (UINT32_MAX: of any). */
 void weft_ps_known_drop(struct weft_ps_client *client, uint32_t table, uint32_t shard,
                         uint32_t number);
@@ -561,11 +546,12 @@ void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size
 /* Add a part to an operation and build its request; it is not queued yet. */
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
 /* list_number: of the list that its rows are; 0 = none. */
-uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
-                           uint32_t shard, const uint32_t *order, uint32_t rows,
-                           uint32_t list_number);
-uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
-                           uint32_t shard, const uint32_t *order, uint32_t rows);
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
+                           const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
+                           uint32_t rows, uint32_t list_number);
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op,
+                           const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
+                           uint32_t rows);
 void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *part,
                          weft_status status, uint16_t rpc_status);
 void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
@@ -815,7 +801,7 @@ static inline bool ps_log_on(const struct weft_ps_client *client)
 weft_status weft_ps_log_init(struct weft_ps_client *client);
 void weft_ps_log_fini(struct weft_ps_client *client);
 /* Is there room for a push of these lists? Errors: WEFT_AGAIN, WEFT_NOMEM: as weft_ps_push. */
-weft_status weft_ps_log_room(struct weft_ps_client *client, const struct ps_list *lists,
+weft_status weft_ps_log_room(struct weft_ps_client *client, const struct weft_ps_list *lists,
                              uint32_t count, uint64_t now_ns);
 /* The next place, and memory for its request and reply: there is room. */
 struct ps_part *weft_ps_log_take(struct weft_ps_client *client);

@@ -89,7 +89,7 @@ static bool is_kept(struct weft_ps_client *client, const struct ps_part *part)
     return (ps_link_of(client, part->table, part->shard)->can & WEFT_RPC_CAN_LIST) != 0;
 }
 
-static bool wanted(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+static bool wanted(struct weft_ps_client *client, uint32_t op, const struct weft_ps_list *list,
                    uint32_t first)
 {
     bool any = false;
@@ -103,7 +103,7 @@ static bool wanted(struct weft_ps_client *client, uint32_t op, const struct ps_l
     return any;
 }
 
-void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct weft_ps_list *list,
                        uint32_t first, const uint32_t *order)
 {
     uint32_t parts = client->ops[op].parts - first;
@@ -151,7 +151,7 @@ void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *par
 }
 
 const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
-                                          const struct ps_list *list)
+                                          const struct weft_ps_list *list)
 {
     const struct ps_knowns *known = &client->known;
     const struct ps_known *unnamed = NULL;

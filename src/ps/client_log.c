@@ -64,7 +64,7 @@ bool weft_ps_log_filling(const struct weft_ps_client *client)
 }
 
 /* Bytes that the parts of these lists take at most, how many they are, and the largest of them. */
-static uint64_t needed(const struct weft_ps_client *client, const struct ps_list *lists,
+static uint64_t needed(const struct weft_ps_client *client, const struct weft_ps_list *lists,
                        uint32_t count, uint32_t *parts_p, uint64_t *largest_p)
 {
     uint64_t bytes = 0;
@@ -115,7 +115,7 @@ static weft_status full(struct weft_ps_client *client, uint64_t now_ns)
     return hopeless(client) || too_long ? WEFT_NOMEM : WEFT_AGAIN;
 }
 
-weft_status weft_ps_log_room(struct weft_ps_client *client, const struct ps_list *lists,
+weft_status weft_ps_log_room(struct weft_ps_client *client, const struct weft_ps_list *lists,
                              uint32_t count, uint64_t now_ns)
 {
     struct ps_log *log = &client->log;

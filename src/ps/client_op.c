@@ -162,7 +162,7 @@ weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t 
     if (index == WEFT_PS_NONE) {
         return WEFT_AGAIN;
     }
-    const struct ps_list none = {.table = table, .id_bytes = sizeof(uint64_t)};
+    const struct weft_ps_list none = {.table = table, .id_bytes = sizeof(uint64_t)};
     client->ops[index].bound_ppm = 0;
     uint32_t part = weft_ps_part_pull(client, index, &none, shard, NULL, 0);
     client->parts[part].clock = 0;
@@ -198,7 +198,7 @@ weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t no
     if (index == WEFT_PS_NONE) {
         return WEFT_AGAIN;
     }
-    const struct ps_list none = {.table = table, .id_bytes = sizeof(uint64_t)};
+    const struct weft_ps_list none = {.table = table, .id_bytes = sizeof(uint64_t)};
     client->ops[index].bound_ppm = 0;
     client->ops[index].cut = true;
     for (uint32_t s = 0; s < client->config.shards; s++) {

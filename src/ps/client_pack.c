@@ -27,7 +27,7 @@ struct filling {
 static uint32_t ids_from(const struct ps_part *part, uint32_t first, uint64_t *out)
 {
     uint32_t count = (uint32_t)weft_min_u64(WEFT_IDS_BLOCK, part->rows - first);
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     if (part->order == NULL && list->ids != NULL) {
         memcpy(out, list->ids + first, count * sizeof(*out));
         return count;

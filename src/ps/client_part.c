@@ -27,8 +27,8 @@ size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint3
 }
 
 static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index,
-                                const struct ps_list *list, uint32_t shard, const uint32_t *order,
-                                uint32_t rows)
+                                const struct weft_ps_list *list, uint32_t shard,
+                                const uint32_t *order, uint32_t rows)
 {
     struct ps_op *op = &client->ops[op_index];
     WEFT_ASSERT(op->parts < client->parts_per_op);
@@ -85,7 +85,7 @@ void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size
 
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard)
 {
-    const struct ps_list none = {.table = client->ops[op].table};
+    const struct weft_ps_list none = {.table = client->ops[op].table};
     struct ps_part *part = part_add(client, op, &none, shard, NULL, 0);
     weft_ps_part_memory(client, part, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1,
                         WEFT_RPC_REPLY_BYTES);
@@ -94,9 +94,9 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
     return ps_part_index(client, part);
 }
 
-uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
-                           uint32_t shard, const uint32_t *order, uint32_t rows,
-                           uint32_t list_number)
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
+                           const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
+                           uint32_t rows, uint32_t list_number)
 {
     struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];
@@ -141,8 +141,9 @@ static uint32_t pull_need_clock(const struct ps_table *table)
     return table->clock > behind ? table->clock - behind : 0;
 }
 
-uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
-                           uint32_t shard, const uint32_t *order, uint32_t rows)
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op,
+                           const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
+                           uint32_t rows)
 {
     struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];

@@ -45,7 +45,7 @@ static void ids_narrow(uint8_t *out, const uint64_t *ids, uint32_t count)
 /* Of rows first .. first + count - 1 of the part. */
 static void ids_put(const struct ps_part *part, uint32_t first, uint32_t count, uint8_t *out)
 {
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     if (part->order == NULL && list->ids != NULL && list->id_bytes == WEFT_RPC_ID_NARROW) {
         ids_narrow(out, list->ids + first, count);
     } else if (part->order == NULL && list->ids != NULL) {
@@ -63,7 +63,7 @@ static void ids_put(const struct ps_part *part, uint32_t first, uint32_t count, 
 static void gather_any(const struct ps_part *part, const struct weft_table_spec *spec,
                        uint8_t *chunk, struct weft_ps_chunk_rows place)
 {
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     uint32_t blocks = weft_table_blocks(spec);
     const bool plain = spec->push_values == WEFT_VALUE_FLOAT32;
     size_t block_bytes = weft_table_push_block_bytes(spec);
@@ -96,7 +96,7 @@ void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spe
 void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spec *spec,
                          uint32_t first, uint32_t count, uint8_t *out)
 {
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     size_t row_bytes = (size_t)spec->dim * sizeof(float);
     if (spec->push_values != WEFT_VALUE_FLOAT32) {
         return; /* residual.c writes them */
@@ -144,7 +144,7 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
                         const struct weft_msg_event *event)
 {
     struct ps_table *table = &client->tables[part->table];
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t elem_bytes = event->elem_bytes;
     uint32_t element = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);

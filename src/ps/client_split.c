@@ -17,7 +17,7 @@ static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
 
 /* Which rows of a pull were missed the last time, and the last two times. At the pull before one that
  * goes ahead they may be missed once more, which is not known yet. */
-static void sort_look(struct weft_ps_client *client, const struct ps_list *list, bool is_pull)
+static void sort_look(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull)
 {
     const struct weft_ps_missed *missed = &client->tables[list->table].missed;
     size_t bytes = WEFT_BITS_WORDS((size_t)list->n) * sizeof(uint64_t);
@@ -37,8 +37,8 @@ static void sort_look(struct weft_ps_client *client, const struct ps_list *list,
 }
 
 /* A hash or a division for each row, which one shard can do without. */
-static uint32_t shard_of(const struct weft_table_spec *spec, const struct ps_list *list, uint32_t i,
-                         uint32_t shards)
+static uint32_t shard_of(const struct weft_table_spec *spec, const struct weft_ps_list *list,
+                         uint32_t i, uint32_t shards)
 {
     return shards == 1 ? 0 : weft_table_spec_shard(spec, ps_list_id(list, i), shards);
 }
@@ -47,7 +47,7 @@ static uint32_t shard_of(const struct weft_table_spec *spec, const struct ps_lis
  * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them
  * that were missed twice end at sort_start[3s + 1], and those that were missed at
  * sort_start[3s + 2]. */
-static void sort_rows(struct weft_ps_client *client, const struct ps_list *list, bool is_pull,
+static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull,
                       uint32_t *order)
 {
     uint32_t shards = client->config.shards, n = list->n;
@@ -77,7 +77,7 @@ static void sort_rows(struct weft_ps_client *client, const struct ps_list *list,
 }
 
 /* Do all ids of the list fit u32? */
-static uint8_t id_bytes_of(const struct ps_list *list)
+static uint8_t id_bytes_of(const struct weft_ps_list *list)
 {
     uint64_t all = list->ids == NULL ? list->first + list->n : 0;
     for (uint32_t i = 0; list->ids != NULL && i < list->n; i++) {
@@ -87,7 +87,7 @@ static uint8_t id_bytes_of(const struct ps_list *list)
 }
 
 /* Every id of a dense table lies within it. */
-static bool ids_within(const struct weft_table_spec *spec, const struct ps_list *list)
+static bool ids_within(const struct weft_table_spec *spec, const struct weft_ps_list *list)
 {
     uint64_t rows = weft_table_dense_rows(spec);
     if (list->ids == NULL) {
@@ -101,7 +101,7 @@ static bool ids_within(const struct weft_table_spec *spec, const struct ps_list 
     return true;
 }
 
-static weft_status list_check(const struct weft_ps_client *client, struct ps_list *list)
+static weft_status list_check(const struct weft_ps_client *client, struct weft_ps_list *list)
 {
     if (list->table >= client->config.tables_max ||
         client->tables[list->table].state != TABLE_OPEN) {
@@ -138,7 +138,7 @@ bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_ta
 }
 
 /* Is there a free operation, and do the lists fit one? */
-static weft_status lists_check(const struct weft_ps_client *client, struct ps_list *lists,
+static weft_status lists_check(const struct weft_ps_client *client, struct weft_ps_list *lists,
                                uint32_t count, bool is_push, uint32_t bound_ppm)
 {
     uint64_t rows = 0;
@@ -158,13 +158,13 @@ static weft_status lists_check(const struct weft_ps_client *client, struct ps_li
 
 /* Nothing to sort: pieces of the list as they are. */
 static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
-                            const struct ps_list *list)
+                            const struct weft_ps_list *list)
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
     uint32_t dim = client->tables[list->table].spec.dim, count;
     for (uint32_t first = 0; first < list->n; first += count) {
         count = (uint32_t)weft_min_u64(list->n - first, client->config.rows_per_rpc_max);
-        struct ps_list slice = ps_list_slice(list, dim, first, count);
+        struct weft_ps_list slice = ps_list_slice(list, dim, first, count);
         if (is_push) {
             (void)weft_ps_part_push(client, index, &slice, 0, NULL, count, 0);
         } else {
@@ -180,8 +180,8 @@ static uint32_t rows_before(uint32_t end, uint32_t first, uint32_t count)
 }
 
 /* A push of the rows of a pull: its parts are the pull's, which their shards may have as lists. */
-static void known_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
-                        uint32_t *order)
+static void known_parts(struct weft_ps_client *client, uint32_t index,
+                        const struct weft_ps_list *list, uint32_t *order)
 {
     const struct ps_known *known = list->known;
     uint32_t dim = client->tables[list->table].spec.dim;
@@ -199,15 +199,15 @@ static void known_parts(struct weft_ps_client *client, uint32_t index, const str
             (void)weft_ps_part_push(client, index, list, of->shard, order + of->first, of->rows,
                                     number);
         } else {
-            struct ps_list slice = ps_list_slice(list, dim, of->first, of->rows);
+            struct weft_ps_list slice = ps_list_slice(list, dim, of->first, of->rows);
             (void)weft_ps_part_push(client, index, &slice, of->shard, NULL, of->rows, number);
         }
     }
 }
 
 /* The parts of one list; its rows' order is written behind that of the lists before. */
-static void list_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
-                       uint32_t *order)
+static void list_parts(struct weft_ps_client *client, uint32_t index,
+                       const struct weft_ps_list *list, uint32_t *order)
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
     if (list->known != NULL) {
@@ -234,11 +234,20 @@ static void list_parts(struct weft_ps_client *client, uint32_t index, const stru
     }
 }
 
-static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, struct ps_list *lists,
-                               uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
-                               weft_ps_op *op_p)
+/* The caller's lists, to be filled in; and is all as it must be? */
+static weft_status lists_take(struct weft_ps_client *client, bool is_push,
+                              const struct weft_ps_list *from, struct weft_ps_list *lists,
+                              uint32_t count, const struct weft_ps_how *how, uint64_t now_ns)
 {
-    bool is_push = kind == WEFT_RPC_PUSH;
+    if (count > client->config.lists_per_op_max) {
+        return WEFT_INVALID;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        lists[i] = from[i];
+        lists[i].known = NULL;
+        lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
+        lists[i].ahead = is_push ? 0 : (uint8_t)weft_min_u64(how->ahead, UINT8_MAX);
+    }
     weft_status status = is_push && weft_ps_any_away(client)
                              ? WEFT_AGAIN
                              : lists_check(client, lists, count, is_push, how->bound_ppm);
@@ -248,6 +257,16 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     if (status == WEFT_OK && is_push && ps_log_on(client)) {
         status = weft_ps_log_room(client, lists, count, now_ns);
     }
+    return status;
+}
+
+weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
+                          const struct weft_ps_list *from, uint32_t count,
+                          const struct weft_ps_how *how, uint64_t now_ns, weft_ps_op *op_p)
+{
+    struct weft_ps_list lists[WEFT_PS_LISTS_MAX];
+    bool is_push = kind == WEFT_RPC_PUSH;
+    weft_status status = lists_take(client, is_push, from, lists, count, how, now_ns);
     if (status != WEFT_OK) {
         return status;
     }
@@ -263,8 +282,7 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     weft_ps_deadline_arm(client, &client->ops[index]);
     for (uint32_t i = 0; i < count; i++) {
         lists[i].at = client->ops[index].rows;
-        lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
-        client->ops[index].rows += lists[i].n;
+        client->ops[index].rows += (uint32_t)lists[i].n;
         client->tables[lists[i].table].passed &= !is_push;
         uint32_t first = client->ops[index].parts;
         list_parts(client, index, &lists[i], order);
@@ -278,64 +296,27 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     return WEFT_OK;
 }
 
-weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
-                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
-                             weft_ps_op *op_p)
-{
-    struct ps_list inside[WEFT_PS_LISTS_MAX];
-    if (count > client->config.lists_per_op_max) {
-        return WEFT_INVALID;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        inside[i] = (struct ps_list){.table = lists[i].table,
-                                     .n = lists[i].n,
-                                     .ids = lists[i].ids,
-                                     .first = lists[i].first,
-                                     .values = lists[i].rows};
-    }
-    return lists_start(client, WEFT_RPC_PUSH, inside, count, how, now_ns, op_p);
-}
-
-weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_list *lists,
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p)
 {
     const struct weft_ps_how how = {.bound_ppm = bound_ppm};
-    return weft_ps_push_how(client, lists, count, &how, now_ns, op_p);
+    return weft_ps_begin(client, WEFT_RPC_PUSH, lists, count, &how, now_ns, op_p);
 }
 
-weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
-                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
-                             weft_ps_op *op_p)
-{
-    struct ps_list inside[WEFT_PS_LISTS_MAX];
-    if (count > client->config.lists_per_op_max) {
-        return WEFT_INVALID;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        inside[i] = (struct ps_list){.table = lists[i].table,
-                                     .n = lists[i].n,
-                                     .ids = lists[i].ids,
-                                     .first = lists[i].first,
-                                     .ahead = (uint8_t)weft_min_u64(how->ahead, UINT8_MAX),
-                                     .out = lists[i].rows_out};
-    }
-    return lists_start(client, WEFT_RPC_PULL, inside, count, how, now_ns, op_p);
-}
-
-weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_list *lists,
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p)
 {
     const struct weft_ps_how how = {.bound_ppm = bound_ppm};
-    return weft_ps_pull_how(client, lists, count, &how, now_ns, op_p);
+    return weft_ps_begin(client, WEFT_RPC_PULL, lists, count, &how, now_ns, op_p);
 }
 
 weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
                          const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p)
 {
-    const struct weft_ps_push_list list = {.table = table, .n = n, .ids = ids, .rows = rows};
+    const struct weft_ps_list list = {.table = table, .n = n, .ids = ids, .values = rows};
     return weft_ps_push_lists(client, &list, 1, bound_ppm, now_ns, op_p);
 }
 
@@ -343,7 +324,6 @@ weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const ui
                          float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p)
 {
-    const struct weft_ps_pull_list list = {
-        .table = table, .n = n, .ids = ids, .rows_out = rows_out};
+    const struct weft_ps_list list = {.table = table, .n = n, .ids = ids, .out = rows_out};
     return weft_ps_pull_lists(client, &list, 1, bound_ppm, now_ns, op_p);
 }

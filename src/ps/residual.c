@@ -149,7 +149,7 @@ static inline uint32_t block_after(struct ps_shape shape, uint32_t block)
 static void slice_gather(struct ps_slice *slice, const struct ps_part *part, struct ps_shape shape,
                          uint32_t first, uint32_t count)
 {
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     uint32_t r = first / shape.blocks, block = first % shape.blocks;
     float *values = slice->values;
     for (uint32_t i = 0; i < count; i++, values += shape.floats) {
@@ -168,7 +168,7 @@ static void slice_gather(struct ps_slice *slice, const struct ps_part *part, str
 static inline void slice_gather_whole(struct ps_slice *slice, const struct ps_part *part,
                                       struct ps_shape shape, uint32_t first, uint32_t count)
 {
-    const struct ps_list *list = &part->list;
+    const struct weft_ps_list *list = &part->list;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t row = ps_part_row(part, first + i);
         slice->ids[i] = ps_list_id(list, row);

@@ -62,10 +62,8 @@ static weft_status start_fetch(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
             worker->fetched[n++] = ps->id[i];
         }
     }
-    const struct weft_ps_pull_list list = {.table = ps->table.spec.table,
-                                           .n = n,
-                                           .ids = worker->fetched,
-                                           .rows_out = worker->fetched_rows};
+    const struct weft_ps_list list = {
+        .table = ps->table.spec.table, .n = n, .ids = worker->fetched, .out = worker->fetched_rows};
     return weft_ps_pull_lists(worker->client, &list, 1, ps->table.pull_bound_ppm, now_ns,
                               &worker->op);
 }
@@ -113,10 +111,10 @@ static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     }
     /* All of a vector needs no ids. */
     bool vector = ps->table.flavour == WEFT_SWARM_DENSE && worker->n == ps->table.ids;
-    const struct weft_ps_push_list list = {.table = ps->table.spec.table,
-                                           .n = worker->n,
-                                           .ids = vector ? NULL : ps->picked,
-                                           .rows = rows};
+    const struct weft_ps_list list = {.table = ps->table.spec.table,
+                                      .n = worker->n,
+                                      .ids = vector ? NULL : ps->picked,
+                                      .values = rows};
     weft_status status =
         weft_ps_push_lists(worker->client, &list, 1, ps->table.push_bound_ppm, now_ns, &worker->op);
     free(rows);
@@ -128,13 +126,13 @@ static weft_status start_pull(struct swarm_ps *ps, uint32_t w, uint32_t ahead, w
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
     bool vector = ps->table.flavour == WEFT_SWARM_DENSE;
-    const struct weft_ps_pull_list list = {.table = ps->table.spec.table,
-                                           .n = ps->table.ids,
-                                           .ids = vector ? NULL : ps->id,
-                                           .rows_out = worker->rows};
+    const struct weft_ps_list list = {.table = ps->table.spec.table,
+                                      .n = ps->table.ids,
+                                      .ids = vector ? NULL : ps->id,
+                                      .out = worker->rows};
     const struct weft_ps_how how = {.bound_ppm = ps->table.pull_bound_ppm, .ahead = ahead};
     memset(worker->rows, 0, (size_t)IDS_MAX * ps->table.spec.dim * sizeof(float));
-    return weft_ps_pull_how(worker->client, &list, 1, &how, now_ns, op_p);
+    return weft_ps_begin(worker->client, WEFT_RPC_PULL, &list, 1, &how, now_ns, op_p);
 }
 
 /* In half of the clocks the next one's pull goes before this one's push. */

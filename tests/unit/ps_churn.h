@@ -140,13 +140,13 @@ static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t r
     for (uint32_t i = 0; i < n * CHURN_DIM; i++) {
         rows[i] = 1;
     }
-    const struct weft_ps_push_list list = {.n = n, .ids = ids, .rows = rows};
+    const struct weft_ps_list list = {.n = n, .ids = ids, .values = rows};
     churn->how.deadline_ns = churn->in_time_ns == 0 ? 0
                                                     : churn->c.net->now_ns +
                                                           weft_prng_below(&churn->prng,
                                                                           churn->in_time_ns);
-    weft_status status = weft_ps_push_how(churn->c.client[w], &list, 1, &churn->how,
-                                          churn->c.net->now_ns, op_p);
+    weft_status status = weft_ps_begin(churn->c.client[w], WEFT_RPC_PUSH, &list, 1, &churn->how,
+                                       churn->c.net->now_ns, op_p);
     WEFT_ASSERT(status == WEFT_OK || status == WEFT_AGAIN);
     return status;
 }

@@ -244,9 +244,9 @@ static void bsp_pushes_ahead_wait(void **state)
 static weft_status pull_ahead(struct cluster *c, uint32_t w, const uint64_t *ids, float *rows,
                               uint32_t n, uint32_t ahead, uint32_t bound_ppm, weft_ps_op *op_p)
 {
-    const struct weft_ps_pull_list list = {.n = n, .ids = ids, .rows_out = rows};
+    const struct weft_ps_list list = {.n = n, .ids = ids, .out = rows};
     const struct weft_ps_how how = {.bound_ppm = bound_ppm, .ahead = ahead};
-    return weft_ps_pull_how(c->client[w], &list, 1, &how, c->net->now_ns, op_p);
+    return weft_ps_begin(c->client[w], WEFT_RPC_PULL, &list, 1, &how, c->net->now_ns, op_p);
 }
 
 /* A pull of the next clock, in three requests, of which two may go: it holds up neither what is behind it
@@ -287,10 +287,11 @@ static void bsp_pulls_ahead(void **state)
     spec = sgd_spec(1, WEFT_TABLE_ASP, 2);
     spec.table = 1;
     cluster_open(&c, &spec);
-    const struct weft_ps_pull_list list = {.table = 1, .n = N, .ids = ids, .rows_out = next};
+    const struct weft_ps_list list = {.table = 1, .n = N, .ids = ids, .out = next};
     const struct weft_ps_how how = {.ahead = 1};
-    assert_int_equal(weft_ps_pull_how(c.client[0], &list, 1, &how, c.net->now_ns, &again),
-                     WEFT_INVALID);
+    assert_int_equal(
+        weft_ps_begin(c.client[0], WEFT_RPC_PULL, &list, 1, &how, c.net->now_ns, &again),
+        WEFT_INVALID);
     cluster_stop(&c);
 }
 

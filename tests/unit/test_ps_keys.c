@@ -414,10 +414,11 @@ static void too_late_for_the_list(void **state)
     ids_make(ids[1], 150, 1, true);
     pull_all(&c, 0, ids[0], back, 150);
     pull_all(&c, 0, ids[1], back, 150);
-    const struct weft_ps_push_list list = {.n = 150, .ids = ids[0], .rows = rows};
+    const struct weft_ps_list list = {.n = 150, .ids = ids[0], .values = rows};
     const struct weft_ps_how how = {.deadline_ns = c.net->now_ns + WEFT_NS_PER_S};
     weft_ps_op op, next;
-    assert_int_equal(weft_ps_push_how(c.client[0], &list, 1, &how, c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(weft_ps_begin(c.client[0], WEFT_RPC_PUSH, &list, 1, &how, c.net->now_ns, &op),
+                     WEFT_OK);
     while (under_way(&c, WEFT_RPC_LIST) == NULL) {
         assert_true(cluster_step(&c));
     }

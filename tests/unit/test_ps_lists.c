@@ -59,11 +59,11 @@ static void push_random(struct cluster *c, struct weft_prng *prng, struct truth 
     uint32_t rows = 1 + (uint32_t)weft_prng_below(prng, ROWS - first);
     size_t floats = weft_min_u64((uint64_t)rows * DIM, LENGTH - first * DIM);
     float *piece = malloc(floats * sizeof(float));
-    struct weft_ps_push_list lists[4] = {
-        {.table = 0, .n = (uint32_t)weft_prng_below(prng, 100), .ids = ids[0], .rows = small[0]},
-        {.table = 1, .n = (uint32_t)weft_prng_below(prng, 20), .ids = ids[1], .rows = wide[0]},
-        {.table = 2, .n = rows, .first = first, .rows = piece},
-        {.table = 0, .n = 1, .ids = ids[0], .rows = small[0]}, /* a table once more */
+    struct weft_ps_list lists[4] = {
+        {.table = 0, .n = (uint32_t)weft_prng_below(prng, 100), .ids = ids[0], .values = small[0]},
+        {.table = 1, .n = (uint32_t)weft_prng_below(prng, 20), .ids = ids[1], .values = wide[0]},
+        {.table = 2, .n = rows, .first = first, .values = piece},
+        {.table = 0, .n = 1, .ids = ids[0], .values = small[0]}, /* a table once more */
     };
     for (uint32_t i = 0; i < lists[0].n || i == 0; i++) {
         ids[0][i] = weft_prng_below(prng, IDS);
@@ -100,10 +100,10 @@ static void pull_all(struct cluster *c, const struct truth *truth)
         ids[i] = i;
     }
     memset(vector, 0x7f, LENGTH * sizeof(float));
-    const struct weft_ps_pull_list lists[3] = {
-        {.table = 1, .n = IDS, .ids = ids, .rows_out = wide[0]},
-        {.table = 2, .n = ROWS, .rows_out = vector},
-        {.table = 0, .n = IDS, .ids = ids, .rows_out = small[0]},
+    const struct weft_ps_list lists[3] = {
+        {.table = 1, .n = IDS, .ids = ids, .out = wide[0]},
+        {.table = 2, .n = ROWS, .out = vector},
+        {.table = 0, .n = IDS, .ids = ids, .out = small[0]},
     };
     weft_ps_op op;
     assert_int_equal(weft_ps_pull_lists(c->client[0], lists, 3, 0, c->net->now_ns, &op), WEFT_OK);
@@ -154,11 +154,11 @@ static void lists_are_checked_together(void **state)
     static uint64_t zeros[1001];
     weft_ps_op op;
 #define PUSH(second)                                                                               \
-    weft_ps_push_lists(c.client[0],                                                                \
-                       (const struct weft_ps_push_list[]){                                         \
-                           {.table = 0, .n = 1, .ids = zeros, .rows = rows}, second},              \
-                       2, 0, 0, &op)
-#define LIST(...) ((struct weft_ps_push_list){.rows = rows, __VA_ARGS__})
+    weft_ps_push_lists(                                                                            \
+        c.client[0],                                                                               \
+        (const struct weft_ps_list[]){{.table = 0, .n = 1, .ids = zeros, .values = rows}, second}, \
+        2, 0, 0, &op)
+#define LIST(...) ((struct weft_ps_list){.values = rows, __VA_ARGS__})
     assert_int_equal(PUSH(LIST(.table = 1, .n = 1, .ids = zeros)), WEFT_STATE);
     assert_int_equal(PUSH(LIST(.table = 0, .n = 1)), WEFT_INVALID); /* sparse, no ids */
     assert_int_equal(PUSH(LIST(.table = 2, .n = 1, .ids = ids)), WEFT_INVALID);
@@ -167,7 +167,7 @@ static void lists_are_checked_together(void **state)
     assert_int_equal(PUSH(LIST(.table = 2, .n = 1, .first = UINT64_MAX)), WEFT_INVALID);
     assert_int_equal(PUSH(LIST(.table = 0, .n = 1000, .ids = zeros)), WEFT_INVALID); /* 1,001 */
     assert_false(weft_ps_client_busy(c.client[0])); /* nothing of them has begun */
-    static struct weft_ps_push_list many[5];
+    static struct weft_ps_list many[5];
     assert_int_equal(weft_ps_push_lists(c.client[0], many, 5, 0, 0, &op), WEFT_INVALID);
     assert_int_equal(PUSH(LIST(.table = 2, .n = 1, .ids = ids + 1)), WEFT_OK);
     assert_int_equal(cluster_wait(&c, 0, op).rpcs, 2);
@@ -196,8 +196,7 @@ static void mean_under_loss(const struct weft_table_spec *spec, const uint64_t *
             for (int i = 0; i < ROWS * DIM; i++) {
                 vector[i] = w == 0 ? -3 : -5;
             }
-            const struct weft_ps_push_list list = {
-                .table = 2, .ids = ids, .n = ROWS, .rows = vector};
+            const struct weft_ps_list list = {.table = 2, .ids = ids, .n = ROWS, .values = vector};
             weft_ps_op op;
             assert_int_equal(weft_ps_push_lists(c.client[w], &list, 1, 600000, 0, &op), WEFT_OK);
             struct weft_ps_result result = cluster_wait(&c, w, op);
@@ -207,8 +206,7 @@ static void mean_under_loss(const struct weft_table_spec *spec, const uint64_t *
         }
         c.net->loss_ppm = 0;
         float out[ROWS * DIM];
-        const struct weft_ps_pull_list all = {
-            .table = 2, .ids = ids, .n = ROWS, .rows_out = out};
+        const struct weft_ps_list all = {.table = 2, .ids = ids, .n = ROWS, .out = out};
         weft_ps_op op;
         assert_int_equal(weft_ps_pull_lists(c.client[0], &all, 1, 0, 0, &op), WEFT_OK);
         assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);

@@ -101,18 +101,18 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
     struct two_tables *t = calloc(1, sizeof(*t));
     const uint32_t counts[TABLES] = {N, N / 2 - 7};
     uint64_t missed[WEFT_BITS_WORDS(TABLES * N)];
-    struct weft_ps_push_list pushes[TABLES];
-    struct weft_ps_pull_list pulls[TABLES];
+    struct weft_ps_list pushes[TABLES];
+    struct weft_ps_list pulls[TABLES];
     for (uint16_t i = 0; i < TABLES; i++) {
         struct weft_table_spec spec = adding(i, dim, WEFT_TABLE_ASP, 1);
         cluster_open(&c, &spec);
         ids_fill(t->ids[i], N, i);
         t->rows[i] = calloc((size_t)N * dim, sizeof(float));
         values_fill(t->rows[i], (size_t)N * dim, 1);
-        pushes[i] = (struct weft_ps_push_list){
-            .table = i, .n = counts[i], .ids = t->ids[i], .rows = t->rows[i]};
-        pulls[i] = (struct weft_ps_pull_list){
-            .table = i, .n = counts[i], .ids = t->ids[i], .rows_out = t->rows[i]};
+        pushes[i] = (struct weft_ps_list){
+            .table = i, .n = counts[i], .ids = t->ids[i], .values = t->rows[i]};
+        pulls[i] =
+            (struct weft_ps_list){.table = i, .n = counts[i], .ids = t->ids[i], .out = t->rows[i]};
     }
     weft_ps_op op;
     uint64_t ignored[WEFT_BITS_WORDS(TABLES * N)];
@@ -129,7 +129,7 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
         for (uint32_t i = 0; i < TABLES; i++) {
             before[i] = t->rows[i];
             t->rows[i] = calloc((size_t)N * dim, sizeof(float));
-            pulls[i].rows_out = t->rows[i];
+            pulls[i].out = t->rows[i];
         }
         assert_int_equal(weft_ps_pull_lists(c.client[0], pulls, TABLES, 0, c.net->now_ns, &op),
                          WEFT_OK);
@@ -140,7 +140,7 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
             for (size_t k = 0; k < (size_t)counts[i] * dim; k++) {
                 t->rows[i][k] = -t->rows[i][k];
             }
-            pushes[i].rows = t->rows[i];
+            pushes[i].values = t->rows[i];
         }
         assert_int_equal(weft_ps_push_lists(c.client[0], pushes, TABLES, 0, c.net->now_ns, &op),
                          WEFT_OK);
@@ -148,14 +148,14 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
         for (uint32_t i = 0; i < TABLES; i++) {
             free(t->rows[i]);
             t->rows[i] = before[i];
-            pushes[i].rows = before[i];
+            pushes[i].values = before[i];
         }
     }
     assert_true(short_ones > 0);
     /* The same of a pull: rows hold 5, the tables 0. */
     for (uint32_t i = 0; i < TABLES; i++) {
         values_fill(t->rows[i], (size_t)N * dim, 5);
-        pulls[i].rows_out = t->rows[i];
+        pulls[i].out = t->rows[i];
     }
     c.net->loss_ppm = 1000000; /* as much as the bound allows */
     assert_int_equal(weft_ps_pull_lists(c.client[0], pulls, TABLES, 700000, c.net->now_ns, &op),
@@ -421,12 +421,12 @@ static void pulls_end_in_time(void **state)
         assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, N, 0, 0, &op), WEFT_OK);
         assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
         for (uint32_t round = 0; round < 10; round++) {
-            const struct weft_ps_pull_list list = {.n = N, .ids = ids, .rows_out = rows};
+            const struct weft_ps_list list = {.n = N, .ids = ids, .out = rows};
             struct weft_ps_how how = {.deadline_ns = c.net->now_ns + 1000 * (1 + 40 * round)};
             weft_status status;
             values_fill(rows, (size_t)N * dim, -3);
-            while ((status = weft_ps_pull_how(c.client[0], &list, 1, &how, c.net->now_ns, &op)) ==
-                   WEFT_AGAIN) {
+            while ((status = weft_ps_begin(c.client[0], WEFT_RPC_PULL, &list, 1, &how,
+                                           c.net->now_ns, &op)) == WEFT_AGAIN) {
                 assert_true(cluster_step(&c)); /* places are kept until the answers have come */
             }
             assert_int_equal(status, WEFT_OK);
@@ -473,12 +473,12 @@ static void nobody_is_waited_for(void **state)
     uint64_t missed[WEFT_BITS_WORDS(TABLES * N)], id = 5;
     float row[4] = {0}, begins[4];
     weft_table_fill_initial(&spec, id, begins);
-    const struct weft_ps_pull_list list = {.n = 1, .ids = &id, .rows_out = row};
+    const struct weft_ps_list list = {.n = 1, .ids = &id, .out = row};
     for (uint32_t away = 0; away < 2; away++) {
         struct weft_ps_how how = {.fill = 1, .deadline_ns = c.net->now_ns + WEFT_NS_PER_MS};
         weft_ps_op op;
-        assert_int_equal(weft_ps_pull_how(c.client[0], &list, 1, &how, c.net->now_ns, &op),
-                         WEFT_OK);
+        assert_int_equal(
+            weft_ps_begin(c.client[0], WEFT_RPC_PULL, &list, 1, &how, c.net->now_ns, &op), WEFT_OK);
         cluster_run(&c);
         assert_false(weft_ps_op_done(c.client[0], op, NULL));
         assert_true(weft_ps_client_deadline(c.client[0]) >= how.deadline_ns);
@@ -510,11 +510,11 @@ static void what_was_not_sent_never_counts(void **state)
         f.pushed[k] = 2;
     }
     uint64_t missed[WEFT_BITS_WORDS(TABLES * N)];
-    const struct weft_ps_push_list list = {.n = FEW, .ids = f.ids, .rows = rows};
+    const struct weft_ps_list list = {.n = FEW, .ids = f.ids, .values = rows};
     struct weft_ps_how how = {.deadline_ns = 1};
     weft_ps_op op;
-    assert_int_equal(weft_ps_push_how(f.c.client[0], &list, 1, &how, f.c.net->now_ns, &op),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ps_begin(f.c.client[0], WEFT_RPC_PUSH, &list, 1, &how, f.c.net->now_ns, &op), WEFT_OK);
     struct weft_ps_result result = finish(&f.c, op, missed);
     assert_int_equal(result.status, WEFT_OK);
     assert_int_equal(result.elements_delivered, 0);
@@ -601,12 +601,12 @@ static void what_was_not_sent_is_missing(void **state)
     again_start(&c);
     static const float rows[256];
     const uint64_t id = 5;
-    const struct weft_ps_push_list list = {.n = 1, .ids = &id, .rows = rows};
+    const struct weft_ps_list list = {.n = 1, .ids = &id, .values = rows};
     struct weft_ps_how how = {.deadline_ns = 1};
     for (uint32_t i = 0; i < 2; i++) {
         weft_ps_op op;
-        assert_int_equal(weft_ps_push_how(c.client[0], &list, 1, &how, c.net->now_ns, &op),
-                         WEFT_OK);
+        assert_int_equal(
+            weft_ps_begin(c.client[0], WEFT_RPC_PUSH, &list, 1, &how, c.net->now_ns, &op), WEFT_OK);
         must_miss(&c, op, 1);
     }
     must_miss(&c, two_rows(&c), 2);

@@ -143,12 +143,13 @@ static void a_norm_is_what_the_caller_says(void **state)
     struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 0, 1000);
     struct weft_ps_update_event event;
     float rows[N * DIM] = {1};
-    const struct weft_ps_push_list list = {.n = N, .ids = r->ids, .rows = rows};
+    const struct weft_ps_list list = {.n = N, .ids = r->ids, .values = rows};
     for (uint32_t i = 0; i < 2; i++) { /* as many parts as shards: it counts once */
         const struct weft_ps_how how = {.has_norm = true, .norm = i == 0 ? 3 : 0};
         weft_ps_op op[2];
         assert_int_equal(
-            weft_ps_push_how(r->c.client[0], &list, 1, &how, r->c.net->now_ns, &op[0]), WEFT_OK);
+            weft_ps_begin(r->c.client[0], WEFT_RPC_PUSH, &list, 1, &how, r->c.net->now_ns, &op[0]),
+            WEFT_OK);
         op[1] = push(r, 0, 1, 0.1F); /* 0.1 x sqrt(1600) = 4 */
         cluster_clock(&r->c, 0, 0);
         cluster_clock(&r->c, 0, 1);
@@ -497,10 +498,11 @@ static void a_deadline_ends_a_push_that_waits_for_its_grant(void **state)
         rows[i] = 1;
     }
     const struct weft_ps_how how = {.deadline_ns = r->c.net->now_ns + 1000000};
-    const struct weft_ps_push_list list = {.table = 0, .ids = r->ids, .rows = rows, .n = N};
+    const struct weft_ps_list list = {.table = 0, .ids = r->ids, .values = rows, .n = N};
     weft_ps_op op;
-    assert_int_equal(weft_ps_push_how(r->c.client[0], &list, 1, &how, r->c.net->now_ns, &op),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ps_begin(r->c.client[0], WEFT_RPC_PUSH, &list, 1, &how, r->c.net->now_ns, &op),
+        WEFT_OK);
     cluster_clock(&r->c, 0, 0);
     cluster_run(&r->c);
     assert_false(weft_ps_op_done(r->c.client[0], op, NULL));

@@ -216,8 +216,8 @@ static weft_ps_op push_some(struct rig *r, uint32_t bound_ppm, bool pull_first)
         assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
         free(back);
     }
-    const struct weft_ps_push_list list = {
-        .table = 0, .n = n, .ids = dense ? NULL : ids, .rows = rows};
+    const struct weft_ps_list list = {
+        .table = 0, .n = n, .ids = dense ? NULL : ids, .values = rows};
     assert_int_equal(weft_ps_push_lists(r->c.client[0], &list, 1, bound_ppm, r->c.net->now_ns, &op),
                      WEFT_OK);
     free(rows);
@@ -263,10 +263,8 @@ static void check_pulled(struct rig *r)
     weft_ps_op op;
     float *back = malloc((size_t)IDS * r->dim * sizeof(*back)), row[WEFT_RPC_DIM_MAX];
     memset(back, 0x7f, (size_t)IDS * r->dim * sizeof(*back));
-    const struct weft_ps_pull_list list = {.table = 0,
-                                           .n = IDS,
-                                           .ids = r->spec.kind == WEFT_TABLE_DENSE ? NULL : r->ids,
-                                           .rows_out = back};
+    const struct weft_ps_list list = {
+        .table = 0, .n = IDS, .ids = r->spec.kind == WEFT_TABLE_DENSE ? NULL : r->ids, .out = back};
     assert_int_equal(weft_ps_pull_lists(r->c.client[0], &list, 1, 0, r->c.net->now_ns, &op),
                      WEFT_OK);
     assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
