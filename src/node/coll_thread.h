@@ -98,7 +98,11 @@ void weft_coll_thread_counters(struct weft_coll_thread *thread,
                                struct weft_coll_thread_counters *counters_p);
 
 /* CLOSE to all ranks, join the thread, free. What is not done ends here, and its buffers are the
- * caller's again. No other thread may be in a call. NULL is fine. */
+ * caller's again. NULL is fine.
+ *
+ * No other thread may be in a call, least of all in a wait: one that waits may lead, and stop does not
+ * end its wait. It would block until that thread leaves the lead, and then free what the thread returns
+ * to. So let every wait end first; weft_coll_thread_abort ends those that wait for other ranks. */
 void weft_coll_thread_stop(struct weft_coll_thread *thread);
 
 #endif

@@ -1,0 +1,169 @@
+/* The inside of coll_thread, for its files alone.
+ *
+ *   coll_thread.c           its life: memory, the driver, the thread, stop
+ *   coll_thread_progress.c  progress: one step of whoever leads, and the thread's loop
+ *   coll_thread_join.c      connections with the other ranks
+ *   coll_thread_post.c      what posts: operations that are begun, requests to the leader
+ *   coll_thread_wait.c      what waits: for an operation, leading or following
+ *
+ * One thread leads at a time (node/leader.h): the endpoint's own, or one that waits. The fields above
+ * the lock are the leader's, those below it need the lock. The place of an operation is the leader's
+ * while it is OPEN:
+ *
+ *     FREE --begin--> QUEUED --leader takes it--> OPEN --done--> DONE --waited for--> FREE
+ */
+#ifndef WEFT_NODE_COLL_THREAD_INTERNAL_H
+#define WEFT_NODE_COLL_THREAD_INTERNAL_H
+
+#include "node/coll_thread.h"
+
+#include "base/assert.h"
+#include "io/clock.h"
+#include "node/leader.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { COLL_NONE = UINT32_MAX, COLL_FAILURE_BYTES = 800 };
+
+enum coll_place_state { PLACE_FREE, PLACE_QUEUED, PLACE_OPEN, PLACE_DONE };
+
+/* Of one operation, from begin until it has been waited for. */
+struct coll_place {
+    enum coll_place_state state;
+    uint32_t life;
+    uint32_t waiters; /* for this operation: one of them takes it, and nobody who waits for any */
+    bool is_offered;  /* in done */
+    uint32_t next;    /* in its queue */
+    struct weft_coll_call call;
+    struct weft_coll_done done;
+    uint32_t block; /* the thread's: index, or COLL_NONE */
+};
+
+/* What calls need beyond their buffers. */
+struct coll_block {
+    void *memory;
+    size_t bytes;
+    bool used;
+};
+
+struct coll_queue {
+    uint32_t head, tail;
+};
+
+/* Something to do on the thread, for someone who waits. */
+struct coll_request {
+    void (*run)(struct weft_coll_thread *thread, void *arg);
+    void *arg;
+    bool is_done;
+    struct coll_request *next;
+};
+
+/* Where a rank is reached. */
+struct coll_dial {
+    struct weft_launch_address address;
+    weft_peer peer; /* the connection that is being made; COLL_NONE */
+};
+
+struct weft_coll_thread {
+    /* Of who leads: the thread, or one that waits. */
+    struct weft_coll_thread_config config;
+    struct weft_driver *driver;
+    struct weft_provider *provider;
+    struct weft_coll *coll;
+    struct weft_msgr msgr;
+    struct coll_block *block; /* (ops_max,) */
+    struct coll_dial *dial;   /* (ranks,) */
+    bool links_changed;       /* since publish */
+    uint64_t stop_ns;         /* of a stop after a failure: the others are told until then */
+
+    pthread_t thread;
+    uint16_t port;
+    atomic_bool stopping;
+    atomic_bool has_work; /* queued or requests have something */
+
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t changed;
+    struct weft_leader leader;
+    uint32_t waiters;         /* that sleep on changed */
+    struct coll_place *place; /* (ops_max,) */
+    uint32_t free_head;
+    struct coll_queue queued, done;
+    uint32_t open_ops; /* begun, and not waited for */
+    struct coll_request *requests, **requests_end;
+    int fd; /* eventfd; -1 = nobody has asked */
+    bool is_joining;
+    uint64_t join_end_ns; /* connections that do not come about are tried again until then */
+    uint32_t ranks_up;
+    bool failed; /* and failure says why */
+    char failure[COLL_FAILURE_BYTES];
+};
+
+/* ---- queues of places, under the lock -------------------------------------------------------- */
+
+static inline void coll_queue_add(struct weft_coll_thread *t, struct coll_queue *q, uint32_t i)
+{
+    t->place[i].next = COLL_NONE;
+    if (q->head == COLL_NONE) {
+        q->head = i;
+    } else {
+        t->place[q->tail].next = i;
+    }
+    q->tail = i;
+}
+
+static inline uint32_t coll_queue_take(struct weft_coll_thread *t, struct coll_queue *q)
+{
+    uint32_t i = q->head;
+    if (i != COLL_NONE) {
+        q->head = t->place[i].next;
+    }
+    return i;
+}
+
+static inline void coll_queue_remove(struct weft_coll_thread *t, struct coll_queue *q, uint32_t i)
+{
+    uint32_t before = COLL_NONE;
+    for (uint32_t at = q->head; at != i; at = t->place[at].next) {
+        before = at;
+    }
+    if (before == COLL_NONE) {
+        q->head = t->place[i].next;
+    } else {
+        t->place[before].next = t->place[i].next;
+    }
+    q->tail = q->tail == i ? before : q->tail;
+}
+
+static inline uint64_t coll_id_of(const struct weft_coll_thread *t, uint32_t i)
+{
+    return (uint64_t)t->place[i].life << 32 | i;
+}
+/* ---- coll_thread_progress.c ------------------------------------------------------------------ */
+
+/* Of who leads: sleep until something happens, at the longest until end_ns (0 = not at all), and do
+ * it. */
+void weft_coll_thread_step(struct weft_coll_thread *t, uint64_t end_ns);
+/* The thread's loop. */
+void *weft_coll_thread_run(void *arg);
+
+/* ---- coll_thread_join.c ---------------------------------------------------------------------- */
+
+/* Of who leads: PEER_UP or PEER_DOWN of a connection that is being made. */
+void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg_event *event,
+                               uint64_t now_ns);
+
+/* ---- coll_thread_post.c ---------------------------------------------------------------------- */
+
+/* Have the leader run `what`, and wait until it has. */
+void weft_coll_thread_ask(struct weft_coll_thread *t,
+                          void (*what)(struct weft_coll_thread *, void *), void *arg);
+
+/* ---- coll_thread_wait.c, all behind the lock ------------------------------------------------- */
+
+/* The caller, who leads, leaves. */
+void weft_coll_thread_leave(struct weft_coll_thread *t);
+/* Returns when what was broadcast may matter, or false at end_ns. */
+bool weft_coll_thread_wait_changed(struct weft_coll_thread *t, uint64_t end_ns);
+
+#endif
