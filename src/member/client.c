@@ -49,7 +49,7 @@ weft_status weft_member_client_new(const struct weft_member_client_config *confi
                                    struct weft_msgr msgr, struct weft_member_client **client_p)
 {
     bool is_server = config->role == WEFT_ROLE_SERVER;
-    if (config->member == 0 || !weft_member_job_valid(config->job) ||
+    if (config->member == 0 || !weft_job_name_valid(config->job) ||
         (is_server ? config->span == 0 || config->span > WEFT_MEMBER_SPAN_MAX
                    : config->role != WEFT_ROLE_WORKER || config->span != 0)) {
         return WEFT_INVALID;

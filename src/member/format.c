@@ -4,10 +4,7 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    const char *text;
-} statuses[] = {
+static const struct weft_status_words statuses[] = {
 #define X(name, text) {#name, text},
     WEFT_MEMBER_STATUS_MAP(X)
 #undef X
@@ -15,29 +12,12 @@ static const struct {
 
 const char *weft_member_status_name(uint16_t status)
 {
-    return status < WEFT_MEMBER_STATUS_COUNT ? statuses[status].name : "unknown";
+    return weft_status_words_name(statuses, WEFT_MEMBER_STATUS_COUNT, status);
 }
 
 const char *weft_member_status_text(uint16_t status)
 {
-    return status < WEFT_MEMBER_STATUS_COUNT ? statuses[status].text
-                                             : "refused for a reason unknown to this release";
-}
-
-bool weft_member_job_valid(const char job[WEFT_MEMBER_JOB_BYTES])
-{
-    bool ended = false;
-    for (size_t i = 0; i < WEFT_MEMBER_JOB_BYTES; i++) {
-        char c = job[i];
-        bool good = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                    c == '.' || c == '_' || c == '-';
-        if (c == '\0') {
-            ended = true;
-        } else if (!good || ended) {
-            return false;
-        }
-    }
-    return ended;
+    return weft_status_words_text(statuses, WEFT_MEMBER_STATUS_COUNT, status);
 }
 
 static void write_addresses(struct weft_writer *w, const struct weft_member_address *addresses,
@@ -126,7 +106,7 @@ static bool request_fits(uint8_t op, const struct weft_member_request *q)
     return op >= WEFT_MEMBER_REGISTER && op <= WEFT_MEMBER_LEAVE && (is_server || is_worker) &&
            shards_fit && q->rpc_id != 0 && q->member != 0 && (q->flags & ~flags) == 0 &&
            q->workers <= WEFT_RPC_WORKERS_MAX && q->shards <= WEFT_MEMBER_SHARDS_MAX &&
-           (q->have_version == 0 || op == WEFT_MEMBER_LIST) && weft_member_job_valid(q->job) &&
+           (q->have_version == 0 || op == WEFT_MEMBER_LIST) && weft_job_name_valid(q->job) &&
            (q->count == 0 || (op == WEFT_MEMBER_REGISTER && q->count == q->span));
 }
 
@@ -186,7 +166,7 @@ weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
         return WEFT_PROTO;
     }
     memcpy(a.job, job, sizeof(a.job));
-    if (!weft_member_job_valid(a.job) || !read_addresses(&r, a.addresses, a.count)) {
+    if (!weft_job_name_valid(a.job) || !read_addresses(&r, a.addresses, a.count)) {
         return WEFT_PROTO;
     }
     *reply_p = a;

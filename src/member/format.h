@@ -8,6 +8,7 @@
 #ifndef WEFT_MEMBER_FORMAT_H
 #define WEFT_MEMBER_FORMAT_H
 
+#include "base/names.h"
 #include "rpc/head.h"
 
 enum {
@@ -17,7 +18,7 @@ enum {
     WEFT_MEMBER_ADDRESS_BYTES = 24,
     WEFT_MEMBER_SPAN_MAX = 64,    /* shards of one server */
     WEFT_MEMBER_SHARDS_MAX = 256, /* shards of a job */
-    WEFT_MEMBER_JOB_BYTES = 32,   /* a job's name and its final zero */
+    WEFT_MEMBER_JOB_BYTES = WEFT_JOB_NAME_BYTES,
     WEFT_MEMBER_REQUEST_BYTES_MAX =
         WEFT_MEMBER_REQUEST_BYTES + WEFT_MEMBER_SPAN_MAX * WEFT_MEMBER_ADDRESS_BYTES,
 };
@@ -120,8 +121,5 @@ weft_status weft_member_request_unpack(uint8_t op, const uint8_t *bytes, size_t 
                                        struct weft_member_request *request_p);
 weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
                                      struct weft_member_reply *reply_p);
-
-/* One of 1 .. 31 of A-Z a-z 0-9 . _ -, or empty; all zero after its end. */
-bool weft_member_job_valid(const char job[WEFT_MEMBER_JOB_BYTES]);
 
 #endif

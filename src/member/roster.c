@@ -50,7 +50,7 @@ weft_status weft_roster_new(const struct weft_roster_config *config, struct weft
     if (config->members_max == 0 || config->workers_max == 0 || config->shards_max == 0 ||
         config->shards_max > WEFT_MEMBER_SHARDS_MAX || config->workers > config->workers_max ||
         config->shards > config->shards_max || config->lease_ns < WEFT_NS_PER_MS ||
-        config->lease_ns > UINT32_MAX * WEFT_NS_PER_MS || !weft_member_job_valid(config->job)) {
+        config->lease_ns > UINT32_MAX * WEFT_NS_PER_MS || !weft_job_name_valid(config->job)) {
         return WEFT_INVALID;
     }
     struct weft_roster *roster = calloc(1, sizeof(*roster));

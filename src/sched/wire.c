@@ -12,10 +12,7 @@ static_assert((int)WEFT_SCHED_WORKERS_MAX == (int)WEFT_PLANNER_WORKERS_MAX);
 static_assert(WEFT_SCHED_SHARDS_MAX * WEFT_SCHED_SHARE_BYTES <=
               WEFT_SCHED_EVENTS_MAX * WEFT_SCHED_EVENT_BYTES);
 
-static const struct {
-    const char *name;
-    const char *text;
-} statuses[] = {
+static const struct weft_status_words statuses[] = {
 #define X(name, text) {#name, text},
     WEFT_SCHED_STATUS_MAP(X)
 #undef X
@@ -23,13 +20,12 @@ static const struct {
 
 const char *weft_sched_status_name(uint16_t status)
 {
-    return status < WEFT_SCHED_STATUS_COUNT ? statuses[status].name : "unknown";
+    return weft_status_words_name(statuses, WEFT_SCHED_STATUS_COUNT, status);
 }
 
 const char *weft_sched_status_text(uint16_t status)
 {
-    return status < WEFT_SCHED_STATUS_COUNT ? statuses[status].text
-                                            : "refused for a reason unknown to this release";
+    return weft_status_words_text(statuses, WEFT_SCHED_STATUS_COUNT, status);
 }
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -53,23 +49,6 @@ static double read_f64(struct weft_reader *r)
 static bool is_norm(double norm)
 {
     return norm >= 0 && norm <= DBL_MAX;
-}
-
-/* One of 0 .. 31 of A-Z a-z 0-9 . _ -; all zero after its end. */
-static bool job_valid(const char *job)
-{
-    bool ended = false;
-    for (size_t i = 0; i < WEFT_SCHED_JOB_BYTES; i++) {
-        char c = job[i];
-        bool good = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                    c == '.' || c == '_' || c == '-';
-        if (c == '\0') {
-            ended = true;
-        } else if (!good || ended) {
-            return false;
-        }
-    }
-    return ended;
 }
 
 /* ---- reports --------------------------------------------------------------------------------- */
@@ -183,7 +162,7 @@ static bool head_fits(const struct weft_sched_report *q)
     return q->number != 0 && (q->flags & ~(WEFT_SCHED_SENDING | WEFT_SCHED_LEAVE)) == 0 &&
            q->workers <= WEFT_SCHED_WORKERS_MAX && q->shards >= 1 &&
            q->shards <= WEFT_SCHED_SHARDS_MAX && q->up_bps <= WEFT_TIMELINE_BPS_MAX &&
-           q->down_bps <= WEFT_TIMELINE_BPS_MAX && job_valid(q->job) &&
+           q->down_bps <= WEFT_TIMELINE_BPS_MAX && weft_job_name_valid(q->job) &&
            (q->role == WEFT_SCHED_WORKER   ? worker_fits(q)
             : q->role == WEFT_SCHED_SERVER ? server_fits(q)
                                            : false);

@@ -15,6 +15,7 @@
 #ifndef WEFT_SCHED_WIRE_H
 #define WEFT_SCHED_WIRE_H
 
+#include "base/names.h"
 #include "base/status.h"
 #include "base/units.h"
 
@@ -30,8 +31,8 @@ enum {
     WEFT_SCHED_SHARDS_MAX = 64,
     WEFT_SCHED_WORKERS_MAX = 2048,
     WEFT_SCHED_START_S_MAX = 60, /* a grant begins no later: who is told waits for it */
-    WEFT_SCHED_EVENTS_MAX = 64, /* in one message */
-    WEFT_SCHED_JOB_BYTES = 32,  /* a job's name and its final zero */
+    WEFT_SCHED_EVENTS_MAX = 64,  /* in one message */
+    WEFT_SCHED_JOB_BYTES = WEFT_JOB_NAME_BYTES,
     WEFT_SCHED_REPORT_BYTES_MAX =
         WEFT_SCHED_REPORT_BYTES + WEFT_SCHED_EVENTS_MAX * WEFT_SCHED_EVENT_BYTES,
     WEFT_SCHED_PLAN_BYTES_MAX =
