@@ -175,6 +175,10 @@ static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
 
 static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
+    if (op_p == NULL) {
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "op_p is NULL; the forms that need none end in _wait");
+    }
     weft_status status = weft_api_ps_check(ps, call);
     if (status == WEFT_OK) {
         status = check_rows(ps, call);
@@ -210,6 +214,9 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, ui
     for (;;) {
         bool waits = ticket_free(ps) != NULL; /* else it is the caller's to end an operation */
         weft_status status = begin_now(ps, call, op_p);
+        if (status == WEFT_OK && !call->waits) {
+            weft_endpoint_flush(&ps->worker.endpoint);
+        }
         if (status != WEFT_AGAIN || !waits) {
             return status;
         }
@@ -220,16 +227,6 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, ui
             return status;
         }
     }
-}
-
-/* For the forms that do not wait. */
-static weft_status begin_and_send(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
-{
-    weft_status status = weft_api_ps_begin(ps, call, op_p);
-    if (status == WEFT_OK) {
-        weft_endpoint_flush(&ps->worker.endpoint);
-    }
-    return status;
 }
 
 weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
@@ -267,19 +264,12 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 
 /* ---- one table ------------------------------------------------------------------------------- */
 
-static weft_status need_op(struct weft_ps *ps, const uint64_t *op_p)
+static struct ps_call call_one(const struct weft_ps_list *list, bool is_pull, uint32_t bound_ppm)
 {
-    return op_p != NULL ? WEFT_OK
-                        : weft_fail(&ps->worker.error, WEFT_INVALID,
-                                    "op_p is NULL; the forms that need none end in _wait");
-}
-
-static weft_status begin_one(struct weft_ps_table *table, const struct weft_ps_list *list,
-                             bool is_pull, uint32_t bound_ppm, uint64_t *op_p)
-{
-    const struct ps_call call = {list, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
-    weft_status status = need_op(table->ps, op_p);
-    return status == WEFT_OK ? begin_and_send(table->ps, &call, op_p) : status;
+    return (struct ps_call){.lists = list,
+                            .count = 1,
+                            .is_pull = is_pull,
+                            .how = {.bound_ppm = bound_ppm, .norm = -1}};
 }
 
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n)
@@ -297,7 +287,8 @@ weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const fl
     const struct weft_ps_list list = {
         .table = table->spec.table, .ids = ids, .values = rows, .n = n};
     weft_status status = weft_api_ps_need_ids(table, ids, n);
-    return status == WEFT_OK ? begin_one(table, &list, false, bound_ppm, op_p) : status;
+    const struct ps_call call = call_one(&list, false, bound_ppm);
+    return status == WEFT_OK ? weft_api_ps_begin(table->ps, &call, op_p) : status;
 }
 
 weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *rows_p, size_t n,
@@ -306,7 +297,8 @@ weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *r
     const struct weft_ps_list list = {
         .table = table->spec.table, .ids = ids, .out = rows_p, .n = n};
     weft_status status = weft_api_ps_need_ids(table, ids, n);
-    return status == WEFT_OK ? begin_one(table, &list, true, bound_ppm, op_p) : status;
+    const struct ps_call call = call_one(&list, true, bound_ppm);
+    return status == WEFT_OK ? weft_api_ps_begin(table->ps, &call, op_p) : status;
 }
 
 weft_status weft_push_range(struct weft_ps_table *table, uint64_t first, const float *values,
@@ -314,7 +306,8 @@ weft_status weft_push_range(struct weft_ps_table *table, uint64_t first, const f
 {
     const struct weft_ps_list list = {
         .table = table->spec.table, .first = first, .values = values, .n = n};
-    return begin_one(table, &list, false, bound_ppm, op_p);
+    const struct ps_call call = call_one(&list, false, bound_ppm);
+    return weft_api_ps_begin(table->ps, &call, op_p);
 }
 
 weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *values_p, size_t n,
@@ -322,14 +315,14 @@ weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *
 {
     const struct weft_ps_list list = {
         .table = table->spec.table, .first = first, .out = values_p, .n = n};
-    return begin_one(table, &list, true, bound_ppm, op_p);
+    const struct ps_call call = call_one(&list, true, bound_ppm);
+    return weft_api_ps_begin(table->ps, &call, op_p);
 }
 
 /* ---- several tables -------------------------------------------------------------------------- */
 
 static weft_status check_call(struct weft_ps *ps, const void *lists, uint32_t count,
-                              const struct weft_op_options *options, const uint64_t *op_p,
-                              struct weft_op_options *how_p)
+                              const struct weft_op_options *options, struct weft_op_options *how_p)
 {
     if (count > ps->lists_max) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
@@ -341,8 +334,7 @@ static weft_status check_call(struct weft_ps *ps, const void *lists, uint32_t co
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "lists is NULL and count is %u; name memory of count lists", count);
     }
-    weft_status status = weft_api_ps_op_options_read(options, how_p, &ps->worker.error);
-    return status == WEFT_OK ? need_op(ps, op_p) : status;
+    return weft_api_ps_op_options_read(options, how_p, &ps->worker.error);
 }
 
 static weft_status check_table(struct weft_ps *ps, const struct weft_ps_table *table)
@@ -360,7 +352,7 @@ weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *list
 {
     struct weft_ps_list inside[WEFT_PS_LISTS_MAX];
     struct ps_call call = {.lists = inside, .count = count};
-    weft_status status = check_call(ps, lists, count, options, op_p, &call.how);
+    weft_status status = check_call(ps, lists, count, options, &call.how);
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         status = check_table(ps, lists[i].table);
         if (status == WEFT_OK) {
@@ -371,7 +363,7 @@ weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *list
                                               .n = lists[i].n};
         }
     }
-    return status == WEFT_OK ? begin_and_send(ps, &call, op_p) : status;
+    return status == WEFT_OK ? weft_api_ps_begin(ps, &call, op_p) : status;
 }
 
 weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
@@ -379,7 +371,7 @@ weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *list
 {
     struct weft_ps_list inside[WEFT_PS_LISTS_MAX];
     struct ps_call call = {.lists = inside, .count = count, .is_pull = true};
-    weft_status status = check_call(ps, lists, count, options, op_p, &call.how);
+    weft_status status = check_call(ps, lists, count, options, &call.how);
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         status = check_table(ps, lists[i].table);
         if (status == WEFT_OK) {
@@ -390,7 +382,7 @@ weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *list
                                               .n = lists[i].n};
         }
     }
-    return status == WEFT_OK ? begin_and_send(ps, &call, op_p) : status;
+    return status == WEFT_OK ? weft_api_ps_begin(ps, &call, op_p) : status;
 }
 
 weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,

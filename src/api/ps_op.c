@@ -247,8 +247,12 @@ static weft_status all_parts(struct weft_ps_table *table, const struct weft_ps_l
 {
     struct weft_ps *ps = table->ps;
     struct weft_result sum = {.size = sizeof(sum)};
-    const struct ps_call check = {whole, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
-    weft_status status = weft_api_ps_check(ps, &check);
+    struct ps_call call = {.lists = whole,
+                           .count = 1,
+                           .is_pull = is_pull,
+                           .waits = true,
+                           .how = {.bound_ppm = bound_ppm, .norm = -1}};
+    weft_status status = weft_api_ps_check(ps, &call);
     if (status == WEFT_OK) {
         status = weft_api_ps_missed_begin(ps, whole->n);
     }
@@ -260,9 +264,9 @@ static weft_status all_parts(struct weft_ps_table *table, const struct weft_ps_l
     do {
         const struct weft_ps_list list =
             part_of(whole, table->spec.dim, at, weft_min_u64(whole->n - at, ps->rows_max));
-        const struct ps_call call = {&list, 1, is_pull, {.bound_ppm = bound_ppm, .norm = -1}};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
+        call.lists = &list;
         status = begin_patiently(ps, &call, &op);
         if (status != WEFT_OK && at == 0) {
             return status;

@@ -730,8 +730,8 @@ void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part
 
 /* A free place of an operation; WEFT_PS_NONE. */
 uint32_t weft_ps_op_take(struct weft_ps_client *client, uint8_t kind, uint16_t table);
-/* All parts are made: now they may finish, even at once. */
-void weft_ps_op_start(struct weft_ps_client *client, uint32_t op, uint64_t now_ns);
+/* All parts are made: they are queued. False: there are none, so it is done. */
+bool weft_ps_op_start(struct weft_ps_client *client, uint32_t op);
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
 /* As the caller sees it, when no more will come. */
 void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result);

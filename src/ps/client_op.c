@@ -79,19 +79,27 @@ void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t index)
     }
 }
 
-void weft_ps_op_start(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
+bool weft_ps_op_start(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_op *op = &client->ops[index];
     uint32_t parts = op->parts;
     op->parts_open = parts;
     if (parts == 0) {
         op_finish(client, op);
-        return;
+        return false;
     }
     for (uint32_t i = 0; i < parts; i++) {
         weft_ps_part_queue(client, ps_op_part(client, index, i));
     }
-    weft_ps_client_progress(client, now_ns);
+    return true;
+}
+
+/* The same, and what may go goes. */
+static void start_and_send(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
+{
+    if (weft_ps_op_start(client, index)) {
+        weft_ps_client_progress(client, now_ns);
+    }
 }
 bool weft_ps_any_away(const struct weft_ps_client *client)
 {
@@ -145,7 +153,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
     for (uint32_t s = 0; s < client->config.shards; s++) {
         (void)weft_ps_part_table(client, op, s);
     }
-    weft_ps_op_start(client, op, now_ns);
+    start_and_send(client, op, now_ns);
     *op_p = op;
     return WEFT_OK;
 }
@@ -166,7 +174,7 @@ weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t 
     client->ops[index].bound_ppm = 0;
     uint32_t part = weft_ps_part_pull(client, index, &none, shard, NULL, 0);
     client->parts[part].clock = 0;
-    weft_ps_op_start(client, index, now_ns);
+    start_and_send(client, index, now_ns);
     *op_p = index;
     return WEFT_OK;
 }
@@ -206,7 +214,7 @@ weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t no
         part->cut = true;
         part->clock = client->tables[table].clock + 2; /* over nowhere before this worker ends it */
     }
-    weft_ps_op_start(client, index, now_ns);
+    start_and_send(client, index, now_ns);
     *op_p = index;
     return WEFT_OK;
 }

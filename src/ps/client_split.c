@@ -291,7 +291,9 @@ weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
         }
         order += lists[i].n;
     }
-    weft_ps_op_start(client, index, now_ns);
+    if (weft_ps_op_start(client, index)) {
+        weft_ps_client_progress(client, now_ns);
+    }
     *op_p = index;
     return WEFT_OK;
 }
