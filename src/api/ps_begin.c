@@ -148,29 +148,15 @@ static struct weft_ps_how how_of(const struct weft_ps *ps, const struct ps_call 
     };
 }
 
-static struct ps_ticket *ticket_free(struct weft_ps *ps)
+/* Has the program as many operations as it may? Then it is the program's to end one. */
+static bool is_full(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
-        if (!ps->tickets[i].in_use) {
-            return &ps->tickets[i];
+        if (!weft_ps_op_held(ps->worker.client, i)) {
+            return false;
         }
     }
-    return NULL;
-}
-
-static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
-                            const struct ps_call *call, weft_ps_op op)
-{
-    *ticket = (struct ps_ticket){
-        .in_use = true,
-        .stamp = ticket->stamp + 1,
-        .op = op,
-        .table = call->count > 0 ? &ps->tables[call->lists[0].table] : NULL,
-        .more = call->count > 0 ? call->count - 1 : 0,
-        .rows = rows_of(call),
-        .is_pull = call->is_pull,
-    };
-    return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);
+    return true;
 }
 
 static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
@@ -186,14 +172,13 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uin
     if (status != WEFT_OK) {
         return status;
     }
-    struct ps_ticket *ticket = ticket_free(ps);
     uint32_t shard;
     if (weft_worker_is_down(&ps->worker, &shard)) {
         return weft_worker_gone(&ps->worker, shard);
     }
     weft_ps_op op;
     status = WEFT_AGAIN;
-    if (ticket != NULL) {
+    if (!is_full(ps)) {
         const struct weft_ps_how how = how_of(ps, call);
         status = weft_ps_begin(ps->worker.client, call->is_pull ? WEFT_RPC_PULL : WEFT_RPC_PUSH,
                                call->lists, call->count, &how, weft_clock_now_ns(), &op);
@@ -201,7 +186,7 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uin
     if (status != WEFT_OK) {
         return begin_failed(ps, call->is_pull ? "pull" : "push", status);
     }
-    *op_p = ticket_take(ps, ticket, call, op);
+    *op_p = weft_ps_op_handle(ps->worker.client, op);
     return WEFT_OK;
 }
 
@@ -212,7 +197,7 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, ui
 {
     uint64_t end_ns = 0;
     for (;;) {
-        bool waits = ticket_free(ps) != NULL; /* else it is the caller's to end an operation */
+        bool waits = !is_full(ps);
         weft_status status = begin_now(ps, call, op_p);
         if (status == WEFT_OK && !call->waits) {
             weft_endpoint_flush(&ps->worker.endpoint);
@@ -231,7 +216,6 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, ui
 
 weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 {
-    struct ps_ticket *ticket = ticket_free(ps);
     uint32_t shard;
     weft_ps_op op;
     if (op_p == NULL) {
@@ -242,8 +226,8 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
         return weft_worker_gone(&ps->worker, shard);
     }
     weft_status status =
-        ticket == NULL ? WEFT_AGAIN
-                       : weft_ps_client_checkpoint(ps->worker.client, weft_clock_now_ns(), &op);
+        is_full(ps) ? WEFT_AGAIN
+                    : weft_ps_client_checkpoint(ps->worker.client, weft_clock_now_ns(), &op);
     if (status == WEFT_STATE) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "a checkpoint is of tables; open one with weft_table_open before");
@@ -255,9 +239,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
     if (status != WEFT_OK) {
         return begin_failed(ps, "checkpoint", status);
     }
-    const struct ps_call none = {.is_pull = true};
-    *op_p = ticket_take(ps, ticket, &none, op);
-    ticket->is_checkpoint = true;
+    *op_p = weft_ps_op_handle(ps->worker.client, op);
     weft_endpoint_flush(&ps->worker.endpoint);
     return WEFT_OK;
 }

@@ -239,10 +239,9 @@ static weft_status allocate(struct weft_ps *ps, const struct weft_ps_config *con
     ps->call_timeout_ns = config->call_timeout_ns;
     ps->replay_bytes = config->replay_bytes;
     ps->tables = calloc(config->tables_max, sizeof(*ps->tables));
-    ps->tickets = calloc(config->ops_max, sizeof(*ps->tickets));
-    if (ps->tables == NULL || ps->tickets == NULL) {
-        return weft_fail(&ps->worker.error, WEFT_NOMEM, "no memory for %u tables and %u operations",
-                         config->tables_max, config->ops_max);
+    if (ps->tables == NULL) {
+        return weft_fail(&ps->worker.error, WEFT_NOMEM, "no memory for %u tables",
+                         config->tables_max);
     }
     weft_status status = weft_api_ps_missed_begin(ps, config->rows_max);
     ps->missed.rows = 0;
@@ -291,7 +290,6 @@ static void end(struct weft_ps *ps, bool done)
     weft_security_fini(&ps->security);
     weft_api_ps_tables_free(ps);
     free(ps->tables);
-    free(ps->tickets);
     free(ps->missed.bits);
     free(ps);
 }

@@ -25,18 +25,6 @@
 enum { WEFT_PS_SHARDS_MAX = 4096, WEFT_PS_NAME_BYTES = 64 };
 enum { WEFT_PS_TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is told modulo 2^24 */
 
-/* One handle given out. `stamp` makes it unlike those that used the place before. */
-struct ps_ticket {
-    bool in_use;
-    uint32_t stamp;
-    weft_ps_op op;
-    const struct weft_ps_table *table; /* of the first list; NULL = there was none */
-    uint32_t more;                     /* lists behind it */
-    size_t rows; /* of all lists */
-    bool is_pull;
-    bool is_checkpoint;
-};
-
 /* Rows that the operation that ended last has missed, or, of one in parts, those so far. */
 struct ps_missed_rows {
     uint64_t *bits;
@@ -78,7 +66,6 @@ struct weft_ps {
     bool has_scheduler;
     uint8_t scheduled_mode; /* enum weft_table_mode that tables must have then */
     struct weft_ps_table *tables; /* (tables_max,) */
-    struct ps_ticket *tickets;    /* (ops_max,) */
     struct ps_missed_rows missed;
     bool in_parts; /* the operation that is waited for is a part of a longer one */
 };

@@ -1,8 +1,7 @@
 /* What becomes of pushes and pulls, and clocks.
  *
- * An operation is a place in the client and a ticket here. The handle that callers hold is the
- * ticket's place and a stamp that each use changes, so that a handle which is over is told from the
- * one that came after it.
+ * An operation is a place in the client. The handle that callers hold is that place and which of the
+ * operations that had it, so that a handle which is over is told from the one that came after it.
  */
 #include "api/ps_internal.h"
 
@@ -13,18 +12,6 @@
 #include <stdio.h>
 
 enum { LISTS_NAME_BYTES = WEFT_PS_NAME_BYTES + 32 };
-
-/* ---- tickets --------------------------------------------------------------------------------- */
-
-static struct ps_ticket *ticket_find(struct weft_ps *ps, uint64_t handle)
-{
-    uint32_t place = (uint32_t)handle - 1;
-    if (place >= ps->ops_max) {
-        return NULL;
-    }
-    struct ps_ticket *ticket = &ps->tickets[place];
-    return ticket->in_use && ticket->stamp == handle >> 32 ? ticket : NULL;
-}
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
@@ -52,45 +39,46 @@ static struct weft_result result_of(const struct weft_ps_result *from)
 }
 
 /* "weights and 2 more lists". */
-static void name_lists(const struct ps_ticket *ticket, char *name_p, size_t bytes)
+static void name_lists(const struct weft_ps *ps, const struct weft_ps_op_about *about, char *name_p,
+                       size_t bytes)
 {
-    const char *first = ticket->table != NULL ? ticket->table->name : "no table";
-    if (ticket->more > 0) {
-        snprintf(name_p, bytes, "%s and %u more list%s", first, ticket->more,
-                 ticket->more > 1 ? "s" : "");
+    const char *first = about->lists > 0 ? ps->tables[about->table].name : "no table";
+    if (about->lists > 1) {
+        snprintf(name_p, bytes, "%s and %u more list%s", first, about->lists - 1,
+                 about->lists > 2 ? "s" : "");
     } else {
         snprintf(name_p, bytes, "%s", first);
     }
 }
 
 /* What it has missed will be asked for. */
-static void missed_begin(struct weft_ps *ps, const struct ps_ticket *ticket)
+static void missed_begin(struct weft_ps *ps, size_t rows)
 {
     if (!ps->in_parts) {
-        weft_status status = weft_api_ps_missed_begin(ps, ticket->rows);
+        weft_status status = weft_api_ps_missed_begin(ps, rows);
         WEFT_ASSERT(status == WEFT_OK); /* there is memory for rows_max rows */
     }
 }
 
 /* The operation is over: give its place back. */
-static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
-                       const struct weft_ps_result *result, struct weft_result *result_p)
+static weft_status end(struct weft_ps *ps, weft_ps_op op, const struct weft_ps_result *result,
+                       struct weft_result *result_p)
 {
     struct weft_result ours = result_of(result);
-    missed_begin(ps, ticket);
-    weft_api_ps_missed_take(ps, ticket->op);
-    weft_ps_op_release(ps->worker.client, ticket->op);
-    ticket->in_use = false;
+    const struct weft_ps_op_about about = weft_ps_op_about(ps->worker.client, op);
+    missed_begin(ps, about.rows);
+    weft_api_ps_missed_take(ps, op);
+    weft_ps_op_release(ps->worker.client, op);
     weft_api_ps_result_out(result_p, &ours);
     if (result->status == WEFT_OK && result->rpcs_dropped == 0) {
         return WEFT_OK;
     }
     char name[LISTS_NAME_BYTES], what[LISTS_NAME_BYTES + 16];
-    name_lists(ticket, name, sizeof(name));
+    name_lists(ps, &about, name, sizeof(name));
     snprintf(what, sizeof(what),
-             ticket->is_checkpoint ? "a checkpoint"
-             : ticket->is_pull     ? "pull of %s"
-                                   : "push to %s",
+             about.is_checkpoint ? "a checkpoint"
+             : about.is_push     ? "push to %s"
+                                 : "pull of %s",
              name);
     if (result->status == WEFT_OK) {
         return weft_fail(&ps->worker.error, WEFT_DROPPED,
@@ -103,14 +91,14 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
 
 /* A shard is gone, or takes no clocks. Another one may make it wait yet, for a slow worker: no need to
  * wait with it. */
-static weft_status give_up(struct weft_ps *ps, struct ps_ticket *ticket, uint32_t shard,
+static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
                            struct weft_result *result_p)
 {
-    const struct weft_result nothing = {.shard = shard, .rows_missed = ticket->rows};
-    missed_begin(ps, ticket);
-    weft_api_ps_missed_all(ps, ticket->rows);
-    weft_ps_op_abandon(ps->worker.client, ticket->op);
-    ticket->in_use = false;
+    const uint32_t rows = weft_ps_op_about(ps->worker.client, op).rows;
+    const struct weft_result nothing = {.shard = shard, .rows_missed = rows};
+    missed_begin(ps, rows);
+    weft_api_ps_missed_all(ps, rows);
+    weft_ps_op_abandon(ps->worker.client, op);
     weft_api_ps_result_out(result_p, &nothing);
     return weft_worker_lost(&ps->worker);
 }
@@ -122,19 +110,20 @@ static weft_status no_such_op(struct weft_ps *ps)
                      "ps");
 }
 
-static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
+static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
 {
+    const struct weft_ps_op_about about = weft_ps_op_about(ps->worker.client, op);
     char name[LISTS_NAME_BYTES];
-    if (ticket->is_checkpoint) {
+    if (about.is_checkpoint) {
         return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
                          "the checkpoint is not made yet; go on, and wait again (a \"bsp\" table "
                          "is cut at the end of a clock)");
     }
-    name_lists(ticket, name, sizeof(name));
+    name_lists(ps, &about, name, sizeof(name));
     return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
                      "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "
                      "waits for the slowest worker)",
-                     ticket->is_pull ? "the pull of" : "the push to", name);
+                     about.is_push ? "the push to" : "the pull of", name);
 }
 
 /* A caller that waits for an operation may end its clock only afterwards, so the update is completed
@@ -146,49 +135,49 @@ static void update_end(struct weft_ps *ps)
     }
 }
 
-weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
+weft_status weft_wait(struct weft_ps *ps, uint64_t handle, uint64_t timeout_ns,
                       struct weft_result *result_p)
 {
-    struct ps_ticket *ticket = ticket_find(ps, op);
+    weft_ps_op op;
     struct weft_ps_result result;
-    if (ticket == NULL) {
+    if (!weft_ps_op_find(ps->worker.client, handle, &op)) {
         return no_such_op(ps);
     }
     bool timed = timeout_ns != WEFT_NEVER;
     uint64_t end_ns = timed ? weft_time_add(weft_clock_now_ns(), timeout_ns) : WEFT_NEVER;
-    while (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
+    while (!weft_ps_op_done(ps->worker.client, op, &result)) {
         uint64_t now_ns = timed ? weft_clock_now_ns() : 0;
         uint32_t shard;
         if (weft_worker_is_lost(&ps->worker, &shard)) {
-            return give_up(ps, ticket, shard, result_p);
+            return give_up(ps, op, shard, result_p);
         }
         update_end(ps);
         if (now_ns >= end_ns) {
-            return under_way(ps, ticket);
+            return under_way(ps, op);
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
-    return end(ps, ticket, &result, result_p);
+    return end(ps, op, &result, result_p);
 }
 
-weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p)
+weft_status weft_test(struct weft_ps *ps, uint64_t handle, struct weft_result *result_p)
 {
-    struct ps_ticket *ticket = ticket_find(ps, op);
+    weft_ps_op op;
     struct weft_ps_result result;
-    if (ticket == NULL) {
+    if (!weft_ps_op_find(ps->worker.client, handle, &op)) {
         return no_such_op(ps);
     }
-    if (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
+    if (!weft_ps_op_done(ps->worker.client, op, &result)) {
         update_end(ps);
         weft_api_ps_step(ps, 0);
     }
-    if (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
+    if (!weft_ps_op_done(ps->worker.client, op, &result)) {
         uint32_t shard;
         return weft_worker_is_lost(&ps->worker, &shard)
-                   ? give_up(ps, ticket, shard, result_p)
+                   ? give_up(ps, op, shard, result_p)
                    : weft_fail(&ps->worker.error, WEFT_AGAIN, "the operation is under way still");
     }
-    return end(ps, ticket, &result, result_p);
+    return end(ps, op, &result, result_p);
 }
 
 /* ---- both in one ----------------------------------------------------------------------------- */
@@ -375,9 +364,9 @@ uint32_t weft_clock_ended(const struct weft_ps_table *table)
 bool weft_api_ps_is_flushed(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
-        const struct ps_ticket *ticket = &ps->tickets[i];
-        if (ticket->in_use && !ticket->is_pull &&
-            !weft_ps_op_done(ps->worker.client, ticket->op, NULL)) {
+        if (weft_ps_op_held(ps->worker.client, i) &&
+            weft_ps_op_about(ps->worker.client, i).is_push &&
+            !weft_ps_op_done(ps->worker.client, i, NULL)) {
             return false;
         }
     }

@@ -391,6 +391,25 @@ const uint64_t *weft_ps_op_missed(const struct weft_ps_client *client, weft_ps_o
  * none. */
 uint64_t weft_ps_client_deadline(const struct weft_ps_client *client);
 
+/* What an operation was begun as. */
+struct weft_ps_op_about {
+    bool is_push;
+    bool is_checkpoint;
+    uint16_t table; /* of its first list */
+    uint32_t lists;
+    uint32_t rows; /* of all of them */
+};
+
+/* Is this place (0 .. ops_max - 1) that of a push, a pull or an order for a checkpoint which is neither
+ * released nor given up? */
+bool weft_ps_op_held(const struct weft_ps_client *client, weft_ps_op op);
+struct weft_ps_op_about weft_ps_op_about(const struct weft_ps_client *client, weft_ps_op op);
+
+/* A name for programs, which no other operation of this client has: the place, and which of those that
+ * had it. False: it is none, or of one that is released or given up. */
+uint64_t weft_ps_op_handle(const struct weft_ps_client *client, weft_ps_op op);
+bool weft_ps_op_find(const struct weft_ps_client *client, uint64_t handle, weft_ps_op *op_p);
+
 /* Give the operation back; it must be done. */
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);
 

@@ -150,7 +150,9 @@ struct ps_op {
     uint8_t kind;
     bool abandoned; /* released when it is done; ids and rows are not ours any more */
     bool cut;       /* it asks for a checkpoint */
-    uint16_t table; /* TABLE */
+    uint16_t table; /* TABLE; or of the first list */
+    uint32_t lists;
+    uint32_t life; /* which of those that had this place */
     uint32_t bound_ppm;
     uint32_t parts; /* made */
     bool logged;    /* they are in the log, from part log_first on */

@@ -18,6 +18,8 @@ uint32_t weft_ps_op_take(struct weft_ps_client *client, uint8_t kind, uint16_t t
             op->deadline_ns = WEFT_NEVER;
             op->logged = kind == WEFT_RPC_PUSH && ps_log_on(client);
             op->table = table;
+            op->lists = 0;
+            op->life++;
             op->parts = op->parts_open = 0;
             op->buffer_used = 0;
             if (op->result.rows_missed > 0) {
@@ -230,6 +232,38 @@ bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,
     if (result_p != NULL) {
         *result_p = op->late ? op->told : op->result;
     }
+    return true;
+}
+
+bool weft_ps_op_held(const struct weft_ps_client *client, weft_ps_op index)
+{
+    const struct ps_op *op = &client->ops[index];
+    return op->state != OP_FREE && !op->abandoned && op->kind != WEFT_RPC_TABLE;
+}
+
+struct weft_ps_op_about weft_ps_op_about(const struct weft_ps_client *client, weft_ps_op index)
+{
+    const struct ps_op *op = &client->ops[index];
+    return (struct weft_ps_op_about){.is_push = op->kind == WEFT_RPC_PUSH,
+                                     .is_checkpoint = op->cut,
+                                     .table = op->table,
+                                     .lists = op->lists,
+                                     .rows = op->rows};
+}
+
+uint64_t weft_ps_op_handle(const struct weft_ps_client *client, weft_ps_op index)
+{
+    return (uint64_t)client->ops[index].life << 32 | (index + UINT64_C(1));
+}
+
+bool weft_ps_op_find(const struct weft_ps_client *client, uint64_t handle, weft_ps_op *op_p)
+{
+    uint32_t index = (uint32_t)handle - 1;
+    if (index >= client->config.ops_max || client->ops[index].life != handle >> 32 ||
+        !weft_ps_op_held(client, index)) {
+        return false;
+    }
+    *op_p = index;
     return true;
 }
 

@@ -270,11 +270,12 @@ weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
     if (status != WEFT_OK) {
         return status;
     }
-    uint32_t index = weft_ps_op_take(client, kind, 0);
+    uint32_t index = weft_ps_op_take(client, kind, count > 0 ? lists[0].table : 0);
     if (index == WEFT_PS_NONE) {
         return WEFT_AGAIN;
     }
     uint32_t *order = client->ops[index].order;
+    client->ops[index].lists = count;
     client->ops[index].bound_ppm = how->bound_ppm;
     client->ops[index].deadline_ns = how->deadline_ns > 0 ? how->deadline_ns : WEFT_NEVER;
     client->ops[index].has_norm = how->has_norm;
