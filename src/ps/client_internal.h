@@ -65,6 +65,30 @@ static inline struct weft_ps_list ps_list_slice(const struct weft_ps_list *list,
     return slice;
 }
 
+/* How the ids of a push that names a list get to its shard.
+ *
+ *     THERE ---- UNKNOWN_LIST, or a new connection ----> BEFORE
+ *     BEFORE --- LIST was taken -----------------------> THERE
+ *     BEFORE --- LIST was refused, or cannot be sent --> NONE
+ *     any ------ its rows are not sent ----------------> THERE: the head goes alone
+ */
+enum ps_list_step {
+    LIST_THERE,  /* its shard has the list, as far as we know; so, too, of pushes without a list */
+    LIST_BEFORE, /* its shard may not have the list: LIST comes before it */
+    LIST_NONE,   /* its shard takes no list for it: it goes with its ids */
+};
+
+/* The answer says whether the list is known, SENT what came of the chunks, in either order.
+ *
+ *     NONE ---- SENT with a refusal, without the answer --> SENT ------- the answer --> NONE
+ *     NONE ---- the answer is UNKNOWN_LIST ---------------> UNKNOWN ---- SENT --------> NONE
+ */
+enum ps_list_doubt {
+    DOUBT_NONE,
+    DOUBT_SENT,    /* SENT came; what it means depends on the answer */
+    DOUBT_UNKNOWN, /* the answer said that the list is unknown; SENT is still to come */
+};
+
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
@@ -84,13 +108,11 @@ struct ps_part {
     bool is_ahead;       /* PULL: counted in pulls_ahead */
     bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
     bool listed;         /* PUSH: its chunks name a list; all that follows is of such */
-    bool list_first;     /* its shard may not have the list: LIST comes before it */
     bool list_flying;    /* FLYING is LIST; so are `expected` and the two `closed` */
-    bool list_unknown;   /* the answer said so; SENT is still to come */
     bool list_given;     /* LIST was sent for it */
-    bool list_none;      /* its shard takes no list for it: it goes with its ids */
     bool with_ids;       /* it was sent so, from `list_request` */
-    bool held;           /* SENT came; what it means depends on the answer */
+    enum ps_list_step list_step;
+    enum ps_list_doubt list_doubt;
     bool sent_unknown;   /* SENT came, and said UNKNOWN */
     uint8_t list_tries;  /* times that its list was unknown */
     bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
@@ -488,7 +510,7 @@ struct ps_message {
 /* Is it to go with its ids? Of one that was begun so, its shard knows chunks of that grid. */
 static inline bool ps_listed_goes_with_ids(const struct ps_part *part)
 {
-    return !part->head_only && (part->list_none || (part->begun && part->ids_chunk_elems != 0));
+    return !part->head_only && (part->list_step == LIST_NONE || (part->begun && part->ids_chunk_elems != 0));
 }
 /* The same rows with their ids, where the LIST that is under way would be. False: the packets do not
  * hold them, or its shard has begun it in other chunks. */

@@ -263,7 +263,7 @@ bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_
     if (ps_listed_goes_with_ids(part)) {
         return client->list_part == WEFT_PS_NONE;
     }
-    return !part->list_first || (client->list_part == WEFT_PS_NONE &&
+    return part->list_step != LIST_BEFORE || (client->list_part == WEFT_PS_NONE &&
                                  (holder == WEFT_PS_NONE || holder == ps_part_index(client, part)));
 }
 
@@ -393,11 +393,11 @@ void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft
 
 void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part)
 {
-    if (part->list_first && part->expected) { /* it was not sent for want of a place */
+    if (part->list_step == LIST_BEFORE && part->expected) { /* it was not sent for want of a place */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         part->expected = false;
     }
-    part->list_first = part->list_none = false;
+    part->list_step = LIST_THERE;
 }
 
 /* Is its operation over, but for what was sent before a break? */
@@ -421,10 +421,11 @@ static void again_queue(struct weft_ps_client *client, struct ps_part *part)
 static void list_over(struct weft_ps_client *client, struct ps_part *part)
 {
     client->list_part = WEFT_PS_NONE;
-    part->list_flying = part->list_first = part->expected = false;
+    part->list_flying = part->expected = false;
     part->list_given = true;
     client->counters.replies_bad += part->list_bad;
-    part->list_none = !part->list_bad && part->list_status != WEFT_RPC_OK && !part->begun;
+    bool refused = !part->list_bad && part->list_status != WEFT_RPC_OK;
+    part->list_step = refused && !part->begun ? LIST_NONE : LIST_THERE;
     if (part->list_bad || (part->list_status != WEFT_RPC_OK && part->begun)) {
         weft_ps_list_void(client, part, part->list_bad ? WEFT_PROTO : WEFT_OK, part->list_status);
     }
@@ -510,7 +511,7 @@ static void list_missed(struct weft_ps_client *client, struct ps_part *part)
 static void unknown(struct weft_ps_client *client, struct ps_part *part,
                     const struct weft_msg_event *event)
 {
-    part->list_unknown = part->held = false;
+    part->list_doubt = DOUBT_NONE;
     list_missed(client, part);
     if (event->outcome == WEFT_MSG_UNKNOWN) {
         weft_ps_part_fail(client, ps_part_index(client, part), WEFT_PEER);
@@ -522,7 +523,7 @@ static void unknown(struct weft_ps_client *client, struct ps_part *part,
         weft_ps_push_sent(client, ps_part_index(client, part), &nothing);
         return;
     }
-    part->list_first = true;
+    part->list_step = LIST_BEFORE;
     if (++part->list_tries >= TRIES_MAX) {
         weft_ps_list_void(client, part, WEFT_PROTO, WEFT_RPC_OK);
     }
@@ -575,7 +576,7 @@ bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
         with_ids_sent(client, part, event);
         return true;
     }
-    if (part->list_unknown) {
+    if (part->list_doubt == DOUBT_UNKNOWN) {
         unknown(client, part, event);
         return true;
     }
@@ -590,7 +591,7 @@ bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
     held->event = *event;
     memcpy(mask, event->mask, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(*mask));
     held->event.mask = mask;
-    part->held = true;
+    part->list_doubt = DOUBT_SENT;
     return true;
 }
 
@@ -607,8 +608,9 @@ void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t index,
         weft_ps_part_done(client, part);
         return;
     }
-    part->list_unknown = true;
-    if (part->held) {
+    bool was_sent = part->list_doubt == DOUBT_SENT;
+    part->list_doubt = DOUBT_UNKNOWN;
+    if (was_sent) {
         const struct weft_msg_event event = part->list_held->event;
         unknown(client, part, &event);
     }
@@ -617,9 +619,9 @@ void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t index,
 void weft_ps_listed_answered(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
-    if (part->held) {
+    if (part->list_doubt == DOUBT_SENT) {
         const struct weft_msg_event event = part->list_held->event;
-        part->held = false;
+        part->list_doubt = DOUBT_NONE;
         weft_ps_push_sent(client, index, &event);
     }
 }
@@ -628,10 +630,10 @@ void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part)
 {
     const uint32_t index = ps_part_index(client, part);
     part->in_air = false;
-    part->list_flying = part->list_unknown = part->list_given = false;
-    part->list_none = part->with_ids = false;
-    part->held = part->sent_unknown = false;
+    part->list_flying = part->list_given = false;
+    part->with_ids = part->sent_unknown = false;
+    part->list_doubt = DOUBT_NONE;
     part->list_tries = 0;
-    part->list_first = part->listed && !part->head_only;
+    part->list_step = part->listed && !part->head_only ? LIST_BEFORE : LIST_THERE;
     client->list_part = client->list_part == index ? WEFT_PS_NONE : client->list_part;
 }

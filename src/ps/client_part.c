@@ -272,7 +272,8 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
     /* Of a push that names a list: LIST was answered, or that the list is unknown. */
-    bool answered = part->reply_closed && !part->list_flying && !part->list_unknown;
+    bool answered = part->reply_closed && !part->list_flying &&
+                    part->list_doubt != DOUBT_UNKNOWN;
     if (flew && answered) {
         if (is_push && !part->request_closed) {
             weft_ps_push_closed(client, part);

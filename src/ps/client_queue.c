@@ -156,7 +156,8 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     }
     const struct ps_shard_end *end = &client->ends[part->shard];
     /* One whose list was given is waited for by others, as one that was begun. */
-    if (part->begun || (end->list_part == ps_part_index(client, part) && !part->list_first)) {
+    if (part->begun || (end->list_part == ps_part_index(client, part) &&
+                        part->list_step != LIST_BEFORE)) {
         return weft_ps_listed_may_go(client, part);
     }
     if (link->blocked_round == client->round ||

@@ -238,7 +238,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         weft_ps_note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
         weft_ps_pull_missed(client, part);
     }
-    if (part->held) {
+    if (part->list_doubt == DOUBT_SENT) {
         weft_ps_listed_answered(client, index);
     } else if (part->request_closed) {
         weft_ps_part_done(client, part);

@@ -237,13 +237,13 @@ weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *p
     weft_status status = WEFT_INVALID;
     if (!ps_listed_goes_with_ids(part)) {
         bool can = (link->can & WEFT_RPC_CAN_LIST) != 0;
-        status = !part->list_first ? weft_ps_part_send(client, part, now_ns)
+        status = part->list_step != LIST_BEFORE ? weft_ps_part_send(client, part, now_ns)
                  : can             ? weft_ps_list_send(client, part, now_ns)
                                    : WEFT_INVALID;
     }
     if (status == WEFT_INVALID) {
         weft_ps_list_drop(client, part);
-        part->list_none = true;
+        part->list_step = LIST_NONE;
         status = ids_send(client, part, now_ns);
     }
     if (status == WEFT_INVALID) {

@@ -97,7 +97,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         return;
     }
     if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0 &&
-        (!part->reply_closed || part->list_unknown)) {
+        (!part->reply_closed || part->list_doubt == DOUBT_UNKNOWN)) {
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
     if (weft_ps_listed_sent(client, index, event)) {
