@@ -1,22 +1,16 @@
 /* Pushes that are sent again count once: after their answer was lost, after a connection broke in the
  * middle of them, and to a shard that was restored meanwhile. What another process of the same
  * rank finds. The window itself against a slow one. */
-#include "fake_msgr.h"
-#include "ps/layout.h"
 #include "ps/snapshot.h"
+#include "shard_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-enum { SHARD = 0, WORKER = 1, OTHER = 2, ROWS = 100, HEAD_ELEMS = 4, ELEM_BYTES = 12 };
+enum { SHARD = 0, WORKER = 1, OTHER = 2, ROWS = 100 };
 
 struct bench {
     struct fake_net *net;
     struct weft_shard *shard;
     uint32_t rpc_id;
-    uint8_t messages[4][(HEAD_ELEMS + ROWS) * ELEM_BYTES]; /* by number: some are under way at once */
+    uint8_t messages[4][(RIG_HEAD_ELEMS + ROWS) * RIG_ELEM_BYTES]; /* by number: some are under way at once */
     uint8_t table[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES];
     uint8_t reply[64];
     struct weft_rpc_reply head;
@@ -25,28 +19,9 @@ struct bench {
 
 static struct weft_shard *shard_new(struct bench *b)
 {
-    struct weft_shard *shard;
-    struct weft_shard_config config;
-    weft_shard_config_default(&config);
-    config.workers_max = 2;
-    config.tables_max = 1;
-    config.rows_max = 1000;
+    struct weft_shard_config config = shard_rig_config(b->net);
     config.push_slots = config.pull_slots = 2;
-    config.checkpoints = true;
-    config.chunks_max = 64;
-    config.clock_ns = fake_clock_ns;
-    config.clock_arg = b->net;
-    assert_int_equal(weft_shard_new(&config, fake_msgr(b->net, SHARD), &shard), WEFT_OK);
-    return shard;
-}
-
-static void shard_end(struct weft_shard *shard)
-{
-    void *slab;
-    while ((slab = weft_shard_take_slab(shard)) != NULL) {
-        free(slab);
-    }
-    weft_shard_free(shard);
+    return shard_rig_new(b->net, SHARD, &config);
 }
 
 static struct bench *bench_new(uint64_t seed)
@@ -66,7 +41,7 @@ static struct bench *bench_new(uint64_t seed)
 
 static void bench_free(struct bench *b)
 {
-    shard_end(b->shard);
+    shard_rig_end(b->shard);
     fake_net_free(b->net);
     free(b);
 }
@@ -74,15 +49,7 @@ static void bench_free(struct bench *b)
 static void poll_all(struct bench *b)
 {
     struct weft_msg_event event;
-    uint16_t table;
-    size_t bytes;
-    while (fake_poll(&b->net->nodes[SHARD], &event)) {
-        weft_shard_event(b->shard, &event, b->net->now_ns);
-    }
-    weft_shard_progress(b->shard, b->net->now_ns);
-    while (weft_shard_wants_slab(b->shard, &table, &bytes)) {
-        assert_int_equal(weft_shard_add_slab(b->shard, table, malloc(bytes), bytes), WEFT_OK);
-    }
+    shard_rig_progress(b->shard, b->net, SHARD);
     for (uint32_t n = WORKER; n <= OTHER; n++) {
         while (!b->net->nodes[n].dead && fake_poll(&b->net->nodes[n], &event)) {
             if (event.type == WEFT_EVENT_RECEIVED && event.outcome == WEFT_MSG_COMPLETE) {
@@ -139,21 +106,11 @@ static void send(struct bench *b, uint32_t node, uint8_t op, uint32_t clock, uin
 /* -1 to each of ids 1 .. ROWS. */
 static void push(struct bench *b, uint32_t clock, uint64_t number)
 {
-    float gradient = -1;
     uint8_t *message = b->messages[number % 4];
-    for (uint32_t first = 0, k = 0; first < HEAD_ELEMS + ROWS; first += 32, k++) {
-        uint32_t left = HEAD_ELEMS + ROWS - first, elems = left < 32 ? left : 32;
-        struct weft_ps_chunk_rows rows =
-            weft_ps_chunk_rows(ELEM_BYTES, WEFT_RPC_ID_WIDE, 32, HEAD_ELEMS, k, elems);
-        for (uint32_t i = 0; i < rows.count; i++) {
-            uint8_t *chunk = message + first * ELEM_BYTES;
-            weft_ps_store_id(chunk + rows.ids_offset, WEFT_RPC_ID_WIDE, i, rows.first + i + 1);
-            memcpy(chunk + rows.blocks_offset + i * 4, &gradient, 4);
-        }
-    }
+    shard_rig_push(message, ROWS, -1);
     struct weft_rpc_request head = {.rows = ROWS, .after_seq = (uint32_t)number};
-    send(b, WORKER, WEFT_RPC_PUSH, clock, (uint8_t)number, message, HEAD_ELEMS + ROWS,
-         ELEM_BYTES, head);
+    send(b, WORKER, WEFT_RPC_PUSH, clock, (uint8_t)number, message, RIG_HEAD_ELEMS + ROWS,
+         RIG_ELEM_BYTES, head);
 }
 
 static uint32_t declare(struct bench *b, uint32_t node, uint8_t mode, uint16_t workers)
@@ -297,7 +254,7 @@ static void restored_in_the_middle(void **state)
         }
         weft_shard_cut_end(old, true);
         free(memory);
-        shard_end(old);
+        shard_rig_end(old);
 
         reconnect(b, 1001);
         for (uint64_t number = 1; number <= 3; number++) {

@@ -1,18 +1,12 @@
 /* A shard takes what an aggregator has added up: once, whole or not at all, and counts it as the pushes
  * that it was. The test plays the aggregator, and two workers. */
-#include "fake_msgr.h"
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"
 #include "ps/journal.h"
-#include "ps/layout.h"
+#include "shard_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-enum { SHARD = 0, WORKER = 1, OTHER = 2, BOX = 3, ROWS = 50, SESSION = 7, ELEM_BYTES = 12 };
-enum { HEAD_ELEMS = 4, JOURNAL_BYTES = 1 << 20 };
+enum { SHARD = 0, WORKER = 1, OTHER = 2, BOX = 3, ROWS = 50, SESSION = 7 };
+enum { JOURNAL_BYTES = 1 << 20 };
 
 struct bench {
     struct fake_net *net;
@@ -28,37 +22,9 @@ struct bench {
 
 static struct weft_shard *shard_new(struct bench *b)
 {
-    struct weft_shard *shard;
-    struct weft_shard_config config;
-    weft_shard_config_default(&config);
-    config.workers_max = 2;
-    config.tables_max = 1;
-    config.rows_max = 1000;
-    config.checkpoints = true;
-    config.chunks_max = 64;
+    struct weft_shard_config config = shard_rig_config(b->net);
     config.aggregators_max = 1;
-    config.clock_ns = fake_clock_ns;
-    config.clock_arg = b->net;
-    assert_int_equal(weft_shard_new(&config, fake_msgr(b->net, SHARD), &shard), WEFT_OK);
-    return shard;
-}
-
-static void shard_end(struct weft_shard *shard)
-{
-    void *slab;
-    while ((slab = weft_shard_take_slab(shard)) != NULL) {
-        free(slab);
-    }
-    weft_shard_free(shard);
-}
-
-static void slabs(struct weft_shard *shard)
-{
-    uint16_t table;
-    size_t bytes;
-    while (weft_shard_wants_slab(shard, &table, &bytes)) {
-        assert_int_equal(weft_shard_add_slab(shard, table, malloc(bytes), bytes), WEFT_OK);
-    }
+    return shard_rig_new(b->net, SHARD, &config);
 }
 
 static struct bench *bench_new(uint64_t seed)
@@ -82,7 +48,7 @@ static struct bench *bench_new(uint64_t seed)
 
 static void bench_free(struct bench *b)
 {
-    shard_end(b->shard);
+    shard_rig_end(b->shard);
     fake_net_free(b->net);
     free(b);
 }
@@ -90,11 +56,7 @@ static void bench_free(struct bench *b)
 static void poll_all(struct bench *b)
 {
     struct weft_msg_event event;
-    while (fake_poll(&b->net->nodes[SHARD], &event)) {
-        weft_shard_event(b->shard, &event, b->net->now_ns);
-    }
-    weft_shard_progress(b->shard, b->net->now_ns);
-    slabs(b->shard);
+    shard_rig_progress(b->shard, b->net, SHARD);
     for (uint32_t n = WORKER; n <= BOX; n++) {
         while (fake_poll(&b->net->nodes[n], &event)) {
             b->refused += event.type == WEFT_EVENT_SENT ? event.refused : 0;
@@ -177,23 +139,13 @@ static void declare(struct bench *b, uint32_t node, struct weft_table_spec spec,
 static void push(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
 {
     uint8_t *message = memory(b);
-    float one = 1;
-    for (uint32_t at = 0, k = 0; at < HEAD_ELEMS + ROWS; at += 32, k++) {
-        uint32_t left = HEAD_ELEMS + ROWS - at, elems = left < 32 ? left : 32;
-        struct weft_ps_chunk_rows rows =
-            weft_ps_chunk_rows(ELEM_BYTES, WEFT_RPC_ID_WIDE, 32, HEAD_ELEMS, k, elems);
-        for (uint32_t i = 0; i < rows.count; i++) {
-            uint8_t *chunk = message + at * ELEM_BYTES;
-            weft_ps_store_id(chunk + rows.ids_offset, WEFT_RPC_ID_WIDE, i, rows.first + i + 1);
-            memcpy(chunk + rows.blocks_offset + i * 4, &one, 4);
-        }
-    }
+    shard_rig_push(message, ROWS, 1);
     struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
                                     .worker = node - WORKER,
                                     .rows = ROWS,
                                     .after_seq = (uint32_t)number};
     weft_rpc_request_pack(&head, message);
-    send(b, node, WEFT_RPC_PUSH, clock, (uint8_t)number, message, HEAD_ELEMS + ROWS, ELEM_BYTES);
+    send(b, node, WEFT_RPC_PUSH, clock, (uint8_t)number, message, RIG_HEAD_ELEMS + ROWS, RIG_ELEM_BYTES);
 }
 
 static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
@@ -474,7 +426,7 @@ static void journal(void **state)
                                                      .source_bytes = JOURNAL_BYTES};
     assert_int_equal(weft_shard_journal_init(b->shard, &config), WEFT_OK);
     while (weft_shard_journal_replay(b->shard)) {
-        slabs(b->shard);
+        shard_rig_slabs(b->shard);
     }
     assert_int_equal(weft_shard_journal_report(b->shard)->refused, 0);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
@@ -497,7 +449,7 @@ static void journal(void **state)
     next.session++;
     assert_int_equal(aggregate(b, 1, next), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 4), ROWS);
-    shard_end(dead);
+    shard_rig_end(dead);
     bench_free(b);
     free(own);
 }
