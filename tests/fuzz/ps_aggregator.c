@@ -8,23 +8,17 @@
  * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1, 4 and 5 are PUSH, TABLE and
  * PULL of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
  * go by. */
-#include "base/assert.h"
 #include "ps/aggregator.h"
 #include "ps/id_pack.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    EXPECTS = 64,
     SENDS = 64,
     WORKERS = 2,
     SHARD = 100, /* its peer */
-    MESSAGE_BYTES_MAX = 16384,
-    RECORDS_MAX = 24,
-    RECORD_BYTES = 12,
     OP_PASS = 0,
     OP_ANSWER = 2,
     OP_SHARD = 3,
@@ -51,15 +45,8 @@ struct held {
 };
 
 struct fake {
+    struct transport t;
     struct weft_aggregator *agg;
-    struct {
-        bool live;
-        struct weft_msg_expect expect;
-        weft_expect_id id;
-    } expects[EXPECTS];
-    uint64_t ids;
-    uint64_t now_ns;
-    bool again;
     bool shard_up;
     weft_peer peers[WORKERS];
     struct held held[WORKERS];
@@ -72,11 +59,6 @@ struct fake {
     uint64_t pull_answers;
     bool came_again;        /* a worker: what its old connection sent may have had no answer */
 };
-
-static uint64_t clock_ns(void *arg)
-{
-    return ((struct fake *)arg)->now_ns++;
-}
 
 /* ---- the transport ---------------------------------------------------------------------------- */
 
@@ -136,7 +118,7 @@ static weft_status take_send(void *self, const struct weft_msg_send *send, uint6
 {
     struct fake *fake = self;
     (void)now_ns;
-    if (fake->again || fake->send_count == SENDS) {
+    if (fake->t.again || fake->send_count == SENDS) {
         return WEFT_AGAIN;
     }
     if (send->peer == SHARD) {
@@ -151,54 +133,9 @@ static weft_status take_send(void *self, const struct weft_msg_send *send, uint6
         check_answer(fake, send);
     }
     fake->sends[fake->send_count++] = *send;
-    *seq_p = ++fake->ids;
+    *seq_p = ++fake->t.ids;
     return WEFT_OK;
 }
-
-static uint32_t chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
-{
-    (void)self, (void)peer;
-    return 1408 / elem_bytes;
-}
-
-static weft_status expect(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p)
-{
-    struct fake *fake = self;
-    for (int i = 0; i < EXPECTS; i++) {
-        if (!fake->expects[i].live) {
-            fake->expects[i].live = true;
-            fake->expects[i].expect = *expect;
-            *id_p = fake->expects[i].id = ++fake->ids;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOMEM;
-}
-
-static weft_status cancel(void *self, weft_expect_id id)
-{
-    struct fake *fake = self;
-    for (int i = 0; i < EXPECTS; i++) {
-        if (fake->expects[i].live && fake->expects[i].id == id) {
-            fake->expects[i].live = false;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOTFOUND;
-}
-
-static void refuse(void *self, weft_peer peer, uint64_t seq)
-{
-    (void)self, (void)peer, (void)seq;
-}
-
-static const struct weft_msg_ops ops = {
-    .chunk_elems = chunk_elems,
-    .send = take_send,
-    .expect = expect,
-    .cancel = cancel,
-    .refuse = refuse,
-};
 
 /* SENT of all that went to this peer; WEFT_PEER_ANY: to every worker. */
 static void confirm(struct fake *fake, weft_peer peer)
@@ -212,24 +149,8 @@ static void confirm(struct fake *fake, weft_peer peer)
         fake->sends[i] = fake->sends[--fake->send_count];
         const struct weft_msg_event sent = {
             .type = WEFT_EVENT_SENT, .peer = send.peer, .user = send.user};
-        weft_aggregator_event(fake->agg, &sent, fake->now_ns);
+        weft_aggregator_event(fake->agg, &sent, fake->t.now_ns);
     }
-}
-
-static bool match(struct fake *fake, struct weft_msg_event *event, struct weft_msg_expect *expect_p)
-{
-    for (int i = 0; i < EXPECTS; i++) {
-        const struct weft_msg_expect *e = &fake->expects[i].expect;
-        if (fake->expects[i].live && e->peer == event->peer &&
-            (event->tag & e->tag_mask) == e->tag &&
-            (uint64_t)event->total * event->elem_bytes <= e->memory_bytes) {
-            fake->expects[i].live = false;
-            event->user = e->user;
-            *expect_p = *e;
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Chunks up to to - 1 in the message's order, each handed up of exact size at an odd address. */
@@ -242,23 +163,17 @@ static void chunks(struct fake *fake, struct held *held, uint32_t to)
             (held->flags & FLAG_SHORT && held->next > 2)) {
             continue;
         }
-        const uint32_t begin = k * event->chunk_elems;
-        event->elems = (uint32_t)weft_min_u64(event->chunk_elems, event->total - begin);
-        const size_t at = (size_t)begin * event->elem_bytes;
-        const size_t count = (size_t)event->elems * event->elem_bytes;
+        transport_chunk(event, k);
         event->received++;
         if (held->expect.sink == WEFT_SINK_COPY) {
-            memcpy((uint8_t *)held->expect.memory + at, held->bytes + at, count);
+            const size_t at = (size_t)k * event->chunk_elems * event->elem_bytes;
+            memcpy((uint8_t *)held->expect.memory + at, held->bytes + at,
+                   (size_t)event->elems * event->elem_bytes);
             continue;
         }
-        event->type = WEFT_EVENT_CHUNK;
-        event->chunk = k;
-        uint8_t *copy = malloc(count + 1);
-        WEFT_ASSERT(copy != NULL);
-        memcpy(copy + 1, held->bytes + at, count);
-        event->data = copy + 1;
-        weft_aggregator_event(fake->agg, event, fake->now_ns);
-        free(copy);
+        transport_data(event, held->bytes);
+        weft_aggregator_event(fake->agg, event, fake->t.now_ns);
+        transport_data_free(event);
     }
 }
 
@@ -275,7 +190,7 @@ static void end(struct fake *fake, struct held *held, bool gone)
     event->type = WEFT_EVENT_RECEIVED;
     event->outcome = gone || held->flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
     event->sender_gone = gone;
-    weft_aggregator_event(fake->agg, event, fake->now_ns);
+    weft_aggregator_event(fake->agg, event, fake->t.now_ns);
 }
 
 /* ---- peers ------------------------------------------------------------------------------------ */
@@ -284,13 +199,13 @@ static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_pe
                        uint64_t name)
 {
     const struct weft_msg_event event = {
-        .type = type, .peer = peer, .at_ns = fake->now_ns, .incarnation = peer, .name = name};
-    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+        .type = type, .peer = peer, .at_ns = fake->t.now_ns, .incarnation = peer, .name = name};
+    weft_aggregator_event(fake->agg, &event, fake->t.now_ns);
 }
 
 static void worker_up(struct fake *fake, uint32_t rank)
 {
-    fake->peers[rank] = (weft_peer)(SHARD + ++fake->ids);
+    fake->peers[rank] = (weft_peer)(SHARD + ++fake->t.ids);
     peer_event(fake, WEFT_EVENT_PEER_UP, fake->peers[rank], weft_rpc_name(WEFT_ROLE_WORKER, rank));
 }
 
@@ -355,7 +270,6 @@ static void shard_answers(struct fake *fake, const uint8_t *data)
         return;
     }
     struct weft_rpc_request request;
-    struct weft_msg_expect expect;
     weft_status status =
         weft_rpc_request_unpack(fake->sends[i].base, WEFT_RPC_REQUEST_BYTES, &request);
     WEFT_ASSERT(status == WEFT_OK);
@@ -365,13 +279,11 @@ static void shard_answers(struct fake *fake, const uint8_t *data)
     const uint16_t elem_bytes = has_rows ? fake->row_bytes[tag.table] : WEFT_RPC_REPLY_BYTES;
     struct weft_msg_event event = {
         .peer = SHARD,
-        .seq = ++fake->ids,
-        .tag =
-            weft_rpc_tag_pack((struct weft_rpc_tag){.op = tag.op | WEFT_RPC_REPLY_FLAG,
-                                                    .table = tag.table,
-                                                    .number = request.rpc_id}),
-        .total = has_rows ? weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) + request.rows
-                          : 1,
+        .seq = ++fake->t.ids,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = tag.op | WEFT_RPC_REPLY_FLAG, .table = tag.table, .number = request.rpc_id}),
+        .total =
+            has_rows ? weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) + request.rows : 1,
         .elem_bytes = elem_bytes,
         .chunk_elems = 1,
         .chunks = 1,
@@ -380,28 +292,24 @@ static void shard_answers(struct fake *fake, const uint8_t *data)
     if ((flags & FLAG_BACKWARDS) == 0) {
         confirm(fake, SHARD);
     }
-    if (!match(fake, &event, &expect)) {
+    const struct weft_msg_expect *expect = transport_match(&fake->t, &event, true);
+    if (expect == NULL) {
         return;
     }
     const struct weft_rpc_reply reply = {.rpc_id = request.rpc_id + (flags & FLAG_HOLE ? 1 : 0),
                                          .status = data[2],
                                          .clock = data[3],
                                          .rows = has_rows ? request.rows : 0};
-    weft_rpc_reply_pack(&reply, expect.memory);
+    weft_rpc_reply_pack(&reply, expect->memory);
     event.type = WEFT_EVENT_OPEN;
-    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+    weft_aggregator_event(fake->agg, &event, fake->t.now_ns);
     event.type = WEFT_EVENT_RECEIVED;
     event.outcome = flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
-    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+    weft_aggregator_event(fake->agg, &event, fake->t.now_ns);
     confirm(fake, SHARD);
 }
 
 /* ---- input ------------------------------------------------------------------------------------ */
-
-static uint16_t u16(const uint8_t *at)
-{
-    return (uint16_t)(at[0] | at[1] << 8);
-}
 
 /* A TABLE as a worker of this shard sends it, or of another where the clock is odd. */
 static void table_note(struct fake *fake, const uint8_t *data, uint8_t *message)
@@ -425,19 +333,17 @@ static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes
     end(fake, held, false);
     struct weft_msg_event event = {
         .peer = fake->peers[rank],
-        .seq = ++fake->ids,
+        .seq = ++fake->t.ids,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = op, .table = data[2] & 15, .low = data[2] >> 4, .number = data[3]}),
-        .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
-        .at_ns = fake->now_ns,
+        .at_ns = fake->t.now_ns,
     };
-    const uint32_t chunk_max = 1408 / event.elem_bytes;
-    event.chunk_elems = (uint16_t)(u16(data + 6) % chunk_max + 1);
-    event.total = u16(data + 8) % (MESSAGE_BYTES_MAX / event.elem_bytes) + 1;
-    event.chunks = (event.total + event.chunk_elems - 1) / event.chunk_elems;
-    if (!match(fake, &event, &held->expect)) {
+    transport_grid(&event, data + 4);
+    const struct weft_msg_expect *expect = transport_match(&fake->t, &event, true);
+    if (expect == NULL) {
         return;
     }
+    held->expect = *expect;
     held->open = true;
     held->flags = flags;
     held->next = 0;
@@ -448,7 +354,7 @@ static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes
     }
     event.type = WEFT_EVENT_OPEN;
     held->event = event;
-    weft_aggregator_event(fake->agg, &event, fake->now_ns);
+    weft_aggregator_event(fake->agg, &event, fake->t.now_ns);
     chunks(fake, held, event.chunks / 2);
     if ((flags & FLAG_HELD) == 0) {
         end(fake, held, false);
@@ -462,9 +368,9 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     const bool is_message = op == WEFT_RPC_PUSH || op == WEFT_RPC_TABLE || op == OP_PULL;
     size_t count = is_message ? weft_min_u64(u16(data + 10), size - RECORD_BYTES) : 0;
     count = weft_min_u64(count, MESSAGE_BYTES_MAX);
-    fake->again = flags & FLAG_AGAIN;
+    fake->t.again = flags & FLAG_AGAIN;
     if (op == OP_PASS) {
-        fake->now_ns += WEFT_NS_PER_MS;
+        fake->t.now_ns += WEFT_NS_PER_MS;
     } else if (op == OP_ANSWER) {
         shard_answers(fake, data);
     } else if (op == OP_SHARD) {
@@ -472,8 +378,8 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     } else {
         request(fake, data, data + RECORD_BYTES, count);
     }
-    weft_aggregator_progress(fake->agg, fake->now_ns);
-    fake->again = false;
+    weft_aggregator_progress(fake->agg, fake->t.now_ns);
+    fake->t.again = false;
     if ((flags & FLAG_KEEP) == 0) {
         confirm(fake, WEFT_PEER_ANY);
     }
@@ -496,7 +402,7 @@ static void leave(struct fake *fake)
     }
     do { /* not all answers may fit at once */
         confirm(fake, WEFT_PEER_ANY);
-        weft_aggregator_progress(fake->agg, fake->now_ns);
+        weft_aggregator_progress(fake->agg, fake->t.now_ns);
     } while (fake->send_count > 0);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         worker_down(fake, rank, fake->peers[rank]);
@@ -511,9 +417,7 @@ static void leave(struct fake *fake)
     WEFT_ASSERT(fake->pull_answers <= pulls &&
                 (fake->came_again || fake->pull_answers == pulls));
     WEFT_ASSERT(gauges.pulls_waiting == 0 && gauges.rows_kept == 0);
-    for (int i = 0; i < EXPECTS; i++) {
-        WEFT_ASSERT(!fake->expects[i].live);
-    }
+    transport_end(&fake->t);
 }
 
 /* Its memory is 100 MB, which would be most of the time: one serves all inputs, and is empty between them. */
@@ -531,8 +435,10 @@ static struct weft_aggregator *make(struct fake *fake)
     config.push_bytes_max = 4096;
     config.groups_max = 1;
     config.count_max = 3;
-    config.clock_ns = clock_ns;
+    config.clock_ns = transport_clock_ns;
     config.clock_arg = fake;
+    static struct weft_msg_ops ops;
+    ops = transport_ops(take_send);
     weft_status status = weft_aggregator_new(&config, (struct weft_msgr){&ops, fake}, &agg);
     WEFT_ASSERT(status == WEFT_OK);
     return agg;

@@ -11,19 +11,13 @@
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
  * bytes u16} and the message's first bytes; the rest of a message is zero. The upper half of table
  * is the low byte of a push's number. */
-#include "base/assert.h"
-#include "core/msg.h"
 #include "ps/shard.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    EXPECTS = 64,
-    MESSAGE_BYTES_MAX = 16384,
-    RECORDS_MAX = 24,
     FLAG_SHORT = 1,
     FLAG_KILL = 2,
     FLAG_OTHER = 4,
@@ -35,15 +29,8 @@ enum {
 };
 
 struct fake {
+    struct transport t;
     struct weft_shard *shard;
-    struct {
-        bool live;
-        struct weft_msg_expect expect;
-        weft_expect_id id;
-    } expects[EXPECTS];
-    uint64_t ids;
-    uint64_t now_ns;
-    bool again;
     struct {
         bool open;
         struct weft_msg_event event;
@@ -55,23 +42,12 @@ struct fake {
     struct weft_msg_send reply[EXPECTS];
 };
 
-static uint64_t clock_ns(void *arg)
-{
-    return ((struct fake *)arg)->now_ns++;
-}
-
-static uint32_t chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
-{
-    (void)self, (void)peer;
-    return 1408 / elem_bytes;
-}
-
 static weft_status send_reply(void *self, const struct weft_msg_send *send, uint64_t now_ns,
                               uint64_t *seq_p)
 {
     struct fake *fake = self;
     (void)now_ns;
-    if (fake->again) {
+    if (fake->t.again) {
         return WEFT_AGAIN;
     }
     WEFT_ASSERT(fake->replies < EXPECTS && send->bound_ppm < WEFT_PPM);
@@ -85,48 +61,9 @@ static weft_status send_reply(void *self, const struct weft_msg_send *send, uint
     WEFT_ASSERT(weft_rpc_reply_unpack(bytes, WEFT_RPC_REPLY_BYTES, &head) == WEFT_OK && sum > 0);
     WEFT_ASSERT(head.status < WEFT_RPC_STATUS_COUNT && send->tag >> 63 == 1);
     fake->reply[fake->replies++] = *send;
-    *seq_p = ++fake->ids;
+    *seq_p = ++fake->t.ids;
     return WEFT_OK;
 }
-
-static weft_status expect(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p)
-{
-    struct fake *fake = self;
-    for (int i = 0; i < EXPECTS; i++) {
-        if (!fake->expects[i].live) {
-            fake->expects[i].live = true;
-            fake->expects[i].expect = *expect;
-            *id_p = fake->expects[i].id = ++fake->ids;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOMEM;
-}
-
-static weft_status cancel(void *self, weft_expect_id id)
-{
-    struct fake *fake = self;
-    for (int i = 0; i < EXPECTS; i++) {
-        if (fake->expects[i].live && fake->expects[i].id == id) {
-            fake->expects[i].live = false;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOTFOUND;
-}
-
-static void refuse(void *self, weft_peer peer, uint64_t seq)
-{
-    (void)self, (void)peer, (void)seq;
-}
-
-static const struct weft_msg_ops ops = {
-    .chunk_elems = chunk_elems,
-    .send = send_reply,
-    .expect = expect,
-    .cancel = cancel,
-    .refuse = refuse,
-};
 
 /* Replies taken since the last time are delivered, or their worker is gone. */
 static void close_replies(struct fake *fake)
@@ -135,7 +72,7 @@ static void close_replies(struct fake *fake)
         struct weft_msg_send send = fake->reply[--fake->replies];
         struct weft_msg_event sent = {
             .type = WEFT_EVENT_SENT, .peer = send.peer, .user = send.user};
-        weft_shard_event(fake->shard, &sent, fake->now_ns);
+        weft_shard_event(fake->shard, &sent, fake->t.now_ns);
     }
 }
 
@@ -144,24 +81,10 @@ static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_pe
 {
     struct weft_msg_event event = {.type = type,
                                    .peer = peer,
-                                   .at_ns = fake->now_ns,
+                                   .at_ns = fake->t.now_ns,
                                    .incarnation = incarnation,
                                    .name = weft_rpc_name(WEFT_ROLE_WORKER, peer - 1)};
-    weft_shard_event(fake->shard, &event, fake->now_ns);
-}
-
-static bool match(struct fake *fake, struct weft_msg_event *event)
-{
-    for (int i = 0; i < EXPECTS; i++) {
-        struct weft_msg_expect *e = &fake->expects[i].expect;
-        if (fake->expects[i].live && e->peer == event->peer &&
-            (event->tag & e->tag_mask) == e->tag) {
-            fake->expects[i].live = --e->count > 0;
-            event->user = e->user;
-            return true;
-        }
-    }
-    return false;
+    weft_shard_event(fake->shard, &event, fake->t.now_ns);
 }
 
 /* Chunks from .. to - 1 in the message's order, each of exact size at an odd address. */
@@ -173,18 +96,11 @@ static void chunks(struct fake *fake, struct weft_msg_event *event, uint8_t flag
         if ((flags & FLAG_HOLE && k == event->chunks / 2) || (flags & FLAG_SHORT && i > 2)) {
             continue;
         }
-        uint32_t begin = k * event->chunk_elems;
-        event->type = WEFT_EVENT_CHUNK;
-        event->chunk = k;
-        event->elems = (uint32_t)weft_min_u64(event->chunk_elems, event->total - begin);
-        event->at_ns = fake->now_ns++;
-        size_t count = (size_t)event->elems * event->elem_bytes;
-        uint8_t *copy = malloc(count + 1);
-        WEFT_ASSERT(copy != NULL);
-        memcpy(copy + 1, bytes + (size_t)begin * event->elem_bytes, count);
-        event->data = copy + 1;
-        weft_shard_event(fake->shard, event, fake->now_ns);
-        free(copy);
+        transport_chunk(event, k);
+        event->at_ns = fake->t.now_ns++;
+        transport_data(event, bytes);
+        weft_shard_event(fake->shard, event, fake->t.now_ns);
+        transport_data_free(event);
         event->received++;
     }
 }
@@ -194,7 +110,7 @@ static void end(struct fake *fake, struct weft_msg_event *event, uint8_t flags, 
     event->type = WEFT_EVENT_RECEIVED;
     event->outcome = gone || flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
     event->sender_gone = gone;
-    weft_shard_event(fake->shard, event, fake->now_ns);
+    weft_shard_event(fake->shard, event, fake->t.now_ns);
 }
 
 static void held_end(struct fake *fake, bool gone)
@@ -215,12 +131,12 @@ static void held_end(struct fake *fake, bool gone)
 static void message(struct fake *fake, struct weft_msg_event event, uint8_t flags,
                     const uint8_t *bytes)
 {
-    if (!match(fake, &event)) {
+    if (transport_match(&fake->t, &event, false) == NULL) {
         return;
     }
-    event.seq = ++fake->ids;
+    event.seq = ++fake->t.ids;
     event.type = WEFT_EVENT_OPEN;
-    weft_shard_event(fake->shard, &event, fake->now_ns);
+    weft_shard_event(fake->shard, &event, fake->t.now_ns);
     if (flags & FLAG_HELD && !fake->held.open) {
         chunks(fake, &event, flags, bytes, 0, event.chunks / 2);
         fake->held.open = true;
@@ -234,11 +150,6 @@ static void message(struct fake *fake, struct weft_msg_event event, uint8_t flag
     end(fake, &event, flags, false);
 }
 
-static uint16_t u16(const uint8_t *at)
-{
-    return (uint16_t)(at[0] | at[1] << 8);
-}
-
 /* Returns the bytes used. */
 static size_t record(struct fake *fake, const uint8_t *data, size_t size)
 {
@@ -246,46 +157,41 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     uint8_t flags = data[1];
     struct weft_msg_event event = {
         .peer = flags & FLAG_OTHER ? 2 : 1,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-                   .op = data[0] % 7,
-                   .table = data[2] & 15,
-                   .low = data[0] % 7 == WEFT_RPC_PUSH ? data[2] >> 4 : 0,
-                   .number = data[3]}) |
+        .tag = weft_rpc_tag_pack(
+                   (struct weft_rpc_tag){.op = data[0] % 7,
+                                         .table = data[2] & 15,
+                                         .low = data[0] % 7 == WEFT_RPC_PUSH ? data[2] >> 4 : 0,
+                                         .number = data[3]}) |
                (uint64_t)(data[0] == 255) << 32,
-        .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
-        .at_ns = fake->now_ns,
+        .at_ns = fake->t.now_ns,
     };
-    uint32_t total_max = MESSAGE_BYTES_MAX / event.elem_bytes;
-    uint32_t chunk_max = 1408 / event.elem_bytes;
-    event.chunk_elems = (uint16_t)(u16(data + 6) % chunk_max + 1);
-    event.total = u16(data + 8) % total_max + 1;
-    event.chunks = (event.total + event.chunk_elems - 1) / event.chunk_elems;
-    size_t count = weft_min_u64(u16(data + 10), size - 12);
+    transport_grid(&event, data + 4);
+    size_t count = weft_min_u64(u16(data + 10), size - RECORD_BYTES);
     count = weft_min_u64(count, MESSAGE_BYTES_MAX);
     memset(bytes, 0, sizeof(bytes));
-    memcpy(bytes, data + 12, count);
-    fake->again = flags & FLAG_AGAIN;
+    memcpy(bytes, data + RECORD_BYTES, count);
+    fake->t.again = flags & FLAG_AGAIN;
     const bool was_held = fake->held.open;
     message(fake, event, flags, bytes);
     if (was_held && (flags & FLAG_KILL) == 0) {
         held_end(fake, false);
     }
-    fake->again = false;
-    weft_shard_progress(fake->shard, fake->now_ns);
+    fake->t.again = false;
+    weft_shard_progress(fake->shard, fake->t.now_ns);
     close_replies(fake);
     if (flags & FLAG_KILL) {
         if ((flags & FLAG_HOLE) == 0 && fake->held.event.peer == event.peer) {
             held_end(fake, true);
         }
         peer_event(fake, flags & FLAG_HOLE ? WEFT_EVENT_PEER_UP : WEFT_EVENT_PEER_DOWN, event.peer,
-                   flags & FLAG_AGAIN ? fake->ids + 10 : event.peer);
+                   flags & FLAG_AGAIN ? fake->t.ids + 10 : event.peer);
     }
     uint16_t table;
     size_t slab;
     if (flags & FLAG_SLABS && weft_shard_wants_slab(fake->shard, &table, &slab)) {
         WEFT_ASSERT(weft_shard_add_slab(fake->shard, table, malloc(slab), slab) == WEFT_OK);
     }
-    return 12 + count;
+    return RECORD_BYTES + count;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -305,13 +211,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.table_bytes_max = 1 << 16;
     config.checkpoints = true;
     config.chunks_max = 64;
-    config.clock_ns = clock_ns;
+    config.clock_ns = transport_clock_ns;
     config.clock_arg = &fake;
+    const struct weft_msg_ops ops = transport_ops(send_reply);
     weft_status status = weft_shard_new(&config, (struct weft_msgr){&ops, &fake}, &fake.shard);
     WEFT_ASSERT(status == WEFT_OK);
     peer_event(&fake, WEFT_EVENT_PEER_UP, 1, 1);
     peer_event(&fake, WEFT_EVENT_PEER_UP, 2, 2);
-    for (int i = 0; i < RECORDS_MAX && size >= 12; i++) {
+    for (int i = 0; i < RECORDS_MAX && size >= RECORD_BYTES; i++) {
         size_t used = record(&fake, data, size);
         data += used;
         size -= used;
@@ -321,9 +228,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1, 0);
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2, 0);
     WEFT_ASSERT(!weft_shard_busy(fake.shard));
-    for (int i = 0; i < EXPECTS; i++) {
-        WEFT_ASSERT(!fake.expects[i].live);
-    }
+    transport_end(&fake.t);
     void *slab;
     while ((slab = weft_shard_take_slab(fake.shard)) != NULL) {
         free(slab);
