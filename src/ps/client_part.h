@@ -1,0 +1,228 @@
+/* One RPC of a client: a part of an operation, at most rows_per_rpc_max rows of one shard. For the
+ * client's files alone.
+ *
+ *     FREE --made, and given a place in its shard's queue--> QUEUED
+ *     QUEUED --its turn has come, and the transport takes its request--> FLYING
+ *     FLYING --SENT: `request_closed`, and the answer: `reply_closed`, in either order--> DONE
+ *     FLYING --the connection breaks, and the shard is waited for--> QUEUED, to be sent again
+ *     FLYING --an aggregator will not have it--> QUEUED, to go to the shard itself
+ *     FLYING --its LIST was taken (`list_flying`), or its list is unknown--> QUEUED
+ *     QUEUED, FLYING --the shard is gone, or the request cannot be sent--> DONE, failed
+ *     DONE --its operation is released; of the log: it is durable--> FREE
+ *
+ * A push counts as open for its clock from when it is queued until its request is closed
+ * (weft_ps_push_opened, weft_ps_push_closed); the CLOCK waits for that.
+ *
+ *     client_part.c   made, and ended           client_sent.c   SENT
+ *     client_queue.c  when its turn has come    client_reply.c  the answer
+ *     client_send.c   to the transport
+ */
+#ifndef WEFT_PS_CLIENT_PART_H
+#define WEFT_PS_CLIENT_PART_H
+
+#include "ps/client_list.h"
+#include "rpc/head.h"
+
+struct ps_link;
+
+enum ps_part_state {
+    PART_FREE,
+    PART_QUEUED, /* in its shard's queue */
+    PART_FLYING, /* the transport has the request */
+    PART_DONE,
+};
+
+struct ps_part {
+    enum ps_part_state state;
+    uint8_t kind;        /* enum weft_rpc_op */
+    bool expected;       /* the reply's memory is posted */
+    bool request_closed; /* SENT came */
+    bool cut;            /* PULL: it asks for a checkpoint */
+    bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
+    bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
+    bool counted;        /* PUSH: closed before its shard went away, and counted then */
+    bool head_only;      /* PUSH: its rows stay here: they were lost at its deadline */
+    bool voided;         /* PUSH: they were never sent, and never are */
+    bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
+    bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
+    bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
+    bool reply_closed;   /* RECEIVED came */
+    bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
+    bool is_ahead;       /* PULL: counted in pulls_ahead */
+    bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
+    bool listed;         /* PUSH: its chunks name a list; all that follows is of such */
+    bool list_flying;    /* FLYING is LIST; so are `expected` and the two `closed` */
+    bool list_given;     /* LIST was sent for it */
+    bool with_ids;       /* it was sent so, from `list_request` */
+    enum ps_list_step list_step;
+    enum ps_list_doubt list_doubt;
+    bool sent_unknown;   /* SENT came, and said UNKNOWN */
+    uint8_t list_tries;  /* times that its list was unknown */
+    bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
+    uint16_t list_status;
+    bool late;           /* PUSH: refused whole, as of an update that is too late */
+    bool via;            /* FLYING: the aggregator has it; a PUSH the shard may, too; client_via.c */
+    bool via_sending;    /* the transport to the aggregator has its memory */
+    bool via_answering;  /* and the memory of its answer, which nobody waits for */
+    bool via_pull;       /* PULL: sent so last, and not counted among the shard's */
+    bool direct;         /* by an aggregator it did not get there */
+    bool failing;        /* it fails when its memory comes back */
+    bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
+    bool is_short;       /* PUSH: of the request; so are the next two */
+    uint32_t delivered;  /* elements that arrived */
+    uint32_t refused;    /* chunks */
+    uint16_t table;
+    uint32_t shard;
+    uint32_t op;    /* WEFT_PS_NONE: a gate, what resumes a table, or a push that was finished */
+    struct weft_ps_list list; /* PULL: ids and out are borrowed until done */
+    const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
+    uint32_t rows;
+    uint32_t rows_first; /* PULL: so many of them, at its beginning, had been missed */
+    uint32_t rows_must;  /* and of these so many twice running */
+    uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
+    uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
+    uint32_t iteration; /* the worker's clock in progress when the operation was started */
+    uint32_t rpc_id;
+    uint64_t number; /* PUSH: counted for the link, from 1 */
+    uint64_t update; /* PUSH: that it is of; 0 = none */
+    uint32_t base;   /* PUSH: updates that its shard had told of, when it was made */
+    uint64_t seq;    /* PUSH: of its message */
+    uint32_t next;   /* in the shard's queue, which is in the order of `born` */
+    uint64_t born;   /* counted when first queued; 0 = before all others */
+    weft_expect_id expect;
+    uint8_t *request;
+    uint32_t request_elems;
+    uint16_t request_elem_bytes;
+    uint16_t request_chunk_elems; /* as laid out; 0 = not laid out in chunks */
+    uint16_t chunk_rows;          /* PUSH with packed ids: most rows in a chunk */
+    uint16_t ids_chunk_elems;     /* as laid out when it was sent with its ids; 0 = it was not */
+    uint8_t plain_id_bytes;       /* with packed ids, or a list: what they would have without */
+    uint32_t known;               /* PULL: place in the client's `known`, */
+    uint32_t known_life;          /* if it still is that one, */
+    uint32_t known_part;          /* and which of its parts */
+    uint32_t list_number;         /* PUSH: name of its list; 0 = none, its ids are in it */
+    uint32_t list_rpc_id;         /* of LIST */
+    const uint8_t *list_ids;      /* its ids: client_list.c */
+    struct ps_held *list_held;    /* memory for SENT, with DOUBT_SENT */
+    uint8_t *reply;
+    uint32_t reply_bytes;
+};
+
+static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
+{
+    return part->order == NULL ? r : part->order[r];
+}
+
+/* Is it to go with its ids? Of one that was begun so, its shard knows chunks of that grid. */
+static inline bool ps_listed_goes_with_ids(const struct ps_part *part)
+{
+    return !part->head_only &&
+           (part->list_step == LIST_NONE || (part->begun && part->ids_chunk_elems != 0));
+}
+
+/* The transport to the aggregator has memory of it. */
+static inline bool ps_via_holds(const struct ps_part *part)
+{
+    return part->via_sending || part->via_answering;
+}
+
+static inline bool ps_part_resumes(const struct ps_part *part)
+{
+    return part->op == WEFT_PS_NONE && part->kind == WEFT_RPC_TABLE;
+}
+
+/* client_part.c */
+
+static inline size_t ps_align8(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+/* Bytes of one operation's buffer. */
+size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
+/* Memory of the part's operation, or of the log, for a request and a reply. */
+void weft_ps_part_memory(struct weft_ps_client *client, struct ps_part *part,
+                         uint32_t request_elems, uint16_t request_elem_bytes, uint32_t reply_bytes);
+/* The request, which is at the beginning of `bytes` bytes, and what else is there up to `used`, became
+ * shorter. */
+void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes,
+                       size_t used);
+/* Add a part to an operation and build its request; it is not queued yet. */
+uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
+/* list_number: of the list that its rows are; 0 = none. */
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
+                           const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
+                           uint32_t rows, uint32_t list_number);
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op,
+                           const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
+                           uint32_t rows);
+void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *part,
+                         weft_status status, uint16_t rpc_status);
+void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
+/* A push stops counting as open. */
+void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
+/* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */
+void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
+/* The shard is gone, or the request cannot be sent. */
+void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
+
+/* client_queue.c */
+
+/* For the first time: it gets its number and its birth. */
+void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
+/* Into the queue of its shard, where its birth says. */
+void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
+/* Out of it: a pull that is never sent, and done. */
+void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
+/* A push of the two clocks behind the last that the shard has taken counts as open. */
+void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
+/* A pull of a clock that this worker has not ended, or of which it has still to send pushes: when a shard
+ * comes back without them, they are behind it in the queue, and may need a gate. Nothing has to wait for
+ * it. */
+bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_part *part);
+/* This worker has ended a clock of the table: pulls that went ahead of it are as others now. */
+void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table);
+/* The pushes under way that a pull has to see; *rpc_ids_p: their rpc_ids, with one its own. One that went by
+ * an aggregator, and now goes to the shard, went before those that were begun since: these wait for it here. */
+uint32_t weft_ps_pushes_before(const struct weft_ps_client *client, const struct ps_part *part,
+                               const struct ps_link *link, uint32_t *rpc_ids_p);
+/* Give to the transport what may go to `shard` now. */
+void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
+
+/* client_send.c */
+
+/* Give its message to the transport; a push that names a list by the second.
+ * Errors: as of msgr.send. */
+weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
+weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *part,
+                                uint64_t now_ns);
+/* Post the memory of an answer of this op. */
+weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
+                                uint32_t rpc_id);
+/* When an answer is closed at the latest; 0 = never. */
+uint64_t weft_ps_reply_until(const struct weft_ps_client *client, const struct ps_part *part);
+/* A pull of the model asks how many updates are in it. */
+bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *link);
+
+/* client_sent.c */
+
+void weft_ps_part_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+/* What came of a push is known: count it. */
+void weft_ps_push_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+/* The same, and nothing else. */
+void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_event *event);
+/* What came of a message, of a push or of an answer to a pull, whose head is as long. */
+void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
+                        const struct weft_msg_event *event, uint32_t head_bytes);
+
+/* client_reply.c */
+
+void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
+                        const struct weft_msg_event *event);
+/* The head of an answer; false: it makes no sense. */
+bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
+                        uint32_t rpc_id, struct weft_rpc_reply *reply_p);
+
+#endif

@@ -1,0 +1,41 @@
+/* Pushes and pulls by way of an aggregator. For the client's files alone.
+ */
+#ifndef WEFT_PS_CLIENT_VIA_H
+#define WEFT_PS_CLIENT_VIA_H
+
+#include "ps/client_part.h"
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_ps_via_init(struct weft_ps_client *client);
+void weft_ps_via_fini(struct weft_ps_client *client);
+/* PEER_UP or PEER_DOWN. False: it is not an aggregator's. */
+bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event *event,
+                      uint64_t now_ns);
+void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event);
+void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns);
+/* When an aggregator has been silent for too long; WEFT_NEVER. */
+uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
+/* Do pushes of this table go to the shard's aggregator now? */
+bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* Does this one? */
+bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
+/* The same of a pull, where its turn has not come yet. */
+bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part);
+/* How old its rows may be, in microseconds: not older than this worker's last push. UINT32_MAX: any age. */
+uint32_t weft_ps_via_age(const struct weft_ps_client *client, const struct ps_part *part);
+weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part);
+/* It was given to the transport; it is not the aggregator's any more. */
+void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
+void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part);
+/* The same while the aggregator is there; an answer may be arriving. */
+void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part);
+/* The answer to a push that was recalled. */
+void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t part);
+/* The connection is to end. */
+void weft_ps_via_close(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_via_sent(struct weft_ps_client *client, uint32_t part,
+                      const struct weft_msg_event *event);
+/* Its answer came; committed: the shard has it. */
+void weft_ps_via_answered(struct weft_ps_client *client, uint32_t part, bool committed);
+
+#endif
