@@ -56,7 +56,8 @@ static const struct counter table_counters[] = {
 #define CLIENT(field) COUNTER(weft_ps_client_counters, "client_", field)
 
 static const struct counter client_counters[] = {
-    CLIENT(clocks), CLIENT(gates), CLIENT(replies_bad), CLIENT(rpcs_refused), CLIENT(rpcs_failed),
+    CLIENT(clocks), CLIENT(clock_probes), CLIENT(replies_bad),
+    CLIENT(rpcs_refused), CLIENT(rpcs_failed),
     CLIENT(missed_first), CLIENT(missed_forgotten), CLIENT(again), CLIENT(pushes_passed),
     CLIENT(packed), CLIENT(lists_kept), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
     CLIENT(lists_unknown), CLIENT(lists_sent), CLIENT(value_bytes_saved), CLIENT(residual_dropped),

@@ -156,8 +156,8 @@ void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg
 /* ---- coll_thread_post.c ---------------------------------------------------------------------- */
 
 /* Have the leader run `what`, and wait until it has. */
-void weft_coll_thread_ask(struct weft_coll_thread *t,
-                          void (*what)(struct weft_coll_thread *, void *), void *arg);
+void weft_coll_thread_request(struct weft_coll_thread *t,
+                              void (*what)(struct weft_coll_thread *, void *), void *arg);
 
 /* ---- coll_thread_wait.c, all behind the lock ------------------------------------------------- */
 

@@ -162,7 +162,7 @@ static weft_status not_in_time(struct weft_coll_thread *t, uint64_t timeout_ns,
                                struct weft_error *error)
 {
     struct missing_request m = {.count = 0};
-    weft_coll_thread_ask(t, find_missing, &m);
+    weft_coll_thread_request(t, find_missing, &m);
     if (m.refused > 0 && m.hint[0] == '\0') {
         snprintf(m.hint, sizeof(m.hint),
                  "%" PRIu64 " connections were refused: their processes have another epoch, or "
@@ -192,7 +192,7 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *t,
         return weft_fail(error, WEFT_STATE, "another thread is joining already");
     }
     struct join_request r = {.addresses = addresses, .error = error};
-    weft_coll_thread_ask(t, connect_all, &r);
+    weft_coll_thread_request(t, connect_all, &r);
     pthread_mutex_lock(&t->lock);
     bool in_time = true;
     while (r.status == WEFT_OK && t->ranks_up < t->config.coll.ranks && !t->failed && in_time) {

@@ -21,8 +21,8 @@ static void wake(struct weft_coll_thread *t)
     }
 }
 
-void weft_coll_thread_ask(struct weft_coll_thread *t,
-                          void (*what)(struct weft_coll_thread *, void *), void *arg)
+void weft_coll_thread_request(struct weft_coll_thread *t,
+                              void (*what)(struct weft_coll_thread *, void *), void *arg)
 {
     struct coll_request request = {.run = what, .arg = arg};
     pthread_mutex_lock(&t->lock);
@@ -52,7 +52,7 @@ weft_status weft_coll_thread_group(struct weft_coll_thread *t, const uint32_t *r
                                    uint32_t *group_p, struct weft_error *error)
 {
     struct group_request r = {.ranks = ranks, .n = n, .group_p = group_p};
-    weft_coll_thread_ask(t, make_group, &r);
+    weft_coll_thread_request(t, make_group, &r);
     switch (r.status) {
     case WEFT_OK:
         return WEFT_OK;
@@ -76,7 +76,7 @@ static void read_counters(struct weft_coll_thread *t, void *arg)
 void weft_coll_thread_counters(struct weft_coll_thread *t,
                                struct weft_coll_thread_counters *counters_p)
 {
-    weft_coll_thread_ask(t, read_counters, counters_p);
+    weft_coll_thread_request(t, read_counters, counters_p);
 }
 
 static void fail(struct weft_coll_thread *t, void *arg)
@@ -88,8 +88,9 @@ void weft_coll_thread_abort(struct weft_coll_thread *t, const char *text)
 {
     char copy[COLL_FAILURE_BYTES];
     snprintf(copy, sizeof(copy), "%s", text);
-    weft_coll_thread_ask(t, fail, copy);
+    weft_coll_thread_request(t, fail, copy);
 }
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* Have what is queued begun. Behind the lock, which is released meanwhile. */

@@ -65,20 +65,20 @@ static void ends_init(struct weft_ps_client *client, const weft_peer *peers)
     }
 }
 
-/* Each link's gate is a part for life. */
-static void gates_init(struct weft_ps_client *client)
+/* Each link's clock probe is a part for life. */
+static void clock_probes_init(struct weft_ps_client *client)
 {
     uint32_t links = client->config.tables_max * client->config.shards;
     for (uint32_t i = 0; i < links; i++) {
-        client->parts[client->gates_first + i] = (struct ps_part){
+        client->parts[client->clock_probes_first + i] = (struct ps_part){
             .kind = WEFT_RPC_PULL,
             .table = (uint16_t)(i / client->config.shards),
             .shard = i % client->config.shards,
             .op = WEFT_PS_NONE,
-            .request = client->links[i].gate_request,
+            .request = client->links[i].probe_request,
             .request_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, sizeof(uint64_t)),
             .request_elem_bytes = sizeof(uint64_t),
-            .reply = client->links[i].gate_reply,
+            .reply = client->links[i].probe_reply,
             .reply_bytes = WEFT_RPC_REPLY_BYTES,
         };
     }
@@ -89,8 +89,8 @@ static weft_status members_init(struct weft_ps_client *client)
     const struct weft_ps_client_config *config = &client->config;
     size_t links = (size_t)config->tables_max * config->shards;
     client->parts_per_op = parts_per_op_of(config);
-    client->gates_first = config->ops_max * client->parts_per_op;
-    client->resumes_first = client->gates_first + (uint32_t)links;
+    client->clock_probes_first = config->ops_max * client->parts_per_op;
+    client->resumes_first = client->clock_probes_first + (uint32_t)links;
     client->log.first = client->resumes_first + (uint32_t)links;
     client->log.places = config->replay_bytes > 0 ? config->replay_messages_max : 0;
     client->parts_total = client->log.first + client->log.places;
@@ -102,8 +102,8 @@ static weft_status members_init(struct weft_ps_client *client)
     client->sort_start = calloc((size_t)config->shards * 3 + 1, sizeof(*client->sort_start));
     client->sort_first =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
-    client->sort_must =
-        calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_must));
+    client->sort_critical =
+        calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_critical));
     client->slice = malloc(sizeof(*client->slice));
     client->unpacked = calloc(weft_max_u64(WEFT_PS_CHUNK_ROWS_MAX, config->rows_per_rpc_max),
                               sizeof(*client->unpacked));
@@ -111,7 +111,7 @@ static weft_status members_init(struct weft_ps_client *client)
         calloc(WEFT_BITS_WORDS((size_t)WEFT_PS_CHUNKS_MAX), sizeof(*client->critical));
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
                 client->ops != NULL && client->parts != NULL && client->sort_start != NULL &&
-                client->sort_first != NULL && client->sort_must != NULL &&
+                client->sort_first != NULL && client->sort_critical != NULL &&
                 client->unpacked != NULL && client->slice != NULL && client->critical != NULL;
     return have ? WEFT_OK : WEFT_NOMEM;
 }
@@ -137,7 +137,7 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
     weft_status status = members_init(client);
     if (status == WEFT_OK) {
         ends_init(client, peers);
-        gates_init(client);
+        clock_probes_init(client);
         weft_ps_resumes_init(client);
         status = ops_init(client);
     }
@@ -210,7 +210,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     free(client->parts);
     free(client->sort_start);
     free(client->sort_first);
-    free(client->sort_must);
+    free(client->sort_critical);
     free(client->slice);
     free(client->unpacked);
     free(client->critical);
@@ -273,8 +273,8 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
         return;
     }
     uint32_t index = (uint32_t)event->user;
-    if (event->user & WEFT_PS_USER_SAFE) {
-        weft_ps_safe_event(client, event);
+    if (event->user & WEFT_PS_USER_DURABLE) {
+        weft_ps_durable_event(client, event);
     } else if (event->user & WEFT_PS_USER_VIA) {
         weft_ps_via_table_event(client, event);
     } else if (event->user & WEFT_PS_USER_CLOCK) {
@@ -290,7 +290,7 @@ static void shards_send(struct weft_ps_client *client, uint64_t now_ns)
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down && !client->ends[s].away) {
-            weft_ps_safe_expect(client, s);
+            weft_ps_durable_expect(client, s);
             weft_ps_shard_send(client, s, now_ns);
         }
     }

@@ -130,7 +130,7 @@ struct weft_ps_client_counters {
     struct weft_ps_flow push;
     struct weft_ps_flow pull;  /* answers; `sent` is what the server sent */
     uint64_t clocks;           /* CLOCK messages closed */
-    uint64_t gates;            /* empty pulls sent to learn that a clock has begun */
+    uint64_t clock_probes;     /* empty pulls sent to learn that a clock has begun */
     uint64_t replies_bad;      /* malformed or contradicting */
     uint64_t rpcs_refused;     /* answered with a status other than OK */
     uint64_t rpcs_failed;      /* the shard was gone */

@@ -48,10 +48,11 @@ struct weft_ps_client {
     struct ps_table *tables;   /* (tables_max,) */
     struct ps_link *links;     /* (tables_max, shards) */
     struct ps_op *ops;         /* (ops_max,) */
-    struct ps_part *parts;     /* operation by operation, then one gate and one to resume for each
+    struct ps_part
+        *parts; /* operation by operation, then one clock probe and one to resume for each
                                 * link, then those of the log */
     uint32_t parts_per_op;
-    uint32_t gates_first;   /* part number of the first gate */
+    uint32_t clock_probes_first; /* part number of the first clock probe */
     uint32_t resumes_first; /* and of the first that resumes */
     uint32_t parts_total;
     uint64_t born;           /* of parts */
@@ -63,7 +64,7 @@ struct weft_ps_client {
     struct ps_via *vias;     /* (shards,); NULL: no aggregators */
     uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
-    uint64_t *sort_must;     /* the same */
+    uint64_t *sort_critical; /* the same */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     struct ps_knowns known;
     uint8_t *list_request; /* the LIST that is under way, or the push with ids; NULL: no lists */
@@ -116,7 +117,7 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 /* The client's own values of `user`. */
 #define WEFT_PS_USER       (UINT64_C(1) << 63)
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
-#define WEFT_PS_USER_SAFE  (UINT64_C(1) << 61) /* the rest is a shard */
+#define WEFT_PS_USER_DURABLE (UINT64_C(1) << 61) /* the rest is a shard */
 #define WEFT_PS_USER_VIA   (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
 
 /* client_missed.c: rule 7 of docs/PROTOCOL.md section 6, for pushes */

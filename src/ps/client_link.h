@@ -33,8 +33,8 @@ struct ps_link {
     bool clock_sending;
     bool clock_refused;
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
-    uint8_t gate_request[WEFT_RPC_REQUEST_BYTES];
-    uint8_t gate_reply[WEFT_RPC_REPLY_BYTES];
+    uint8_t probe_request[WEFT_RPC_REQUEST_BYTES];
+    uint8_t probe_reply[WEFT_RPC_REPLY_BYTES];
     uint16_t can;            /* of enum weft_rpc_can: what the shard takes */
     uint8_t list_misses;     /* pushes whose list was unknown, since the last that was known */
     uint32_t list_pause;     /* so many pushes go with their ids */
@@ -65,8 +65,8 @@ struct ps_shard_end {
     uint32_t begun_open; /* parts that are `begun`: others wait for them, for a shard keeps the
                           * chunks of few at a time */
     uint32_t resuming;   /* its links that are */
-    bool safe_expected; /* memory is posted for what it says is durable */
-    weft_expect_id safe_expect;
+    bool durable_expected; /* memory is posted for what it says is durable */
+    weft_expect_id durable_expect;
     uint32_t session;    /* of its connections; ps/aggregate.h */
     uint64_t incarnation; /* of its process */
     uint32_t rpc_id;     /* last used */

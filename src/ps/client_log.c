@@ -278,10 +278,10 @@ void weft_ps_log_hold(const struct weft_ps_client *client, uint16_t table, uint3
 
 /* ---- durable --------------------------------------------------------------------------------- */
 
-void weft_ps_safe_expect(struct weft_ps_client *client, uint32_t shard)
+void weft_ps_durable_expect(struct weft_ps_client *client, uint32_t shard)
 {
     struct ps_shard_end *end = &client->ends[shard];
-    if (!ps_log_on(client) || end->safe_expected) {
+    if (!ps_log_on(client) || end->durable_expected) {
         return;
     }
     struct weft_msg_expect expect = {
@@ -292,22 +292,22 @@ void weft_ps_safe_expect(struct weft_ps_client *client, uint32_t shard)
         .memory_bytes = WEFT_RPC_SAFE_BYTES,
         .count = UINT32_MAX,
         .timeout_ns = WEFT_NEVER,
-        .user = WEFT_PS_USER | WEFT_PS_USER_SAFE | shard,
+        .user = WEFT_PS_USER | WEFT_PS_USER_DURABLE | shard,
     };
-    end->safe_expected =
-        client->msgr.ops->expect(client->msgr.self, &expect, &end->safe_expect) == WEFT_OK;
+    end->durable_expected =
+        client->msgr.ops->expect(client->msgr.self, &expect, &end->durable_expect) == WEFT_OK;
 }
 
-void weft_ps_safe_cancel(struct weft_ps_client *client, uint32_t shard)
+void weft_ps_durable_cancel(struct weft_ps_client *client, uint32_t shard)
 {
     struct ps_shard_end *end = &client->ends[shard];
-    if (end->safe_expected) {
-        (void)!client->msgr.ops->cancel(client->msgr.self, end->safe_expect);
-        end->safe_expected = false;
+    if (end->durable_expected) {
+        (void)!client->msgr.ops->cancel(client->msgr.self, end->durable_expect);
+        end->durable_expected = false;
     }
 }
 
-void weft_ps_safe_event(struct weft_ps_client *client, const struct weft_msg_event *event)
+void weft_ps_durable_event(struct weft_ps_client *client, const struct weft_msg_event *event)
 {
     uint32_t shard = (uint32_t)event->user;
     struct weft_rpc_tag tag;

@@ -43,8 +43,8 @@ void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t s
 /* Ask for a checkpoint? */
 bool weft_ps_log_filling(const struct weft_ps_client *client);
 /* Post memory for what a shard says is durable; take it back. */
-void weft_ps_safe_expect(struct weft_ps_client *client, uint32_t shard);
-void weft_ps_safe_cancel(struct weft_ps_client *client, uint32_t shard);
-void weft_ps_safe_event(struct weft_ps_client *client, const struct weft_msg_event *event);
+void weft_ps_durable_expect(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_durable_cancel(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_durable_event(struct weft_ps_client *client, const struct weft_msg_event *event);
 
 #endif

@@ -294,7 +294,8 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     part->head_only = part->voided;
     weft_ps_listed_reset(client, part);
     if (part->op == WEFT_PS_NONE && !is_push) {
-        part->clock = 0; /* a gate: what comes back may be far from the clock that it asked for */
+        part->clock =
+            0; /* a clock probe: what comes back may be far from the clock that it asked for */
     }
     if (flew) {
         part->state = PART_QUEUED;

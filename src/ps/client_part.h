@@ -73,12 +73,13 @@ struct ps_part {
     uint32_t refused;    /* chunks */
     uint16_t table;
     uint32_t shard;
-    uint32_t op;    /* WEFT_PS_NONE: a gate, what resumes a table, or a push that was finished */
+    uint32_t
+        op; /* WEFT_PS_NONE: a clock probe, what resumes a table, or a push that was finished */
     struct weft_ps_list list; /* PULL: ids and out are borrowed until done */
     const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
     uint32_t rows_first; /* PULL: so many of them, at its beginning, had been missed */
-    uint32_t rows_must;  /* and of these so many twice running */
+    uint32_t rows_critical; /* and of these so many twice running */
     uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
     uint32_t iteration; /* the worker's clock in progress when the operation was started */
@@ -176,7 +177,7 @@ void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
 /* A push of the two clocks behind the last that the shard has taken counts as open. */
 void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
 /* A pull of a clock that this worker has not ended, or of which it has still to send pushes: when a shard
- * comes back without them, they are behind it in the queue, and may need a gate. Nothing has to wait for
+ * comes back without them, they are behind it in the queue, and may need a clock probe. Nothing has to wait for
  * it. */
 bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_part *part);
 /* This worker has ended a clock of the table: pulls that went ahead of it are as others now. */

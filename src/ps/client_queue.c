@@ -2,7 +2,7 @@
  *
  * Parts of one link go in the order in which they were queued. A BSP push of clock c + 1 may
  * go when the shard has begun that clock, which any answer tells; where nothing was asked, an empty
- * pull (the gate) asks. A pull names the push that must be closed before it; there is room for one
+ * pull (the clock probe) asks. A pull names the push that must be closed before it; there is room for one
  * name, so with more pushes in flight it waits here.
  */
 #include "ps/client_internal.h"
@@ -59,15 +59,15 @@ void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *pa
 }
 
 /* A BSP push that is too early: ask the shard, once, to tell when its clock has begun. */
-static void gate_ask(struct weft_ps_client *client, const struct ps_part *push)
+static void clock_probe_send(struct weft_ps_client *client, const struct ps_part *push)
 {
-    uint32_t index = client->gates_first + push->table * client->config.shards + push->shard;
-    struct ps_part *gate = &client->parts[index];
-    if (gate->state == PART_QUEUED || gate->state == PART_FLYING) {
+    uint32_t index = client->clock_probes_first + push->table * client->config.shards + push->shard;
+    struct ps_part *probe = &client->parts[index];
+    if (probe->state == PART_QUEUED || probe->state == PART_FLYING) {
         return;
     }
-    gate->clock = push->clock - 1;
-    client->counters.gates++;
+    probe->clock = push->clock - 1;
+    client->counters.clock_probes++;
     weft_ps_part_queue(client, index);
 }
 
@@ -88,7 +88,7 @@ bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_
 
 void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table)
 {
-    for (uint32_t i = 0; i < client->gates_first; i++) {
+    for (uint32_t i = 0; i < client->clock_probes_first; i++) {
         struct ps_part *part = &client->parts[i];
         if (part->state == PART_FLYING && part->is_ahead && part->table == table) {
             part->is_ahead = false;
@@ -178,7 +178,7 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return false;
     }
     if (mode == WEFT_TABLE_BSP && link->clock_known + 1 < part->clock) {
-        gate_ask(client, part);
+        clock_probe_send(client, part);
         return false;
     }
     return weft_ps_listed_may_go(client, part);

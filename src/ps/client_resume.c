@@ -74,7 +74,7 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
             weft_ps_part_wait(client, i);
         }
     }
-    weft_ps_safe_cancel(client, shard);
+    weft_ps_durable_cancel(client, shard);
     weft_ps_known_drop(client, UINT32_MAX, shard, 0);
     end->list_part = WEFT_PS_NONE;
     end->pulls_open = end->pulls_asked = end->pulls_ahead = 0;

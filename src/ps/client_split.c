@@ -6,13 +6,13 @@
 #include <string.h>
 
 /* Where a row goes among those of its shard. */
-enum { SORT_MUST, SORT_FIRST, SORT_REST, SORT_KINDS };
+enum { SORT_CRITICAL, SORT_FIRST, SORT_REST, SORT_KINDS };
 
 static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
 {
-    return weft_bits_test(client->sort_must, row)    ? SORT_MUST
-           : weft_bits_test(client->sort_first, row) ? SORT_FIRST
-                                                     : SORT_REST;
+    return weft_bits_test(client->sort_critical, row) ? SORT_CRITICAL
+           : weft_bits_test(client->sort_first, row)  ? SORT_FIRST
+                                                      : SORT_REST;
 }
 
 /* Which rows of a pull were missed the last time, and the last two times. At the pull before one that
@@ -22,7 +22,7 @@ static void sort_look(struct weft_ps_client *client, const struct weft_ps_list *
     const struct weft_ps_missed *missed = &client->tables[list->table].missed;
     size_t bytes = WEFT_BITS_WORDS((size_t)list->n) * sizeof(uint64_t);
     memset(client->sort_first, 0, bytes);
-    memset(client->sort_must, 0, bytes);
+    memset(client->sort_critical, 0, bytes);
     for (uint32_t i = 0; is_pull && missed->count > 0 && i < list->n; i++) {
         uint64_t id = ps_list_id(list, i);
         if (weft_ps_missed_has(missed, id)) {
@@ -31,7 +31,7 @@ static void sort_look(struct weft_ps_client *client, const struct weft_ps_list *
         }
         if (weft_ps_missed_twice(missed, id) ||
             (list->ahead > 0 && weft_ps_missed_has(missed, id))) {
-            weft_bits_set(client->sort_must, i);
+            weft_bits_set(client->sort_critical, i);
         }
     }
 }
@@ -228,7 +228,7 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
                                 ? weft_ps_part_push(client, index, list, s, order + first, count, 0)
                                 : weft_ps_part_pull(client, index, list, s, order + first, count);
             struct ps_part *part = &client->parts[made];
-            part->rows_must = rows_before(start[SORT_FIRST], first, count);
+            part->rows_critical = rows_before(start[SORT_FIRST], first, count);
             part->rows_first = rows_before(start[SORT_REST], first, count);
         }
     }

@@ -228,7 +228,7 @@ static void bsp_pushes_ahead_wait(void **state)
                      WEFT_OK);
     cluster_run(&c);
     assert_false(weft_ps_op_done(c.client[0], ahead, NULL));
-    assert_int_equal(weft_ps_client_counters(c.client[0])->gates, 1);
+    assert_int_equal(weft_ps_client_counters(c.client[0])->clock_probes, 1);
     assert_int_equal(push(&c, 1, &id, (const float[]){-20}, 1).status, WEFT_OK);
     cluster_clock(&c, 1, 0);
     assert_int_equal(pull(&c, 1, &id, &row, 1).status, WEFT_OK);
