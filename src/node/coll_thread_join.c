@@ -97,6 +97,7 @@ void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg
         on_dialled_up(t, rank, event->name);
     }
 }
+
 /* ---- joining --------------------------------------------------------------------------------- */
 
 struct join_request {
