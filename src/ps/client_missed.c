@@ -6,7 +6,7 @@
  * vector. The ids are read from the request itself, which is there until SENT whoever made it.
  * While nothing is missing there is nothing to look up.
  *
- * Pulls have the same rule: their rows are asked for first (client.c), and the shard is told how
+ * Pulls have the same rule: their rows are asked for first (client_split.c), and the shard is told how
  * many of them must not be missing.
  *
  * Source: docs/PROTOCOL.md section 6, rule 7, and section 7.
