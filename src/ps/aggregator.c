@@ -63,7 +63,7 @@ static weft_status slots_init(struct weft_aggregator *agg)
     }
     for (uint32_t i = 0; i < agg->slot_count; i++) {
         agg->slots[i].rank = i / config->push_slots;
-        agg->slots[i].memory = calloc(1, config->push_bytes_max);
+        agg->slots[i].memory = malloc(config->push_bytes_max); /* touched as rows come */
         if (agg->slots[i].memory == NULL) {
             return WEFT_NOMEM;
         }

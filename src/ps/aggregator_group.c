@@ -21,7 +21,8 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
     agg->group_count = agg->config.groups_max + WEFT_AGGREGATE_SLOTS;
     agg->groups = calloc(agg->group_count, sizeof(*agg->groups));
     agg->ids = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*agg->ids));
-    agg->order = calloc((size_t)2 * WEFT_AGGREGATE_ROWS_MAX, sizeof(*agg->order));
+    /* What is written before it is read is not cleared: that would touch all of it. */
+    agg->order = malloc((size_t)2 * WEFT_AGGREGATE_ROWS_MAX * sizeof(*agg->order));
     if (agg->groups == NULL || agg->ids == NULL || agg->order == NULL) {
         return WEFT_NOMEM;
     }
@@ -29,10 +30,10 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
         struct agg_group *group = &agg->groups[i];
         group->ranks = calloc(WEFT_BITS_WORDS((size_t)agg->config.workers_max), sizeof(uint64_t));
         group->index = calloc(INDEX_PLACES, sizeof(*group->index));
-        group->ids = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*group->ids));
-        group->counts = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*group->counts));
-        group->sums = calloc(1, WEFT_AGGREGATE_BYTES_MAX);
-        group->message = calloc(1, WEFT_AGGREGATE_BYTES_MAX);
+        group->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->ids));
+        group->counts = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->counts));
+        group->sums = malloc(WEFT_AGGREGATE_BYTES_MAX);
+        group->message = malloc(WEFT_AGGREGATE_BYTES_MAX);
         if (group->ranks == NULL || group->index == NULL || group->ids == NULL ||
             group->counts == NULL || group->sums == NULL || group->message == NULL) {
             return WEFT_NOMEM;

@@ -74,7 +74,7 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
     if (has_ids) {
         slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
     }
-    slot->answer = calloc(1, answer_bytes);
+    slot->answer = malloc(answer_bytes); /* touched as far as answers are long */
     bool lacks = (has_ids && slot->ids == NULL) || (is_pull && slot->came == NULL);
     return slot->answer == NULL || lacks ? WEFT_NOMEM : WEFT_OK;
 }

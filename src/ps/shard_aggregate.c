@@ -74,9 +74,10 @@ weft_status weft_shard_aggregates_init(struct weft_shard *shard)
     shard->aggregates = all;
     all->slot_count = config->aggregators_max * WEFT_AGGREGATE_SLOTS;
     all->sessions = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
-    all->ids = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*all->ids));
-    all->hashes = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(*all->hashes));
-    all->rows = calloc(WEFT_AGGREGATE_ROWS_MAX, sizeof(struct weft_table_row *));
+    /* What is written before it is read is not cleared: that would touch all of it. */
+    all->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*all->ids));
+    all->hashes = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*all->hashes));
+    all->rows = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(struct weft_table_row *));
     all->aggregators = calloc(config->aggregators_max, sizeof(*all->aggregators));
     all->slots = calloc(all->slot_count, sizeof(*all->slots));
     if (all->sessions == NULL || all->ids == NULL || all->hashes == NULL || all->rows == NULL ||
@@ -84,7 +85,7 @@ weft_status weft_shard_aggregates_init(struct weft_shard *shard)
         return WEFT_NOMEM;
     }
     for (uint32_t i = 0; i < all->slot_count; i++) {
-        all->slots[i].memory = calloc(1, WEFT_AGGREGATE_BYTES_MAX);
+        all->slots[i].memory = malloc(WEFT_AGGREGATE_BYTES_MAX);
         if (all->slots[i].memory == NULL) {
             return WEFT_NOMEM;
         }

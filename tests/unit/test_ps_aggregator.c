@@ -171,6 +171,7 @@ static void bench_open(struct bench *b, uint32_t workers, uint8_t mode, uint64_t
     struct cluster_config config = cluster_config(1, workers);
     config.incarnation = 100;
     config.shard.chunks_max = 256;
+    config.shard.aggregators_max = 2;
     config.client.reconnect_ns = WEFT_NS_PER_S;
     config.client.via_timeout_ns = via_timeout_ns;
     config.client.can &= (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE;
