@@ -42,6 +42,10 @@ static inline void churn_init(struct churn *churn, uint8_t mode, uint64_t seed)
                                            .workers = CHURN_WORKERS,
                                            .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
                                            .learning_rate = CHURN_WORKERS};
+    /* No more memory than that takes: shards come and go by the hundred. */
+    churn->config.shard.rows_max = 10 * CHURN_IDS;
+    churn->config.shard.list_ids = 100 * CHURN_IDS;
+    churn->config.shard.dim_max = churn->config.client.dim_max = CHURN_DIM;
     churn->config.incarnation = 1000;
     churn->config.shard.checkpoints = true;
     churn->config.shard.chunks_max = 64;
