@@ -13,14 +13,14 @@ port_of() {
     sed -n 's/^shard 0.*:\([0-9]*\)$/\1/p' "$1"
 }
 
-# begin: a server and an aggregator, $server and $aggregator.
+# begin [options of the aggregator]: a server and an aggregator, $server and $aggregator.
 begin() {
     rm -f server.out aggregate.out 0.out 1.out
     "$WEFT_BIN" server --port 0 --workers 2 >server.out 2>server.err &
     server=$!
     tap_until tap_lines 1 '^shard .*:' server.out
     "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --json --flush-age-us 20000 \
-        --servers "127.0.0.1:$(port_of server.out)" >aggregate.out 2>aggregate.err &
+        --servers "127.0.0.1:$(port_of server.out)" "$@" >aggregate.out 2>aggregate.err &
     aggregator=$!
     tap_until tap_lines 1 '^shard .*:' aggregate.out
 }
@@ -165,18 +165,31 @@ for candidate in python3 /usr/bin/python3; do
     fi
 done
 if [ -n "$python" ]; then
-    begin
+    begin --metrics 127.0.0.1:0
+    tap_until tap_lines 1 '^metrics: ' aggregate.out
     PYTHONPATH=$WEFT_SOURCE_ROOT/python PYTHONDONTWRITEBYTECODE=1 \
         WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0 "$python" - "$(port_of server.out)" \
-        "$(port_of aggregate.out)" >python.out 2>&1 <<'END'
-import sys, numpy, weft
-server, via = ("127.0.0.1:" + port for port in sys.argv[1:])
+        "$(port_of aggregate.out)" "$(sed -n 's/^metrics: //p' aggregate.out)" >python.out 2>&1 <<'END'
+import re, sys, time, urllib.request, numpy, weft
+server, via = ("127.0.0.1:" + port for port in sys.argv[1:3])
+
+def absorbed():
+    with urllib.request.urlopen(sys.argv[3]) as metrics:
+        text = metrics.read().decode()
+    return float(re.search(r"^weft_aggregator_pushes_absorbed_total{.*} (\S+)$", text, re.MULTILINE)[1])
+
 with weft.connect(server, worker=0, workers=1, via=via) as ps:
     table = ps.table(0, dim=2, optimizer="sgd", learning_rate=1.0, consistency="asp", average="none")
     ids = numpy.arange(8, dtype=numpy.uint64)
+    # Until the connection to the aggregator is there, pushes go direct.
+    first = 0
+    while absorbed() == 0 and first < 2400:
+        table.push(ids, numpy.ones((8, 2), numpy.float32))
+        first += 1
+        time.sleep(0.05)
     for _ in range(200):
         table.push(ids, numpy.ones((8, 2), numpy.float32))
-    print(table.pull(ids).min(), table.pull(ids).max())
+    print(first + table.pull(ids).min(), first + table.pull(ids).max())
 END
     tap_is "via in Python: each push counts once" "$(cat python.out)" "-200.0 -200.0"
     kill "$aggregator"
