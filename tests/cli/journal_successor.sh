@@ -60,7 +60,9 @@ crash KILL
 
 # ---- what is not done again stays ----
 cp "$(journal)" kept
-tap_run "a byte in the middle is another one" overwrite 100000 'xyzzy'
+# Of what was written, which on a slow machine is less. (Behind it there are zeros.)
+written=$(tr -d '\000' <kept | wc -c)
+tap_run "a byte in the middle is another one" overwrite $((written / 2)) 'xyzzy'
 tap_run "a server" serve --restarted
 tap_like "says what is lost" "$(cat server.out)" 'damaged, .*its last [1-9][0-9]* records ([1-9][0-9]* bytes) are lost'
 tap_like "and does the rest again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes done again'
