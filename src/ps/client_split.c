@@ -20,10 +20,11 @@ static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
 static void sort_look(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull)
 {
     const struct weft_ps_missed *missed = &client->tables[list->table].missed;
-    size_t bytes = WEFT_BITS_WORDS((size_t)list->n) * sizeof(uint64_t);
+    uint32_t n = (uint32_t)list->n;
+    size_t bytes = WEFT_BITS_WORDS((size_t)n) * sizeof(uint64_t);
     memset(client->sort_first, 0, bytes);
     memset(client->sort_critical, 0, bytes);
-    for (uint32_t i = 0; is_pull && missed->count > 0 && i < list->n; i++) {
+    for (uint32_t i = 0; is_pull && missed->count > 0 && i < n; i++) {
         uint64_t id = ps_list_id(list, i);
         if (weft_ps_missed_has(missed, id)) {
             weft_bits_set(client->sort_first, i);
@@ -50,7 +51,7 @@ static uint32_t shard_of(const struct weft_table_spec *spec, const struct weft_p
 static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull,
                       uint32_t *order)
 {
-    uint32_t shards = client->config.shards, n = list->n;
+    uint32_t shards = client->config.shards, n = (uint32_t)list->n;
     const struct weft_table_spec *spec = &client->tables[list->table].spec;
     uint32_t *start = client->sort_start;
     memset(start, 0, sizeof(*start) * (shards * SORT_KINDS + 1));
@@ -79,9 +80,11 @@ static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *
 /* Do all ids of the list fit u32? */
 static uint8_t id_bytes_of(const struct weft_ps_list *list)
 {
-    uint64_t all = list->ids == NULL ? list->first + list->n : 0;
-    for (uint32_t i = 0; list->ids != NULL && i < list->n; i++) {
-        all |= list->ids[i];
+    const uint64_t *ids = list->ids;
+    uint32_t n = ids != NULL ? (uint32_t)list->n : 0;
+    uint64_t all = ids == NULL ? list->first + list->n : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        all |= ids[i];
     }
     return all <= UINT32_MAX ? WEFT_RPC_ID_NARROW : WEFT_RPC_ID_WIDE;
 }
@@ -93,7 +96,7 @@ static bool ids_within(const struct weft_table_spec *spec, const struct weft_ps_
     if (list->ids == NULL) {
         return list->first <= rows && list->n <= rows - list->first;
     }
-    for (uint32_t i = 0; i < list->n; i++) {
+    for (uint32_t i = 0, n = (uint32_t)list->n; i < n; i++) {
         if (list->ids[i] >= rows) {
             return false;
         }
@@ -162,8 +165,8 @@ static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
     uint32_t dim = client->tables[list->table].spec.dim, count;
-    for (uint32_t first = 0; first < list->n; first += count) {
-        count = (uint32_t)weft_min_u64(list->n - first, client->config.rows_per_rpc_max);
+    for (uint32_t first = 0, n = (uint32_t)list->n; first < n; first += count) {
+        count = (uint32_t)weft_min_u64(n - first, client->config.rows_per_rpc_max);
         struct weft_ps_list slice = ps_list_slice(list, dim, first, count);
         if (is_push) {
             (void)weft_ps_part_push(client, index, &slice, 0, NULL, count, 0);
