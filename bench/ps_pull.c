@@ -1,4 +1,4 @@
-/* Time of a pull of one row, closed loop, one worker that turns its own crank, one shard, packets
+/* Time of a pull of one row, closed loop, one worker that makes its own progress, one shard, packets
  * authenticated, beside a raw UDP ping-pong of the same sizes.
  *
  *   ps_pull [--dim N] [--trips N] [--rounds N] [--cpus two|one]

@@ -38,11 +38,11 @@
  * begin all pushes, to end the clocks, and then to wait makes one decision of them. A pull also learns
  * how many updates its servers had opened, which is the version that the next update is based on.
  *
- * Who turns the crank. By default the calling thread: things move only inside these functions. A
- * program that computes for longer than the server's patience (5 s) between two of them says
- * weft_ps_idle before, or sets config.thread, and a thread of the library does it.
- * One exception: that the last answer has arrived is told to the server with the next request, in a
- * loop that comes back within 100 us; when it does not, a thread tells it some milliseconds later.
+ * Progress. By default the calling thread makes it: packets are sent and received only inside these
+ * functions. A program that computes for longer than a server's peer timeout (5 s) between two of
+ * them calls weft_ps_idle before, or sets config.thread for a progress thread of the library.
+ * One exception: the acknowledgement of the last answer goes with the next request, in a loop that
+ * comes back within 100 us; when it does not, a thread sends it some milliseconds later.
  *
  * Structs with a `size` field may grow; see docs/API.md. Fill them by their _init function, then
  * set what differs. Times are nanoseconds, WEFT_NEVER = no limit; fractions are parts per million.
@@ -86,7 +86,7 @@ struct weft_ps_config {
                                    * in the environment (docs/RUN.md); 0 of one worker */
     uint32_t workers;             /* in the whole job, 1 .. 65,535. Default 0: WEFT_WORKERS, or as
                                    * above; 1 where nobody says */
-    uint32_t thread;              /* 1: a thread of the library turns the crank; default 0 */
+    uint32_t thread;              /* 1: the library has a progress thread; default 0 */
     const char *transport;        /* "weft" (NULL, the default), or "tcp" where UDP is blocked */
     const char *host;             /* address to bind; NULL (default) = one that reaches servers */
     uint32_t tables_max;          /* tables 0 .. tables_max - 1; 1 .. 65,536; default 4. The server
@@ -404,7 +404,7 @@ WEFT_API weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids,
 WEFT_API weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                                struct weft_result *result_p);
 
-/* The same without waiting: turns the crank once.
+/* The same without waiting: makes progress once.
  * Errors:  WEFT_AGAIN  it is under way still. Others as weft_wait. */
 WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
 
@@ -578,7 +578,7 @@ WEFT_API weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* One turn of the crank: sleep until something arrives, or timeout_ns has passed (0 = do not
+/* Make progress: sleep until something arrives, or timeout_ns has passed (0 = do not
  * sleep). For programs that compute in pieces with operations under way. */
 WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 
@@ -586,9 +586,9 @@ WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
  * Errors:  WEFT_TIMEOUT; WEFT_PEER as weft_clock. */
 WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
-/* Tell the servers that this worker will be deaf for a while, because it computes: they do not take
- * it for dead then, for 10 minutes. With operations under way they would; wait for these before.
- * The next call that turns the crank ends it. Nothing with config.thread. */
+/* Tell the servers that this worker will not answer for a while, because it computes: for 10 minutes
+ * they do not declare it dead. With operations under way they would; wait for these before.
+ * The next call that makes progress ends it. Nothing with config.thread. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect. */

@@ -13,10 +13,10 @@
  *     weft_transport_wait -> RECEIVED + mask      weft_transport_wait -> SENT + the same mask
  *     weft_transport_flush, _close                weft_transport_close
  *
- * Who turns the crank. By default the calling thread: things move only inside _progress, _wait and
- * _flush (lowest latency, no second thread). A program that computes for longer than its peers'
- * peer_timeout_ns between such calls is taken for dead. With config.thread = 1 a thread of the
- * library does it, and transfers go on while the program computes. All other calls are the same.
+ * Progress. By default the calling thread makes it: packets are sent and received only inside
+ * _progress, _wait and _flush (lowest latency, no second thread). A program that computes for longer
+ * than its peers' peer_timeout_ns between such calls is declared dead. With config.thread = 1 the
+ * library has a progress thread, and transfers go on while the program computes. All other calls are the same.
  *
  * Structs with a `size` field may grow; see docs/API.md for what is promised. Fill them by their
  * _init function, then set what differs. Times are nanoseconds, WEFT_NEVER = no limit; fractions
@@ -62,7 +62,7 @@ struct weft_transport_config {
                                    * AUTH */
     uint16_t port;                /* UDP; 0 = any free one (weft_transport_port tells) */
     uint8_t accept;               /* 1: take connections; 0 (default): only make them */
-    uint8_t thread;               /* 1: a thread of the library turns the crank; default 0 */
+    uint8_t thread;               /* 1: the library has a progress thread; default 0 */
     uint32_t peers_max;           /* connections at a time, 1 .. 4,096; default 16 */
     uint32_t receives_max;        /* receives posted at a time, 1 .. 65,536; default 64 */
     uint64_t message_bytes_max;   /* longest message sent or taken, to be set alike at both ends;
@@ -287,8 +287,8 @@ struct weft_transport_event {
     struct weft_mask mask; /* SENT, RECEIVED; bits stay valid until the next _poll or _wait */
 };
 
-/* The next event, oldest first; false when none is here. Does not wait; when the caller turns the
- * crank, new events come from _progress only. */
+/* The next event, oldest first; false when none is here. Does not wait; when the caller makes
+ * progress, new events come from _progress only. */
 WEFT_API bool weft_transport_poll(struct weft_transport *transport,
                                   struct weft_transport_event *event_p);
 
@@ -298,7 +298,7 @@ WEFT_API bool weft_transport_poll(struct weft_transport *transport,
 WEFT_API weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeout_ns,
                                          struct weft_transport_event *event_p);
 
-/* One turn of the crank: send what is due, sleep until something arrives or is due or timeout_ns
+/* Make progress: send what is due, sleep until something arrives or is due or timeout_ns
  * has passed (0 = do not sleep), and take what has arrived. With config.thread it does nothing.
  * Errors:  WEFT_AGAIN  too many events wait to be polled: nothing was done. */
 WEFT_API weft_status weft_transport_progress(struct weft_transport *transport,

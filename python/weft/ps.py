@@ -461,7 +461,7 @@ class PS:
         )
 
     def progress(self, timeout=0.0):
-        """One turn of the crank, for programs that compute in pieces with operations under way."""
+        """Make progress, for programs that compute in pieces with operations under way."""
         with self._lock:
             lib.weft_ps_progress(self._pointer(), ns_of(timeout, "timeout"))
 

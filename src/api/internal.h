@@ -34,7 +34,7 @@ struct weft_transport {
     uint32_t posted; /* sends and receives whose event has not come */
 
     /* Caller-driven only: events between progress and poll. Each posted send and receive has a
-     * place reserved, so that a turn of the crank never finds the ring full. */
+     * place reserved, so that progress never finds the ring full. */
     struct weft_event_ring ring;
     uint32_t queued; /* events in it, the lent one included */
     bool lent;       /* the event polled last is still the caller's */

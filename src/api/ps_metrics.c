@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* For who asks, while a thread of ours turns the crank and nothing ends the caller's sleep. */
+/* For a scrape, while a progress thread of ours runs and nothing ends the caller's sleep. */
 static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
 
 struct ps_metrics {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RING_RECORDS = 65536 }; /* 2 MB: what an endpoint does between two turns of its crank */
+enum { RING_RECORDS = 65536 }; /* 2 MB: what an endpoint does between two rounds of progress */
 
 static const uint64_t file_bytes_max = UINT64_C(1) << 30;
 

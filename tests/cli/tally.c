@@ -177,7 +177,7 @@ static void write_values(uint32_t clocks)
     }
 }
 
-/* Leave a mark, and wait for those of all, turning the crank. */
+/* Leave a mark, and wait for those of all, making progress. */
 static void meet(const char *mark, uint32_t rank)
 {
     char path[PATH_BYTES];

@@ -249,7 +249,7 @@ static void burst_send(struct end *from)
     }
 }
 
-/* Turn the crank until the endpoint rests: nothing to send, no deadline that has passed. */
+/* Make progress until the endpoint rests: nothing to send, no deadline that has passed. */
 static void settle(struct end *e)
 {
     unsigned bursts = 0;

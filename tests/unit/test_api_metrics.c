@@ -1,5 +1,5 @@
 /* /metrics of programs of the library: what is shown while the program is inside a call, while it is
- * not, and while a thread turns the crank; and that nothing of it keeps a program from its work. */
+ * not, and while a progress thread runs; and that nothing of it keeps a program from its work. */
 #define _GNU_SOURCE
 #include "api_ps_server.h"
 #include "io/http_get.h"

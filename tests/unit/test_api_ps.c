@@ -169,7 +169,7 @@ static void pushes_add_and_pulls_read(void **state)
     site_stop(&site);
 }
 
-static void a_thread_turns_the_crank(void **state)
+static void a_progress_thread(void **state)
 {
     (void)state;
     struct site site;
@@ -1396,7 +1396,7 @@ int main(void)
     unsetenv("WEFT_RANK");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_add_and_pulls_read),
-        cmocka_unit_test(a_thread_turns_the_crank),
+        cmocka_unit_test(a_progress_thread),
         cmocka_unit_test(over_tcp),
         cmocka_unit_test(what_is_begun_leaves_before_it_is_waited_for),
         cmocka_unit_test(long_lists_are_cut),

@@ -2,7 +2,7 @@
  * nowhere else: real clients, a real shard and real endpoints, on virtual time, where everything
  * else takes no time at all. So a duration is off by exactly the delay, or the test fails.
  *
- * Every node has a clock of its own that a crank can hold up: a delay in the middle of it moves the
+ * Every node has a clock of its own that a round of progress can hold up: a delay in the middle of it moves the
  * clock, and what the node sends leaves that much later. What arrives meanwhile waits, stamped with
  * its arrival, as in a socket's buffer. */
 #include "core/endpoint.h"
@@ -35,8 +35,8 @@ struct node {
     struct weft_ep *ep;
     struct weft_msgr msgr;
     struct weft_addr addr;
-    uint64_t now_ns;  /* inside a crank; between two, when the last one ended */
-    uint64_t late_ns; /* injected: from the first datagram's arrival to the crank */
+    uint64_t now_ns;  /* inside a round; between two, when the last one ended */
+    uint64_t late_ns; /* injected: from the first datagram's arrival to the round */
     uint64_t link_ns; /* to here */
     uint64_t gap_ns;  /* at least, between two datagrams to here */
     uint64_t last_due_ns;
@@ -49,7 +49,7 @@ struct rig {
     struct weft_record_ring *ring[NODES];
     struct datagram queue[DATAGRAMS];
     uint32_t queued;
-    uint64_t now_ns; /* of the last crank begun */
+    uint64_t now_ns; /* of the last round begun */
     /* Injected: */
     uint64_t apply_ns; /* in the apply path: for each chunk applied, each pull read */
     uint64_t applied;  /* of these, that have been held up */
@@ -126,7 +126,7 @@ static void flush(struct rig *rig, uint32_t n)
     }
 }
 
-/* ---- cranks ---------------------------------------------------------------------------------- */
+/* ---- rounds of progress ---------------------------------------------------------------------- */
 
 static void events(struct rig *rig, uint32_t n)
 {
@@ -144,7 +144,7 @@ static void events(struct rig *rig, uint32_t n)
     }
 }
 
-static void finish_crank(struct rig *rig, uint32_t n)
+static void finish_round(struct rig *rig, uint32_t n)
 {
     struct node *node = &rig->nodes[n];
     uint16_t table;
@@ -172,7 +172,7 @@ static struct datagram *first_for(struct rig *rig, uint32_t n)
     return first;
 }
 
-static uint64_t next_crank_ns(struct rig *rig, uint32_t n)
+static uint64_t next_round_ns(struct rig *rig, uint32_t n)
 {
     const struct node *node = &rig->nodes[n];
     const struct datagram *first = first_for(rig, n);
@@ -183,7 +183,7 @@ static uint64_t next_crank_ns(struct rig *rig, uint32_t n)
     return weft_max_u64(at_ns, node->now_ns);
 }
 
-static void crank(struct rig *rig, uint32_t n, uint64_t at_ns)
+static void progress_at(struct rig *rig, uint32_t n, uint64_t at_ns)
 {
     struct node *node = &rig->nodes[n];
     node->now_ns = at_ns;
@@ -199,7 +199,7 @@ static void crank(struct rig *rig, uint32_t n, uint64_t at_ns)
         weft_ep_on_deadline(node->ep, node->now_ns);
         events(rig, n);
     }
-    finish_crank(rig, n);
+    finish_round(rig, n);
 }
 
 /* The node that is next; false when none is until then. */
@@ -207,14 +207,14 @@ static bool step(struct rig *rig, uint64_t until_ns)
 {
     uint32_t next = 0;
     for (uint32_t n = 1; n < NODES; n++) {
-        next = next_crank_ns(rig, n) < next_crank_ns(rig, next) ? n : next;
+        next = next_round_ns(rig, n) < next_round_ns(rig, next) ? n : next;
     }
-    uint64_t at_ns = next_crank_ns(rig, next);
+    uint64_t at_ns = next_round_ns(rig, next);
     if (at_ns > until_ns) {
         return false;
     }
     rig->now_ns = weft_max_u64(rig->now_ns, at_ns);
-    crank(rig, next, at_ns);
+    progress_at(rig, next, at_ns);
     return true;
 }
 
@@ -286,7 +286,7 @@ static struct rig *rig_open(void)
         worker_open(rig, w);
     }
     for (uint32_t n = 0; n < NODES; n++) {
-        finish_crank(rig, n);
+        finish_round(rig, n);
     }
     run_until(rig, rig->now_ns + 10 * WEFT_NS_PER_MS);
     return rig;
@@ -318,7 +318,7 @@ static void rig_close(struct rig *rig)
 static void wait_for(struct rig *rig, uint32_t w, weft_ps_op op)
 {
     struct weft_ps_result result;
-    finish_crank(rig, 1 + w);
+    finish_round(rig, 1 + w);
     while (!weft_ps_op_done(rig->clients[w], op, &result)) {
         assert_true(step(rig, rig->now_ns + WEFT_NS_PER_S));
     }
@@ -548,13 +548,13 @@ static struct seen at_a_barrier(uint64_t late_ns)
         wait_for(rig, w, push_start(rig, w, 10));
     }
     assert_int_equal(weft_ps_clock(rig->clients[0], 0, rig->nodes[1].now_ns), WEFT_OK);
-    finish_crank(rig, 1);
+    finish_round(rig, 1);
     run_until(rig, rig->now_ns + 50 * WEFT_NS_PER_MS);
     weft_ps_op op = pull_start(rig, 0, 10);
-    finish_crank(rig, 1);
+    finish_round(rig, 1);
     run_until(rig, rig->now_ns + late_ns);
     assert_int_equal(weft_ps_clock(rig->clients[1], 0, rig->nodes[2].now_ns), WEFT_OK);
-    finish_crank(rig, 2);
+    finish_round(rig, 2);
     wait_for(rig, 0, op);
     struct seen seen = look(rig, 0);
     rig_close(rig);
@@ -638,8 +638,8 @@ static void both_workers_in_one_window(void **state)
     weft_shard_records_end(rig->shard);
     forget_records(rig, SERVER);
     weft_ps_op a = pull_start(rig, 0, 1), b = pull_start(rig, 1, 1);
-    finish_crank(rig, 1);
-    finish_crank(rig, 2);
+    finish_round(rig, 1);
+    finish_round(rig, 2);
     wait_for(rig, 0, a);
     wait_for(rig, 1, b);
     weft_shard_records_end(rig->shard);
