@@ -123,7 +123,7 @@ bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_r
     if (good) {
         good = receive_all(job, fds[1], result_p);
         result_p->retransmitted = retransmitted(fds[0]);
-        (void)shutdown(fds[1], SHUT_RDWR); /* after a failure the sender must not block for ever */
+        (void)shutdown(fds[1], SHUT_RDWR); /* after a failure the sender must not block forever */
         (void)pthread_join(thread, NULL);
     }
     if (!good) {

@@ -374,7 +374,7 @@ static weft_status finish_push(struct weft_learner *learner)
 static weft_status push(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
     for (uint32_t at = 0; at < rows_of(learner, batch);) {
-        /* A part that is waited for before the clock's end would wait for a grant for ever. */
+        /* A part that is waited for before the clock's end would wait for a grant forever. */
         weft_ps_update_end(learner->worker.client, weft_clock_now_ns());
         weft_status status = finish_push(learner);
         if (status != WEFT_OK) {

@@ -38,9 +38,9 @@
  * begin all pushes, to end the clocks, and then to wait makes one decision of them. A pull also learns
  * how many updates its servers had opened, which is the version that the next update is based on.
  *
- * Progress. By default the calling thread makes it: packets are sent and received only inside these
- * functions. A program that computes for longer than a server's peer timeout (5 s) between two of
- * them calls weft_ps_idle before, or sets config.thread for a progress thread of the library.
+ * Progress. By default the calling thread makes it: packets are sent and received only inside
+ * these functions. A program that computes for longer than a server's peer timeout (5 s) between
+ * two of them calls weft_ps_idle before, or sets config.thread for a progress thread of the library.
  * One exception: the acknowledgement of the last answer goes with the next request, in a loop that
  * comes back within 100 us; when it does not, a thread sends it some milliseconds later.
  *

@@ -85,8 +85,8 @@ struct weft_transport_config {
     uint64_t keepalive_ns;        /* ask a peer that was silent for so long whether it is there; when
                                    * nothing comes for peer_timeout_ns then, it is DOWN (SILENT). At
                                    * least 1 ms. A peer without config.thread that computes for
-                                   * longer is taken for dead; default WEFT_NEVER: only who owes an
-                                   * answer is asked */
+                                   * longer is declared dead; default WEFT_NEVER: only a peer that
+                                   * owes an answer is probed */
     uint64_t idle_timeout_ns;     /* close a connection over which nothing was heard for so long and
                                    * nothing is outstanding: DOWN (IDLE) here, DOWN (CLOSED) there. At
                                    * least 1 ms; default WEFT_NEVER */
@@ -382,7 +382,7 @@ enum { WEFT_GRAIN = 32 };
 /* ceil(elements / 32): the length of such a table, which begins as zeros. */
 WEFT_API size_t weft_grains(uint32_t elements);
 
-/* No slice waits for ever: what was missing `limit` times running (2 is a good limit) becomes
+/* No slice waits forever: what was missing `limit` times running (2 is a good limit) becomes
  * critical the next time. One table, of grains, for each tensor and receiver. Each step:
  *
  *     send.critical_count = weft_missed_ranges(missed, elements, 2, ranges, RANGES_MAX);

@@ -5,7 +5,7 @@
  * themselves too seldom, perhaps. So from half full on every PUSH asks for one. A BSP
  * table's checkpoint is cut at the end of a clock, which may need this very worker's next pushes;
  * where the checkpoint of a clock was missed (another one was being written), waiting with a full log
- * would last for ever. So the last quarter is not kept back, but given out slowly: clocks go on,
+ * would last forever. So the last quarter is not kept back, but given out slowly: clocks go on,
  * slowly, and one of the next boundaries is caught. What is full all the same fails in words.
  *
  * Source: docs/PROTOCOL.md section 7, "Durable"; docs/CHECKPOINTS.md.
