@@ -2,8 +2,8 @@
  * to all other ranks, and the state machine on top. Operations go on while the program computes.
  *
  * Other threads begin operations and wait for them; both are queues under one lock. A thread that waits
- * drives the endpoint itself (node/leader.h). What an operation needs beyond the caller's buffers is
- * allocated by who drives, and kept for the operations after it.
+ * progresses the endpoint itself (node/leader.h). Memory that an operation needs beyond the caller's
+ * buffers is allocated by the leader, and kept for later operations.
  *
  * Thread:  start and stop: one. All else: any.
  */

@@ -51,7 +51,7 @@ struct coll_queue {
     uint32_t head, tail;
 };
 
-/* Something to do on the thread, for someone who waits. */
+/* A function that the leader calls, for a thread that waits for that. */
 struct coll_request {
     void (*run)(struct weft_coll_thread *thread, void *arg);
     void *arg;
@@ -66,7 +66,7 @@ struct coll_dial {
 };
 
 struct weft_coll_thread {
-    /* Of who leads: the thread, or one that waits. */
+    /* The leader's: of the thread, or of one that waits. */
     struct weft_coll_thread_config config;
     struct weft_driver *driver;
     struct weft_provider *provider;
@@ -141,15 +141,15 @@ static inline uint64_t coll_id_of(const struct weft_coll_thread *t, uint32_t i)
 }
 /* ---- coll_thread_progress.c ------------------------------------------------------------------ */
 
-/* Of who leads: sleep until something happens, at the longest until end_ns (0 = not at all), and do
- * it. */
+/* Leader only: sleep until something happens, at the longest until end_ns (0 = not at all), and
+ * handle it. */
 void weft_coll_thread_step(struct weft_coll_thread *t, uint64_t end_ns);
 /* The thread's loop. */
 void *weft_coll_thread_run(void *arg);
 
 /* ---- coll_thread_join.c ---------------------------------------------------------------------- */
 
-/* Of who leads: PEER_UP or PEER_DOWN of a connection that is being made. */
+/* Leader only: PEER_UP or PEER_DOWN of a connection that is being made. */
 void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg_event *event,
                                uint64_t now_ns);
 
@@ -161,7 +161,7 @@ void weft_coll_thread_request(struct weft_coll_thread *t,
 
 /* ---- coll_thread_wait.c, all behind the lock ------------------------------------------------- */
 
-/* The caller, who leads, leaves. */
+/* The leader gives the lead up. */
 void weft_coll_thread_leave(struct weft_coll_thread *t);
 /* Returns when what was broadcast may matter, or false at end_ns. */
 bool weft_coll_thread_wait_changed(struct weft_coll_thread *t, uint64_t end_ns);

@@ -10,7 +10,7 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* There is work for who leads, or for the thread. Behind the lock. */
+/* There is work for the leader, or for the thread if nobody leads. Behind the lock. */
 static void wake(struct weft_coll_thread *t)
 {
     bool had_work = atomic_exchange(&t->has_work, true);

@@ -85,7 +85,7 @@ static void publish(struct weft_coll_thread *t)
     struct weft_coll_done done;
     bool any = weft_coll_poll(t->coll, &done);
     bool fails = !t->failed && weft_coll_failure(t->coll)->reason != WEFT_COLL_FINE;
-    if (!any && !t->links_changed && !fails) { /* failed is written by who leads alone */
+    if (!any && !t->links_changed && !fails) { /* only the leader writes failed */
         return;
     }
     t->links_changed = false;
@@ -222,7 +222,6 @@ static bool may_end(struct weft_coll_thread *t)
     return !failed || weft_coll_ranks_up(t->coll) <= 1 || now_ns >= t->stop_ns;
 }
 
-/* Of who leads: sleep until something happens, at the longest until end_ns (0 = not at all), and do it. */
 void weft_coll_thread_step(struct weft_coll_thread *t, uint64_t end_ns)
 {
     uint64_t until_ns = weft_min_u64(end_ns, weft_coll_deadline(t->coll));

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* The caller, who leads, leaves. Behind the lock. */
 void weft_coll_thread_leave(struct weft_coll_thread *t)
 {
     weft_leader_leave(&t->leader, weft_clock_now_ns(), atomic_load(&t->has_work));
@@ -45,7 +44,7 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     }
     p->state = PLACE_FREE;
     p->life++;
-    p->waiters = 0; /* who waits for the same one still finds it gone */
+    p->waiters = 0; /* others that wait for the same operation find it gone */
     p->next = t->free_head;
     t->free_head = i;
     t->open_ops--;
@@ -125,7 +124,7 @@ weft_status weft_coll_thread_wait(struct weft_coll_thread *t, uint64_t id, uint6
     weft_status status;
     bool in_time = until_ns > 0;
     int before;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* who leads must leave */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a leader must give the lead up */
     pthread_mutex_lock(&t->lock);
     uint32_t i = find_done(t, id, &status);
     while (status == WEFT_AGAIN && in_time) {
