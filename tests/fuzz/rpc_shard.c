@@ -209,6 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.list_ids = 60;
     config.slab_bytes = 4096;
     config.table_bytes_max = 1 << 16;
+    config.aggregators_max = 0; /* none comes, and each has 32 MiB */
     config.checkpoints = true;
     config.chunks_max = 64;
     config.clock_ns = transport_clock_ns;
