@@ -400,7 +400,7 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.list_ids = ps->list_ids;
     config.delay_max = ps->delay_max;
     config.checkpoints = ps->deaths > 0;
-    config.aggregators_max = ps->via ? 1 : config.aggregators_max;
+    config.aggregators_max = ps->via ? 1 : 0;
     if (ps->deaths > 0 || ps->fetches != FETCHES_NONE || ps->via) {
         config.chunks_max = 4 * IDS_MAX;
     }
