@@ -165,5 +165,6 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     p->ack_low = UINT64_MAX;
     p->ack_pending = 0;
     p->ack_now = false;
+    p->acked_ns = now_ns;
     p->ack_ns = WEFT_NEVER;
 }

@@ -300,7 +300,7 @@ static uint64_t peer_deadline(const struct peer *p)
         at = weft_min_u64(at, p->sec.previous ? p->sec.previous_until_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->loss_ns);
-        at = weft_min_u64(at, p->pto_ns);
+        at = weft_min_u64(at, weft_min_u64(p->pto_ns, p->tail_ns));
         at = weft_min_u64(at, p->pace_ns);
         at = weft_min_u64(at, p->tx_pace_ns);
         at = weft_min_u64(at, p->rx_timer_ns);
@@ -404,6 +404,9 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (p->tx_pace_ns <= now_ns) {
         weft_core_pace_timer(ep, p, now_ns);
     }
+    if (p->tail_ns <= now_ns) {
+        weft_core_tail_fire(ep, p, now_ns);
+    }
     if (p->pto_ns <= now_ns) {
         weft_core_pto_arm(ep, p); /* an answer may have come since it was armed */
     }
@@ -449,6 +452,7 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
         .pace_ns = WEFT_NEVER,
         .loss_ns = WEFT_NEVER,
         .pto_ns = WEFT_NEVER,
+        .tail_ns = WEFT_NEVER,
         .wait_since_ns = WEFT_NEVER,
         .tx_deadline_ns = WEFT_NEVER,
         .tx_pace_ns = WEFT_NEVER,
@@ -814,6 +818,7 @@ static void peer_arm(struct weft_ep *ep, struct peer *p)
 {
     if (p->state != PEER_FREE) {
         weft_core_pto_arm(ep, p);
+        weft_core_tail_arm(ep, p);
         weft_core_credit_arm(ep, p);
         weft_core_life_arm(ep, p);
         peer_file(ep, p);

@@ -13,6 +13,7 @@
  *   egress.c      whose chunks go next, and the host's own queue
  *   sink.c        the ADD sink
  *   loss.c        ACK, RTT, loss detection, PTO
+ *   tail.c        what is said last, once more
  *   tx_msg.c      outgoing messages: which chunk next; DONE
  *   tx.c          building packets
  *   trace.c       records of what happened
@@ -45,6 +46,7 @@ enum {
     DONE_PART_WORDS = 16,               /* parts of masks begin at multiples of 1,024 chunks */
     MASK_PARTS_WORDS = 4,               /* bits: one per part of 1,024 chunks */
     REORDER_FIRST = 3,
+    FINISH_CHUNKS_MIN = 16,             /* shorter messages are not worth another packet */
     NOTES_MAX = 8,
     FEW_CHUNKS = 64,                    /* masks of so many are a word beside their message */
     TX_MASKS = 4,
@@ -58,6 +60,7 @@ static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* of an acknowle
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* beyond two round trips: credit.c */
+static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* a loss makes others likely for as long */
 static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
 
 /* Rule 2: of the K chunks that a message may miss, an eighth is given up while the pass goes on. What
@@ -246,6 +249,9 @@ struct path {
     uint64_t drain_ns;         /* forget the connection at */
 };
 
+/* Words that may be the last between two ends. */
+enum tail { TAIL_ACK = 1, TAIL_LAST = 2 };
+
 enum peer_state { PEER_FREE, PEER_CONNECTING, PEER_HALF_OPEN, PEER_OPEN, PEER_CLOSING };
 
 struct peer {
@@ -317,6 +323,10 @@ struct peer {
     struct weft_cc cc;
     struct path path;
 
+    /* tail.c */
+    uint64_t tail_ns;              /* say again at */
+    uint8_t tail_said;             /* enum tail: said again, and nothing new since */
+
     /* tx_msg.c */
     struct tx_msg *tx;             /* WEFT_MSGS_MAX */
     uint64_t tx_next_seq;
@@ -352,6 +362,7 @@ struct peer {
     bool ack_now;
     uint64_t ack_since_ns;         /* when the first of these came */
     uint64_t ack_ns;               /* send an ACK at */
+    uint64_t acked_ns;             /* when the last one went out */
     uint64_t ack_delay_ns;         /* longest delay, as our last ACK said */
     uint32_t ect_received;
     uint32_t ce_received;
@@ -665,6 +676,15 @@ void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+/* tail.c */
+void weft_core_tail_arm(const struct weft_ep *ep, struct peer *p);
+void weft_core_tail_fire(const struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+/* A packet to some peer was declared lost not long ago. */
+static inline bool losses_likely(const struct weft_ep *ep, uint64_t now_ns)
+{
+    return ep->lost_ns != 0 && now_ns < ep->lost_ns + lossy_ns;
+}
 
 /* tx_msg.c */
 weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct weft_msg_send *send,

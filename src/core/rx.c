@@ -115,6 +115,7 @@ static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struc
         weft_core_credit_closed(ep, p);
     }
     p->rx_closed |= bit;
+    p->tail_said &= (uint8_t)~TAIL_LAST;
     rx_need_done(p, m);
     ep->counters.messages_received++;
     trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_INCOMING | m->outcome << 1, m->seq,
@@ -528,6 +529,7 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
         priority_note(p, d->msg, (packet->flags & WEFT_FLAG_PRIORITY) >> 2);
     }
     p->data_heard++;
+    p->tail_said &= (uint8_t)~TAIL_ACK;
     if (d->clock != 0) {
         uint32_t rtt = wire_clock(at_ns) - d->clock;
         if (rtt < UINT32_C(1) << 31) {

@@ -21,7 +21,6 @@ enum {
     DATA_HEAD_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
     RING_RESERVE = 64, /* packet numbers kept for acknowledgements and probes */
     LIMITED_PACKETS = 8,
-    FINISH_CHUNKS_MIN = 16, /* shorter messages are not worth another packet */
     BURST_FIRST = 4,        /* packets */
     LINE_BYTES = 64,
     AHEAD_BYTES = 1536,     /* in longer chunks the processor finds its own way */
@@ -30,7 +29,6 @@ enum {
     BUCKET_PACKETS_MARKED = 2, /* one, and one for a timer that was late */
 };
 
-static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S;
 static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t burst_bytes = 65536;
 static const uint64_t refill_ns_max = 5 * WEFT_NS_PER_MS;
@@ -204,13 +202,6 @@ static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, 
     return burst_head_bytes(m) + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
 }
 
-/* Where nothing was lost for long, FINISH tells nothing that DONE does not say. With the second DONE that
- * answers it, and the acknowledgements of both, it took 2 % of the bytes of messages of 18 chunks. */
-static bool losses_likely(const struct weft_ep *ep, uint64_t now_ns)
-{
-    return ep->lost_ns != 0 && now_ns - ep->lost_ns < lossy_ns;
-}
-
 /* Take the chunk and write its DATA header; its flags come back for the packet header. */
 static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint32_t chunk,
                           bool again, uint32_t packet_bytes, uint64_t now_ns,
@@ -222,7 +213,9 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     }
     if (m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN && losses_likely(ep, now_ns)) {
         /* Follows at once: PASS_END, or a chunk sent again, may be lost, and what tells is the
-         * acknowledgement of a packet after it. */
+         * acknowledgement of a packet after it. Where nothing was lost for long, it tells nothing that
+         * DONE does not say: with the second DONE that answers it, and the acknowledgements of both, it
+         * took 2 % of the bytes of messages of 18 chunks. */
         p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     }
     p->data_sent++;

@@ -1,0 +1,225 @@
+/* What is said last between two ends and is lost - DONE, FINISH, the acknowledgement of a pass that misses
+ * a chunk - is said again after part of a round trip, long before a probe timeout that allows for all
+ * the variation of a busy link; once, and not where nothing is lost. */
+#include "core_net.h"
+
+enum { CHUNKS = 20, FLOATS = CHUNKS * 352 };
+
+static const uint64_t way_ns = 2500 * WEFT_NS_PER_US; /* with NET_DELAY_NS */
+
+static float sent[FLOATS];
+static float memory[FLOATS];
+
+/* Datagrams to lose: the next `count` of end `from` when `due` says so. */
+static struct {
+    uint32_t from;
+    uint32_t count;
+    bool (*due)(const struct net *net, const struct net_datagram *d);
+} lose;
+
+static bool way(struct net *net, struct net_datagram *d)
+{
+    d->due_ns += way_ns - NET_DELAY_NS;
+    if (lose.count > 0 && addr_equal(&d->from, &net->end[lose.from].addr) && lose.due(net, d)) {
+        lose.count--;
+        return false;
+    }
+    return true;
+}
+
+static struct peer *peer_of(const struct net *net, uint32_t end)
+{
+    return &net->end[end].ep->peers[0];
+}
+
+static void message(struct net *net)
+{
+    net_message(net, 0, net->end[0].peer, 1, sent, sizeof(sent), memory);
+}
+
+/* Two ends that have measured a round trip of 5 ms. */
+static struct net *joined(bool lossy)
+{
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    lose.count = 0;
+    net->tap = way;
+    (void)net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].ups, 1);
+    for (uint32_t i = 0; i < 10; i++) {
+        message(net);
+        net_run(net, 200 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(net->end[0].sent, 10);
+    for (uint32_t end = 0; end < 2; end++) {
+        assert_in_range(peer_of(net, end)->srtt_ns, 2 * way_ns, 2 * way_ns + WEFT_NS_PER_MS);
+        net->end[end].ep->lost_ns = lossy ? net->now_ns : 0;
+        peer_of(net, end)->gap_ns = lossy ? net->now_ns : 0;
+    }
+    return net;
+}
+
+/* Both ends hold to it that round trips vary. */
+static void step(struct net *net)
+{
+    for (uint32_t end = 0; end < 2; end++) {
+        peer_of(net, end)->rttvar_ns = 2 * way_ns;
+    }
+    assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
+}
+
+static uint64_t until_sent(struct net *net, uint64_t from_ns)
+{
+    while (net->end[0].sent == 10) {
+        step(net);
+    }
+    return net->now_ns - from_ns;
+}
+
+static void until_pass_over(struct net *net)
+{
+    while (net->end[0].sent == 10 && net->end[1].received == 10 &&
+           (peer_of(net, 1)->rx_live == 0 || !peer_of(net, 1)->rx[11 & MSG_MASK].pass_over)) {
+        step(net);
+    }
+}
+
+static bool closed(const struct net *net, const struct net_datagram *d)
+{
+    (void)d;
+    return net->end[1].received == 11;
+}
+
+static uint64_t with_done_lost(bool lossy, uint32_t times)
+{
+    struct net *net = joined(lossy);
+    lose.from = 1;
+    lose.due = closed;
+    lose.count = times;
+    message(net);
+    until_pass_over(net);
+    uint64_t from_ns = net->now_ns;
+    uint64_t ns = until_sent(net, from_ns);
+    net_run(net, WEFT_NS_PER_S);
+    for (uint32_t end = 0; end < 2; end++) {
+        assert_int_equal(peer_of(net, end)->rx_closed, 0);
+        assert_int_equal(weft_ep_deadline(net->end[end].ep), WEFT_NEVER);
+        assert_int_equal(net_drops(net, end), 0);
+    }
+    net_free(net);
+    return ns;
+}
+
+static void a_lost_done_comes_again_soon(void **state)
+{
+    (void)state;
+    uint64_t none = with_done_lost(true, 0);
+    assert_in_range(none, way_ns, way_ns + WEFT_NS_PER_MS);
+    uint64_t ns = with_done_lost(true, 1);
+    assert_in_range(ns, way_ns + way_ns / 2, 2 * way_ns);
+    /* That was the only one; and where nothing is lost there is none. */
+    assert_true(with_done_lost(true, 2) > 3 * way_ns);
+    assert_true(with_done_lost(false, 1) > 3 * way_ns);
+}
+
+static void where_nothing_was_lost_nothing_is_said_again(void **state)
+{
+    (void)state;
+    struct net *net = joined(false);
+    uint64_t before = net_counters(net, 0)->datagrams_sent + net_counters(net, 1)->datagrams_sent;
+    message(net);
+    net_run(net, 200 * WEFT_NS_PER_MS);
+    uint64_t first = net_counters(net, 0)->datagrams_sent + net_counters(net, 1)->datagrams_sent;
+    message(net);
+    while (net->end[0].sent < 12) {
+        step(net);
+        assert_int_equal(peer_of(net, 0)->tail_ns, WEFT_NEVER);
+        assert_int_equal(peer_of(net, 1)->tail_ns, WEFT_NEVER);
+    }
+    net_run(net, 200 * WEFT_NS_PER_MS);
+    uint64_t second = net_counters(net, 0)->datagrams_sent + net_counters(net, 1)->datagrams_sent;
+    assert_int_equal(second - first, first - before);
+    net_free(net);
+}
+
+static bool in_the_middle(const struct net *net, const struct net_datagram *d)
+{
+    return d->bytes > 1400 && net->end[0].ep->peers[0].tx[11 & MSG_MASK].pass_next == CHUNKS;
+}
+
+static bool over(const struct net *net, const struct net_datagram *d)
+{
+    (void)d;
+    return peer_of(net, 1)->rx[11 & MSG_MASK].pass_over;
+}
+
+/* A chunk of the last burst is lost, and then the ACKs that tell of it. */
+static uint64_t with_acks_lost(uint32_t count)
+{
+    struct net *net = joined(true);
+    lose.from = 0;
+    lose.due = in_the_middle;
+    lose.count = 1;
+    message(net);
+    while (lose.count > 0) {
+        step(net);
+    }
+    lose.from = 1;
+    lose.due = over;
+    lose.count = count;
+    until_pass_over(net);
+    uint64_t ns = until_sent(net, net->now_ns);
+    net_run(net, WEFT_NS_PER_S);
+    net_free(net);
+    return ns;
+}
+
+static void the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon(void **state)
+{
+    (void)state;
+    uint64_t none = with_acks_lost(0);
+    assert_in_range(none, 3 * way_ns, 3 * way_ns + WEFT_NS_PER_MS);
+    uint64_t ns = with_acks_lost(1);
+    assert_in_range(ns, none + way_ns / 2, none + way_ns);
+}
+
+static bool last(const struct net *net, const struct net_datagram *d)
+{
+    const struct tx_msg *m = &net->end[0].ep->peers[0].tx[11 & MSG_MASK];
+    bool control = d->bytes < 200;
+    return m->active && m->pass_next == CHUNKS && control;
+}
+
+/* With all chunks there and DONE lost, too, the FINISH that asks for it is the only word left. */
+static void finish_comes_again_before_the_probe_timeout(void **state)
+{
+    (void)state;
+    struct net *net = joined(true);
+    lose.from = 0;
+    lose.due = last;
+    lose.count = 1;
+    message(net);
+    while (lose.count > 0) {
+        step(net);
+    }
+    peer_of(net, 1)->tail_said |= TAIL_LAST | TAIL_ACK;
+    net->end[1].ep->lost_ns = 0; /* the other end does not help */
+    lose.from = 1;
+    lose.due = over;
+    lose.count = 1;
+    until_pass_over(net);
+    uint64_t ns = until_sent(net, net->now_ns);
+    assert_true(ns < 4 * way_ns);
+    net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_done_comes_again_soon),
+        cmocka_unit_test(where_nothing_was_lost_nothing_is_said_again),
+        cmocka_unit_test(the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon),
+        cmocka_unit_test(finish_comes_again_before_the_probe_timeout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
