@@ -14,6 +14,10 @@
  * Between processes of one host there is no link, and no buffer but the receiver's own: there the
  * budget is a constant (same_host).
  *
+ * What a sender with a window of its own does not use lies there while others could use it: beyond what it
+ * sent in its last two round trips, and two packets, a sender is granted nothing while others want more,
+ * and of what it holds no more than that counts as outstanding.
+ *
  * Who gets it: the most urgent message first, of these the one with the least left, which makes most of
  * them finish early; half of the budget at most to one sender while others wait; every eighth grant to
  * the sender that has waited longest. Where senders say that they have other receivers, too, they take
@@ -354,9 +358,10 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
         most = due ? weft_max_u64(c->budget / c->senders, 1) : most;
-        struct peer *p = weft_core_credit_pick(ep, longest, turns, most);
+        struct peer *p = weft_core_credit_pick(ep, longest, turns, true, most);
         if (p == NULL && !due) {
-            p = weft_core_credit_pick(ep, false, turns, UINT64_MAX); /* nobody else can use it */
+            p = weft_core_credit_pick(ep, false, turns, true, UINT64_MAX); /* nobody else can use it */
+            p = p == NULL ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
         }
         if (p == NULL) {
             break;
@@ -406,6 +411,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (ahead == 0 && c->span_lost > 0) {
         c->span_lost--; /* it was only late */
     }
+    weft_core_credit_use(ep, p, at_ns);
     pause_note(ep, at_ns);
     c->late_ns = weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
     c->span_packets++;

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { USE_SPARE = 2 };
+
 /* DATA packets of this message that its sender still has to send, as far as this end can tell: the
  * rest of the pass and what it sends again meanwhile, or what the bound lacks. Credit for lost chunks
  * that are not sent again would be a burst at the start of the next message. */
@@ -158,7 +160,8 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     p->credit_class = size_class(p);
     p->credit_priority = priority_of(p);
     count_told(&ep->credit, p, p->sender_told, p->sender_shared);
-    hold(&ep->credit, p, p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left));
+    uint32_t usable = weft_core_credit_usable(ep, p, weft_min_u64(has, p->credit_left));
+    hold(&ep->credit, p, p->credit_silent ? 0 : usable);
     uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
     uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
@@ -262,6 +265,25 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
     }
 }
 
+/* ---- what they use --------------------------------------------------------------------------- */
+
+/* A window of the sender's own may let out less in a round trip than it was granted: the rest lies there
+ * while others could use it. What it has sent in two round trips, with this end's delays, and USE_SPARE
+ * packets are more than it has on its way, and leave it room to double. Whoever has sent nothing for as
+ * long has had nothing to send, or was busy elsewhere, and tells nothing. Should all windows open at
+ * once, what comes is at most the budget twice. */
+void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
+{
+    uint64_t span_ns = 2 * (p->srtt_ns + p->ack_delay_ns + ep->credit.late_ns);
+    if (at_ns < p->use_ns + span_ns) {
+        return;
+    }
+    bool steady = at_ns < p->data_last_ns + span_ns && p->use_ns != 0;
+    p->use_most = steady ? p->data_count - p->use_count + USE_SPARE : 0;
+    p->use_ns = at_ns;
+    p->use_count = p->data_count;
+}
+
 /* ---- who is next ----------------------------------------------------------------------------- */
 
 /* The most urgent first. By turns: of these those with the shortest message, of these who holds the least, of
@@ -288,7 +310,8 @@ static bool turn_before(const struct turn *a, const struct turn *b)
 
 /* The sender to serve next: of those with the most urgent message the one with the least left, or by
  * turns; or the one that has waited longest of all (`longest`). One that holds `most` waits. */
-struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, uint64_t most)
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,
+                                   uint64_t most)
 {
     struct peer *best = NULL;
     struct turn best_turn = {.class = UINT64_MAX};
@@ -296,7 +319,7 @@ struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
          i = weft_bits_next_one(ep->credit_wants, ep->peers_used, i + 1)) {
         struct peer *p = &ep->peers[i];
         uint32_t holds = weft_core_credit_outstanding(p);
-        if (p->credit_silent || holds >= most) {
+        if (p->credit_silent || holds >= most || (limited && p->use_most != 0 && holds >= p->use_most)) {
             continue;
         }
         struct turn turn = {.priority = longest ? 0 : p->credit_priority,

@@ -399,6 +399,9 @@ struct peer {
     uint8_t credit_priority;       /* of its most urgent open message */
     uint64_t credit_class;         /* of its shortest open message: power of two of its chunks */
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
+    uint64_t use_ns;               /* since when what it uses is counted */
+    uint32_t use_count;            /* its data_count then */
+    uint32_t use_most;             /* more credit than that it cannot use, as it seems; 0 = not known */
 };
 
 enum { PRIORITY_LAST = 7 };
@@ -652,10 +655,21 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);
 void weft_core_credit_count(struct weft_ep *ep);
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p);
-struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
+/* A DATA packet of the peer came. */
+void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns);
+/* limited: who does not use what it holds waits, too. */
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,
                                    uint64_t most);
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep);
 uint64_t weft_core_credit_remaining(const struct peer *p);
+
+/* Of that, what the peer can have on its way, by what it lately had. */
+static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const struct peer *p,
+                                               uint64_t packets)
+{
+    bool known = p->use_most != 0 && ep->credit.active > 1; /* alone it takes it from nobody */
+    return (uint32_t)(known ? weft_min_u64(packets, p->use_most) : packets);
+}
 
 static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
 {

@@ -52,11 +52,11 @@ static void test_the_most_urgent_come_first(void **state)
         p->credit_turn = turn[i];
         weft_bits_set(ep->credit_wants, i);
     }
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, UINT64_MAX), &ep->peers[2]);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, UINT64_MAX), &ep->peers[1]);
-    assert_ptr_equal(weft_core_credit_pick(ep, true, false, UINT64_MAX), &ep->peers[0]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[2]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[1]);
+    assert_ptr_equal(weft_core_credit_pick(ep, true, false, true, UINT64_MAX), &ep->peers[0]);
     ep->peers[1].granted = ep->peers[2].granted = 10; /* which hold all they may */
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, 10), &ep->peers[0]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), &ep->peers[0]);
     ep->peers_used = 0;
     weft_ep_free(ep);
 }
@@ -336,12 +336,12 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     wants(ep, 1, 4, 5, 3);
     wants(ep, 2, 4, 5, 2);
     wants(ep, 3, 0, 6, 4); /* longer messages wait */
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, UINT64_MAX), &ep->peers[2]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[2]);
     ep->peers[2].granted += 4;
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, UINT64_MAX), &ep->peers[1]);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, 4), &ep->peers[3]);
-    assert_ptr_equal(weft_core_credit_pick(ep, true, true, UINT64_MAX), &ep->peers[0]);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, UINT64_MAX), &ep->peers[3]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[1]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, 4), &ep->peers[3]);
+    assert_ptr_equal(weft_core_credit_pick(ep, true, true, true, UINT64_MAX), &ep->peers[0]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[3]);
     ep->peers_used = 0;
     weft_ep_free(ep);
 }
