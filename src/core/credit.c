@@ -411,7 +411,9 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (ahead == 0 && c->span_lost > 0) {
         c->span_lost--; /* it was only late */
     }
-    weft_core_credit_use(ep, p, at_ns);
+    if (at_ns >= p->use_ns) {
+        weft_core_credit_use(ep, p, at_ns);
+    }
     pause_note(ep, at_ns);
     c->late_ns = weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
     c->span_packets++;

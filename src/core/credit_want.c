@@ -275,12 +275,9 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     uint64_t span_ns = 2 * (p->srtt_ns + p->ack_delay_ns + ep->credit.late_ns);
-    if (at_ns < p->use_ns + span_ns) {
-        return;
-    }
     bool steady = at_ns < p->data_last_ns + span_ns && p->use_ns != 0;
     p->use_most = steady ? p->data_count - p->use_count + USE_SPARE : 0;
-    p->use_ns = at_ns;
+    p->use_ns = at_ns + span_ns;
     p->use_count = p->data_count;
 }
 

@@ -399,8 +399,8 @@ struct peer {
     uint8_t credit_priority;       /* of its most urgent open message */
     uint64_t credit_class;         /* of its shortest open message: power of two of its chunks */
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
-    uint64_t use_ns;               /* since when what it uses is counted */
-    uint32_t use_count;            /* its data_count then */
+    uint64_t use_ns;               /* until then what it uses is counted */
+    uint32_t use_count;            /* its data_count when that began */
     uint32_t use_most;             /* more credit than that it cannot use, as it seems; 0 = not known */
 };
 
@@ -655,7 +655,7 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);
 void weft_core_credit_count(struct weft_ep *ep);
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p);
-/* A DATA packet of the peer came. */
+/* A DATA packet of the peer came, use_ns or later. */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 /* limited: who does not use what it holds waits, too. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,

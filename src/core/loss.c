@@ -226,9 +226,6 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     p->in_flight_bytes += bytes;
     p->in_flight_count++;
     p->pto_base_ns = now_ns;
-    if (kind & TX_PACKET_DATA) {
-        p->tail_said &= (uint8_t)~TAIL_LAST;
-    }
 }
 
 /* Packets that may be acknowledged before an older one counts as lost. When nothing follows to be

@@ -1,24 +1,27 @@
 /* What is said last is said once more, where packets are lost.
  *
- * Behind a lost chunk come others, and the acknowledgement of one of them tells of it after a round trip.
- * Behind the last words between two ends nothing comes: DONE, FINISH, the acknowledgement of the end of
- * a pass that misses chunks. If one of them is lost only a probe timeout finds out, which allows for all
- * that round trips have varied by while the links were full: with messages of 25,000 bytes at 50 Mbit/s
- * 10 ms, a third of the phase that waits for it. A few bytes said again after part of a round trip cost less:
+ * Behind a lost chunk come others, and the acknowledgement of one of them tells of it after a
+ * round trip. Behind the last words between two ends nothing comes: DONE, FINISH, the
+ * acknowledgement of the end of a pass that misses chunks. If one of them is lost only a probe
+ * timeout finds out, which allows for all that round trips have varied by while the links were
+ * full: with messages of 25,000 bytes at 50 Mbit/s 10 ms, a third of the phase that waits for it.
+ * A few bytes said again after part of a round trip cost less:
  *
- *   ACK      of a message whose pass is over and of which chunks are missing, when no chunk has come
- *            3/8 of a round trip after the last ACK.
- *   DONE     that is not confirmed 3/8 of a round trip after it. The stream of chunks that filled the
- *            link has just ended, so confirmation takes less than the round trips that were measured.
- *   FINISH   when nothing has been acknowledged 9/8 of a round trip after the last chunk: the time after
- *            which a packet counts as lost. DONE waits as long while a message of this end is open.
+ *   ACK      of a message whose pass is over and of which chunks are missing, when no chunk has
+ *            come 3/8 of a round trip after the last ACK.
+ *   DONE     that is not confirmed 3/8 of a round trip after it. The stream of chunks that filled
+ *            the link has just ended, so confirmation takes less than the round trips that were
+ *            measured.
+ *   FINISH   when nothing has been acknowledged 9/8 of a round trip after the last chunk: the time
+ *            after which a packet counts as lost. DONE waits as long while a message of this end is
+ *            open.
  *
- * Each once, until something new has happened; then the probe timeout decides. DONE and FINISH only where
- * no chunk is left to be sent to this peer, and a packet to any peer was lost in the last 10 s, so that
- * they cost nothing elsewhere.
+ * Each once, until something new has happened; then the probe timeout decides. DONE and FINISH
+ * only where no chunk is left to be sent to this peer, and a packet to any peer was lost in the
+ * last 10 s, so that they cost nothing elsewhere.
  *
- * Source: docs/PROTOCOL.md section 5, "Last words"; RFC 8985 section 7 (tail loss probe), whose probe is
- * a whole segment after two round trips.
+ * Source: docs/PROTOCOL.md section 5, "Last words"; RFC 8985 section 7 (tail loss probe), whose
+ * probe is a whole segment after two round trips.
  */
 #include "core/internal.h"
 
@@ -41,8 +44,8 @@ static uint64_t ack_time(const struct peer *p)
     return WEFT_NEVER;
 }
 
-/* Messages whose chunks have all been sent. Of a short one of which nothing was acknowledged all may be
- * lost: a probe brings a chunk. */
+/* Messages whose chunks have all been sent. Of a short one of which nothing was acknowledged all
+ * may be lost: a probe brings a chunk. */
 static uint64_t finished(const struct peer *p)
 {
     uint64_t messages = 0;

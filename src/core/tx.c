@@ -539,6 +539,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         bool answer = p->later && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
                       (kind & TX_PACKET_BACKLOG) == 0;
         uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
+        p->tail_said &= (uint8_t)~TAIL_LAST;
         p->tx_answers = answer ? p->tx_answers | bit : p->tx_answers & ~bit;
         kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;
     }
@@ -739,6 +740,7 @@ uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_n
         return 0;
     }
     p->turn_ns = now_ns;
+    p->tail_said &= (uint8_t)~TAIL_LAST;
     weft_core_egress_file(ep, p);
     if (p->tx_finish != 0) {
         weft_core_peer_ready(ep, p); /* the pass is over: FINISH follows at once */

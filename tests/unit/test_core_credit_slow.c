@@ -1,6 +1,7 @@
-/* A receiver whose processor takes longer for a packet than its link: what comes waits in its socket, as
- * it does where its process has to wait for a processor, and it has more credit out for that. It must
- * not have ever more: the slack keeps to its two bounds, and a port of 450 KB before it loses nothing. */
+/* A receiver whose processor takes longer for a packet than its link: what comes waits in its
+ * socket, as it does where its process has to wait for a processor, and it has more credit out for
+ * that. It must not have ever more: the slack keeps to its two bounds, and a port of 450 KB before
+ * it loses nothing. */
 #include "core_net.h"
 
 enum {
@@ -158,7 +159,8 @@ static void a_fast_link_has_at_most_256_kb_more_on_its_way(void **state)
     assert_true(slow.port_most <= PORT_BYTES);
 }
 
-/* 240 us and 400 us: of 12 ms, and a quarter more, come as many bytes as the processor takes meanwhile. */
+/* 240 us and 400 us: of 12 ms, and a quarter more, come as many bytes as the processor takes
+ * meanwhile. */
 static void a_slow_link_has_at_most_12_ms_more_on_its_way(void **state)
 {
     (void)state;
