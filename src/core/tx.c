@@ -306,17 +306,20 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
 
 /* A link that may be idle gets a few packets at once and has them to carry while more are built:
  * each burst is at most twice what is under way. A first burst of 25 packets was on the link 100 us
- * later than one of four. */
-static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p)
+ * later than one of four. Not in the middle of a message: a sender that has waited there for credit
+ * shares the receiver's link, which is busy with others, and a burst costs a call and every hop as much
+ * as a packet does. */
+static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
-    uint64_t most = weft_max_u64(2 * (uint64_t)p->in_flight_count, BURST_FIRST);
+    uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
+    uint64_t most = weft_max_u64(2 * (uint64_t)p->in_flight_count, few);
     most = weft_min_u64(most, ep->egress.room_bytes / p->packet_bytes);
     return (uint32_t)weft_min_u64(weft_max_u64(most, 1), WEFT_TX_PACKETS_MAX);
 }
 
 static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
-    uint32_t most = burst_most(ep, p);
+    uint32_t most = 1;
     tx_begin(ep, p, tx);
     while (tx->packets < most) {
         uint32_t chunk;
@@ -325,6 +328,7 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (m == NULL) {
             break;
         }
+        most = tx->packets == 0 ? burst_most(ep, p, m) : most;
         uint32_t bytes = data_packet_bytes(p, m, chunk);
         if (tx->packets > 0 &&
             (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {

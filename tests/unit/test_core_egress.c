@@ -625,6 +625,37 @@ static void short_headers_say_whether_the_sender_has_other_receivers(void **stat
     net_free(net);
 }
 
+/* The first burst is short, for the link may be idle; what a grant in the middle of a message brings goes as
+ * one, although nothing is under way any more. */
+static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    struct peer *p = &net->end[0].ep->peers[0];
+    p->credit = p->data_sent + 8;
+    message(net, 1, 60, 0);
+    assert_int_equal(weft_ep_send(net->end[0].ep, net->now_ns, &tx), 4);
+    net_burst(net, &net->end[0], &tx);
+    const struct tx_msg *m = &p->tx[p->tx_open_from & MSG_MASK];
+    while (p->in_flight_count > 0 || m->acked_count == 0) {
+        p->credit = p->data_sent; /* the grants are late */
+        assert_true(net_step(net, net->now_ns + 100 * WEFT_NS_PER_MS));
+    }
+    p->credit = p->data_sent + 30;
+    p->cc.cwnd_bytes = UINT64_C(1) << 26;
+    p->cc.rate_bps = 0;
+    weft_core_peer_ready(net->end[0].ep, p);
+    uint32_t packets;
+    while ((packets = weft_ep_send(net->end[0].ep, net->now_ns, &tx)) == 1) {
+        net_burst(net, &net->end[0], &tx); /* what is due besides */
+    }
+    assert_int_equal(packets, 30);
+    net_burst(net, &net->end[0], &tx);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 1);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -649,6 +680,7 @@ int main(void)
         cmocka_unit_test(the_limit_goes_where_nothing_queues),
         cmocka_unit_test(no_probes_while_chunks_wait_for_their_turn),
         cmocka_unit_test(short_headers_say_whether_the_sender_has_other_receivers),
+        cmocka_unit_test(a_grant_in_the_middle_of_a_message_is_one_burst),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
