@@ -39,6 +39,8 @@ enum {
     SAME_HOST_BYTES = 2000000, /* both ends busy through a wake-up of either; a quarter lasts a pause
                                 * of the receiver (weft_ep_batch_ns) */
     BUDGET_PACKETS_MIN = 4,
+    QUANTUM_OF_BUDGET = 4,
+    QUANTUM_OF_QUEUE = 3,
     SPARE_PER_LOSS = 5,
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
@@ -317,6 +319,20 @@ static uint64_t quantum_of(const struct credit *c, uint64_t senders)
     return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
 
+/* A quarter of the budget. Each grant is an acknowledgement, a sender's wake-up and a burst, so a few
+ * large ones cost less: of several senders one gets a third of what stands in queues, for that much may
+ * be missing there before the link rests. With half of it, and 5 % of the packets lost, rounds of eight
+ * senders had a p99 of 1.11 for 1.07; one sender alone lets the link rest when it, or its receiver, is
+ * kept from running meanwhile. */
+static uint64_t quantum_least_left(const struct credit *c, uint64_t rtt_ns)
+{
+    uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S / (c->packet_bytes + WIRE_BYTES);
+    uint64_t queued = c->budget > in_flight ? c->budget - in_flight : 0;
+    uint64_t share = c->budget / QUANTUM_OF_BUDGET;
+    share = c->active > 1 ? weft_max_u64(share, queued / QUANTUM_OF_QUEUE) : share;
+    return weft_max_u64(weft_min_u64(share, QUANTUM_MAX), 1);
+}
+
 /* A sender tells with its second packet whether it has other receivers. Until half of all have said
  * so, those that have told stand for the others: with 31 senders that took 600 us, a fifth of the
  * round, in which credit for the least left lay with a few of them. */
@@ -352,7 +368,7 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     bool turns = c->turns;
     bool due = senders_due(c, rtt_ns, now_ns);
     uint64_t senders = due ? c->senders : c->active;
-    uint64_t quantum = turns ? quantum_of(c, senders) : weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
+    uint64_t quantum = turns ? quantum_of(c, senders) : quantum_least_left(c, rtt_ns);
     c->turn_packets = turns ? (uint32_t)(c->active * quantum) : 0;
     while (wanted && c->total + quantum <= c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;

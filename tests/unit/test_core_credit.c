@@ -379,6 +379,31 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
+/* Of several senders one gets a third of the queue at once, one alone a quarter of the budget; and a quarter
+ * where the round trip is most of it. */
+static void test_grants_to_several_senders_are_few(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t senders;
+        uint64_t rate_bps;
+        uint64_t grants;
+        uint32_t each;
+    } cases[] = {{1, 0, 4, 20}, {3, 0, 3, 7}, {8, 0, 3, 7}, {4, UINT64_C(10000000000), 4, 16}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        uint64_t now_ns = WEFT_NS_PER_MS;
+        struct weft_ep *ep = ep_make(0);
+        ep->peers_used = cases[i].senders;
+        ep->credit.rate_bps = cases[i].rate_bps;
+        backlogs(ep, cases[i].senders, now_ns);
+        weft_core_credit_run(ep, now_ns);
+        assert_int_equal(ep->credit.turn, cases[i].grants);
+        assert_int_equal(weft_core_credit_outstanding(&ep->peers[0]), cases[i].each);
+        ep->peers_used = 0;
+        weft_ep_free(ep);
+    }
+}
+
 /* Many that take turns share more, for most of it lies with the busy; in an incast all of it comes at once. */
 static void test_by_turns_the_budget_grows_with_the_senders(void **state)
 {
@@ -564,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
         cmocka_unit_test(test_by_turns_the_budget_grows_with_the_senders),
         cmocka_unit_test(test_the_first_of_a_round_waits_for_the_others),
+        cmocka_unit_test(test_grants_to_several_senders_are_few),
         cmocka_unit_test(test_the_most_urgent_come_first),
         cmocka_unit_test_setup_teardown(test_a_message_says_how_urgent_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
