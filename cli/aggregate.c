@@ -346,6 +346,11 @@ int weft_cli_aggregate(int argc, char **argv)
          "send a sum this long after its first push, whoever is missing; it is\n"
          "sent at once when all workers are in it",
          WEFT_OPTION_U32, .value = &verb.age_us, .min = 1, .max = 10000000},
+        {"flush-by-age", NULL,
+         "ASP tables: keep a sum until it is that old, or has --flush-count pushes,\n"
+         "also when all workers are in it: more is added up, and workers that wait\n"
+         "for each push before the next one are slowed down to that age",
+         WEFT_OPTION_FLAG, .value = &aggregator->by_age_asp},
         {"flush-count", "N", "send a sum with N pushes; 0 = only when all workers are in it",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
         {"push-mib", "MIB",

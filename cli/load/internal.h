@@ -73,6 +73,7 @@ struct load_thread {
     int epoll_fd;
     enum phase phase;
     struct weft_driver_counters transport_from;
+    struct weft_ps_client_counters client_from;
     uint64_t cpu_from_ns;
     uint64_t server_cpu_from_ns;
     uint64_t began_ns;

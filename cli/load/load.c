@@ -36,6 +36,37 @@ static int check_keys(const struct weft_command *command, struct weft_load *load
     return WEFT_OPTIONS_RUN;
 }
 
+static const char *parse_via(const char *text, void *value)
+{
+    struct weft_load_vias *vias = value;
+    if (vias->count == WEFT_LOAD_VIAS_MAX) {
+        return "at most 64 aggregators";
+    }
+    vias->texts[vias->count++] = text;
+    return NULL;
+}
+
+static int check_vias(const struct weft_command *command, struct weft_load *load)
+{
+    struct weft_load_vias *vias = &load->vias;
+    if (vias->count > 0 && load->server_list == NULL) {
+        return weft_options_usage(command, "--via goes with --servers: an aggregator is told where "
+                                           "the servers are before they have workers");
+    }
+    for (uint32_t i = 0; i < vias->count; i++) {
+        if (!weft_worker_via_parse(vias->texts[i], vias->at[i], load->servers.count)) {
+            return weft_options_usage(command,
+                                      "--via \"%.80s\" is not allowed; it must be the HOST:PORT of "
+                                      "`weft aggregate`, or one for each of the %u shards",
+                                      vias->texts[i], load->servers.count);
+        }
+    }
+    if (vias->count > 0) {
+        load->workload.eviction = WEFT_LOAD_NO_EVICTION;
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 static int check(const struct weft_command *command, struct weft_load *load)
 {
     struct weft_load_workload *w = &load->workload;
@@ -58,6 +89,10 @@ static int check(const struct weft_command *command, struct weft_load *load)
                                   "with at most %d shards",
                                   load->server_list, (int)WEFT_LOAD_SHARDS_MAX);
     }
+    status = check_vias(command, load);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
     if (w->shards != 0 && load->servers.server_pid != 0) {
         return weft_options_usage(command, "--server-pid goes with --servers");
     }
@@ -74,7 +109,8 @@ static bool enough_files(const struct weft_load *load)
     const struct weft_load_workload *w = &load->workload;
     bool tcp = load->transport.kind == WEFT_DRIVER_TCP;
     uint64_t shards = load->servers.count != 0 ? load->servers.count : w->shards;
-    uint64_t wanted = (uint64_t)w->workers * (4 + (tcp ? shards : 0)) +
+    uint64_t ways = load->vias.count > 0 ? 2 * shards : shards;
+    uint64_t wanted = (uint64_t)w->workers * (4 + (tcp ? ways : 0)) +
                       (uint64_t)w->shards * (5 + (tcp ? w->workers : 0)) + FDS_SPARE;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
@@ -225,6 +261,11 @@ int weft_cli_load(int argc, char **argv)
          "HOST:PORT of every shard of running servers, in their order,\n"
          "separated by commas; HOST is a numeric address",
          WEFT_OPTION_STRING, .value = &load.server_list, .fallback = ""},
+        {"via", "HOST:PORT",
+         "aggregator of the pushes and pulls (`weft aggregate`), or one for each\n"
+         "shard, separated by commas; given N times, worker r goes by number r\n"
+         "modulo N. Implies --eviction none",
+         WEFT_OPTION_CUSTOM, .value = &load.vias, .parse = parse_via, .fallback = "none"},
         {"local", "S", "start S shards here, a thread each, for this run", WEFT_OPTION_U32,
          .value = &w->shards, .min = 1, .max = WEFT_LOAD_SHARDS_MAX, .fallback = ""},
         {"workers", "W", "logical workers, each with an endpoint and a rank of its own",
@@ -247,6 +288,10 @@ int weft_cli_load(int argc, char **argv)
          .fallback = "20000:0.5"},
         {"id-bits", "B", "ids are spread over 64 or 32 bits", WEFT_OPTION_CUSTOM,
          .value = &w->id_bits, .parse = weft_load_parse_id_bits, .fallback = "64"},
+        {"eviction", "WHICH",
+         "which row goes when the table is full: lru = the one not used for the\n"
+         "longest time; none = new ones are refused, and aggregators may add up",
+         WEFT_OPTION_CHOICE, .value = &w->eviction, .choices = weft_load_evictions},
         {"in-flight", "N", "requests of one worker at a time", WEFT_OPTION_U32,
          .value = &w->in_flight, .min = 1, .max = WEFT_LOAD_IN_FLIGHT_MAX},
         {"rate", "R",
@@ -304,7 +349,8 @@ int weft_cli_load(int argc, char **argv)
         .example = "  weft load --local 1 --workers 200 --rows 64 --dim 16 --seconds 5\n"
                    "  weft load --local 1 --workers 200 --rows 0 --transport tcp --json\n"
                    "  weft load --scale S1 --zipf-top 20000:0.7 --rate 20000\n"
-                   "  weft load --servers 10.0.0.1:7700,10.0.0.2:7700 --key-file job.key",
+                   "  weft load --servers 10.0.0.1:7700,10.0.0.2:7700 --key-file job.key\n"
+                   "  weft load --servers 10.0.0.1:7700 --via 10.0.0.3:7800 --mix 1:0 --key-file job.key",
         .options = options,
     };
     return parse_and_run(&command, &load, argc, argv);

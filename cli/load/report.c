@@ -118,6 +118,14 @@ static void add_run(cJSON *object, const struct weft_load *load,
     cJSON_AddNumberToObject(packets, "received", (double)o->transport.socket.datagrams_received);
     cJSON_AddNumberToObject(packets, "sent_again", (double)o->transport.ep.retransmitted_packets);
     cJSON_AddNumberToObject(packets, "dropped", (double)o->transport.socket.kernel_drops);
+    cJSON_AddNumberToObject(run, "aggregators", load->vias.count);
+    cJSON *via = cJSON_AddObjectToObject(run, "via");
+    cJSON_AddNumberToObject(via, "pushes", (double)o->client.via_pushes);
+    cJSON_AddNumberToObject(via, "committed", (double)o->client.via_committed);
+    cJSON_AddNumberToObject(via, "direct", (double)o->client.via_direct);
+    cJSON_AddNumberToObject(via, "pulls", (double)o->client.via_pulls);
+    cJSON_AddNumberToObject(via, "answered", (double)o->client.via_answered);
+    cJSON_AddNumberToObject(via, "pulls_direct", (double)o->client.via_pulls_direct);
     cJSON_AddBoolToObject(run, "interrupted", o->is_interrupted);
     cJSON *rpc = cJSON_AddObjectToObject(run, "rpc_latency_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
@@ -192,6 +200,12 @@ static void print_costs(const struct weft_load *load, const struct weft_load_out
     if (load->servers.active != NULL) {
         printf("active workers at a shard within 1 ms: p50 %u, p99 %u\n", active(&load->servers, 500000),
                active(&load->servers, 990000));
+    }
+    if (load->vias.count > 0) {
+        printf("by %u aggregators: pushes %llu, %llu of them sent again to the server; pulls %llu, %llu\n",
+               load->vias.count, (unsigned long long)o->client.via_pushes,
+               (unsigned long long)o->client.via_direct, (unsigned long long)o->client.via_pulls,
+               (unsigned long long)o->client.via_pulls_direct);
     }
     if (o->sums.unanswered > 0) {
         printf("%llu requests were without an answer at the end; they count with the time waited\n",

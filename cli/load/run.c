@@ -27,6 +27,7 @@ static void sums_add(struct weft_load_outcome *into, const struct weft_load_outc
     into->rss_bytes += from->rss_bytes;
     into->is_measured = into->is_measured || from->is_measured;
     weft_load_counters_add(&into->transport, &from->transport, sizeof(into->transport));
+    weft_load_counters_add(&into->client, &from->client, sizeof(into->client));
 }
 
 static const struct weft_load_worker *first_failed(const struct load_thread *pool, uint32_t count)

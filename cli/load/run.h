@@ -14,6 +14,7 @@ struct weft_load_outcome {
     struct weft_load_sums sums;
     struct weft_ps_latencies rpc[WEFT_LOAD_KINDS];
     struct weft_driver_counters transport; /* of the workers' endpoints */
+    struct weft_ps_client_counters client; /* of the workers, in the span */
     uint64_t span_ns;       /* measured */
     uint64_t worker_cpu_ns; /* in it */
     uint64_t server_cpu_ns; /* in it; 0 when not known */

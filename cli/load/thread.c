@@ -120,6 +120,16 @@ static struct weft_driver_counters transport_now(const struct load_thread *threa
     return sum;
 }
 
+static struct weft_ps_client_counters client_now(const struct load_thread *thread)
+{
+    struct weft_ps_client_counters sum = {0};
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        weft_load_counters_add(&sum, weft_ps_client_counters(thread->workers[i].node.client),
+                               sizeof(sum));
+    }
+    return sum;
+}
+
 /* weft_stats_query_fn: of a thread, for weft_load_live. */
 void weft_load_thread_figures(void *arg, void *object)
 {
@@ -127,13 +137,11 @@ void weft_load_thread_figures(void *arg, void *object)
     const struct load_thread *thread = object;
     *figures =
         (struct weft_load_figures){.transport = transport_now(thread),
+                                   .client = client_now(thread),
                                    .seen = thread->seen,
                                    .measuring = thread->phase == MEASURING};
     for (uint32_t i = 0; i < thread->opened; i++) {
-        const struct weft_load_worker *worker = &thread->workers[i];
-        weft_load_counters_add(&figures->client, weft_ps_client_counters(worker->node.client),
-                               sizeof(figures->client));
-        figures->connected += worker->state == WEFT_LOAD_READY;
+        figures->connected += thread->workers[i].state == WEFT_LOAD_READY;
     }
 }
 
@@ -166,6 +174,7 @@ static void measure(struct load_thread *thread, uint64_t now_ns)
         atomic_store(&servers->measure_from_ns, now_ns);
     }
     thread->transport_from = transport_now(thread);
+    thread->client_from = client_now(thread);
     thread->cpu_from_ns = thread_cpu_ns();
 }
 
@@ -186,6 +195,8 @@ static void keep(struct load_thread *thread, uint64_t now_ns)
     outcome->transport = transport_now(thread);
     weft_load_counters_sub(&outcome->transport, &thread->transport_from,
                            sizeof(outcome->transport));
+    outcome->client = client_now(thread);
+    weft_load_counters_sub(&outcome->client, &thread->client_from, sizeof(outcome->client));
     if (thread->index == 0) {
         uint64_t cpu_ns;
         outcome->server_cpu_known = outcome->server_cpu_known &&

@@ -65,7 +65,8 @@ static void set_endpoint(const struct weft_load_worker *worker,
 }
 
 /* Rows as a model's embeddings have them; who waits for nobody. When the shard is full the row that
- * was used longest ago goes, so that a run may be as long as one likes. */
+ * was used longest ago goes, so that a run may be as long as one likes; not with
+ * --eviction none, which is what aggregators add up. */
 static weft_status declare(struct weft_load_worker *worker)
 {
     struct weft_table_spec spec = {
@@ -75,7 +76,9 @@ static weft_status declare(struct weft_load_worker *worker)
         .mode = WEFT_TABLE_ASP,
         .workers = (uint16_t)worker->context->load->workload.workers,
         .learning_rate = 0.01F,
-        .eviction = WEFT_EVICTION_LRU,
+        .eviction = worker->context->load->workload.eviction == WEFT_LOAD_LRU
+                        ? WEFT_EVICTION_LRU
+                        : WEFT_EVICTION_NONE,
     };
     weft_status status =
         weft_ps_table_open(worker->node.client, &spec, weft_clock_now_ns(), &worker->opening);
@@ -334,6 +337,11 @@ weft_status weft_load_worker_init(struct weft_load_worker *worker,
     set_client(worker, &config.client);
     set_endpoint(worker, &config.endpoint);
     config.servers = context->load->servers.shards;
+    const struct weft_load_vias *vias = &context->load->vias;
+    if (vias->count > 0) {
+        config.via = vias->at[rank % vias->count];
+        config.client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
+    }
     config.on_progress = on_progress;
     config.arg = worker;
     status = weft_worker_open(&worker->node, &config);

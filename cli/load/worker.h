@@ -14,6 +14,15 @@
 #include "sim/zipf.h"
 #include "node/worker.h"
 
+/* Aggregators: worker r goes by number r modulo count. */
+enum { WEFT_LOAD_VIAS_MAX = 64 };
+
+struct weft_load_vias {
+    uint32_t count; /* 0: straight to the servers */
+    const char *texts[WEFT_LOAD_VIAS_MAX];
+    struct weft_launch_address at[WEFT_LOAD_VIAS_MAX][WEFT_LOAD_SHARDS_MAX];
+};
+
 enum weft_load_kind { WEFT_LOAD_PUSH, WEFT_LOAD_PULL, WEFT_LOAD_KINDS };
 
 /* Of one thread's workers, in the time that is measured. */
@@ -35,6 +44,7 @@ struct weft_load_seen {
 struct weft_load {
     struct weft_load_workload workload;
     struct weft_load_servers servers;
+    struct weft_load_vias vias;
     struct weft_transport_options transport;
     struct weft_security security; /* loaded before servers and workers start */
     struct weft_recording recording; /* open before them, or off */

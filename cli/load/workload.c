@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const weft_load_evictions[] = {[WEFT_LOAD_LRU] = "lru",
+                                           [WEFT_LOAD_NO_EVICTION] = "none",
+                                           [WEFT_LOAD_NO_EVICTION + 1] = NULL};
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* A finite decimal, whole text. */
@@ -94,7 +98,8 @@ static bool is_key(const char *key)
 {
     static const char *const keys[] = {"local", "workers", "scale",     "rows",   "dim",
                                        "mix",   "keys",    "zipf-top",  "rate",   "id-bits",
-                                       "seed",  "warmup",  "in-flight", "seconds"};
+                                       "seed",  "warmup",  "in-flight", "seconds",
+                                       "eviction"};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(keys); i++) {
         if (strcmp(keys[i], key) == 0) {
             return true;
@@ -177,6 +182,9 @@ void weft_load_workload_print(const struct weft_load_workload *w, FILE *out)
             w->in_flight);
     if (w->rate > 0) {
         fprintf(out, "rate = %.12g\n", w->rate);
+    }
+    if (w->eviction != WEFT_LOAD_LRU) {
+        fprintf(out, "eviction = %s\n", weft_load_evictions[w->eviction]);
     }
     fprintf(out, "seconds = %.12g\nwarmup = %.12g\nseed = %llu\n", w->seconds, w->warmup,
             (unsigned long long)w->seed);

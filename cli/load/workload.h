@@ -31,6 +31,9 @@ struct weft_load_top {
     double share; /* of all updates that go to them */
 };
 
+enum weft_load_eviction { WEFT_LOAD_LRU, WEFT_LOAD_NO_EVICTION };
+extern const char *const weft_load_evictions[];
+
 struct weft_load_workload {
     uint32_t workers;
     uint32_t shards; /* --local; 0 = --servers */
@@ -46,6 +49,7 @@ struct weft_load_workload {
     double warmup; /* seconds before that, not measured */
     uint64_t seed;
     uint32_t no_key_caching; /* 1: pushes send their ids, whatever was pulled */
+    uint32_t eviction;       /* an index of weft_load_evictions */
 };
 
 #define WEFT_LOAD_WORKLOAD_DEFAULTS                                                                \

@@ -216,7 +216,9 @@ static void close_oldest(struct weft_aggregator *agg)
 static void look(struct weft_aggregator *agg, struct agg_group *group)
 {
     uint32_t count_max = agg->config.count_max;
-    if (group->ranks_count >= agg->tables[group->table].open_count) {
+    const struct agg_table *table = &agg->tables[group->table];
+    const bool by_age = agg->config.by_age_asp && table->spec.mode == WEFT_TABLE_ASP;
+    if (!by_age && group->ranks_count >= table->open_count) {
         group_close(group, &agg->counters.flushed_all);
     } else if ((count_max > 0 && group->members >= count_max) ||
                group->members == WEFT_AGGREGATE_MEMBERS_MAX) {

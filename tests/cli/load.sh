@@ -106,6 +106,43 @@ for transport in weft tcp; do
         --start-timeout
 done
 
+# ---- by aggregators ------------------------------------------------------------------------------
+
+"$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
+server=$!
+if wait_for "$tap_tmp/server.out" '127\.0\.0\.1:[0-9]' $server; then
+    address=$(sed -n 's/^shard 0.*: \(127\.0\.0\.1:[0-9]*\)$/\1/p' "$tap_tmp/server.out")
+    for number in 0 1; do
+        "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers "$address" --number $number --workers 4 \
+            --security none --flush-age-us 2000 --flush-by-age --json >"$tap_tmp/box$number" 2>&1 &
+        eval "box$number=$!"
+        wait_for "$tap_tmp/box$number" '^shard 0: ' $!
+    done
+    via() {
+        sed -n 's/^shard 0: //p' "$tap_tmp/box$1"
+    }
+    tap_run "workers that go by two aggregators in turn" run_json --servers "$address" "$patient" \
+        --security none --workers 4 --rows 8 --dim 4 --mix 1:0 --in-flight 4 --seconds 1 --warmup 1 \
+        --via "$(via 0)" --via "$(via 1)"
+    tap_run "are answered" jq -e "$complete"' and .run.aggregators == 2 and .run.refused == 0 and
+        .run.via.pushes > 0 and .run.via.committed > 0' "$tap_tmp/json"
+    tap_run "the table of --eviction none is theirs, too, without one" run_json --servers "$address" \
+        "$patient" --security none --workers 4 --rows 8 --dim 4 --eviction none
+    tap_run "which goes by none" jq -e '.run.aggregators == 0 and .run.via.pushes == 0' "$tap_tmp/json"
+    kill "$box0" "$box1"
+    wait "$box0"
+    wait "$box1"
+    for number in 0 1; do
+        tap_run "aggregator $number had pushes, and no sum went for being complete" \
+            sh -c "sed '/^shard/d' '$tap_tmp/box$number' | jq -e '.pushes_absorbed > 0 and
+                .flushed_all == 0 and .flushed_age > 0'"
+    done
+else
+    tap_fail "running servers" "$(cat "$tap_tmp/server.out")"
+fi
+kill $server
+wait $server
+
 # ---- an early end --------------------------------------------------------------------------------
 
 "$WEFT_BIN" load --local 1 --workers 4 --rows 4 --dim 4 --seconds 600 --warmup 0 --json \
@@ -121,7 +158,7 @@ tap_run "and has the result so far" jq -e "$complete"' and .run.interrupted and 
 # ---- workload files ------------------------------------------------------------------------------
 
 tap_run "a workload is printed" "$WEFT_BIN" load --print-workload --scale S3 --rows 7 --mix 2:5 \
-    --zipf-top 300:0.7 --keys 12345 --rate 12.5 --id-bits 32 --seed 9 --seconds 0.25
+    --eviction none --zipf-top 300:0.7 --keys 12345 --rate 12.5 --id-bits 32 --seed 9 --seconds 0.25
 cp "$tap_tmp/run.out" "$tap_tmp/workload"
 tap_run "and read" "$WEFT_BIN" load --workload "$tap_tmp/workload" --print-workload
 tap_is "as the same" "$(cat "$tap_tmp/run.out")" "$(cat "$tap_tmp/workload")"
@@ -156,6 +193,9 @@ refused "servers that are none" "HOST:PORT" --servers nowhere
 refused "a mix of nothing" "PUSH:PULL" --local 1 --mix 0:0
 refused "a share that cannot be" "does not go with" --local 1 --zipf-top 100:0.01 --keys 1000
 refused "more popular keys than keys" "does not go with" --local 1 --zipf-top 100:0.5 --keys 50
+refused "aggregators of local shards" "goes with --servers" --local 1 --via 127.0.0.1:7800
+refused "an aggregator that is none" 'via "nowhere" is not allowed' --servers 127.0.0.1:1 --via nowhere
+refused "an eviction that there is not" "lru" --local 1 --eviction oldest
 refused "a scale that there is not" "S1" --scale S7
 refused "too many workers" "1 to 1000" --local 1 --workers 1001
 tap_done

@@ -1,0 +1,163 @@
+"""Processes for the scripts beside this one: a server, aggregators, `weft load`, and what they cost.
+
+A span is what lies between two readings of all processes: the CPU clocks of server and aggregators, and
+their /metrics. It begins when `weft load` says that it measures and ends before it does; nothing is asked
+within it. CPU times are of whole processes: of a server with one shard, its thread and next to nothing else.
+"""
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+
+def cpu_s(pid):
+    """Of all threads of a process: its CPU clock, as clock_getcpuclockid(3) numbers it."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def cap_make(name, share):
+    """A CPU controller group of Linux that has this share of one processor; None where that is refused."""
+    for root, one, text in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", f"{int(share * 10000)}"),
+                            ("/sys/fs/cgroup", "cpu.max", f"{int(share * 10000)} 10000")):
+        path = f"{root}/{name}"
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        try:
+            if one == "cpu.cfs_quota_us":
+                with open(f"{path}/cpu.cfs_period_us", "w", encoding="ascii") as file:
+                    file.write("10000")
+            with open(f"{path}/{one}", "w", encoding="ascii") as file:
+                file.write(text)
+            return path
+        except OSError:
+            os.rmdir(path)
+    return None
+
+
+class Job:
+    """One server of one shard, and what is started beside it. Ends all of it, by pid."""
+
+    def __init__(self, weft, workers, server_words=(), enter=None, cap=None):
+        self.weft, self.workers, self.enter = weft, workers, enter or (lambda host: [])
+        self.folder = tempfile.mkdtemp(prefix="weft-aggregate-")
+        self.key = f"{self.folder}/job.key"
+        self.count = 0
+        subprocess.run([weft, "keygen", self.key], check=True, stdout=subprocess.DEVNULL)
+        self.boxes, self.box_addresses, self.box_metrics = [], [], []
+        self.server, lines = self.start(
+            ["server", "--port", "0", "--workers", str(workers), "--metrics", "0", *server_words])
+        if cap is not None:
+            with open(f"{cap}/cgroup.procs", "w", encoding="ascii") as file:
+                file.write(str(self.server.pid))
+        self.address = re.search(r"^shard 0.*: (\S+)$", lines, re.M)[1]
+        self.metrics = re.search(r"^metrics: (\S+)$", lines, re.M)[1]
+
+    def start(self, words):
+        self.count += 1
+        path = f"{self.folder}/{self.count}"
+        with open(f"{path}.out", "w", encoding="utf-8") as out, \
+                open(f"{path}.err", "w", encoding="utf-8") as err:
+            process = subprocess.Popen([self.weft, *words, "--key-file", self.key],
+                                       stdout=out, stderr=err)
+        process.path = path
+        for _ in range(1000):
+            with open(f"{path}.out", encoding="utf-8") as out:
+                text = out.read()
+            if "metrics: " in text and text.endswith("\n"):
+                return process, text
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        with open(f"{path}.err", encoding="utf-8") as err:
+            sys.exit(f"{' '.join(words)}: {err.read()}")
+
+    def box(self, number, words):
+        process, lines = self.start(
+            ["aggregate", "--listen", "127.0.0.1:0", "--number", str(number), "--servers",
+             self.address, "--workers", str(self.workers), "--metrics", "0", *words])
+        self.boxes.append(process)
+        self.box_addresses.append(re.search(r"^shard 0: (\S+)$", lines, re.M)[1])
+        self.box_metrics.append(re.search(r"^metrics: (\S+)$", lines, re.M)[1])
+
+    def reading(self):
+        """Counters first, clocks last at the beginning; the two are within a millisecond."""
+        read = {"server": samples(self.metrics), "boxes": [samples(at) for at in self.box_metrics]}
+        read["server_cpu_s"] = cpu_s(self.server.pid)
+        read["boxes_cpu_s"] = [cpu_s(box.pid) for box in self.boxes]
+        read["at_s"] = time.monotonic()
+        return read
+
+    def load(self, words, seconds, warmup):
+        """Run `weft load` for so long: (its JSON, the span)."""
+        vias = [word for at in self.box_addresses for word in ("--via", at)]
+        command = [self.weft, "load", "--servers", self.address, "--server-pid",
+                   str(self.server.pid), "--key-file", self.key, "--workers", str(self.workers),
+                   *vias, *words, "--seconds", str(seconds), "--warmup", str(warmup), "--json"]
+        load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        said = ""
+        for line in load.stderr:
+            said += line
+            if line.startswith("measuring"):
+                break
+        first = self.reading() if load.poll() is None else None
+        time.sleep(max(0, seconds - 0.3))
+        last = self.reading() if load.poll() is None else None
+        out, err = load.communicate()
+        if load.returncode != 0 or first is None or last is None:
+            sys.exit(f"{' '.join(command)}: {said}{err}")
+        return json.loads(out), span(first, last)
+
+    def end(self):
+        for process in [*self.boxes, self.server]:
+            process.terminate()
+        for process in [*self.boxes, self.server]:
+            process.wait()
+        shutil.rmtree(self.folder)
+
+
+def samples(url):
+    """/metrics: name with its labels, but those that differ from run to run -> value."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text = answer.read().decode()
+    read = {}
+    for line in text.splitlines():
+        if line.startswith("#") or "_bucket{" in line:
+            continue
+        name, value = line.rsplit(" ", 1)
+        read[re.sub(r'shard="0",?', "", name).replace("{}", "")] = float(value)
+    return read
+
+
+def difference(first, last):
+    return {name: last[name] - value for name, value in first.items() if name in last}
+
+
+def span(first, last):
+    server = difference(first["server"], last["server"])
+    boxes = [difference(a, b) for a, b in zip(first["boxes"], last["boxes"])]
+    return {
+        "seconds": last["at_s"] - first["at_s"],
+        "server_cpu_s": last["server_cpu_s"] - first["server_cpu_s"],
+        "box_cpu_s": sum(last["boxes_cpu_s"]) - sum(first["boxes_cpu_s"]),
+        "updates": server["weft_updates_applied_total"],
+        "pushes": server['weft_requests_total{kind="push"}'],
+        "ps_proc_s": server['weft_served_latency_seconds_sum{kind="push",part="ps_proc"}'],
+        "connections": last["server"]["weft_peers_connected"],
+        "rows_made": server["weft_rows_made_total"],
+        **{name: sum(box.get(f"weft_aggregator_{name}_total", 0) for box in boxes)
+           for name in ("rows_in", "rows_out", "pushes_in", "pushes_absorbed", "pushes_direct",
+                        "aggregates_out", "flushed_all", "flushed_age", "flushed_count",
+                        "flushed_pressure", "bytes_in", "bytes_out")},
+    }
+
+
+def spread(values):
+    return statistics.median(values), min(values), max(values)
