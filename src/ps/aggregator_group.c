@@ -489,6 +489,16 @@ void weft_agg_groups_drop(struct weft_aggregator *agg)
     }
 }
 
+/* A sum that could not go yet goes on growing: the slower the shard, the fewer and longer its messages. */
+static bool is_shard_busy(const struct weft_aggregator *agg)
+{
+    uint32_t gone = 0;
+    for (uint32_t i = 0; i < agg->group_count; i++) {
+        gone += agg->groups[i].state == AGG_GROUP_SENT || agg->groups[i].state == AGG_GROUP_CLOSED;
+    }
+    return gone >= WEFT_AGGREGATE_SLOTS;
+}
+
 void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
 {
     uint32_t sent = 0;
@@ -496,7 +506,7 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
         struct agg_group *group = &agg->groups[i];
         sent += group->state == AGG_GROUP_SENT;
         if (group->state == AGG_GROUP_OPEN &&
-            now_ns >= weft_time_add(group->born_ns, agg->config.age_ns)) {
+            now_ns >= weft_time_add(group->born_ns, agg->config.age_ns) && !is_shard_busy(agg)) {
             group_close(group, &agg->counters.flushed_age);
         }
     }
@@ -511,7 +521,7 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
 uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
 {
     uint64_t first_ns = weft_agg_pulls_deadline(agg);
-    for (uint32_t i = 0; i < agg->group_count; i++) {
+    for (uint32_t i = 0; i < agg->group_count && !is_shard_busy(agg); i++) {
         const struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN) {
             first_ns = weft_min_u64(first_ns, weft_time_add(group->born_ns, agg->config.age_ns));

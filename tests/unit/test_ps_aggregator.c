@@ -358,6 +358,86 @@ static void check_sums(const struct bench *b)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
+/* ASP by age: sums wait for it, though all workers are in them. */
+static void by_age(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 4, WEFT_TABLE_ASP, 5);
+    b.config.push_bytes_max = 4096;
+    b.config.push_slots = 4;
+    b.config.count_max = 0;
+    b.config.age_ns = WEFT_NS_PER_MS;
+    b.config.by_age_asp = true;
+    box_kill(&b);
+    bench_quiet(&b);
+    box_start(&b);
+    bench_quiet(&b);
+    for (uint32_t round = 0; round < 10; round++) {
+        for (uint32_t w = 0; w < 4; w++) {
+            push(&b, w, 0);
+            push(&b, w, 0);
+        }
+        wait_all(&b);
+    }
+    check_sums(&b);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.agg);
+    assert_int_equal(counters->pushes_in, 80);
+    assert_int_equal(counters->pushes_absorbed, 80);
+    assert_int_equal(counters->flushed_all, 0);
+    assert_int_equal(counters->flushed_age, 10);
+    assert_int_equal(counters->aggregates_out, 10);
+    bench_close(&b);
+}
+
+static void step_without_shard(struct bench *b)
+{
+    struct weft_msg_event event;
+    (void)fake_step(b->c.net);
+    box_poll(b);
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        while (fake_poll(&b->c.net->nodes[1 + w], &event)) {
+            weft_ps_client_event(b->c.client[w], &event, b->c.net->now_ns);
+        }
+        weft_ps_client_progress(b->c.client[w], b->c.net->now_ns);
+    }
+}
+
+/* More messages than the shard takes at a time, were each to go when it is old enough: they wait, and grow. */
+static void a_busy_shard(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S; /* it is slow, and not dead */
+    bench_open(&b, 4, WEFT_TABLE_ASP, 5);
+    b.config.push_bytes_max = 4096;
+    b.config.push_slots = OPS;
+    b.config.count_max = 0;
+    b.config.age_ns = 1;
+    b.config.by_age_asp = true;
+    box_kill(&b);
+    bench_quiet(&b);
+    box_start(&b);
+    bench_quiet(&b);
+    for (uint32_t i = 0; i < 4 * OPS; i++) {
+        push(&b, i % 4, 0);
+    }
+    for (uint32_t steps = 0; steps < 2000; steps++) {
+        step_without_shard(&b);
+    }
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.agg);
+    assert_int_equal(counters->pushes_in, 4 * OPS);
+    assert_int_equal(counters->pushes_direct, 0);
+    assert_int_equal(counters->aggregates_out, WEFT_AGGREGATE_SLOTS);
+    assert_int_equal(weft_aggregator_deadline(b.agg), WEFT_NEVER);
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(counters->pushes_absorbed, 4 * OPS);
+    assert_int_equal(counters->aggregates_out, WEFT_AGGREGATE_SLOTS + 1);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
 /* BSP, everybody there: one message to the shard for each clock. */
 static void all_there(void **state)
 {
@@ -799,7 +879,9 @@ static void whatever_happens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_there),        cmocka_unit_test(asked_once),
+        cmocka_unit_test(all_there),
+        cmocka_unit_test(by_age),
+        cmocka_unit_test(a_busy_shard),        cmocka_unit_test(asked_once),
         cmocka_unit_test(an_answer_waits),  cmocka_unit_test(rows_of_another_process),
         cmocka_unit_test(number_taken),     cmocka_unit_test(loss),
         cmocka_unit_test(whatever_happens),
