@@ -219,6 +219,7 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     }
     if (!weft_table_obtain_chunk(table, all->ids, all->hashes, 0, count, all->rows)) {
         shard->counters.rows_refused++;
+        weft_table_want_rows(table, count); /* the next one of this length finds room */
         return WEFT_RPC_FULL;
     }
     return WEFT_RPC_OK;

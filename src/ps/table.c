@@ -215,11 +215,17 @@ bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p)
     uint64_t slab_rows = UINT64_C(1) << table->slab_rows_log2;
     uint32_t free_rows = capacity(table) - table->rows;
     if (capacity(table) == table->rows_limit ||
-        (!table_is_dense(table) && free_rows * UINT64_C(2) >= slab_rows)) {
+        (!table_is_dense(table) && free_rows * UINT64_C(2) >= slab_rows &&
+         free_rows >= table->ahead_rows)) {
         return false;
     }
     *bytes_p = (size_t)table->row_bytes * next_slab_rows(table);
     return true;
+}
+
+void weft_table_want_rows(struct weft_table *table, uint32_t rows)
+{
+    table->ahead_rows = rows > table->ahead_rows ? rows : table->ahead_rows;
 }
 
 static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, uint32_t marks);

@@ -78,6 +78,7 @@ struct weft_table {
     uint32_t sums_at;
     uint32_t counts_at; /* counts: gradients of each block, behind its sum */
     uint32_t slab_rows_log2;
+    uint32_t ahead_rows; /* weft_table_want_rows */
     uint32_t rows;       /* that exist */
     uint32_t rows_begun; /* places of slabs used so far; of these, rows exist or are free */
     uint32_t rows_limit;
@@ -126,9 +127,13 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* True when rows for less than half a slab are left and the limit is not reached; *bytes_p is what
+/* True when rows for less than half a slab, or than were wanted, are left and the limit is not reached; *bytes_p is what
  * add_slab wants. */
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p);
+
+/* From now on there shall be room for so many more rows: what comes at once may have that many new ones, and
+ * half a slab was too little. */
+void weft_table_want_rows(struct weft_table *table, uint32_t rows);
 
 /* Owns:    borrows memory (8-byte aligned; need not be zero) until take_slab gives it back.
  * Errors:  WEFT_INVALID  too small. WEFT_STATE  not wanted. */

@@ -117,6 +117,35 @@ static void slabs_run_out(void **state)
     finish(&table);
 }
 
+/* What an aggregate brings at once is more than half a slab. */
+static void room_for_many_rows(void **state)
+{
+    (void)state;
+    struct weft_table table;
+    struct weft_table_spec spec = spec_of(1, WEFT_TABLE_ASP);
+    assert_int_equal(table_init(&table, 1000, 4, 32 * 32), WEFT_OK);
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+    give_slabs(&table);
+    assert_int_equal(table.slab_count, 1); /* 32 rows */
+    weft_table_want_rows(&table, 200);
+    give_slabs(&table);
+    for (uint64_t id = 0; id < 200; id++) {
+        assert_non_null(weft_table_obtain(&table, id));
+    }
+    give_slabs(&table);
+    for (uint64_t id = 200; id < 400; id++) {
+        assert_non_null(weft_table_obtain(&table, id));
+    }
+    weft_table_want_rows(&table, 100); /* no less than before */
+    weft_table_want_rows(&table, 100000);
+    give_slabs(&table); /* ends at rows_max */
+    for (uint64_t id = 400; id < 1000; id++) {
+        assert_non_null(weft_table_obtain(&table, id));
+    }
+    assert_null(weft_table_obtain(&table, 1000));
+    finish(&table);
+}
+
 static void adagrad_rows_start_with_the_accumulator(void **state)
 {
     (void)state;
@@ -352,6 +381,7 @@ int main(void)
         cmocka_unit_test(against_the_array),
         cmocka_unit_test(slices_like_at_once),
         cmocka_unit_test(slabs_run_out),
+        cmocka_unit_test(room_for_many_rows),
         cmocka_unit_test(adagrad_rows_start_with_the_accumulator),
         cmocka_unit_test(rows_begin_as_they_were_read),
         cmocka_unit_test(restored_rows_go_on),
