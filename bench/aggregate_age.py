@@ -116,10 +116,6 @@ def ns(run, what):
     return 1e9 * run[what] / run["updates"]
 
 
-def share_removed(run):
-    return 1 - run["rows_out"] / run["rows_in"] if run["rows_in"] else 0
-
-
 def group(runs):
     """share -> age -> runs"""
     series = {}
@@ -146,7 +142,7 @@ def table(series):
             print(f"{share:5} {age:7} {len(some):3}  {cpu[0]:17.0f} {cpu[1]:5.0f} {cpu[2]:4.0f}  "
                   f"{middle(lambda run: ns(run, 'box_cpu_s')):6.0f}  "
                   f"{middle(lambda run: ns(run, 'ps_proc_s')):10.0f}  "
-                  f"{middle(share_removed):7.3f}  {expected(some[0], age) if age else 0:8.3f}  "
+                  f"{middle(aggregate_run.removed):7.3f}  {expected(some[0], age) if age else 0:8.3f}  "
                   f"{cut[0]:17.3f} {cut[1]:5.3f} {cut[2]:4.3f}  {proc[0]:13.3f}  "
                   f"{middle(lambda run: run['pushes_direct'] / max(1, run['pushes_in'])):11.3f}  "
                   f"{middle(lambda run: run['pushes_absorbed'] / max(1, run['aggregates_out'])):10.1f}  "
@@ -185,7 +181,7 @@ def plot(series, path):
         plots.append(f"$line{i} with lines lc '{colour}' title "
                      f"'updates removed, expected; {share:.0%} in 20,000 rows'")
         for name, values, style in (
-                ("removed", lambda some, ages: aggregate_run.spread(list(map(share_removed, some))),
+                ("removed", lambda some, ages: aggregate_run.spread(list(map(aggregate_run.removed, some))),
                  "pt 7"),
                 ("server CPU saved", lambda some, ages: saving("server_cpu_s", some, ages[0]),
                  "pt 4")):

@@ -23,8 +23,8 @@ def cpu_s(pid):
 
 def cap_make(name, share):
     """A CPU controller group of Linux that has this share of one processor; None where that is refused."""
-    for root, one, text in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", f"{int(share * 10000)}"),
-                            ("/sys/fs/cgroup", "cpu.max", f"{int(share * 10000)} 10000")):
+    for root, one, text in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", f"{int(share * 20000)}"),
+                            ("/sys/fs/cgroup", "cpu.max", f"{int(share * 20000)} 20000")):
         path = f"{root}/{name}"
         try:
             os.mkdir(path)
@@ -33,7 +33,7 @@ def cap_make(name, share):
         try:
             if one == "cpu.cfs_quota_us":
                 with open(f"{path}/cpu.cfs_period_us", "w", encoding="ascii") as file:
-                    file.write("10000")
+                    file.write("20000")
             with open(f"{path}/{one}", "w", encoding="ascii") as file:
                 file.write(text)
             return path
@@ -152,11 +152,17 @@ def span(first, last):
         "ps_proc_s": server['weft_served_latency_seconds_sum{kind="push",part="ps_proc"}'],
         "connections": last["server"]["weft_peers_connected"],
         "rows_made": server["weft_rows_made_total"],
+        "datagrams": server["weft_datagrams_received_total"],
         **{name: sum(box.get(f"weft_aggregator_{name}_total", 0) for box in boxes)
            for name in ("rows_in", "rows_out", "pushes_in", "pushes_absorbed", "pushes_direct",
                         "aggregates_out", "flushed_all", "flushed_age", "flushed_count",
                         "flushed_pressure", "bytes_in", "bytes_out")},
     }
+
+
+def removed(run):
+    """Share of the updates that combining removed."""
+    return 1 - run["rows_out"] / run["rows_in"] if run["rows_in"] else 0
 
 
 def spread(values):

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What a server pays for many workers behind a few aggregators, beside few direct workers.
+
+    bench/aggregate_boxes.py [--weft build/weft] [--workers 64] [--boxes 8] [--age 20000] [--rate 2000]
+                             [--rows 256] [--dim 16] [--keys 2000000] [--share 0.5] [--seconds 3] [--warmup 2]
+                             [--repetitions 3] [--out build/bench/aggregate_boxes.jsonl]
+    bench/aggregate_boxes.py --from build/bench/aggregate_boxes.jsonl
+
+Three ways in turns, of one shard and the same pushes a second of all workers together (open loop): as many
+direct workers as there are aggregators, all workers direct, and all workers by the aggregators in turn. CPU of
+the server's process for each worker's push and for each row of those, before combining; connections that the
+server has at the end: by aggregators all workers have one, too, for what is not added up (CLOCK, TABLE), which
+is idle in this load; datagrams that it received for each push.
+"""
+import json
+import os
+
+import aggregate_run
+import loads
+
+WAYS = ("few direct", "all direct", "by aggregators")
+
+
+def options():
+    parser = loads.parser(__doc__, "build/bench/aggregate_boxes.jsonl", 3)
+    parser.set_defaults(seconds="3", warmup="2")
+    parser.add_argument("--rate", default="2000", help="pushes a second")
+    parser.add_argument("--share", default="0.5", help="of updates, in 20000 rows")
+    for name, value in (("workers", 64), ("boxes", 8), ("age", 20000), ("rows", 256), ("dim", 16),
+                        ("keys", 2000000)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    return parser.parse_args()
+
+
+def measure(args, way, turn):
+    workers = args.boxes if way == "few direct" else args.workers
+    job = aggregate_run.Job(args.weft, workers, ["--aggregators", str(args.boxes)])
+    try:
+        for number in range(args.boxes if way == "by aggregators" else 0):
+            job.box(number, ["--flush-by-age", "--flush-age-us", str(args.age)])
+        load, span = job.load(
+            ["--rows", str(args.rows), "--dim", str(args.dim), "--mix", "1:0", "--keys",
+             str(args.keys), "--zipf-top", f"20000:{args.share}", "--in-flight", "16", "--rate",
+             args.rate, "--eviction", "none", "--seed", str(turn + 1)],
+            float(args.seconds), float(args.warmup))
+    finally:
+        job.end()
+    return {"way": way, "workers": workers, "unanswered": load["run"]["unanswered"], **span}
+
+
+def make(args):
+    os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
+    runs = []
+    with open(args.out, "w", encoding="utf-8") as out:
+        for turn in range(args.repetitions):
+            for way in WAYS:
+                runs.append(measure(args, way, turn))
+                out.write(json.dumps(runs[-1]) + "\n")
+                out.flush()
+    return runs
+
+
+def table(runs):
+    print("way             workers  n  us/push: median least most  ns/row  box ns/row  connections  "
+          "datagrams in/push  removed")
+    for way in WAYS:
+        some = [run for run in runs if run["way"] == way]
+        push = aggregate_run.spread([1e6 * run["server_cpu_s"] / run["pushes"] for run in some])
+
+        def middle(what, some=some):
+            return loads.median(what, some)
+        print(f"{way:15} {some[0]['workers']:7} {len(some):2}  {push[0]:15.1f} {push[1]:.1f} {push[2]:.1f}  "
+              f"{middle(lambda run: 1e9 * run['server_cpu_s'] / run['updates']):6.0f}  "
+              f"{middle(lambda run: 1e9 * run['box_cpu_s'] / run['updates']):10.0f}  "
+              f"{middle(lambda run: run['connections']):11.0f}  "
+              f"{middle(lambda run: run['datagrams'] / run['pushes']):17.2f}  "
+              f"{middle(lambda run: aggregate_run.removed(run)):7.3f}")
+
+
+def main():
+    args = options()
+    table(loads.read(args.sources) if args.sources else make(args))
+
+
+main()
