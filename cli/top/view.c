@@ -144,6 +144,29 @@ static void draw_worker(const struct picture *p, const struct weft_top_target *t
              "kind=\"push\"");
 }
 
+/* `weft aggregate`: of the updates that came, which part the servers were spared; and pushes that went to
+ * them after all. */
+static void draw_aggregator(const struct picture *p, const struct weft_top_target *target)
+{
+    struct cells cells = {.used = 0};
+    uint32_t shards = 0;
+    for (uint32_t i = 0; i < target->now.count; i++) {
+        shards += strcmp(target->now.at[i].name, "weft_aggregator_workers") == 0;
+    }
+    double in = weft_top_rate(target, "weft_aggregator_rows_in_total", NULL);
+    double out = weft_top_rate(target, "weft_aggregator_rows_out_total", NULL);
+    double workers = weft_samples_sum(&target->now, "weft_aggregator_workers", NULL);
+    add(p, "%-21.21s %3u %7s %6s %6s %6s %6.0f %6s %4.0f %6s", target->name, shards,
+        short_text(shards > 0 ? workers / shards : 0, cells.text[cells.used++]),
+        rate(&cells, target, "weft_aggregator_pushes_in_total", NULL),
+        rate(&cells, target, "weft_aggregator_pulls_in_total", NULL),
+        rate(&cells, target, "weft_aggregator_rows_in_total", NULL),
+        in > out ? 100 * (1 - out / in) : 0.0,
+        rate(&cells, target, "weft_aggregator_pushes_direct_total", NULL),
+        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
+        now(&cells, target, "process_resident_memory_bytes"));
+}
+
 /* `weft load`: its workers are many in one process. */
 static void draw_load(const struct picture *p, const struct weft_top_target *target)
 {
@@ -165,7 +188,8 @@ static void draw_other(const struct picture *p, const struct weft_top_target *ta
 /* Those that have no line of their own kind. */
 static bool is_other(const struct weft_top_target *target)
 {
-    static const char *const shown[] = {"server", "worker", "load", "coordinator", ""};
+    static const char *const shown[] = {"server",      "worker", "load", "aggregator",
+                                        "coordinator", ""};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(shown); i++) {
         if (is_role(target, shown[i])) {
             return false;
@@ -186,6 +210,9 @@ static const struct role {
      draw_worker},
     {"load", "LOAD                      workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
      draw_load},
+    {"aggregator",
+     "AGGREGATOR         shards workers push/s pull/s rows/s saved% direct cpu%    mem",
+     draw_aggregator},
     {NULL, "OTHERS", draw_other},
     {"coordinator", "COORDINATOR", draw_other},
     {"", "NO ANSWER", draw_gone},

@@ -52,6 +52,15 @@ static const struct weft_metrics_family shard[] = {
      "Ranks that connected again."},
     {"weft_workers_refused_total", "counter", "", SHARD(workers_refused),
      "Connections of processes that had lost their rank to another one."},
+    {"weft_aggregates_total", "counter", "", SHARD(aggregates),
+     "Messages of aggregators applied: sums of several pushes."},
+    {"weft_aggregate_pushes_total", "counter", "", SHARD(aggregate_pushes),
+     "Pushes in them, which are among the requests, too."},
+    {"weft_aggregate_rows_total", "counter", "", SHARD(aggregate_rows), "Rows in them."},
+    {"weft_aggregate_updates_total", "counter", "", SHARD(aggregate_gradients),
+     "Gradients that had been added up in these, which are among the updates applied, too."},
+    {"weft_aggregates_refused_total", "counter", "", SHARD(aggregates_refused),
+     "Messages of aggregators of which nothing was applied; their pushes come direct."},
 };
 
 #define SHARD_GAUGE(field) offsetof(struct weft_shard_gauges, field)
@@ -61,6 +70,10 @@ static const struct weft_metrics_family shard_gauges[] = {
      "Ranks with a connection."},
     {"weft_workers_active", "gauge", "", SHARD_GAUGE(workers_active),
      "Ranks that sent a request in the last second."},
+    {"weft_aggregators_connected", "gauge", "", SHARD_GAUGE(aggregators_connected),
+     "Aggregators with a connection."},
+    {"weft_aggregators_active", "gauge", "", SHARD_GAUGE(aggregators_active),
+     "Aggregators that sent a request in the last second."},
     {"weft_requests_open", "gauge", "", SHARD_GAUGE(requests_open),
      "Requests begun and not answered."},
 };

@@ -145,6 +145,8 @@ struct weft_shard_gauges {
     uint64_t workers_connected;
     uint64_t workers_active; /* of these, that began a request lately */
     uint64_t requests_open;  /* begun, and not answered */
+    uint64_t aggregators_connected;
+    uint64_t aggregators_active; /* likewise */
 };
 
 /* Of all answers to one kind of request, ns (rpc/latency.h). */

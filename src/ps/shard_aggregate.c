@@ -378,6 +378,17 @@ static bool is_rival(struct weft_shard *shard, uint32_t number, uint64_t incarna
     return now_ns < weft_time_add(from->rival_ns, rival_patience_ns);
 }
 
+void weft_shard_aggregates_gauges(const struct weft_shard *shard, uint64_t since_ns,
+                                  struct weft_shard_gauges *gauges_p)
+{
+    for (uint32_t i = 0; shard->aggregates != NULL && i < shard->config.aggregators_max; i++) {
+        const bool up = shard->aggregates->aggregators[i].up;
+        const uint64_t used_ns = shard->workers[shard->config.workers_max + i].request_ns;
+        gauges_p->aggregators_connected += up;
+        gauges_p->aggregators_active += up && used_ns >= since_ns && used_ns != 0;
+    }
+}
+
 static bool peer_up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
     struct weft_shard_aggregates *all = shard->aggregates;

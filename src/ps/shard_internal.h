@@ -446,6 +446,9 @@ bool weft_shard_push_again(struct weft_shard *shard, uint16_t table, uint32_t wo
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_aggregates_init(struct weft_shard *shard);
 void weft_shard_aggregates_fini(struct weft_shard *shard);
+/* Sets aggregators_connected and _active of *gauges_p. */
+void weft_shard_aggregates_gauges(const struct weft_shard *shard, uint64_t since_ns,
+                                  struct weft_shard_gauges *gauges_p);
 /* May workers be granted WEFT_RPC_CAN_AGGREGATE? */
 static inline bool weft_shard_takes_aggregates(const struct weft_shard *shard)
 {

@@ -90,6 +90,7 @@ void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t
 {
     uint64_t since_ns = now_ns > span_ns ? now_ns - span_ns : 0;
     *gauges_p = (struct weft_shard_gauges){.requests_open = shard->busy_count};
+    weft_shard_aggregates_gauges(shard, since_ns, gauges_p);
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         const struct shard_worker *worker = &shard->workers[rank];
         gauges_p->workers_connected += worker->up;

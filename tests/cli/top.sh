@@ -5,7 +5,7 @@
 
 cd "$tap_tmp" || exit 1
 here=$WEFT_SOURCE_ROOT/tests/cli/top
-cp "$here/server.prom" "$here/worker.prom" .
+cp "$here/server.prom" "$here/worker.prom" "$here/aggregate.prom" .
 one='' two=''
 tap_at_exit 'kill $one $two 2>/dev/null; wait'
 
@@ -14,6 +14,10 @@ tap_at_exit 'kill $one $two 2>/dev/null; wait'
 "$WEFT_BIN" top --once ./server.prom ./worker.prom ./nobody.prom >seen.txt
 tap_is "it ends well" "$?" 0
 tap_is "the picture of two processes and one that is none" "$(cat seen.txt)" "$(cat "$here/expected.txt")"
+"$WEFT_BIN" top --once ./aggregate.prom >aggregate.txt
+tap_is "an aggregator, and what it saves the servers" "$(sed -n '/^AGG/,/^$/p' aggregate.txt)" \
+"AGGREGATOR         shards workers push/s pull/s rows/s saved% direct cpu%    mem
+./aggregate.prom        2       4    400      2    20k     60      1   50    50M"
 tap_is "80 columns at most" "$(awk 'length > 80' seen.txt)" ""
 "$WEFT_BIN" top --once --width 120 ./server.prom ./worker.prom >wide.txt
 tap_is "120 columns for whom wants them" "$(awk 'length > most {most = length} END {print (most <= 120 && most > 80)}' wide.txt)" 1

@@ -472,6 +472,13 @@ static void all_there(void **state)
     assert_int_equal(shard->aggregate_pushes, 40);
     assert_int_equal(shard->pushes, 40);
     assert_int_equal(shard->aggregate_gradients, counters->rows_in);
+    struct weft_shard_gauges gauges;
+    weft_shard_gauges(b.c.shard[SHARD], b.c.net->now_ns, WEFT_NS_PER_S, &gauges);
+    assert_int_equal(gauges.aggregators_connected, 1);
+    assert_int_equal(gauges.aggregators_active, 1);
+    weft_shard_gauges(b.c.shard[SHARD], b.c.net->now_ns + 2 * WEFT_NS_PER_S, WEFT_NS_PER_S,
+                      &gauges);
+    assert_int_equal(gauges.aggregators_active, 0);
     for (uint32_t w = 0; w < 4; w++) {
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_committed, 10);
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
