@@ -26,7 +26,7 @@ import time
 import aggregate_run
 import loads
 
-LAB = "aggracks"
+LAB = f"aggracks{os.getpid()}"
 
 
 def options():
