@@ -107,8 +107,10 @@ class Job:
             said += line
             if line.startswith("measuring"):
                 break
+        began = time.monotonic()
         first = self.reading() if load.poll() is None else None
-        time.sleep(max(0, seconds - 0.3))
+        took = time.monotonic() - began
+        time.sleep(max(0.2, seconds - 0.3 - 3 * took))  # the next reading may take twice as long
         last = self.reading() if load.poll() is None else None
         out, err = load.communicate()
         if load.returncode != 0 or first is None or last is None:
