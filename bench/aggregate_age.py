@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What an aggregator takes off a server against the age of its sums, for the keys of [imc20].
 
-    bench/aggregate_age.py [--weft build/weft] [--ages 0,200,2000,20000,100000] [--shares 0.5,0.7]
+    bench/aggregate_age.py [--weft build/weft] [--ages 0,200,2000,20000] [--shares 0.5,0.7]
                            [--rate 2000] [--rows 256] [--dim 16] [--keys 2000000] [--workers 16]
                            [--seconds 3] [--warmup 2] [--repetitions 3]
                            [--out build/bench/aggregate_age.jsonl] [--plot docs/pictures/aggregate-age.png]
@@ -30,7 +30,7 @@ PUSHES_MAX, ROWS_MAX = 256, 131072
 def options():
     parser = loads.parser(__doc__, "build/bench/aggregate_age.jsonl", 3)
     parser.set_defaults(seconds="3", warmup="2")
-    parser.add_argument("--ages", default="0,200,2000,20000,100000", help="us; 0 = no aggregator")
+    parser.add_argument("--ages", default="0,200,2000,20000", help="us; 0 = no aggregator")
     parser.add_argument("--shares", default="0.5,0.7", help="of updates, in 20000 rows")
     parser.add_argument("--rate", default="2000", help="pushes a second")
     for name, value in (("rows", 256), ("dim", 16), ("keys", 2000000), ("workers", 16)):
