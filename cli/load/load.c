@@ -350,7 +350,7 @@ int weft_cli_load(int argc, char **argv)
                    "  weft load --local 1 --workers 200 --rows 0 --transport tcp --json\n"
                    "  weft load --scale S1 --zipf-top 20000:0.7 --rate 20000\n"
                    "  weft load --servers 10.0.0.1:7700,10.0.0.2:7700 --key-file job.key\n"
-                   "  weft load --servers 10.0.0.1:7700 --via 10.0.0.3:7800 --mix 1:0 --key-file job.key",
+                   "  weft load --servers 10.0.0.1:7700 --via 10.0.0.3:7800 --key-file job.key",
         .options = options,
     };
     return parse_and_run(&command, &load, argc, argv);

@@ -202,7 +202,8 @@ static void print_costs(const struct weft_load *load, const struct weft_load_out
                active(&load->servers, 990000));
     }
     if (load->vias.count > 0) {
-        printf("by %u aggregators: pushes %llu, %llu of them sent again to the server; pulls %llu, %llu\n",
+        printf("by %u aggregators: pushes %llu, %llu of them sent again to the server; "
+               "pulls %llu, %llu\n",
                load->vias.count, (unsigned long long)o->client.via_pushes,
                (unsigned long long)o->client.via_direct, (unsigned long long)o->client.via_pulls,
                (unsigned long long)o->client.via_pulls_direct);

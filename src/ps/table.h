@@ -127,8 +127,8 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* True when rows for less than half a slab, or than were wanted, are left and the limit is not reached; *bytes_p is what
- * add_slab wants. */
+/* True when rows for less than half a slab, or fewer than were wanted, are left and the limit is not
+ * reached; *bytes_p is what add_slab wants. */
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p);
 
 /* From now on there shall be room for so many more rows: what comes at once may have that many new ones, and
