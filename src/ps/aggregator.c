@@ -1,9 +1,7 @@
-/* Life, peers, pushes until they are whole, and answers. Sums are in aggregator_group.c. */
+/* Life, peers, TABLE, and answers to pushes. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
-#include "ps/id_pack.h"
-#include "ps/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,27 +46,15 @@ static bool config_valid(const struct weft_aggregator_config *config)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static weft_status slots_init(struct weft_aggregator *agg)
+static weft_status answers_init(struct weft_aggregator *agg)
 {
     const struct weft_aggregator_config *config = &agg->config;
-    agg->slot_count = config->workers_max * config->push_slots;
     agg->answer_count = config->workers_max * (config->push_slots + ANSWERS_PER_WORKER);
-    agg->slots = calloc(agg->slot_count, sizeof(*agg->slots));
     agg->answers = calloc(agg->answer_count, sizeof(*agg->answers));
-    if (agg->slots == NULL || agg->answers == NULL) {
-        return WEFT_NOMEM;
-    }
-    for (uint32_t i = 0; i < agg->answer_count; i++) {
+    for (uint32_t i = 0; agg->answers != NULL && i < agg->answer_count; i++) {
         agg->answers[i].next = i + 1 < agg->answer_count ? i + 1 : AGG_NONE;
     }
-    for (uint32_t i = 0; i < agg->slot_count; i++) {
-        agg->slots[i].rank = i / config->push_slots;
-        agg->slots[i].memory = malloc(config->push_bytes_max); /* touched as rows come */
-        if (agg->slots[i].memory == NULL) {
-            return WEFT_NOMEM;
-        }
-    }
-    return WEFT_OK;
+    return agg->answers == NULL ? WEFT_NOMEM : WEFT_OK;
 }
 
 static weft_status agg_init(struct weft_aggregator *agg)
@@ -88,7 +74,8 @@ static weft_status agg_init(struct weft_aggregator *agg)
             return WEFT_NOMEM;
         }
     }
-    weft_status status = slots_init(agg);
+    weft_status status = answers_init(agg);
+    status = status == WEFT_OK ? weft_agg_pushes_init(agg) : status;
     status = status == WEFT_OK ? weft_agg_groups_init(agg) : status;
     status = status == WEFT_OK ? weft_agg_pulls_init(agg) : status;
     status = status == WEFT_OK ? weft_agg_fetches_init(agg) : status;
@@ -122,9 +109,7 @@ void weft_aggregator_free(struct weft_aggregator *agg)
     if (agg == NULL) {
         return;
     }
-    for (uint32_t i = 0; agg->slots != NULL && i < agg->slot_count; i++) {
-        free(agg->slots[i].memory);
-    }
+    weft_agg_pushes_fini(agg);
     weft_agg_cache_fini(agg);
     for (uint32_t t = 0; agg->tables != NULL && t < agg->config.tables_max; t++) {
         free(agg->tables[t].open);
@@ -135,14 +120,53 @@ void weft_aggregator_free(struct weft_aggregator *agg)
     weft_agg_fetches_fini(agg);
     free(agg->workers);
     free(agg->tables);
-    free(agg->slots);
     free(agg->answers);
     free(agg);
 }
 
+/* ---- expectations ---------------------------------------------------------------------------- */
+
+bool weft_agg_expect(struct weft_aggregator *agg, uint32_t rank, enum weft_rpc_op op, void *memory,
+                     size_t bytes, uint64_t user, weft_expect_id *id_p)
+{
+    const struct weft_msg_expect expect = {
+        .peer = agg->workers[rank].peer,
+        .sink = memory != NULL ? WEFT_SINK_COPY : WEFT_SINK_HAND,
+        .tag = (uint64_t)op << 56,
+        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .memory = memory,
+        .memory_bytes = memory != NULL ? bytes : UINT64_MAX,
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = user,
+    };
+    const bool posted = agg->msgr.ops->expect(agg->msgr.self, &expect, id_p) == WEFT_OK;
+    agg->lacks |= !posted;
+    return posted;
+}
+
+weft_status weft_agg_expect_answer(struct weft_aggregator *agg, enum weft_rpc_op op, uint16_t table,
+                                   uint32_t rpc_id, void *memory, size_t bytes, uint64_t user,
+                                   weft_expect_id *id_p)
+{
+    const struct weft_msg_expect expect = {
+        .peer = agg->shard,
+        .sink = WEFT_SINK_COPY,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG), .table = table, .number = rpc_id}),
+        .tag_mask = UINT64_MAX,
+        .memory = memory,
+        .memory_bytes = bytes,
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = user,
+    };
+    return agg->msgr.ops->expect(agg->msgr.self, &expect, id_p);
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void answer_free(struct weft_aggregator *agg, uint32_t index)
+void weft_agg_answer_free(struct weft_aggregator *agg, uint32_t index)
 {
     agg->answers[index].next = agg->answer_free;
     agg->answer_free = index;
@@ -212,48 +236,13 @@ static void answers_send(struct weft_aggregator *agg, uint64_t now_ns)
                                           : &agg->answers[agg->ready_tail].next) = index;
             agg->ready_tail = index;
         } else if (status != WEFT_OK) {
-            answer_free(agg, index); /* it is gone, and sends its push again */
+            weft_agg_answer_free(agg, index); /* it is gone, and sends its push again */
         }
         index = next;
     }
 }
 
-/* ---- memory for pushes ----------------------------------------------------------------------- */
-
-static void slot_post(struct weft_aggregator *agg, struct agg_slot *slot)
-{
-    const struct agg_worker *worker = &agg->workers[slot->rank];
-    if (!worker->up || agg->answer_free == AGG_NONE) {
-        return; /* answer_free looks again */
-    }
-    const struct weft_msg_expect expect = {
-        .peer = worker->peer,
-        .sink = WEFT_SINK_HAND,
-        .tag = (uint64_t)WEFT_RPC_PUSH << 56,
-        .tag_mask = WEFT_RPC_TAG_OP_MASK,
-        .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .user = AGG_USER_PUSH | (uint32_t)(slot - agg->slots),
-    };
-    if (agg->msgr.ops->expect(agg->msgr.self, &expect, &slot->expect) != WEFT_OK) {
-        agg->lacks = true;
-        return;
-    }
-    slot->answer = agg->answer_free;
-    agg->answer_free = agg->answers[slot->answer].next;
-    slot->state = AGG_SLOT_POSTED;
-}
-
-/* keeps: its answer is somebody else's now. */
-static void slot_release(struct weft_aggregator *agg, struct agg_slot *slot, bool keeps)
-{
-    if (!keeps) {
-        answer_free(agg, slot->answer);
-    }
-    slot->state = AGG_SLOT_IDLE;
-    slot_post(agg, slot);
-}
+/* ---- peers ----------------------------------------------------------------------------------- */
 
 static void table_post(struct weft_aggregator *agg, uint32_t rank)
 {
@@ -261,35 +250,17 @@ static void table_post(struct weft_aggregator *agg, uint32_t rank)
     if (!worker->up || worker->table_busy || worker->table_posted) {
         return;
     }
-    const struct weft_msg_expect expect = {
-        .peer = worker->peer,
-        .sink = WEFT_SINK_COPY,
-        .tag = (uint64_t)WEFT_RPC_TABLE << 56,
-        .tag_mask = WEFT_RPC_TAG_OP_MASK,
-        .memory = worker->table_request,
-        .memory_bytes = sizeof(worker->table_request),
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .user = AGG_USER_TABLE | rank,
-    };
     worker->table_posted =
-        agg->msgr.ops->expect(agg->msgr.self, &expect, &worker->table_expect) == WEFT_OK;
-    agg->lacks |= !worker->table_posted;
+        weft_agg_expect(agg, rank, WEFT_RPC_TABLE, worker->table_request,
+                        sizeof(worker->table_request), AGG_USER_TABLE | rank, &worker->table_expect);
 }
 
 static void post_all(struct weft_aggregator *agg, uint32_t rank)
 {
     table_post(agg, rank);
     weft_agg_pulls_post(agg, rank);
-    for (uint32_t i = 0; i < agg->config.push_slots; i++) {
-        struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
-        if (slot->state == AGG_SLOT_IDLE) {
-            slot_post(agg, slot);
-        }
-    }
+    weft_agg_pushes_post(agg, rank);
 }
-
-/* ---- peers ----------------------------------------------------------------------------------- */
 
 static void close_later(struct weft_aggregator *agg, weft_peer peer)
 {
@@ -317,14 +288,7 @@ static void worker_unbind(struct weft_aggregator *agg, uint32_t rank)
     }
     worker->table_stale = worker->table_busy;
     weft_agg_pulls_unbind(agg, rank);
-    for (uint32_t i = 0; i < agg->config.push_slots; i++) {
-        struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
-        if (slot->state == AGG_SLOT_POSTED) {
-            (void)!agg->msgr.ops->cancel(agg->msgr.self, slot->expect);
-            slot_release(agg, slot, false);
-        }
-        slot->stale |= slot->state == AGG_SLOT_OPEN;
-    }
+    weft_agg_pushes_unbind(agg, rank);
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         struct agg_table *table = &agg->tables[t];
         if (weft_bits_test(table->open, rank)) {
@@ -491,167 +455,7 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
     }
 }
 
-/* ---- PUSH ------------------------------------------------------------------------------------ */
-
-static void slot_kill(struct agg_slot *slot, uint64_t *why)
-{
-    slot->why = slot->dead ? slot->why : why;
-    slot->dead = true;
-}
-
-static void push_open(struct weft_aggregator *agg, struct agg_slot *slot,
-                      const struct weft_msg_event *event)
-{
-    struct weft_rpc_tag tag;
-    bool good = weft_rpc_tag_unpack(event->tag, &tag);
-    slot->state = AGG_SLOT_OPEN;
-    slot->dead = slot->head_seen = slot->stale = false;
-    slot->rows = 0;
-    slot->bytes = (uint64_t)event->total * event->elem_bytes;
-    slot->table = tag.table;
-    slot->clock = tag.number;
-    slot->id_bytes = 0;
-    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
-    if (!good || event->total < head_elems || event->chunk_elems < head_elems) {
-        slot_kill(slot, &agg->counters.direct_form);
-    } else if (tag.table >= agg->config.tables_max ||
-               !weft_bits_test(agg->tables[tag.table].open, slot->rank)) {
-        slot_kill(slot, &agg->counters.direct_table);
-    } else {
-        const struct weft_table_spec *spec = &agg->tables[tag.table].spec;
-        slot->id_bytes = event->elem_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_ID_PACKED
-                         : event->elem_bytes == weft_table_push_elem_bytes(spec, WEFT_RPC_ID_NARROW)
-                             ? WEFT_RPC_ID_NARROW
-                         : event->elem_bytes == weft_table_push_elem_bytes(spec, WEFT_RPC_ID_WIDE)
-                             ? WEFT_RPC_ID_WIDE
-                             : 0;
-        if (slot->id_bytes == 0) {
-            slot_kill(slot, &agg->counters.direct_form);
-        }
-    }
-}
-
-static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
-                      const struct weft_msg_event *event)
-{
-    const size_t bytes = (size_t)event->elems * event->elem_bytes;
-    if (weft_rpc_request_unpack(event->data, bytes, &slot->request) != WEFT_OK ||
-        slot->request.worker != slot->rank) {
-        slot_kill(slot, &agg->counters.direct_form);
-        return;
-    }
-    slot->head_seen = true;
-    if (slot->request.need_clock == 0 || slot->request.after_seq == 0) {
-        slot_kill(slot, &agg->counters.direct_form); /* no session, or not numbered */
-    }
-}
-
-/* Copy the rows of a chunk behind those that are there. False: malformed, or not to be added up. */
-static bool take_rows(struct weft_aggregator *agg, struct agg_slot *slot,
-                      const struct weft_msg_event *event, const struct weft_table_spec *spec,
-                      struct weft_ps_chunk_rows rows)
-{
-    const uint8_t *data = event->data;
-    const size_t block_bytes = sizeof(float) * spec->dim;
-    const size_t stride = sizeof(uint64_t) + block_bytes;
-    uint64_t *ids = agg->ids;
-    if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
-        weft_ps_load_ids(data + rows.ids_offset, slot->id_bytes, rows.count, ids);
-    } else if (!weft_ids_unpack(data + rows.ids_offset, rows.blocks_offset - rows.ids_offset,
-                                rows.count, ids)) {
-        return false;
-    }
-    uint8_t *to = slot->memory + slot->rows * stride;
-    const uint8_t *from = data + rows.blocks_offset;
-    uint32_t not_finite = 0;
-    for (uint32_t i = 0; i < rows.count; i++, to += stride, from += block_bytes) {
-        memcpy(to, &ids[i], sizeof(ids[i]));
-        memcpy(to + sizeof(ids[i]), from, block_bytes);
-        for (uint32_t k = 0; k < spec->dim; k++) {
-            uint32_t bits;
-            memcpy(&bits, from + k * sizeof(bits), sizeof(bits));
-            not_finite |= (bits & 0x7f800000) == 0x7f800000;
-        }
-    }
-    slot->rows += rows.count;
-    return not_finite == 0;
-}
-
-static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
-                       const struct weft_msg_event *event)
-{
-    if (event->chunk == 0) {
-        read_head(agg, slot, event);
-    }
-    if (slot->dead || slot->stale) {
-        return;
-    }
-    const struct weft_table_spec *spec = &agg->tables[slot->table].spec;
-    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
-    struct weft_ps_chunk_rows rows;
-    if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
-        rows = weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems, head_elems,
-                                  event->chunk, event->elems);
-    } else if (!weft_ps_packed_rows(event->data, event->elems, event->chunk == 0 ? head_elems : 0,
-                                    spec, &rows)) {
-        slot_kill(slot, &agg->counters.direct_form);
-        return;
-    }
-    const size_t stride = sizeof(uint64_t) + sizeof(float) * spec->dim;
-    if (rows.list != 0 || rows.count > WEFT_PS_CHUNK_ROWS_MAX) {
-        slot_kill(slot, &agg->counters.direct_form);
-    } else if ((slot->rows + (uint64_t)rows.count) * stride > agg->config.push_bytes_max ||
-               slot->rows + rows.count > WEFT_AGGREGATE_COUNT_MAX) {
-        slot_kill(slot, &agg->counters.direct_large);
-    } else if (!take_rows(agg, slot, event, spec, rows)) {
-        slot_kill(slot, &agg->counters.direct_form);
-    }
-}
-
-static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
-                        const struct weft_msg_event *event, uint64_t now_ns)
-{
-    if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || !slot->head_seen) {
-        slot_release(agg, slot, false); /* who sent it does not wait, or broke the protocol */
-        return;
-    }
-    struct agg_answer *answer = &agg->answers[slot->answer];
-    answer->rank = slot->rank;
-    answer->life = agg->workers[slot->rank].life;
-    answer->table = slot->table;
-    answer->rpc_id = slot->request.rpc_id;
-    answer->t0_ns = slot->request.t0_ns;
-    agg->counters.pushes_in++;
-    if (!slot->dead && !agg->shard_up) {
-        slot_kill(slot, &agg->counters.direct_shard);
-    }
-    if (!slot->dead && weft_agg_group_has(agg, slot)) {
-        slot_kill(slot, &agg->counters.direct_form);
-    }
-    if (!slot->dead && !weft_agg_group_add(agg, slot, now_ns)) {
-        slot_kill(slot, &agg->counters.direct_large);
-    }
-    if (slot->dead) {
-        (*slot->why)++;
-        agg->counters.pushes_direct++;
-        weft_agg_answer(agg, slot->answer, WEFT_RPC_SEND_DIRECT, NULL);
-    }
-    slot_release(agg, slot, true);
-}
-
 /* ---- events ---------------------------------------------------------------------------------- */
-
-static void push_event(struct weft_aggregator *agg, struct agg_slot *slot,
-                       const struct weft_msg_event *event, uint64_t now_ns)
-{
-    if (event->type == WEFT_EVENT_OPEN) {
-        push_open(agg, slot, event);
-    } else if (event->type == WEFT_EVENT_CHUNK) {
-        push_chunk(agg, slot, event);
-    } else {
-        push_closed(agg, slot, event, now_ns);
-    }
-}
 
 static void table_event(struct weft_aggregator *agg, uint32_t rank,
                         const struct weft_msg_event *event, uint64_t now_ns)
@@ -683,14 +487,14 @@ void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_ev
     }
     switch (event->user & AGG_USER_MASK) {
     case AGG_USER_PUSH:
-        push_event(agg, &agg->slots[index], event, now_ns);
+        weft_agg_push_event(agg, index, event, now_ns);
         break;
     case AGG_USER_TABLE:
         table_event(agg, index, event, now_ns);
         break;
     case AGG_USER_ANSWER:
         if (event->type == WEFT_EVENT_SENT) {
-            answer_free(agg, index);
+            weft_agg_answer_free(agg, index);
         }
         break;
     case AGG_USER_PULL:

@@ -143,31 +143,14 @@ static uint32_t lay_out(struct weft_aggregator *agg, struct agg_fetch *fetch, ui
     return head_elems + fetch->rows;
 }
 
-static weft_status expect_answer(struct weft_aggregator *agg, struct agg_fetch *fetch)
-{
-    const struct weft_msg_expect expect = {
-        .peer = agg->shard,
-        .sink = WEFT_SINK_COPY,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-            .op = WEFT_RPC_PULL | WEFT_RPC_REPLY_FLAG,
-            .table = fetch->table,
-            .number = fetch->rpc_id,
-        }),
-        .tag_mask = UINT64_MAX,
-        .memory = fetch->reply,
-        .memory_bytes = agg_rows_bytes(agg),
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .user = AGG_USER_FETCH | (uint32_t)(fetch - agg->fetches),
-    };
-    return agg->msgr.ops->expect(agg->msgr.self, &expect, &fetch->expect);
-}
-
 static bool ask(struct weft_aggregator *agg, struct agg_fetch *fetch)
 {
     uint8_t id_bytes;
     const uint32_t total = lay_out(agg, fetch, &id_bytes);
-    if (expect_answer(agg, fetch) != WEFT_OK) {
+    if (weft_agg_expect_answer(agg, WEFT_RPC_PULL, fetch->table, fetch->rpc_id, fetch->reply,
+                               agg_rows_bytes(agg),
+                               AGG_USER_FETCH | (uint32_t)(fetch - agg->fetches),
+                               &fetch->expect) != WEFT_OK) {
         return false;
     }
     const struct weft_msg_send send = {

@@ -377,31 +377,14 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
     WEFT_ASSERT(group->message_bytes <= WEFT_AGGREGATE_BYTES_MAX);
 }
 
-static weft_status expect_answer(struct weft_aggregator *agg, struct agg_group *group)
-{
-    const struct weft_msg_expect expect = {
-        .peer = agg->shard,
-        .sink = WEFT_SINK_COPY,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-            .op = WEFT_RPC_AGGREGATE | WEFT_RPC_REPLY_FLAG,
-            .table = group->table,
-            .number = group->rpc_id,
-        }),
-        .tag_mask = UINT64_MAX,
-        .memory = group->reply,
-        .memory_bytes = sizeof(group->reply),
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .user = AGG_USER_GROUP | (uint32_t)(group - agg->groups),
-    };
-    return agg->msgr.ops->expect(agg->msgr.self, &expect, &group->expect);
-}
-
 /* False: not now. */
 static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uint64_t now_ns)
 {
     lay_out(agg, group);
-    if (expect_answer(agg, group) != WEFT_OK) {
+    if (weft_agg_expect_answer(agg, WEFT_RPC_AGGREGATE, group->table, group->rpc_id, group->reply,
+                               sizeof(group->reply),
+                               AGG_USER_GROUP | (uint32_t)(group - agg->groups),
+                               &group->expect) != WEFT_OK) {
         return false;
     }
     const struct weft_msg_send send = {

@@ -1,6 +1,6 @@
-/* The inside of an aggregator, shared by aggregator.c (life, peers, pushes, answers), aggregator_group.c
- * (sums, and their way to the shard), aggregator_pull.c (pulls), aggregator_fetch.c (what they lack) and
- * aggregator_cache.c (rows that are kept). Not for others. */
+/* The inside of an aggregator, shared by aggregator.c (life, peers, tables, answers), aggregator_push.c
+ * (pushes), aggregator_group.c (sums, and their way to the shard), aggregator_pull.c (pulls),
+ * aggregator_fetch.c (what they lack) and aggregator_cache.c (rows that are kept). Not for others. */
 #ifndef WEFT_PS_AGGREGATOR_INTERNAL_H
 #define WEFT_PS_AGGREGATOR_INTERNAL_H
 
@@ -228,9 +228,31 @@ struct weft_aggregator {
 
 /* aggregator.c */
 
+/* Take a request of this op from this rank; memory NULL: chunk by chunk, however large. False: not now; it is
+ * noted that the rank lacks something. */
+bool weft_agg_expect(struct weft_aggregator *agg, uint32_t rank, enum weft_rpc_op op, void *memory,
+                     size_t bytes, uint64_t user, weft_expect_id *id_p);
+/* Take the shard's answer to such a request. */
+weft_status weft_agg_expect_answer(struct weft_aggregator *agg, enum weft_rpc_op op, uint16_t table,
+                                   uint32_t rpc_id, void *memory, size_t bytes, uint64_t user,
+                                   weft_expect_id *id_p);
+/* An answer that is not to be sent, or was. */
+void weft_agg_answer_free(struct weft_aggregator *agg, uint32_t answer);
+
 /* The push is over: tell its worker. */
 void weft_agg_answer(struct weft_aggregator *agg, uint32_t answer, enum weft_rpc_status status,
                      const struct weft_rpc_reply *from_shard);
+
+/* aggregator_push.c */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_agg_pushes_init(struct weft_aggregator *agg);
+void weft_agg_pushes_fini(struct weft_aggregator *agg);
+/* The rank is connected: post memory for its pushes; it is gone. */
+void weft_agg_pushes_post(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_pushes_unbind(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
+                         const struct weft_msg_event *event, uint64_t now_ns);
 
 /* aggregator_group.c */
 

@@ -63,25 +63,14 @@ void weft_agg_pulls_fini(struct weft_aggregator *agg)
 
 static void post(struct weft_aggregator *agg, struct agg_pull *pull)
 {
-    const struct agg_worker *worker = &agg->workers[pull->rank];
-    if (!worker->up) {
+    if (!agg->workers[pull->rank].up) {
         return;
     }
-    const struct weft_msg_expect expect = {
-        .peer = worker->peer,
-        .sink = WEFT_SINK_HAND,
-        .tag = (uint64_t)WEFT_RPC_PULL << 56,
-        .tag_mask = WEFT_RPC_TAG_OP_MASK,
-        .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .user = AGG_USER_PULL | (uint32_t)(pull - agg->pulls),
-    };
-    if (agg->msgr.ops->expect(agg->msgr.self, &expect, &pull->expect) != WEFT_OK) {
-        agg->lacks = true;
-        return;
+    /* What is too large gets an answer that says so. */
+    if (weft_agg_expect(agg, pull->rank, WEFT_RPC_PULL, NULL, 0,
+                        AGG_USER_PULL | (uint32_t)(pull - agg->pulls), &pull->expect)) {
+        pull->state = AGG_PULL_POSTED;
     }
-    pull->state = AGG_PULL_POSTED;
 }
 
 static void release(struct weft_aggregator *agg, struct agg_pull *pull)

@@ -1,0 +1,247 @@
+/* Pushes of workers, until they are whole: then they are added to a group (aggregator_group.c). */
+#include "ps/aggregator_internal.h"
+
+#include "ps/id_pack.h"
+#include "ps/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+weft_status weft_agg_pushes_init(struct weft_aggregator *agg)
+{
+    const struct weft_aggregator_config *config = &agg->config;
+    agg->slot_count = config->workers_max * config->push_slots;
+    agg->slots = calloc(agg->slot_count, sizeof(*agg->slots));
+    if (agg->slots == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < agg->slot_count; i++) {
+        agg->slots[i].rank = i / config->push_slots;
+        agg->slots[i].memory = malloc(config->push_bytes_max); /* touched as rows come */
+        if (agg->slots[i].memory == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft_agg_pushes_fini(struct weft_aggregator *agg)
+{
+    for (uint32_t i = 0; agg->slots != NULL && i < agg->slot_count; i++) {
+        free(agg->slots[i].memory);
+    }
+    free(agg->slots);
+}
+
+/* ---- memory for pushes ----------------------------------------------------------------------- */
+
+static void slot_post(struct weft_aggregator *agg, struct agg_slot *slot)
+{
+    const struct agg_worker *worker = &agg->workers[slot->rank];
+    if (!worker->up || agg->answer_free == AGG_NONE) {
+        return; /* weft_agg_answer_free looks again */
+    }
+    /* What is too large gets an answer that says so. */
+    if (!weft_agg_expect(agg, slot->rank, WEFT_RPC_PUSH, NULL, 0,
+                         AGG_USER_PUSH | (uint32_t)(slot - agg->slots), &slot->expect)) {
+        return;
+    }
+    slot->answer = agg->answer_free;
+    agg->answer_free = agg->answers[slot->answer].next;
+    slot->state = AGG_SLOT_POSTED;
+}
+
+/* keeps: its answer is somebody else's now. */
+static void slot_release(struct weft_aggregator *agg, struct agg_slot *slot, bool keeps)
+{
+    if (!keeps) {
+        weft_agg_answer_free(agg, slot->answer);
+    }
+    slot->state = AGG_SLOT_IDLE;
+    slot_post(agg, slot);
+}
+
+void weft_agg_pushes_post(struct weft_aggregator *agg, uint32_t rank)
+{
+    for (uint32_t i = 0; i < agg->config.push_slots; i++) {
+        struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
+        if (slot->state == AGG_SLOT_IDLE) {
+            slot_post(agg, slot);
+        }
+    }
+}
+
+void weft_agg_pushes_unbind(struct weft_aggregator *agg, uint32_t rank)
+{
+    for (uint32_t i = 0; i < agg->config.push_slots; i++) {
+        struct agg_slot *slot = &agg->slots[rank * agg->config.push_slots + i];
+        if (slot->state == AGG_SLOT_POSTED) {
+            (void)!agg->msgr.ops->cancel(agg->msgr.self, slot->expect);
+            slot_release(agg, slot, false);
+        }
+        slot->stale |= slot->state == AGG_SLOT_OPEN;
+    }
+}
+
+/* ---- PUSH ------------------------------------------------------------------------------------ */
+
+static void slot_kill(struct agg_slot *slot, uint64_t *why)
+{
+    slot->why = slot->dead ? slot->why : why;
+    slot->dead = true;
+}
+
+static void push_open(struct weft_aggregator *agg, struct agg_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    struct weft_rpc_tag tag;
+    bool good = weft_rpc_tag_unpack(event->tag, &tag);
+    slot->state = AGG_SLOT_OPEN;
+    slot->dead = slot->head_seen = slot->stale = false;
+    slot->rows = 0;
+    slot->bytes = (uint64_t)event->total * event->elem_bytes;
+    slot->table = tag.table;
+    slot->clock = tag.number;
+    slot->id_bytes = 0;
+    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+    if (!good || event->total < head_elems || event->chunk_elems < head_elems) {
+        slot_kill(slot, &agg->counters.direct_form);
+    } else if (tag.table >= agg->config.tables_max ||
+               !weft_bits_test(agg->tables[tag.table].open, slot->rank)) {
+        slot_kill(slot, &agg->counters.direct_table);
+    } else {
+        const struct weft_table_spec *spec = &agg->tables[tag.table].spec;
+        slot->id_bytes = event->elem_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_ID_PACKED
+                         : event->elem_bytes == weft_table_push_elem_bytes(spec, WEFT_RPC_ID_NARROW)
+                             ? WEFT_RPC_ID_NARROW
+                         : event->elem_bytes == weft_table_push_elem_bytes(spec, WEFT_RPC_ID_WIDE)
+                             ? WEFT_RPC_ID_WIDE
+                             : 0;
+        if (slot->id_bytes == 0) {
+            slot_kill(slot, &agg->counters.direct_form);
+        }
+    }
+}
+
+static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    const size_t bytes = (size_t)event->elems * event->elem_bytes;
+    if (weft_rpc_request_unpack(event->data, bytes, &slot->request) != WEFT_OK ||
+        slot->request.worker != slot->rank) {
+        slot_kill(slot, &agg->counters.direct_form);
+        return;
+    }
+    slot->head_seen = true;
+    if (slot->request.need_clock == 0 || slot->request.after_seq == 0) {
+        slot_kill(slot, &agg->counters.direct_form); /* no session, or not numbered */
+    }
+}
+
+/* Copy the rows of a chunk behind those that are there. False: malformed, or not to be added up. */
+static bool take_rows(struct weft_aggregator *agg, struct agg_slot *slot,
+                      const struct weft_msg_event *event, const struct weft_table_spec *spec,
+                      struct weft_ps_chunk_rows rows)
+{
+    const uint8_t *data = event->data;
+    const size_t block_bytes = sizeof(float) * spec->dim;
+    const size_t stride = sizeof(uint64_t) + block_bytes;
+    uint64_t *ids = agg->ids;
+    if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
+        weft_ps_load_ids(data + rows.ids_offset, slot->id_bytes, rows.count, ids);
+    } else if (!weft_ids_unpack(data + rows.ids_offset, rows.blocks_offset - rows.ids_offset,
+                                rows.count, ids)) {
+        return false;
+    }
+    uint8_t *to = slot->memory + slot->rows * stride;
+    const uint8_t *from = data + rows.blocks_offset;
+    uint32_t not_finite = 0;
+    for (uint32_t i = 0; i < rows.count; i++, to += stride, from += block_bytes) {
+        memcpy(to, &ids[i], sizeof(ids[i]));
+        memcpy(to + sizeof(ids[i]), from, block_bytes);
+        for (uint32_t k = 0; k < spec->dim; k++) {
+            uint32_t bits;
+            memcpy(&bits, from + k * sizeof(bits), sizeof(bits));
+            not_finite |= (bits & 0x7f800000) == 0x7f800000;
+        }
+    }
+    slot->rows += rows.count;
+    return not_finite == 0;
+}
+
+static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
+                       const struct weft_msg_event *event)
+{
+    if (event->chunk == 0) {
+        read_head(agg, slot, event);
+    }
+    if (slot->dead || slot->stale) {
+        return;
+    }
+    const struct weft_table_spec *spec = &agg->tables[slot->table].spec;
+    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+    struct weft_ps_chunk_rows rows;
+    if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
+        rows = weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems, head_elems,
+                                  event->chunk, event->elems);
+    } else if (!weft_ps_packed_rows(event->data, event->elems, event->chunk == 0 ? head_elems : 0,
+                                    spec, &rows)) {
+        slot_kill(slot, &agg->counters.direct_form);
+        return;
+    }
+    const size_t stride = sizeof(uint64_t) + sizeof(float) * spec->dim;
+    if (rows.list != 0 || rows.count > WEFT_PS_CHUNK_ROWS_MAX) {
+        slot_kill(slot, &agg->counters.direct_form);
+    } else if ((slot->rows + (uint64_t)rows.count) * stride > agg->config.push_bytes_max ||
+               slot->rows + rows.count > WEFT_AGGREGATE_COUNT_MAX) {
+        slot_kill(slot, &agg->counters.direct_large);
+    } else if (!take_rows(agg, slot, event, spec, rows)) {
+        slot_kill(slot, &agg->counters.direct_form);
+    }
+}
+
+static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
+                        const struct weft_msg_event *event, uint64_t now_ns)
+{
+    if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || !slot->head_seen) {
+        slot_release(agg, slot, false); /* who sent it does not wait, or broke the protocol */
+        return;
+    }
+    struct agg_answer *answer = &agg->answers[slot->answer];
+    answer->rank = slot->rank;
+    answer->life = agg->workers[slot->rank].life;
+    answer->table = slot->table;
+    answer->rpc_id = slot->request.rpc_id;
+    answer->t0_ns = slot->request.t0_ns;
+    agg->counters.pushes_in++;
+    if (!slot->dead && !agg->shard_up) {
+        slot_kill(slot, &agg->counters.direct_shard);
+    }
+    if (!slot->dead && weft_agg_group_has(agg, slot)) {
+        slot_kill(slot, &agg->counters.direct_form);
+    }
+    if (!slot->dead && !weft_agg_group_add(agg, slot, now_ns)) {
+        slot_kill(slot, &agg->counters.direct_large);
+    }
+    if (slot->dead) {
+        (*slot->why)++;
+        agg->counters.pushes_direct++;
+        weft_agg_answer(agg, slot->answer, WEFT_RPC_SEND_DIRECT, NULL);
+    }
+    slot_release(agg, slot, true);
+}
+
+void weft_agg_push_event(struct weft_aggregator *agg, uint32_t index,
+                         const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct agg_slot *slot = &agg->slots[index];
+    if (event->type == WEFT_EVENT_OPEN) {
+        push_open(agg, slot, event);
+    } else if (event->type == WEFT_EVENT_CHUNK) {
+        push_chunk(agg, slot, event);
+    } else {
+        push_closed(agg, slot, event, now_ns);
+    }
+}
