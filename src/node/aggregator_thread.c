@@ -99,8 +99,13 @@ static uint64_t turn(struct serving *serving)
     struct weft_error error;
     uint64_t now_ns = weft_clock_now_ns(), due_ns;
     weft_peer peer;
-    while (weft_aggregator_take_closed(serving->aggregator, &peer)) {
-        weft_driver_disconnect(serving->driver, peer);
+    bool for_good;
+    while (weft_aggregator_take_closed(serving->aggregator, &peer, &for_good)) {
+        if (for_good) {
+            weft_driver_refuse(serving->driver, peer);
+        } else {
+            weft_driver_disconnect(serving->driver, peer);
+        }
     }
     weft_stats_query_poll(&serving->thread->query, serving);
     note_refusal(serving, now_ns);

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* An aggregator that has asked for nothing for so long, while another process wants its number, is dead. */
+static const uint64_t rival_patience_ns = WEFT_NS_PER_S;
+
 bool weft_aggregate_takes(const struct weft_table_spec *spec)
 {
     return weft_table_blocks(spec) == 1 && spec->push_values == WEFT_VALUE_FLOAT32 &&
@@ -57,6 +60,35 @@ uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_
     uint16_t count;
     memcpy(&count, view->counts + (size_t)row * sizeof(count), sizeof(count));
     return count;
+}
+
+bool weft_aggregate_counts_good(const struct weft_aggregate_view *view)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < view->request.rows; i++) {
+        good &= weft_aggregate_count_at(view, i) > 0;
+    }
+    return good;
+}
+
+bool weft_aggregate_sums_finite(const struct weft_aggregate_view *view, uint32_t dim)
+{
+    const size_t count = (size_t)view->request.rows * dim;
+    uint32_t not_finite = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, view->sums + i * sizeof(bits), sizeof(bits));
+        not_finite |= (bits & 0x7f800000) == 0x7f800000;
+    }
+    return not_finite == 0;
+}
+
+bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64_t now_ns)
+{
+    if (*since_ns_p == 0 || used_ns >= *since_ns_p) {
+        *since_ns_p = now_ns;
+    }
+    return now_ns < weft_time_add(*since_ns_p, rival_patience_ns);
 }
 
 void weft_aggregate_shard_pack(uint64_t incarnation, uint8_t *out)

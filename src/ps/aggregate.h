@@ -38,6 +38,10 @@ enum {
  * shard that it is connected to, u64. Its pulls are answered with rows of that process alone. */
 enum { WEFT_AGGREGATE_SHARD_BYTES = 8 };
 
+/* What an aggregator says behind that to its parent: the numbers of all aggregators from which requests may come
+ * by it, itself included, one bit each. A parent that finds its own number there is below its child. */
+enum { WEFT_AGGREGATE_NUMBERS_MAX = 256, WEFT_AGGREGATE_BELOW_BYTES = 32 };
+
 enum { WEFT_AGGREGATE_HEAD_BYTES = WEFT_RPC_REQUEST_BYTES + 8, WEFT_AGGREGATE_MEMBER_BYTES = 24 };
 
 /* One push in it. */
@@ -77,6 +81,17 @@ uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_
 /* WEFT_AGGREGATE_SHARD_BYTES. */
 void weft_aggregate_shard_pack(uint64_t incarnation, uint8_t *out);
 uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes);
+
+/* Each row has a gradient at least; no sum is infinite or not a number. */
+bool weft_aggregate_counts_good(const struct weft_aggregate_view *view);
+bool weft_aggregate_sums_finite(const struct weft_aggregate_view *view, uint32_t dim);
+
+/* Another process has connected with the number of one that is connected: is it refused? *since_ns_p: since when
+ * one wants the number; used_ns: when the one that has it asked for something last. Most likely there is one too
+ * many; or the other has died, perhaps to be replaced by this one, and its connection has not been missed yet. So
+ * it is refused, and connects again, until that one has been silent for long enough: one that is idle loses
+ * nothing by it. */
+bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64_t now_ns);
 
 /* Shape:   bytes (count,): the network's, anything may be in them; dim: of the table.
  * Owns:    *view_p borrows bytes.

@@ -8,7 +8,7 @@
 
 /* Answers that may be on their way to a worker besides those of its slots: a push is confirmed by the
  * transport long before it is answered. As many as a worker has pushes of one table under way. */
-enum { ANSWERS_PER_WORKER = 256 };
+enum { ANSWERS_PER_WORKER = 256, ANSWERS_PER_CHILD = 4 * WEFT_AGGREGATE_SLOTS };
 
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
 {
@@ -30,13 +30,16 @@ void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
 uint32_t weft_aggregator_expects_max(const struct weft_aggregator_config *config)
 {
     return config->workers_max * (config->push_slots + config->pull_slots + 1) +
-           config->groups_max + WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS;
+           config->children_max * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS + 1) +
+           config->groups_max + WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS +
+           (config->has_parent ? config->tables_max : 0);
 }
 
 static bool config_valid(const struct weft_aggregator_config *config)
 {
     return config->workers_max >= 1 && config->workers_max <= WEFT_RPC_WORKERS_MAX &&
-           config->tables_max >= 1 && config->tables_max <= UINT32_C(1) << 16 &&
+           config->children_max <= WEFT_AGGREGATE_NUMBERS_MAX &&
+           config->number < WEFT_AGGREGATE_NUMBERS_MAX && config->tables_max >= 1 && config->tables_max <= UINT32_C(1) << 16 &&
            config->push_slots >= 1 && config->push_slots <= 60 && config->push_bytes_max >= 64 &&
            config->push_bytes_max <= WEFT_AGGREGATE_BYTES_MAX && config->groups_max >= 1 &&
            config->groups_max <= 64 && config->age_ns >= 1 && config->pull_slots <= 16 &&
@@ -49,7 +52,8 @@ static bool config_valid(const struct weft_aggregator_config *config)
 static weft_status answers_init(struct weft_aggregator *agg)
 {
     const struct weft_aggregator_config *config = &agg->config;
-    agg->answer_count = config->workers_max * (config->push_slots + ANSWERS_PER_WORKER);
+    agg->answer_count = config->workers_max * (config->push_slots + ANSWERS_PER_WORKER) +
+                        config->children_max * ANSWERS_PER_CHILD;
     agg->answers = calloc(agg->answer_count, sizeof(*agg->answers));
     for (uint32_t i = 0; agg->answers != NULL && i < agg->answer_count; i++) {
         agg->answers[i].next = i + 1 < agg->answer_count ? i + 1 : AGG_NONE;
@@ -61,21 +65,23 @@ static weft_status agg_init(struct weft_aggregator *agg)
 {
     const struct weft_aggregator_config *config = &agg->config;
     agg->ready_head = agg->ready_tail = AGG_NONE;
-    agg->workers = calloc(config->workers_max, sizeof(*agg->workers));
+    agg->ranks_max = config->workers_max + config->children_max;
+    agg->workers = calloc(agg->ranks_max, sizeof(*agg->workers));
     agg->tables = calloc(config->tables_max, sizeof(*agg->tables));
     if (agg->workers == NULL || agg->tables == NULL) {
         return WEFT_NOMEM;
     }
     for (uint32_t t = 0; t < config->tables_max; t++) {
         agg->tables[t].open =
-            calloc(WEFT_BITS_WORDS((size_t)config->workers_max), sizeof(uint64_t));
-        agg->tables[t].shards = calloc(config->workers_max, sizeof(uint64_t));
+            calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
+        agg->tables[t].shards = calloc(agg->ranks_max, sizeof(uint64_t));
         if (agg->tables[t].open == NULL || agg->tables[t].shards == NULL) {
             return WEFT_NOMEM;
         }
     }
     weft_status status = answers_init(agg);
     status = status == WEFT_OK ? weft_agg_pushes_init(agg) : status;
+    status = status == WEFT_OK ? weft_agg_children_init(agg) : status;
     status = status == WEFT_OK ? weft_agg_groups_init(agg) : status;
     status = status == WEFT_OK ? weft_agg_pulls_init(agg) : status;
     status = status == WEFT_OK ? weft_agg_fetches_init(agg) : status;
@@ -110,6 +116,7 @@ void weft_aggregator_free(struct weft_aggregator *agg)
         return;
     }
     weft_agg_pushes_fini(agg);
+    weft_agg_children_fini(agg);
     weft_agg_cache_fini(agg);
     for (uint32_t t = 0; agg->tables != NULL && t < agg->config.tables_max; t++) {
         free(agg->tables[t].open);
@@ -166,6 +173,15 @@ weft_status weft_agg_expect_answer(struct weft_aggregator *agg, enum weft_rpc_op
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
+uint32_t weft_agg_answer_take(struct weft_aggregator *agg)
+{
+    const uint32_t index = agg->answer_free;
+    if (index != AGG_NONE) {
+        agg->answer_free = agg->answers[index].next;
+    }
+    return index;
+}
+
 void weft_agg_answer_free(struct weft_aggregator *agg, uint32_t index)
 {
     agg->answers[index].next = agg->answer_free;
@@ -211,7 +227,7 @@ static weft_status answer_send(struct weft_aggregator *agg, uint32_t index, uint
         .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-            .op = WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG,
+            .op = answer->op | WEFT_RPC_REPLY_FLAG,
             .table = answer->table,
             .number = answer->rpc_id,
         }),
@@ -259,26 +275,32 @@ static void post_all(struct weft_aggregator *agg, uint32_t rank)
 {
     table_post(agg, rank);
     weft_agg_pulls_post(agg, rank);
-    weft_agg_pushes_post(agg, rank);
+    if (agg_is_child(agg, rank)) {
+        weft_agg_child_post(agg, rank);
+    } else {
+        weft_agg_pushes_post(agg, rank);
+    }
 }
 
-static void close_later(struct weft_aggregator *agg, weft_peer peer)
+void weft_agg_close_later(struct weft_aggregator *agg, weft_peer peer, bool for_good)
 {
     if (agg->closed_count < WEFT_ARRAY_COUNT(agg->closed)) {
+        agg->closed_for_good[agg->closed_count] = for_good;
         agg->closed[agg->closed_count++] = peer;
     }
 }
 
-bool weft_aggregator_take_closed(struct weft_aggregator *agg, weft_peer *peer_p)
+bool weft_aggregator_take_closed(struct weft_aggregator *agg, weft_peer *peer_p, bool *for_good_p)
 {
     if (agg->closed_count == 0) {
         return false;
     }
     *peer_p = agg->closed[--agg->closed_count];
+    *for_good_p = agg->closed_for_good[agg->closed_count];
     return true;
 }
 
-static void worker_unbind(struct weft_aggregator *agg, uint32_t rank)
+void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank)
 {
     struct agg_worker *worker = &agg->workers[rank];
     worker->up = false;
@@ -288,7 +310,12 @@ static void worker_unbind(struct weft_aggregator *agg, uint32_t rank)
     }
     worker->table_stale = worker->table_busy;
     weft_agg_pulls_unbind(agg, rank);
-    weft_agg_pushes_unbind(agg, rank);
+    if (agg_is_child(agg, rank)) {
+        weft_agg_child_unbind(agg, rank);
+    } else {
+        weft_agg_pushes_unbind(agg, rank);
+    }
+    agg->parent_due = true;
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         struct agg_table *table = &agg->tables[t];
         if (weft_bits_test(table->open, rank)) {
@@ -306,31 +333,26 @@ static void shard_down(struct weft_aggregator *agg)
     weft_agg_groups_drop(agg);
     weft_agg_fetches_drop(agg);
     weft_agg_cache_clear(agg);
+    weft_agg_parent_down(agg);
 }
 
-static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *event)
+/* What answered is the shard, or may be the parent. */
+static bool is_above(struct weft_aggregator *agg, uint64_t name)
 {
-    const uint32_t rank = (uint32_t)event->name;
-    if (agg->shard_connecting && event->peer == agg->shard) {
-        agg->shard_connecting = false;
-        agg->shard_up = event->name == weft_rpc_name(WEFT_ROLE_SERVER, agg->config.shard);
-        agg->shard_incarnation = event->incarnation;
-        if (!agg->shard_up) {
-            agg->counters.peers_ignored++;
-            close_later(agg, event->peer);
-        }
-        return;
+    const uint32_t number = (uint32_t)name & 0xff;
+    if (!agg->config.has_parent) {
+        return name == weft_rpc_name(WEFT_ROLE_SERVER, agg->config.shard);
     }
-    if (event->name >> 32 != WEFT_ROLE_WORKER || rank >= agg->config.workers_max) {
-        agg->counters.peers_ignored++;
-        return;
+    if (name != weft_rpc_aggregator_name(agg->config.shard, number)) {
+        return false;
     }
+    agg->counters.loops += number == agg->config.number;
+    return number != agg->config.number;
+}
+
+void weft_agg_bind(struct weft_aggregator *agg, uint32_t rank, const struct weft_msg_event *event)
+{
     struct agg_worker *worker = &agg->workers[rank];
-    if (worker->up) {
-        agg->counters.workers_replaced++;
-        close_later(agg, worker->peer);
-        worker_unbind(agg, rank);
-    }
     worker->up = true;
     worker->life++;
     worker->peer = event->peer;
@@ -338,11 +360,43 @@ static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *ev
     post_all(agg, rank);
 }
 
+static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *event,
+                    uint64_t now_ns)
+{
+    const uint32_t rank = (uint32_t)event->name;
+    if (agg->shard_connecting && event->peer == agg->shard) {
+        agg->shard_connecting = false;
+        agg->shard_up = is_above(agg, event->name);
+        agg->shard_incarnation = event->incarnation;
+        agg->parent_due = true;
+        if (!agg->shard_up) {
+            agg->counters.peers_ignored++;
+            weft_agg_close_later(agg, event->peer, false);
+        }
+        return;
+    }
+    if (event->name >> 32 == WEFT_ROLE_AGGREGATOR) {
+        weft_agg_child_up(agg, event, now_ns);
+        return;
+    }
+    if (event->name >> 32 != WEFT_ROLE_WORKER || rank >= agg->config.workers_max) {
+        agg->counters.peers_ignored++;
+        return;
+    }
+    if (agg->workers[rank].up) {
+        agg->counters.workers_replaced++;
+        weft_agg_close_later(agg, agg->workers[rank].peer, false);
+        weft_agg_unbind(agg, rank);
+    }
+    weft_agg_bind(agg, rank, event);
+}
+
 static void peer_down(struct weft_aggregator *agg, const struct weft_msg_event *event)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < agg->closed_count; i++) { /* its number may be another's from now on */
         if (agg->closed[i] != event->peer) {
+            agg->closed_for_good[kept] = agg->closed_for_good[i];
             agg->closed[kept++] = agg->closed[i];
         }
     }
@@ -352,9 +406,9 @@ static void peer_down(struct weft_aggregator *agg, const struct weft_msg_event *
         shard_down(agg);
         return;
     }
-    for (uint32_t rank = 0; rank < agg->config.workers_max; rank++) {
+    for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
         if (agg->workers[rank].up && agg->workers[rank].peer == event->peer) {
-            worker_unbind(agg, rank);
+            weft_agg_unbind(agg, rank);
         }
     }
 }
@@ -391,15 +445,41 @@ static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t ran
         }
     }
     const bool is_new = !table->declared || !weft_table_spec_equal(&table->spec, spec);
+    if (!is_new && table->parent.state == AGG_PARENT_REFUSED) {
+        return WEFT_RPC_SEND_DIRECT;
+    }
     table->spec = *spec;
     table->declared = true;
     table->shards[rank] = shard;
+    agg->parent_due = true;
     if (is_new) {
         weft_agg_cache_begin(agg, spec->table);
+        weft_agg_parent_forget(agg, spec->table);
     }
     table->open_count += !weft_bits_test(table->open, rank);
     weft_bits_set(table->open, rank);
     return WEFT_RPC_OK;
+}
+
+static enum weft_rpc_status table_take(struct weft_aggregator *agg, uint32_t rank, uint16_t index,
+                                       const struct weft_rpc_request *request)
+{
+    const struct agg_worker *worker = &agg->workers[rank];
+    const bool is_child = agg_is_child(agg, rank);
+    const uint8_t *at = worker->table_request + WEFT_RPC_REQUEST_BYTES;
+    struct weft_table_spec spec;
+    if (request->worker != (is_child ? rank - agg->config.workers_max : rank)) {
+        return WEFT_RPC_WRONG_WORKER;
+    }
+    if (weft_table_spec_unpack(index, at, WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK) {
+        return WEFT_RPC_BAD_SPEC;
+    }
+    at += WEFT_RPC_SPEC_BYTES;
+    const uint64_t shard = weft_aggregate_shard_unpack(at);
+    if (is_child && !weft_agg_child_below(agg, rank, at + WEFT_AGGREGATE_SHARD_BYTES)) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
+    return table_open(agg, rank, &spec, shard);
 }
 
 static void table_received(struct weft_aggregator *agg, uint32_t rank,
@@ -408,10 +488,11 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
     struct agg_worker *worker = &agg->workers[rank];
     struct weft_rpc_request request;
     struct weft_rpc_tag tag;
-    struct weft_table_spec spec;
+    const bool is_child = agg_is_child(agg, rank);
+    const size_t bytes = is_child ? AGG_CHILD_TABLE_BYTES : AGG_TABLE_REQUEST_BYTES;
     bool good =
         event->outcome == WEFT_MSG_COMPLETE && !worker->table_stale && worker->up &&
-        event->total == sizeof(worker->table_request) && event->elem_bytes == 1 &&
+        event->total == bytes && event->elem_bytes == 1 &&
         weft_rpc_tag_unpack(event->tag, &tag) &&
         weft_rpc_request_unpack(worker->table_request, WEFT_RPC_REQUEST_BYTES, &request) == WEFT_OK;
     if (!good) {
@@ -419,20 +500,15 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
         table_post(agg, rank);
         return;
     }
-    enum weft_rpc_status status =
-        request.worker != rank ? WEFT_RPC_WRONG_WORKER
-        : weft_table_spec_unpack(tag.table, worker->table_request + WEFT_RPC_REQUEST_BYTES,
-                                 WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK
-            ? WEFT_RPC_BAD_SPEC
-            : table_open(agg, rank, &spec,
-                         weft_aggregate_shard_unpack(worker->table_request +
-                                                     WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES));
+    const enum weft_rpc_status status = table_take(agg, rank, tag.table, &request);
+    uint32_t pulls;
+    (void)agg_pulls_of(agg, rank, &pulls);
     agg->counters.tables_refused += status != WEFT_RPC_OK;
     const struct weft_rpc_reply reply = {
         .rpc_id = request.rpc_id,
         .status = (uint16_t)status,
         .t0_ns = request.t0_ns,
-        .rows = status == WEFT_RPC_OK ? agg->config.pull_slots : 0};
+        .rows = status == WEFT_RPC_OK ? pulls : 0};
     weft_rpc_reply_pack(&reply, worker->table_answer);
     const struct weft_msg_send send = {
         .peer = worker->peer,
@@ -478,7 +554,7 @@ void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_ev
 {
     const uint32_t index = (uint32_t)event->user;
     if (event->type == WEFT_EVENT_PEER_UP) {
-        peer_up(agg, event);
+        peer_up(agg, event, now_ns);
         return;
     }
     if (event->type == WEFT_EVENT_PEER_DOWN) {
@@ -503,6 +579,12 @@ void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_ev
     case AGG_USER_FETCH:
         weft_agg_fetch_event(agg, index, event);
         break;
+    case AGG_USER_CHILD:
+        weft_agg_child_event(agg, index, event, now_ns);
+        break;
+    case AGG_USER_PARENT:
+        weft_agg_parent_event(agg, index, event, now_ns);
+        break;
     case AGG_USER_GROUP:
         if (event->type == WEFT_EVENT_SENT) {
             weft_agg_group_sent(agg, index);
@@ -519,10 +601,11 @@ void weft_aggregator_progress(struct weft_aggregator *agg, uint64_t now_ns)
 {
     if (agg->lacks) {
         agg->lacks = false;
-        for (uint32_t rank = 0; rank < agg->config.workers_max; rank++) {
+        for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
             post_all(agg, rank);
         }
     }
+    weft_agg_parent_progress(agg, now_ns);
     weft_agg_groups_progress(agg, now_ns);
     answers_send(agg, now_ns);
     weft_agg_pulls_progress(agg, now_ns);

@@ -17,6 +17,11 @@
  * are nothing to it, and all are dropped when the connection to the shard ends. What does not fit the memory
  * goes: the row that was put there first.
  *
+ * In a tree an aggregator is connected to another one, its *parent*, instead of the shard. It is to the parent
+ * what a worker is, but for its pushes, which come as AGGREGATE: the parent adds their sums up, and their members
+ * are those of what it sends on. So the shard sees each push of a worker by name, however many have added it up,
+ * and counts it once. An aggregator that is its own parent, directly or by others, is refused.
+ *
  *     on every event: weft_aggregator_event; after a batch: weft_aggregator_progress; sleep until
  *     weft_aggregator_deadline.
  *     when the shard is not connected (weft_aggregator_wants_shard): connect; weft_aggregator_connect.
@@ -36,6 +41,8 @@ struct weft_aggregator_config {
     uint32_t number;      /* of it, among those of the job: in the endpoint's name */
     uint32_t shard;       /* whose name is expected */
     uint32_t workers_max; /* ranks 0 .. workers_max - 1 may connect */
+    uint32_t children_max; /* aggregators 0 .. children_max - 1 may, too: it is their parent */
+    bool has_parent;       /* what it is connected to is another aggregator, in the place of the shard */
     uint32_t tables_max;  /* tables 0 .. tables_max - 1 */
     uint32_t push_slots;  /* pushes of one worker that arrive at a time, <= 60 */
     uint32_t
@@ -58,7 +65,8 @@ struct weft_aggregator_config {
 
 /* Cumulative. */
 struct weft_aggregator_counters {
-    uint64_t pushes_in;     /* pushes that were there, whole */
+    uint64_t pushes_in;     /* pushes that were there, whole, those in the next, too */
+    uint64_t aggregates_in; /* of children */
     uint64_t pushes_direct; /* of these, told to go direct; the next five say why */
     uint64_t direct_table;  /* its table is not open here, or cannot be added up */
     uint64_t
@@ -90,8 +98,11 @@ struct weft_aggregator_counters {
     uint64_t pull_rows_kept;  /* were here, and good; */
     uint64_t pull_rows_shared; /* came with a row that was asked for for another pull; */
     uint64_t pull_rows_fetched; /* were asked for, each once in a fetch */
-    uint64_t shard_refusals;  /* connections to the shard that ended because it has another aggregator of
-                               * this number */
+    uint64_t shard_refusals;  /* connections to the shard or the parent that ended because it has another
+                               * aggregator of this number, or takes none of it */
+    uint64_t loops; /* times that the parent was this aggregator, was below it, or has its number */
+    uint64_t parent_tables_refused; /* by the parent, those that were loops included */
+    uint64_t children_refused; /* connections of aggregators: of a number that is another's or not taken */
     uint64_t tables_refused;
     uint64_t workers_replaced;
     uint64_t peers_ignored;
@@ -100,6 +111,7 @@ struct weft_aggregator_counters {
 /* As it is now. */
 struct weft_aggregator_gauges {
     uint32_t workers_connected;
+    uint32_t children_connected;
     uint32_t groups_open; /* being made */
     uint32_t groups_sent; /* not answered yet */
     uint32_t pulls_waiting; /* for the shard */
@@ -121,7 +133,7 @@ weft_status weft_aggregator_new(const struct weft_aggregator_config *config, str
 /* Free the endpoint first: it borrows this memory. NULL is fine. */
 void weft_aggregator_free(struct weft_aggregator *aggregator);
 
-/* The shard is not connected, nor connecting. */
+/* The shard, or the parent, is not connected, nor connecting. */
 bool weft_aggregator_wants_shard(const struct weft_aggregator *aggregator);
 /* This peer is it: connecting. */
 void weft_aggregator_connect(struct weft_aggregator *aggregator, weft_peer peer);
@@ -133,9 +145,11 @@ void weft_aggregator_progress(struct weft_aggregator *aggregator, uint64_t now_n
 /* When progress has something to do at the latest; WEFT_NEVER. */
 uint64_t weft_aggregator_deadline(const struct weft_aggregator *aggregator);
 
-/* A connection for the driver to close: of a rank that another connection has, or of what answered in
- * the place of the shard. */
-bool weft_aggregator_take_closed(struct weft_aggregator *aggregator, weft_peer *peer_p);
+/* A connection for the driver to close: of a rank that another connection has, of what answered in the
+ * place of the shard, of workers who are to ask for their tables anew. *for_good_p: another process has its place;
+ * it is told so (weft_ep_refuse). */
+bool weft_aggregator_take_closed(struct weft_aggregator *aggregator, weft_peer *peer_p,
+                                 bool *for_good_p);
 
 const struct weft_aggregator_counters *
 weft_aggregator_counters(const struct weft_aggregator *aggregator);

@@ -66,7 +66,7 @@ static uint32_t place_of(const struct weft_aggregator *agg, const struct agg_fet
 static bool is_good_for(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
                         const struct agg_pull *pull)
 {
-    return fetch->live && !fetch->answered && fetch->table == pull->table &&
+    return fetch->live && !fetch->answered && !fetch->is_void && fetch->table == pull->table &&
            fetch->elem_bytes == pull->elem_bytes &&
            (fetch->need == pull->request.need_clock ||
             (fetch->need > pull->request.need_clock &&
@@ -117,6 +117,17 @@ static bool take_ids(struct weft_aggregator *agg, struct agg_fetch *fetch, struc
     return true;
 }
 
+/* What a parent is told: its rows may be so old, in microseconds. */
+static uint32_t age_of(const struct agg_fetch *fetch)
+{
+    uint64_t age_ns = fetch->sent_ns - fetch->asked_ns;
+    if (fetch->asked_ns == 0) {
+        return UINT32_MAX;
+    }
+    age_ns -= age_ns / 1024; /* its clock may be slower */
+    return (uint32_t)weft_min_u64(age_ns / WEFT_NS_PER_US, UINT32_MAX - 1);
+}
+
 /* Returns the elements of the message. */
 static uint32_t lay_out(struct weft_aggregator *agg, struct agg_fetch *fetch, uint8_t *id_bytes_p)
 {
@@ -128,7 +139,8 @@ static uint32_t lay_out(struct weft_aggregator *agg, struct agg_fetch *fetch, ui
     const struct weft_rpc_request request = {
         .rpc_id = fetch->rpc_id,
         .worker = agg->config.number,
-        .t0_ns = fetch->asked_ns,
+        .t0_ns = fetch->sent_ns,
+        .after_seq = agg->config.has_parent ? age_of(fetch) : 0,
         .need_clock = fetch->need,
         .rows = fetch->rows,
         .flags = id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0,
@@ -167,7 +179,7 @@ static bool ask(struct weft_aggregator *agg, struct agg_fetch *fetch)
         .user = AGG_USER_FETCH | (uint32_t)(fetch - agg->fetches),
     };
     uint64_t seq;
-    if (agg->msgr.ops->send(agg->msgr.self, &send, fetch->asked_ns, &seq) != WEFT_OK) {
+    if (agg->msgr.ops->send(agg->msgr.self, &send, fetch->sent_ns, &seq) != WEFT_OK) {
         (void)!agg->msgr.ops->cancel(agg->msgr.self, fetch->expect);
         return false;
     }
@@ -199,6 +211,23 @@ static bool goes_with(const struct agg_pull *pull, const struct agg_fetch *fetch
            pull->request.need_clock == fetch->need && pull->elem_bytes == fetch->elem_bytes;
 }
 
+/* A parent may answer with rows that it keeps. They may be as old as all of these pulls allow: half as old, where
+ * there is a limit, so that those that come here are of use for a while, too. */
+static uint64_t read_after(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
+                           const struct agg_pull *first)
+{
+    uint64_t fresh_ns = 0;
+    for (uint32_t i = (uint32_t)(first - agg->pulls); i < agg->pull_count; i++) {
+        const struct agg_pull *pull = &agg->pulls[i];
+        if (goes_with(pull, fetch) && pull->fresh_ns > fresh_ns) {
+            fresh_ns = pull->fresh_ns;
+        }
+    }
+    return fresh_ns == 0 || fresh_ns > fetch->sent_ns
+               ? fresh_ns
+               : fresh_ns + (fetch->sent_ns - fresh_ns) / 2;
+}
+
 /* One request for what all pulls like this one lack. */
 static void fetch_begin(struct weft_aggregator *agg, struct agg_fetch *fetch,
                         const struct agg_pull *first)
@@ -208,8 +237,9 @@ static void fetch_begin(struct weft_aggregator *agg, struct agg_fetch *fetch,
     fetch->table = first->table;
     fetch->elem_bytes = first->elem_bytes;
     fetch->need = first->request.need_clock;
-    fetch->asked_ns = agg->config.clock_ns(agg->config.clock_arg);
-    fetch->message_closed = fetch->answered = false;
+    fetch->sent_ns = agg->config.clock_ns(agg->config.clock_arg);
+    fetch->asked_ns = agg->config.has_parent ? read_after(agg, fetch, first) : fetch->sent_ns;
+    fetch->message_closed = fetch->answered = fetch->is_void = false;
     fetch->rows = 0;
     if (++fetch->life == 0) {
         memset(fetch->index, 0, agg->fetch_places * sizeof(*fetch->index));
@@ -297,6 +327,7 @@ static void answered(struct weft_aggregator *agg, struct agg_fetch *fetch,
     struct weft_rpc_reply reply = {0};
     const uint8_t *rows = rows_of(fetch, event, &reply);
     fetch->answered = true;
+    rows = fetch->is_void ? NULL : rows;
     /* While it was under way its table may have been opened anew, by others, in another form. */
     if (rows != NULL &&
         weft_table_pull_elem_bytes(&agg->tables[fetch->table].spec) == fetch->elem_bytes) {
@@ -329,6 +360,13 @@ void weft_agg_fetch_event(struct weft_aggregator *agg, uint32_t index,
         answered(agg, fetch, event);
     }
     fetch->live = !fetch->message_closed || !fetch->answered;
+}
+
+void weft_agg_fetches_void(struct weft_aggregator *agg, uint16_t table)
+{
+    for (uint32_t i = 0; i < WEFT_AGGREGATE_PULLS; i++) {
+        agg->fetches[i].is_void |= agg->fetches[i].table == table;
+    }
 }
 
 void weft_agg_fetches_drop(struct weft_aggregator *agg)

@@ -28,7 +28,7 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
     }
     for (uint32_t i = 0; i < agg->group_count; i++) {
         struct agg_group *group = &agg->groups[i];
-        group->ranks = calloc(WEFT_BITS_WORDS((size_t)agg->config.workers_max), sizeof(uint64_t));
+        group->ranks = calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
         group->index = calloc(INDEX_PLACES, sizeof(*group->index));
         group->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->ids));
         group->counts = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->counts));
@@ -85,7 +85,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, uint16_t table, 
     group->members = group->rows = group->count_max = group->ranks_count = 0;
     group->rows_max = rows_max_of(agg->tables[table].spec.dim);
     memset(group->ranks, 0,
-           WEFT_BITS_WORDS((size_t)agg->config.workers_max) * sizeof(*group->ranks));
+           WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
     if (++group->life == 0) {
         memset(group->index, 0, INDEX_PLACES * sizeof(*group->index));
         group->life = 1;
@@ -107,46 +107,47 @@ static uint32_t place_of(const struct weft_aggregator *agg, const struct agg_gro
     return place;
 }
 
-static uint64_t id_at(const struct agg_slot *slot, size_t stride, uint32_t row)
+static uint64_t id_at(const struct agg_input *input, uint32_t row)
 {
     uint64_t id;
-    memcpy(&id, slot->memory + row * stride, sizeof(id));
+    memcpy(&id, input->ids + row * input->ids_stride, sizeof(id));
     return id;
 }
 
 /* Would it fit? Ids that are new count as often as they occur. */
 static bool fits(const struct weft_aggregator *agg, const struct agg_group *group,
-                 const struct agg_slot *slot, size_t stride)
+                 const struct agg_input *input)
 {
-    if (group->members == WEFT_AGGREGATE_MEMBERS_MAX ||
-        group->count_max + slot->rows > WEFT_AGGREGATE_COUNT_MAX) {
+    if (group->members + input->members > WEFT_AGGREGATE_MEMBERS_MAX ||
+        group->count_max + input->count_max > WEFT_AGGREGATE_COUNT_MAX) {
         return false;
     }
-    if (group->rows + slot->rows <= group->rows_max) {
+    if (group->rows + input->rows <= group->rows_max) {
         return true;
     }
     uint32_t more = 0;
-    for (uint32_t i = 0; i < slot->rows; i++) {
-        uint32_t place = place_of(agg, group, id_at(slot, stride, i));
+    for (uint32_t i = 0; i < input->rows; i++) {
+        uint32_t place = place_of(agg, group, id_at(input, i));
         more += group->index[place] >> 32 != group->life;
     }
     return group->rows + more <= group->rows_max;
 }
 
 static void add_rows(struct weft_aggregator *agg, struct agg_group *group,
-                     const struct agg_slot *slot, uint32_t dim, size_t stride)
+                     const struct agg_input *input, uint32_t dim)
 {
-    for (uint32_t i = 0; i < slot->rows; i++) {
-        const uint8_t *from = slot->memory + i * stride + sizeof(uint64_t);
-        uint64_t id = id_at(slot, stride, i);
+    for (uint32_t i = 0; i < input->rows; i++) {
+        const uint8_t *from = input->values + i * input->values_stride;
+        const uint16_t times = input->view != NULL ? weft_aggregate_count_at(input->view, i) : 1;
+        uint64_t id = id_at(input, i);
         uint32_t place = place_of(agg, group, id);
         if (group->index[place] >> 32 != group->life) {
             uint32_t row = group->rows++;
             group->index[place] = (uint64_t)group->life << 32 | row;
             group->ids[row] = id;
-            group->counts[row] = 1;
+            group->counts[row] = times;
             memcpy(group->sums + (size_t)row * dim, from, dim * sizeof(float));
-            group->count_max = group->count_max > 0 ? group->count_max : 1;
+            group->count_max = group->count_max > times ? group->count_max : times;
             continue;
         }
         uint32_t row = (uint32_t)group->index[place];
@@ -156,29 +157,21 @@ static void add_rows(struct weft_aggregator *agg, struct agg_group *group,
         for (uint32_t k = 0; k < dim; k++) {
             sums[k] += gradient[k];
         }
-        uint32_t count = ++group->counts[row];
+        uint32_t count = group->counts[row] += times;
         group->count_max = count > group->count_max ? count : group->count_max;
     }
 }
 
-static void add(struct weft_aggregator *agg, struct agg_group *group, const struct agg_slot *slot,
-                size_t stride)
+static void add(struct weft_aggregator *agg, struct agg_group *group, const struct agg_input *input)
 {
-    const struct agg_table *table = &agg->tables[slot->table];
-    add_rows(agg, group, slot, table->spec.dim, stride);
-    group->wants_cut |= (slot->request.flags & WEFT_RPC_CUT) != 0;
-    group->member[group->members++] = (struct agg_member){
-        .push = {.rank = slot->rank,
-                 .session = slot->request.need_clock,
-                 .incarnation = agg->workers[slot->rank].incarnation,
-                 .number = slot->request.after_seq,
-                 .rpc_id = slot->request.rpc_id},
-        .answer = slot->answer,
-    };
-    group->ranks_count += !weft_bits_test(group->ranks, slot->rank);
-    weft_bits_set(group->ranks, slot->rank);
-    agg->counters.rows_in += slot->rows;
-    agg->counters.bytes_in += slot->bytes;
+    add_rows(agg, group, input, agg->tables[input->table].spec.dim);
+    group->wants_cut |= input->wants_cut;
+    memcpy(group->member + group->members, input->member, input->members * sizeof(*input->member));
+    group->members += input->members;
+    group->ranks_count += !weft_bits_test(group->ranks, input->rank);
+    weft_bits_set(group->ranks, input->rank);
+    agg->counters.rows_in += input->rows;
+    agg->counters.bytes_in += input->bytes;
 }
 
 static void group_close(struct agg_group *group, uint64_t *why)
@@ -226,45 +219,53 @@ static void look(struct weft_aggregator *agg, struct agg_group *group)
     }
 }
 
-bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_slot *slot)
+static bool has_member(const struct agg_group *group, const struct weft_aggregate_member *push)
 {
-    const struct agg_group *group = group_of(agg, slot->table, slot->clock);
-    if (group == NULL || !weft_bits_test(group->ranks, slot->rank)) {
-        return false;
-    }
     bool has = false;
     for (uint32_t i = 0; i < group->members; i++) {
-        const struct weft_aggregate_member *push = &group->member[i].push;
-        has |= push->rank == slot->rank && push->number == slot->request.after_seq;
+        const struct weft_aggregate_member *other = &group->member[i].push;
+        has |= other->rank == push->rank && other->number == push->number;
     }
     return has;
 }
 
-bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_slot *slot, uint64_t now_ns)
+bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *input)
 {
-    const size_t stride =
-        sizeof(uint64_t) + sizeof(float) * (size_t)agg->tables[slot->table].spec.dim;
-    struct agg_group *group = group_of(agg, slot->table, slot->clock);
-    if (group != NULL && !fits(agg, group, slot, stride)) {
+    const struct agg_group *group = group_of(agg, input->table, input->clock);
+    if (group == NULL ||
+        (agg->config.children_max == 0 && !weft_bits_test(group->ranks, input->rank))) {
+        return false;
+    }
+    bool has = false;
+    for (uint32_t i = 0; i < input->members; i++) {
+        has |= has_member(group, &input->member[i].push);
+    }
+    return has;
+}
+
+bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input, uint64_t now_ns)
+{
+    struct agg_group *group = group_of(agg, input->table, input->clock);
+    if (group != NULL && !fits(agg, group, input)) {
         group_close(group, &agg->counters.flushed_pressure);
         group = NULL;
     }
     if (group == NULL) {
-        group = group_new(agg, slot->table, slot->clock, now_ns);
+        group = group_new(agg, input->table, input->clock, now_ns);
     }
     if (group == NULL) {
         close_oldest(agg);
         weft_agg_groups_progress(agg, now_ns);
-        group = group_new(agg, slot->table, slot->clock, now_ns);
+        group = group_new(agg, input->table, input->clock, now_ns);
     }
     if (group == NULL) {
         return false;
     }
-    if (!fits(agg, group, slot, stride)) {
+    if (!fits(agg, group, input)) {
         group->state = AGG_GROUP_FREE; /* a new one: no push is in it */
         return false;
     }
-    add(agg, group, slot, stride);
+    add(agg, group, input);
     look(agg, group);
     return true;
 }
@@ -419,7 +420,9 @@ static void tell_members(struct weft_aggregator *agg, struct agg_group *group,
                          uint64_t *why)
 {
     for (uint32_t i = 0; i < group->members; i++) {
-        weft_agg_answer(agg, group->member[i].answer, status, reply);
+        if (group->member[i].answer != AGG_NONE) {
+            weft_agg_answer(agg, group->member[i].answer, status, reply);
+        }
     }
     *why += group->members;
     agg->counters.pushes_direct += status == WEFT_RPC_OK ? 0 : group->members;
@@ -503,7 +506,8 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
 
 uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
 {
-    uint64_t first_ns = weft_agg_pulls_deadline(agg);
+    uint64_t first_ns =
+        weft_min_u64(weft_agg_pulls_deadline(agg), weft_agg_parent_deadline(agg));
     for (uint32_t i = 0; i < agg->group_count && !is_shard_busy(agg); i++) {
         const struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN) {
@@ -527,5 +531,8 @@ void weft_aggregator_gauges(const struct weft_aggregator *agg,
     }
     for (uint32_t i = 0; i < agg->config.workers_max; i++) {
         gauges_p->workers_connected += agg->workers[i].up;
+    }
+    for (uint32_t i = agg->config.workers_max; i < agg->ranks_max; i++) {
+        gauges_p->children_connected += agg->workers[i].up;
     }
 }

@@ -1,6 +1,9 @@
 /* The inside of an aggregator, shared by aggregator.c (life, peers, tables, answers), aggregator_push.c
- * (pushes), aggregator_group.c (sums, and their way to the shard), aggregator_pull.c (pulls),
- * aggregator_fetch.c (what they lack) and aggregator_cache.c (rows that are kept). Not for others. */
+ * (pushes), aggregator_child.c (sums of aggregators below), aggregator_group.c (sums, and their way up),
+ * aggregator_parent.c (what an aggregator above is told), aggregator_pull.c (pulls), aggregator_fetch.c (what
+ * they lack) and aggregator_cache.c (rows that are kept). Not for others.
+ *
+ * "The shard" is what is above: the shard itself, or the parent. */
 #ifndef WEFT_PS_AGGREGATOR_INTERNAL_H
 #define WEFT_PS_AGGREGATOR_INTERNAL_H
 
@@ -19,11 +22,16 @@
 #define AGG_USER_GROUP  (UINT64_C(4) << 40) /* group */
 #define AGG_USER_PULL   (UINT64_C(5) << 40) /* pull */
 #define AGG_USER_FETCH  (UINT64_C(6) << 40) /* fetch */
+#define AGG_USER_CHILD  (UINT64_C(7) << 40) /* struct agg_below */
+#define AGG_USER_PARENT (UINT64_C(8) << 40) /* table */
 
-/* Memory of one answer to a PUSH: taken when memory for the push is posted, so that there is always one. */
+/* A rank: of a worker, or workers_max plus the number of a child. */
+
+/* Memory of one answer to a PUSH or an AGGREGATE: taken when memory for the push is posted, so that there is always one. */
 struct agg_answer {
     uint32_t rank;
     uint32_t life; /* of the rank's connection */
+    uint8_t op;
     uint16_t table;
     uint32_t rpc_id;
     uint64_t t0_ns;
@@ -54,7 +62,19 @@ struct agg_slot {
 
 enum {
     AGG_TABLE_REQUEST_BYTES =
-        WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES
+        WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES,
+    AGG_CHILD_TABLE_BYTES = AGG_TABLE_REQUEST_BYTES + WEFT_AGGREGATE_BELOW_BYTES,
+    AGG_BELOW_WORDS = WEFT_AGGREGATE_NUMBERS_MAX / 64,
+};
+
+/* Memory of one AGGREGATE of a child while it arrives. */
+struct agg_below {
+    enum agg_slot_state state;
+    bool stale; /* of a connection that is gone */
+    uint32_t rank;
+    uint32_t answer;
+    weft_expect_id expect;
+    uint8_t *memory; /* (WEFT_AGGREGATE_BYTES_MAX,) */
 };
 
 struct agg_worker {
@@ -66,16 +86,39 @@ struct agg_worker {
     bool table_stale; /* what is under way belongs to a connection before */
     bool table_busy;  /* a TABLE arrives, or its answer leaves */
     weft_expect_id table_expect;
-    uint8_t table_request[AGG_TABLE_REQUEST_BYTES];
+    uint8_t table_request[AGG_CHILD_TABLE_BYTES];
     uint8_t table_answer[WEFT_RPC_REPLY_BYTES];
+    uint64_t below[AGG_BELOW_WORDS]; /* child: what it said last is below it */
+    uint64_t used_ns;                /* child: asked for something last */
+    uint64_t rival_ns;               /* child: since when another process wants its number; 0 = none does */
+};
+
+enum agg_parent_state { AGG_PARENT_NONE, AGG_PARENT_ASKED, AGG_PARENT_OPEN, AGG_PARENT_REFUSED };
+
+/* A table at the parent. */
+struct agg_parent {
+    enum agg_parent_state state;
+    bool open;    /* it takes sums; also while it is asked again */
+    bool was_refused; /* workers have been told that this table is not added up here */
+    bool sending; /* the transport has `request` */
+    bool expected;
+    weft_expect_id expect;
+    uint32_t rpc_id;
+    uint64_t again_ns; /* refused: not asked again before */
+    uint64_t process;  /* of the shard, as it was told last */
+    uint64_t answers;  /* of which process it answers pulls; 0 = none */
+    uint64_t below[AGG_BELOW_WORDS]; /* as it was told last */
+    uint8_t request[AGG_CHILD_TABLE_BYTES];
+    uint8_t reply[WEFT_RPC_REPLY_BYTES];
 };
 
 struct agg_table {
     struct weft_table_spec spec;
     bool declared;
-    uint64_t *open; /* (workers_max,) bits: ranks that are connected and have opened it */
+    uint64_t *open; /* (ranks_max,) bits: ranks that are connected and have opened it */
     uint32_t open_count;
-    uint64_t *shards; /* (workers_max,): of these ranks, the incarnation of the shard that they named */
+    uint64_t *shards; /* (ranks_max,): of these ranks, the incarnation of the shard that they named */
+    struct agg_parent parent; /* only where there is one */
     uint32_t version; /* highest that the shard has told in an answer with rows */
     void *memory;     /* of the rows that are kept, or NULL */
     struct weft_row_store kept;
@@ -136,8 +179,10 @@ struct agg_fetch {
     uint16_t table;
     uint16_t elem_bytes; /* of the answer */
     uint32_t need;       /* version that the shard waits for */
+    bool is_void; /* its rows are of a process that workers do not know any more */
     uint32_t rpc_id;
-    uint64_t asked_ns;
+    uint64_t sent_ns;
+    uint64_t asked_ns; /* its rows are read at the shard after this */
     uint32_t rows;
     uint32_t life;     /* of its places in `index` */
     uint64_t *ids;     /* (pull_rows_max,) */
@@ -149,7 +194,25 @@ struct agg_fetch {
 
 struct agg_member {
     struct weft_aggregate_member push;
-    uint32_t answer;
+    uint32_t answer; /* AGG_NONE: that of another member of the same message stands for it */
+};
+
+/* Gradients of one message from below: of a push, or sums. */
+struct agg_input {
+    uint16_t table;
+    uint32_t clock;
+    uint32_t rank;
+    bool wants_cut;
+    const struct agg_member *member; /* (members,) */
+    uint32_t members;
+    uint32_t rows;
+    uint32_t count_max; /* times that an id may occur in it, in all */
+    uint64_t bytes;     /* of the message */
+    const uint8_t *ids; /* (rows,) u64, so far apart; so are the values */
+    size_t ids_stride;
+    const uint8_t *values; /* (dim,) float32 */
+    size_t values_stride;
+    const struct weft_aggregate_view *view; /* has the counts; NULL: each is 1 */
 };
 
 enum agg_group_state {
@@ -171,7 +234,7 @@ struct agg_group {
     uint32_t life; /* of its places in `index` */
     uint32_t members;
     struct agg_member member[WEFT_AGGREGATE_MEMBERS_MAX];
-    uint64_t *ranks; /* (workers_max,) bits */
+    uint64_t *ranks; /* (ranks_max,) bits */
     uint32_t ranks_count;
     uint32_t rows;
     uint32_t rows_max;
@@ -196,10 +259,14 @@ struct weft_aggregator {
     struct weft_msgr msgr;
     struct weft_hash_key key;
     struct weft_aggregator_counters counters;
-    struct agg_worker *workers; /* (workers_max,) */
+    uint32_t ranks_max;         /* workers and children */
+    struct agg_worker *workers; /* (ranks_max,) */
     struct agg_table *tables;   /* (tables_max,) */
     struct agg_slot *slots;     /* worker by worker */
     uint32_t slot_count;
+    struct agg_below *below; /* child by child */
+    uint32_t below_count;
+    uint64_t *below_ids; /* (WEFT_AGGREGATE_ROWS_MAX,) scratch; where there may be children */
     struct agg_answer *answers;
     uint32_t answer_count;
     uint32_t answer_free;
@@ -222,12 +289,51 @@ struct weft_aggregator {
     bool shard_connecting;
     uint32_t rpc_id;
     bool lacks; /* some expectation is to be posted once more */
+    bool parent_due; /* the parent may have to be told something */
     weft_peer closed[64];
+    bool closed_for_good[64];
     uint32_t closed_count;
 };
 
+static inline bool agg_is_child(const struct weft_aggregator *agg, uint32_t rank)
+{
+    return rank >= agg->config.workers_max;
+}
+
+/* Sums of this table may go up. */
+static inline bool agg_takes_sums(const struct weft_aggregator *agg, uint16_t table)
+{
+    return agg->shard_up && (!agg->config.has_parent || agg->tables[table].parent.open);
+}
+
+/* The process of the shard whose rows are kept and asked for; 0 = none. */
+static inline uint64_t agg_process(const struct weft_aggregator *agg, uint16_t table)
+{
+    return agg->config.has_parent ? agg->tables[table].parent.answers : agg->shard_incarnation;
+}
+
+/* Where the pulls of a rank are, and how many. */
+static inline uint32_t agg_pulls_of(const struct weft_aggregator *agg, uint32_t rank,
+                                    uint32_t *count_p)
+{
+    const struct weft_aggregator_config *config = &agg->config;
+    const uint32_t children_have = config->pull_slots > 0 ? WEFT_AGGREGATE_PULLS : 0;
+    const bool is_child = agg_is_child(agg, rank);
+    *count_p = is_child ? children_have : config->pull_slots;
+    return is_child ? config->workers_max * config->pull_slots +
+                          (rank - config->workers_max) * children_have
+                    : rank * config->pull_slots;
+}
+
 /* aggregator.c */
 
+/* The driver is to close this connection; for_good: another process has its place. */
+void weft_agg_close_later(struct weft_aggregator *agg, weft_peer peer, bool for_good);
+/* The rank is this connection from now on; it is gone. */
+void weft_agg_bind(struct weft_aggregator *agg, uint32_t rank, const struct weft_msg_event *event);
+void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank);
+/* Take a place for an answer; AGG_NONE. */
+uint32_t weft_agg_answer_take(struct weft_aggregator *agg);
 /* Take a request of this op from this rank; memory NULL: chunk by chunk, however large. False: not now; it is
  * noted that the rank lacks something. */
 bool weft_agg_expect(struct weft_aggregator *agg, uint32_t rank, enum weft_rpc_op op, void *memory,
@@ -259,10 +365,11 @@ void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_groups_init(struct weft_aggregator *agg);
 void weft_agg_groups_fini(struct weft_aggregator *agg);
-/* Is a push of this worker and number in the group that it would go to? The shard would refuse all of it. */
-bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_slot *slot);
-/* Add a push that is there, whole, to a group. False: there is no room. */
-bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_slot *slot, uint64_t now_ns);
+/* Is a push of it in the group that it would go to? The shard would refuse all of it. */
+bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *input);
+/* Add what is there, whole, to a group. False: there is no room. */
+bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input,
+                        uint64_t now_ns);
 /* All that is open of a table has all that may come. */
 void weft_agg_groups_look(struct weft_aggregator *agg, uint16_t table);
 void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns);
@@ -304,6 +411,8 @@ void weft_agg_pull_event(struct weft_aggregator *agg, uint32_t pull,
                          const struct weft_msg_event *event);
 /* It goes direct, for this reason. */
 void weft_agg_pull_refuse(struct weft_aggregator *agg, struct agg_pull *pull, uint64_t *why);
+/* All that wait, of this table. */
+void weft_agg_pulls_refuse_table(struct weft_aggregator *agg, uint16_t table, uint64_t *why);
 /* All that wait for this fetch. */
 void weft_agg_pulls_refuse(struct weft_aggregator *agg, uint32_t fetch, uint64_t *why);
 /* A row of a pull that waits is there. */
@@ -326,9 +435,39 @@ uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pu
 void weft_agg_fetches_progress(struct weft_aggregator *agg);
 void weft_agg_fetch_event(struct weft_aggregator *agg, uint32_t fetch,
                           const struct weft_msg_event *event);
+/* What is under way of this table is of no use when it is there. */
+void weft_agg_fetches_void(struct weft_aggregator *agg, uint16_t table);
 /* The shard is gone. */
 void weft_agg_fetches_drop(struct weft_aggregator *agg);
 
 enum { AGG_FROM_NOWHERE = 255 };
+
+/* aggregator_child.c */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_agg_children_init(struct weft_aggregator *agg);
+void weft_agg_children_fini(struct weft_aggregator *agg);
+/* An aggregator has connected from below; it is gone. */
+void weft_agg_child_up(struct weft_aggregator *agg, const struct weft_msg_event *event,
+                       uint64_t now_ns);
+void weft_agg_child_post(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_child_unbind(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_child_event(struct weft_aggregator *agg, uint32_t below,
+                          const struct weft_msg_event *event, uint64_t now_ns);
+/* What it says is below it: false: this aggregator is, or has the number of one that is. */
+bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint8_t *bytes);
+
+/* aggregator_parent.c */
+
+/* Tell the parent what it is to know. */
+void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns);
+void weft_agg_parent_event(struct weft_aggregator *agg, uint32_t table,
+                           const struct weft_msg_event *event, uint64_t now_ns);
+/* When progress has something to tell; WEFT_NEVER. */
+uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg);
+/* The table has another specification: nothing is agreed on. */
+void weft_agg_parent_forget(struct weft_aggregator *agg, uint16_t table);
+/* The parent is gone. */
+void weft_agg_parent_down(struct weft_aggregator *agg);
 
 #endif

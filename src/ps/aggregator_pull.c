@@ -36,13 +36,17 @@ static weft_status pull_init(const struct weft_aggregator *agg, struct agg_pull 
 
 weft_status weft_agg_pulls_init(struct weft_aggregator *agg)
 {
-    agg->pull_count = agg->config.workers_max * agg->config.pull_slots;
+    uint32_t count;
+    agg->pull_count = agg_pulls_of(agg, agg->ranks_max, &count);
     agg->pulls = calloc(agg->pull_count + 1, sizeof(*agg->pulls));
     agg->found = calloc(agg->config.pull_rows_max, sizeof(*agg->found));
     weft_status status = agg->pulls == NULL || agg->found == NULL ? WEFT_NOMEM : WEFT_OK;
-    for (uint32_t i = 0; status == WEFT_OK && i < agg->pull_count; i++) {
-        agg->pulls[i].rank = i / agg->config.pull_slots;
-        status = pull_init(agg, &agg->pulls[i]);
+    for (uint32_t rank = 0; status == WEFT_OK && rank < agg->ranks_max; rank++) {
+        const uint32_t first = agg_pulls_of(agg, rank, &count);
+        for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
+            agg->pulls[first + i].rank = rank;
+            status = pull_init(agg, &agg->pulls[first + i]);
+        }
     }
     return status;
 }
@@ -83,8 +87,9 @@ static void release(struct weft_aggregator *agg, struct agg_pull *pull)
 
 void weft_agg_pulls_post(struct weft_aggregator *agg, uint32_t rank)
 {
-    for (uint32_t i = 0; i < agg->config.pull_slots; i++) {
-        struct agg_pull *pull = &agg->pulls[rank * agg->config.pull_slots + i];
+    uint32_t count, first = agg_pulls_of(agg, rank, &count);
+    for (uint32_t i = first; i < first + count; i++) {
+        struct agg_pull *pull = &agg->pulls[i];
         if (pull->state == AGG_PULL_IDLE) {
             post(agg, pull);
         }
@@ -93,8 +98,9 @@ void weft_agg_pulls_post(struct weft_aggregator *agg, uint32_t rank)
 
 void weft_agg_pulls_unbind(struct weft_aggregator *agg, uint32_t rank)
 {
-    for (uint32_t i = 0; i < agg->config.pull_slots; i++) {
-        struct agg_pull *pull = &agg->pulls[rank * agg->config.pull_slots + i];
+    uint32_t count, first = agg_pulls_of(agg, rank, &count);
+    for (uint32_t i = first; i < first + count; i++) {
+        struct agg_pull *pull = &agg->pulls[i];
         if (pull->state == AGG_PULL_POSTED) {
             (void)!agg->msgr.ops->cancel(agg->msgr.self, pull->expect);
             pull->state = AGG_PULL_IDLE;
@@ -111,6 +117,14 @@ void weft_agg_pulls_unbind(struct weft_aggregator *agg, uint32_t rank)
 static void kill(struct agg_pull *pull, uint64_t *why)
 {
     pull->why = pull->why == NULL ? why : pull->why;
+}
+
+/* The rows here are of the process of the shard that the worker knows. */
+static bool knows_process(const struct weft_aggregator *agg, const struct agg_pull *pull)
+{
+    const uint64_t process = agg_process(agg, pull->table);
+    return agg->shard_up && process != 0 &&
+           agg->tables[pull->table].shards[pull->rank] == process;
 }
 
 static void open(struct weft_aggregator *agg, struct agg_pull *pull,
@@ -131,8 +145,7 @@ static void open(struct weft_aggregator *agg, struct agg_pull *pull,
         tag.table >= agg->config.tables_max ||
         !weft_bits_test(agg->tables[tag.table].open, pull->rank)) {
         kill(pull, &agg->counters.pulls_direct_table);
-    } else if (!agg->shard_up || agg->shard_incarnation == 0 ||
-               agg->tables[tag.table].shards[pull->rank] != agg->shard_incarnation) {
+    } else if (!knows_process(agg, pull)) {
         kill(pull, &agg->counters.pulls_direct_shard);
     } else if (event->elem_bytes == WEFT_RPC_ID_PACKED) {
         memset(pull->came, 0,
@@ -142,8 +155,12 @@ static void open(struct weft_aggregator *agg, struct agg_pull *pull,
     }
 }
 
-static void read_head(struct agg_pull *pull, const struct weft_msg_event *event, uint64_t *why)
+static void read_head(struct weft_aggregator *agg, struct agg_pull *pull,
+                      const struct weft_msg_event *event)
 {
+    uint64_t *why = &agg->counters.pulls_direct_table;
+    const uint32_t who = agg_is_child(agg, pull->rank) ? pull->rank - agg->config.workers_max
+                                                       : pull->rank;
     const uint32_t flags = pull->id_bytes == WEFT_RPC_ID_PACKED   ? WEFT_RPC_PACKED_IDS
                            : pull->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
                                                                   : 0;
@@ -153,7 +170,7 @@ static void read_head(struct agg_pull *pull, const struct weft_msg_event *event,
         return;
     }
     pull->head_seen = true;
-    if (pull->request.worker != pull->rank || pull->request.flags != flags) {
+    if (pull->request.worker != who || pull->request.flags != flags) {
         kill(pull, why);
     }
 }
@@ -290,8 +307,7 @@ static void closed(struct weft_aggregator *agg, struct agg_pull *pull,
     }
     if (pull->why != NULL) {
         weft_agg_pull_refuse(agg, pull, pull->why);
-    } else if (!agg->shard_up ||
-               agg->tables[pull->table].shards[pull->rank] != agg->shard_incarnation) {
+    } else if (!knows_process(agg, pull)) {
         weft_agg_pull_refuse(agg, pull, &agg->counters.pulls_direct_shard); /* meanwhile */
     } else {
         begin(agg, pull);
@@ -308,7 +324,7 @@ void weft_agg_pull_event(struct weft_aggregator *agg, uint32_t index,
         break;
     case WEFT_EVENT_CHUNK:
         if (event->chunk == 0) {
-            read_head(pull, event, &agg->counters.pulls_direct_table);
+            read_head(agg, pull, event);
         }
         if (pull->why == NULL && !pull->stale) {
             take_ids(agg, pull, event);
@@ -364,6 +380,16 @@ void weft_agg_pulls_refuse(struct weft_aggregator *agg, uint32_t fetch, uint64_t
     for (uint32_t i = 0; i < agg->pull_count; i++) {
         struct agg_pull *pull = &agg->pulls[i];
         if (pull->state == AGG_PULL_WAITING && (pull->waits >> fetch & 1) != 0) {
+            weft_agg_pull_refuse(agg, pull, why);
+        }
+    }
+}
+
+void weft_agg_pulls_refuse_table(struct weft_aggregator *agg, uint16_t table, uint64_t *why)
+{
+    for (uint32_t i = 0; agg->pulls_waiting > 0 && i < agg->pull_count; i++) {
+        struct agg_pull *pull = &agg->pulls[i];
+        if (pull->state == AGG_PULL_WAITING && pull->table == table) {
             weft_agg_pull_refuse(agg, pull, why);
         }
     }

@@ -48,8 +48,7 @@ static void slot_post(struct weft_aggregator *agg, struct agg_slot *slot)
                          AGG_USER_PUSH | (uint32_t)(slot - agg->slots), &slot->expect)) {
         return;
     }
-    slot->answer = agg->answer_free;
-    agg->answer_free = agg->answers[slot->answer].next;
+    slot->answer = weft_agg_answer_take(agg);
     slot->state = AGG_SLOT_POSTED;
 }
 
@@ -202,6 +201,40 @@ static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
     }
 }
 
+static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_t now_ns)
+{
+    const size_t stride =
+        sizeof(uint64_t) + sizeof(float) * (size_t)agg->tables[slot->table].spec.dim;
+    const struct agg_member member = {
+        .push = {.rank = slot->rank,
+                 .session = slot->request.need_clock,
+                 .incarnation = agg->workers[slot->rank].incarnation,
+                 .number = slot->request.after_seq,
+                 .rpc_id = slot->request.rpc_id},
+        .answer = slot->answer,
+    };
+    const struct agg_input input = {
+        .table = slot->table,
+        .clock = slot->clock,
+        .rank = slot->rank,
+        .wants_cut = (slot->request.flags & WEFT_RPC_CUT) != 0,
+        .member = &member,
+        .members = 1,
+        .rows = slot->rows,
+        .count_max = slot->rows,
+        .bytes = slot->bytes,
+        .ids = slot->memory,
+        .ids_stride = stride,
+        .values = slot->memory + sizeof(uint64_t),
+        .values_stride = stride,
+    };
+    if (weft_agg_group_has(agg, &input)) {
+        slot_kill(slot, &agg->counters.direct_form);
+    } else if (!weft_agg_group_add(agg, &input, now_ns)) {
+        slot_kill(slot, &agg->counters.direct_large);
+    }
+}
+
 static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
                         const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -212,18 +245,16 @@ static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
     struct agg_answer *answer = &agg->answers[slot->answer];
     answer->rank = slot->rank;
     answer->life = agg->workers[slot->rank].life;
+    answer->op = WEFT_RPC_PUSH;
     answer->table = slot->table;
     answer->rpc_id = slot->request.rpc_id;
     answer->t0_ns = slot->request.t0_ns;
     agg->counters.pushes_in++;
-    if (!slot->dead && !agg->shard_up) {
+    if (!slot->dead && !agg_takes_sums(agg, slot->table)) {
         slot_kill(slot, &agg->counters.direct_shard);
     }
-    if (!slot->dead && weft_agg_group_has(agg, slot)) {
-        slot_kill(slot, &agg->counters.direct_form);
-    }
-    if (!slot->dead && !weft_agg_group_add(agg, slot, now_ns)) {
-        slot_kill(slot, &agg->counters.direct_large);
+    if (!slot->dead) {
+        push_add(agg, slot, now_ns);
     }
     if (slot->dead) {
         (*slot->why)++;

@@ -21,9 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An aggregator that has asked for nothing for so long, while another process wants its number, is dead. */
-static const uint64_t rival_patience_ns = WEFT_NS_PER_S;
-
 enum aggregate_state {
     AGGREGATE_IDLE,
     AGGREGATE_POSTED,
@@ -174,34 +171,13 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     return weft_shard_push_allowed(shard, &push, table);
 }
 
-static bool sums_finite(const struct weft_aggregate_view *view, uint32_t dim)
-{
-    const size_t count = (size_t)view->request.rows * dim;
-    uint32_t not_finite = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, view->sums + i * sizeof(bits), sizeof(bits));
-        not_finite |= (bits & 0x7f800000) == 0x7f800000;
-    }
-    return not_finite == 0;
-}
-
-static bool counts_good(const struct weft_aggregate_view *view)
-{
-    bool good = true;
-    for (uint32_t i = 0; i < view->request.rows; i++) {
-        good &= weft_aggregate_count_at(view, i) > 0;
-    }
-    return good;
-}
-
 /* Its rows, into `rows`. Those that were made before the table was full stay, as they began. */
 static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_table *table,
                                        const struct weft_aggregate_view *view)
 {
     struct weft_shard_aggregates *all = shard->aggregates;
     const uint32_t count = view->request.rows;
-    if (!weft_ids_unpack(view->ids, view->ids_bytes, count, all->ids) || !counts_good(view)) {
+    if (!weft_ids_unpack(view->ids, view->ids_bytes, count, all->ids) || !weft_aggregate_counts_good(view)) {
         return WEFT_RPC_BAD_REQUEST;
     }
     bool here = true;
@@ -211,7 +187,7 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     if (!here) {
         return WEFT_RPC_WRONG_SHARD;
     }
-    if (!sums_finite(view, table->spec.dim)) {
+    if (!weft_aggregate_sums_finite(view, table->spec.dim)) {
         return WEFT_RPC_NOT_FINITE;
     }
     for (uint32_t i = 0; i < count && table->spec.kind == WEFT_TABLE_SPARSE; i++) {
@@ -361,21 +337,13 @@ static void unbind(struct weft_shard *shard, uint32_t aggregator)
     }
 }
 
-/* Another process has connected with the number of one that is there. Most likely it is one too many; or the
- * other has died, perhaps to be replaced by this one, and its connection has not been missed yet. It is refused,
- * and connects again, until that one has been silent for long enough: one that is idle loses nothing by it. */
 static bool is_rival(struct weft_shard *shard, uint32_t number, uint64_t incarnation,
                      uint64_t now_ns)
 {
     struct shard_aggregator *from = &shard->aggregates->aggregators[number];
     const uint64_t used_ns = shard->workers[shard->config.workers_max + number].request_ns;
-    if (!from->up || from->incarnation == incarnation) {
-        return false;
-    }
-    if (from->rival_ns == 0 || used_ns >= from->rival_ns) {
-        from->rival_ns = now_ns;
-    }
-    return now_ns < weft_time_add(from->rival_ns, rival_patience_ns);
+    return from->up && from->incarnation != incarnation &&
+           weft_aggregate_rival_refused(&from->rival_ns, used_ns, now_ns);
 }
 
 void weft_shard_aggregates_gauges(const struct weft_shard *shard, uint64_t since_ns,

@@ -183,8 +183,13 @@ void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
     struct weft_aggregator *aggregator = ps->box[s].aggregator;
     weft_peer peer;
     weft_aggregator_progress(aggregator, now_ns);
-    while (weft_aggregator_take_closed(aggregator, &peer)) {
-        weft_ep_close(weft_world_ep(ps->world, host), peer, now_ns);
+    bool for_good;
+    while (weft_aggregator_take_closed(aggregator, &peer, &for_good)) {
+        if (for_good) {
+            weft_ep_refuse(weft_world_ep(ps->world, host), peer, now_ns);
+        } else {
+            weft_ep_close(weft_world_ep(ps->world, host), peer, now_ns);
+        }
     }
     box_connects(ps, s, now_ns);
     wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);

@@ -231,7 +231,8 @@ static void worker_again(struct fake *fake, uint32_t rank, uint8_t flags)
         return;
     }
     worker_up(fake, rank);
-    const bool closes = weft_aggregator_take_closed(fake->agg, &closed);
+    bool for_good;
+    const bool closes = weft_aggregator_take_closed(fake->agg, &closed, &for_good);
     WEFT_ASSERT(closes && closed == before);
     worker_down(fake, rank, before);
 }
@@ -251,7 +252,8 @@ static void shard_turn(struct fake *fake, uint8_t flags)
     peer_event(fake, WEFT_EVENT_PEER_UP, SHARD,
                weft_rpc_name(flags & FLAG_OTHER ? WEFT_ROLE_MEMBER : WEFT_ROLE_SERVER, 0));
     if (flags & FLAG_OTHER) { /* somebody else is there */
-        const bool closes = weft_aggregator_take_closed(fake->agg, &closed);
+        bool for_good;
+    const bool closes = weft_aggregator_take_closed(fake->agg, &closed, &for_good);
         WEFT_ASSERT(closes && closed == SHARD);
         fake->shard_up = false;
         peer_event(fake, WEFT_EVENT_PEER_DOWN, SHARD, 0);

@@ -1,0 +1,259 @@
+/* What an aggregator above is told: TABLE, for each table that somebody below has open.
+ *
+ * It says which process of the shard those below know, for rows are of a process; and which aggregators are
+ * below, so that a circle is found: a parent that is below its child is named there. It is said again when one of
+ * these changes. While the process is told anew no pull is answered, and what is under way is of no use.
+ *
+ * Those below may know different processes for a while, after one has died. The one that most of them know is
+ * told; pulls of the others go to the shard.
+ *
+ * A refused table is not added up here: those that have it open are disconnected, so that they ask for it again
+ * and learn that; once it is taken, those that have nothing open here are, too. It is asked for again after a
+ * pause, when there is something new to say: in a circle each sends its child away, which is back by then. */
+#include "ps/aggregator_internal.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+static const uint64_t refused_pause_ns = 2 * WEFT_NS_PER_S;
+
+/* ---- what there is to say -------------------------------------------------------------------- */
+
+static void all_below(const struct weft_aggregator *agg, uint64_t *below)
+{
+    memset(below, 0, AGG_BELOW_WORDS * sizeof(*below));
+    weft_bits_set(below, agg->config.number);
+    for (uint32_t rank = agg->config.workers_max; rank < agg->ranks_max; rank++) {
+        for (uint32_t i = 0; i < AGG_BELOW_WORDS; i++) {
+            below[i] |= agg->workers[rank].below[i];
+        }
+    }
+}
+
+/* The process of the shard that most of those below know; of several, that of the lowest rank. */
+static uint64_t process_below(const struct weft_aggregator *agg, const struct agg_table *table)
+{
+    uint64_t process = 0;
+    uint32_t most = 0;
+    for (uint32_t rank = 0; rank < agg->ranks_max && most <= table->open_count / 2; rank++) {
+        uint32_t count = 0;
+        if (!weft_bits_test(table->open, rank) || table->shards[rank] == process) {
+            continue;
+        }
+        for (uint32_t other = rank; other < agg->ranks_max; other++) {
+            count += weft_bits_test(table->open, other) &&
+                     table->shards[other] == table->shards[rank];
+        }
+        process = count > most ? table->shards[rank] : process;
+        most = count > most ? count : most;
+    }
+    return process;
+}
+
+/* Rows of another process are of no use. */
+static void process_gone(struct weft_aggregator *agg, uint16_t index)
+{
+    agg->tables[index].parent.answers = 0;
+    weft_agg_fetches_void(agg, index);
+    weft_agg_pulls_refuse_table(agg, index, &agg->counters.pulls_direct_shard);
+    weft_agg_cache_begin(agg, index);
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static void lay_out(struct weft_aggregator *agg, uint16_t index, uint64_t process,
+                    const uint64_t *below)
+{
+    const struct agg_table *table = &agg->tables[index];
+    struct agg_parent *parent = &agg->tables[index].parent;
+    uint8_t *at = parent->request;
+    agg->rpc_id = agg->rpc_id == UINT32_MAX ? 1 : agg->rpc_id + 1;
+    parent->rpc_id = agg->rpc_id;
+    parent->process = process;
+    memcpy(parent->below, below, sizeof(parent->below));
+    const struct weft_rpc_request request = {
+        .rpc_id = parent->rpc_id,
+        .worker = agg->config.number,
+        .t0_ns = agg->config.clock_ns(agg->config.clock_arg),
+    };
+    weft_rpc_request_pack(&request, at);
+    weft_table_spec_pack(&table->spec, at + WEFT_RPC_REQUEST_BYTES);
+    at += WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES;
+    weft_aggregate_shard_pack(process, at);
+    memcpy(at + WEFT_AGGREGATE_SHARD_BYTES, below, WEFT_AGGREGATE_BELOW_BYTES);
+}
+
+/* False: not now. */
+static bool ask(struct weft_aggregator *agg, uint16_t index, uint64_t now_ns)
+{
+    struct agg_parent *parent = &agg->tables[index].parent;
+    if (weft_agg_expect_answer(agg, WEFT_RPC_TABLE, index, parent->rpc_id, parent->reply,
+                               sizeof(parent->reply), AGG_USER_PARENT | index,
+                               &parent->expect) != WEFT_OK) {
+        return false;
+    }
+    const struct weft_msg_send send = {
+        .peer = agg->shard,
+        .base = parent->request,
+        .total = sizeof(parent->request),
+        .elem_bytes = 1,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_TABLE, .table = index}),
+        .deadline_ns = WEFT_NEVER,
+        .user = AGG_USER_PARENT | index,
+    };
+    uint64_t seq;
+    if (agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
+        (void)!agg->msgr.ops->cancel(agg->msgr.self, parent->expect);
+        return false;
+    }
+    parent->sending = parent->expected = true;
+    parent->state = AGG_PARENT_ASKED;
+    return true;
+}
+
+/* True: there is nothing to say of this table, or it is said. False: it is to be looked at again. */
+static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64_t *below,
+                       uint64_t now_ns)
+{
+    struct agg_table *table = &agg->tables[index];
+    struct agg_parent *parent = &table->parent;
+    if (!table->declared ||
+        (table->open_count == 0 && parent->state != AGG_PARENT_REFUSED)) {
+        return true;
+    }
+    if (parent->sending || parent->expected) {
+        return true; /* its end looks again */
+    }
+    const uint64_t process = table->open_count > 0 ? process_below(agg, table) : parent->process;
+    if (parent->state != AGG_PARENT_NONE && parent->process == process &&
+        memcmp(parent->below, below, sizeof(parent->below)) == 0) {
+        return true;
+    }
+    if (parent->state == AGG_PARENT_REFUSED && now_ns < parent->again_ns) {
+        return false;
+    }
+    if (process != parent->process) {
+        process_gone(agg, index);
+    }
+    lay_out(agg, index, process, below);
+    return ask(agg, index, now_ns);
+}
+
+/* Nobody below has anything open: a parent would wait for sums that do not come. */
+static bool is_idle(const struct weft_aggregator *agg)
+{
+    bool told = false, open = false;
+    for (uint32_t t = 0; t < agg->config.tables_max; t++) {
+        const struct agg_parent *parent = &agg->tables[t].parent;
+        told |= parent->state == AGG_PARENT_OPEN;
+        open |= parent->state == AGG_PARENT_ASKED || agg->tables[t].open_count > 0;
+    }
+    return told && !open;
+}
+
+void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns)
+{
+    if (!agg->config.has_parent || !agg->shard_up || !agg->parent_due) {
+        return;
+    }
+    uint64_t below[AGG_BELOW_WORDS];
+    all_below(agg, below);
+    agg->parent_due = false;
+    for (uint32_t t = 0; t < agg->config.tables_max; t++) {
+        agg->parent_due |= !table_told(agg, (uint16_t)t, below, now_ns);
+    }
+    if (is_idle(agg)) {
+        weft_agg_close_later(agg, agg->shard, false); /* PEER_DOWN comes, and another connection */
+    }
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+/* Workers whose tables are open, or are not, are to ask for them again. */
+static void send_away(struct weft_aggregator *agg, uint16_t index, bool open)
+{
+    for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
+        if (agg->workers[rank].up && weft_bits_test(agg->tables[index].open, rank) == open) {
+            weft_agg_close_later(agg, agg->workers[rank].peer, false);
+        }
+    }
+}
+
+static void answered(struct weft_aggregator *agg, uint16_t index,
+                     const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct agg_parent *parent = &agg->tables[index].parent;
+    struct weft_rpc_reply reply;
+    const bool is_answer =
+        event->outcome == WEFT_MSG_COMPLETE &&
+        weft_rpc_reply_unpack(parent->reply, sizeof(parent->reply), &reply) == WEFT_OK &&
+        reply.rpc_id == parent->rpc_id;
+    parent->open = is_answer && reply.status == WEFT_RPC_OK;
+    parent->answers = parent->open && reply.rows >= WEFT_AGGREGATE_PULLS ? parent->process : 0;
+    parent->state = parent->open ? AGG_PARENT_OPEN : AGG_PARENT_REFUSED;
+    if (!parent->open) {
+        agg->counters.parent_tables_refused++;
+        agg->counters.loops += is_answer && reply.status == WEFT_RPC_BAD_REQUEST;
+        process_gone(agg, index);
+        send_away(agg, index, true);
+        parent->again_ns = now_ns + refused_pause_ns;
+    } else if (parent->was_refused) {
+        send_away(agg, index, false);
+    }
+    parent->was_refused = !parent->open;
+}
+
+void weft_agg_parent_event(struct weft_aggregator *agg, uint32_t index,
+                           const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct agg_parent *parent = &agg->tables[index].parent;
+    if (event->type == WEFT_EVENT_SENT) {
+        parent->sending = false;
+    } else if (event->type == WEFT_EVENT_RECEIVED && parent->expected) {
+        if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
+            return; /* PEER_DOWN comes */
+        }
+        parent->expected = false;
+        if (parent->state == AGG_PARENT_ASKED) {
+            answered(agg, (uint16_t)index, event, now_ns);
+        }
+    }
+    agg->parent_due = true;
+}
+
+uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg)
+{
+    uint64_t first_ns = WEFT_NEVER;
+    const bool due = agg->config.has_parent && agg->parent_due && agg->shard_up;
+    for (uint32_t t = 0; due && t < agg->config.tables_max; t++) {
+        const struct agg_parent *parent = &agg->tables[t].parent;
+        if (parent->state == AGG_PARENT_REFUSED) {
+            first_ns = weft_min_u64(first_ns, parent->again_ns);
+        }
+    }
+    return first_ns;
+}
+
+void weft_agg_parent_forget(struct weft_aggregator *agg, uint16_t index)
+{
+    struct agg_parent *parent = &agg->tables[index].parent;
+    parent->state = AGG_PARENT_NONE;
+    parent->open = false;
+    parent->answers = 0;
+    agg->parent_due = true;
+}
+
+void weft_agg_parent_down(struct weft_aggregator *agg)
+{
+    for (uint32_t t = 0; agg->config.has_parent && t < agg->config.tables_max; t++) {
+        struct agg_parent *parent = &agg->tables[t].parent;
+        if (parent->expected) {
+            (void)!agg->msgr.ops->cancel(agg->msgr.self, parent->expect);
+        }
+        parent->expected = false;
+        weft_agg_parent_forget(agg, (uint16_t)t);
+    }
+}

@@ -1,0 +1,371 @@
+/* Trees of aggregators: each gradient counts once and no row is too old, whatever dies at whichever level; a
+ * circle of aggregators, and two of one number, are found and cost nothing but the way. */
+#include "ps_boxes.h"
+
+enum { SEEDS = 500 };
+
+static const uint32_t two_below_one[] = {SHARD_ABOVE, 0, 0};
+static const uint32_t chain[] = {SHARD_ABOVE, 0, 1};
+
+static const struct weft_aggregator_counters *counters_of(const struct bench *b, uint32_t box)
+{
+    return weft_aggregator_counters(b->box[box].agg);
+}
+
+/* Boxes that take everything, and wait for everybody. */
+static void patient(struct bench *b)
+{
+    for (uint32_t i = 0; i < b->boxes; i++) {
+        struct weft_aggregator_config *config = &b->box[i].config;
+        config->push_bytes_max = 4096;
+        config->push_slots = 2;
+        config->count_max = 0;
+        config->groups_max = 3;
+        config->age_ns = WEFT_NS_PER_S;
+        config->pull_slots = 4;
+        config->pull_rows_max = 100;
+        config->cache_bytes = 1 << 20;
+        config->pull_patience_ns = WEFT_NS_PER_S / 2;
+        box_kill(b, &b->box[i]);
+    }
+    bench_quiet(b);
+    for (uint32_t i = 0; i < b->boxes; i++) {
+        box_start(b, &b->box[i]);
+    }
+    for (uint32_t steps = 0; steps < 100; steps++) {
+        bench_step(b);
+    }
+    bench_quiet(b);
+}
+
+static void round_of_pushes(struct bench *b)
+{
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        push(b, w, 0);
+    }
+    end_clock(b);
+    wait_all(b);
+}
+
+/* One message to the shard for each clock, from the root; it has all pushes. */
+static void one_message_a_clock(const uint32_t *above, uint64_t from_children)
+{
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open_tree(&b, 4, WEFT_TABLE_BSP, 5, 3, above);
+    patient(&b);
+    for (uint32_t round = 0; round < 10; round++) {
+        round_of_pushes(&b);
+    }
+    check_sums(&b);
+    assert_int_equal(counters_of(&b, 0)->pushes_in, 40);
+    assert_int_equal(counters_of(&b, 0)->pushes_absorbed, 40);
+    assert_int_equal(counters_of(&b, 0)->aggregates_in, from_children);
+    assert_int_equal(counters_of(&b, 0)->aggregates_out, 10);
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 10);
+    assert_int_equal(counters_of(&b, 2)->pushes_absorbed, 20);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(shard->aggregates, 10);
+    assert_int_equal(shard->aggregate_pushes, 40);
+    uint64_t rows = 0;
+    for (uint32_t w = 0; w < 4; w++) {
+        rows += weft_ps_client_counters(b.c.client[w])->push.elements_sent;
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_committed, 10);
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
+    }
+    assert_true(shard->aggregate_gradients <= rows); /* each push has a head, too */
+    assert_true(shard->aggregate_gradients > counters_of(&b, 0)->rows_in);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+static void all_there(void **state)
+{
+    (void)state;
+    one_message_a_clock(two_below_one, 20);
+    one_message_a_clock(chain, 10);
+}
+
+/* Rows that all workers want are asked for once by each box, and once at the shard. */
+static void asked_once(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull[4];
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open_tree(&b, 4, WEFT_TABLE_BSP, 5, 3, two_below_one);
+    patient(&b);
+    for (uint32_t round = 0; round < 8; round++) {
+        for (uint32_t w = 0; w < 4; w++) {
+            pull_start(&b, w, &pull[w], 0);
+        }
+        for (uint32_t w = 0; w < 4; w++) {
+            pull_check(&b, w, &pull[w]);
+        }
+        round_of_pushes(&b);
+    }
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_answered, 8);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(counters_of(&b, i)->pulls_direct, 0);
+        assert_int_equal(counters_of(&b, i)->pull_rows_fetched, 8 * PULL_IDS);
+    }
+    assert_int_equal(counters_of(&b, 0)->pulls_in, 8 + 2 * 8); /* of its worker, and of two boxes */
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->rows_pulled, 8 * PULL_IDS);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+/* Rows that a parent keeps are used in ASP, but none that is older than the worker's own push. */
+static void own_pushes_are_seen(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull[4];
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open_tree(&b, 4, WEFT_TABLE_ASP, 6, 3, two_below_one);
+    for (uint32_t i = 0; i < 3; i++) {
+        b.box[i].config.pull_age_ns = 1000000 * WEFT_NS_PER_S;
+    }
+    patient(&b);
+    for (uint32_t i = 0; i < 3; i++) {
+        b.box[i].config.count_max = 1;
+    }
+    for (uint32_t round = 0; round < 20; round++) {
+        const uint32_t w = round % 4;
+        push(&b, w, 0);
+        wait_all(&b);
+        for (uint32_t v = 0; v < 4; v++) {
+            pull_start(&b, (w + v) % 4, &pull[v], 0);
+            pull_check(&b, (w + v) % 4, &pull[v]);
+        }
+    }
+    assert_true(counters_of(&b, 0)->pull_rows_kept > 0);
+    assert_true(counters_of(&b, 1)->pull_rows_kept > 0);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+/* The shard dies and another process comes, with nothing: boxes at both levels give out no row of before. */
+static void rows_of_another_process(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull;
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open_tree(&b, 4, WEFT_TABLE_ASP, 5, 3, two_below_one);
+    for (uint32_t i = 0; i < 3; i++) {
+        b.box[i].config.pull_age_ns = 1000000 * WEFT_NS_PER_S;
+    }
+    patient(&b);
+    push(&b, 0, 0);
+    wait_all(&b);
+    for (uint32_t w = 0; w < 4; w++) {
+        pull_start(&b, w, &pull, 0);
+        pull_check(&b, w, &pull);
+    }
+    const uint64_t before = counters_of(&b, 2)->pulls_answered;
+    assert_true(before > 0);
+    fake_kill(b.c.net, SHARD);
+    cluster_poll(&b.c);
+    box_poll(&b);
+    cluster_shard_free(&b.c, SHARD);
+    fake_revive(b.c.net, SHARD);
+    b.c.net->nodes[SHARD].incarnation += 1000;
+    b.c.shard[SHARD] = cluster_shard_new(&b.c, &b.cluster, SHARD);
+    memset(b.want, 0, sizeof(b.want));
+    memset(b.sums, 0, sizeof(b.sums));
+    for (uint32_t steps = 0; steps < 200000; steps++) {
+        bench_step(&b);
+    }
+    for (uint32_t w = 4; w-- > 0;) {
+        pull_start(&b, w, &pull, 0);
+        pull_check(&b, w, &pull);
+    }
+    assert_true(counters_of(&b, 2)->pulls_answered > before); /* by them again */
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+/* Its parent dies: the worker goes direct, and by both again when it is back. */
+static void the_parent_returns(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_BSP, 5, 2, two_below_one);
+    patient(&b);
+    round_of_pushes(&b);
+    const uint64_t before = counters_of(&b, 1)->pushes_absorbed;
+    assert_true(before > 0);
+    box_kill(&b, &b.box[0]);
+    round_of_pushes(&b);
+    assert_int_equal(counters_of(&b, 1)->pushes_absorbed, before);
+    assert_true(counters_of(&b, 1)->direct_shard > 0);
+    box_start(&b, &b.box[0]);
+    for (uint32_t steps = 0; steps < 200; steps++) {
+        bench_step(&b);
+    }
+    round_of_pushes(&b);
+    assert_true(counters_of(&b, 1)->pushes_absorbed > before);
+    check_sums(&b);
+    bench_close(&b);
+}
+
+/* A child whose workers have all left is none of those whom its parent waits for. */
+static void nobody_below(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open_tree(&b, 2, WEFT_TABLE_ASP, 5, 2, two_below_one);
+    patient(&b);
+    round_of_pushes(&b);
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 1);
+    b.workers[0].via = 0; /* it had the child to itself */
+    fake_break(b.c.net, 1, b.box[1].node);
+    for (uint32_t steps = 0; steps < 300000; steps++) {
+        bench_step(&b);
+    }
+    round_of_pushes(&b);
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 2);
+    assert_int_equal(counters_of(&b, 0)->flushed_age, 0);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+/* Boxes that are each other's parents: it is found, workers push to the shard, and nothing is lost. */
+static void circles(void **state)
+{
+    (void)state;
+    static const uint32_t circle[][BOXES_MAX] = {{1, 0}, {1, 2, 0}};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct bench b;
+        uint64_t loops = 0, refused = 0;
+        bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 2 + i, circle[i]);
+        patient(&b);
+        for (uint32_t round = 0; round < 5; round++) {
+            round_of_pushes(&b);
+        }
+        check_sums(&b);
+        for (uint32_t box = 0; box < b.boxes; box++) {
+            loops += counters_of(&b, box)->loops;
+            refused += counters_of(&b, box)->parent_tables_refused;
+            assert_int_equal(counters_of(&b, box)->pushes_absorbed, 0);
+        }
+        assert_true(loops > 0 && refused > 0);
+        /* It is undone: one of them comes back below the shard. */
+        box_kill(&b, &b.box[0]);
+        b.box[0].config.has_parent = false;
+        b.box[0].above = SHARD;
+        box_start(&b, &b.box[0]);
+        for (uint32_t steps = 0; steps < 300000; steps++) {
+            bench_step(&b);
+        }
+        for (uint32_t round = 0; round < 5; round++) {
+            round_of_pushes(&b);
+        }
+        check_sums(&b);
+        for (uint32_t box = 0; box < b.boxes; box++) {
+            assert_true(counters_of(&b, box)->pushes_absorbed > 0);
+        }
+        bench_close(&b);
+    }
+}
+
+/* A child with its parent's number, and two children of one. */
+static void numbers_taken(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 3, two_below_one);
+    b.box[1].config.number = 0;
+    patient(&b);
+    round_of_pushes(&b);
+    assert_true(counters_of(&b, 1)->loops > 0);
+    assert_true(counters_of(&b, 0)->children_refused > 0);
+    assert_int_equal(counters_of(&b, 1)->pushes_absorbed, 0);
+    assert_true(counters_of(&b, 2)->pushes_absorbed > 0);
+    b.box[1].config.number = 2;
+    b.c.net->nodes[b.box[1].node].incarnation = 777;
+    patient(&b);
+    for (uint32_t round = 0; round < 5; round++) {
+        round_of_pushes(&b);
+    }
+    check_sums(&b);
+    const uint64_t one = counters_of(&b, 1)->pushes_absorbed;
+    const uint64_t other = counters_of(&b, 2)->pushes_absorbed;
+    assert_true((one == 0) != (other == 0));
+    assert_true(counters_of(&b, 0)->children_refused > 0);
+    bench_close(&b);
+}
+
+/* A parent that takes no tables of this number: its child tells its workers, once. */
+static void a_table_not_taken(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 2, two_below_one);
+    b.box[0].config.children_max = 1; /* not number 1 */
+    patient(&b);
+    for (uint32_t round = 0; round < 3; round++) {
+        round_of_pushes(&b);
+    }
+    check_sums(&b);
+    assert_int_equal(counters_of(&b, 1)->pushes_absorbed, 0);
+    assert_true(counters_of(&b, 0)->children_refused > 0);
+    bench_close(&b);
+}
+
+static void whatever_happens(void **state)
+{
+    (void)state;
+    const char *first = getenv("WEFT_TEST_SEED"), *count = getenv("WEFT_TEST_SEEDS");
+    uint64_t seed = first != NULL ? strtoull(first, NULL, 0) : 1;
+    uint64_t end = seed + (count != NULL ? strtoull(count, NULL, 0) : first != NULL ? 1 : SEEDS);
+    static const uint32_t forests[][BOXES_MAX] = {
+        {SHARD_ABOVE, 0, 0},
+        {SHARD_ABOVE, 0, 1},
+        {SHARD_ABOVE, SHARD_ABOVE, 0},
+        {SHARD_ABOVE, SHARD_ABOVE, 1},
+    };
+    uint64_t up = 0, answered = 0, kept = 0, direct = 0;
+    for (; seed < end; seed++) {
+        struct bench b;
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed * 78);
+        const uint8_t modes[] = {WEFT_TABLE_BSP, WEFT_TABLE_SSP, WEFT_TABLE_ASP};
+        const uint32_t *forest = forests[weft_prng_below(&prng, 4)];
+        bench_open_tree(&b, 2 + (uint32_t)weft_prng_below(&prng, 3),
+                        modes[weft_prng_below(&prng, 3)], seed, 3, forest);
+        random_job(&b, (uint32_t)weft_prng_below(&prng, 12));
+        for (uint32_t i = 0; i < b.boxes; i++) {
+            up += counters_of(&b, i)->aggregates_in;
+            direct += counters_of(&b, i)->pushes_direct;
+            kept += counters_of(&b, i)->pull_rows_kept;
+        }
+        for (uint32_t w = 0; w < b.c.workers; w++) {
+            answered += weft_ps_client_counters(b.c.client[w])->via_answered;
+        }
+        bench_close(&b);
+    }
+    print_message("%llu aggregates of children, %llu pushes told to go direct; %llu pulls answered, %llu "
+                  "rows of pulls kept\n",
+                  (unsigned long long)up, (unsigned long long)direct, (unsigned long long)answered,
+                  (unsigned long long)kept);
+    if (first == NULL) { /* the jobs are such that all of this happens */
+        assert_true(up > SEEDS && direct > SEEDS && answered > SEEDS && kept > SEEDS);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_there),           cmocka_unit_test(asked_once),
+        cmocka_unit_test(own_pushes_are_seen), cmocka_unit_test(rows_of_another_process),
+        cmocka_unit_test(the_parent_returns),  cmocka_unit_test(nobody_below),
+        cmocka_unit_test(circles),             cmocka_unit_test(numbers_taken),
+        cmocka_unit_test(a_table_not_taken),   cmocka_unit_test(whatever_happens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
