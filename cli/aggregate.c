@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "metrics/text.h"
 #include "node/aggregator_thread.h"
+#include "node/worker.h"
 #include "ps/shard.h"
 
 #include <poll.h>
@@ -22,6 +23,8 @@ enum { DEFAULT_PORT = 7800, DEFAULT_WORKERS = 16 };
 struct verb {
     const char *listen;
     const char *servers;
+    const char *parent;
+    uint32_t shards; /* with --parent */
     uint32_t push_mib;
     uint32_t age_us;
     uint32_t cache_mib;
@@ -62,6 +65,7 @@ static const struct figure {
     FIGURE(direct_large, "Of these, with more rows than there was memory for."),
     FIGURE(direct_shard, "Of these, while the server was away."),
     FIGURE(direct_refused, "Of these, in an aggregate that the server refused."),
+    FIGURE(aggregates_in, "Aggregates received from children; their pushes are in pushes_in."),
     FIGURE(aggregates_out, "Aggregates sent to the server."),
     FIGURE(flushed_all, "Aggregates complete: every worker was in them."),
     FIGURE(flushed_count, "Aggregates sent because they had enough pushes."),
@@ -88,7 +92,12 @@ static const struct figure {
     FIGURE(pull_rows_shared, "Of these, that came with a row asked for for another pull."),
     FIGURE(pull_rows_fetched, "Rows asked for at the server, each once in a request."),
     FIGURE(shard_refusals,
-           "Connections that the server ended because it has another aggregator of this number."),
+           "Connections that the server or the parent ended because it has another aggregator of this "
+           "number, or takes none of it."),
+    FIGURE(loops, "Times that the parent was this aggregator, was below it, or had its number."),
+    FIGURE(parent_tables_refused, "Tables that the parent refused."),
+    FIGURE(children_refused,
+           "Connections of aggregators with a number that another one has, or that is not taken."),
     FIGURE(tables_refused, "Tables that workers asked for and that are not added up."),
     FIGURE(workers_replaced, "Connections of workers that a newer one replaced."),
     FIGURE(peers_ignored, "Connections of processes that are neither worker nor server."),
@@ -122,6 +131,13 @@ static void add_families(void *arg, struct weft_exposition *text)
         weft_exposition_u64(text, "weft_aggregator_workers", label,
                             verb->stats[i].gauges.workers_connected);
     }
+    weft_exposition_family(text, "weft_aggregator_children", "gauge",
+                           "Aggregators connected whose parent this one is.");
+    for (uint32_t i = 0; i < verb->started; i++) {
+        snprintf(label, sizeof(label), "shard=\"%u\"", i);
+        weft_exposition_u64(text, "weft_aggregator_children", label,
+                            verb->stats[i].gauges.children_connected);
+    }
     weft_exposition_family(text, "weft_aggregator_rows_kept", "gauge", "Rows kept for pulls.");
     for (uint32_t i = 0; i < verb->started; i++) {
         snprintf(label, sizeof(label), "shard=\"%u\"", i);
@@ -129,7 +145,7 @@ static void add_families(void *arg, struct weft_exposition *text)
                             verb->stats[i].gauges.rows_kept);
     }
     weft_exposition_family(text, "weft_aggregator_server_up", "gauge",
-                           "1: the server of the shard is connected.");
+                           "1: the server of the shard, or the parent, is connected.");
     for (uint32_t i = 0; i < verb->started; i++) {
         snprintf(label, sizeof(label), "shard=\"%u\"", i);
         weft_exposition_u64(text, "weft_aggregator_server_up", label,
@@ -276,26 +292,37 @@ static int serve(struct verb *verb)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static int check(const struct weft_command *command, struct verb *verb)
+/* The parent has shard s at its port + s. */
+static int check_parent(const struct weft_command *command, struct verb *verb)
 {
-    if (verb->servers == NULL || verb->servers[0] == '\0') {
-        return weft_options_usage(command, "--servers HOST:PORT,... is missing: the ports that "
-                                           "`weft server` prints, shard 0 first");
+    verb->addresses = calloc(verb->shards, sizeof(*verb->addresses));
+    if (verb->addresses == NULL) {
+        return weft_options_usage(command, "no memory for %u shards", verb->shards);
     }
-    if (!weft_metrics_address(verb->listen, verb->host, &verb->port)) {
+    if (!weft_worker_via_parse(verb->parent, verb->addresses, verb->shards)) {
         return weft_options_usage(command,
-                                  "--listen %.80s is not HOST:PORT, such as "
-                                  "127.0.0.1:%u",
-                                  verb->listen, DEFAULT_PORT);
+                                  "--parent \"%.80s\" is not the HOST:PORT of another `weft "
+                                  "aggregate`, or one for each of --shards %u",
+                                  verb->parent, verb->shards);
     }
+    if (verb->port != 0 && verb->addresses[0].port == verb->port &&
+        strcmp(verb->addresses[0].host, verb->host) == 0) {
+        return weft_options_usage(command, "--parent %.80s is this process itself: --listen",
+                                  verb->parent);
+    }
+    verb->count = verb->shards;
+    verb->each.aggregator.has_parent = true;
+    return WEFT_OPTIONS_RUN;
+}
+
+static int check_servers(const struct weft_command *command, struct verb *verb)
+{
     uint32_t most = 1;
     for (const char *at = verb->servers; *at != '\0'; at++) {
         most += *at == ',';
     }
     verb->addresses = calloc(most, sizeof(*verb->addresses));
-    verb->threads = calloc(most, sizeof(*verb->threads));
-    verb->stats = calloc(most, sizeof(*verb->stats));
-    if (verb->addresses == NULL || verb->threads == NULL || verb->stats == NULL) {
+    if (verb->addresses == NULL) {
         return weft_options_usage(command, "no memory for %u servers", most);
     }
     const char *bad = weft_launch_servers_parse(verb->servers, verb->addresses, most, &verb->count);
@@ -305,6 +332,40 @@ static int check(const struct weft_command *command, struct verb *verb)
     }
     if (bad != NULL) {
         return weft_options_usage(command, "\"%.80s\" in --servers is not HOST:PORT", bad);
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+static int check(const struct weft_command *command, struct verb *verb)
+{
+    if (is_given(verb->servers) && is_given(verb->parent)) {
+        return weft_options_usage(command, "--servers and --parent exclude each other: sums go to "
+                                           "the servers, or to another aggregator");
+    }
+    if (!is_given(verb->servers) && !is_given(verb->parent)) {
+        return weft_options_usage(command, "--servers HOST:PORT,... is missing: the ports that "
+                                           "`weft server` prints, shard 0 first; or --parent");
+    }
+    if (!weft_metrics_address(verb->listen, verb->host, &verb->port)) {
+        return weft_options_usage(command,
+                                  "--listen %.80s is not HOST:PORT, such as "
+                                  "127.0.0.1:%u",
+                                  verb->listen, DEFAULT_PORT);
+    }
+    int status =
+        is_given(verb->parent) ? check_parent(command, verb) : check_servers(command, verb);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    verb->threads = calloc(verb->count, sizeof(*verb->threads));
+    verb->stats = calloc(verb->count, sizeof(*verb->stats));
+    if (verb->threads == NULL || verb->stats == NULL) {
+        return weft_options_usage(command, "no memory for %u shards", verb->count);
     }
     if (verb->port != 0 && verb->port + verb->count - 1 > UINT16_MAX) {
         return weft_options_usage(command, "there are no %u ports from --listen :%u on",
@@ -317,6 +378,7 @@ int weft_cli_aggregate(int argc, char **argv)
 {
     static struct verb verb;
     verb = (struct verb){.listen = "127.0.0.1:7800",
+                         .shards = 1,
                          .push_mib = 4,
                          .age_us = 2000,
                          .cache_mib = 64,
@@ -333,10 +395,21 @@ int weft_cli_aggregate(int argc, char **argv)
          "PORT + s. Numeric; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.listen},
         {"servers", "HOST:PORT,...", "all shards, shard 0 first, as `weft server` prints them",
-         WEFT_OPTION_STRING, .value = &verb.servers, .fallback = "must be given"},
+         WEFT_OPTION_STRING, .value = &verb.servers, .fallback = "must be given, or --parent"},
+        {"parent", "HOST:PORT",
+         "send sums to this `weft aggregate` instead of the servers; it adds them\n"
+         "up further, with those of its own workers. It needs --children",
+         WEFT_OPTION_STRING, .value = &verb.parent, .fallback = "none: --servers"},
+        {"shards", "N", "shards of the job, with --parent", WEFT_OPTION_U32, .value = &verb.shards,
+         .min = 1, .max = WEFT_JOB_SHARDS_MAX},
+        {"children", "N",
+         "aggregators with numbers below N may name this one as --parent. Each has\n"
+         "64 MiB for each shard, used as needed",
+         WEFT_OPTION_U32, .value = &aggregator->children_max, .max = WEFT_AGGREGATE_NUMBERS_MAX},
         {"number", "N",
-         "of this aggregator, from 0, where a job has several; below --aggregators\n"
-         "of the servers, which is 2 unless they are told",
+         "of this aggregator, from 0, where a job has several, each its own; below\n"
+         "--aggregators of the servers, which is 2 unless they are told, or below\n"
+         "--children of its parent",
          WEFT_OPTION_U32, .value = &aggregator->number, .max = WEFT_SHARD_AGGREGATORS_MAX - 1},
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
          .value = &aggregator->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX},
@@ -393,7 +466,8 @@ int weft_cli_aggregate(int argc, char **argv)
             "over when its server has it. A pull is answered with rows that it keeps or asks the\n"
             "server for, once for all workers that want them, and never with older ones than the\n"
             "table's consistency allows. Of several aggregators with the same --number a server takes\n"
-            "one at a time. If the aggregator dies, or a push cannot be added up\n"
+            "one at a time. With --parent it is one of a tree: what it adds up is added up further\n"
+            "before it comes to the servers. If the aggregator dies, or a push cannot be added up\n"
             "(values other than float32, rows longer than 256 floats, admission, eviction),\n"
             "workers send it to the server; nothing is lost or counted twice. Ctrl-C or SIGTERM\n"
             "ends it.",
@@ -404,7 +478,11 @@ int weft_cli_aggregate(int argc, char **argv)
             "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 0 \\\n"
             "      --via 127.0.0.1:7800 &\n"
             "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 1 \\\n"
-            "      --via 127.0.0.1:7800",
+            "      --via 127.0.0.1:7800\n"
+            "  # a tree: one for a rack, one for a host in it\n"
+            "  weft aggregate --key-file job.key --servers 127.0.0.1:7700 --children 2 &\n"
+            "  weft aggregate --key-file job.key --parent 127.0.0.1:7800 --number 1 \\\n"
+            "      --listen 127.0.0.1:7810",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);

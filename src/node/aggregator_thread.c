@@ -20,7 +20,8 @@ struct serving {
     struct weft_aggregator *aggregator;
     struct weft_msgr msgr;
     uint64_t connect_ns; /* to the shard, not before */
-    uint64_t refusals;   /* of the shard, told so far */
+    uint64_t refusals;   /* of the shard or the parent, told so far */
+    uint64_t loops;      /* the same */
 };
 
 static uint64_t clock_now(void *arg)
@@ -73,6 +74,27 @@ static void copy_stats(void *arg, void *object)
     }
 }
 
+/* The parent is below this one, is this one, or has its number. It may end; so it asks again, but less often. */
+static void note_loop(struct serving *serving, uint64_t now_ns)
+{
+    const struct weft_aggregator_thread_config *config = &serving->thread->config;
+    const uint64_t loops = weft_aggregator_counters(serving->aggregator)->loops;
+    if (loops == serving->loops) {
+        return;
+    }
+    if (serving->loops == 0) {
+        weft_node_warn(&config->log,
+                       "the aggregators are connected in a circle, or two of them have one number: "
+                       "this one is number %u%s%s; give each --number of its own, and "
+                       "one of them --servers. Pushes go to the server till then",
+                       config->aggregator.number,
+                       config->aggregator.has_parent ? ", its parent " : "",
+                       config->aggregator.has_parent ? config->server.host : "");
+    }
+    serving->loops = loops;
+    serving->connect_ns = now_ns + refused_pause_ns;
+}
+
 /* Its number is another process's at the shard. That one may end; so it asks again, but less often. */
 static void note_refusal(struct serving *serving, uint64_t now_ns)
 {
@@ -81,7 +103,14 @@ static void note_refusal(struct serving *serving, uint64_t now_ns)
     if (refusals == serving->refusals) {
         return;
     }
-    if (serving->refusals == 0) {
+    if (serving->refusals == 0 && config->aggregator.has_parent) {
+        weft_node_warn(&config->log,
+                       "the aggregator at %s:%u takes none with number %u, or has another one; give it "
+                       "--children %u or more, or give this one another --number. Pushes go to the "
+                       "server till then",
+                       config->server.host, config->server.port, config->aggregator.number,
+                       config->aggregator.number + 1);
+    } else if (serving->refusals == 0) {
         weft_node_warn(&config->log,
                        "the server of shard %u (%s:%u) has another aggregator with number %u; end "
                        "that one, or give this one another --number. Pushes go to the server till then",
@@ -109,6 +138,7 @@ static uint64_t turn(struct serving *serving)
     }
     weft_stats_query_poll(&serving->thread->query, serving);
     note_refusal(serving, now_ns);
+    note_loop(serving, now_ns);
     due_ns = weft_aggregator_deadline(serving->aggregator);
     if (weft_aggregator_wants_shard(serving->aggregator)) {
         if (now_ns >= serving->connect_ns) {
@@ -143,9 +173,10 @@ static weft_status open_endpoint(struct weft_aggregator_thread *thread, struct s
     struct weft_driver_config armed = thread->config.driver;
     struct weft_ep_config *ep = &armed.udp.ep;
     ep->name = weft_rpc_aggregator_name(aggregator->shard, aggregator->number);
-    ep->senders_expected = (uint16_t)aggregator->workers_max;
-    /* Twice the workers: one that restarts may connect before its old connection is given up. */
-    ep->peers_max = 2 * aggregator->workers_max + 8;
+    const uint32_t below = aggregator->workers_max + aggregator->children_max;
+    ep->senders_expected = (uint16_t)below;
+    /* Twice as many: one that restarts may connect before its old connection is given up. */
+    ep->peers_max = 2 * below + 8;
     ep->expects_max = weft_aggregator_expects_max(aggregator);
     weft_status status =
         weft_security_arm(thread->config.security, &armed.udp, &serving->provider, &thread->error);

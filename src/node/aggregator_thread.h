@@ -20,7 +20,7 @@ struct weft_aggregator_thread_config {
     struct weft_driver_config
         driver; /* but security, the name and the sizes of the endpoint's tables */
     const struct weft_security *security; /* loaded; borrowed until join */
-    struct weft_launch_address server;    /* of the shard */
+    struct weft_launch_address server;    /* of the shard, or of the parent */
     struct weft_node_log log;
 };
 

@@ -155,6 +155,71 @@ wait "$server"
 tap_is "a server that takes three has its pushes" "$(($(figure pushes_absorbed aggregate.out) > 5))" 1
 tap_run_fails "none is none" 2 "$WEFT_BIN" server --aggregators 0
 
+# ---- a tree --------------------------------------------------------------------------------------
+
+# tree <listen> <options ...>: an aggregator, $!
+rm -f server.out root.out left.out right.out 0.out 1.out
+"$WEFT_BIN" server --port 0 --workers 2 --aggregators 1 >server.out 2>server.err &
+server=$!
+tap_until tap_lines 1 '^shard .*:' server.out
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --children 3 --json --flush-age-us 20000 \
+    --servers "127.0.0.1:$(port_of server.out)" >root.out 2>root.err &
+root=$!
+tap_until tap_lines 1 '^shard .*:' root.out
+for side in left right; do
+    number=1
+    [ "$side" = right ] && number=2
+    "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --number "$number" --json \
+        --flush-age-us 20000 --parent "127.0.0.1:$(port_of root.out)" >"$side.out" 2>"$side.err" &
+    eval "$side=\$!"
+    tap_until tap_lines 1 '^shard .*:' "$side.out"
+done
+for rank in 0 1; do
+    side=left
+    [ "$rank" = 1 ] && side=right
+    "$WEFT_BIN" worker --servers "127.0.0.1:$(port_of server.out)" --workers 2 --rank "$rank" \
+        --via "127.0.0.1:$(port_of "$side.out")" --epochs 2 --batch 512 >"$rank.out" 2>"$rank.err" &
+    eval "worker$rank=\$!"
+done
+# shellcheck disable=SC2154
+wait "$worker0"
+tap_is "two levels: the first worker ends well" $? 0
+# shellcheck disable=SC2154
+wait "$worker1"
+tap_is "the second, too" $? 0
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --number 3 --parent "127.0.0.1:$(port_of root.out)" \
+    >/dev/null 2>third.err &
+third=$!
+tap_run "a child that its parent does not take says so" tap_until grep -q 'give it --children 4' third.err
+# shellcheck disable=SC2154
+kill "$third" "$left" "$right" "$root" "$server"
+wait "$third" "$left" "$right" "$root" "$server"
+tap_is "sums came from both sides" "$(($(figure aggregates_in root.out) > 10))" 1
+tap_is "the root added them up" \
+    "$(($(figure aggregates_out root.out) < $(figure aggregates_in root.out)))" 1
+tap_is "all pushes of one side were committed" "$(figure pushes_absorbed left.out)" \
+    "$(figure pushes_in left.out)"
+tap_is "pulls were answered below" "$(($(figure pulls_answered left.out) > 10))" 1
+tap_is "with rows of the root" "$(($(figure pulls_answered root.out) > 10))" 1
+
+# Each is the other's parent: who comes second finds it. Ports below those that the system gives out.
+"$WEFT_BIN" server --port 0 --workers 1 >server.out 2>server.err &
+server=$!
+tap_until tap_lines 1 '^shard .*:' server.out
+"$WEFT_BIN" aggregate --listen 127.0.0.1:7841 --children 2 --number 0 --parent 127.0.0.1:7842 \
+    >zero.out 2>zero.err &
+zero=$!
+"$WEFT_BIN" aggregate --listen 127.0.0.1:7842 --children 2 --number 1 --parent 127.0.0.1:7841 \
+    >one.out 2>one.err &
+one=$!
+tap_until tap_lines 1 '^shard .*:' zero.out
+tap_until tap_lines 1 '^shard .*:' one.out
+tap_run "aggregators in a circle: a worker ends well" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 4 \
+    --servers "127.0.0.1:$(port_of server.out)" --via 127.0.0.1:7841
+kill "$zero" "$one" "$server"
+wait "$zero" "$one" "$server"
+tap_run "and they say what is wrong" grep -q 'in a circle, or two of them have one number' zero.err one.err
+
 # ---- Python --------------------------------------------------------------------------------------
 
 python=
@@ -208,6 +273,14 @@ tap_is "without servers: wrong usage" $? 2
 tap_like "it says what is missing" "$(cat usage.err)" '--servers HOST:PORT.*weft server'
 "$WEFT_BIN" aggregate --servers nowhere 2>usage.err
 tap_is "servers that are none: wrong usage" $? 2
+"$WEFT_BIN" aggregate --servers 127.0.0.1:9 --parent 127.0.0.1:8 2>usage.err
+tap_is "servers and a parent: wrong usage" $? 2
+"$WEFT_BIN" aggregate --parent nowhere 2>usage.err
+tap_is "a parent that is no address: wrong usage" $? 2
+tap_like "it says what it must be" "$(cat usage.err)" 'is not the HOST:PORT of another .weft aggregate'
+"$WEFT_BIN" aggregate --listen 127.0.0.1:7850 --parent 127.0.0.1:7850 2>usage.err
+tap_is "its own parent: wrong usage" $? 2
+tap_like "it says so" "$(cat usage.err)" 'is this process itself'
 "$WEFT_BIN" worker --servers 127.0.0.1:9 --via nowhere >usage.out 2>&1
 tap_is "--via that is no address fails" $? 1
 tap_like "and says what it must be" "$(cat usage.out)" 'must be the HOST:PORT of .weft aggregate'
