@@ -352,8 +352,8 @@ static int verb_swarm(int argc, char **argv)
          "bf16: run each seed as a parameter server whose messages carry values\n"
          "as bf16, one way or both; int8: whose pushes carry int8",
          WEFT_OPTION_CHOICE, .value = &swarm.value_type, .choices = value_types},
-        {"via", NULL, "run each seed as a parameter server whose workers go by aggregators, which\n"
-         "die and come back", WEFT_OPTION_FLAG, .value = &swarm.via},
+        {"via", NULL, "run each seed as a parameter server whose workers go by aggregators, one or\n"
+         "two a shard, which die and come back", WEFT_OPTION_FLAG, .value = &swarm.via},
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},

@@ -45,6 +45,7 @@ struct weft_swarm_result {
     uint64_t pushes_absorbed; /* by aggregators, and committed; */
     uint64_t pulls_answered;  /* by them; */
     uint64_t pull_rows_spared; /* rows of these that a shard was not asked for */
+    uint64_t aggregates_in; /* sums that one aggregator took from another */
     uint64_t noticed;      /* connections with the dead that went down, where that is watched */
     uint32_t messages;
     char plan[1024];      /* the configuration drawn, lines */

@@ -124,7 +124,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     ps->plan.seed = seed;
     ps->plan.pattern = "parameter server";
     ps->plan.victim = UINT32_MAX;
-    ps->plan.hosts = ps->shards + ps->table.workers + (ps->via ? ps->shards : 0);
+    ps->plan.hosts = ps->shards + ps->table.workers + ps->shards * (ps->via + ps->tree);
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
     for (uint32_t i = 0; i < IDS_MAX; i++) {
@@ -279,8 +279,9 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
     if (ps->via) {
         used += snprintf(text + used, bytes - (size_t)used,
                          "by aggregators: %" PRIu64 " pushes, %" PRIu64 " pulls, %" PRIu64
-                         " rows not asked for\n",
-                         ps->pushes_absorbed, ps->pulls_answered, ps->pull_rows_spared);
+                         " rows not asked for%s; sums of one for another: %" PRIu64 "\n",
+                         ps->pushes_absorbed, ps->pulls_answered, ps->pull_rows_spared,
+                         ps->tree ? "; two of each shard" : "", ps->aggregates_in);
     }
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
@@ -304,6 +305,7 @@ static void ps_seed(uint64_t seed, uint8_t value_type, bool via, const struct we
     result_p->pushes_absorbed = ps->pushes_absorbed;
     result_p->pulls_answered = ps->pulls_answered;
     result_p->pull_rows_spared = ps->pull_rows_spared;
+    result_p->aggregates_in = ps->aggregates_in;
     result_p->pushes_listed = ps->pushes_listed;
     result_p->lists_unknown = ps->lists_unknown;
     result_p->updates = ps->told;

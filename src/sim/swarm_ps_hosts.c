@@ -400,7 +400,7 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.list_ids = ps->list_ids;
     config.delay_max = ps->delay_max;
     config.checkpoints = ps->deaths > 0;
-    config.aggregators_max = ps->via ? 1 : 0;
+    config.aggregators_max = ps->via ? 1U + ps->tree : 0;
     if (ps->deaths > 0 || ps->fetches != FETCHES_NONE || ps->via) {
         config.chunks_max = 4 * IDS_MAX;
     }
@@ -603,6 +603,7 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
     WEFT_ASSERT(ps != NULL);
     ps->value_type = value_type;
     ps->via = via;
+    weft_swarm_ps_via_begin(ps, seed);
     weft_swarm_ps_draw(ps, seed);
     if (via) {
         weft_swarm_ps_via_draw(ps);

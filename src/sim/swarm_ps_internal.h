@@ -75,8 +75,9 @@ struct swarm_ps_worker {
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull that nobody waits for */
 };
 
-/* The aggregator of a shard. */
+/* An aggregator of a shard. */
 struct swarm_ps_box {
+    uint32_t above; /* host: of the shard or the parent */
     struct weft_aggregator_config config;
     struct weft_aggregator *aggregator;
     uint32_t lives;      /* behind the first */
@@ -118,10 +119,14 @@ struct swarm_ps {
     struct weft_swarm_updates told; /* what happened to updates */
     uint32_t blocks;            /* of a row, once a shard has the table */
     bool via;                   /* workers go by aggregators: swarm_ps_via.c */
-    struct swarm_ps_box box[SHARDS_MAX];
+    bool tree; /* each shard has two, mostly one above the other */
+    struct swarm_ps_box box[2 * SHARDS_MAX]; /* box b is of shard b mod shards */
+    uint32_t boxes;
+    uint64_t lower[SHARDS_MAX]; /* workers that go by the second one, as bits */
     uint32_t box_deaths; /* to come */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
     uint64_t pushes_absorbed; /* of aggregators, of those that died, too */
+    uint64_t aggregates_in;   /* the same: sums of one for another */
     uint64_t pulls_answered;
     uint64_t pull_rows_spared;
 };
@@ -182,6 +187,8 @@ void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 
 /* ---- swarm_ps_via.c: each is nothing without aggregators ---------------------------------------- */
 
+/* Before all else: how many hosts there are. */
+void weft_swarm_ps_via_begin(struct swarm_ps *ps, uint64_t seed);
 void weft_swarm_ps_via_draw(struct swarm_ps *ps);
 void weft_swarm_ps_boxes_make(struct swarm_ps *ps);
 void weft_swarm_ps_boxes_count(struct swarm_ps *ps);

@@ -1,5 +1,6 @@
-/* Aggregators in a simulated parameter server: one for each shard, which die, come back, are cut off by their
- * links' faults as everybody is, and through which all workers' pushes and pulls go that may. What is pulled is
+/* Aggregators in a simulated parameter server: one or two for each shard, one above the other or not, which
+ * die, come back, are cut off by their links' faults as everybody is, and through which all workers' pushes and
+ * pulls go that may. What is pulled is
  * checked as without them (swarm_ps_check.c). */
 #include "sim/swarm_ps_internal.h"
 
@@ -19,16 +20,46 @@ static uint64_t clock_ns(void *arg)
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+static uint32_t host_of(const struct swarm_ps *ps, uint32_t b)
+{
+    return ps->shards + ps->table.workers + b;
+}
+
+void weft_swarm_ps_via_begin(struct swarm_ps *ps, uint64_t seed)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, seed, UINT64_C(0x74726565));
+    ps->tree = ps->via && weft_prng_below(&prng, 2) == 0;
+}
+
+/* A second box of each shard: below the first in two of three shards. */
+static void tree_draw(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6c65766c73));
+    for (uint32_t s = 0; ps->tree && s < ps->shards; s++) {
+        struct swarm_ps_box *upper = &ps->box[s], *lower = &ps->box[ps->shards + s];
+        const bool has_parent = weft_prng_below(&prng, 3) > 0;
+        lower->config.number = 1;
+        lower->config.has_parent = has_parent;
+        lower->above = has_parent ? host_of(ps, s) : s;
+        upper->config.children_max = 2;
+        ps->lower[s] = weft_prng_below(&prng, UINT64_C(1) << WORKERS_MAX);
+    }
+}
+
 void weft_swarm_ps_via_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x766961));
     ps->can |= WEFT_RPC_CAN_AGGREGATE;
     ps->box_deaths = (uint32_t)weft_prng_below(&prng, DEATHS_MAX + 1);
-    for (uint32_t s = 0; s < ps->shards; s++) {
-        struct weft_aggregator_config *config = &ps->box[s].config;
+    ps->boxes = ps->shards * (1 + ps->tree);
+    for (uint32_t b = 0; b < ps->boxes; b++) {
+        struct weft_aggregator_config *config = &ps->box[b].config;
         weft_aggregator_config_default(config);
-        config->shard = s;
+        config->shard = b % ps->shards;
+        ps->box[b].above = config->shard;
         config->workers_max = ps->table.workers;
         config->tables_max = 2;
         config->push_slots = (uint32_t)weft_prng_range(&prng, 1, 4);
@@ -45,86 +76,85 @@ void weft_swarm_ps_via_draw(struct swarm_ps *ps)
             config->key[i] = (uint8_t)weft_prng_below(&prng, 256);
         }
     }
+    tree_draw(ps);
 }
 
 /* ---- the hosts ------------------------------------------------------------------------------- */
-
-static uint32_t host_of(const struct swarm_ps *ps, uint32_t s)
-{
-    return ps->shards + ps->table.workers + s;
-}
 
 bool weft_swarm_ps_is_box(const struct swarm_ps *ps, uint32_t host)
 {
     return host >= host_of(ps, 0);
 }
 
-static void make(struct swarm_ps *ps, uint32_t s)
+static void make(struct swarm_ps *ps, uint32_t b)
 {
-    struct swarm_ps_box *box = &ps->box[s];
+    struct swarm_ps_box *box = &ps->box[b];
     box->config.clock_ns = clock_ns;
     box->config.clock_arg = ps->world;
     weft_status status = weft_aggregator_new(
-        &box->config, weft_ep_msgr(weft_world_ep(ps->world, host_of(ps, s))), &box->aggregator);
+        &box->config, weft_ep_msgr(weft_world_ep(ps->world, host_of(ps, b))), &box->aggregator);
     WEFT_ASSERT(status == WEFT_OK);
-    weft_world_wake(ps->world, host_of(ps, s), weft_world_now_ns(ps->world));
+    weft_world_wake(ps->world, host_of(ps, b), weft_world_now_ns(ps->world));
 }
 
-static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t s)
+static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t b)
 {
     struct weft_world_host_config host =
-        weft_swarm_ps_host_config(ps, host_of(ps, s), weft_rpc_aggregator_name(s, 0),
-                                  weft_aggregator_expects_max(&ps->box[s].config));
-    host.ep.incarnation += ps->box[s].lives;
-    host.ep.seed += ps->box[s].lives;
+        weft_swarm_ps_host_config(ps, host_of(ps, b),
+                                  weft_rpc_aggregator_name(ps->box[b].config.shard,
+                                                           ps->box[b].config.number),
+                                  weft_aggregator_expects_max(&ps->box[b].config));
+    host.ep.incarnation += ps->box[b].lives;
+    host.ep.seed += ps->box[b].lives;
     return host;
 }
 
 void weft_swarm_ps_boxes_make(struct swarm_ps *ps)
 {
-    for (uint32_t s = 0; ps->via && s < ps->shards; s++) {
-        const struct weft_world_host_config host = host_config(ps, s);
-        weft_status status = weft_world_host_init(ps->world, host_of(ps, s), &host);
+    for (uint32_t b = 0; b < ps->boxes; b++) {
+        const struct weft_world_host_config host = host_config(ps, b);
+        weft_status status = weft_world_host_init(ps->world, host_of(ps, b), &host);
         WEFT_ASSERT(status == WEFT_OK);
-        make(ps, s);
+        make(ps, b);
     }
 }
 
-static void count(struct swarm_ps *ps, uint32_t s)
+static void count(struct swarm_ps *ps, uint32_t b)
 {
     const struct weft_aggregator_counters *counters =
-        weft_aggregator_counters(ps->box[s].aggregator);
+        weft_aggregator_counters(ps->box[b].aggregator);
     ps->pushes_absorbed += counters->pushes_absorbed;
+    ps->aggregates_in += counters->aggregates_in;
     ps->pulls_answered += counters->pulls_answered;
     ps->pull_rows_spared += counters->pull_rows_kept + counters->pull_rows_shared;
 }
 
 void weft_swarm_ps_boxes_count(struct swarm_ps *ps)
 {
-    for (uint32_t s = 0; ps->via && s < ps->shards; s++) {
-        count(ps, s);
+    for (uint32_t b = 0; b < ps->boxes; b++) {
+        count(ps, b);
     }
 }
 
 void weft_swarm_ps_boxes_free(struct swarm_ps *ps)
 {
-    for (uint32_t s = 0; ps->via && s < ps->shards; s++) {
-        weft_aggregator_free(ps->box[s].aggregator);
+    for (uint32_t b = 0; b < ps->boxes; b++) {
+        weft_aggregator_free(ps->box[b].aggregator);
     }
 }
 
 /* Another process is in its place at once. */
-static void box_dies(struct swarm_ps *ps, uint32_t s)
+static void box_dies(struct swarm_ps *ps, uint32_t b)
 {
-    struct swarm_ps_box *box = &ps->box[s];
-    count(ps, s);
+    struct swarm_ps_box *box = &ps->box[b];
+    count(ps, b);
     box->lives++;
     box->connect_ns = 0;
-    const struct weft_world_host_config host = host_config(ps, s);
-    weft_status status = weft_world_restart(ps->world, host_of(ps, s), &host);
+    const struct weft_world_host_config host = host_config(ps, b);
+    weft_status status = weft_world_restart(ps->world, host_of(ps, b), &host);
     WEFT_ASSERT(status == WEFT_OK);
     weft_aggregator_free(box->aggregator);
-    make(ps, s);
+    make(ps, b);
 }
 
 /* It may die twice before anything else happens. */
@@ -132,7 +162,7 @@ void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng)
 {
     if (ps->via && ps->box_deaths > 0 && weft_prng_below(prng, 2) == 0) {
         ps->box_deaths--;
-        box_dies(ps, (uint32_t)weft_prng_below(prng, ps->shards));
+        box_dies(ps, (uint32_t)weft_prng_below(prng, ps->boxes));
     }
 }
 
@@ -153,22 +183,22 @@ static void wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t
     weft_world_wake(ps->world, host, ps->wake_ns[host]);
 }
 
-static void box_connects(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
+static void box_connects(struct swarm_ps *ps, uint32_t b, uint64_t now_ns)
 {
-    struct swarm_ps_box *box = &ps->box[s];
+    struct swarm_ps_box *box = &ps->box[b];
     weft_peer peer;
     if (!weft_aggregator_wants_shard(box->aggregator)) {
         return;
     }
     if (now_ns >= box->connect_ns) {
-        const struct weft_addr addr = weft_world_addr(s);
+        const struct weft_addr addr = weft_world_addr(box->above);
         box->connect_ns = now_ns + connect_pause_ns;
-        if (weft_ep_connect(weft_world_ep(ps->world, host_of(ps, s)), &addr, now_ns, &peer) ==
+        if (weft_ep_connect(weft_world_ep(ps->world, host_of(ps, b)), &addr, now_ns, &peer) ==
             WEFT_OK) {
             weft_aggregator_connect(box->aggregator, peer);
         }
     }
-    wake_at(ps, host_of(ps, s), box->connect_ns, now_ns);
+    wake_at(ps, host_of(ps, b), box->connect_ns, now_ns);
 }
 
 void weft_swarm_ps_box_event(struct swarm_ps *ps, uint32_t host, const struct weft_msg_event *event,
@@ -179,8 +209,8 @@ void weft_swarm_ps_box_event(struct swarm_ps *ps, uint32_t host, const struct we
 
 void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
 {
-    const uint32_t s = host - host_of(ps, 0);
-    struct weft_aggregator *aggregator = ps->box[s].aggregator;
+    const uint32_t b = host - host_of(ps, 0);
+    struct weft_aggregator *aggregator = ps->box[b].aggregator;
     weft_peer peer;
     weft_aggregator_progress(aggregator, now_ns);
     bool for_good;
@@ -191,7 +221,7 @@ void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
             weft_ep_close(weft_world_ep(ps->world, host), peer, now_ns);
         }
     }
-    box_connects(ps, s, now_ns);
+    box_connects(ps, b, now_ns);
     wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);
 }
 
@@ -213,7 +243,8 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         if (!weft_ps_client_wants_via(client, s, &again_ns)) {
             continue;
         }
-        const struct weft_addr addr = weft_world_addr(host_of(ps, s));
+        const uint32_t b = s + (ps->tree && (ps->lower[s] >> w & 1) != 0 ? ps->shards : 0);
+        const struct weft_addr addr = weft_world_addr(host_of(ps, b));
         if (now_ns < again_ns) {
             wake_at(ps, host, again_ns, now_ns);
         } else if (weft_ep_connect(ep, &addr, now_ns, &peer) == WEFT_OK) {

@@ -310,7 +310,7 @@ static void updates_meet_every_fate(void **state)
 static void workers_go_by_aggregators(void **state)
 {
     (void)state;
-    uint64_t absorbed = 0, answered = 0, spared = 0;
+    uint64_t absorbed = 0, answered = 0, spared = 0, between = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct weft_swarm_result result;
         weft_swarm_ps_via_run(seed, NULL, &result);
@@ -320,8 +320,9 @@ static void workers_go_by_aggregators(void **state)
         absorbed += result.pushes_absorbed;
         answered += result.pulls_answered;
         spared += result.pull_rows_spared;
+        between += result.aggregates_in;
     }
-    assert_true(absorbed > 200 && answered > 400 && spared > 10000);
+    assert_true(absorbed > 200 && answered > 400 && spared > 10000 && between > 20);
 }
 
 /* A shard comes back without pushes while pulls that went ahead of them are under way: these must leave room at
