@@ -8,7 +8,10 @@
 #include "cli/train/job.h"
 #include "cli/verbs.h"
 #include "metrics/text.h"
+#include "io/member_thread.h"
+#include "io/resolve.h"
 #include "node/aggregator_thread.h"
+#include "node/membership.h"
 #include "node/worker.h"
 #include "ps/shard.h"
 
@@ -24,6 +27,10 @@ struct verb {
     const char *listen;
     const char *servers;
     const char *parent;
+    const char *rack;
+    const char *advertise;
+    struct weft_membership membership;
+    uint64_t list_version; /* of the shards' addresses */
     uint32_t shards; /* with --parent */
     uint32_t push_mib;
     uint32_t age_us;
@@ -214,6 +221,11 @@ static void say(void *arg, enum weft_node_level level, const char *text)
 
 static weft_status start(struct verb *verb, struct weft_error *error)
 {
+    verb->threads = calloc(verb->count, sizeof(*verb->threads));
+    verb->stats = calloc(verb->count, sizeof(*verb->stats));
+    if (verb->threads == NULL || verb->stats == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "no memory for %u shards", verb->count);
+    }
     weft_transport_options_apply(&verb->transport, &verb->each.driver);
     verb->each.security = &verb->security;
     verb->each.driver.udp.host = verb->host;
@@ -236,6 +248,103 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     const struct weft_metrics_source source = {
         .role = "aggregator", .arg = verb, .families = add_families};
     return weft_metrics_start(&verb->metrics, &verb->metrics_options, &source, error);
+}
+
+/* ---- the coordinator ------------------------------------------------------------------------- */
+
+static int stop_fd = -1;
+
+static bool is_asked(void)
+{
+    struct pollfd fd = {.fd = stop_fd, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
+/* The number is claimed before a port is opened; the servers are where it says, unless there is a parent. */
+static weft_status join_job(struct verb *verb, struct weft_error *error)
+{
+    struct weft_member_state state;
+    const bool asks = verb->count == 0;
+    const struct weft_membership_join join = {
+        .security = &verb->security,
+        .transport = &verb->transport,
+        .first = WEFT_MEMBER_NONE,
+        .is_aggregator = true,
+        .number = verb->each.aggregator.number,
+        .place = verb->rack,
+        .what = asks ? WEFT_MEMBER_WAIT_LISTED : WEFT_MEMBER_WAIT_JOINED,
+        .patience_ns = verb->membership.patience_s * WEFT_NS_PER_S,
+        .stop = is_asked,
+    };
+    weft_status status = weft_membership_join(&verb->membership, &join, &state, error);
+    if (status != WEFT_OK || !asks) {
+        return status;
+    }
+    if (state.list.count > WEFT_JOB_SHARDS_MAX ||
+        (verb->port != 0 && verb->port + state.list.count - 1 > UINT16_MAX)) {
+        return weft_fail(error, WEFT_DATA, "the job has %u shards; there are not as many ports from "
+                                           "--listen :%u on", state.list.count, verb->port);
+    }
+    verb->count = state.list.count;
+    verb->list_version = state.list.version;
+    verb->addresses = calloc(verb->count, sizeof(*verb->addresses));
+    if (verb->addresses == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "no memory for %u shards", verb->count);
+    }
+    for (uint32_t s = 0; s < verb->count; s++) {
+        weft_resolve_member_host(&state.list.addresses[s], verb->addresses[s].host);
+        verb->addresses[s].port = state.list.addresses[s].port;
+    }
+    return WEFT_OK;
+}
+
+/* Where workers reach it. */
+static weft_status offer(struct verb *verb, struct weft_error *error)
+{
+    struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
+    char host[WEFT_RESOLVE_TEXT_BYTES], coordinator[WEFT_RESOLVE_TEXT_BYTES];
+    const char *named = verb->advertise != NULL ? verb->advertise : verb->host;
+    if (verb->started > WEFT_MEMBER_SPAN_MAX) {
+        return weft_fail(error, WEFT_INVALID, "the coordinator lists aggregators of %d shards at most",
+                         (int)WEFT_MEMBER_SPAN_MAX);
+    }
+    weft_status status = weft_resolve(named, host, error);
+    if (status == WEFT_OK && weft_resolve_is_wildcard(host)) {
+        status = weft_resolve(verb->membership.launch.coordinator_host, coordinator, error);
+        status = status == WEFT_OK ? weft_resolve_local(coordinator, host, error) : status;
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < verb->started; i++) {
+        status = weft_resolve_member_address(host, verb->threads[i].port, &addresses[i], error);
+    }
+    if (status == WEFT_OK) {
+        weft_member_thread_offer(verb->membership.thread, addresses, verb->started);
+    }
+    return status;
+}
+
+/* False: another process has its number. Servers may have moved. */
+static bool look_at_membership(struct verb *verb, struct weft_error *error)
+{
+    struct weft_member_state state;
+    if (verb->membership.thread == NULL) {
+        return true;
+    }
+    weft_member_thread_state(verb->membership.thread, &state);
+    if (state.phase == WEFT_MEMBER_REPLACED || state.phase == WEFT_MEMBER_IS_REFUSED) {
+        weft_member_thread_words(verb->membership.thread, error->text, sizeof(error->text));
+        return false;
+    }
+    if (verb->list_version == 0 || state.list.version == verb->list_version ||
+        state.list.count != verb->started) {
+        return true;
+    }
+    verb->list_version = state.list.version;
+    for (uint32_t s = 0; s < verb->started; s++) {
+        struct weft_launch_address server = {.port = state.list.addresses[s].port};
+        weft_resolve_member_host(&state.list.addresses[s], server.host);
+        weft_aggregator_thread_move(&verb->threads[s], &server);
+    }
+    return true;
 }
 
 static void tell_ready(struct verb *verb)
@@ -267,7 +376,11 @@ static int serve(struct verb *verb)
     int signal_fd = weft_stop_fd(0); /* before the threads start: they inherit the mask */
     weft_status status = signal_fd < 0 ? weft_fail(&error, WEFT_IO, "signalfd is refused")
                                        : weft_security_load(&verb->security, false, &error);
+    stop_fd = signal_fd;
+    const bool has_coordinator = weft_membership_has_coordinator(&verb->membership);
+    status = status == WEFT_OK && has_coordinator ? join_job(verb, &error) : status;
     status = status == WEFT_OK ? start(verb, &error) : status;
+    status = status == WEFT_OK && has_coordinator ? offer(verb, &error) : status;
     if (status == WEFT_OK) {
         struct pollfd fds[] = {
             {.fd = signal_fd, .events = POLLIN},
@@ -275,9 +388,11 @@ static int serve(struct verb *verb)
              .events = POLLIN}, /* the end of the parent; -1 is passed over */
         };
         tell_ready(verb);
-        while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
+        while (status == WEFT_OK && poll(fds, WEFT_ARRAY_COUNT(fds), has_coordinator ? 200 : -1) <= 0) {
+            status = look_at_membership(verb, &error) ? WEFT_OK : WEFT_PEER;
         }
     }
+    weft_membership_leave(&verb->membership, true);
     weft_metrics_stop(&verb->metrics);
     for (uint32_t i = 0; i < verb->started; i++) {
         weft_aggregator_thread_join(&verb->threads[i]);
@@ -347,9 +462,16 @@ static int check(const struct weft_command *command, struct verb *verb)
         return weft_options_usage(command, "--servers and --parent exclude each other: sums go to "
                                            "the servers, or to another aggregator");
     }
-    if (!is_given(verb->servers) && !is_given(verb->parent)) {
+    if (verb->membership.coordinator != NULL) {
+        const struct weft_launch flags = weft_launch_nothing();
+        int status = weft_membership_detect(&verb->membership, command, &flags, 1, true);
+        if (status != WEFT_OPTIONS_RUN) {
+            return status;
+        }
+    } else if (!is_given(verb->servers) && !is_given(verb->parent)) {
         return weft_options_usage(command, "--servers HOST:PORT,... is missing: the ports that "
-                                           "`weft server` prints, shard 0 first; or --parent");
+                                           "`weft server` prints, shard 0 first; or --parent, or "
+                                           "--coordinator");
     }
     if (!weft_metrics_address(verb->listen, verb->host, &verb->port)) {
         return weft_options_usage(command,
@@ -357,17 +479,13 @@ static int check(const struct weft_command *command, struct verb *verb)
                                   "127.0.0.1:%u",
                                   verb->listen, DEFAULT_PORT);
     }
-    int status =
-        is_given(verb->parent) ? check_parent(command, verb) : check_servers(command, verb);
+    int status = is_given(verb->parent)    ? check_parent(command, verb)
+                 : is_given(verb->servers) ? check_servers(command, verb)
+                                           : WEFT_OPTIONS_RUN;
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    verb->threads = calloc(verb->count, sizeof(*verb->threads));
-    verb->stats = calloc(verb->count, sizeof(*verb->stats));
-    if (verb->threads == NULL || verb->stats == NULL) {
-        return weft_options_usage(command, "no memory for %u shards", verb->count);
-    }
-    if (verb->port != 0 && verb->port + verb->count - 1 > UINT16_MAX) {
+    if (verb->port != 0 && verb->count > 0 && verb->port + verb->count - 1 > UINT16_MAX) {
         return weft_options_usage(command, "there are no %u ports from --listen :%u on",
                                   verb->count, verb->port);
     }
@@ -379,6 +497,7 @@ int weft_cli_aggregate(int argc, char **argv)
     static struct verb verb;
     verb = (struct verb){.listen = "127.0.0.1:7800",
                          .shards = 1,
+                         .membership = WEFT_MEMBERSHIP_DEFAULTS,
                          .push_mib = 4,
                          .age_us = 2000,
                          .cache_mib = 64,
@@ -400,6 +519,14 @@ int weft_cli_aggregate(int argc, char **argv)
          "send sums to this `weft aggregate` instead of the servers; it adds them\n"
          "up further, with those of its own workers. It needs --children",
          WEFT_OPTION_STRING, .value = &verb.parent, .fallback = "none: --servers"},
+        WEFT_MEMBERSHIP_ROWS(&verb.membership),
+        {"rack", "NAME",
+         "with --coordinator: workers with this --rack go by this one. Without, or\n"
+         "where no aggregator has theirs, workers are spread over all by rank",
+         WEFT_OPTION_STRING, .value = &verb.rack, .fallback = "not told"},
+        {"advertise", "HOST", "with --coordinator: the address that workers are told",
+         WEFT_OPTION_STRING, .value = &verb.advertise,
+         .fallback = "--listen, or this host's as the coordinator sees it"},
         {"shards", "N", "shards of the job, with --parent", WEFT_OPTION_U32, .value = &verb.shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"children", "N",
@@ -467,7 +594,8 @@ int weft_cli_aggregate(int argc, char **argv)
             "server for, once for all workers that want them, and never with older ones than the\n"
             "table's consistency allows. Of several aggregators with the same --number a server takes\n"
             "one at a time. With --parent it is one of a tree: what it adds up is added up further\n"
-            "before it comes to the servers. If the aggregator dies, or a push cannot be added up\n"
+            "before it comes to the servers. With --coordinator it learns there where the servers are, and\n"
+            "workers with --via coordinator where it is. If the aggregator dies, or a push cannot be added up\n"
             "(values other than float32, rows longer than 256 floats, admission, eviction),\n"
             "workers send it to the server; nothing is lost or counted twice. Ctrl-C or SIGTERM\n"
             "ends it.",

@@ -225,13 +225,21 @@ static weft_status set_via(struct weft_learner *learner, uint32_t count,
                          "WEFT_VIA names an aggregator, and its pushes have no grants of their own: "
                          "unset it, or leave out --scheduler");
     }
+    config->client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
+    if (strcmp(text, "coordinator") == 0) {
+        config->via_coordinator = true;
+        return config->membership != NULL && config->membership->thread != NULL
+                   ? WEFT_OK
+                   : weft_fail(&learner->worker.error, WEFT_INVALID,
+                               "--via or WEFT_VIA is coordinator, and there is none: give it "
+                               "--coordinator HOST:PORT");
+    }
     if (!weft_worker_via_parse(text, via, count)) {
         return weft_fail(&learner->worker.error, WEFT_INVALID,
                          "--via or WEFT_VIA is \"%.80s\"; it must be the HOST:PORT of `weft "
                          "aggregate`, or one for each of the %u shards", text, count);
     }
     config->via = via;
-    config->client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
     return WEFT_OK;
 }
 

@@ -21,6 +21,7 @@
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How often the parent's channel is looked at while the transport is served. */
@@ -30,6 +31,7 @@ struct worker {
     struct weft_job job;
     uint32_t rank;
     const char *servers;
+    const char *rack;
     uint32_t control_fd; /* 0 = none */
     struct weft_membership membership;
     struct weft_metrics_options metrics_options;
@@ -476,7 +478,10 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
     if (!weft_membership_has_coordinator(&worker->membership)) {
         return WEFT_OK;
     }
+    const char *via = worker->job.via != NULL ? worker->job.via : getenv("WEFT_VIA");
     const struct weft_membership_join join = {
+        .place = worker->rack,
+        .wants_near = via != NULL && strcmp(via, "coordinator") == 0,
         .security = &worker->job.security,
         .transport = &worker->job.transport,
         .first = WEFT_MEMBER_NONE,
@@ -626,8 +631,12 @@ int weft_cli_worker(int argc, char **argv)
          "HOST is a numeric address",
          WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "as the coordinator says"},
         {"via", "HOST:PORT", "send pushes by way of this aggregator (`weft aggregate`), which adds\n"
-         "them up; shard s is at PORT + s, or one HOST:PORT for each shard",
+         "them up; shard s is at PORT + s, or one HOST:PORT for each shard.\n"
+         "coordinator = by the one that the coordinator names, as long as there is\n"
+         "one: of the same --rack, else spread by rank",
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
+        {"rack", "NAME", "where this worker is, for --via coordinator: any name, of a rack or host",
+         WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "not told"},
         WEFT_SCHEDULER_ROW(&worker.job.scheduler),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,

@@ -32,6 +32,7 @@ struct weft_member_thread {
     weft_status status; /* of opening; not OK = it cannot be */
     struct weft_error error; /* of opening, or why there is no connection yet */
     bool publishes;
+    uint32_t offered; /* aggregator: addresses */
     bool leaves;
     bool done;
     struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
@@ -72,7 +73,11 @@ static void take_commands(struct weft_member_thread *thread)
 {
     pthread_mutex_lock(&thread->lock);
     if (thread->publishes) {
-        weft_member_client_publish(thread->client, thread->addresses);
+        if (thread->config.member.role == WEFT_ROLE_AGGREGATOR) {
+            weft_member_client_offer(thread->client, thread->addresses, thread->offered);
+        } else {
+            weft_member_client_publish(thread->client, thread->addresses);
+        }
     }
     if (thread->leaves) {
         weft_member_client_leave(thread->client, thread->done);
@@ -267,7 +272,10 @@ static void say(const struct weft_member_thread *thread, char *text_p, size_t by
         (void)snprintf(text_p + at, bytes - at,
                        "%s %u belongs to another process%s that is alive (its lease of %u ms is "
                        "being renewed)",
-                       me->role == WEFT_ROLE_SERVER ? "shard" : "rank", no->detail, where,
+                       me->role == WEFT_ROLE_SERVER       ? "shard"
+                       : me->role == WEFT_ROLE_AGGREGATOR ? "aggregator"
+                                                          : "rank",
+                       no->detail, where,
                        no->lease_ms);
         break;
     case WEFT_MEMBER_OTHER_WORKERS:
@@ -362,17 +370,29 @@ weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft
     return status;
 }
 
-void weft_member_thread_publish(struct weft_member_thread *thread,
-                                const struct weft_member_address *addresses)
+static void publish(struct weft_member_thread *thread, const struct weft_member_address *addresses,
+                    uint32_t count)
 {
     pthread_mutex_lock(&thread->lock);
-    memcpy(thread->addresses, addresses,
-           thread->config.member.span * sizeof(thread->addresses[0]));
+    memcpy(thread->addresses, addresses, count * sizeof(thread->addresses[0]));
+    thread->offered = count;
     thread->publishes = true;
     if (thread->awake != NULL) {
         weft_driver_wake(thread->awake);
     }
     pthread_mutex_unlock(&thread->lock);
+}
+
+void weft_member_thread_publish(struct weft_member_thread *thread,
+                                const struct weft_member_address *addresses)
+{
+    publish(thread, addresses, thread->config.member.span);
+}
+
+void weft_member_thread_offer(struct weft_member_thread *thread,
+                              const struct weft_member_address *addresses, uint32_t count)
+{
+    publish(thread, addresses, count);
 }
 
 void weft_member_thread_state(struct weft_member_thread *thread, struct weft_member_state *state_p)

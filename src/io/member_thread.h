@@ -58,6 +58,10 @@ weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft
 void weft_member_thread_publish(struct weft_member_thread *thread,
                                 const struct weft_member_address *addresses);
 
+/* Aggregator: where its endpoints are, one of each shard; count <= WEFT_MEMBER_SPAN_MAX. */
+void weft_member_thread_offer(struct weft_member_thread *thread,
+                              const struct weft_member_address *addresses, uint32_t count);
+
 /* A copy of the state. */
 void weft_member_thread_state(struct weft_member_thread *thread, struct weft_member_state *state_p);
 

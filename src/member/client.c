@@ -14,7 +14,7 @@ static const uint64_t claim_retry_ns = 200 * WEFT_NS_PER_MS;
 /* Beyond the lease of the other one: a renewal that was under way. */
 static const uint64_t claim_grace_ns = 500 * WEFT_NS_PER_MS;
 
-/* One request and its reply. Two of them: LIST waits, and must not keep heartbeats back. */
+/* One request and its reply. Three of them: LIST and NEAR wait, and must not keep heartbeats back. */
 struct call {
     bool is_waiting; /* for the reply */
     bool is_sending; /* the request's memory is borrowed */
@@ -25,7 +25,7 @@ struct call {
     uint8_t *reply; /* weft_member_reply_bytes(WEFT_MEMBER_SHARDS_MAX) */
 };
 
-enum { CALL_CONTROL, CALL_LIST, CALLS };
+enum { CALL_CONTROL, CALL_LIST, CALL_NEAR, CALLS };
 
 struct weft_member_client {
     struct weft_member_client_config config;
@@ -51,7 +51,10 @@ weft_status weft_member_client_new(const struct weft_member_client_config *confi
     bool is_server = config->role == WEFT_ROLE_SERVER;
     if (config->member == 0 || !weft_job_name_valid(config->job) ||
         (is_server ? config->span == 0 || config->span > WEFT_MEMBER_SPAN_MAX
-                   : config->role != WEFT_ROLE_WORKER || config->span != 0)) {
+                   : config->span != 0 ||
+                         (config->role == WEFT_ROLE_AGGREGATOR
+                              ? config->rank >= WEFT_MEMBER_AGGREGATORS_MAX
+                              : config->role != WEFT_ROLE_WORKER))) {
         return WEFT_INVALID;
     }
     struct weft_member_client *client = calloc(1, sizeof(*client));
@@ -112,6 +115,7 @@ static struct weft_member_request request_of(const struct weft_member_client *cl
                                     .shards = config->shards,
                                     .first = has_lease ? state->grant.first : config->first,
                                     .span = config->span,
+                                    .place = config->place,
                                     .epoch = has_lease ? state->grant.epoch : 0};
     memcpy(q.job, config->job, sizeof(q.job));
     if (op == WEFT_MEMBER_REGISTER && client->is_published) {
@@ -119,7 +123,9 @@ static struct weft_member_request request_of(const struct weft_member_client *cl
         memcpy(q.addresses, client->addresses, q.count * sizeof(q.addresses[0]));
     }
     q.flags = op == WEFT_MEMBER_LEAVE ? client->leave_flags : 0;
-    q.have_version = op == WEFT_MEMBER_LIST ? state->list.version : 0;
+    q.have_version = op == WEFT_MEMBER_LIST   ? state->list.version
+                     : op == WEFT_MEMBER_NEAR ? state->near.version
+                                              : 0;
     return q;
 }
 
@@ -227,6 +233,11 @@ static void answered(struct weft_member_client *client, const struct call *call,
             client->state.list = *reply;
         }
         break;
+    case WEFT_MEMBER_NEAR:
+        if (reply->status == WEFT_MEMBER_OK) {
+            client->state.near = *reply;
+        }
+        break;
     case WEFT_MEMBER_HEARTBEAT:
         if (reply->status == WEFT_MEMBER_SUPERSEDED) {
             client->state.refusal = *reply;
@@ -316,6 +327,14 @@ void weft_member_client_publish(struct weft_member_client *client,
     client->register_ns = client->state.is_connected ? 0 : WEFT_NEVER;
 }
 
+void weft_member_client_offer(struct weft_member_client *client,
+                              const struct weft_member_address *addresses, uint32_t count)
+{
+    WEFT_ASSERT(client->config.role == WEFT_ROLE_AGGREGATOR && count <= WEFT_MEMBER_SPAN_MAX);
+    client->config.span = count;
+    weft_member_client_publish(client, addresses);
+}
+
 void weft_member_client_leave(struct weft_member_client *client, bool done)
 {
     client->wants_leave = true;
@@ -346,6 +365,10 @@ void weft_member_client_progress(struct weft_member_client *client, uint64_t now
     }
     if (has_lease && !client->wants_leave && is_idle(&client->calls[CALL_LIST])) {
         (void)call_begin(client, CALL_LIST, WEFT_MEMBER_LIST, now_ns);
+    }
+    if (has_lease && client->config.wants_near && !client->wants_leave &&
+        is_idle(&client->calls[CALL_NEAR])) {
+        (void)call_begin(client, CALL_NEAR, WEFT_MEMBER_NEAR, now_ns);
     }
 }
 

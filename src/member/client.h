@@ -19,14 +19,16 @@
 struct weft_member_client;
 
 struct weft_member_client_config {
-    uint8_t role;         /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER */
+    uint8_t role;         /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER, WEFT_ROLE_AGGREGATOR */
     uint64_t member;      /* not 0 */
     uint64_t incarnation;
     uint32_t rank;        /* or WEFT_MEMBER_NONE */
     uint32_t workers;     /* 0 = not known */
     uint32_t shards;      /* the same */
     uint32_t first;       /* server; or WEFT_MEMBER_NONE */
-    uint32_t span;        /* server: its shards; worker: 0 */
+    uint32_t span;        /* server: its shards; worker, aggregator: 0 */
+    uint32_t place;       /* weft_member_place; 0 = not told */
+    bool wants_near;      /* worker: it asks for an aggregator */
     char job[WEFT_MEMBER_JOB_BYTES];
     uint64_t heartbeat_ns; /* 0 = a fifth of the lease */
 };
@@ -46,9 +48,10 @@ struct weft_member_state {
     struct weft_member_reply grant;   /* JOINED: the last answer to REGISTER that was OK */
     struct weft_member_reply refusal; /* the last that was not; status OK = none yet */
     struct weft_member_reply list;    /* version 0 = none yet */
+    struct weft_member_reply near;    /* the aggregator for this worker; count 0 = there is none */
 };
 
-enum { WEFT_MEMBER_CLIENT_EXPECTS = 2 };
+enum { WEFT_MEMBER_CLIENT_EXPECTS = 3 };
 
 /* Errors:  WEFT_INVALID  a field is out of range.   WEFT_NOMEM. */
 weft_status weft_member_client_new(const struct weft_member_client_config *config,
@@ -74,6 +77,10 @@ void weft_member_client_connecting(struct weft_member_client *client, weft_peer 
 /* Server: the shards can be reached at these addresses, `span` of them. */
 void weft_member_client_publish(struct weft_member_client *client,
                                 const struct weft_member_address *addresses);
+
+/* Aggregator: it has endpoints for so many shards, at these addresses; <= WEFT_MEMBER_SPAN_MAX. */
+void weft_member_client_offer(struct weft_member_client *client,
+                              const struct weft_member_address *addresses, uint32_t count);
 
 /* Give the lease back; `done`: the work is finished. Phase IS_GONE follows when the coordinator has
  * heard it. */

@@ -64,7 +64,7 @@ size_t weft_member_request_pack(const struct weft_member_request *request, uint8
     weft_write_u32(&w, request->shards);
     weft_write_u32(&w, request->first);
     weft_write_u32(&w, request->span);
-    weft_write_u32(&w, 0);
+    weft_write_u32(&w, request->place);
     weft_write_u64(&w, request->epoch);
     weft_write_u64(&w, request->have_version);
     weft_write_bytes(&w, request->job, sizeof(request->job));
@@ -100,13 +100,18 @@ static bool request_fits(uint8_t op, const struct weft_member_request *q)
 {
     bool is_server = q->role == WEFT_ROLE_SERVER;
     bool is_worker = q->role == WEFT_ROLE_WORKER;
+    bool is_aggregator = q->role == WEFT_ROLE_AGGREGATOR && q->rank < WEFT_MEMBER_AGGREGATORS_MAX;
     bool shards_fit = is_server ? q->span >= 1 && q->span <= WEFT_MEMBER_SPAN_MAX
-                                : q->span == 0 && q->first == WEFT_MEMBER_NONE;
+                      : is_aggregator
+                          ? q->span <= WEFT_MEMBER_SPAN_MAX && q->first == WEFT_MEMBER_NONE
+                          : q->span == 0 && q->first == WEFT_MEMBER_NONE;
     uint8_t flags = op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_DONE : 0;
-    return op >= WEFT_MEMBER_REGISTER && op <= WEFT_MEMBER_LEAVE && (is_server || is_worker) &&
+    return op >= WEFT_MEMBER_REGISTER && op <= WEFT_MEMBER_NEAR &&
+           (is_server || is_worker || is_aggregator) &&
            shards_fit && q->rpc_id != 0 && q->member != 0 && (q->flags & ~flags) == 0 &&
            q->workers <= WEFT_RPC_WORKERS_MAX && q->shards <= WEFT_MEMBER_SHARDS_MAX &&
-           (q->have_version == 0 || op == WEFT_MEMBER_LIST) && weft_job_name_valid(q->job) &&
+            (q->have_version == 0 || op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_NEAR) &&
+            weft_job_name_valid(q->job) &&
            (q->count == 0 || (op == WEFT_MEMBER_REGISTER && q->count == q->span));
 }
 
@@ -125,11 +130,11 @@ weft_status weft_member_request_unpack(uint8_t op, const uint8_t *bytes, size_t 
     q.shards = weft_read_u32(&r);
     q.first = weft_read_u32(&r);
     q.span = weft_read_u32(&r);
-    uint32_t reserved = weft_read_u32(&r);
+    q.place = weft_read_u32(&r);
     q.epoch = weft_read_u64(&r);
     q.have_version = weft_read_u64(&r);
     const uint8_t *job = weft_read_bytes(&r, sizeof(q.job));
-    if (job == NULL || reserved != 0) {
+    if (job == NULL) {
         return WEFT_PROTO;
     }
     memcpy(q.job, job, sizeof(q.job));
@@ -171,4 +176,13 @@ weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
     }
     *reply_p = a;
     return WEFT_OK;
+}
+
+uint32_t weft_member_place(const char *name)
+{
+    uint32_t place = UINT32_C(2166136261); /* FNV-1a */
+    for (const char *at = name; at != NULL && *at != '\0'; at++) {
+        place = (place ^ (uint8_t)*at) * UINT32_C(16777619);
+    }
+    return name == NULL || name[0] == '\0' ? 0 : place != 0 ? place : 1;
 }

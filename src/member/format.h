@@ -18,6 +18,7 @@ enum {
     WEFT_MEMBER_ADDRESS_BYTES = 24,
     WEFT_MEMBER_SPAN_MAX = 64,    /* shards of one server */
     WEFT_MEMBER_SHARDS_MAX = 256, /* shards of a job */
+    WEFT_MEMBER_AGGREGATORS_MAX = 256,
     WEFT_MEMBER_JOB_BYTES = WEFT_JOB_NAME_BYTES,
     WEFT_MEMBER_REQUEST_BYTES_MAX =
         WEFT_MEMBER_REQUEST_BYTES + WEFT_MEMBER_SPAN_MAX * WEFT_MEMBER_ADDRESS_BYTES,
@@ -38,6 +39,7 @@ enum weft_member_op {
     WEFT_MEMBER_LIST = 33,      /* where all shards are; answered when all are there */
     WEFT_MEMBER_HEARTBEAT = 34, /* I live */
     WEFT_MEMBER_LEAVE = 35,     /* I end */
+    WEFT_MEMBER_NEAR = 36,      /* which aggregator is mine; answered when it is another one than I have */
 };
 
 /* X(name, what happened; what to do) */
@@ -75,17 +77,19 @@ enum { WEFT_MEMBER_DONE = 0x01 }; /* flag of LEAVE: my work is finished */
 
 struct weft_member_request {
     uint32_t rpc_id;       /* counted by the member, from 1 */
-    uint8_t role;          /* WEFT_ROLE_SERVER or WEFT_ROLE_WORKER */
+    uint8_t role;          /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER or WEFT_ROLE_AGGREGATOR */
     uint8_t flags;         /* LEAVE: WEFT_MEMBER_DONE */
     uint64_t member;       /* names a place in the job; random unless a supervisor gave it; not 0 */
     uint64_t incarnation;  /* of the process in that place; the larger one is the later one */
-    uint32_t rank;         /* or NONE */
+    uint32_t rank;         /* or NONE; aggregator: its number */
     uint32_t workers;      /* as far as the member knows; 0 = it does not */
     uint32_t shards;       /* the same */
-    uint32_t first;        /* server: its first shard, or NONE; worker: NONE */
-    uint32_t span;         /* server: shards from there on, 1 .. SPAN_MAX; worker: 0 */
+    uint32_t first;        /* server: its first shard, or NONE; others: NONE */
+    uint32_t span;         /* server: shards from there on, 1 .. SPAN_MAX; worker: 0; aggregator: shards that
+                            * it has an endpoint for, 0 .. SPAN_MAX */
+    uint32_t place;        /* of the rack or host, as a number; 0 = not told */
     uint64_t epoch;        /* of the lease it holds or held; 0 = never had one */
-    uint64_t have_version; /* LIST: the list that it has; 0 = none */
+    uint64_t have_version; /* LIST, NEAR: what it has; 0 = nothing */
     char job[WEFT_MEMBER_JOB_BYTES]; /* zero after its end; may be empty */
     uint32_t count;        /* addresses: 0 (not reachable yet) or span; other ops than REGISTER: 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
@@ -101,13 +105,13 @@ struct weft_member_reply {
     uint32_t workers;  /* of the job; 0 = not told yet */
     uint32_t shards;
     uint64_t epoch;    /* of the member's lease */
-    uint64_t version;  /* of the list of shards */
+    uint64_t version;  /* of the list of shards; NEAR: of what is near, 0 = no aggregator */
     uint32_t lease_ms; /* a member that was silent so long may be replaced */
     uint32_t retry_ms; /* CLAIMED, FULL: until a lease ends */
     uint32_t detail;   /* CLAIMED: the rank or shard */
     uint8_t flags;     /* WEFT_MEMBER_OVER */
     char job[WEFT_MEMBER_JOB_BYTES];
-    uint32_t count;    /* LIST: shards; CLAIMED: 1 when the holder's address is known; else 0 */
+    uint32_t count;    /* LIST: shards; NEAR: the same, 0 = no aggregator; CLAIMED: 1 when the holder's address is known; else 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SHARDS_MAX];
 };
 
@@ -121,5 +125,8 @@ weft_status weft_member_request_unpack(uint8_t op, const uint8_t *bytes, size_t 
                                        struct weft_member_request *request_p);
 weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
                                      struct weft_member_reply *reply_p);
+
+/* Of a rack's or host's name; NULL or "": 0. Never 0 else. */
+uint32_t weft_member_place(const char *name);
 
 #endif

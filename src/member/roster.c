@@ -24,12 +24,24 @@ struct shard {
     struct weft_member_address address; /* port 0 = not reachable yet */
 };
 
+/* member 0 = nobody has this number. */
+struct aggregator {
+    uint64_t member;
+    uint64_t incarnation;
+    uint64_t until_ns;
+    uint32_t place;
+    uint32_t count; /* of addresses; 0 = not reachable yet */
+    struct weft_member_address *addresses; /* (WEFT_MEMBER_SPAN_MAX,) */
+};
+
 struct weft_roster {
     struct weft_roster_config config;
     struct weft_roster_counters counters;
     struct entry *entries; /* (members_max,) */
     struct shard *shards;  /* (shards_max,) */
     bool *done;            /* (workers_max,): rank has left with DONE */
+    struct aggregator *aggregators; /* (WEFT_MEMBER_AGGREGATORS_MAX,) */
+    struct weft_member_address *aggregator_addresses;
     uint32_t workers;
     uint32_t shard_count;
     char job[WEFT_MEMBER_JOB_BYTES];
@@ -61,9 +73,17 @@ weft_status weft_roster_new(const struct weft_roster_config *config, struct weft
     roster->entries = calloc(config->members_max, sizeof(*roster->entries));
     roster->shards = calloc(config->shards_max, sizeof(*roster->shards));
     roster->done = calloc(config->workers_max, sizeof(*roster->done));
-    if (roster->entries == NULL || roster->shards == NULL || roster->done == NULL) {
+    roster->aggregators = calloc(WEFT_MEMBER_AGGREGATORS_MAX, sizeof(*roster->aggregators));
+    roster->aggregator_addresses =
+        calloc((size_t)WEFT_MEMBER_AGGREGATORS_MAX * WEFT_MEMBER_SPAN_MAX,
+               sizeof(*roster->aggregator_addresses));
+    if (roster->entries == NULL || roster->shards == NULL || roster->done == NULL ||
+        roster->aggregators == NULL || roster->aggregator_addresses == NULL) {
         weft_roster_free(roster);
         return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
+        roster->aggregators[i].addresses = roster->aggregator_addresses + i * WEFT_MEMBER_SPAN_MAX;
     }
     roster->workers = config->workers;
     roster->shard_count = config->shards;
@@ -79,6 +99,8 @@ void weft_roster_free(struct weft_roster *roster)
         free(roster->entries);
         free(roster->shards);
         free(roster->done);
+        free(roster->aggregators);
+        free(roster->aggregator_addresses);
         free(roster);
     }
 }
@@ -457,6 +479,124 @@ static void fill_in(const struct weft_roster *roster, const struct entry *entry,
     memcpy(reply->job, roster->job, sizeof(reply->job));
 }
 
+/* ---- aggregators ----------------------------------------------------------------------------- */
+
+static bool is_there(const struct aggregator *a, const struct weft_member_request *request)
+{
+    return a->member == request->member && a->incarnation == request->incarnation;
+}
+
+static uint16_t aggregator_joins(struct weft_roster *roster,
+                                 const struct weft_member_request *request, uint64_t now_ns,
+                                 struct weft_member_reply *reply)
+{
+    struct aggregator *a = &roster->aggregators[request->rank];
+    uint16_t status = agree(roster, request);
+    if (status != WEFT_MEMBER_OK) {
+        return status;
+    }
+    if (request->count > 0 && request->count != roster->shard_count) {
+        return roster->shard_count == 0 ? WEFT_MEMBER_UNTOLD : WEFT_MEMBER_OTHER_SHARDS;
+    }
+    if (a->member == request->member && request->incarnation < a->incarnation) {
+        return WEFT_MEMBER_SUPERSEDED;
+    }
+    if (a->member != 0 && a->member != request->member) {
+        reply->detail = request->rank;
+        reply->retry_ms = ms_until(a->until_ns, now_ns);
+        return WEFT_MEMBER_CLAIMED;
+    }
+    a->count = is_there(a, request) && request->count == 0 ? a->count : request->count;
+    a->member = request->member;
+    a->incarnation = request->incarnation;
+    a->place = request->place;
+    memcpy(a->addresses, request->addresses, request->count * sizeof(*a->addresses));
+    return WEFT_MEMBER_OK;
+}
+
+static uint16_t aggregator_handle(struct weft_roster *roster, uint8_t op,
+                                  const struct weft_member_request *request, uint64_t now_ns,
+                                  struct weft_member_reply *reply)
+{
+    struct aggregator *a = &roster->aggregators[request->rank];
+    weft_roster_expire(roster, now_ns);
+    uint16_t status = op == WEFT_MEMBER_REGISTER ? aggregator_joins(roster, request, now_ns, reply)
+                      : is_there(a, request)     ? WEFT_MEMBER_OK
+                                                 : WEFT_MEMBER_UNKNOWN_MEMBER;
+    if (status == WEFT_MEMBER_OK) {
+        a->until_ns = weft_time_add(now_ns, roster->config.lease_ns);
+    }
+    if (status == WEFT_MEMBER_OK && op == WEFT_MEMBER_LEAVE) {
+        a->member = 0;
+        a->count = 0;
+    }
+    const uint32_t detail = reply->detail, retry_ms = reply->retry_ms;
+    fill_in(roster, NULL, reply);
+    reply->detail = detail;
+    reply->retry_ms = retry_ms;
+    reply->rank = request->rank;
+    return status;
+}
+
+void weft_roster_expire(struct weft_roster *roster, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
+        struct aggregator *a = &roster->aggregators[i];
+        if (a->member != 0 && a->until_ns <= now_ns) {
+            a->member = 0;
+            a->count = 0;
+        }
+    }
+}
+
+/* May this one be the aggregator of a member there? place 0: of anybody. */
+static bool serves(const struct aggregator *a, uint32_t place)
+{
+    return a->member != 0 && a->count > 0 && (place == 0 || a->place == place);
+}
+
+static uint32_t count_serving(const struct weft_roster *roster, uint32_t place)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
+        count += serves(&roster->aggregators[i], place);
+    }
+    return count;
+}
+
+void weft_roster_near(const struct weft_roster *roster, uint32_t rank, uint32_t place,
+                      struct weft_member_reply *reply_p)
+{
+    const uint32_t near = place != 0 ? count_serving(roster, place) : 0;
+    const uint32_t count = near > 0 ? near : count_serving(roster, 0);
+    uint32_t skip = count > 0 ? rank % count : 0, i = 0;
+    *reply_p = (struct weft_member_reply){0};
+    fill_in(roster, NULL, reply_p);
+    reply_p->version = 0;
+    for (; count > 0; i++) {
+        if (serves(&roster->aggregators[i], near > 0 ? place : 0) && skip-- == 0) {
+            break;
+        }
+    }
+    if (count == 0) {
+        return;
+    }
+    const struct aggregator *a = &roster->aggregators[i];
+    reply_p->rank = i;
+    reply_p->count = a->count;
+    reply_p->version = weft_mix64(a->member ^ weft_mix64(a->incarnation)) | 1;
+    memcpy(reply_p->addresses, a->addresses, a->count * sizeof(*a->addresses));
+    for (uint32_t s = 0; s < a->count; s++) {
+        uint64_t words[2];
+        memcpy(words, a->addresses[s].ip, sizeof(words));
+        reply_p->version = weft_mix64(reply_p->version ^ words[0] ^ weft_mix64(words[1])) ^
+                           a->addresses[s].port;
+    }
+    reply_p->version |= 1;
+}
+
+/* ---- all requests ---------------------------------------------------------------------------- */
+
 bool weft_roster_handle(struct weft_roster *roster, uint8_t op,
                         const struct weft_member_request *request, uint64_t now_ns,
                         struct weft_member_reply *reply_p, struct weft_member_request *record_p)
@@ -464,6 +604,12 @@ bool weft_roster_handle(struct weft_roster *roster, uint8_t op,
     struct entry *entry = NULL;
     bool changed = false;
     *reply_p = (struct weft_member_reply){.rpc_id = request->rpc_id};
+    *record_p = *request;
+    if (request->role == WEFT_ROLE_AGGREGATOR) {
+        reply_p->status = aggregator_handle(roster, op, request, now_ns, reply_p);
+        roster->counters.refused += reply_p->status != WEFT_MEMBER_OK;
+        return false;
+    }
     if (op == WEFT_MEMBER_REGISTER) {
         reply_p->status = join(roster, request, now_ns, reply_p, &entry, &changed);
     } else {
@@ -549,7 +695,12 @@ static struct entry *next_to_lapse(const struct weft_roster *roster)
 uint64_t weft_roster_deadline(const struct weft_roster *roster)
 {
     const struct entry *next = next_to_lapse(roster);
-    return next != NULL ? next->until_ns : WEFT_NEVER;
+    uint64_t first_ns = next != NULL ? next->until_ns : WEFT_NEVER;
+    for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
+        const struct aggregator *a = &roster->aggregators[i];
+        first_ns = a->member != 0 ? weft_min_u64(first_ns, a->until_ns) : first_ns;
+    }
+    return first_ns;
 }
 
 bool weft_roster_lapse(struct weft_roster *roster, uint64_t now_ns,

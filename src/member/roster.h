@@ -10,6 +10,11 @@
  * the chosen rank, shards and epoch) to be written before the reply is sent, and goes in again by
  * restore. It does not know addresses from names, and sends nothing (member/service.h does).
  *
+ * Aggregators are members of another kind: nothing of the job rests on them, so they have no epoch and are not
+ * in the journal. Each is there until it has been silent for lease_ns; one that a new coordinator does not know
+ * registers with it at its next heartbeat. A worker is given one of those in its own rack or host, where members
+ * say that; else of all: those are spread by rank.
+ *
  * It is not consensus: one coordinator, and a server that cannot reach it goes on serving. Who was
  * replaced meanwhile learns that from the answer to its next heartbeat, and must end then.
  *
@@ -66,10 +71,17 @@ bool weft_roster_handle(struct weft_roster *roster, uint8_t op,
  * caller's. */
 bool weft_roster_list(const struct weft_roster *roster, struct weft_member_reply *reply_p);
 
+/* The aggregator for this member: count 0, version 0 where there is none. rpc_id is the caller's. */
+void weft_roster_near(const struct weft_roster *roster, uint32_t rank, uint32_t place,
+                      struct weft_member_reply *reply_p);
+
 /* Names the content of the list; 0 = it is not complete. */
 uint64_t weft_roster_version(const struct weft_roster *roster);
 
-/* When the next lease lapses; WEFT_NEVER = none. */
+/* Aggregators that have been silent are gone. */
+void weft_roster_expire(struct weft_roster *roster, uint64_t now_ns);
+
+/* When the next lease lapses, or the next aggregator is gone; WEFT_NEVER = none. */
 uint64_t weft_roster_deadline(const struct weft_roster *roster);
 
 /* Let one lease lapse whose time has come, and say whose; false when there is none. */

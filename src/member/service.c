@@ -20,13 +20,19 @@ struct answer {
     uint8_t *bytes;
 };
 
-/* A LIST that waits: one for each connection, the newest. */
-struct asker {
-    bool is_member; /* its name has the role */
+/* A LIST or NEAR that waits: one of each for each connection, the newest. */
+struct question {
     bool waits;
-    uint8_t op;
     uint32_t rpc_id;
     uint64_t have_version;
+    uint32_t rank;
+    uint32_t place;
+};
+
+struct asker {
+    bool is_member; /* its name has the role */
+    struct question list;
+    struct question near;
 };
 
 struct weft_member_service {
@@ -70,7 +76,7 @@ weft_status weft_member_service_new(const struct weft_member_service_config *con
     size_t answer_bytes = weft_member_reply_bytes(config->shards_max);
     service->config = *config;
     service->msgr = msgr;
-    service->answer_count = config->slots + 2 * config->peers_max;
+    service->answer_count = config->slots + 3 * config->peers_max;
     service->slots = calloc(config->slots, sizeof(*service->slots));
     service->answers = calloc(service->answer_count, sizeof(*service->answers));
     service->answer_bytes = calloc(service->answer_count, answer_bytes);
@@ -184,11 +190,14 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
 {
     struct weft_member_reply reply;
     struct weft_member_request record;
-    if (op == WEFT_MEMBER_LIST) {
-        service->askers[peer].waits = true;
-        service->askers[peer].op = op;
-        service->askers[peer].rpc_id = request->rpc_id;
-        service->askers[peer].have_version = request->have_version;
+    if (op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_NEAR) {
+        struct asker *asker = &service->askers[peer];
+        *(op == WEFT_MEMBER_LIST ? &asker->list : &asker->near) =
+            (struct question){.waits = true,
+                              .rpc_id = request->rpc_id,
+                              .have_version = request->have_version,
+                              .rank = request->rank,
+                              .place = request->place};
         return;
     }
     uint64_t revived = weft_roster_counters(service->config.roster)->revived;
@@ -199,6 +208,8 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
         reply.status = WEFT_MEMBER_UNAVAILABLE;
     }
     answer(service, peer, op, &reply);
+    const bool is_offer = request->role == WEFT_ROLE_AGGREGATOR && request->count > 0;
+    changed |= is_offer || (request->role == WEFT_ROLE_AGGREGATOR && op == WEFT_MEMBER_LEAVE);
     if (reply.status != WEFT_MEMBER_OK) {
         note(service, WEFT_MEMBER_NOTE_REFUSED, request, reply.status);
     } else if (changed) {
@@ -230,7 +241,7 @@ static void received(struct weft_member_service *service, const struct weft_msg_
 
 static void forget(struct weft_member_service *service, weft_peer peer)
 {
-    service->askers[peer] = (struct asker){.waits = false};
+    service->askers[peer] = (struct asker){.is_member = false};
     for (uint32_t i = 0; i < service->answer_count; i++) {
         if (service->answers[i].peer == peer && service->answers[i].state == ANSWER_READY) {
             service->answers[i].state = ANSWER_FREE;
@@ -273,13 +284,30 @@ static void tell_list(struct weft_member_service *service)
     }
     service->version_noted = version;
     for (uint32_t peer = 0; version != 0 && peer < service->config.peers_max; peer++) {
-        struct asker *asker = &service->askers[peer];
-        if (asker->waits && asker->have_version != version) {
+        struct question *asked = &service->askers[peer].list;
+        if (asked->waits && asked->have_version != version) {
             bool complete = weft_roster_list(service->config.roster, &list);
             WEFT_ASSERT(complete);
-            list.rpc_id = asker->rpc_id;
-            answer(service, peer, asker->op, &list);
-            asker->waits = false;
+            list.rpc_id = asked->rpc_id;
+            answer(service, peer, WEFT_MEMBER_LIST, &list);
+            asked->waits = false;
+        }
+    }
+}
+
+static void tell_near(struct weft_member_service *service)
+{
+    struct weft_member_reply near;
+    for (uint32_t peer = 0; peer < service->config.peers_max; peer++) {
+        struct question *asked = &service->askers[peer].near;
+        if (!asked->waits) {
+            continue;
+        }
+        weft_roster_near(service->config.roster, asked->rank, asked->place, &near);
+        if (near.version != asked->have_version && near.count <= service->config.shards_max) {
+            near.rpc_id = asked->rpc_id;
+            answer(service, peer, WEFT_MEMBER_NEAR, &near);
+            asked->waits = false;
         }
     }
 }
@@ -290,7 +318,9 @@ void weft_member_service_progress(struct weft_member_service *service, uint64_t 
     while (weft_roster_lapse(service->config.roster, now_ns, &who)) {
         note(service, WEFT_MEMBER_NOTE_LAPSED, &who, WEFT_MEMBER_OK);
     }
+    weft_roster_expire(service->config.roster, now_ns);
     tell_list(service);
+    tell_near(service);
     if (service->is_dirty && service->config.sync != NULL && !service->is_broken) {
         service->is_broken = !service->config.sync(service->config.arg);
     }

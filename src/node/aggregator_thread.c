@@ -143,6 +143,11 @@ static uint64_t turn(struct serving *serving)
     if (weft_aggregator_wants_shard(serving->aggregator)) {
         if (now_ns >= serving->connect_ns) {
             serving->connect_ns = now_ns + connect_pause_ns;
+            pthread_mutex_lock(&serving->thread->lock);
+            if (serving->thread->moved.port != 0) {
+                serving->thread->config.server = serving->thread->moved;
+            }
+            pthread_mutex_unlock(&serving->thread->lock);
             if (weft_driver_connect(serving->driver, server->host, server->port, &peer, &error) ==
                 WEFT_OK) {
                 weft_aggregator_connect(serving->aggregator, peer);
@@ -258,6 +263,14 @@ bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
                                 struct weft_aggregator_stats *stats_p)
 {
     return weft_stats_query_ask(&thread->query, copy_stats, stats_p, ask_patience_ns);
+}
+
+void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
+                                 const struct weft_launch_address *server)
+{
+    pthread_mutex_lock(&thread->lock);
+    thread->moved = *server;
+    pthread_mutex_unlock(&thread->lock);
 }
 
 void weft_aggregator_thread_join(struct weft_aggregator_thread *thread)

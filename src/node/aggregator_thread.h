@@ -42,6 +42,7 @@ struct weft_aggregator_thread {
     uint16_t port;
     weft_status status;
     struct weft_error error;
+    struct weft_launch_address moved; /* the server is there now; port 0 = where it was. Behind `lock` */
     atomic_bool stop;
     struct weft_stats_query query;      /* of its struct weft_aggregator_stats */
     struct weft_aggregator_stats stats; /* valid after join */
@@ -60,6 +61,10 @@ weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
 /* Any thread: copy what is known; false: the thread did not come to it, *stats_p is as it was. */
 bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
                                 struct weft_aggregator_stats *stats_p);
+
+/* Any thread: the next connection goes to this address. */
+void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
+                                 const struct weft_launch_address *server);
 
 void weft_aggregator_thread_join(struct weft_aggregator_thread *thread);
 

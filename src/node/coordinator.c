@@ -96,7 +96,9 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
 
 static void name_member(const struct weft_member_request *who, char *text_p, size_t bytes)
 {
-    if (who->role == WEFT_ROLE_WORKER && who->rank != WEFT_MEMBER_NONE) {
+    if (who->role == WEFT_ROLE_AGGREGATOR) {
+        snprintf(text_p, bytes, "aggregator %u", who->rank);
+    } else if (who->role == WEFT_ROLE_WORKER && who->rank != WEFT_MEMBER_NONE) {
         snprintf(text_p, bytes, "worker %u", who->rank);
     } else if (who->role == WEFT_ROLE_WORKER) {
         snprintf(text_p, bytes, "a worker");

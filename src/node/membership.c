@@ -39,7 +39,11 @@ static struct weft_member_client_config member_config(const struct weft_launch *
     static_assert(WEFT_LAUNCH_UNKNOWN == WEFT_MEMBER_NONE);
     static_assert((int)WEFT_LAUNCH_JOB_BYTES == (int)WEFT_MEMBER_JOB_BYTES);
     struct weft_member_client_config member = {
-        .role = join->span > 0 ? WEFT_ROLE_SERVER : WEFT_ROLE_WORKER,
+        .role = join->is_aggregator ? WEFT_ROLE_AGGREGATOR
+                : join->span > 0    ? WEFT_ROLE_SERVER
+                                    : WEFT_ROLE_WORKER,
+        .place = weft_member_place(join->place),
+        .wants_near = join->wants_near,
         /* Without a supervisor that names the slot: a name that nobody else has. */
         .member = launch->member != 0 ? launch->member : random | 1,
         .incarnation = (uint64_t)launch->restart + 1,
@@ -50,6 +54,10 @@ static struct weft_member_client_config member_config(const struct weft_launch *
         .span = join->span,
     };
     memcpy(member.job, launch->job, sizeof(member.job));
+    if (join->is_aggregator) { /* the environment's rank and counts are a worker's */
+        member.rank = join->number;
+        member.workers = member.shards = 0;
+    }
     return member;
 }
 
@@ -89,6 +97,22 @@ bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, 
     }
     weft_resolve_member_host(&state.list.addresses[shard], address_p->host);
     address_p->port = state.list.addresses[shard].port;
+    return true;
+}
+
+bool weft_membership_near(struct weft_membership *membership, uint32_t shard, uint32_t shards,
+                          struct weft_launch_address *address_p)
+{
+    struct weft_member_state state;
+    if (membership->thread == NULL) {
+        return false;
+    }
+    weft_member_thread_state(membership->thread, &state);
+    if (state.near.count != shards) {
+        return false;
+    }
+    weft_resolve_member_host(&state.near.addresses[shard], address_p->host);
+    address_p->port = state.near.addresses[shard].port;
     return true;
 }
 

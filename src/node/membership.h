@@ -27,7 +27,11 @@ struct weft_membership_join {
     const struct weft_security *security; /* loaded */
     const struct weft_transport_options *transport;
     uint32_t first; /* of a server: its first shard, or WEFT_MEMBER_NONE */
-    uint32_t span;  /* of a server: how many shards; 0 = a worker */
+    uint32_t span;  /* of a server: how many shards; 0 = a worker, or an aggregator */
+    bool is_aggregator; /* with this number */
+    uint32_t number;
+    const char *place; /* the rack or host of a worker or an aggregator; NULL = not told */
+    bool wants_near;   /* of a worker: it asks for an aggregator */
     enum weft_member_wait what;
     uint64_t patience_ns;
     bool (*stop)(void); /* NULL = nothing ends the wait */
@@ -44,6 +48,11 @@ weft_status weft_membership_join(struct weft_membership *membership,
 /* Where a shard is now. False: nobody joined, or the coordinator does not know all `shards`. */
 bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, uint32_t shards,
                             struct weft_launch_address *address_p);
+
+/* Where the endpoint of this worker's aggregator for a shard is now. False: there is none, or it is not of so many
+ * shards. */
+bool weft_membership_near(struct weft_membership *membership, uint32_t shard, uint32_t shards,
+                          struct weft_launch_address *address_p);
 
 /* done: the work is. A membership that never joined is fine. */
 void weft_membership_leave(struct weft_membership *membership, bool done);

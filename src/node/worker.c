@@ -265,6 +265,7 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
         .security = config->endpoint.security,
         .membership = config->membership,
         .has_via = config->client.via_timeout_ns > 0,
+        .via_coordinator = config->via_coordinator,
         .on_progress = config->on_progress,
         .arg = config->arg,
     };
@@ -273,7 +274,7 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     }
     for (uint32_t s = 0; s < shards; s++) {
         worker->servers[s].address = config->servers[s];
-        if (config->client.via_timeout_ns > 0) {
+        if (config->client.via_timeout_ns > 0 && !config->via_coordinator) {
             worker->servers[s].via = config->via[s];
         }
     }

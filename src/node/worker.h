@@ -23,6 +23,8 @@ struct weft_worker_config {
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
     const struct weft_launch_address *via; /* (client.shards,): of the aggregators, where
                                             * client.via_timeout_ns > 0; copied */
+    bool via_coordinator; /* `via` is NULL, and `membership` says where the aggregators are: it joined with
+                           * wants_near. While there is none, pushes go to the servers */
     struct weft_membership *membership; /* asked where a server that went away is now; NULL = nobody */
     /* > 0: open returns when all servers are connected, or after so long; for one that does not answer,
      * or is another than the list says, it fails. 0: operations wait for the connections, and fail
@@ -65,6 +67,7 @@ struct weft_worker {
     uint32_t rank;
     bool any_away;
     bool has_via;
+    bool via_coordinator;
     bool any_down; /* one has been, at some time */
     uint64_t reconnect_ns;
     uint64_t peer_timeout_ns;

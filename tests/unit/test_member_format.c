@@ -76,7 +76,7 @@ static void request_refused(void **state)
         {4, 0},    {4, 2} /* a worker with shards */, {4, 3},      {5, 1} /* flag of LEAVE */,
         {7, 1} /* count is not span */,               {28, 1} /* workers beyond 65,535 */,
         {34, 1} /* 256 + 65 shards */,                {43, 0} /* span */,
-        {43, 65},  {44, 1},                           {47, 1} /* reserved */,
+        {43, 65},
         {63, 1} /* version without LIST */,           {64, '/'},   {70, 'x'} /* after the end */,
         {114, 1} /* reserved in an address */,        {119, 1},
     };

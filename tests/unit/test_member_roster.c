@@ -500,6 +500,86 @@ static void records_say_all(void **state)
     }
 }
 
+static struct weft_member_request aggregator(uint64_t member, uint32_t number, uint32_t place,
+                                             uint16_t port)
+{
+    struct weft_member_request q = {.rpc_id = 1,
+                                    .role = WEFT_ROLE_AGGREGATOR,
+                                    .member = member,
+                                    .incarnation = 1,
+                                    .rank = number,
+                                    .first = WEFT_MEMBER_NONE,
+                                    .place = place,
+                                    .span = 4,
+                                    .count = port != 0 ? 4 : 0};
+    for (uint32_t s = 0; port != 0 && s < 4; s++) {
+        q.addresses[s].port = (uint16_t)(port + s);
+    }
+    return q;
+}
+
+static uint32_t near_of(struct bench *b, uint32_t rank, uint32_t place)
+{
+    struct weft_member_reply near;
+    weft_roster_near(b->roster, rank, place, &near);
+    assert_int_equal(near.count, near.version != 0 ? 4 : 0);
+    return near.version != 0 ? near.rank : WEFT_MEMBER_NONE;
+}
+
+static void aggregators(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_reply before, after;
+    struct weft_member_request q = aggregator(100, 3, 7, 0);
+    assert_int_equal(near_of(b, 0, 0), WEFT_MEMBER_NONE);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_false(b->changed); /* nothing for the journal */
+    assert_int_equal(b->reply.rank, 3);
+    assert_int_equal(near_of(b, 0, 0), WEFT_MEMBER_NONE); /* not reachable yet */
+    q = aggregator(100, 3, 7, 5000);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    q = aggregator(101, 5, 8, 6000);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    /* By place, else by rank. */
+    assert_int_equal(near_of(b, 0, 7), 3);
+    assert_int_equal(near_of(b, 1, 7), 3);
+    assert_int_equal(near_of(b, 0, 8), 5);
+    assert_int_equal(near_of(b, 0, 9), 3);
+    assert_int_equal(near_of(b, 1, 9), 5);
+    assert_int_equal(near_of(b, 1, 0), 5);
+    /* Its number is another's; its shards are not the job's. */
+    q = aggregator(102, 5, 8, 6500);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_CLAIMED);
+    assert_int_equal(b->reply.detail, 5);
+    assert_true(b->reply.retry_ms > 0);
+    q = aggregator(102, 6, 8, 6500);
+    q.span = q.count = 3;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_SHARDS);
+    /* Silent, it is gone, and somebody else may have the number; what it says then is not known. */
+    q = aggregator(100, 3, 7, 5000);
+    weft_roster_near(b->roster, 0, 7, &before);
+    assert_int_equal(weft_roster_deadline(b->roster), UINT64_C(5) * S);
+    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, UINT64_C(4) * S), WEFT_MEMBER_OK);
+    weft_roster_expire(b->roster, UINT64_C(6) * S);
+    assert_int_equal(near_of(b, 1, 0), 3);
+    q = aggregator(102, 5, 8, 6500);
+    assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
+    q = aggregator(101, 5, 8, 6000);
+    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, UINT64_C(6) * S), WEFT_MEMBER_UNKNOWN_MEMBER);
+    /* Another process of the same member: another version. */
+    q = aggregator(100, 3, 7, 5000);
+    q.incarnation = 2;
+    assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
+    weft_roster_near(b->roster, 0, 7, &after);
+    assert_int_not_equal(before.version, after.version);
+    q.incarnation = 1;
+    assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_SUPERSEDED);
+    q.incarnation = 2;
+    assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
+    assert_int_equal(near_of(b, 0, 7), 5);
+    assert_false(b->changed);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -509,6 +589,7 @@ int main(void)
                                        TEST(shards_have_one_server),
                                        TEST(a_lapsed_lease_comes_back),
                                        TEST(list_is_whole_or_nothing),
+                                       TEST(aggregators),
                                        TEST(a_later_incarnation_takes_over),
                                        TEST(over_when_all_are_done),
                                        TEST(journal_brings_back),

@@ -1,0 +1,157 @@
+#!/bin/sh
+# `weft aggregate --coordinator`: workers learn of aggregators from the coordinator, by rack or by rank; of one
+# that comes late, or comes back after a kill; and what is told wrong.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB WEFT_VIA
+tap_run "a job key" "$WEFT_BIN" keygen job.key
+WEFT_JOB_KEY=$(cat job.key)
+export WEFT_JOB_KEY
+
+# begin: a coordinator and a server of two shards, $coordinator, $server and $at.
+begin() {
+    rm -f ./*.out ./*.err
+    "$WEFT_BIN" coordinator --port 0 --workers 2 --shards 2 --lease-ms 1000 >coordinator.out 2>&1 &
+    coordinator=$!
+    tap_until tap_lines 1 '^coordinator: ' coordinator.out
+    at=$(sed -n 's/^coordinator: //p' coordinator.out)
+    "$WEFT_BIN" server --coordinator "$at" --shards-per-server 2 --port 0 --aggregators 4 \
+        >server.out 2>&1 &
+    server=$!
+}
+
+# box <number> [options ...]: an aggregator in the background.
+box() {
+    number=$1
+    shift
+    "$WEFT_BIN" aggregate --coordinator "$at" --listen 127.0.0.1:0 --number "$number" --json \
+        --flush-age-us 20000 "$@" >"box$number.out" 2>"box$number.err" &
+}
+
+# work <rank> <epochs> [options ...]: a worker in the background.
+work() {
+    rank=$1
+    epochs=$2
+    shift 2
+    "$WEFT_BIN" worker --coordinator "$at" --rank "$rank" --via coordinator --epochs "$epochs" \
+        --batch 512 "$@" >"$rank.out" 2>"$rank.err" &
+}
+
+end() {
+    kill "$server" "$coordinator"
+    wait "$server" "$coordinator"
+}
+
+# figure <name> <file>
+figure() {
+    sed -n "s/.*\"$1\":[[:space:]]*\([0-9]*\).*/\1/p" "$2"
+}
+
+# ---- by rack, by rank ----------------------------------------------------------------------------
+
+begin
+box 0 --rack north
+zero=$!
+box 1 --rack south
+one=$!
+tap_until tap_lines 1 '^shard 1:' box0.out
+tap_until tap_lines 1 '^shard 1:' box1.out
+work 0 2 --rack south
+first=$!
+work 1 2 --rack south
+second=$!
+wait "$first"
+tap_is "both are in the south: the first worker ends well" $? 0
+wait "$second"
+tap_is "the second, too" $? 0
+kill "$zero" "$one"
+wait "$zero" "$one"
+end
+tap_is "the aggregator there has their pushes" "$(($(figure pushes_absorbed box1.out) > 20))" 1
+tap_is "of both shards, from two workers each" "$(($(figure flushed_all box1.out) > 5))" 1
+tap_is "the one in the north has none" "$(figure pushes_in box0.out)" 0
+
+begin
+box 0
+zero=$!
+box 2
+two=$!
+tap_until tap_lines 1 '^shard 1:' box0.out
+tap_until tap_lines 1 '^shard 1:' box2.out
+work 0 2
+first=$!
+work 1 2 --rack nowhere
+second=$!
+wait "$first"
+tap_is "nobody says where: the first worker ends well" $? 0
+wait "$second"
+tap_is "the second, too" $? 0
+kill "$zero" "$two"
+wait "$zero" "$two"
+end
+tap_is "one goes by the first aggregator" "$(($(figure pushes_absorbed box0.out) > 10))" 1
+tap_is "and one by the other" "$(($(figure pushes_absorbed box2.out) > 10))" 1
+
+# ---- one that comes late, dies and comes back ----------------------------------------------------
+
+# more <count>: worker 0 has ended more epochs than that.
+more() {
+    [ "$(grep -c '"epoch"' 0.out)" -gt "$1" ]
+}
+
+begin
+work 0 9000
+first=$!
+work 1 9000
+second=$!
+tap_until more 1
+box 0
+zero=$!
+tap_run "one comes late" tap_until tap_lines 1 '^shard 1:' box0.out
+tap_run "and the coordinator says so" tap_until grep -q 'aggregator 0 is at' coordinator.out
+tap_run "the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
+kill -9 "$zero"
+wait "$zero" 2>/dev/null
+tap_run "it is killed: the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
+rm -f box0.out
+box 0
+zero=$!
+tap_run "it comes back when its lease is over" tap_until tap_lines 1 '^shard 1:' box0.out
+sleep 3 # workers ask for another one after a second; and a server may still know the one that died
+tap_run "the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
+kill -0 "$first" && kill -0 "$second"
+tap_is "both are there" $? 0
+kill "$zero"
+wait "$zero"
+tap_is "the one that came back had pushes" "$(($(figure pushes_absorbed box0.out) > 0))" 1
+kill "$first" "$second"
+wait "$first" "$second"
+end
+
+# ---- what is told wrong --------------------------------------------------------------------------
+
+begin
+box 0
+zero=$!
+tap_until tap_lines 1 '^shard 1:' box0.out
+"$WEFT_BIN" aggregate --coordinator "$at" --listen 127.0.0.1:0 --number 0 >twin.out 2>twin.err
+tap_is "a second one with its number fails" $? 1
+tap_like "and says so" "$(cat twin.err)" 'aggregator 0 belongs to another process'
+"$WEFT_BIN" keygen other.key >/dev/null
+(
+    unset WEFT_JOB_KEY
+    "$WEFT_BIN" aggregate --coordinator "$at" --listen 127.0.0.1:0 --number 1 --key-file other.key \
+        --start-timeout 2 >wrong.out 2>wrong.err
+)
+tap_is "another key fails" $? 1
+kill "$zero"
+wait "$zero"
+tap_is "the first went on" $? 0
+end
+"$WEFT_BIN" worker --servers 127.0.0.1:9 --via coordinator >usage.out 2>&1
+tap_is "--via coordinator without one fails" $? 1
+tap_like "it says what is missing" "$(cat usage.out)" 'is coordinator, and there is none'
+"$WEFT_BIN" aggregate --coordinator nowhere 2>usage.err
+tap_is "a coordinator that is no address: wrong usage" $? 2
+tap_done
