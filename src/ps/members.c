@@ -121,6 +121,7 @@ static void advanced(struct weft_shard *shard, uint16_t index, uint32_t min, uin
     move_along(shard, index);
     weft_shard_now_follow(shard, index);
     weft_snapshot_boundary(shard, index);
+    weft_transfer_boundary(shard);
     weft_shard_wake(shard, now_ns);
 }
 
@@ -150,6 +151,9 @@ void weft_shard_clock_advance(struct weft_shard *shard, uint16_t index, uint64_t
     }
     if (table->spec.mode != WEFT_TABLE_BSP) {
         advanced(shard, index, min, now_ns);
+        return;
+    }
+    if (weft_transfer_holds_steps(shard)) {
         return;
     }
     weft_shard_answer_due(shard, true);

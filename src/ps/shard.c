@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/prefetch.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* `user` of an expectation or a reply is its slot; of a CLOCK expectation this plus the rank. */
@@ -28,6 +29,8 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .can = WEFT_RPC_CAN_ALL,
         .aggregators_max = 2,
         .list_ids = 1 << 17,
+        .replica_lease_ns = 2 * WEFT_NS_PER_S,
+        .replica_spill_bytes = 64 << 20,
         .slab_bytes = 1 << 20,
         .step_rows = 16384,
         .active_window_ns = WEFT_NS_PER_MS,
@@ -38,7 +41,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
 uint32_t weft_shard_expects_max(const struct weft_shard_config *config)
 {
     return config->workers_max * (config->push_slots + config->pull_slots + 3) +
-           weft_shard_aggregators(config) * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS);
+           config->replicas_max + weft_shard_aggregators(config) * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS);
 }
 
 static bool config_valid(const struct weft_shard_config *config)
@@ -53,7 +56,10 @@ static bool config_valid(const struct weft_shard_config *config)
            config->clock_ns != NULL && config->active_window_ns >= 1 &&
            config->list_ids <= UINT32_C(1) << 30 && config->on_death <= WEFT_DEATH_FAIL &&
            (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
-           (!config->checkpoints || config->chunks_max >= 1) &&
+           (!config->checkpoints || config->chunks_max >= 1) && config->replicas_max <= 1 &&
+           (config->replicas_max == 0 ||
+            (config->chunks_max >= 1 && config->div_max >= 0 && isfinite(config->div_max) &&
+             config->replica_lease_ns >= WEFT_NS_PER_MS)) &&
            config->chunks_max <= UINT32_C(1) << 18 &&
            config->aggregators_max <= WEFT_SHARD_AGGREGATORS_MAX;
 }
@@ -172,6 +178,9 @@ static weft_status shard_init(struct weft_shard *shard)
         status = weft_snapshot_init(shard);
         status = status == WEFT_OK ? weft_shard_safe_init(shard) : status;
     }
+    if (status == WEFT_OK && config->replicas_max > 0) {
+        status = weft_transfer_init(shard);
+    }
     return status;
 }
 
@@ -210,6 +219,7 @@ void weft_shard_free(struct weft_shard *shard)
         weft_table_fini(&shard->tables[t]);
     }
     weft_snapshot_fini(shard);
+    weft_transfer_fini(shard);
     weft_shard_journal_fini(shard);
     weft_shard_partials_fini(shard);
     weft_shard_lists_fini(shard);
@@ -628,7 +638,8 @@ static void incoming(struct weft_shard *shard, const struct weft_msg_event *even
 
 void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
-    if (weft_shard_aggregate_event(shard, event, now_ns)) {
+    if (weft_transfer_event(shard, event, now_ns) ||
+        weft_shard_aggregate_event(shard, event, now_ns)) {
         return;
     }
     switch (event->type) {
@@ -668,6 +679,7 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     if (shard->cut_told) {
         weft_shard_cut_tell(shard, now_ns);
     }
+    weft_transfer_progress(shard, now_ns);
     weft_shard_answer_due(shard, false);
     weft_shard_send_ready(shard, now_ns);
     weft_shard_aggregate_send(shard, now_ns);

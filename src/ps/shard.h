@@ -68,6 +68,13 @@ struct weft_shard_config {
     uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
                                 * table does not keep the shard from everything else */
     bool checkpoints;    /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
+    uint32_t replicas_max; /* 1: a replica may connect (ps/transfer.h). Needs chunks_max; three bits and
+                            * 8 bytes a row. 0 = none */
+    double div_max;        /* how far what this shard has said may be from its replica, >= 0; of a job
+                            * the bound over the root of the number of shards */
+    uint64_t replica_lease_ns;  /* a replica that hears nothing for so long is not promoted; the same
+                                 * at both ends */
+    size_t replica_spill_bytes; /* for copies of rows that change while they are sent */
     uint32_t chunks_max; /* the endpoint's, longest message in chunks: so many bits are kept of
                                 * each of 2 x push_slots pushes of every worker, so that those cut
                                 * off in the middle can be sent again. 0 = workers cannot resume */

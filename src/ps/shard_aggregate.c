@@ -466,14 +466,15 @@ void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns)
     if (all == NULL || (!all->ready && !all->lacks)) {
         return;
     }
-    const bool lacks = all->lacks;
-    all->ready = all->lacks = false;
+    const bool lacks = all->lacks, holds = weft_transfer_holds_answers(shard);
+    all->lacks = false;
+    all->ready &= holds;
     for (uint32_t i = 0; i < all->slot_count; i++) {
         struct shard_aggregate *slot = &all->slots[i];
         if (slot->state == AGGREGATE_IDLE && lacks) {
             post(shard, slot);
         }
-        if (slot->state != AGGREGATE_READY) {
+        if (slot->state != AGGREGATE_READY || holds) {
             continue;
         }
         struct weft_rpc_reply reply;

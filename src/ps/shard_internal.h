@@ -23,6 +23,9 @@ enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 /* `user` of an aggregate's expectation and answer: this plus its slot. */
 #define WEFT_SHARD_USER_AGGREGATE (UINT64_C(1) << 34)
 
+/* `user` of pieces for the replica, and of what it says: this plus a small number. */
+#define WEFT_SHARD_USER_TRANSFER (UINT64_C(1) << 35)
+
 enum shard_slot_state {
     SLOT_IDLE,    /* its worker is not connected, or the transport had no room for it */
     SLOT_POSTED,  /* waits for a request */
@@ -126,6 +129,7 @@ struct shard_replaced {
 };
 
 struct weft_shard_aggregates;
+struct weft_transfer;
 
 struct weft_shard {
     struct weft_shard_config config;
@@ -159,6 +163,7 @@ struct weft_shard {
     struct weft_shard_journal *journal; /* NULL without */
     struct weft_shard_updates *updates;
     struct weft_shard_aggregates *aggregates; /* NULL without */
+    struct weft_transfer *transfer;           /* NULL without replicas */
     struct shard_partial *partials;     /* worker by worker */
     uint32_t partials_per_worker;       /* 0 without checkpoints */
     uint32_t partial_count;
@@ -468,6 +473,22 @@ void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns);
 /* Out of a journal. */
 bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                 const uint8_t *bytes, size_t count);
+
+/* transfer.c: to the replica; each is nothing where there are none */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_transfer_init(struct weft_shard *shard);
+void weft_transfer_fini(struct weft_shard *shard);
+/* False: the event is for others, too. */
+bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *event,
+                         uint64_t now_ns);
+void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns);
+/* Rows of a table have been stepped: it can be cut. */
+void weft_transfer_boundary(struct weft_shard *shard);
+/* No answer may leave now. */
+bool weft_transfer_holds_answers(struct weft_shard *shard);
+/* BSP: no clock may end now; weft_shard_clock_advance is called again when one may. */
+bool weft_transfer_holds_steps(const struct weft_shard *shard);
 
 /* shard_record.c */
 

@@ -436,6 +436,9 @@ void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns)
     /* Each once: a worker that takes nothing now must not hold up the others. */
     struct shard_queue later = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
     uint32_t index;
+    if (shard->ready.head == WEFT_SHARD_NONE || weft_transfer_holds_answers(shard)) {
+        return;
+    }
     while ((index = weft_shard_queue_pop(shard, &shard->ready)) != WEFT_SHARD_NONE) {
         struct shard_slot *slot = &shard->slots[index];
         weft_status status = reply_send(shard, slot, now_ns);

@@ -59,7 +59,7 @@ weft_status weft_snapshot_init(struct weft_shard *shard)
     }
     weft_status status = snapshot_init(shard);
     for (uint32_t t = 0; status == WEFT_OK && t < shard->config.tables_max; t++) {
-        shard->tables[t].watch = &shard->snapshot->watches[t];
+        weft_table_watch_attach(&shard->tables[t], &shard->snapshot->watches[t]);
     }
     return status;
 }
@@ -281,36 +281,6 @@ const struct weft_cut_view *weft_shard_cut_view(const struct weft_shard *shard)
     return &shard->snapshot->view;
 }
 
-static uint64_t spill_table(const struct weft_spill *spill)
-{
-    uint64_t table;
-    memcpy(&table, spill->memory + spill->begin, sizeof(table));
-    return table;
-}
-
-/* The rows copied aside that come next, as far as they are of one table. */
-static uint32_t take_spilled(struct weft_snapshot *snapshot, uint8_t *out, size_t bytes,
-                             uint16_t *table_p)
-{
-    struct weft_spill *spill = &snapshot->spill;
-    uint64_t table = spill_table(spill);
-    struct weft_table_watch *watch = &snapshot->watches[table];
-    uint32_t count = 0;
-    while (spill->begin < spill->end && spill_table(spill) == table &&
-           bytes - (size_t)count * watch->record_bytes >= watch->record_bytes) {
-        memcpy(out + (size_t)count * watch->record_bytes,
-               spill->memory + spill->begin + sizeof(table), watch->record_bytes);
-        spill->begin += sizeof(table) + watch->record_bytes;
-        count++;
-    }
-    if (spill->begin == spill->end) {
-        spill->begin = spill->end = 0;
-    }
-    watch->emitted += count;
-    *table_p = (uint16_t)table;
-    return count;
-}
-
 uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, uint16_t *table_p)
 {
     struct weft_snapshot *snapshot = shard->snapshot;
@@ -318,7 +288,7 @@ uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, 
         return 0;
     }
     if (snapshot->spill.begin < snapshot->spill.end) {
-        return take_spilled(snapshot, out, bytes, table_p);
+        return weft_spill_take(&snapshot->spill, snapshot->watches, out, bytes, table_p);
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         struct weft_table_watch *watch = &snapshot->watches[t];

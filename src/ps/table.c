@@ -311,8 +311,8 @@ static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, ui
                            table->spec.dim, table->spec.dim);
     table->rows++;
     table->counters.rows_made++;
-    if (table->watch != NULL) {
-        weft_table_watch_made(table->watch, number);
+    for (struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
+        weft_table_watch_made(watch, number);
     }
 }
 
@@ -337,11 +337,22 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
     return table_row_at(table, number);
 }
 
+/* Who asks for the row of this id gets its initial weights from now on. */
+static void table_row_goes(const struct weft_table *table, const struct weft_table_row *row)
+{
+    float initial[WEFT_RPC_DIM_MAX];
+    if (table->divergence != NULL) {
+        weft_table_fill_initial(&table->spec, row->id, initial);
+        table_row_moved(table, row, initial, table_weights(row), table->spec.dim);
+    }
+}
+
 void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
 {
     WEFT_ASSERT((row->number & TABLE_ROW_LIVE) != 0 && row->touched_next == 0);
-    if (table->watch != NULL) {
-        weft_table_watch_remove(table->watch, table, table_row_number(row));
+    table_row_goes(table, row);
+    for (struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
+        weft_table_watch_remove(watch, table, table_row_number(row));
     }
     weft_table_index_remove(table, weft_table_hash(table, row->id), table_row_number(row));
     uint32_t number = table_row_number(row);

@@ -104,7 +104,9 @@ struct weft_table {
     struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory at a cache line */
     void *index_memory;
     uint8_t **slabs;       /* (slabs_max,) */
-    struct weft_table_watch *watch; /* ps/watch.h; NULL: nobody makes checkpoints; borrowed */
+    struct weft_table_watch *watch; /* ps/watch.h, the first; NULL: nobody makes checkpoints or has a
+                                     * replica; borrowed */
+    struct weft_divergence *divergence; /* ps/divergence.h; NULL: there is no replica; borrowed */
     const struct weft_row_hooks *hooks; /* NULL = none; borrowed */
     uint16_t number;                    /* that hooks are told */
 };

@@ -56,7 +56,7 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
                            const float *gradient)
 {
     uint32_t used = used_of(table, block);
-    if (table->watch != NULL && table->watch->is_cut) {
+    if (table_is_cut(table)) {
         /* The step comes later, but note_use is now; and so the copies of a cut are spread out. */
         table_row_changes(table, row);
     }
@@ -100,8 +100,8 @@ static inline bool has_step_hook(const struct weft_table *table)
     return table->hooks != NULL && table->hooks->step != NULL;
 }
 
-static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
-                       const float *sums, float divisor)
+static void step_unmeasured(const struct weft_table *table, struct weft_table_row *row,
+                            uint32_t block, const float *sums, float divisor)
 {
     uint32_t column = block * table->block_floats;
     if (__builtin_expect(has_step_hook(table), 0) &&
@@ -120,6 +120,21 @@ static void step_block(const struct weft_table *table, struct weft_table_row *ro
         .fresh = table->fresh,
     };
     table->optimizer->step(&table->spec, &work);
+}
+
+static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
+                       const float *sums, float divisor)
+{
+    float before[WEFT_RPC_BLOCK_FLOATS];
+    const float *weights = table_weights(row) + block * table->block_floats;
+    const uint32_t used = used_of(table, block);
+    if (__builtin_expect(table->divergence == NULL, 1)) {
+        step_unmeasured(table, row, block, sums, divisor);
+        return;
+    }
+    memcpy(before, weights, used * sizeof(*before));
+    step_unmeasured(table, row, block, sums, divisor);
+    table_row_moved(table, row, before, weights, used);
 }
 
 /* Of a gradient that is a step of its own: then it is its own mean over contributors. */
@@ -214,7 +229,7 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
         const uint32_t at = adds ? table->sums_at : 0, now = table->now;                           \
         const float rate = table->spec.learning_rate, divisor = divisor_at_once(table);            \
         const bool counts = adds && table->counts;                                                 \
-        const bool watched = table->watch != NULL && (!adds || table->watch->is_cut);              \
+        const bool watched = table->watch != NULL && (!adds || table_is_cut(table));                \
         uint32_t applied = 0;                                                                      \
         for (uint32_t from = 0, to; from < count; from = to) {                                     \
             const uint64_t hot_from = table->hot.threshold;                                        \
@@ -270,7 +285,8 @@ static bool is_plain(const struct weft_table *table)
     bool adds = table->spec.mode == WEFT_TABLE_BSP;
     return table->blocks == 1 && !table_is_dense(table) &&
            table->spec.not_finite != WEFT_NOT_FINITE_CLIP &&
-           (adds || (table->spec.optimizer == WEFT_OPTIMIZER_SGD && !has_step_hook(table)));
+           (adds || (table->spec.optimizer == WEFT_OPTIMIZER_SGD && !has_step_hook(table) &&
+                     table->divergence == NULL));
 }
 
 static uint32_t apply_plain(struct weft_table *table, struct weft_table_row *const *rows,

@@ -10,6 +10,7 @@
 #ifndef WEFT_PS_TABLE_INTERNAL_H
 #define WEFT_PS_TABLE_INTERNAL_H
 
+#include "ps/divergence.h"
 #include "ps/table.h"
 #include "ps/watch.h"
 
@@ -89,9 +90,31 @@ static inline bool table_row_expired(const struct weft_table *table,
 static inline void table_row_changes(const struct weft_table *table,
                                      const struct weft_table_row *row)
 {
-    if (table->watch != NULL) {
-        weft_table_watch_change(table->watch, table, table_row_number(row));
+    for (struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
+        weft_table_watch_change(watch, table, table_row_number(row));
     }
+}
+
+/* A checkpoint or a transfer to a replica is being taken of the table. */
+static inline bool table_is_cut(const struct weft_table *table)
+{
+    bool is_cut = false;
+    for (const struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
+        is_cut |= watch->is_cut;
+    }
+    return is_cut;
+}
+
+/* For the bound of a replica's divergence: weights of the row that were there, and that are. */
+static inline void table_row_moved(const struct weft_table *table, const struct weft_table_row *row,
+                                   const float *before, const float *after, uint32_t count)
+{
+    double squares = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        double by = (double)after[i] - before[i];
+        squares += by * by;
+    }
+    weft_divergence_add(table->divergence, table_row_number(row), squares);
 }
 
 /* BSP: the row has a gradient of this clock. */

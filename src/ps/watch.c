@@ -137,3 +137,37 @@ uint32_t weft_table_watch_take(struct weft_table_watch *watch, const struct weft
     watch->emitted += count;
     return count;
 }
+
+void weft_table_watch_attach(struct weft_table *table, struct weft_table_watch *watch)
+{
+    watch->next = table->watch;
+    table->watch = watch;
+}
+
+static uint64_t spill_table(const struct weft_spill *spill)
+{
+    uint64_t table;
+    memcpy(&table, spill->memory + spill->begin, sizeof(table));
+    return table;
+}
+
+uint32_t weft_spill_take(struct weft_spill *spill, struct weft_table_watch *watches, uint8_t *out,
+                         size_t bytes, uint16_t *table_p)
+{
+    uint64_t table = spill_table(spill);
+    struct weft_table_watch *watch = &watches[table];
+    uint32_t count = 0;
+    while (spill->begin < spill->end && spill_table(spill) == table &&
+           bytes - (size_t)count * watch->record_bytes >= watch->record_bytes) {
+        memcpy(out + (size_t)count * watch->record_bytes,
+               spill->memory + spill->begin + sizeof(table), watch->record_bytes);
+        spill->begin += sizeof(table) + watch->record_bytes;
+        count++;
+    }
+    if (spill->begin == spill->end) {
+        spill->begin = spill->end = 0;
+    }
+    watch->emitted += count;
+    *table_p = (uint16_t)table;
+    return count;
+}

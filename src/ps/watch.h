@@ -37,6 +37,7 @@ struct weft_spill {
 };
 
 struct weft_table_watch {
+    struct weft_table_watch *next; /* of the table's others: a checkpoint's, a replica's; NULL = none */
     uint16_t table;
     uint32_t record_bytes; /* weft_table_record_bytes of the table, once it is declared */
     uint64_t *live;        /* (rows_max,) bits, each of the four */
@@ -79,6 +80,14 @@ void weft_table_watch_change(struct weft_table_watch *watch, const struct weft_t
 void weft_table_watch_made(struct weft_table_watch *watch, uint32_t number);
 void weft_table_watch_remove(struct weft_table_watch *watch, const struct weft_table *table,
                              uint32_t number);
+
+/* The table tells this one, too, from now on. Owns: borrows watch until it is not changed any more. */
+void weft_table_watch_attach(struct weft_table *table, struct weft_table_watch *watch);
+
+/* The records copied aside that come next, as far as they are of one table.
+ * Shape:   watches: of all tables; out (bytes,), at least one record. The spill is not empty. */
+uint32_t weft_spill_take(struct weft_spill *spill, struct weft_table_watch *watches, uint8_t *out,
+                         size_t bytes, uint16_t *table_p);
 
 /* Take up to `max` records of rows that lie in the table still. Shape: out (max, record_bytes).
  * Returns how many; fewer than max = none is left. */

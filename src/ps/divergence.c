@@ -1,0 +1,97 @@
+#include "ps/divergence.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A way is no longer than this, so that squares of all rows add up in a double. */
+static const double way_max = 1e18;
+
+/* What the sums below lose by rounding, many times over. */
+static const double rounding = 1e-9;
+
+weft_status weft_divergence_init(struct weft_divergence *divergence, uint32_t places)
+{
+    *divergence = (struct weft_divergence){.places = places};
+    divergence->since = calloc(places, sizeof(*divergence->since));
+    divergence->sent = calloc(places, sizeof(*divergence->sent));
+    if (divergence->since == NULL || divergence->sent == NULL) {
+        weft_divergence_fini(divergence);
+        return WEFT_NOMEM;
+    }
+    return WEFT_OK;
+}
+
+void weft_divergence_fini(struct weft_divergence *divergence)
+{
+    free(divergence->since);
+    free(divergence->sent);
+    *divergence = (struct weft_divergence){0};
+}
+
+/* Never less than what it is made of. */
+static float round_up(double value)
+{
+    float rounded = (float)value;
+    return (double)rounded < value ? nextafterf(rounded, INFINITY) : rounded;
+}
+
+static double square(double value)
+{
+    return value * value;
+}
+
+void weft_divergence_add(struct weft_divergence *divergence, uint32_t place, double squares)
+{
+    float *way = &divergence->since[place];
+    double before = *way;
+    if (squares == 0) {
+        return;
+    }
+    double step = sqrt(squares) * (1 + rounding);
+    double after = before + step;
+    after = after <= way_max ? after : way_max; /* NaN, too */
+    *way = round_up(after);
+    divergence->since_squares += square(*way) - square(before);
+}
+
+void weft_divergence_cut(struct weft_divergence *divergence)
+{
+    float *none = divergence->sent;
+    divergence->sent = divergence->since;
+    divergence->since = none;
+    divergence->sent_squares = divergence->since_squares;
+    divergence->since_squares = 0;
+}
+
+void weft_divergence_end(struct weft_divergence *divergence, bool kept)
+{
+    if (!kept) {
+        double squares = 0;
+        for (uint32_t i = 0; i < divergence->places; i++) {
+            float *way = &divergence->since[i];
+            *way = round_up(fmin((double)*way + divergence->sent[i], way_max));
+            squares += square(*way);
+        }
+        divergence->since_squares = squares;
+    }
+    if (divergence->sent_squares != 0) {
+        memset(divergence->sent, 0, divergence->places * sizeof(*divergence->sent));
+    }
+    divergence->sent_squares = 0;
+}
+
+static double root(double squares)
+{
+    return squares > 0 ? sqrt(squares) * (1 + rounding) : 0;
+}
+
+double weft_divergence_now(const struct weft_divergence *divergence)
+{
+    return root(divergence->since_squares) + root(divergence->sent_squares);
+}
+
+double weft_divergence_since(const struct weft_divergence *divergence)
+{
+    return root(divergence->since_squares);
+}

@@ -1,0 +1,696 @@
+#include "ps/transfer.h"
+
+#include "ps/divergence.h"
+#include "ps/shard_internal.h"
+#include "ps/table_internal.h"
+#include "ps/transfer_piece.h"
+
+#include "base/assert.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A replica hears something so often in the time for which it believes the last word. */
+enum { BEATS_PER_LEASE = 8 };
+
+/* Longest body of a section of ranks or ids: several fit a piece. */
+enum { BODY_MAX = 16384 };
+
+static_assert((int)BODY_MAX <= (int)WEFT_SECTION_BYTES_MAX);
+static_assert((1 << 18) / 8 + (int)WEFT_SECTION_PARTIAL_BYTES <= (int)WEFT_SECTION_BYTES_MAX);
+
+struct piece {
+    bool is_full; /* made, and not taken by the transport yet */
+    bool is_busy; /* borrowed by it */
+    uint32_t bytes;
+    uint8_t *memory; /* (WEFT_PIECE_BYTES_MAX,) */
+};
+
+struct weft_transfer {
+    struct weft_replication state;
+    weft_peer peer;
+    bool is_posted;
+    weft_expect_id expect;
+    bool is_lost; /* a ready one is gone; it may be promoted for a while */
+    uint64_t lost_until_ns;
+    uint64_t spoken_ns;
+    uint64_t number; /* of the transfer under way, or the last */
+    bool is_active;
+    bool is_ended;    /* its last piece is made */
+    bool is_complete; /* with it the replica has every table */
+    uint32_t index;   /* of the next piece */
+    bool *sent;       /* (tables_max,): the replica has the table */
+    bool *in_cut;     /* (tables_max,): it is in the transfer under way */
+    struct weft_table_watch *watches;    /* (tables_max,) */
+    struct weft_divergence *divergences; /* (tables_max,) */
+    struct weft_spill spill;             /* of all of spill_memory while a transfer is under way */
+    uint8_t *spill_memory;
+    uint8_t *head; /* sections as of the cut: all but rows */
+    size_t head_max;
+    size_t head_bytes;
+    size_t head_at;
+    struct piece pieces[WEFT_PIECE_FLIGHT_MAX];
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Sections that hold so many bytes, each at most BODY_MAX, with their heads and padding. */
+static size_t room_for(size_t bytes)
+{
+    return bytes + (bytes / (BODY_MAX / 2) + 1) * (WEFT_SECTION_HEAD_BYTES + WEFT_PIECE_ELEM_BYTES);
+}
+
+static size_t head_max_of(const struct weft_shard *shard)
+{
+    const struct weft_shard_config *config = &shard->config;
+    const size_t words = WEFT_BITS_WORDS((size_t)config->chunks_max);
+    const size_t of_table = room_for(WEFT_RPC_SPEC_BYTES) +
+                            room_for(config->workers_max * sizeof(uint32_t)) +
+                            room_for(config->workers_max * WEFT_SECTION_PUSHES_BYTES) +
+                            room_for(WEFT_WATCH_REMOVED_MAX * sizeof(uint64_t));
+    return room_for(config->workers_max * WEFT_SECTION_RANK_BYTES) +
+           config->tables_max * of_table +
+           shard->partial_count *
+               (WEFT_SECTION_HEAD_BYTES + WEFT_SECTION_PARTIAL_BYTES + words * sizeof(uint64_t));
+}
+
+static weft_status tables_init(struct weft_shard *shard)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    const struct weft_shard_config *config = &shard->config;
+    weft_status status = WEFT_OK;
+    for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
+        status = weft_table_watch_init(&transfer->watches[t], (uint16_t)t, config->rows_max);
+        status = status == WEFT_OK
+                     ? weft_divergence_init(&transfer->divergences[t], config->rows_max)
+                     : status;
+        if (status == WEFT_OK) {
+            weft_table_watch_attach(&shard->tables[t], &transfer->watches[t]);
+            shard->tables[t].divergence = &transfer->divergences[t];
+        }
+    }
+    return status;
+}
+
+weft_status weft_transfer_init(struct weft_shard *shard)
+{
+    const struct weft_shard_config *config = &shard->config;
+    struct weft_transfer *transfer = shard->transfer = calloc(1, sizeof(*transfer));
+    if (transfer == NULL) {
+        return WEFT_NOMEM;
+    }
+    transfer->peer = WEFT_PEER_ANY;
+    transfer->head_max = head_max_of(shard);
+    transfer->sent = calloc(config->tables_max, sizeof(*transfer->sent));
+    transfer->in_cut = calloc(config->tables_max, sizeof(*transfer->in_cut));
+    transfer->watches = calloc(config->tables_max, sizeof(*transfer->watches));
+    transfer->divergences = calloc(config->tables_max, sizeof(*transfer->divergences));
+    transfer->spill_memory = calloc(1, config->replica_spill_bytes);
+    transfer->head = calloc(1, transfer->head_max);
+    bool lacks = transfer->sent == NULL || transfer->in_cut == NULL || transfer->watches == NULL ||
+                 transfer->divergences == NULL || transfer->spill_memory == NULL ||
+                 transfer->head == NULL;
+    for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {
+        transfer->pieces[i].memory = calloc(1, WEFT_PIECE_BYTES_MAX);
+        lacks |= transfer->pieces[i].memory == NULL;
+    }
+    return lacks ? WEFT_NOMEM : tables_init(shard);
+}
+
+void weft_transfer_fini(struct weft_shard *shard)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer == NULL) {
+        return;
+    }
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (transfer->watches != NULL) {
+            weft_table_watch_fini(&transfer->watches[t]);
+        }
+        if (transfer->divergences != NULL) {
+            weft_divergence_fini(&transfer->divergences[t]);
+        }
+    }
+    for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {
+        free(transfer->pieces[i].memory);
+    }
+    free(transfer->sent);
+    free(transfer->in_cut);
+    free(transfer->watches);
+    free(transfer->divergences);
+    free(transfer->spill_memory);
+    free(transfer->head);
+    free(transfer);
+    shard->transfer = NULL;
+}
+
+/* ---- the bound ------------------------------------------------------------------------------- */
+
+static double divergence_of(const struct weft_shard *shard)
+{
+    double sum = 0;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        sum += weft_divergence_now(&shard->transfer->divergences[t]);
+    }
+    return sum;
+}
+
+static bool counts(const struct weft_transfer *transfer)
+{
+    return transfer->state.ready || transfer->is_lost;
+}
+
+bool weft_transfer_holds_answers(struct weft_shard *shard)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer == NULL) {
+        return false;
+    }
+    if (!counts(transfer)) {
+        transfer->state.held = false;
+        return false;
+    }
+    double divergence = divergence_of(shard);
+    bool holds = divergence > shard->config.div_max;
+    transfer->state.holds += holds && !transfer->state.held;
+    transfer->state.held = holds;
+    if (!holds) {
+        transfer->state.divergence_max = fmax(transfer->state.divergence_max, divergence);
+    }
+    return holds;
+}
+
+bool weft_transfer_holds_steps(const struct weft_shard *shard)
+{
+    return shard->transfer != NULL && shard->transfer->is_active;
+}
+
+static bool can_cut(const struct weft_shard *shard, uint32_t t)
+{
+    const struct weft_table *table = &shard->tables[t];
+    return table->declared && (table->spec.mode != WEFT_TABLE_BSP ||
+                               (weft_table_settled(table) && shard->step_to[t] == 0));
+}
+
+/* Is there something to send that can be cut now? */
+static bool is_wanted(const struct weft_shard *shard)
+{
+    const struct weft_transfer *transfer = shard->transfer;
+    bool lacks = false;
+    double since = 0;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (can_cut(shard, t)) {
+            lacks |= !transfer->sent[t];
+            since += weft_divergence_since(&transfer->divergences[t]);
+        }
+    }
+    return lacks || (since > 0 && divergence_of(shard) > shard->config.div_max / 2);
+}
+
+/* ---- the cut --------------------------------------------------------------------------------- */
+
+static void begin_section(struct weft_writer *w, const struct weft_section *section)
+{
+    bool fits = weft_section_begin(w, section);
+    WEFT_ASSERT(fits); /* head_max_of */
+}
+
+/* For each rank, in sections that are not too long. */
+static void write_ranks(struct weft_writer *w, const struct weft_shard *shard, uint16_t kind,
+                        uint16_t table, uint32_t rank_bytes,
+                        void (*write)(struct weft_writer *w, const struct weft_shard *shard,
+                                      uint16_t table, uint32_t rank))
+{
+    const uint32_t most = BODY_MAX / rank_bytes;
+    for (uint32_t first = 0, n; first < shard->config.workers_max; first += n) {
+        n = (uint32_t)weft_min_u64(most, shard->config.workers_max - first);
+        const struct weft_section section = {
+            .kind = kind, .table = table, .count = n, .first = first, .bytes = n * rank_bytes};
+        begin_section(w, &section);
+        for (uint32_t i = 0; i < n; i++) {
+            write(w, shard, table, first + i);
+        }
+        weft_section_end(w, section.bytes);
+    }
+}
+
+static void write_rank(struct weft_writer *w, const struct weft_shard *shard, uint16_t table,
+                       uint32_t rank)
+{
+    const struct shard_worker *worker = &shard->workers[rank];
+    (void)table;
+    weft_write_u64(w, worker->incarnation);
+    weft_write_u64(w, worker->retired.floor);
+    for (uint32_t i = 0; i < WEFT_RETIRED_MAX; i++) {
+        weft_write_u64(w, worker->retired.incarnations[i]);
+    }
+}
+
+static void write_clock(struct weft_writer *w, const struct weft_shard *shard, uint16_t table,
+                        uint32_t rank)
+{
+    weft_write_u32(w, shard->clocks[(size_t)table * shard->config.workers_max + rank]);
+}
+
+static void write_pushes(struct weft_writer *w, const struct weft_shard *shard, uint16_t table,
+                         uint32_t rank)
+{
+    weft_section_pushes_write(w, shard_pushes(shard, table, rank));
+}
+
+static void write_partials(struct weft_writer *w, const struct weft_shard *shard, uint16_t table)
+{
+    for (uint32_t i = 0; i < shard->partial_count; i++) {
+        const struct shard_partial *partial = &shard->partials[i];
+        if (!partial->live || partial->table != table || partial->number == 0) {
+            continue;
+        }
+        const uint32_t words = (uint32_t)WEFT_BITS_WORDS((size_t)partial->chunks);
+        const struct weft_section section = {
+            .kind = WEFT_SECTION_PARTIAL,
+            .table = table,
+            .count = partial->chunks,
+            .first = i / shard->partials_per_worker,
+            .bytes = WEFT_SECTION_PARTIAL_BYTES + words * (uint32_t)sizeof(uint64_t),
+        };
+        begin_section(w, &section);
+        weft_write_u64(w, partial->number);
+        weft_write_u64(w, partial->chunk_elems);
+        for (uint32_t k = 0; k < words; k++) {
+            weft_write_u64(w, partial->mask[k]);
+        }
+    }
+}
+
+static void write_removed(struct weft_writer *w, const struct weft_table_watch *watch)
+{
+    const uint32_t most = BODY_MAX / sizeof(uint64_t);
+    for (uint32_t first = 0, n; first < watch->removed_cut; first += n) {
+        n = (uint32_t)weft_min_u64(most, watch->removed_cut - first);
+        const struct weft_section section = {.kind = WEFT_SECTION_REMOVED,
+                                             .table = watch->table,
+                                             .count = n,
+                                             .bytes = n * (uint32_t)sizeof(uint64_t)};
+        begin_section(w, &section);
+        for (uint32_t i = 0; i < n; i++) {
+            weft_write_u64(w, watch->removed[first + i]);
+        }
+    }
+}
+
+static void cut_table(struct weft_shard *shard, struct weft_writer *w, uint16_t t)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    struct weft_table_watch *watch = &transfer->watches[t];
+    weft_table_watch_cut(watch, &shard->tables[t], !transfer->sent[t], &transfer->spill);
+    weft_divergence_cut(&transfer->divergences[t]);
+    transfer->in_cut[t] = true;
+    const struct weft_section section = {.kind = WEFT_SECTION_TABLE,
+                                         .table = t,
+                                         .count = watch->is_whole,
+                                         .bytes = WEFT_RPC_SPEC_BYTES};
+    begin_section(w, &section);
+    weft_table_spec_pack(&shard->tables[t].spec, weft_write_take(w, WEFT_RPC_SPEC_BYTES));
+    weft_section_end(w, section.bytes);
+    write_ranks(w, shard, WEFT_SECTION_CLOCKS, t, sizeof(uint32_t), write_clock);
+    write_ranks(w, shard, WEFT_SECTION_PUSHES, t, WEFT_SECTION_PUSHES_BYTES, write_pushes);
+    write_partials(w, shard, t);
+    write_removed(w, watch);
+}
+
+/* Every table that can be cut, at this instant. */
+static void begin(struct weft_shard *shard)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    struct weft_writer w = weft_writer_make(transfer->head, transfer->head_max);
+    transfer->spill = (struct weft_spill){.memory = transfer->spill_memory,
+                                          .bytes = shard->config.replica_spill_bytes};
+    transfer->is_active = transfer->is_complete = true;
+    transfer->is_ended = false;
+    transfer->number++;
+    transfer->index = 0;
+    write_ranks(&w, shard, WEFT_SECTION_RANKS, 0, WEFT_SECTION_RANK_BYTES, write_rank);
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (can_cut(shard, t)) {
+            cut_table(shard, &w, (uint16_t)t);
+        }
+        transfer->is_complete &=
+            !shard->tables[t].declared || transfer->sent[t] || transfer->in_cut[t];
+    }
+    WEFT_ASSERT(!w.bad);
+    transfer->head_at = 0;
+    transfer->head_bytes = (size_t)(w.at - transfer->head);
+}
+
+static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    WEFT_ASSERT(transfer->is_active);
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (transfer->in_cut[t]) {
+            weft_table_watch_end(&transfer->watches[t], kept);
+            weft_divergence_end(&transfer->divergences[t], kept);
+            transfer->sent[t] |= kept;
+            transfer->in_cut[t] = false;
+        }
+    }
+    transfer->is_active = false;
+    for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {
+        transfer->pieces[i].is_full = false;
+    }
+    if (kept) {
+        transfer->state.transfers++;
+        if (transfer->is_complete && !transfer->state.ready) {
+            transfer->is_lost = false;
+            transfer->state.ready = true;
+            transfer->spoken_ns = 0; /* it has to hear that now */
+        }
+    } else {
+        transfer->state.failed++;
+    }
+    /* Clocks that could have ended meanwhile. */
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
+    }
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static bool rows_are_out(const struct weft_shard *shard)
+{
+    const struct weft_transfer *transfer = shard->transfer;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (transfer->in_cut[t] && transfer->watches[t].emitted < transfer->watches[t].cut_count) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* As many whole sections as there is room for. */
+static void put_head(struct weft_transfer *transfer, struct weft_writer *w)
+{
+    while (transfer->head_at < transfer->head_bytes) {
+        const uint8_t *section = transfer->head + transfer->head_at;
+        size_t bytes = weft_get_u32(section + 12);
+        bytes = WEFT_SECTION_HEAD_BYTES +
+                (bytes + WEFT_PIECE_ELEM_BYTES - 1) / WEFT_PIECE_ELEM_BYTES * WEFT_PIECE_ELEM_BYTES;
+        if (weft_writer_left(w) < bytes) {
+            return;
+        }
+        weft_write_bytes(w, section, bytes);
+        transfer->head_at += bytes;
+    }
+}
+
+/* Records of one table: those copied aside first. Returns how many; 0: the table with the next ones has
+ * longer ones than fit. */
+static uint32_t take_rows(struct weft_shard *shard, uint8_t *out, size_t bytes, uint16_t *table_p)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer->spill.begin < transfer->spill.end) {
+        return weft_spill_take(&transfer->spill, transfer->watches, out, bytes, table_p);
+    }
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        struct weft_table_watch *watch = &transfer->watches[t];
+        if (transfer->in_cut[t] && watch->emitted < watch->cut_count) {
+            *table_p = (uint16_t)t;
+            uint64_t most = weft_min_u64(bytes / watch->record_bytes, UINT32_MAX);
+            return most == 0 ? 0
+                             : weft_table_watch_take(watch, &shard->tables[t], out, (uint32_t)most);
+        }
+    }
+    return 0;
+}
+
+static void put_rows(struct weft_shard *shard, struct weft_writer *w)
+{
+    while (weft_writer_left(w) > WEFT_SECTION_HEAD_BYTES + WEFT_PIECE_ELEM_BYTES) {
+        uint16_t table = 0;
+        uint8_t *body = w->at + WEFT_SECTION_HEAD_BYTES;
+        size_t room = weft_writer_left(w) - WEFT_SECTION_HEAD_BYTES - WEFT_PIECE_ELEM_BYTES;
+        uint32_t count = take_rows(shard, body, room, &table);
+        if (count == 0) {
+            return;
+        }
+        const struct weft_section section = {
+            .kind = WEFT_SECTION_ROWS,
+            .table = table,
+            .count = count,
+            .bytes = count * shard->transfer->watches[table].record_bytes};
+        begin_section(w, &section);
+        (void)weft_write_take(w, section.bytes);
+        weft_section_end(w, section.bytes);
+        shard->transfer->state.rows += count;
+    }
+}
+
+static void fill(struct weft_shard *shard, struct piece *piece, bool is_beat)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    struct weft_writer w = weft_writer_make(piece->memory, WEFT_PIECE_BYTES_MAX);
+    struct weft_piece_head head = {.shard = shard->config.shard,
+                                   .shards = shard->config.shards,
+                                   .flags = is_beat ? WEFT_PIECE_BEAT : 0};
+    (void)weft_write_take(&w, WEFT_PIECE_HEAD_BYTES);
+    if (!is_beat) {
+        put_head(transfer, &w);
+        if (transfer->head_at == transfer->head_bytes) {
+            put_rows(shard, &w);
+        }
+        transfer->is_ended = transfer->head_at == transfer->head_bytes && rows_are_out(shard);
+        head.transfer = transfer->number;
+        head.index = transfer->index++;
+        head.flags |= transfer->is_ended ? WEFT_PIECE_LAST : 0;
+    }
+    head.flags |= transfer->state.ready ? WEFT_PIECE_READY : 0;
+    piece->bytes = (uint32_t)(w.at - piece->memory);
+    head.bytes = piece->bytes - WEFT_PIECE_HEAD_BYTES;
+    weft_piece_head_pack(&head, piece->memory);
+    piece->is_full = true;
+}
+
+/* False: the transport has no room now. */
+static bool send(struct weft_shard *shard, uint32_t i, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    struct piece *piece = &transfer->pieces[i];
+    const struct weft_msg_send message = {
+        .peer = transfer->peer,
+        .base = piece->memory,
+        .total = piece->bytes / WEFT_PIECE_ELEM_BYTES,
+        .elem_bytes = WEFT_PIECE_ELEM_BYTES,
+        .priority = WEFT_RPC_PRIORITY_AHEAD,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_TRANSFER_PIECE}),
+        .deadline_ns = WEFT_NEVER,
+        .user = WEFT_SHARD_USER_TRANSFER + i,
+    };
+    uint64_t seq;
+    if (shard->msgr.ops->send(shard->msgr.self, &message, now_ns, &seq) != WEFT_OK) {
+        return false;
+    }
+    piece->is_full = false;
+    piece->is_busy = true;
+    transfer->state.bytes += piece->bytes;
+    transfer->spoken_ns = now_ns;
+    return true;
+}
+
+static bool is_overrun(const struct weft_shard *shard)
+{
+    bool is_overrun = false;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        is_overrun |= shard->transfer->in_cut[t] && shard->transfer->watches[t].overrun;
+    }
+    return is_overrun;
+}
+
+static uint64_t beat_ns_of(const struct weft_shard *shard)
+{
+    return shard->config.replica_lease_ns / BEATS_PER_LEASE;
+}
+
+static void send_pieces(struct weft_shard *shard, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    bool takes = true;
+    for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX && takes; i++) {
+        struct piece *piece = &transfer->pieces[i];
+        if (piece->is_busy) {
+            continue;
+        }
+        bool is_due = now_ns >= weft_time_add(transfer->spoken_ns, beat_ns_of(shard));
+        if (!piece->is_full && transfer->is_active && !transfer->is_ended) {
+            fill(shard, piece, false);
+        } else if (!piece->is_full && is_due) {
+            fill(shard, piece, true);
+        }
+        takes = !piece->is_full || send(shard, i, now_ns);
+    }
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+static void down(struct weft_shard *shard, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer->is_posted) {
+        (void)!shard->msgr.ops->cancel(shard->msgr.self, transfer->expect);
+    }
+    transfer->is_posted = false;
+    transfer->peer = WEFT_PEER_ANY;
+    transfer->state.connected = false;
+    if (transfer->state.ready) {
+        transfer->state.lost++;
+        transfer->is_lost = true;
+        transfer->lost_until_ns = weft_time_add(now_ns, 2 * shard->config.replica_lease_ns);
+    }
+    transfer->state.ready = false;
+    if (transfer->is_active) {
+        end(shard, false, now_ns);
+    }
+    for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {
+        transfer->pieces[i].is_full = false;
+    }
+}
+
+static void up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer->state.connected) {
+        weft_shard_replace(shard, transfer->peer);
+        down(shard, now_ns);
+    }
+    transfer->state.connected = true;
+    transfer->peer = event->peer;
+    transfer->spoken_ns = now_ns;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        transfer->sent[t] = false;
+    }
+    const struct weft_msg_expect expect = {
+        .peer = event->peer,
+        .sink = WEFT_SINK_HAND,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_TRANSFER_CONFIRM}),
+        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .memory_bytes = WEFT_CONFIRM_BYTES,
+        .count = UINT32_MAX,
+        .timeout_ns = WEFT_NEVER,
+        .user = WEFT_SHARD_USER_TRANSFER + WEFT_PIECE_FLIGHT_MAX,
+    };
+    transfer->is_posted =
+        shard->msgr.ops->expect(shard->msgr.self, &expect, &transfer->expect) == WEFT_OK;
+    if (!transfer->is_posted) {
+        weft_shard_replace(shard, event->peer); /* it may come again */
+    }
+}
+
+static void confirmed(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    struct weft_confirm confirm;
+    size_t bytes = (size_t)event->elems * event->elem_bytes;
+    if (event->peer != transfer->peer) {
+        return;
+    }
+    bool fits = weft_confirm_unpack(event->data, bytes, &confirm) == WEFT_OK &&
+                transfer->is_active && confirm.transfer == transfer->number &&
+                (transfer->is_ended || confirm.refused);
+    if (fits && !confirm.refused) {
+        end(shard, true, now_ns);
+        return;
+    }
+    /* It has nothing of the transfer, or contradicts itself: let it come anew. */
+    if (fits) {
+        transfer->state.ready = false;
+    }
+    weft_shard_replace(shard, event->peer);
+}
+
+bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *event,
+                         uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer == NULL) {
+        return false;
+    }
+    if (event->type == WEFT_EVENT_PEER_UP) {
+        if (event->name != weft_rpc_name(WEFT_ROLE_SERVER, shard->config.shard)) {
+            return false;
+        }
+        up(shard, event, now_ns);
+        return true;
+    }
+    if (event->type == WEFT_EVENT_PEER_DOWN) {
+        if (event->peer != transfer->peer) {
+            return false;
+        }
+        down(shard, now_ns);
+        return false; /* the list of connections to be closed may have it */
+    }
+    if (event->user < WEFT_SHARD_USER_TRANSFER) {
+        return false;
+    }
+    if (event->type == WEFT_EVENT_SENT) {
+        WEFT_ASSERT(event->user < WEFT_SHARD_USER_TRANSFER + WEFT_PIECE_FLIGHT_MAX);
+        transfer->pieces[event->user - WEFT_SHARD_USER_TRANSFER].is_busy = false;
+    } else if (event->type == WEFT_EVENT_CHUNK) {
+        confirmed(shard, event, now_ns);
+    }
+    return true;
+}
+
+void weft_transfer_boundary(struct weft_shard *shard)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer != NULL && transfer->state.connected && !transfer->is_active && is_wanted(shard)) {
+        begin(shard);
+    }
+}
+
+void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer == NULL) {
+        return;
+    }
+    transfer->is_lost &= now_ns < transfer->lost_until_ns;
+    if (!transfer->state.connected) {
+        return;
+    }
+    if (transfer->is_active && is_overrun(shard)) {
+        end(shard, false, now_ns);
+    }
+    weft_transfer_boundary(shard);
+    send_pieces(shard, now_ns);
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+void weft_shard_replication(const struct weft_shard *shard, struct weft_replication *replication_p)
+{
+    const struct weft_transfer *transfer = shard->transfer;
+    *replication_p = (struct weft_replication){.connected = false};
+    if (transfer != NULL) {
+        *replication_p = transfer->state;
+        replication_p->divergence = divergence_of(shard);
+        replication_p->held =
+            counts(transfer) && replication_p->divergence > shard->config.div_max;
+    }
+}
+
+uint64_t weft_shard_deadline(const struct weft_shard *shard)
+{
+    const struct weft_transfer *transfer = shard->transfer;
+    uint64_t due_ns = WEFT_NEVER;
+    bool has_room = false; /* else an event comes before it can speak */
+    for (uint32_t i = 0; transfer != NULL && i < WEFT_PIECE_FLIGHT_MAX; i++) {
+        has_room |= !transfer->pieces[i].is_busy && !transfer->pieces[i].is_full;
+    }
+    if (transfer != NULL && transfer->state.connected && has_room) {
+        due_ns = weft_time_add(transfer->spoken_ns, beat_ns_of(shard));
+    }
+    if (transfer != NULL && transfer->is_lost) {
+        due_ns = weft_min_u64(due_ns, transfer->lost_until_ns);
+    }
+    return due_ns;
+}

@@ -1,0 +1,588 @@
+/* Shards and their replicas: how far the model may be from its replica, at every instant; promotions and
+ * broken connections at random; and what is not what it says it is. */
+#include "ps_churn.h"
+
+#include "ps/replica.h"
+#include "ps/shard_internal.h"
+#include "ps/transfer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { OPS = 3, DIM = CHURN_DIM, IDS = CHURN_IDS, FIRST = CHURN_SHARDS + CHURN_WORKERS };
+
+struct standby {
+    struct weft_shard *shard; /* NULL: there is none */
+    struct weft_replica *replica;
+    uint64_t incarnation;
+};
+
+struct rig {
+    struct churn churn;
+    struct standby standbys[CHURN_SHARDS];
+    struct {
+        bool open;
+        weft_ps_op op;
+    } ops[CHURN_WORKERS][OPS];
+    double pushed[IDS];
+    double told[CHURN_SHARDS][IDS]; /* what somebody may have been told of row i */
+    float (*gradient)(struct weft_prng *prng);
+    uint32_t promotions;
+    uint64_t transfers, holds, lost;
+    double divergence_max;
+};
+
+static struct rig rig;
+
+static void supply(struct weft_shard *shard)
+{
+    uint16_t table;
+    size_t bytes;
+    while (weft_shard_wants_slab(shard, &table, &bytes)) {
+        assert_int_equal(weft_shard_add_slab(shard, table, malloc(bytes), bytes), WEFT_OK);
+    }
+}
+
+static void shard_free(struct weft_shard *shard)
+{
+    void *slab;
+    while ((slab = weft_shard_take_slab(shard)) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(shard);
+}
+
+static void pieces_free(struct weft_replica *replica, bool all)
+{
+    void *piece;
+    while ((piece = weft_replica_take_piece(replica, all)) != NULL) {
+        free(piece);
+    }
+}
+
+static void standby_start(uint32_t s)
+{
+    struct cluster *c = &rig.churn.c;
+    struct standby *standby = &rig.standbys[s];
+    struct weft_msgr msgr = fake_msgr(c->net, FIRST + s);
+    struct weft_replica_config config;
+    weft_replica_config_default(&config);
+    config.supply = supply;
+    c->net->nodes[FIRST + s].name = weft_rpc_name(WEFT_ROLE_SERVER, s);
+    c->net->nodes[FIRST + s].incarnation = ++standby->incarnation;
+    standby->shard = cluster_shard_new(c, &rig.churn.config, s);
+    standby->shard->msgr = msgr;
+    assert_int_equal(weft_replica_new(&config, standby->shard, msgr, &standby->replica), WEFT_OK);
+    fake_connect(c->net, FIRST + s, s);
+}
+
+static void standby_poll(uint32_t s)
+{
+    struct standby *standby = &rig.standbys[s];
+    struct fake_net *net = rig.churn.c.net;
+    struct weft_msg_event event;
+    while (standby->shard != NULL && fake_poll(&net->nodes[FIRST + s], &event)) {
+        (void)weft_replica_event(standby->replica, &event, net->now_ns);
+    }
+    if (standby->shard != NULL) {
+        weft_replica_progress(standby->replica, net->now_ns);
+        while (weft_replica_wants_piece(standby->replica)) {
+            weft_replica_add_piece(standby->replica, malloc(WEFT_PIECE_BYTES_MAX));
+        }
+        pieces_free(standby->replica, false);
+    }
+}
+
+/* Its process is gone; its shard stays. */
+static struct weft_shard *standby_end(uint32_t s)
+{
+    struct standby *standby = &rig.standbys[s];
+    struct weft_shard *shard = standby->shard;
+    weft_replica_end(standby->replica);
+    fake_kill(rig.churn.c.net, FIRST + s);
+    fake_revive(rig.churn.c.net, FIRST + s);
+    pieces_free(standby->replica, true);
+    weft_replica_free(standby->replica);
+    *standby = (struct standby){.incarnation = standby->incarnation};
+    return shard;
+}
+
+static struct weft_replication replication(uint32_t s)
+{
+    struct weft_replication state;
+    weft_shard_replication(rig.churn.c.shard[s], &state);
+    return state;
+}
+
+/* ---- the bound ------------------------------------------------------------------------------- */
+
+static const float *row_of(const struct weft_shard *shard, uint32_t i, float *row)
+{
+    const struct weft_table *table = weft_shard_table(shard, 0);
+    if (table == NULL) {
+        weft_table_fill_initial(&rig.churn.spec, churn_id(i), row);
+    } else {
+        (void)weft_table_read(table, churn_id(i), row);
+    }
+    return row;
+}
+
+static double distance(uint32_t s)
+{
+    double squares = 0;
+    for (uint32_t i = 0; i < IDS; i++) {
+        float a[DIM], b[DIM];
+        row_of(rig.churn.c.shard[s], i, a);
+        row_of(rig.standbys[s].shard, i, b);
+        for (uint32_t d = 0; d < DIM; d++) {
+            squares += ((double)a[d] - b[d]) * ((double)a[d] - b[d]);
+        }
+    }
+    return sqrt(squares);
+}
+
+/* At this instant. */
+static void look(uint32_t s)
+{
+    const struct weft_replication state = replication(s);
+    const double bound = rig.churn.config.shard.div_max;
+    assert_true(state.divergence_max <= bound);
+    if (!state.ready || rig.standbys[s].shard == NULL) {
+        return;
+    }
+    double by = distance(s);
+    assert_true(by <= state.divergence);
+    assert_true(state.held || by <= bound);
+    assert_int_equal(state.held, state.divergence > bound);
+    for (uint32_t i = 0; i < IDS && !state.held; i++) {
+        float row[DIM];
+        rig.told[s][i] = -(double)row_of(rig.churn.c.shard[s], i, row)[0];
+    }
+}
+
+static bool step(void)
+{
+    bool moved = cluster_step(&rig.churn.c);
+    for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+        look(s);
+        standby_poll(s);
+        look(s);
+    }
+    return moved;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static float one(struct weft_prng *prng)
+{
+    (void)prng;
+    return 1;
+}
+
+static float any(struct weft_prng *prng)
+{
+    return (float)weft_prng_below(prng, 2001) / 1000 - 1;
+}
+
+static void start_push(uint32_t w, uint32_t o)
+{
+    struct churn *churn = &rig.churn;
+    uint64_t ids[IDS];
+    float rows[IDS * DIM];
+    uint32_t picked[IDS] = {0};
+    uint32_t n = 1 + (uint32_t)weft_prng_below(&churn->prng, IDS);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = (uint32_t)weft_prng_below(&churn->prng, IDS); /* the same row twice, too */
+        ids[i] = churn_id(k);
+        picked[k]++;
+        rows[i * DIM] = rig.gradient(&churn->prng);
+        for (uint32_t d = 1; d < DIM; d++) {
+            rows[i * DIM + d] = rows[i * DIM];
+        }
+    }
+    weft_status status = weft_ps_push(churn->c.client[w], 0, ids, rows, n, 0, churn->c.net->now_ns,
+                                      &rig.ops[w][o].op);
+    assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+    rig.ops[w][o].open = status == WEFT_OK;
+    for (uint32_t i = 0; status == WEFT_OK && i < IDS; i++) {
+        rig.pushed[i] += picked[i];
+    }
+}
+
+static uint32_t work(uint32_t w, bool more)
+{
+    struct weft_ps_client *client = rig.churn.c.client[w];
+    struct weft_ps_result result;
+    struct weft_ps_resumed resumed;
+    uint32_t open = 0;
+    for (uint32_t o = 0; o < OPS; o++) {
+        if (rig.ops[w][o].open && weft_ps_op_done(client, rig.ops[w][o].op, &result)) {
+            assert_int_equal(result.status, WEFT_OK);
+            weft_ps_op_release(client, rig.ops[w][o].op);
+            rig.ops[w][o].open = false;
+        }
+        if (more && !rig.ops[w][o].open && weft_prng_chance(&rig.churn.prng, 100000)) {
+            start_push(w, o);
+        }
+        open += rig.ops[w][o].open;
+    }
+    churn_clock(&rig.churn, w);
+    while (weft_ps_client_take_resumed(client, &resumed)) {
+        rig.lost += resumed.pushes_lost;
+    }
+    return open;
+}
+
+static uint32_t work_off(void *arg, uint32_t w)
+{
+    (void)arg;
+    for (uint32_t s = 0; w == 0 && s < CHURN_SHARDS; s++) {
+        look(s);
+        standby_poll(s);
+    }
+    return work(w, false);
+}
+
+static void settle(void)
+{
+    churn_settle(&rig.churn, work_off, NULL);
+    for (uint32_t i = 0; i < 3000; i++) {
+        (void)step();
+    }
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+/* The shard's process dies, and its replica goes on in its place: what somebody was told of is lost by
+ * at most the bound. */
+static void promote(uint32_t s)
+{
+    struct cluster *c = &rig.churn.c;
+    struct standby *standby = &rig.standbys[s];
+    struct weft_shard *dead = c->shard[s];
+    const struct weft_replication state = replication(s);
+    double lost = 0;
+    for (uint32_t i = 0; i < IDS; i++) {
+        float row[DIM];
+        double lacks = rig.told[s][i] + (double)row_of(standby->shard, i, row)[0];
+        lost += lacks > 0 ? DIM * lacks * lacks : 0;
+    }
+    assert_true(rig.gradient != one || sqrt(lost) <= rig.churn.config.shard.div_max);
+    rig.transfers += state.transfers;
+    rig.holds += state.holds;
+    rig.divergence_max = fmax(rig.divergence_max, state.divergence_max);
+    fake_kill(c->net, s);
+    c->shard[s] = standby_end(s);
+    c->shard[s]->msgr = fake_msgr(c->net, s);
+    fake_revive(c->net, s);
+    shard_free(dead);
+    for (uint32_t i = 0; i < IDS; i++) {
+        rig.told[s][i] = 0;
+    }
+    rig.promotions++;
+}
+
+static void faults(void)
+{
+    struct cluster *c = &rig.churn.c;
+    uint32_t s = (uint32_t)weft_prng_below(&rig.churn.prng, CHURN_SHARDS);
+    uint32_t w = (uint32_t)weft_prng_below(&rig.churn.prng, CHURN_WORKERS);
+    struct standby *standby = &rig.standbys[s];
+    uint64_t until_ns;
+    if (weft_prng_chance(&rig.churn.prng, 3000) && !weft_ps_client_away(c->client[w], s, &until_ns)) {
+        fake_break(c->net, s, CHURN_SHARDS + w);
+    }
+    if (standby->shard == NULL) {
+        if (weft_prng_chance(&rig.churn.prng, 10000)) {
+            standby_start(s);
+        }
+    } else if (weft_prng_chance(&rig.churn.prng, 1000)) { /* it dies, or loses its connection */
+        shard_free(standby_end(s));
+    } else if (weft_prng_chance(&rig.churn.prng, 4000) &&
+               weft_replica_may_be_promoted(standby->replica, c->net->now_ns) == WEFT_REPLICA_GOOD) {
+        promote(s);
+    }
+    churn_reconnect(&rig.churn, 100000);
+}
+
+static void start(uint8_t mode, uint8_t optimizer, double div_max, uint64_t seed)
+{
+    rig = (struct rig){.gradient = one};
+    churn_init(&rig.churn, mode, seed);
+    struct weft_table_spec *spec = &rig.churn.spec;
+    spec->optimizer = optimizer;
+    if (optimizer != WEFT_OPTIMIZER_SGD) {
+        spec->learning_rate = 0.5f;
+        spec->epsilon = optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0 : 0.5f;
+        spec->beta1 = optimizer == WEFT_OPTIMIZER_ADAM || optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0.5f : 0;
+        spec->beta2 = optimizer == WEFT_OPTIMIZER_ADAM ? 0.75f : 0;
+        rig.gradient = any;
+    }
+    struct weft_shard_config *shard = &rig.churn.config.shard;
+    shard->replicas_max = 1;
+    shard->div_max = div_max;
+    shard->replica_lease_ns = WEFT_NS_PER_MS;
+    shard->replica_spill_bytes = seed % 4 == 0 ? 2000 : 1 << 20;
+    churn_start(&rig.churn, seed);
+    rig.churn.c.net->packet_bytes = 600;
+    cluster_open(&rig.churn.c, spec);
+}
+
+static void run(uint32_t steps, bool deaths)
+{
+    for (uint32_t i = 0; i < steps; i++) {
+        (void)step();
+        if (deaths) {
+            faults();
+        }
+        for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+            (void)work(w, true);
+        }
+    }
+    settle();
+}
+
+static void stop(void)
+{
+    for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+        const struct weft_replication state = replication(s);
+        rig.transfers += state.transfers;
+        rig.holds += state.holds;
+        if (rig.standbys[s].shard != NULL) {
+            shard_free(standby_end(s));
+        }
+    }
+    churn_stop(&rig.churn);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* Every mode and optimizer, bounds from none to wide; with room for copies and without. */
+static void never_beyond_the_bound(void **state)
+{
+    (void)state;
+    static const double bounds[] = {0, 1, 8, 60};
+    uint64_t transfers = 0, holds = 0;
+    for (uint64_t seed = 1; seed <= 36; seed++) {
+        start((uint8_t)(seed % 3), (uint8_t)(seed / 3 % WEFT_OPTIMIZERS_COUNT),
+              bounds[seed / 9 % 4], seed);
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            standby_start(s);
+        }
+        run(2500, false);
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            assert_true(replication(s).ready && !replication(s).held);
+            assert_true(distance(s) <= rig.churn.config.shard.div_max / 2);
+            assert_int_equal(weft_replica_may_be_promoted(rig.standbys[s].replica,
+                                                          rig.churn.c.net->now_ns),
+                             WEFT_REPLICA_GOOD);
+        }
+        stop();
+        transfers += rig.transfers;
+        holds += rig.holds;
+    }
+    assert_true(transfers > 500 && holds > 50);
+}
+
+/* Nobody counts a push twice, and with a bound of 0 none that was answered is lost; in BSP those of the
+ * clock in progress are, which are in no weights yet. */
+static void promoted(uint8_t mode, double div_max, uint64_t first)
+{
+    uint32_t promotions = 0;
+    for (uint64_t seed = first; seed < first + 12; seed++) {
+        start(mode, WEFT_OPTIMIZER_SGD, div_max, seed);
+        run(8000, true);
+        for (uint32_t i = 0; i < IDS; i++) {
+            double row = churn_row(&rig.churn, i);
+            assert_true(row <= rig.pushed[i]);
+            assert_true(div_max > 0 || mode == WEFT_TABLE_BSP || row == rig.pushed[i]);
+        }
+        assert_true(div_max > 0 || mode == WEFT_TABLE_BSP || rig.lost == 0);
+        promotions += rig.promotions;
+        stop();
+    }
+    assert_true(promotions > 20);
+}
+
+static void promoted_without_loss(void **state)
+{
+    (void)state;
+    promoted(WEFT_TABLE_ASP, 0, 101);
+    promoted(WEFT_TABLE_SSP, 0, 151);
+}
+
+static void promoted_within_the_bound(void **state)
+{
+    (void)state;
+    promoted(WEFT_TABLE_ASP, 30, 201);
+    promoted(WEFT_TABLE_SSP, 30, 251);
+}
+
+static void promoted_at_a_boundary(void **state)
+{
+    (void)state;
+    promoted(WEFT_TABLE_BSP, 0, 301);
+    promoted(WEFT_TABLE_BSP, 30, 351);
+}
+
+/* A replica that is ready is gone: answers beyond the bound wait as long as it may be promoted, twice
+ * over, and then the shard goes on alone. */
+static void waits_for_a_lost_one(void **state)
+{
+    (void)state;
+    start(WEFT_TABLE_ASP, WEFT_OPTIMIZER_SGD, 0, 7);
+    for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+        standby_start(s);
+    }
+    run(500, false);
+    assert_true(replication(0).ready);
+    struct weft_replica *replica = rig.standbys[0].replica;
+    fake_break(rig.churn.c.net, 0, FIRST);
+    standby_poll(0);
+    uint64_t broken_ns = rig.churn.c.net->now_ns;
+    (void)step();
+    assert_false(replication(0).connected);
+    assert_int_equal(replication(0).lost, 1);
+    start_push(0, 0);
+    bool was_old = false;
+    while (rig.ops[0][0].open) {
+        (void)step();
+        (void)work(0, false);
+        bool is_old = weft_replica_may_be_promoted(replica, rig.churn.c.net->now_ns) ==
+                      WEFT_REPLICA_OLD;
+        was_old |= is_old;
+        assert_true(was_old || rig.ops[0][0].open); /* not while it may still be promoted */
+    }
+    assert_true(rig.churn.c.net->now_ns >= broken_ns + 2 * WEFT_NS_PER_MS);
+    assert_true(distance(0) > 0);
+    stop();
+}
+
+/* What a replica says is looked at: it comes anew, and the shard lives. */
+static void confirms_that_are_none(void **state)
+{
+    (void)state;
+    static const uint8_t messages[][24] = {
+        {0}, {0, 0, 0, 0, 0, 0, 0, 99}, {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2}, {255, 255}};
+    for (uint32_t m = 0; m < WEFT_ARRAY_COUNT(messages); m++) {
+        start(WEFT_TABLE_ASP, WEFT_OPTIMIZER_SGD, 0, 9);
+        standby_start(0);
+        run(300, false);
+        const struct weft_msg_send send = {
+            .peer = fake_peer(0),
+            .base = messages[m],
+            .total = 2,
+            .elem_bytes = 8,
+            .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_TRANSFER_CONFIRM}),
+            .deadline_ns = WEFT_NEVER,
+            .user = UINT64_C(1) << 36};
+        uint64_t seq;
+        weft_peer peer = WEFT_PEER_ANY;
+        bool for_good;
+        struct weft_msgr msgr = fake_msgr(rig.churn.c.net, FIRST);
+        assert_int_equal(msgr.ops->send(msgr.self, &send, rig.churn.c.net->now_ns, &seq), WEFT_OK);
+        for (uint32_t i = 0; i < 50; i++) {
+            (void)step();
+        }
+        assert_true(weft_shard_take_replaced(rig.churn.c.shard[0], &peer, &for_good));
+        assert_true(peer == fake_peer(FIRST) && !for_good);
+        stop();
+    }
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static const struct weft_piece_limits limits = {
+    .shard = 1, .shards = 2, .tables_max = 2, .workers_max = 4, .dim_max = 8, .chunks_max = 128};
+
+static const struct weft_table_spec piece_spec = {
+    .dim = 2, .mode = WEFT_TABLE_ASP, .workers = 2, .learning_rate = 1};
+
+static size_t make_piece(uint8_t *bytes)
+{
+    struct weft_writer w = weft_writer_make(bytes, WEFT_PIECE_BYTES_MAX);
+    uint8_t record[24] = {7};
+    (void)weft_write_take(&w, WEFT_PIECE_HEAD_BYTES);
+    struct weft_section section = {.kind = WEFT_SECTION_TABLE, .count = 1, .bytes = WEFT_RPC_SPEC_BYTES};
+    assert_true(weft_section_begin(&w, &section));
+    weft_table_spec_pack(&piece_spec, weft_write_take(&w, WEFT_RPC_SPEC_BYTES));
+    section = (struct weft_section){.kind = WEFT_SECTION_CLOCKS, .count = 3, .first = 1, .bytes = 12};
+    assert_true(weft_section_begin(&w, &section));
+    weft_write_zeros(&w, 12);
+    weft_section_end(&w, 12);
+    section = (struct weft_section){.kind = WEFT_SECTION_PARTIAL, .count = 65, .first = 1, .bytes = 32};
+    assert_true(weft_section_begin(&w, &section));
+    weft_write_u64(&w, 5);
+    weft_write_u64(&w, 6);
+    weft_write_u64(&w, UINT64_MAX);
+    weft_write_u64(&w, 1);
+    section = (struct weft_section){.kind = WEFT_SECTION_ROWS, .count = 1, .bytes = sizeof(record)};
+    assert_true(weft_section_begin(&w, &section));
+    weft_write_bytes(&w, record, sizeof(record));
+    const size_t count = (size_t)(w.at - bytes);
+    const struct weft_piece_head head = {.transfer = 3,
+                                         .index = 2,
+                                         .flags = WEFT_PIECE_LAST,
+                                         .shard = 1,
+                                         .shards = 2,
+                                         .bytes = (uint32_t)count - WEFT_PIECE_HEAD_BYTES};
+    weft_piece_head_pack(&head, bytes);
+    return count;
+}
+
+static void pieces(void **state)
+{
+    (void)state;
+    static uint8_t bytes[WEFT_PIECE_BYTES_MAX], bad[WEFT_PIECE_BYTES_MAX];
+    uint32_t record_bytes[2];
+    struct weft_piece_head head;
+    size_t count = make_piece(bytes);
+    assert_int_equal(weft_piece_unpack(bytes, count, &limits, &head), WEFT_OK);
+    assert_true(head.transfer == 3 && head.index == 2 && head.flags == WEFT_PIECE_LAST);
+    weft_piece_check_begin(&limits, record_bytes);
+    assert_int_equal(weft_piece_check(&limits, record_bytes, bytes, &head), WEFT_OK);
+    assert_int_equal(record_bytes[0], 24);
+    /* Told of a table twice; rows of one that nobody told of. */
+    assert_int_equal(weft_piece_check(&limits, record_bytes, bytes, &head), WEFT_PROTO);
+    for (size_t n = 0; n < count; n++) {
+        assert_int_equal(weft_piece_unpack(bytes, n, &limits, &head), WEFT_PROTO);
+    }
+    /* One byte of the heads changed: refused, or it says something else. */
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } changes[] = {{12, 0x80}, {13, 0x04}, {13, 0x08}, {15, 2},  {19, 0}, {23, 3},   {27, 0},
+                   {31, 1},    {33, 9},    {33, 7},    {35, 2},  {39, 2}, {47, 103}, {156, 1},
+                   {159, 5},   {163, 3},
+                   {183, 1},   {191, 64},  {195, 9},  {207, 0},  {215, 0}, {231, 2},  {235, 1},
+                   {239, 2},   {243, 1},   {247, 23}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(changes); i++) {
+        memcpy(bad, bytes, count);
+        bad[changes[i].at] = changes[i].value;
+        weft_status status = weft_piece_unpack(bad, count, &limits, &head);
+        if (status == WEFT_OK) {
+            weft_piece_check_begin(&limits, record_bytes);
+            status = weft_piece_check(&limits, record_bytes, bad, &head);
+        }
+        if (status != WEFT_PROTO) {
+            fail_msg("byte %zu = %u is taken", changes[i].at, changes[i].value);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces),
+        cmocka_unit_test(never_beyond_the_bound),
+        cmocka_unit_test(promoted_without_loss),
+        cmocka_unit_test(promoted_within_the_bound),
+        cmocka_unit_test(promoted_at_a_boundary),
+        cmocka_unit_test(waits_for_a_lost_one),
+        cmocka_unit_test(confirms_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
