@@ -97,7 +97,8 @@ int weft_run(const struct weft_run_options *options)
                                                       .doublings = RESTART_DOUBLINGS,
                                                       .takes_signals = true,
                                                       .folder = run.folder};
-        if (weft_supervisor_init(&run.supervisor, &policy, 1 + options->servers + options->workers,
+        const uint32_t servers = options->servers * (1 + options->replicas);
+        if (weft_supervisor_init(&run.supervisor, &policy, 1 + servers + options->workers,
                                  options->servers) == WEFT_OK) {
             result = weft_run_all(&run);
         } else {
@@ -113,6 +114,7 @@ int weft_run(const struct weft_run_options *options)
 /* ---- the command line ------------------------------------------------------------------------ */
 
 const char *const weft_run_durabilities[] = {"none", "replay", NULL};
+const char *const weft_run_server_deaths[] = {"restart", "promote", NULL};
 
 static int check(const struct weft_command *command, const struct weft_run_options *options)
 {
@@ -130,6 +132,10 @@ static int check(const struct weft_command *command, const struct weft_run_optio
             options->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
     }
     int status = weft_metrics_check(command, &options->metrics);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_run_check_replicas(command, options,
+                                         weft_run_servers_have(options, "checkpoint"));
+    }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_transport_options_check(command, &options->transport, 0, NULL);
     }
@@ -181,6 +187,7 @@ int weft_cli_run(int argc, char **argv)
         {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"
          "pushes from one checkpoint to the next", WEFT_OPTION_U64, .value = &run.replay_bytes,
          .min = 65536, .max = UINT64_C(1) << 40, .fallback = "WEFT_REPLAY_BYTES, else 256 MiB"},
+        WEFT_REPLICA_ROWS(&run),
         {"lease-ms", "MS", "as for `weft coordinator`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
         WEFT_METRICS_OPTIONS(&run.metrics),

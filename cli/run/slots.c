@@ -53,6 +53,16 @@ static void tell_job(struct run *run, struct weft_slot *slot)
     }
 }
 
+/* Of shards; room for all of them. */
+static void write_addresses(const struct run *run, uint32_t first, uint32_t count, char *text_p)
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        used += (size_t)sprintf(text_p + used, "%s127.0.0.1:%u", i > 0 ? "," : "",
+                                (unsigned)run->ports[first + i]);
+    }
+}
+
 void weft_run_make_coordinator(struct run *run)
 {
     struct weft_slot *slot = run_coordinator(run);
@@ -66,24 +76,55 @@ void weft_run_make_coordinator(struct run *run)
     tell_job(run, slot);
 }
 
-void weft_run_make_server(struct run *run, uint32_t s)
+static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
 {
-    struct weft_slot *slot = run_server(run, s);
     begin_own(run, slot, "server", s);
     weft_args_add(&slot->args, "--shards-per-server=%u", run->options->shards_per_server);
     weft_args_add(&slot->args, "--coordinator=127.0.0.1:%u", run->coordinator_port);
     weft_args_add(&slot->args, "--on-worker-death=%s", weft_deaths_name(run->options->on_death));
+    if (run->options->replicas > 0) {
+        weft_args_add(&slot->args, "--replicate");
+        weft_args_add(&slot->args, "--div-max=%.17g", run->options->div_max);
+    }
     weft_args_add_all(&slot->args, run->options->server_args.list);
     /* What a killed server's last checkpoint lacks it finds in its journal. */
     if (run->options->restarts > 0 && run->replays &&
         !weft_run_servers_have(run->options, "journal")) {
         weft_args_add(&slot->args, "--journal=%s", run->folder);
     }
+    if (slot != run_server(run, s)) {
+        char addresses[WEFT_JOB_SHARDS_MAX * 24];
+        write_addresses(run, s * run->options->shards_per_server, run->options->shards_per_server,
+                        addresses);
+        weft_args_add(&slot->args, "--replica-of=%s", addresses);
+    }
     weft_args_add(&slot->args, "--port=0");
     if (weft_run_servers_have(run->options, "checkpoint")) {
         slot->grace_ns = checkpoint_grace_ns;
     }
     tell_job(run, slot);
+}
+
+void weft_run_make_server(struct run *run, uint32_t s)
+{
+    fill_server(run, run_server(run, s), s);
+}
+
+/* It takes its server's place: for the coordinator it is the same member. */
+void weft_run_make_replica(struct run *run, uint32_t s)
+{
+    static const char member[] = "WEFT_MEMBER=";
+    const struct weft_args *of_server = &run_server(run, s)->environment;
+    struct weft_slot *slot = run_replica(run, s);
+    weft_args_fini(&slot->args);
+    weft_args_fini(&slot->environment);
+    fill_server(run, slot, s);
+    slot->role = "replica";
+    for (size_t i = 0; i < of_server->count; i++) {
+        if (strncmp(of_server->list[i], member, strlen(member)) == 0) {
+            weft_slot_setenv(slot, "WEFT_MEMBER", "%s", of_server->list[i] + strlen(member));
+        }
+    }
 }
 
 /* The environment says so; workers inherit it. Scripts leave empty variables behind. */
@@ -102,7 +143,7 @@ static void tell_patience(const struct run *run, struct weft_slot *slot)
     if (options->no_key_caching) {
         weft_slot_setenv(slot, "WEFT_KEY_CACHING", "0");
     }
-    if (options->restarts == 0) {
+    if (options->restarts == 0 && options->on_server_death != WEFT_RUN_PROMOTE) {
         return;
     }
     if (!user_says("WEFT_RECONNECT_S")) {
@@ -117,12 +158,8 @@ static void tell_patience(const struct run *run, struct weft_slot *slot)
 
 void weft_run_tell_servers(struct run *run, struct weft_slot *worker)
 {
-    char addresses[WEFT_JOB_SHARDS_MAX * 24] = "";
-    for (uint32_t i = 0; i < run->options->servers * run->options->shards_per_server; i++) {
-        size_t used = strlen(addresses);
-        snprintf(addresses + used, sizeof(addresses) - used, "%s127.0.0.1:%u", i > 0 ? "," : "",
-                 run->ports[i]);
-    }
+    char addresses[WEFT_JOB_SHARDS_MAX * 24];
+    write_addresses(run, 0, run->options->servers * run->options->shards_per_server, addresses);
     weft_slot_setenv(worker, "WEFT_SERVERS", "%s", addresses);
 }
 

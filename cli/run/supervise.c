@@ -128,8 +128,14 @@ static void note_exit(struct run *run, struct weft_slot *slot)
                 slot->rank, (int)slot->pid, how);
         return;
     }
+    if (weft_run_replica_exit(run, slot, how)) {
+        return;
+    }
     if (strcmp(slot->role, "server") == 0) {
         run->replace_ns[slot->rank] = 0; /* its successor speaks */
+        if (weft_run_promote(run, slot->rank, how)) {
+            return;
+        }
     }
     bool is_worker = strcmp(slot->role, "worker") == 0;
     if (is_worker && slot->wait_status == 0) {
@@ -151,6 +157,9 @@ static void note_exit(struct run *run, struct weft_slot *slot)
 static void note_message(struct run *run, struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
+    if (weft_run_replica_message(run, slot, message)) {
+        return;
+    }
     if (strcmp(event, "ready") == 0 && !slot->is_retired) {
         note_ready(run, slot, message);
         weft_run_metrics_note(&run->metrics, slot, message);
@@ -250,6 +259,9 @@ static bool start_all(struct run *run)
     }
     if (!await_ready(run, 1, run->options->servers)) {
         return false;
+    }
+    for (uint32_t s = 0; run->options->replicas > 0 && s < run->options->servers; s++) {
+        weft_run_start_replica(run, s);
     }
     for (uint32_t w = 0; w < run->options->workers; w++) {
         weft_run_make_worker(run, w);

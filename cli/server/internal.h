@@ -33,6 +33,10 @@ struct server {
     struct weft_membership membership;
     const char *scheduler; /* HOST:PORT; NULL = none */
     struct weft_launch_address scheduler_address;
+    bool replicate;         /* take replicas */
+    double div_max;         /* of the job */
+    const char *replica_of; /* "HOST:PORT,..." of the shards replicated; NULL = it is no replica */
+    struct weft_launch_address replicated[WEFT_JOB_SHARDS_MAX];
     uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
     const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
     const char *advertise;    /* what workers are told to connect to; NULL = host */
@@ -52,6 +56,18 @@ struct server {
 /* All of it: coordinator, lease, checkpoints, shards, metrics. signal_fd: a signal that comes on it
  * ends the waiting. What was started is to be ended in each case. */
 weft_status weft_server_start(struct server *server, int signal_fd, struct weft_error *error);
+
+/* The lease. Errors: WEFT_PEER. */
+weft_status weft_server_join(struct server *server, struct weft_error *error);
+/* Tell the coordinator where the shards are. */
+weft_status weft_server_publish(struct server *server, struct weft_error *error);
+
+/* ---- promote.c ------------------------------------------------------------------------------- */
+
+/* The parent says: take the place of your server, whose slot was started so often. */
+bool weft_server_is_promotion(const cJSON *message, uint32_t *restart_p);
+/* Do, or tell it why not. Errors: WEFT_PEER, WEFT_IO, WEFT_STATE: this process is of no use now. */
+weft_status weft_server_promote(struct server *server, uint32_t restart, struct weft_error *error);
 
 /* ---- server_serve.c -------------------------------------------------------------------------- */
 

@@ -117,14 +117,15 @@ static bool is_request(struct server *server, int signal_fd)
     return true;
 }
 
-/* The parent says that a worker has died; false: it is gone itself. */
-static bool is_word(struct server *server)
+/* The parent says that a worker has died, or that a replica is to be promoted; false: it is gone itself,
+ * or *status_p is not OK. */
+static bool is_word(struct server *server, weft_status *status_p, struct weft_error *error)
 {
     struct weft_channel *channel = &server->channel;
     weft_status status;
     do {
         cJSON *message = NULL;
-        uint32_t rank;
+        uint32_t rank, restart;
         uint64_t at_ns;
         status = weft_channel_next(channel, &message);
         if (message != NULL && weft_deaths_take(message, &rank, &at_ns)) {
@@ -132,34 +133,41 @@ static bool is_word(struct server *server)
                 weft_shard_thread_worker_died(&server->threads[i], rank, at_ns);
             }
         }
+        if (message != NULL && server->replica_of != NULL &&
+            weft_server_is_promotion(message, &restart)) {
+            *status_p = weft_server_promote(server, restart, error);
+        }
         cJSON_Delete(message);
         /* What came in the same bytes: no poll would tell. */
     } while (status == WEFT_OK && channel->count > 0 &&
              memchr(channel->bytes, '\n', channel->count) != NULL);
-    return status == WEFT_OK;
+    return status == WEFT_OK && *status_p == WEFT_OK;
 }
 
 /* Sleep until a signal asks us to end, the parent is gone, the coordinator says so, or a worker has
  * died whose death ends the job. */
-static void wait_for_end(struct server *server, int signal_fd)
+static weft_status wait_for_end(struct server *server, int signal_fd, struct weft_error *error)
 {
-    const struct weft_member_thread *member = server->membership.thread;
+    weft_status status = WEFT_OK;
     struct pollfd fds[] = {
         {.fd = signal_fd, .events = POLLIN},
         {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
-        {.fd = member != NULL ? weft_member_thread_fd(member) : -1, .events = POLLIN},
+        {.fd = -1, .events = POLLIN}, /* the membership's, which a replica does not have yet */
         {.fd = server->each.lost_fd, .events = POLLIN},
         {.fd = server->checkpoint != NULL ? weft_checkpoint_replaced_fd(server->checkpoint) : -1,
          .events = POLLIN},
     };
     for (bool more = true; more;) {
+        const struct weft_member_thread *member = server->membership.thread;
+        fds[2].fd = member != NULL ? weft_member_thread_fd(member) : -1;
         if (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
             continue;
         }
         more = fds[2].revents == 0 && fds[3].revents == 0 && fds[4].revents == 0 &&
                (fds[0].revents == 0 || is_request(server, signal_fd)) &&
-               (fds[1].revents == 0 || is_word(server));
+               (fds[1].revents == 0 || is_word(server, &status, error));
     }
+    return status;
 }
 
 /* --on-worker-death fail, and one has. */
@@ -185,6 +193,9 @@ static void tell_counters(struct server *server)
         weft_report_add_transport(counters, &thread->counters);
         weft_report_add_shard(counters, &thread->shard_counters);
         weft_report_add_tables(counters, &thread->table_sums);
+        if (server->replicate || server->replica_of != NULL) {
+            weft_report_add_replication(counters, &thread->replication, &thread->replica);
+        }
     }
     weft_report_add(counters, "records", records.records);
     weft_report_add(counters, "records_dropped", records.dropped);
@@ -213,8 +224,8 @@ int weft_server_serve(struct server *server)
     weft_status status = weft_server_start(server, signal_fd, &error);
     if (status == WEFT_OK) {
         tell_ready(server);
-        wait_for_end(server, signal_fd);
-        status = look_at_membership(server, &replaced, &error);
+        status = wait_for_end(server, signal_fd, &error);
+        status = status == WEFT_OK ? look_at_membership(server, &replaced, &error) : status;
         status = status == WEFT_OK ? look_at_claim(server, &replaced, &error) : status;
         status = status == WEFT_OK ? look_for_lost(server, &error) : status;
     }

@@ -21,6 +21,10 @@ static int check_rest(const struct weft_command *command, struct server *server)
         return weft_options_usage(command, "--journal goes with --checkpoint: it keeps what came "
                                            "after the newest one");
     }
+    if (server->replicate && server->checkpoints.directory != NULL) {
+        return weft_options_usage(command, "--replicate does not go with --checkpoint yet: what a "
+                                           "replica takes over is not in the directory");
+    }
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
         server->keepalive_ms =
@@ -43,6 +47,42 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                       : weft_security_check(command, &server->security);
 }
 
+/* Which shards a replica has is said by its options or its environment: it has no lease yet. */
+static int check_replica(const struct weft_command *command, struct server *server)
+{
+    const struct weft_launch *launch = &server->membership.launch;
+    uint32_t count = 0;
+    if (launch->coordinator_port == 0) {
+        return weft_options_usage(command, "--replica-of needs --coordinator: without its lease a "
+                                           "replica must not take the place of a server");
+    }
+    if (!server->replicate) {
+        return weft_options_usage(command, "--replica-of needs --replicate and --div-max, as its "
+                                           "server has them");
+    }
+    if (weft_launch_servers_parse(server->replica_of, server->replicated, WEFT_JOB_SHARDS_MAX,
+                                  &count) != NULL ||
+        count != server->shards_here) {
+        return weft_options_usage(command, "--replica-of \"%.80s\" is not allowed; it must be "
+                                           "HOST:PORT of each of the %u shards here, with numeric "
+                                           "hosts and commas between them",
+                                  server->replica_of, server->shards_here);
+    }
+    if (server->shard_base == UINT32_MAX) {
+        server->shard_base =
+            launch->rank != WEFT_LAUNCH_UNKNOWN ? launch->rank * server->shards_here : 0;
+    }
+    server->each.shard.shards = launch->shards != WEFT_LAUNCH_UNKNOWN
+                                    ? launch->shards
+                                    : server->shard_base + server->shards_here;
+    return server->shard_base + server->shards_here <= server->each.shard.shards
+               ? WEFT_OPTIONS_RUN
+               : weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
+                                    server->shard_base,
+                                    server->shard_base + server->shards_here - 1,
+                                    server->each.shard.shards);
+}
+
 /* What the table of options cannot say: how the options fit together. */
 static int check(const struct weft_command *command, struct server *server)
 {
@@ -61,6 +101,10 @@ static int check(const struct weft_command *command, struct server *server)
     const struct weft_launch *launch = &server->membership.launch;
     shard->workers_max =
         launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
+    if (server->replica_of != NULL) {
+        int status = check_replica(command, server);
+        return status != WEFT_OPTIONS_RUN ? status : check_rest(command, server);
+    }
     bool in_job = launch->coordinator_port != 0 || server->coordinate_port != UINT32_MAX;
     if (in_job) {
         return check_rest(command, server);
@@ -185,6 +229,15 @@ int weft_cli_server(int argc, char **argv)
         WEFT_JOURNAL_ROWS(&server.checkpoints.journal),
         {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
          "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
+        {"replicate", NULL, "take a replica of each shard, a `weft server --replica-of`: then answers wait\n"
+         "while the model would be farther than --div-max from it", WEFT_OPTION_FLAG,
+         .value = &server.replicate},
+        {"div-max", "D", "with --replicate: Euclidean norm, over all weights of the job; 0 = every\n"
+         "update is at the replica before it is answered", WEFT_OPTION_F64,
+         .value = &server.div_max},
+        {"replica-of", "HOST:PORT,...", "be a replica of the server with these shards, and take its place when\n"
+         "the parent process says so, by the coordinator's lease",
+         WEFT_OPTION_STRING, .value = &server.replica_of, .fallback = "not"},
         WEFT_METRICS_OPTIONS(&server.metrics_options),
         {"hot-top", "N",
          "rows of each table with most updates that a shard knows, for /hot and\n"

@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "io/random.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,10 @@ static void complete(struct server *server)
         weft_os_random(&each->scheduler_host, sizeof(each->scheduler_host));
         each->scheduler_host |= 1; /* 0 = a link of its own */
     }
+    if (server->replicate) {
+        each->shard.replicas_max = 1;
+        each->shard.div_max = server->div_max / sqrt(each->shard.shards);
+    }
     each->security = &server->security;
     each->tracing = &server->tracing;
     each->recorder = server->recording.recorder;
@@ -87,6 +92,7 @@ static weft_status start_shards(struct server *server, struct weft_error *error)
         struct weft_shard_thread_config config = server->each;
         config.shard.shard = config.driver.udp.loss.rank = server->shard_base + i;
         config.driver.udp.port = port_of(server, i);
+        config.replica_of = server->replica_of != NULL ? &server->replicated[i] : NULL;
         config.shard.records = weft_recording_ring(&server->recording);
         if (server->checkpoint != NULL) {
             config.checkpoint = weft_checkpoint_feed(server->checkpoint, i);
@@ -143,7 +149,7 @@ static weft_status coordinate(struct server *server, struct weft_error *error)
 }
 
 /* The lease comes first: a server that is refused never opens a port. */
-static weft_status join_job(struct server *server, struct weft_error *error)
+weft_status weft_server_join(struct server *server, struct weft_error *error)
 {
     struct weft_member_state state;
     const struct weft_launch *launch = &server->membership.launch;
@@ -174,7 +180,7 @@ static weft_status join_job(struct server *server, struct weft_error *error)
 }
 
 /* Where workers reach this server: as said, or as bound, or the way to the coordinator. */
-static weft_status publish(struct server *server, struct weft_error *error)
+weft_status weft_server_publish(struct server *server, struct weft_error *error)
 {
     struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
     char host[WEFT_RESOLVE_TEXT_BYTES];
@@ -212,8 +218,10 @@ weft_status weft_server_start(struct server *server, int signal_fd, struct weft_
         status = coordinate(server, error);
     }
     bool has_coordinator = weft_membership_has_coordinator(&server->membership);
+    /* A replica has no lease: its server does. */
+    has_coordinator &= server->replica_of == NULL;
     if (status == WEFT_OK && has_coordinator) {
-        status = join_job(server, error);
+        status = weft_server_join(server, error);
     }
     /* What is restored depends on which shards these are. */
     status = status == WEFT_OK ? open_checkpoints(server, error) : status;
@@ -222,7 +230,7 @@ weft_status weft_server_start(struct server *server, int signal_fd, struct weft_
     status = status == WEFT_OK ? begin_checkpoints(server, error) : status;
     status = status == WEFT_OK ? start_metrics(server, error) : status;
     if (status == WEFT_OK && has_coordinator) {
-        status = publish(server, error);
+        status = weft_server_publish(server, error);
     }
     return status;
 }

@@ -410,6 +410,17 @@ bool weft_supervisor_retire(struct weft_supervisor *supervisor, struct weft_slot
     return false;
 }
 
+void weft_supervisor_swap(struct weft_supervisor *supervisor, struct weft_slot *a,
+                          struct weft_slot *b)
+{
+    const struct weft_slot slot = *a;
+    const pid_t group = supervisor->groups[index_of(supervisor, a)];
+    supervisor->groups[index_of(supervisor, a)] = supervisor->groups[index_of(supervisor, b)];
+    supervisor->groups[index_of(supervisor, b)] = group;
+    *a = *b;
+    *b = slot;
+}
+
 /* ---- output ---------------------------------------------------------------------------------- */
 
 /* Whole lines; a line that is too long is cut into several. */

@@ -143,6 +143,10 @@ bool weft_supervisor_restart(struct weft_supervisor *supervisor, struct weft_slo
  * False: every spare slot has a process that has not ended yet. */
 bool weft_supervisor_retire(struct weft_supervisor *supervisor, struct weft_slot *slot);
 
+/* Exchange two slots with all that is in them, their processes too. */
+void weft_supervisor_swap(struct weft_supervisor *supervisor, struct weft_slot *a,
+                          struct weft_slot *b);
+
 /* The next event; TIMEOUT after timeout_ns (WEFT_NEVER = none). Output is passed on meanwhile. */
 void weft_supervisor_next(struct weft_supervisor *supervisor, uint64_t timeout_ns,
                           struct weft_supervisor_event *event_p);

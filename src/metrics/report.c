@@ -115,6 +115,19 @@ void weft_report_add_tables(cJSON *into, const struct weft_shard_table_sums *tab
     add_counters(into, table_counters, WEFT_ARRAY_COUNT(table_counters), tables);
 }
 
+void weft_report_add_replication(cJSON *into, const struct weft_replication *replication,
+                                 const struct weft_replica_state *replica)
+{
+    weft_report_add(into, "replica_bytes", replication->bytes);
+    weft_report_add(into, "replica_rows", replication->rows);
+    weft_report_add(into, "replica_transfers", replication->transfers);
+    weft_report_add(into, "replica_transfers_failed", replication->failed);
+    weft_report_add(into, "replica_holds", replication->holds);
+    weft_report_add(into, "replicas_lost", replication->lost);
+    weft_report_add(into, "replica_transfers_taken", replica->transfers);
+    add_number(into, "divergence_max", replication->divergence_max);
+}
+
 void weft_report_add_client(cJSON *into, const struct weft_ps_client_counters *client)
 {
     add_counters(into, client_counters, WEFT_ARRAY_COUNT(client_counters), client);

@@ -12,7 +12,9 @@
 
 #include "io/driver.h"
 #include "ps/client.h"
+#include "ps/replica.h"
 #include "ps/shard.h"
+#include "ps/transfer.h"
 #include "sched/daemon.h"
 
 #include <cjson/cJSON.h>
@@ -27,6 +29,10 @@ void weft_report_add(cJSON *into, const char *name, uint64_t value);
 void weft_report_add_transport(cJSON *into, const struct weft_driver_counters *counters);
 void weft_report_add_shard(cJSON *into, const struct weft_shard_counters *shard);
 void weft_report_add_tables(cJSON *into, const struct weft_shard_table_sums *tables);
+/* Of a shard with replicas, and of one that was a replica, with "replica_" before; divergence_max of
+ * several shards adds up. */
+void weft_report_add_replication(cJSON *into, const struct weft_replication *replication,
+                                 const struct weft_replica_state *replica);
 void weft_report_add_client(cJSON *into, const struct weft_ps_client_counters *client);
 
 /* What a worker asked of the scheduler, with "sched_" before; NULL = there is none, and nothing is added. */

@@ -18,6 +18,7 @@ struct serving {
     struct weft_shard *shard;
     struct weft_msgr msgr;
     struct weft_sched_link *link; /* NULL = no scheduler */
+    struct weft_standby *standby; /* NULL = no replica */
 };
 
 void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
@@ -123,12 +124,18 @@ static void handle(void *arg, uint64_t now_ns)
     const struct weft_shard_hooks *hooks = &serving->thread->config.hooks;
     struct weft_msg_event event;
     while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
+        if (serving->standby != NULL && weft_standby_event(serving->standby, &event, now_ns)) {
+            continue;
+        }
         if (serving->link != NULL && weft_sched_link_event(serving->link, &event, now_ns)) {
             continue;
         }
         if (hooks->on_event == NULL || !hooks->on_event(hooks->arg, serving->msgr, &event)) {
             weft_shard_event(serving->shard, &event, now_ns);
         }
+    }
+    if (serving->standby != NULL) {
+        weft_standby_progress(serving->standby, now_ns);
     }
     weft_shard_progress(serving->shard, now_ns);
     supply_slabs(serving->shard);
@@ -201,11 +208,53 @@ static void close_replaced(struct weft_driver *driver, struct weft_shard *shard)
     }
 }
 
+static void free_shard(struct weft_shard *shard)
+{
+    for (void *slab; shard != NULL && (slab = weft_shard_take_slab(shard)) != NULL;) {
+        free(slab);
+    }
+    weft_shard_free(shard);
+}
+
+/* A replica whose shard has come anew gets everything. */
+static void renew(struct weft_shard_thread *thread, struct serving *serving)
+{
+    if (serving->standby == NULL || !weft_standby_is_spent(serving->standby)) {
+        return;
+    }
+    struct weft_shard *shard;
+    weft_status status = weft_shard_new(&thread->config.shard, serving->msgr, &shard);
+    if (status == WEFT_OK) {
+        free_shard(serving->shard);
+        serving->shard = shard;
+        status = weft_standby_renew(serving->standby, shard, weft_clock_now_ns());
+    }
+    if (status != WEFT_OK) {
+        weft_node_info(&thread->config.log, "shard %u: this replica ends: %s",
+                       thread->config.shard.shard, weft_status_text(status));
+        atomic_store(&thread->stop, true);
+    }
+}
+
+/* Before a step: when the next one has to be over. */
+static uint64_t sleep_of(const struct serving *serving, uint64_t timeout_ns)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    uint64_t due_ns = weft_shard_deadline(serving->shard);
+    if (serving->standby != NULL) {
+        due_ns = weft_min_u64(due_ns, weft_standby_maintain(serving->standby, now_ns));
+    }
+    uint64_t left_ns = due_ns == WEFT_NEVER ? WEFT_NEVER : due_ns > now_ns ? due_ns - now_ns : 0;
+    return weft_min_u64(timeout_ns, left_ns);
+}
+
 /* Between two steps of the driver. True: do not sleep in the next one. */
 static bool turn(struct weft_shard_thread *thread, struct serving *serving)
 {
     const struct weft_shard_thread_config *config = &thread->config;
-    struct weft_shard_serving view = {.shard = serving->shard, .driver = serving->driver};
+    renew(thread, serving);
+    struct weft_shard_serving view = {
+        .shard = serving->shard, .driver = serving->driver, .standby = serving->standby};
     take_deaths(thread, serving->shard);
     tell_lost(thread, serving->shard);
     bool again =
@@ -213,6 +262,7 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
     close_replaced(serving->driver, serving->shard);
     log_hint(thread, weft_driver_hint(serving->driver));
     weft_stats_query_poll(&thread->query, &view);
+    weft_stats_query_poll(&thread->promotion, &view);
     if (config->hooks.turn != NULL) {
         config->hooks.turn(config->hooks.arg, serving->shard);
     }
@@ -227,14 +277,16 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
         weft_checkpoint_attach(feed, serving->driver);
     }
     weft_stats_query_open(&thread->query);
+    weft_stats_query_open(&thread->promotion);
     tell(thread, WEFT_OK, serving->driver);
     bool may_serve = feed == NULL || weft_checkpoint_may_serve(feed);
     while (may_serve && !atomic_load(&thread->stop)) {
-        uint64_t timeout_ns = maintain_link(serving);
+        uint64_t timeout_ns = sleep_of(serving, maintain_link(serving));
         (void)weft_driver_step(serving->driver, has_work ? 0 : timeout_ns, handle, serving);
         has_work = turn(thread, serving);
     }
     weft_stats_query_close(&thread->query);
+    weft_stats_query_close(&thread->promotion);
     if (feed != NULL) {
         weft_checkpoint_attach(feed, NULL);
     }
@@ -246,6 +298,10 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
     weft_driver_counters(serving->driver, &thread->counters);
     thread->shard_counters = *weft_shard_counters(serving->shard);
     weft_shard_table_sums(serving->shard, &thread->table_sums);
+    weft_shard_replication(serving->shard, &thread->replication);
+    if (serving->standby != NULL && weft_standby_replica(serving->standby) != NULL) {
+        thread->replica = *weft_replica_state(weft_standby_replica(serving->standby));
+    }
 }
 
 static weft_status open_endpoint(struct weft_shard_thread *thread, struct serving *serving)
@@ -259,6 +315,10 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
     ep->peers_max = 2 * (shard->workers_max + shard->aggregators_max) + 8;
     ep->expects_max = weft_shard_expects_max(shard);
+    if (thread->config.replica_of != NULL) {
+        ep->peers_max += 2;
+        ep->expects_max += WEFT_REPLICA_EXPECTS;
+    }
     if (thread->config.scheduler != NULL) {
         ep->peers_max += 2; /* one that ended, too */
         ep->expects_max += WEFT_SCHED_LINK_EXPECTS;
@@ -308,6 +368,14 @@ static weft_status make_shard(struct weft_shard_thread *thread, struct serving *
         return weft_fail(&thread->error, status, "cannot make the shard: %s",
                          weft_status_text(status));
     }
+    if (config->replica_of != NULL) {
+        status = weft_standby_new(serving->driver, serving->shard, config->replica_of, supply_slabs,
+                                  &serving->standby);
+        if (status != WEFT_OK) {
+            return weft_fail(&thread->error, status, "cannot make the replica: %s",
+                             weft_status_text(status));
+        }
+    }
     if (config->hooks.prepare != NULL) {
         config->hooks.prepare(config->hooks.arg, serving->shard);
     }
@@ -336,12 +404,8 @@ static void *run(void *arg)
     weft_driver_close(serving.driver);
     weft_provider_free(serving.provider);
     weft_sched_link_free(serving.link);
-    if (serving.shard != NULL) {
-        for (void *slab; (slab = weft_shard_take_slab(serving.shard)) != NULL;) {
-            free(slab);
-        }
-    }
-    weft_shard_free(serving.shard);
+    weft_standby_free(serving.standby);
+    free_shard(serving.shard);
     return NULL;
 }
 
@@ -378,6 +442,9 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     pthread_cond_init(&thread->opened, NULL);
     weft_stats_query_init(&thread->query, &(struct weft_stats_query_config){.wake = lock_and_wake,
                                                                             .wake_arg = thread});
+    weft_stats_query_init(&thread->promotion,
+                          &(struct weft_stats_query_config){.wake = lock_and_wake,
+                                                            .wake_arg = thread});
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
         free(thread->died_ns);
@@ -409,11 +476,51 @@ void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t ra
     pthread_mutex_unlock(&thread->lock);
 }
 
+/* On the shard's thread. */
+static void may_be_promoted(void *arg, void *object)
+{
+    const struct weft_shard_serving *serving = object;
+    enum weft_replica_why *why_p = arg;
+    *why_p = serving->standby == NULL
+                 ? WEFT_REPLICA_GOOD
+                 : weft_replica_may_be_promoted(weft_standby_replica(serving->standby),
+                                                weft_clock_now_ns());
+}
+
+static void promote(void *arg, void *object)
+{
+    const struct weft_shard_serving *serving = object;
+    enum weft_replica_why *why_p = arg;
+    *why_p = serving->standby == NULL ? WEFT_REPLICA_GOOD
+                                      : weft_standby_end(serving->standby, weft_clock_now_ns());
+}
+
+static weft_status ask_for_promotion(struct weft_shard_thread *thread, weft_stats_query_fn *question,
+                                     enum weft_replica_why *why_p)
+{
+    const uint64_t patience_ns = WEFT_NS_PER_S;
+    return weft_stats_query_ask(&thread->promotion, question, why_p, patience_ns) ? WEFT_OK
+                                                                                  : WEFT_TIMEOUT;
+}
+
+weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread,
+                                              enum weft_replica_why *why_p)
+{
+    return ask_for_promotion(thread, may_be_promoted, why_p);
+}
+
+weft_status weft_shard_thread_promote(struct weft_shard_thread *thread,
+                                      enum weft_replica_why *why_p)
+{
+    return ask_for_promotion(thread, promote, why_p);
+}
+
 void weft_shard_thread_join(struct weft_shard_thread *thread)
 {
     atomic_store(&thread->stop, true);
     lock_and_wake(thread);
     pthread_join(thread->thread, NULL);
     weft_stats_query_fini(&thread->query);
+    weft_stats_query_fini(&thread->promotion);
     free(thread->died_ns);
 }

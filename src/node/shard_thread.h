@@ -11,8 +11,11 @@
 #include "node/recording.h"
 #include "node/sched_link.h"
 #include "node/security.h"
+#include "node/standby.h"
 #include "node/stats_query.h"
 #include "node/tracing.h"
+#include "ps/replica.h"
+#include "ps/transfer.h"
 #include "ps/update.h"
 
 #include <pthread.h>
@@ -47,6 +50,9 @@ struct weft_shard_thread_config {
     const struct weft_launch_address *scheduler;
     uint32_t scheduler_workers; /* of the job; 0 = not known */
     uint64_t scheduler_host;    /* names the host whose link the shards of this process share */
+    /* Not NULL: it is a replica of the shard at this address until weft_shard_thread_promote. Without
+     * checkpoint. Borrowed until join. */
+    const struct weft_launch_address *replica_of;
     int lost_fd;                             /* eventfd, written when lost_rank is; -1 = none */
     struct weft_shard_hooks hooks;
 };
@@ -58,6 +64,7 @@ void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
 struct weft_shard_serving {
     struct weft_shard *shard;
     struct weft_driver *driver;
+    struct weft_standby *standby; /* NULL = it is no replica, and never was */
 };
 
 struct weft_shard_thread {
@@ -74,6 +81,7 @@ struct weft_shard_thread {
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* whose death ends the job (FAIL); UINT32_MAX = nobody's */
+    struct weft_stats_query promotion; /* of its struct weft_shard_serving, for one thread alone */
     struct weft_stats_query query; /* of its struct weft_shard_serving, between two steps */
     uint32_t hints_logged; /* of enum weft_ep_hint: bit by bit */
     struct weft_tracing_feed trace;
@@ -81,6 +89,8 @@ struct weft_shard_thread {
     struct weft_driver_counters counters;
     struct weft_shard_counters shard_counters;
     struct weft_shard_table_sums table_sums;
+    struct weft_replication replication;
+    struct weft_replica_state replica; /* all zero: it was none */
     enum weft_ep_hint hint; /* the last */
 };
 
@@ -93,6 +103,14 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 
 /* Any thread: the process of this worker has died, at at_ns of the machine's clock. */
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);
+
+/* The thread that started it: may this replica serve in the place of its shard; and let it, when it
+ * may. GOOD also for one that was no replica.
+ * Errors: *why_p is not GOOD: nothing has changed. WEFT_TIMEOUT  the thread did not come by. */
+weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread,
+                                              enum weft_replica_why *why_p);
+weft_status weft_shard_thread_promote(struct weft_shard_thread *thread,
+                                      enum weft_replica_why *why_p);
 
 /* Tell the workers that it is over, give everything back, fill in the counters. */
 void weft_shard_thread_join(struct weft_shard_thread *thread);

@@ -1,0 +1,76 @@
+/* A server that is a replica, and takes the place of the server whose shards it replicates.
+ *
+ * Each step is needed before the next: its shards say that they are within the bound, and have heard of
+ * the server lately; the coordinator gives it the lease, by which the process before is replaced and
+ * ends (it may only have been cut off); the shards begin to serve; workers are told where.
+ */
+#include "cli/server/internal.h"
+
+#include "cli/child.h"
+#include "io/clock.h"
+
+#include <string.h>
+
+bool weft_server_is_promotion(const cJSON *message, uint32_t *restart_p)
+{
+    if (strcmp(weft_channel_text(message, "event"), "promote") != 0) {
+        return false;
+    }
+    *restart_p = (uint32_t)weft_channel_number(message, "restart");
+    return true;
+}
+
+typedef weft_status ask_fn(struct weft_shard_thread *thread, enum weft_replica_why *why_p);
+
+static weft_status ask_all(struct server *server, ask_fn *ask, struct weft_error *error)
+{
+    for (uint32_t i = 0; i < server->started; i++) {
+        enum weft_replica_why why = WEFT_REPLICA_GOOD;
+        weft_status status = ask(&server->threads[i], &why);
+        if (status != WEFT_OK || why != WEFT_REPLICA_GOOD) {
+            return weft_fail(error, WEFT_STATE, "the replica of shard %u is not promoted: %s",
+                             server->shard_base + i,
+                             status != WEFT_OK ? "its thread does not answer"
+                                               : weft_replica_why_text(why));
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status take_lease(struct server *server, struct weft_error *error)
+{
+    const uint32_t first = server->shard_base, shards = server->each.shard.shards;
+    weft_status status = weft_server_join(server, error);
+    if (status == WEFT_OK && (server->shard_base != first || server->each.shard.shards != shards)) {
+        status = weft_fail(error, WEFT_PEER,
+                           "the coordinator gives shards from %u on of %u, but this is a replica "
+                           "from shard %u on of %u",
+                           server->shard_base, server->each.shard.shards, first, shards);
+    }
+    return status;
+}
+
+weft_status weft_server_promote(struct server *server, uint32_t restart, struct weft_error *error)
+{
+    const uint64_t begun_ns = weft_clock_now_ns();
+    weft_status status = ask_all(server, weft_shard_thread_may_be_promoted, error);
+    cJSON *event;
+    if (status != WEFT_OK) {
+        event = weft_channel_event("not-promoted");
+        cJSON_AddStringToObject(event, "text", error->text);
+        (void)weft_channel_send(&server->channel, event);
+        return WEFT_OK; /* it stays a replica */
+    }
+    server->membership.launch.restart = restart;
+    status = take_lease(server, error);
+    status = status == WEFT_OK ? ask_all(server, weft_shard_thread_promote, error) : status;
+    status = status == WEFT_OK ? weft_server_publish(server, error) : status;
+    if (status == WEFT_OK) {
+        server->replica_of = NULL;
+        event = weft_channel_event("promoted");
+        cJSON_AddNumberToObject(event, "took_ms",
+                                (double)(weft_clock_now_ns() - begun_ns) / WEFT_NS_PER_MS);
+        (void)weft_channel_send(&server->channel, event);
+    }
+    return status;
+}
