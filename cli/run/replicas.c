@@ -93,6 +93,8 @@ bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJS
     if (strcmp(event, "ready") == 0) {
         weft_channel_ports(message, run->replica_ports + s * shards, shards);
         slot->is_ready = true;
+    } else if (strcmp(event, "replica-ready") == 0) {
+        fprintf(stderr, "weft run: replica %u: ready to take its server's place\n", s);
     } else if (strcmp(event, "promoted") == 0) {
         promoted(run, s, message);
     } else if (strcmp(event, "not-promoted") == 0 || (run->promoting[s] && strcmp(event, "error") == 0)) {

@@ -35,6 +35,7 @@ struct server {
     struct weft_launch_address scheduler_address;
     bool replicate;         /* take replicas */
     double div_max;         /* of the job */
+    bool has_told;          /* the replica, that it could take its server's place */
     const char *replica_of; /* "HOST:PORT,..." of the shards replicated; NULL = it is no replica */
     struct weft_launch_address replicated[WEFT_JOB_SHARDS_MAX];
     uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
@@ -66,6 +67,8 @@ weft_status weft_server_publish(struct server *server, struct weft_error *error)
 
 /* The parent says: take the place of your server, whose slot was started so often. */
 bool weft_server_is_promotion(const cJSON *message, uint32_t *restart_p);
+/* Tell the parent, once, that this replica could take its server's place. */
+void weft_server_tell_replica(struct server *server);
 /* Do, or tell it why not. Errors: WEFT_PEER, WEFT_IO, WEFT_STATE: this process is of no use now. */
 weft_status weft_server_promote(struct server *server, uint32_t restart, struct weft_error *error);
 

@@ -37,6 +37,15 @@ static weft_status ask_all(struct server *server, ask_fn *ask, struct weft_error
     return WEFT_OK;
 }
 
+void weft_server_tell_replica(struct server *server)
+{
+    struct weft_error error;
+    if (ask_all(server, weft_shard_thread_may_be_promoted, &error) == WEFT_OK) {
+        server->has_told = true;
+        (void)weft_channel_send(&server->channel, weft_channel_event("replica-ready"));
+    }
+}
+
 static weft_status take_lease(struct server *server, struct weft_error *error)
 {
     const uint32_t first = server->shard_base, shards = server->each.shard.shards;

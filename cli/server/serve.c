@@ -16,6 +16,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+/* How often a replica is looked at, until it could take its server's place. */
+enum { REPLICA_LOOK_MS = 50 };
+
 /* A server that never let anybody in, although somebody knocked, has failed, and says why. */
 static weft_status judge(struct server *server, struct weft_error *error)
 {
@@ -160,7 +163,11 @@ static weft_status wait_for_end(struct server *server, int signal_fd, struct wef
     for (bool more = true; more;) {
         const struct weft_member_thread *member = server->membership.thread;
         fds[2].fd = member != NULL ? weft_member_thread_fd(member) : -1;
-        if (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
+        const bool asks = server->replica_of != NULL && !server->has_told;
+        if (poll(fds, WEFT_ARRAY_COUNT(fds), asks ? REPLICA_LOOK_MS : -1) <= 0) {
+            if (asks) {
+                weft_server_tell_replica(server);
+            }
             continue;
         }
         more = fds[2].revents == 0 && fds[3].revents == 0 && fds[4].revents == 0 &&

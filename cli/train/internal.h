@@ -26,6 +26,9 @@ struct train {
     uint32_t schedulers_ready;
     cJSON *planned; /* what the scheduler of its own says at its end; NULL = nothing */
     uint32_t restarts; /* 0 = the first death ends the run */
+    uint32_t replicas; /* as of weft run, like the next two */
+    double div_max;
+    enum weft_run_server_death on_server_death;
     enum weft_run_durability durability;
     bool has_reconnect; /* --reconnect-s, --replay-bytes were given */
     bool has_replay;

@@ -21,22 +21,30 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
         {"records", train->job.recording.path != NULL},
         {"until-loss or --until-auc", weft_until_is_set(&train->job.until)},
     };
-    if (train->restarts == 0) {
+    const struct weft_run_options run = {.replicas = train->replicas,
+                                         .div_max = train->div_max,
+                                         .on_server_death = train->on_server_death};
+    int status = weft_run_check_replicas(command, &run, train->checkpoints.directory != NULL);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (train->restarts == 0 && train->replicas == 0) {
         return train->durability == WEFT_RUN_DURABILITY_UNSAID
                    ? WEFT_OPTIONS_RUN
                    : weft_options_usage(command, "--durability goes with --restart");
     }
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(alone); i++) {
         if (alone[i].given) {
-            return weft_options_usage(command, "--%s does not go with --restart: it is of a run "
-                                               "without deaths", alone[i].name);
+            return weft_options_usage(command, "--%s does not go with --%s: it is of a run without "
+                                               "deaths", alone[i].name,
+                                      train->restarts > 0 ? "restart" : "replicas");
         }
     }
     if (train->has_own_scheduler) {
-        return weft_options_usage(command, "--scheduler on does not go with --restart; start `weft "
+        return weft_options_usage(command, "--scheduler on does not go with --restart or --replicas; start `weft "
                                            "scheduler` and name its HOST:PORT");
     }
-    if (train->checkpoints.directory == NULL) {
+    if (train->checkpoints.directory == NULL && train->replicas == 0) {
         return weft_options_usage(command, "--restart needs --checkpoint DIR: a server that is "
                                            "started again goes on from there");
     }
@@ -72,6 +80,9 @@ int weft_train_restart(struct train *train)
     run.servers = train->servers;
     run.shards_per_server = train->shards_per_server;
     run.restarts = train->restarts;
+    run.replicas = train->replicas;
+    run.div_max = train->div_max;
+    run.on_server_death = train->on_server_death;
     run.durability = train->durability;
     run.transport = train->job.transport;
     run.security = train->job.security;

@@ -377,7 +377,7 @@ static int prepare_and_run(struct train *train)
     if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
         return WEFT_EXIT_FAILED;
     }
-    if (train->restarts > 0) {
+    if (train->restarts > 0 || train->replicas > 0) {
         return weft_train_restart(train);
     }
     /* All processes are our children, so a key that nobody else ever sees is as good as any. */
@@ -499,6 +499,7 @@ int weft_cli_train(int argc, char **argv)
         {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
          "and --report cannot be used. 0 = the first death ends the run", WEFT_OPTION_U32,
          .value = &train.restarts, .max = 1000000},
+        WEFT_REPLICA_ROWS(&train),
         {"durability", "WHAT", "what happens, with --restart, to the pushes that came after a failed\n"
          "server's last checkpoint: replay = they are applied again, from a journal\n"
          "that the server keeps in a folder in $TMPDIR; none = they are lost", WEFT_OPTION_CHOICE,

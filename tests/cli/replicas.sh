@@ -1,0 +1,103 @@
+#!/bin/sh
+# Replicas of servers: kill -9 of servers whose replicas take their place, under `weft run` and `weft
+# train`. With a bound of 0 no push that was answered is lost, and none counts twice; with another what
+# is missing is within it; a training ends with the loss of one that nobody disturbs.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/cli/tally_job.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
+clocks=150
+patience=300 # seconds: what takes longer hangs
+
+alive() {
+    case $(ps -o stat= -p "$1") in
+    '' | Z*) return 1 ;;
+    esac
+}
+
+# ready <run> <server> <times>: its replica has been ready so often
+ready() {
+    until [ "$(grep -c "^weft run: replica $2: ready" job.log)" -ge "$3" ] || ! alive "$1"; do
+        sleep 0.05
+    done
+}
+
+# kill_server <run> <server>
+kill_server() {
+    victim=$(sed -n "s/^weft run: server $2: pid \([0-9]*\).*/\1/p" job.log | tail -n 1)
+    ! alive "$1" || kill -KILL "$victim"
+}
+
+# tallied <mode> <div-max>: two servers, each killed twice when its replica is ready
+tallied() {
+    rm -rf job && mkdir -p job/log && cd job || return 1
+    TALLY_MODE=$1 TALLY_PAUSE_MS=10 timeout $patience "$weft" run --peer-timeout 60 -n 2 -s 2 \
+        --replicas 1 --div-max "$2" --on-server-death promote -- \
+        "$tally" work log $clocks >job.log 2>&1 &
+    run=$!
+    for round in 1 2; do
+        for s in 0 1; do
+            ready $run $s $round
+            kill_server $run $s
+        done
+    done
+    wait $run
+    status=$?
+    replay=TALLY_REPLAY=1
+    # What was not confirmed yet may be missing: as if of a checkpoint.
+    [ "$2" = 0 ] && [ "$1" != bsp ] || { replay=; printf '0 0\n1 0\n0 0\n1 0\n' >log/restored; }
+    env $replay "$tally" check log 2 $clocks 2 >check.out 2>&1
+    checked=$?
+    tail -n 1 check.out
+    grep '^weft run: ' job.log
+    cd .. || return 1
+    [ $status -eq 0 ] && [ $checked -eq 0 ]
+}
+promotions() { grep -c 'which was its replica' job/job.log; }
+
+tap_run "bound 0, asp: nothing that was answered is lost, nothing counts twice" tallied asp 0
+tap_run "with four promotions" test "$(promotions)" = 4
+tap_run "ssp, too" tallied ssp:2 0
+tap_run "with four promotions" test "$(promotions)" = 4
+tap_run "bsp: nothing counts twice" tallied bsp 0
+tap_run "with four promotions" test "$(promotions)" = 4
+tap_run "a bound of 5: nothing counts twice" tallied asp 5
+# Each row that is missing was 1; each of the four promotions may lose the bound of its shard.
+tap_run "and what is missing is within it" awk "BEGIN { exit !(sqrt($(
+    sed -n 's/.* rows, \([0-9]*\) absent.*/\1/p' job/check.out | tail -n 1 | grep . || echo 0)) <= 4 * 5 / sqrt(2)) }"
+
+# ---- a training ----
+trained() {
+    timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
+        --format adult --workers 2 --servers 1 --epochs 6 --replicas 1 --div-max 0.5 \
+        --on-server-death promote --peer-timeout 60 --save model >job.log 2>&1 &
+    run=$!
+    ready $run 0 1
+    [ "$1" = 0 ] || kill_server $run 0
+    wait $run
+}
+loss() { sed -n 's/^\[worker 0\] {"event":"test","epoch":6,"test_logloss":\([0-9.]*\).*/\1/p' job.log; }
+tap_run "a training with a replica" trained 0
+calm=$(loss)
+tap_run "and one whose server is killed" trained 1
+tap_like "its replica took its place" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
+tap_run "have about the same loss ($calm, $(loss))" awk \
+    "BEGIN { d = $(loss) - ${calm:-9}; exit !(d < 0.01 && d > -0.01) }"
+
+# ---- what does not go together ----
+refused() {
+    words=$1 pattern=$2
+    shift 2
+    tap_run_fails "$words" 2 "$weft" "$@"
+    tap_like "in words" "$(cat run.out)" "$pattern"
+}
+refused "a promotion of nobody" 'needs --replicas 1' run --on-server-death promote -- true
+refused "a bound of nothing" 'div-max goes with' run --div-max 1 -- true
+refused "a replica of nobody" 'needs --coordinator' server --replica-of 127.0.0.1:1
+refused "a replica without a bound" 'needs --replicate' server --replica-of 127.0.0.1:1 \
+    --coordinator 127.0.0.1:1
+refused "a replica of more shards" 'each of the 1 shards here' server --replicate \
+    --replica-of 127.0.0.1:1,127.0.0.1:2 --coordinator 127.0.0.1:1
+refused "a replica beside checkpoints" 'does not go with' server --replicate --checkpoint c
+refused "a bound below 0" 'div-max' server --replicate --div-max -1
+tap_done
