@@ -99,6 +99,12 @@ static void replace(struct run *run, uint32_t s)
     if (!slot->is_running) {
         return; /* it died meanwhile */
     }
+    if (run->options->on_server_death == WEFT_RUN_PROMOTE) {
+        /* Its replica has not heard of it for as long, and a new process would begin empty. */
+        fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
+                        "is not replaced, for its replica may be behind\n", s, (int)pid);
+        return;
+    }
     if (slot->starts > run->options->restarts) {
         fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
                         "is not replaced: --restart %u\n",
