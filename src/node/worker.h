@@ -45,6 +45,7 @@ struct weft_worker_config {
 struct weft_worker_sched;
 
 struct weft_worker_server {
+    struct weft_launch_address listed; /* as the coordinator says; port 0 = it has not said yet */
     struct weft_launch_address address;
     struct weft_launch_address via; /* of its aggregator */
     weft_peer peer;
@@ -59,6 +60,7 @@ struct weft_worker_server {
 };
 
 struct weft_worker {
+    uint64_t look_ns; /* when to ask next whether a shard has moved */
     struct weft_endpoint endpoint;
     struct weft_ps_client *client;
     struct weft_worker_sched *sched; /* NULL = no scheduler */

@@ -7,8 +7,17 @@
 #include "io/clock.h"
 #include "node/worker_sched.h"
 
+#include <string.h>
+
 /* How often to look for a server that is away, and the pause when connecting cannot even begin. */
 static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
+
+static const uint64_t look_every_ns = 200 * WEFT_NS_PER_MS;
+
+static bool is_same(const struct weft_launch_address *a, const struct weft_launch_address *b)
+{
+    return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
@@ -162,11 +171,44 @@ static uint64_t maintain_via(struct weft_worker *worker)
     return sleep_ns;
 }
 
+/* A shard has another address than the coordinator said before: another process has its place, and the
+ * one that is connected is dead or cut off, though nothing is asked of it that would show. */
+static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
+{
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        struct weft_worker_server *server = &worker->servers[s];
+        struct weft_launch_address now;
+        if (!weft_membership_locate(worker->membership, s, worker->shards, &now)) {
+            continue;
+        }
+        bool has_moved = server->listed.port != 0 && !is_same(&server->listed, &now);
+        server->listed = now;
+        if (has_moved && server->is_up && !is_same(&server->address, &now)) {
+            weft_endpoint_disconnect(&worker->endpoint, server->peer);
+        }
+    }
+    worker->look_ns = weft_time_add(now_ns, look_every_ns);
+}
+
+/* Returns how long a sleep may last. */
+static uint64_t maintain_moves(struct weft_worker *worker)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    if (worker->membership == NULL || worker->client == NULL || worker->reconnect_ns == 0) {
+        return WEFT_NEVER;
+    }
+    if (now_ns >= worker->look_ns) {
+        look_for_moves(worker, now_ns);
+    }
+    return worker->look_ns - now_ns;
+}
+
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns)
 {
     if (worker->any_away) {
         timeout_ns = weft_min_u64(timeout_ns, maintain(worker));
     }
+    timeout_ns = weft_min_u64(timeout_ns, maintain_moves(worker));
     if (worker->has_via && worker->client != NULL) {
         timeout_ns = weft_min_u64(timeout_ns, maintain_via(worker));
     }
