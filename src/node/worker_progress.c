@@ -178,12 +178,17 @@ static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
     for (uint32_t s = 0; s < worker->shards; s++) {
         struct weft_worker_server *server = &worker->servers[s];
         struct weft_launch_address now;
+        uint64_t until_ns;
         if (!weft_membership_locate(worker->membership, s, worker->shards, &now)) {
             continue;
         }
         bool has_moved = server->listed.port != 0 && !is_same(&server->listed, &now);
         server->listed = now;
-        if (has_moved && server->is_up && !is_same(&server->address, &now)) {
+        /* An attempt to reach a dead process lasts as long as its silence is borne. */
+        bool is_connecting = server->is_away && server->peer != WEFT_PEER_ANY &&
+                             !weft_ps_client_away(worker->client, s, &until_ns);
+        bool is_wrong = is_connecting || (has_moved && server->is_up);
+        if (is_wrong && !is_same(&server->address, &now)) {
             weft_endpoint_disconnect(&worker->endpoint, server->peer);
         }
     }
