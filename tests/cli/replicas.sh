@@ -22,6 +22,13 @@ ready() {
     done
 }
 
+# begun <run> <pattern> <files>: two files have a line of it, or one has two; workers are connected then
+begun() {
+    until [ "$(cat $3 2>/dev/null | grep -c "$2")" -ge 2 ] || ! alive "$1"; do
+        sleep 0.05
+    done
+}
+
 # kill_server <run> <server>
 kill_server() {
     victim=$(sed -n "s/^weft run: server $2: pid \([0-9]*\).*/\1/p" job.log | tail -n 1)
@@ -35,6 +42,7 @@ tallied() {
         --replicas 1 --div-max "$2" --on-server-death promote -- \
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
+    begun $run '^ack 1$' 'log/log.0 log/log.1'
     for round in 1 2; do
         for s in 0 1; do
             ready $run $s $round
@@ -73,6 +81,7 @@ trained() {
         --on-server-death promote --peer-timeout 60 --save model >job.log 2>&1 &
     run=$!
     ready $run 0 1
+    begun $run '"event":"ready"' job.log
     [ "$1" = 0 ] || kill_server $run 0
     wait $run
 }
