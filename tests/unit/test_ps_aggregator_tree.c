@@ -1,6 +1,9 @@
 /* Trees of aggregators: each gradient counts once and no row is too old, whatever dies at whichever level; a
  * circle of aggregators, and two of one number, are found and cost nothing but the way. */
+#include "ps/id_pack.h"
 #include "ps_boxes.h"
+
+#include <math.h>
 
 enum { SEEDS = 500 };
 
@@ -317,6 +320,89 @@ static void a_table_not_taken(void **state)
     bench_close(&b);
 }
 
+enum { HEAD_WORKER, BAD_IDS, ZERO_COUNT, NOT_FINITE, NO_MEMBERS, CUT_SHORT, WHOLE, AGAIN, HOSTILE };
+
+/* A sum of one row and one member, with something wrong; it has ids, counts and sums where the format says. */
+static size_t hostile_sum(uint8_t *out, uint32_t what)
+{
+    const struct weft_rpc_request request = {
+        .rpc_id = what + 2, .worker = what == HEAD_WORKER ? 6 : 7, .t0_ns = 1, .rows = 1};
+    const struct weft_aggregate_member member = {
+        .rank = 0, .session = 9, .incarnation = 9, .number = 77, .rpc_id = 3};
+    const uint64_t id = 5;
+    uint32_t taken;
+    uint8_t *at = out + WEFT_AGGREGATE_HEAD_BYTES;
+    weft_aggregate_member_pack(&member, at);
+    at += WEFT_AGGREGATE_MEMBER_BYTES;
+    const size_t ids_bytes = weft_ids_pack_block(&id, 1, 0, at, &taken);
+    memset(at, what == BAD_IDS ? 0xff : at[0], 1);
+    const uint16_t count = what == ZERO_COUNT ? 0 : 1;
+    const float sums[DIM] = {1, 2, what == NOT_FINITE ? INFINITY : 3};
+    memcpy(at + ids_bytes, &count, sizeof(count));
+    memcpy(at + ids_bytes + sizeof(count), sums, sizeof(sums));
+    weft_aggregate_head_pack(&request, what == NO_MEMBERS ? 0 : 1, ids_bytes, out);
+    return (size_t)(at - out) + ids_bytes + sizeof(count) + sizeof(sums) - (what == CUT_SHORT);
+}
+
+static void send_bytes(struct bench *b, uint32_t from, uint8_t op, uint8_t *bytes, size_t count)
+{
+    struct weft_msgr msgr = fake_msgr(b->c.net, from);
+    const struct weft_msg_send send = {
+        .peer = fake_peer(b->box[0].node),
+        .base = bytes,
+        .total = (uint32_t)count,
+        .elem_bytes = 1,
+        .critical = 1,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = op, .number = op == WEFT_RPC_TABLE ? 0 : 1}),
+        .deadline_ns = WEFT_NEVER};
+    uint64_t seq;
+    assert_int_equal(msgr.ops->send(msgr.self, &send, b->c.net->now_ns, &seq), WEFT_OK);
+    for (uint32_t steps = 0; steps < 50; steps++) {
+        struct weft_msg_event event;
+        bench_step(b);
+        while (fake_poll(&b->c.net->nodes[from], &event)) {
+        }
+    }
+}
+
+/* A child that holds the key and sends what makes no sense: none of it comes into a sum. */
+static void a_hostile_child(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_ASP, 5, 1, two_below_one);
+    b.box[0].config.children_max = 8;
+    patient(&b);
+    const uint32_t child = b.box[0].node + 1;
+    b.c.net->nodes[child].name = weft_rpc_aggregator_name(SHARD, 7);
+    fake_connect(b.c.net, b.box[0].node, child);
+    uint8_t table[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES +
+                  WEFT_AGGREGATE_BELOW_BYTES] = {0};
+    uint8_t sum[HOSTILE][512];
+    const struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 2);
+    /* Its tables are not open yet. */
+    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(sum[WHOLE], WHOLE));
+    assert_int_equal(counters_of(&b, 0)->direct_table, 0); /* of no members that it would believe */
+    assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
+    weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
+    weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
+    send_bytes(&b, child, WEFT_RPC_TABLE, table, sizeof(table) - 1); /* too short */
+    send_bytes(&b, child, WEFT_RPC_TABLE, table, sizeof(table));
+    for (uint32_t what = 0; what < WHOLE; what++) {
+        send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[what], hostile_sum(sum[what], what));
+        assert_int_equal(counters_of(&b, 0)->rows_in, 0);
+        assert_int_equal(counters_of(&b, 0)->aggregates_in, 2 + what);
+    }
+    /* What is well formed is added, once. The shard does not know the session. */
+    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(sum[WHOLE], WHOLE));
+    assert_int_equal(counters_of(&b, 0)->rows_in, 1);
+    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[AGAIN], hostile_sum(sum[AGAIN], AGAIN));
+    assert_int_equal(counters_of(&b, 0)->rows_in, 1);
+    round_of_pushes(&b);
+    check_sums(&b);
+    bench_close(&b);
+}
+
 static void whatever_happens(void **state)
 {
     (void)state;
@@ -365,7 +451,8 @@ int main(void)
         cmocka_unit_test(own_pushes_are_seen), cmocka_unit_test(rows_of_another_process),
         cmocka_unit_test(the_parent_returns),  cmocka_unit_test(nobody_below),
         cmocka_unit_test(circles),             cmocka_unit_test(numbers_taken),
-        cmocka_unit_test(a_table_not_taken),   cmocka_unit_test(whatever_happens),
+        cmocka_unit_test(a_table_not_taken),   cmocka_unit_test(a_hostile_child),
+        cmocka_unit_test(whatever_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
