@@ -8,11 +8,13 @@
 unset WEFT_DATA_DIR
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
+forks
 train=$root/examples/torch/train.py
 tolerance=$root/examples/torch/tolerance.py
 
 ranks() { # <arguments of train.py>
-    "$python" -m torch.distributed.run --standalone --nproc_per_node 2 "$train" --data tiny "$@"
+    forked -m torch.distributed.run --standalone --nproc_per_node 2 --no_python \
+        "$python" -S -E "$root/tests/python/forked.py" "$tap_tmp/forked" "$train" --data tiny "$@"
 }
 
 # <what>: of what run.out has, the training loss of the last epoch is below that of the first.
@@ -23,7 +25,9 @@ falls() {
 
 tap_run "mf in one process" "$python" "$train" --data tiny --model mf
 falls mf
-tap_run "mlp over weft" ranks --model mlp --epochs 2
+# The first as a user would.
+tap_run "mlp over weft" "$python" -m torch.distributed.run --standalone --nproc_per_node 2 "$train" --data tiny \
+    --model mlp --epochs 2
 falls mlp
 tap_run "cnn over weft, of which a tenth may be missing" ranks --model cnn --loss-bound 0.1
 falls cnn
@@ -35,36 +39,36 @@ share=$(sed -n 's/.*missing \([0-9.]*\)%.*/\1/p' run.out | tail -n 1)
 tap_is "about three tenths are missing" "$(echo "${share:-0}" | awk '{ print ($1 > 15 && $1 < 45) }')" 1
 
 # The state goes on: five epochs at once are three, and then two.
-tap_run "five epochs" "$python" "$train" --data tiny --model mlp --epochs 5
+tap_run "five epochs" forked "$train" --data tiny --model mlp --epochs 5
 whole=$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)
-tap_run "three epochs" "$python" "$train" --data tiny --model mlp --epochs 3 --checkpoint state.pt
-tap_run "the same command for five" "$python" "$train" --data tiny --model mlp --epochs 5 --checkpoint state.pt
+tap_run "three epochs" forked "$train" --data tiny --model mlp --epochs 3 --checkpoint state.pt
+tap_run "the same command for five" forked "$train" --data tiny --model mlp --epochs 5 --checkpoint state.pt
 tap_like "says so" "$(cat run.out)" '^going on after epoch 3 of state.pt'
 tap_is "as without a stop" "$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)" "${whole:-none}"
 
-tap_run_fails "another model's checkpoint" 1 "$python" "$train" --data tiny --model mf --checkpoint state.pt
+tap_run_fails "another model's checkpoint" 1 forked "$train" --data tiny --model mf --checkpoint state.pt
 tap_like "is named" "$(cat run.out)" 'state.pt is a checkpoint of mlp; name another file'
 echo "not a checkpoint" >bad.pt
-tap_run_fails "no checkpoint" 1 "$python" "$train" --data tiny --model mf --checkpoint bad.pt
+tap_run_fails "no checkpoint" 1 forked "$train" --data tiny --model mf --checkpoint bad.pt
 tap_like "what to do" "$(cat run.out)" 'remove it to begin anew'
-tap_run_fails "no data" 1 "$python" "$train" --model mlp
+tap_run_fails "no data" 1 forked "$train" --model mlp
 tap_like "where they may be" "$(cat run.out)" 'name their folder by --data DIR or WEFT_DATA_DIR'
-tap_run_fails "an empty folder" 1 "$python" "$train" --model mf --data .
+tap_run_fails "an empty folder" 1 forked "$train" --model mf --data .
 tap_like "what is missing" "$(cat run.out)" 'ratings.csv is not there, nor'
 mkdir -p movielens-latest-small cifar10-jpeg
 echo "userId;movieId" >movielens-latest-small/ratings.csv
 echo "1;2" >>movielens-latest-small/ratings.csv
-tap_run_fails "other columns" 1 "$python" "$train" --model mf --data .
+tap_run_fails "other columns" 1 forked "$train" --model mf --data .
 tap_like "which" "$(cat run.out)" "'1;2' is not userId,movieId,rating,timestamp"
 echo short >cifar10-jpeg/train.bin
-tap_run_fails "a short file of pictures" 1 "$python" "$train" --model cnn --data .
+tap_run_fails "a short file of pictures" 1 forked "$train" --model cnn --data .
 tap_like "what it should be" "$(cat run.out)" 'not records of 1 + 3,072 bytes'
-tap_run_fails "a loss of more than all" 2 "$python" "$train" --model mf --data tiny --loss-bound 1.5
-tap_run_fails "one process loses nothing" 1 "$python" "$train" --model mf --data tiny --loss-bound 0.1
+tap_run_fails "a loss of more than all" 2 forked "$train" --model mf --data tiny --loss-bound 1.5
+tap_run_fails "one process loses nothing" 1 forked "$train" --model mf --data tiny --loss-bound 0.1
 tap_like "says why" "$(cat run.out)" 'start several with torchrun'
 
 # The same steps over weft and Gloo, timed: the losses are the same but for the order of additions.
-tap_run "timed jobs" "$python" "$root/bench/torch_jobs.py" --ranks 2 --data tiny --models mf,rnn --compute-ms 0 \
+tap_run "timed jobs" forked "$root/bench/torch_jobs.py" --ranks 2 --data tiny --models mf,rnn --compute-ms 0 \
     --steps 12 --rounds 2 --backends weft,gloo --samples jobs.jsonl
 "$python" - >jobs.out <<'EOF'
 import json
@@ -80,7 +84,7 @@ differs False
 learns True
 differs False
 learns True"
-tap_run "all_reduce, timed" "$python" "$root/bench/torch_allreduce.py" --ranks 2 --backends weft,weft:0.1,gloo \
+tap_run "all_reduce, timed" forked "$root/bench/torch_allreduce.py" --ranks 2 --backends weft,weft:0.1,gloo \
     --sizes 1024,100000 --rounds 2 --repetitions 1
 tap_is "of every size and backend" "$(grep -Ec '^ +(1024|100000) +0\.0( +[0-9.e+-]+ \([^)]*\)){3}$' run.out)" 2
 
@@ -94,14 +98,14 @@ numbers study.jsonl >sorted
 cp study.jsonl whole.jsonl
 { head -n 9 whole.jsonl; tail -n 1 whole.jsonl | cut -c 1-40 | tr -d '\n'; } >study.jsonl
 # shellcheck disable=SC2086
-tap_run "goes on" "$python" "$tolerance" --results study.jsonl $small --seeds 2
+tap_run "goes on" forked "$tolerance" --results study.jsonl $small --seeds 2
 tap_is "with the same numbers" "$(numbers study.jsonl | cmp - sorted && echo yes)" yes
 # shellcheck disable=SC2086
-tap_run "a third seed" "$python" "$tolerance" --results study.jsonl $small --seeds 3 --arms "feedback"
+tap_run "a third seed" forked "$tolerance" --results study.jsonl $small --seeds 3 --arms "feedback"
 tap_is "has the others' target" "$(grep -v '"target": null' study.jsonl |
     sed 's/.*"target": \([0-9.]*\).*/\1/' | sort -u | wc -l)" 1
 # The library's ranks lose packets, say which, and come to what injection.py makes of that.
-tap_run "over weft" "$python" "$tolerance" --results weft.jsonl --data tiny --models rnn --rates 0.3 --seeds 1 \
+tap_run "over weft" forked "$tolerance" --results weft.jsonl --data tiny --models rnn --rates 0.3 --seeds 1 \
     --arms "count, weft;feedback, weft"
 tap_like "about so many were lost" "$(cat run.out)" '^  rnn count, weft p=0.3: missing 0\.[23]'
 tap_is "the same sums" "$(sed -n 's/.*feedback, weft p=0.3: .* difference \([0-9.e+-]*\) of.*/\1/p' run.out |
@@ -120,7 +124,7 @@ planted() { # <arms> <arguments>
     runs=$1
     shift
     "$python" planted.py "$runs" >planted.jsonl
-    tap_run "a planted study" "$python" "$tolerance" --results planted.jsonl --data tiny --models mlp --report "$@"
+    tap_run "a planted study" forked "$tolerance" --results planted.jsonl --data tiny --models mlp --report "$@"
     tr -s ' ' <run.out >planted.out
 }
 planted '("zero", 0.0, (1, 1)), ("zero", 0.5, (2, 2)), ("count", 0.5, (1, 1)), ("feedback", 0.5, (0, 0))'
@@ -134,6 +138,6 @@ tap_like "by an earlier target, with x1 by the interval's end" "$(cat planted.ou
 planted '("zero", 0.0, (1, 1)), ("zero", 0.2, (1.5, 1.5)), ("zero", 0.5, (2, 2)), ("count", 0.2, (1.5, 1.5)), ("count", 0.5, (2, 2)), ("feedback", 0.2, (1.5, 1.5)), ("feedback", 0.5, (2, 2))'
 tap_like "what all depends on" "$(cat planted.out)" 'mlp, zero, count, feedback: arm 0 %, p 100 %, arm with p 0 %, rest (seeds) 0 %'
 echo '{"model": 1}' >other.jsonl
-tap_run_fails "another file" 1 "$python" "$tolerance" --results other.jsonl --report
+tap_run_fails "another file" 1 forked "$tolerance" --results other.jsonl --report
 tap_like "which line" "$(cat run.out)" 'other.jsonl:1 is not a result of this program'
 tap_done

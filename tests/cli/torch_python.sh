@@ -25,3 +25,13 @@ PYTHONDONTWRITEBYTECODE=1
 WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0
 export PYTHONPATH PYTHONDONTWRITEBYTECODE WEFT_LIBRARY
 echo "# $("$python" -c 'import torch; print("PyTorch", torch.__version__)')"
+
+# forks: from here on `forked SCRIPT|-m MODULE ...` runs as "$python" would, without seconds of imports.
+forks() {
+    "$python" "$root/tests/python/forked.py" "$tap_tmp/forked" &
+    forks=$!
+    tap_at_exit 'kill "$forks" 2>/dev/null; wait "$forks" 2>/dev/null'
+    tap_until test -S "$tap_tmp/forked"
+}
+
+forked() { "$python" -S -E "$root/tests/python/forked.py" "$tap_tmp/forked" "$@"; }
