@@ -38,6 +38,8 @@ struct weft_sched_daemon {
     bool is_told;   /* a DROP or SEND_DIRECT was handed out */
     bool is_direct; /* said in reports: no grant of this scheduler counts for it any more */
     uint8_t why;
+    uint32_t aggregators;
+    uint32_t reached;
     uint64_t revision;
     uint32_t grants;
     uint32_t grants_told;
@@ -135,6 +137,9 @@ static void take_grants(struct weft_sched_daemon *daemon, const struct weft_sche
                                        .shard = grant->shard,
                                        .rank = grant->rank,
                                        .start_ns = weft_time_add(now_ns, grant->start_in_ns),
+                                       .hop = plan->hop,
+                                       .group = plan->group,
+                                       .members = plan->members,
                                        .rate_bps = grant->rate_bps};
     }
 }
@@ -171,6 +176,7 @@ static void take_verdict(struct weft_sched_daemon *daemon, const struct weft_sch
         return;
     }
     if (plan->verdict == WEFT_SCHED_GRANTED && grants_fit(daemon, plan) &&
+        plan->hop <= daemon->aggregators &&
         (is_waiting || (daemon->state == ASK_GRANTED && plan->revision > daemon->revision))) {
         take_grants(daemon, plan, now_ns);
         if (is_waiting) {
@@ -225,6 +231,8 @@ static void fill_worker(const struct weft_sched_daemon *daemon, struct weft_sche
     q->tau_max = daemon->config.tau_max;
     q->ended = daemon->ended;
     q->clock = daemon->clock;
+    q->aggregators = daemon->aggregators;
+    q->reached = daemon->reached;
     if (daemon->clock != 0) {
         q->norm = daemon->norm;
         q->count = daemon->config.shards;
@@ -329,6 +337,15 @@ void weft_sched_daemon_ask(struct weft_sched_daemon *daemon, uint64_t clock, dou
     daemon->is_due = true;
     daemon->unheard_ns = weft_min_u64(daemon->unheard_ns, now_ns);
     daemon->counters.asked++;
+}
+
+void weft_sched_daemon_aggregators(struct weft_sched_daemon *daemon, uint32_t count,
+                                   uint32_t reached)
+{
+    WEFT_ASSERT(count <= WEFT_SCHED_AGGREGATORS_MAX && (uint64_t)reached >> count == 0);
+    daemon->is_due |= count != daemon->aggregators || reached != daemon->reached;
+    daemon->aggregators = count;
+    daemon->reached = reached;
 }
 
 static void look_for_silence(struct weft_sched_daemon *daemon, uint64_t now_ns)

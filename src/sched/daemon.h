@@ -85,6 +85,9 @@ struct weft_sched_answer {
     uint32_t shard;    /* SEND */
     uint32_t rank;     /* SEND */
     uint64_t start_ns; /* SEND; on the clock of now_ns */
+    uint32_t hop;      /* SEND, of all shards alike: 0 = to the shard, else to aggregator hop - 1 */
+    uint32_t group;    /* with a hop: the sum that it is to be in, not 0; and how many are in it */
+    uint32_t members;
     uint64_t rate_bps; /* SEND: not 0; SEND_DIRECT: to each shard, 0 = not limited */
     uint8_t why;       /* DROP: enum weft_planner_drop */
 };
@@ -93,7 +96,12 @@ struct weft_sched_answer {
 bool weft_sched_daemon_answer(struct weft_sched_daemon *daemon, uint64_t now_ns,
                               struct weft_sched_answer *answer_p);
 
-/* A shard has confirmed its share, which took span_ns; the update is over. */
+/* Aggregators that this worker was told of, and those of them that take its pushes (bit a: the one with
+ * number a). Said again when it changes. */
+void weft_sched_daemon_aggregators(struct weft_sched_daemon *daemon, uint32_t count,
+                                   uint32_t reached);
+
+/* A shard has confirmed its share, which took span_ns, or the aggregator has it; the update is over. */
 void weft_sched_daemon_delivered(struct weft_sched_daemon *daemon, uint32_t shard,
                                  uint64_t span_ns);
 void weft_sched_daemon_ended(struct weft_sched_daemon *daemon);

@@ -125,6 +125,10 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
     *begin_ns_p = *end_ns_p = 0;
     for (group->count = 0; group->first + group->count < p->count; group->count++) {
         const struct planner_worker *w = &planner->workers[p->order[group->first + group->count]];
+        if (planner->config.groups_of_a_clock &&
+            w->clock != planner->workers[p->order[group->first]].clock) {
+            return;
+        }
         struct planner_transfer hop = {.worker = p->order[group->first + group->count],
                                        .server = WEFT_PLANNER_NONE,
                                        .from_host = w->host,

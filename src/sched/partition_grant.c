@@ -96,7 +96,7 @@ void planner_partition(struct weft_planner *planner)
 {
     struct planner_partition *p = planner->partition;
     uint32_t g;
-    if (planner->waiting_count < 3 ||
+    if (planner->waiting_count < 2 ||
         groups_under_way(planner, &g) >= planner->config.groups_ahead) {
         return;
     }

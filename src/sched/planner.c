@@ -61,7 +61,7 @@ static bool policy_valid(const struct weft_planner_config *c)
 {
     bool replicates = (c->policy & WEFT_PLAN_REPLICATE) != 0;
     return c->mode <= WEFT_PLANNER_ALL_REDUCE && c->policy < 2 * WEFT_PLAN_REPLICATE &&
-           c->ahead > 0 && c->ahead <= WEFT_PLANNER_AHEAD_MAX && c->window > 0 &&
+           c->ahead <= WEFT_PLANNER_AHEAD_MAX && c->window > 0 &&
            c->window <= WEFT_PLANNER_WINDOW_MAX && c->groups_ahead <= PLANNER_GROUPS_MAX &&
            c->tie_ppm <= WEFT_PPM && c->slow_ppm <= WEFT_PPM && c->floor_ppm <= WEFT_PPM &&
            c->aggregate_ppm <= WEFT_PPM && c->read_credits > 0 && c->chunk_bytes > 0 &&

@@ -96,7 +96,8 @@ struct weft_planner_config {
     const uint32_t *server_host;          /* (servers,) */
     const uint32_t *replica_host;         /* (servers,) or NULL; WEFT_PLANNER_NONE = no replica */
     const uint32_t *aggregator_host;      /* (aggregators,): may be workers' hosts */
-    uint32_t ahead;        /* grants for each server whose start is in the future; late binding */
+    uint32_t ahead;        /* grants for each server whose start is in the future; late binding. 0: a
+                            * direct update is granted when it can start */
     uint32_t groups_ahead; /* groups under way */
     uint32_t window;       /* updates that are looked at for a partition into groups */
     uint32_t tie_ppm;      /* completions closer than this share of the time from now are equal: the
@@ -112,6 +113,7 @@ struct weft_planner_config {
     /* Bytes that a further member adds to a sum, of its own: 0 = dense, 10^6 = nothing in
      * common. */
     uint32_t aggregate_ppm;
+    bool groups_of_a_clock; /* members of a group have the same clock */
     double div_max;   /* divergence bound, in the norm of the model */
     double step_size; /* eta: a committed update moves the model by eta * norm */
     double momentum;  /* beta in [0, 1): moves it by eta / (1 - beta) * norm in the end */

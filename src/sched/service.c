@@ -93,7 +93,8 @@ bool service_is_planning(const struct weft_sched_service *service)
     return service->planner != NULL && all_shards(service);
 }
 
-/* Hosts: one for each worker, then one for each server that shares its links with none before. */
+/* Hosts: one for each worker, then one for each server that shares its links with none before, then one for
+ * each aggregator. */
 static uint32_t place_hosts(struct weft_sched_service *service, struct weft_planner_host *host)
 {
     uint32_t hosts = service->config.workers;
@@ -113,6 +114,11 @@ static uint32_t place_hosts(struct weft_sched_service *service, struct weft_plan
             host[hosts++] = (struct weft_planner_host){up_bps, shard->down.now_bps};
         }
     }
+    service->aggregator_host = hosts;
+    for (uint32_t a = 0; a < service->aggregators; a++) {
+        uint64_t bps = service->config.link_bps;
+        host[hosts++] = (struct weft_planner_host){bps, bps};
+    }
     return hosts;
 }
 
@@ -123,9 +129,35 @@ static enum weft_planner_mode planner_mode(enum weft_sched_mode mode)
                                     : WEFT_PLANNER_ASYNC;
 }
 
+/* What a sum of updates of several clocks, or of several bounds, would be is not said: none is made. */
+static uint32_t aggregators_of(const struct weft_sched_service *service, bool is_bounded)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        most = service->workers[i].aggregators > most ? service->workers[i].aggregators : most;
+    }
+    return is_bounded ? 0 : most;
+}
+
+void service_find_aggregators(struct weft_sched_service *service, uint64_t now_ns)
+{
+    uint32_t all = UINT32_MAX;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        all &= service->workers[i].is_here ? service->workers[i].reached : UINT32_MAX;
+    }
+    for (uint32_t a = 0; service->planner != NULL && a < service->aggregators; a++) {
+        uint32_t bit = UINT32_C(1) << a;
+        if ((all & bit) != (service->aggregators_here & bit)) {
+            (void)weft_planner_aggregator(service->planner, a, (all & bit) != 0, now_ns);
+        }
+    }
+    service->aggregators_here = all;
+}
+
 weft_status weft_sched_job_new(struct weft_sched_service *service)
 {
-    static const uint32_t hosts_max = WEFT_SCHED_WORKERS_MAX + WEFT_SCHED_SHARDS_MAX;
+    static const uint32_t hosts_max =
+        WEFT_SCHED_WORKERS_MAX + WEFT_SCHED_SHARDS_MAX + WEFT_SCHED_AGGREGATORS_MAX;
     WEFT_ASSERT(weft_sched_service_is_ready(service));
     struct weft_planner_host *host = calloc(hosts_max, sizeof(*host));
     uint32_t *worker_host = calloc(hosts_max, sizeof(*worker_host));
@@ -135,9 +167,12 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
         return WEFT_NOMEM;
     }
     uint32_t *server_host = worker_host + WEFT_SCHED_WORKERS_MAX;
+    uint32_t *aggregator_host = server_host + WEFT_SCHED_SHARDS_MAX;
+    bool is_bounded = service->mode != WEFT_SCHED_BSP && service->tau_max != WEFT_NEVER;
     struct weft_planner_config config;
     weft_planner_config_default(&config);
     service_rate_init(service);
+    service->aggregators = aggregators_of(service, is_bounded);
     config.hosts = place_hosts(service, host);
     for (uint32_t i = 0; i < service->config.workers; i++) {
         worker_host[i] = i;
@@ -145,12 +180,21 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     for (uint32_t s = 0; s < service->config.shards; s++) {
         server_host[s] = service->shards[s].host_index;
     }
-    bool is_bounded = service->mode != WEFT_SCHED_BSP && service->tau_max != WEFT_NEVER;
+    for (uint32_t a = 0; a < service->aggregators; a++) {
+        aggregator_host[a] = service->aggregator_host + a;
+    }
+    config.aggregators = service->aggregators;
+    config.aggregator_host = aggregator_host;
+    config.groups_ahead = (uint32_t)weft_max_u64(service->aggregators, config.groups_ahead);
+    config.groups_of_a_clock = true;
     config.mode = planner_mode(service->mode);
-    config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0);
+    config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
+                    (service->aggregators > 0 ? WEFT_PLAN_AGGREGATE : 0);
     config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
-    config.ahead =
-        service->mode == WEFT_SCHED_BSP ? WEFT_PLANNER_AHEAD_MAX : service->config.ahead;
+    /* What is granted ahead cannot be in a sum any more. */
+    config.ahead = service_sends_at_once(service) ? WEFT_PLANNER_AHEAD_MAX
+                   : service->aggregators > 0     ? 0
+                                                  : service->config.ahead;
     config.workers = service->config.workers;
     config.servers = service->config.shards;
     config.host = host;
@@ -161,6 +205,8 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     free(host);
     free(worker_host);
     if (status == WEFT_OK) {
+        service->aggregators_here = UINT32_MAX; /* as a new planner has it */
+        service_find_aggregators(service, 0);
         service_note(service, WEFT_SCHED_NOTE_READY, WEFT_SCHED_SERVER, 0, WEFT_SCHED_OK);
     }
     return status;
@@ -323,7 +369,9 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     }
     w->position = d->is_revised ? w->position : d->position;
     w->revision++;
-    bool is_bsp = service->mode == WEFT_SCHED_BSP; /* all are waited for: in order, but at once */
+    w->hop = w->group = w->members = 0;
+    w->hop_transfer = 0;
+    bool is_bsp = service_sends_at_once(service); /* all are waited for: in order, but at once */
     uint64_t booked_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1));
     *grant = (struct service_grant){
         .transfer = d->transfer,
@@ -332,12 +380,41 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
         .booked_bps = weft_max_u64(booked_bps, d->is_revised ? grant->booked_bps : 0)};
 }
 
+/* All of it goes to an aggregator, at once: the members of a sum share that one's downlink, and end with the
+ * last of them. */
+static void granted_in_group(struct weft_sched_service *service,
+                             const struct weft_planner_decision *d, uint64_t now_ns)
+{
+    struct service_worker *w = &service->workers[d->worker];
+    service->flying += w->state == UPDATE_WAITING;
+    w->state = UPDATE_FLYING;
+    w->position = d->position;
+    w->revision++;
+    w->hop = 1 + d->to_host - service->aggregator_host;
+    w->group = (uint32_t)(d->group % UINT32_MAX) + 1;
+    w->members = d->members;
+    w->hop_transfer = d->transfer;
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        w->grants[s] = (struct service_grant){.start_ns = now_ns};
+        if (w->shares[s].bytes > 0) {
+            w->grants[s].rate_bps = service->up[d->worker].given_bps;
+        }
+    }
+}
+
 static void decide(struct weft_sched_service *service, uint64_t now_ns)
 {
     struct weft_planner_decision d;
     while (weft_planner_poll(service->planner, &d)) {
+        if (d.worker == WEFT_PLANNER_NONE) {
+            continue; /* an aggregator sends a sum when its members are there */
+        }
         struct service_worker *w = &service->workers[d.worker];
-        if (d.kind == WEFT_PLANNER_GRANT && service_has_update(w)) {
+        if (d.kind == WEFT_PLANNER_GRANT && d.server == WEFT_PLANNER_NONE) {
+            if (!d.is_revised && service_has_update(w)) {
+                granted_in_group(service, &d, now_ns);
+            }
+        } else if (d.kind == WEFT_PLANNER_GRANT && service_has_update(w)) {
             granted(service, &d, now_ns);
         } else if (d.kind == WEFT_PLANNER_DROP && w->state == UPDATE_WAITING) {
             w->state = UPDATE_DROPPED;
@@ -347,6 +424,63 @@ static void decide(struct weft_sched_service *service, uint64_t now_ns)
     }
 }
 
+/* How long an update takes on the slowest server's link. */
+static uint64_t server_ns(struct weft_sched_service *service, const struct service_worker *w)
+{
+    uint64_t most_ns = 0;
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        uint64_t bps = service_capacity(service, false, s);
+        most_ns = weft_max_u64(most_ns, weft_transfer_ns(w->shares[s].bytes, bps));
+    }
+    return most_ns;
+}
+
+/* Until when the servers' links are booked. */
+static uint64_t booked_until(const struct weft_sched_service *service)
+{
+    uint64_t until_ns = 0;
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        const struct weft_timeline *down =
+            weft_planner_link(service->planner, service->shards[s].host_index, false);
+        until_ns = weft_max_u64(until_ns, down->steps[down->count - 1].from_ns);
+    }
+    return until_ns;
+}
+
+/* With aggregators a plan is for a batch: until when to wait for more of it; 0 = plan now. What is granted
+ * cannot be in another sum any more, so as long as the servers have something to receive those that wait are
+ * not granted before they must, to be at an aggregator when the servers' links are free; and if these are
+ * free, an eighth of what an update takes there is worth the wait for those who are about to ask. */
+static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
+{
+    uint32_t waiting = 0, others = 0;
+    uint64_t until_ns = WEFT_NEVER, gather_ns = 0;
+    if (service->aggregators == 0 ||
+        service->aggregators_here << (32 - service->aggregators) == 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        const struct service_worker *w = &service->workers[i];
+        others += w->is_here && !service_has_update(w);
+        if (w->state == UPDATE_WAITING) {
+            uint64_t eighth_ns = server_ns(service, w) / 8, bytes = 0;
+            for (uint32_t s = 0; s < service->config.shards; s++) {
+                bytes += w->shares[s].bytes;
+            }
+            waiting++;
+            gather_ns += weft_transfer_ns(bytes, service->config.link_bps);
+            gather_ns += waiting == 1 ? eighth_ns : 0;
+            until_ns = weft_min_u64(until_ns, weft_time_add(w->held_ns, eighth_ns));
+        }
+    }
+    uint64_t booked_ns = booked_until(service);
+    if (waiting == 0 || others == 0) {
+        return 0;
+    }
+    until_ns = weft_max_u64(until_ns, booked_ns > gather_ns ? booked_ns - gather_ns : 0);
+    return now_ns < until_ns ? until_ns : 0;
+}
+
 void weft_sched_service_progress(struct weft_sched_service *service, uint64_t now_ns)
 {
     if (service->planner == NULL) {
@@ -354,15 +488,22 @@ void weft_sched_service_progress(struct weft_sched_service *service, uint64_t no
     }
     lapse_workers(service, now_ns);
     service_release_held(service, now_ns);
+    service->batch_ns = batch_until(service, now_ns);
+    if (service->batch_ns != 0) {
+        return;
+    }
     weft_planner_plan(service->planner, now_ns);
     decide(service, now_ns);
 }
 
 uint64_t weft_sched_service_deadline(const struct weft_sched_service *service)
 {
-    return service->planner == NULL
-               ? WEFT_NEVER
-               : weft_min_u64(service->lapse_ns, weft_planner_deadline(service->planner));
+    if (service->planner == NULL) {
+        return WEFT_NEVER;
+    }
+    uint64_t plan_ns =
+        service->batch_ns != 0 ? service->batch_ns : weft_planner_deadline(service->planner);
+    return weft_min_u64(service->lapse_ns, plan_ns);
 }
 
 /* ---- plans out ------------------------------------------------------------------------------- */
@@ -404,7 +545,11 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
         }
     }
     plan->revision = w->revision;
+    plan->hop = w->hop;
+    plan->group = w->group;
+    plan->members = w->members;
     if (plan->count == 0) {
+        plan->hop = plan->group = plan->members = 0;
         plan->verdict = WEFT_SCHED_WAITING;
         plan->revision = 0;
     }

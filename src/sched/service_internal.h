@@ -51,6 +51,12 @@ struct service_worker {
     double norm;
     uint8_t why;
     uint64_t position; /* in the order of grants */
+    uint32_t aggregators; /* that it was told of */
+    uint32_t reached;     /* those that take its pushes, a bit each */
+    uint32_t hop;      /* FLYING: as struct weft_sched_plan has it; so are the next two */
+    uint32_t group;
+    uint32_t members;
+    uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
     uint64_t revision;
     uint64_t closed;    /* FLYING: a bit for each shard that has said so */
     double norm_square; /* of the steps, as closed so far; negative = not known */
@@ -101,6 +107,10 @@ struct weft_sched_service {
     bool has_mode;
     enum weft_sched_mode mode;
     uint64_t tau_max;
+    uint32_t aggregators;     /* of the planner */
+    uint32_t aggregator_host; /* of the first; the others follow it */
+    uint32_t aggregators_here; /* a bit each: every worker that is here reaches it */
+    uint64_t batch_ns; /* a plan waits until then for others to ask; 0 = it does not wait */
     uint32_t flying;
     uint32_t due_next; /* where poll goes on */
     uint64_t lapse_ns; /* when progress looks at silent workers next */
@@ -111,6 +121,12 @@ static inline bool service_has_update(const struct service_worker *w)
     return w->state == UPDATE_WAITING || w->state == UPDATE_FLYING;
 }
 
+/* Is every update of a BSP clock sent at once, in order alone? */
+static inline bool service_sends_at_once(const struct weft_sched_service *service)
+{
+    return service->mode == WEFT_SCHED_BSP && service->aggregators == 0;
+}
+
 /* ---- service.c ------------------------------------------------------------------------------- */
 
 void service_note(struct weft_sched_service *service, enum weft_sched_note what,
@@ -118,6 +134,8 @@ void service_note(struct weft_sched_service *service, enum weft_sched_note what,
 void service_due(struct weft_sched_service *service, uint32_t conn);
 /* Whether all shards are there, so that updates can be planned. */
 bool service_is_planning(const struct weft_sched_service *service);
+/* Tell the planner which aggregators every worker reaches. */
+void service_find_aggregators(struct weft_sched_service *service, uint64_t now_ns);
 
 /* ---- service_report.c ------------------------------------------------------------------------ */
 

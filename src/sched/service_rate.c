@@ -14,7 +14,7 @@
  * thought too slow would stay so. The rate that is granted is therefore the transfer's share of what its
  * links were given, not of what they are thought to carry: congestion control finds the rest.
  *
- * In BSP all updates are sent at once, and nothing is planned by what links carry.
+ * In BSP without aggregators all updates are sent at once, and nothing is planned by what links carry.
  */
 #include "sched/service_internal.h"
 
@@ -132,7 +132,7 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
 {
     uint64_t booked_bps = service->workers[worker].grants[shard].booked_bps;
     struct service_link *up = &service->up[worker], *down = down_of(service, shard);
-    if (booked_bps == 0 || service->mode == WEFT_SCHED_BSP) {
+    if (booked_bps == 0 || service_sends_at_once(service)) {
         return;
     }
     if (measures_down(down, event, booked_bps)) {
@@ -153,7 +153,7 @@ uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, ui
 {
     const struct service_link *up = &service->up[worker], *down = down_of(service, shard);
     uint64_t most_bps = weft_min_u64(up->given_bps, down->given_bps);
-    if (service->mode == WEFT_SCHED_BSP) {
+    if (service_sends_at_once(service)) {
         return most_bps;
     }
     uint64_t bps = weft_min_u64(scaled(booked_bps, up->given_bps, up->now_bps),

@@ -32,9 +32,11 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
 {
     struct service_worker *w = &service->workers[worker];
     double norm = w->norm_square < 0 ? -1 : sqrt(w->norm_square);
-    if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK) {
+    if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK &&
         /* A norm that cannot be: the update is over all the same. */
-        (void)weft_planner_committed(service->planner, worker, -1, now_ns);
+        weft_planner_committed(service->planner, worker, -1, now_ns) != WEFT_OK) {
+        /* Its aggregator had gone, so it waited again: it was in the sum all the same. */
+        (void)weft_planner_worker_left(service->planner, worker, now_ns);
     }
     end_flight(service, w);
 }
@@ -136,6 +138,8 @@ static void new_update(struct weft_sched_service *service, uint32_t worker,
     w->closed = 0;
     w->norm_square = 0;
     w->revision = 0;
+    w->hop = w->group = w->members = 0;
+    w->hop_transfer = 0;
     w->why = 0;
     memcpy(w->shares, q->shares, q->count * sizeof(w->shares[0]));
     memset(w->grants, 0, sizeof(w->grants));
@@ -181,6 +185,11 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         return false;
     }
     service->worker_up_bps[worker] = q->up_bps;
+    if (w->reached != q->reached || w->aggregators != q->aggregators) {
+        w->aggregators = q->aggregators;
+        w->reached = q->reached;
+        service_find_aggregators(service, now_ns);
+    }
     w->ended = q->ended;
     if (q->clock > w->clock) {
         if (w->state == UPDATE_FLYING) { /* the one before is over, whatever servers say later */
@@ -200,10 +209,16 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         service->counters.direct++;
     }
     if (w->state == UPDATE_FLYING && q->clock == w->clock) {
+        bool all = true;
         for (uint32_t s = 0; s < q->count; s++) {
+            all &= q->shares[s].span_ns != 0 || w->shares[s].bytes == 0;
             if (q->shares[s].span_ns != 0) {
                 delivered(service, worker, s, now_ns);
             }
+        }
+        if (all && w->hop_transfer != 0) {
+            (void)weft_planner_delivered(service->planner, w->hop_transfer, now_ns);
+            w->hop_transfer = 0;
         }
     }
     if (w->state != UPDATE_NONE && q->ended >= w->clock) {

@@ -98,7 +98,8 @@ size_t weft_sched_report_pack(const struct weft_sched_report *report, uint8_t *o
         weft_write_u64(&w, report->host);
     }
     weft_write_u64(&w, is_worker ? 0 : report->closed);
-    weft_write_zeros(&w, 8);
+    weft_write_u32(&w, is_worker ? report->aggregators : 0);
+    weft_write_u32(&w, is_worker ? report->reached : 0);
     weft_write_bytes(&w, report->job, sizeof(report->job));
     write_entries(&w, report);
     return (size_t)(w.at - out);
@@ -146,12 +147,14 @@ static bool worker_fits(const struct weft_sched_report *q)
     bool asks = q->clock != 0;
     return q->index < q->workers && q->mode <= WEFT_SCHED_ASP && is_norm(q->norm) &&
            (!asks || q->ended <= q->clock) && q->count == (asks ? q->shards : 0) &&
-           q->closed == 0 && (asks || ((q->flags & WEFT_SCHED_SENDING) == 0 && q->norm == 0));
+           q->aggregators <= WEFT_SCHED_AGGREGATORS_MAX &&
+           (uint64_t)q->reached >> q->aggregators == 0 && q->closed == 0 &&
+           (asks || ((q->flags & WEFT_SCHED_SENDING) == 0 && q->norm == 0));
 }
 
 static bool server_fits(const struct weft_sched_report *q)
 {
-    return q->index < q->shards && q->mode == 0 && q->tau_max == 0 &&
+    return q->index < q->shards && q->mode == 0 && (q->aggregators | q->reached) == 0 && q->tau_max == 0 &&
            (q->flags & WEFT_SCHED_SENDING) == 0 && q->closed <= q->opened &&
            q->count <= WEFT_SCHED_EVENTS_MAX && (q->first != 0) == (q->count != 0) &&
            q->first <= UINT64_MAX - WEFT_SCHED_EVENTS_MAX;
@@ -194,7 +197,8 @@ weft_status weft_sched_report_unpack(const uint8_t *bytes, size_t count,
         q.host = weft_read_u64(&r);
     }
     q.closed = weft_read_u64(&r);
-    reserved |= weft_read_u64(&r);
+    q.aggregators = weft_read_u32(&r);
+    q.reached = weft_read_u32(&r);
     const uint8_t *job = weft_read_bytes(&r, sizeof(q.job));
     if (job == NULL || reserved != 0) {
         return WEFT_PROTO;
@@ -226,7 +230,9 @@ size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out)
     weft_write_u64(&w, plan->revision);
     weft_write_u64(&w, plan->direct_bps);
     weft_write_u64(&w, plan->taken);
-    weft_write_zeros(&w, 8);
+    weft_write_u16(&w, (uint16_t)plan->hop);
+    weft_write_u16(&w, (uint16_t)plan->members);
+    weft_write_u32(&w, plan->group);
     for (uint32_t i = 0; i < plan->count; i++) {
         weft_write_u32(&w, plan->grants[i].shard);
         weft_write_u32(&w, plan->grants[i].rank);
@@ -236,13 +242,22 @@ size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out)
     return (size_t)(w.at - out);
 }
 
+static bool hop_fits(const struct weft_sched_plan *a)
+{
+    if (a->hop == 0) {
+        return a->group == 0 && a->members == 0;
+    }
+    return a->verdict == WEFT_SCHED_GRANTED && a->hop <= WEFT_SCHED_AGGREGATORS_MAX &&
+           a->group != 0 && a->members >= 2 && a->members <= WEFT_SCHED_MEMBERS_MAX;
+}
+
 static bool plan_fits(const struct weft_sched_plan *a)
 {
     bool is_granted = a->verdict == WEFT_SCHED_GRANTED;
     return a->number != 0 && a->life != 0 && a->verdict < WEFT_SCHED_VERDICT_COUNT &&
            (a->clock != 0) == (a->verdict != WEFT_SCHED_NONE) &&
            (is_granted ? a->count >= 1 && a->count <= WEFT_SCHED_SHARDS_MAX : a->count == 0) &&
-           (a->revision != 0) == is_granted && a->direct_bps <= WEFT_TIMELINE_BPS_MAX &&
+           (a->revision != 0) == is_granted && hop_fits(a) && a->direct_bps <= WEFT_TIMELINE_BPS_MAX &&
            (a->verdict == WEFT_SCHED_DROPPED ? a->why <= WEFT_PLANNER_DROP_DIVERGENCE
                                              : a->why == 0);
 }
@@ -285,7 +300,9 @@ weft_status weft_sched_plan_unpack(const uint8_t *bytes, size_t count,
     a.revision = weft_read_u64(&r);
     a.direct_bps = weft_read_u64(&r);
     a.taken = weft_read_u64(&r);
-    reserved |= weft_read_u64(&r);
+    a.hop = weft_read_u16(&r);
+    a.members = weft_read_u16(&r);
+    a.group = weft_read_u32(&r);
     if (r.bad || reserved != 0 || !plan_fits(&a) || !read_grants(&r, &a)) {
         return WEFT_PROTO;
     }

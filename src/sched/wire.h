@@ -32,6 +32,8 @@ enum {
     WEFT_SCHED_WORKERS_MAX = 2048,
     WEFT_SCHED_START_S_MAX = 60, /* a grant begins no later: who is told waits for it */
     WEFT_SCHED_EVENTS_MAX = 64,  /* in one message */
+    WEFT_SCHED_AGGREGATORS_MAX = 32,
+    WEFT_SCHED_MEMBERS_MAX = 256, /* of a group */
     WEFT_SCHED_JOB_BYTES = WEFT_JOB_NAME_BYTES,
     WEFT_SCHED_REPORT_BYTES_MAX =
         WEFT_SCHED_REPORT_BYTES + WEFT_SCHED_EVENTS_MAX * WEFT_SCHED_EVENT_BYTES,
@@ -94,6 +96,8 @@ struct weft_sched_report {
     uint64_t
         ended;   /* the last clock whose update has ended, however it was sent; at most `clock` */
     double norm; /* of the update */
+    uint32_t aggregators; /* that it was told of, <= AGGREGATORS_MAX */
+    uint32_t reached;     /* bit a: aggregator a takes its pushes, for every shard */
 
     /* Server. */
     uint64_t first;  /* number of events[0], from 1; 0 = none */
@@ -157,6 +161,9 @@ struct weft_sched_plan {
         direct_bps; /* a worker's share of a server's link, for updates without a grant; 0 = not
                           * known */
     uint64_t taken; /* server: events up to this number are taken */
+    uint32_t hop;     /* GRANTED: 0 = to the servers; else aggregator hop - 1 */
+    uint32_t group;   /* with a hop: names the sum that the update is to be in; not 0, else 0 */
+    uint32_t members; /* with a hop: updates in that sum, 2 .. MEMBERS_MAX; else 0 */
     uint32_t count; /* GRANTED: 1 .. SHARDS_MAX; else 0 */
     struct weft_sched_grant grants[WEFT_SCHED_SHARDS_MAX];
 };

@@ -542,7 +542,7 @@ static void bad_configurations_are_refused(void **state)
     REFUSED(bad.mode = WEFT_PLANNER_ALL_REDUCE);
     REFUSED(bad.hosts = 2); /* the server's does not exist */
     REFUSED(bad.policy = 64);
-    REFUSED(bad.ahead = 0);
+    REFUSED(bad.ahead = WEFT_PLANNER_AHEAD_MAX + 1);
     REFUSED(bad.window = 0);
     REFUSED(bad.chunk_bytes = 0);
     REFUSED(bad.policy = WEFT_PLAN_REPLICATE; bad.div_max = 0);

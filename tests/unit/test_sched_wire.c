@@ -66,7 +66,11 @@ static void reports_come_back(void **state)
 {
     (void)state;
     struct weft_sched_report q = worker_report();
+    q.aggregators = WEFT_SCHED_AGGREGATORS_MAX;
+    q.reached = 0x80000001;
     assert_int_equal(unpack(&q), WEFT_OK);
+    assert_int_equal(back.aggregators, WEFT_SCHED_AGGREGATORS_MAX);
+    assert_int_equal(back.reached, 0x80000001);
     assert_int_equal(back.clock, 12);
     assert_int_equal(back.ended, 11);
     assert_true(back.norm == 2.5);
@@ -111,6 +115,9 @@ static void contradictions_are_refused(void **state)
     REFUSED(worker_report, q.workers = WEFT_SCHED_WORKERS_MAX + 1);
     REFUSED(worker_report, q.shards = 0);
     REFUSED(worker_report, q.job[0] = '/');
+    REFUSED(worker_report, q.aggregators = WEFT_SCHED_AGGREGATORS_MAX + 1);
+    REFUSED(worker_report, (q.aggregators = 2, q.reached = 4));
+    REFUSED(worker_report, q.reached = 1);
     REFUSED(worker_report, q.job[31] = 'x');
     REFUSED(server_report, q.first = 0);
     REFUSED(server_report, q.index = 2);
@@ -159,6 +166,16 @@ static void plans_come_back_or_are_refused(void **state)
     assert_int_equal(plan_back.grants[0].start_in_ns, 1000);
     PLAN(WEFT_OK, a.status = 999);
     assert_string_equal(weft_sched_status_name(999), "unknown");
+    PLAN(WEFT_OK, (a.hop = WEFT_SCHED_AGGREGATORS_MAX, a.group = 70000, a.members = 256));
+    assert_int_equal(plan_back.hop, WEFT_SCHED_AGGREGATORS_MAX);
+    assert_int_equal(plan_back.group, 70000);
+    assert_int_equal(plan_back.members, 256);
+    PLAN(WEFT_PROTO, (a.hop = WEFT_SCHED_AGGREGATORS_MAX + 1, a.group = 1, a.members = 2));
+    PLAN(WEFT_PROTO, (a.hop = 1, a.group = 0, a.members = 2));
+    PLAN(WEFT_PROTO, (a.hop = 1, a.group = 1, a.members = 1));
+    PLAN(WEFT_PROTO, (a.hop = 1, a.group = 1, a.members = 257));
+    PLAN(WEFT_PROTO, (a.hop = 0, a.group = 1));
+    PLAN(WEFT_PROTO, (a.hop = 0, a.members = 2));
     PLAN(WEFT_PROTO, a.number = 0);
     PLAN(WEFT_PROTO, a.life = 0);
     PLAN(WEFT_PROTO, a.clock = 0);
@@ -186,7 +203,7 @@ static void lengths_and_reserved_bytes(void **state)
     for (size_t n = 0; n < count; n++) {
         assert_int_equal(weft_sched_report_unpack(bytes, n, &back), WEFT_PROTO);
     }
-    static const uint8_t reserved[] = {21, 22, 23, 80, 87};
+    static const uint8_t reserved[] = {21, 22, 23, 82, 87};
     for (size_t i = 0; i < sizeof(reserved); i++) {
         bytes[reserved[i]] = 1;
         assert_int_equal(weft_sched_report_unpack(bytes, count, &back), WEFT_PROTO);

@@ -1,0 +1,319 @@
+/* Sums by the plan: the service and daemons of eight workers, one shard and some aggregators, over links that are
+ * queues, in virtual time. A worker reads the model, computes, asks, and sends where its grant says; an
+ * aggregator sends a sum when all its members are there. */
+#include "sched/daemon.h"
+#include "sched/planner.h"
+#include "sched/service.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORKERS = 8, BYTES = 250000 };
+
+#define MBIT UINT64_C(1000000)
+
+static const uint64_t tick_ns = 500 * WEFT_NS_PER_US;
+
+enum phase { COMPUTING, ASKING, SENDING };
+
+struct worker {
+    struct weft_sched_daemon *daemon;
+    enum phase phase;
+    uint64_t until_ns; /* COMPUTING */
+    uint64_t clock;
+    uint64_t base;
+    uint64_t begin_ns;
+    uint64_t at_hop_ns; /* by an aggregator: when it is there; 0 = it is, or goes direct */
+    uint64_t done_ns;   /* at the shard; 0 = not known yet */
+    uint32_t hop, group, members;
+};
+
+struct net {
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *shard;
+    struct worker worker[WORKERS];
+    uint32_t aggregators;
+    uint64_t reading_ns;                              /* of the shard's uplink: busy until */
+    uint64_t down_ns;                                 /* of its downlink */
+    uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX];      /* of aggregators' downlinks */
+    uint64_t link_bps, down_bps;                      /* truth */
+    uint64_t now_ns, opened, closed, sums, in_sums, compute_ns;
+};
+
+static void net_new(struct net *net, enum weft_sched_mode mode, uint32_t aggregators,
+                    uint64_t tau_max)
+{
+    struct weft_sched_service_config config;
+    struct weft_sched_daemon_config daemon;
+    memset(net, 0, sizeof(*net));
+    net->aggregators = aggregators;
+    net->link_bps = 28 * MBIT;
+    net->down_bps = 11 * MBIT;
+    net->compute_ns = 20 * WEFT_NS_PER_MS;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = WORKERS + 1;
+    config.link_bps = net->link_bps;
+    assert_int_equal(weft_sched_service_new(&config, &net->service), WEFT_OK);
+    weft_sched_daemon_config_default(&daemon);
+    daemon.workers = WORKERS;
+    daemon.role = WEFT_SCHED_SERVER;
+    assert_int_equal(weft_sched_daemon_new(&daemon, &net->shard), WEFT_OK);
+    weft_sched_service_connected(net->service, WORKERS, WEFT_SCHED_SERVER, 0, 1);
+    weft_sched_daemon_connected(net->shard, 0);
+    daemon.role = WEFT_SCHED_WORKER;
+    daemon.mode = mode;
+    daemon.tau_max = tau_max;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &net->worker[i];
+        daemon.index = i;
+        assert_int_equal(weft_sched_daemon_new(&daemon, &w->daemon), WEFT_OK);
+        weft_sched_daemon_aggregators(w->daemon, aggregators, 0);
+        weft_sched_service_connected(net->service, i, WEFT_SCHED_WORKER, i, 1);
+        weft_sched_daemon_connected(w->daemon, 0);
+        w->until_ns = (i + 1) * 20 * WEFT_NS_PER_MS;
+    }
+}
+
+static void net_free(struct net *net)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_free(net->worker[i].daemon);
+    }
+    weft_sched_daemon_free(net->shard);
+    weft_sched_service_free(net->service);
+}
+
+static void exchange(struct net *net)
+{
+    static struct weft_sched_report report;
+    static uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+    struct weft_sched_plan plan;
+    uint32_t conn;
+    for (uint32_t i = 0; i <= WORKERS; i++) {
+        struct weft_sched_daemon *daemon = i == WORKERS ? net->shard : net->worker[i].daemon;
+        while (weft_sched_daemon_poll(daemon, net->now_ns, &report)) {
+            size_t count = weft_sched_report_pack(&report, bytes);
+            assert_true(weft_sched_service_report(net->service, i, bytes, count, net->now_ns));
+        }
+    }
+    if (weft_sched_service_is_ready(net->service)) {
+        assert_int_equal(weft_sched_job_new(net->service), WEFT_OK);
+    }
+    weft_sched_service_progress(net->service, net->now_ns);
+    while (weft_sched_service_poll(net->service, net->now_ns, &conn, &plan)) {
+        size_t count = weft_sched_plan_pack(&plan, bytes);
+        struct weft_sched_daemon *daemon = conn == WORKERS ? net->shard : net->worker[conn].daemon;
+        assert_true(weft_sched_daemon_plan(daemon, bytes, count, net->now_ns));
+    }
+}
+
+/* Behind what is in the queue. */
+static uint64_t passes(uint64_t *busy_ns, uint64_t from_ns, uint64_t bps)
+{
+    *busy_ns = weft_max_u64(*busy_ns, from_ns) + BYTES * 8 * 1000 / (bps / MBIT);
+    return *busy_ns;
+}
+
+static void send(struct net *net, struct worker *w)
+{
+    if (w->hop > 0) {
+        w->at_hop_ns = passes(&net->hop_ns[w->hop - 1], net->now_ns, net->link_bps);
+    } else if (w->done_ns == 0 && net->now_ns >= w->begin_ns) {
+        w->done_ns = passes(&net->down_ns, net->now_ns, net->down_bps);
+    }
+}
+
+static void take_answers(struct net *net, struct worker *w)
+{
+    struct weft_sched_answer answer;
+    while (weft_sched_daemon_answer(w->daemon, net->now_ns, &answer)) {
+        assert_int_equal(answer.kind, WEFT_SCHED_SEND);
+        if (w->phase == ASKING) {
+            w->begin_ns = answer.start_ns;
+            w->hop = answer.hop;
+            w->group = answer.group;
+            w->members = answer.members;
+            assert_true(w->hop <= net->aggregators && (w->hop > 0) == (w->members >= 2));
+            w->phase = SENDING;
+            w->done_ns = w->at_hop_ns = 0;
+            if (w->hop > 0) {
+                send(net, w);
+            }
+        } else if (w->hop == 0 && w->done_ns == 0) {
+            w->begin_ns = answer.start_ns;
+        }
+    }
+}
+
+/* All members are there: the sum goes. */
+static void hop_look(struct net *net, const struct worker *of)
+{
+    uint32_t there = 0;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        const struct worker *w = &net->worker[i];
+        there += w->phase == SENDING && w->hop == of->hop && w->group == of->group &&
+                 w->at_hop_ns == 0;
+    }
+    if (there < of->members) {
+        return;
+    }
+    assert_int_equal(there, of->members);
+    uint64_t done_ns = passes(&net->down_ns, net->now_ns, net->down_bps);
+    net->sums++;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &net->worker[i];
+        if (w->phase == SENDING && w->hop == of->hop && w->group == of->group) {
+            w->done_ns = done_ns;
+            net->in_sums++;
+        }
+    }
+}
+
+static void turn(struct net *net, uint32_t i)
+{
+    struct worker *w = &net->worker[i];
+    take_answers(net, w);
+    if (w->phase == COMPUTING && net->now_ns >= w->until_ns) {
+        const struct weft_sched_share share = {.bytes = BYTES, .base = w->base};
+        weft_sched_daemon_ask(w->daemon, ++w->clock, 1, &share, net->now_ns);
+        w->phase = ASKING;
+    } else if (w->phase == SENDING && w->at_hop_ns != 0 && net->now_ns >= w->at_hop_ns) {
+        w->at_hop_ns = 0;
+        weft_sched_daemon_delivered(w->daemon, 0, net->now_ns - w->begin_ns);
+        hop_look(net, w);
+    } else if (w->phase == SENDING && w->hop == 0) {
+        send(net, w);
+    }
+    if (w->phase == SENDING && w->done_ns != 0 && net->now_ns >= w->done_ns) {
+        const uint64_t rate = w->hop > 0 ? 0 : net->down_bps;
+        weft_sched_daemon_counts(net->shard, ++net->opened, ++net->closed);
+        const struct weft_sched_event event = {.worker = i,
+                                               .clock = w->clock,
+                                               .norm = 1,
+                                               .rate_bps = rate,
+                                               .alone_bps = rate,
+                                               .all_bps = rate};
+        weft_sched_daemon_committed(net->shard, &event);
+        weft_sched_daemon_delivered(w->daemon, 0, net->now_ns - w->begin_ns);
+        weft_sched_daemon_ended(w->daemon);
+        w->phase = COMPUTING;
+        w->base = net->opened;
+        w->until_ns = passes(&net->reading_ns, net->now_ns, net->link_bps) + net->compute_ns;
+    }
+}
+
+/* In BSP nobody reads before all have ended the clock. */
+static bool must_wait(const struct net *net, const struct worker *w)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        const struct worker *other = &net->worker[i];
+        if (other->clock < w->clock || (other->clock == w->clock && other->phase != COMPUTING)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void run(struct net *net, uint64_t seconds, bool is_bsp)
+{
+    uint64_t waits = 0; /* bits: workers that read when all are there */
+    for (uint64_t end_ns = net->now_ns + seconds * WEFT_NS_PER_S; net->now_ns < end_ns;
+         net->now_ns += tick_ns) {
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            struct worker *w = &net->worker[i];
+            enum phase was = w->phase;
+            uint64_t reading_ns = net->reading_ns;
+            turn(net, i);
+            if (is_bsp && was == SENDING && w->phase == COMPUTING) {
+                net->reading_ns = reading_ns;
+                w->until_ns = WEFT_NEVER;
+                waits |= UINT64_C(1) << i;
+            }
+        }
+        for (uint32_t i = 0; waits != 0 && i < WORKERS; i++) {
+            if ((waits >> i & 1) != 0 && !must_wait(net, &net->worker[i])) {
+                waits ^= UINT64_C(1) << i;
+                net->worker[i].until_ns =
+                    passes(&net->reading_ns, net->now_ns, net->link_bps) + net->compute_ns;
+            }
+        }
+        exchange(net);
+    }
+}
+
+static uint64_t commits(enum weft_sched_mode mode, uint32_t aggregators, uint64_t *in_sums_p)
+{
+    struct net net;
+    net_new(&net, mode, aggregators, WEFT_NEVER);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_aggregators(net.worker[i].daemon, aggregators,
+                                      (UINT32_C(1) << aggregators) - 1);
+    }
+    run(&net, 30, mode == WEFT_SCHED_BSP);
+    const struct weft_sched_service_counters *counters = weft_sched_service_counters(net.service);
+    print_message("# mode %d, %u aggregators: %llu commits in 30 s, %llu of them in %llu sums\n",
+                  (int)mode, aggregators, (unsigned long long)net.closed,
+                  (unsigned long long)net.in_sums, (unsigned long long)net.sums);
+    assert_int_equal(counters->ended_untold, 0);
+    assert_int_equal(counters->unplanned, 0);
+    *in_sums_p = net.in_sums;
+    uint64_t closed = net.closed;
+    net_free(&net);
+    return closed;
+}
+
+/* Where the server's downlink is what is short, sums make it carry more updates. */
+static void more_commits(void **state)
+{
+    (void)state;
+    uint64_t none, in_sums;
+    uint64_t asp = commits(WEFT_SCHED_ASP, 0, &none);
+    assert_int_equal(none, 0);
+    assert_true(commits(WEFT_SCHED_ASP, 2, &in_sums) * 10 >= asp * 16);
+    assert_true(commits(WEFT_SCHED_ASP, 3, &in_sums) * 10 >= asp * 16);
+    assert_true(in_sums * 2 > asp);
+    uint64_t bsp = commits(WEFT_SCHED_BSP, 0, &none);
+    assert_true(commits(WEFT_SCHED_BSP, 3, &in_sums) * 10 >= bsp * 13);
+}
+
+/* Only by what every worker reaches; and not with a delay bound. */
+static void who_is_reached(void **state)
+{
+    (void)state;
+    struct net net;
+    net_new(&net, WEFT_SCHED_ASP, 2, WEFT_NEVER);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_aggregators(net.worker[i].daemon, 2, i == 3 ? 1 : 3);
+    }
+    run(&net, 10, false);
+    assert_true(net.in_sums > 0);
+    assert_int_equal(net.hop_ns[1], 0);
+    weft_sched_daemon_aggregators(net.worker[5].daemon, 2, 2); /* none that 3 reaches, too */
+    run(&net, 2, false);
+    uint64_t in_sums = net.in_sums, closed = net.closed;
+    run(&net, 5, false);
+    assert_int_equal(net.in_sums, in_sums);
+    assert_true(net.closed > closed + 10);
+    net_free(&net);
+    net_new(&net, WEFT_SCHED_ASP, 2, 100);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_aggregators(net.worker[i].daemon, 2, 3);
+    }
+    run(&net, 10, false);
+    assert_int_equal(net.in_sums, 0);
+    assert_true(net.closed > 20);
+    net_free(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_commits),
+        cmocka_unit_test(who_is_reached),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
