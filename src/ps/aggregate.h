@@ -64,6 +64,21 @@ struct weft_aggregate_view {
     const uint8_t *sums;   /* (rows, dim) */
 };
 
+/* In the head of a PUSH to an aggregator, in place of a pull's bound (< 10^6): the sum that a scheduler wants
+ * it to be in. Of two sums that are made at a time the groups differ modulo 3,900. 0 = none wants that.
+ * members 1 .. WEFT_AGGREGATE_MEMBERS_MAX. */
+enum { WEFT_AGGREGATE_GROUPS = 3900 };
+
+static inline uint32_t weft_aggregate_sum_pack(uint32_t group, uint32_t members)
+{
+    return 1 + group % WEFT_AGGREGATE_GROUPS * WEFT_AGGREGATE_MEMBERS_MAX + members - 1;
+}
+
+static inline uint32_t weft_aggregate_sum_members(uint32_t sum)
+{
+    return (sum - 1) % WEFT_AGGREGATE_MEMBERS_MAX + 1;
+}
+
 /* May pushes to such a table be added up? Gradients that are rounded, cut at a limit or looked at one by
  * one may not; and rows may not go while the rest of an aggregate is looked at. */
 bool weft_aggregate_takes(const struct weft_table_spec *spec);

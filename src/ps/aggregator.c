@@ -19,6 +19,7 @@ void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
         .push_bytes_max = 4 << 20,
         .groups_max = 4,
         .age_ns = 2 * WEFT_NS_PER_MS,
+        .sum_age_ns = 300 * WEFT_NS_PER_MS,
         .pull_slots = 4,
         .pull_rows_max = 16384,
         .cache_bytes = 64 << 20,

@@ -51,6 +51,7 @@ struct weft_aggregator_config {
     uint32_t groups_max; /* sums that are made at a time; the oldest is sent when more are wanted */
     uint32_t count_max;  /* pushes after which a group is sent; 0 = as many as it can have */
     uint64_t age_ns;     /* after which it is sent, or when the shard takes one more message after that */
+    uint64_t sum_age_ns; /* the same of a sum that a scheduler wants, unless age_ns is longer */
     bool by_age_asp;     /* sums of ASP tables wait for it, or the count, also when all workers are in them */
     uint32_t pull_slots;  /* pulls of one worker that are answered at a time, <= 16; 0: they go direct */
     uint32_t pull_rows_max;    /* of one pull, and push_bytes_max of its answer; larger ones go direct */

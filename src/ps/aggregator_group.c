@@ -66,7 +66,7 @@ static uint32_t rows_max_of(uint32_t dim)
 }
 
 static struct agg_group *group_new(struct weft_aggregator *agg, uint16_t table, uint32_t clock,
-                                   uint64_t now_ns)
+                                   uint32_t sum, uint64_t now_ns)
 {
     uint32_t open = 0;
     struct agg_group *group = NULL;
@@ -81,6 +81,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, uint16_t table, 
     group->message_closed = group->answered = group->wants_cut = false;
     group->table = table;
     group->clock = clock;
+    group->sum = sum;
     group->born_ns = now_ns;
     group->members = group->rows = group->count_max = group->ranks_count = 0;
     group->rows_max = rows_max_of(agg->tables[table].spec.dim);
@@ -180,11 +181,13 @@ static void group_close(struct agg_group *group, uint64_t *why)
     (*why)++;
 }
 
-static struct agg_group *group_of(struct weft_aggregator *agg, uint16_t table, uint32_t clock)
+static struct agg_group *group_of(struct weft_aggregator *agg, uint16_t table, uint32_t clock,
+                                  uint32_t sum)
 {
     for (uint32_t i = 0; i < agg->group_count; i++) {
         struct agg_group *group = &agg->groups[i];
-        if (group->state == AGG_GROUP_OPEN && group->table == table && group->clock == clock) {
+        if (group->state == AGG_GROUP_OPEN && group->table == table && group->clock == clock &&
+            group->sum == sum) {
             return group;
         }
     }
@@ -211,7 +214,10 @@ static void look(struct weft_aggregator *agg, struct agg_group *group)
     uint32_t count_max = agg->config.count_max;
     const struct agg_table *table = &agg->tables[group->table];
     const bool by_age = agg->config.by_age_asp && table->spec.mode == WEFT_TABLE_ASP;
-    if (!by_age && group->ranks_count >= table->open_count) {
+    const bool is_whole = group->sum != 0
+                              ? group->ranks_count >= weft_aggregate_sum_members(group->sum)
+                              : !by_age && group->ranks_count >= table->open_count;
+    if (is_whole) {
         group_close(group, &agg->counters.flushed_all);
     } else if ((count_max > 0 && group->members >= count_max) ||
                group->members == WEFT_AGGREGATE_MEMBERS_MAX) {
@@ -231,7 +237,7 @@ static bool has_member(const struct agg_group *group, const struct weft_aggregat
 
 bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *input)
 {
-    const struct agg_group *group = group_of(agg, input->table, input->clock);
+    const struct agg_group *group = group_of(agg, input->table, input->clock, input->sum);
     if (group == NULL ||
         (agg->config.children_max == 0 && !weft_bits_test(group->ranks, input->rank))) {
         return false;
@@ -245,18 +251,18 @@ bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *inp
 
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input, uint64_t now_ns)
 {
-    struct agg_group *group = group_of(agg, input->table, input->clock);
+    struct agg_group *group = group_of(agg, input->table, input->clock, input->sum);
     if (group != NULL && !fits(agg, group, input)) {
         group_close(group, &agg->counters.flushed_pressure);
         group = NULL;
     }
     if (group == NULL) {
-        group = group_new(agg, input->table, input->clock, now_ns);
+        group = group_new(agg, input->table, input->clock, input->sum, now_ns);
     }
     if (group == NULL) {
         close_oldest(agg);
         weft_agg_groups_progress(agg, now_ns);
-        group = group_new(agg, input->table, input->clock, now_ns);
+        group = group_new(agg, input->table, input->clock, input->sum, now_ns);
     }
     if (group == NULL) {
         return false;
@@ -485,14 +491,21 @@ static bool is_shard_busy(const struct weft_aggregator *agg)
     return gone >= WEFT_AGGREGATE_SLOTS;
 }
 
+static uint64_t flush_at(const struct weft_aggregator *agg, const struct agg_group *group)
+{
+    uint64_t age_ns = agg->config.age_ns;
+    return weft_time_add(group->born_ns,
+                         group->sum != 0 ? weft_max_u64(age_ns, agg->config.sum_age_ns) : age_ns);
+}
+
 void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
 {
     uint32_t sent = 0;
     for (uint32_t i = 0; i < agg->group_count; i++) {
         struct agg_group *group = &agg->groups[i];
         sent += group->state == AGG_GROUP_SENT;
-        if (group->state == AGG_GROUP_OPEN &&
-            now_ns >= weft_time_add(group->born_ns, agg->config.age_ns) && !is_shard_busy(agg)) {
+        if (group->state == AGG_GROUP_OPEN && now_ns >= flush_at(agg, group) &&
+            !is_shard_busy(agg)) {
             group_close(group, &agg->counters.flushed_age);
         }
     }
@@ -511,7 +524,7 @@ uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
     for (uint32_t i = 0; i < agg->group_count && !is_shard_busy(agg); i++) {
         const struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN) {
-            first_ns = weft_min_u64(first_ns, weft_time_add(group->born_ns, agg->config.age_ns));
+            first_ns = weft_min_u64(first_ns, flush_at(agg, group));
         }
     }
     return first_ns;

@@ -203,6 +203,7 @@ struct agg_input {
     uint32_t clock;
     uint32_t rank;
     bool wants_cut;
+    uint32_t sum; /* a push: that a scheduler wants it in; 0 = none, as of all that children send */
     const struct agg_member *member; /* (members,) */
     uint32_t members;
     uint32_t rows;
@@ -230,6 +231,7 @@ struct agg_group {
     uint16_t table;
     uint32_t clock;
     uint32_t rpc_id;
+    uint32_t sum; /* that a scheduler wants: of its members' heads; 0 = none */
     uint64_t born_ns;
     uint32_t life; /* of its places in `index` */
     uint32_t members;

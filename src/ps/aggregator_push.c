@@ -218,6 +218,7 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
         .clock = slot->clock,
         .rank = slot->rank,
         .wants_cut = (slot->request.flags & WEFT_RPC_CUT) != 0,
+        .sum = slot->request.reply_bound_ppm,
         .member = &member,
         .members = 1,
         .rows = slot->rows,

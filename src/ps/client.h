@@ -78,6 +78,8 @@ struct weft_ps_client_config {
                                       * wait for a grant. 0 = the job has no scheduler */
     uint64_t via_timeout_ns;         /* > 0: pushes and pulls may go by aggregators; one that has some and
                                       * has not answered for so long is given up */
+    uint32_t aggregators;            /* with it: of each shard; more than one with update_bytes_min
+                                      * alone, where grants say which. 0 is 1 */
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
@@ -444,18 +446,22 @@ struct weft_ps_resumed {
  * become one report. */
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p);
 
-/* Aggregators (ps/aggregator.h), one a shard, where via_timeout_ns says so. Pushes and pulls go direct
- * while there is none, so nothing waits for it.
+/* Aggregators (ps/aggregator.h), one a shard, where via_timeout_ns says so; in a job with a scheduler as
+ * many as `aggregators` says, and pushes go by the one that their grant names, pulls to their shard. They go
+ * direct while there is none, so nothing waits for it. Number `via` is aggregator via / shards of shard
+ * via % shards.
  *
- *     after a batch of events, for each shard s: if weft_ps_client_wants_via and now >= again_ns:
+ *     after a batch of events, for each via: if weft_ps_client_wants_via and now >= again_ns:
  *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A connection that fails is
  *         another PEER_DOWN.
  *     then: while weft_ps_client_take_via_close: disconnect. */
-bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t shard,
+bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
                               uint64_t *again_ns_p);
-void weft_ps_client_via(struct weft_ps_client *client, uint32_t shard, weft_peer peer);
-void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
+void weft_ps_client_via(struct weft_ps_client *client, uint32_t via, weft_peer peer);
+void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns);
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p);
+/* Bit a: aggregator a takes pushes to all tables that are open, for every shard. */
+uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client);
 
 /* True while an operation is unfinished or a CLOCK is not closed. */
 bool weft_ps_client_busy(const struct weft_ps_client *client);

@@ -61,7 +61,8 @@ struct weft_ps_client {
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     uint64_t now_ns;         /* of the last event */
-    struct ps_via *vias;     /* (shards,); NULL: no aggregators */
+    struct ps_via *vias; /* (via_total,), aggregator by aggregator, shard by shard; NULL: none */
+    uint32_t via_total;
     uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_critical; /* the same */
@@ -119,6 +120,11 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
 #define WEFT_PS_USER_DURABLE (UINT64_C(1) << 61) /* the rest is a shard */
 #define WEFT_PS_USER_VIA   (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
+
+static inline uint32_t weft_ps_vias(const struct weft_ps_client_config *config)
+{
+    return config->shards * (config->aggregators > 1 ? config->aggregators : 1);
+}
 
 /* client_missed.c: rule 7 of docs/PROTOCOL.md section 6, for pushes */
 
@@ -251,6 +257,11 @@ void weft_ps_update_sending(struct weft_ps_client *client, const struct ps_part 
 /* A push of one is confirmed; done; or its shard refused it as late. */
 void weft_ps_update_closed(struct weft_ps_client *client, struct ps_part *part);
 void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *part);
+/* Its grant's aggregator, plus 1; 0 = none. Its sum, for the head. */
+uint32_t weft_ps_update_hop(const struct weft_ps_client *client, const struct ps_part *part);
+uint32_t weft_ps_update_sum(const struct weft_ps_client *client, const struct ps_part *part);
+/* The aggregator has it. Nothing for what is of no update. */
+void weft_ps_update_at_hop(struct weft_ps_client *client, const struct ps_part *part);
 void weft_ps_update_late(struct weft_ps_client *client, const struct ps_part *part);
 /* Its rows are not sent: it was dropped. */
 void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part);

@@ -265,7 +265,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         weft_ps_via_recall(client, part);
     }
     if (ps_via_holds(part)) {
-        weft_ps_via_close(client, part->shard);
+        weft_ps_via_close(client, part);
     }
     weft_ps_unpack(client, part);
     if (part->expected && !part->reply_closed) {
@@ -316,7 +316,7 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
             part->failing = true;
             part->state = PART_FLYING;
         }
-        weft_ps_via_close(client, part->shard);
+        weft_ps_via_close(client, part);
         return;
     }
     if (part->expected && !part->reply_closed) {

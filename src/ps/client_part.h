@@ -66,6 +66,7 @@ struct ps_part {
     bool via_answering;  /* and the memory of its answer, which nobody waits for */
     bool via_pull;       /* PULL: sent so last, and not counted among the shard's */
     bool direct;         /* by an aggregator it did not get there */
+    uint32_t via_index;  /* by which aggregator, in `vias` */
     bool failing;        /* it fails when its memory comes back */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */

@@ -43,12 +43,13 @@ bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *li
     return part->kind == WEFT_RPC_PULL && part->rows > 0 && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
-/* Its tag is that of an update; a head alone opens none. A push of a clock that its shard passed over while
- * this worker was away may be too far back for the 8 bits of the clock in such a tag. */
+/* Its tag is that of an update, but to an aggregator; a head alone opens none. A push of a clock that its
+ * shard passed over while this worker was away may be too far back for the 8 bits of the clock in such a
+ * tag. */
 static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 {
-    return part->kind == WEFT_RPC_PUSH && !part->head_only && part->clock > link->clock_passed &&
-           (link->can & WEFT_RPC_CAN_UPDATE) != 0;
+    return part->kind == WEFT_RPC_PUSH && !part->via && !part->head_only &&
+           part->clock > link->clock_passed && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
@@ -90,7 +91,9 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
                       : is_table                          ? can
                       : part->via                         ? session
                                                           : 0,
-        .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
+        .reply_bound_ppm = is_pull     ? part->bound_ppm
+                           : part->via ? weft_ps_update_sum(client, part)
+                                       : 0,
         .rows = part->head_only               ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
                                               : part->rows,
@@ -133,7 +136,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     bool is_push = part->kind == WEFT_RPC_PUSH;
     bool may_lose = is_push && !part->resent && !whole;
     const struct weft_msg_pace *pace =
-        is_push && part->update != 0 ? weft_ps_update_pace(client, part) : NULL;
+        is_push && part->update != 0 && !part->via ? weft_ps_update_pace(client, part) : NULL;
     bool of_update = is_of_update(part, link);
     struct weft_msg_send send = {
         .peer = part_peer(client, part),
@@ -188,6 +191,9 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
         /* In one chunk, which fits where the chunks that were laid out may not. */
         message.total = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes);
         message.chunk_elems = (uint16_t)message.total;
+    }
+    if (!ps_via_holds(part)) {
+        part->via_index = weft_ps_via_index(client, part);
     }
     part->via = weft_ps_via_takes(client, part);
     part->via_pull = part->via && part->kind == WEFT_RPC_PULL;

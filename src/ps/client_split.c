@@ -195,7 +195,7 @@ static void known_parts(struct weft_ps_client *client, uint32_t index,
         const struct ps_known_part *of = &known->part[i];
         struct ps_link *link = ps_link_of(client, list->table, of->shard);
         bool may = of->number != 0 && (link->can & WEFT_RPC_CAN_LIST) != 0 &&
-                   !weft_ps_via_open(client, list->table, of->shard);
+                   !weft_ps_via_any(client, list->table, of->shard);
         uint32_t number = may && link->list_pause == 0 ? of->number : 0;
         link->list_pause -= may && link->list_pause > 0;
         if (known->order != NULL) {

@@ -13,6 +13,7 @@
 #include "ps/update.h"
 
 #include "base/assert.h"
+#include "ps/aggregate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ enum update_state {
 
 struct ps_update_end {
     struct weft_ps_update_part part;
-    uint32_t open; /* pushes that are not confirmed */
+    uint32_t open;   /* pushes that are not confirmed */
+    uint32_t at_hop; /* pushes that the aggregator has */
     bool granted;
     bool delivered_due; /* an event */
     struct weft_msg_pace pace;
@@ -43,6 +45,8 @@ struct ps_update {
     uint64_t bytes;
     double squares;
     uint32_t clock;
+    uint32_t hop;               /* aggregator of its grants, plus 1; 0 = none */
+    uint32_t sum;               /* with a hop: as weft_aggregate_sum_pack has it */
     uint32_t undone;            /* pushes that are not done */
     struct ps_update_end *ends; /* (shards,) */
     uint32_t *clocks;           /* (tables_max,): of its pushes; 0 = none */
@@ -308,6 +312,31 @@ void weft_ps_update_sending(struct weft_ps_client *client, const struct ps_part 
     }
 }
 
+uint32_t weft_ps_update_hop(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    const struct ps_update *u = find(client, part->update);
+    return u != NULL && u->state == UPDATE_ASKED ? u->hop : 0;
+}
+
+uint32_t weft_ps_update_sum(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    const struct ps_update *u = find(client, part->update);
+    return u != NULL && u->hop > 0 ? u->sum : 0;
+}
+
+void weft_ps_update_at_hop(struct weft_ps_client *client, const struct ps_part *part)
+{
+    struct ps_update *u = find(client, part->update);
+    if (u == NULL) {
+        return;
+    }
+    struct ps_update_end *end = &u->ends[part->shard];
+    if (++end->at_hop == end->part.pushes && end->open > 0) {
+        end->delivered_due = true;
+        end->ended_ns = client->now_ns;
+    }
+}
+
 void weft_ps_update_closed(struct weft_ps_client *client, struct ps_part *part)
 {
     struct ps_update *u = find(client, part->update);
@@ -369,6 +398,23 @@ static void pace_again(struct weft_ps_client *client, const struct ps_update *u,
                                           &u->ends[shard].pace, now_ns);
         }
     }
+}
+
+weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t aggregator,
+                              uint32_t group, uint32_t members)
+{
+    struct ps_update *u;
+    weft_status status = answerable(client, update, &u);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (aggregator * client->config.shards >= client->via_total || members == 0 ||
+        members > WEFT_AGGREGATE_MEMBERS_MAX) {
+        return WEFT_INVALID;
+    }
+    u->hop = aggregator + 1;
+    u->sum = weft_aggregate_sum_pack(group, members);
+    return WEFT_OK;
 }
 
 weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update, uint32_t shard,
@@ -512,7 +558,7 @@ static bool poll_one(struct weft_ps_client *client, struct ps_update *u,
     }
     for (uint32_t s = 0; s < client->config.shards; s++) {
         struct ps_update_end *end = &u->ends[s];
-        if (end->delivered_due && end->open == 0) {
+        if (end->delivered_due && (end->open == 0 || end->at_hop == end->part.pushes)) {
             end->delivered_due = false;
             event.type = WEFT_PS_UPDATE_DELIVERED;
             event.shard = s;

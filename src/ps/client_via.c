@@ -28,6 +28,10 @@
 
 #include <stdlib.h>
 
+/* An aggregator answers when its shard has, which takes as long as the network lets it: it is silent after so
+ * many times what an answer took. */
+enum { ANSWER_TIMES = 4 };
+
 static const uint64_t again_pause_ns = WEFT_NS_PER_S;
 
 enum via_link_state { VIA_LINK_NONE, VIA_LINK_ASKED, VIA_LINK_OPEN, VIA_LINK_REFUSED };
@@ -46,6 +50,7 @@ struct ps_via_link {
 
 struct ps_via {
     weft_peer peer;
+    uint32_t shard;
     bool given; /* `peer` is a connection, or will be */
     bool up;
     bool close; /* the driver has to end it */
@@ -53,6 +58,7 @@ struct ps_via {
     uint32_t pulls;    /* of these, pulls */
     uint32_t sending;  /* those of which the transport has the memory */
     uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
+    uint64_t answer_ns; /* the longest lately from there being nothing to hear of to an answer */
     uint64_t again_ns;
     struct ps_via_link *links; /* (tables_max,) */
 };
@@ -64,15 +70,17 @@ weft_status weft_ps_via_init(struct weft_ps_client *client)
     if (client->config.via_timeout_ns == 0) {
         return WEFT_OK;
     }
-    client->vias = calloc(client->config.shards, sizeof(*client->vias));
+    client->via_total = weft_ps_vias(&client->config);
+    client->vias = calloc(client->via_total, sizeof(*client->vias));
     struct ps_via_link *links =
-        calloc((size_t)client->config.shards * client->config.tables_max, sizeof(*links));
+        calloc((size_t)client->via_total * client->config.tables_max, sizeof(*links));
     if (client->vias == NULL || links == NULL) {
         free(links);
         return WEFT_NOMEM;
     }
-    for (uint32_t s = 0; s < client->config.shards; s++) {
-        client->vias[s].links = links + (size_t)s * client->config.tables_max;
+    for (uint32_t v = 0; v < client->via_total; v++) {
+        client->vias[v].shard = v % client->config.shards;
+        client->vias[v].links = links + (size_t)v * client->config.tables_max;
     }
     return WEFT_OK;
 }
@@ -87,33 +95,34 @@ void weft_ps_via_fini(struct weft_ps_client *client)
 
 /* ---- the connection -------------------------------------------------------------------------- */
 
-bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t shard,
+bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
                               uint64_t *again_ns_p)
 {
-    if (client->vias == NULL || client->vias[shard].given || client->ends[shard].down) {
+    if (client->vias == NULL || client->vias[via].given ||
+        client->ends[client->vias[via].shard].down) {
         return false;
     }
-    *again_ns_p = client->vias[shard].again_ns;
+    *again_ns_p = client->vias[via].again_ns;
     return true;
 }
 
-void weft_ps_client_via(struct weft_ps_client *client, uint32_t shard, weft_peer peer)
+void weft_ps_client_via(struct weft_ps_client *client, uint32_t index, weft_peer peer)
 {
-    struct ps_via *via = &client->vias[shard];
+    struct ps_via *via = &client->vias[index];
     WEFT_ASSERT(!via->given);
     via->given = true;
     via->peer = peer;
 }
 
-void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
+void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns)
 {
-    client->vias[shard].again_ns = weft_time_add(now_ns, again_pause_ns);
+    client->vias[via].again_ns = weft_time_add(now_ns, again_pause_ns);
 }
 
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p)
 {
-    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
-        struct ps_via *via = &client->vias[s];
+    for (uint32_t v = 0; v < client->via_total; v++) {
+        struct ps_via *via = &client->vias[v];
         if (via->close && via->given) {
             via->close = false;
             *peer_p = via->peer;
@@ -141,9 +150,9 @@ static void go_direct(struct weft_ps_client *client, uint32_t index)
     weft_ps_part_enqueue(client, index);
 }
 
-static void via_down(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
+static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
 {
-    struct ps_via *via = &client->vias[shard];
+    struct ps_via *via = &client->vias[index];
     via->given = via->up = via->close = false;
     via->again_ns = weft_time_add(now_ns, again_pause_ns);
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
@@ -156,9 +165,9 @@ static void via_down(struct weft_ps_client *client, uint32_t shard, uint64_t now
     }
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
-        if (part->via_answering && part->shard == shard) {
+        if (part->via_answering && part->via_index == index) {
             weft_ps_via_answer_over(client, i); /* its expectation went with the peer */
-        } else if (part->state == PART_FLYING && part->via && part->shard == shard &&
+        } else if (part->state == PART_FLYING && part->via && part->via_index == index &&
                    !part->reply_closed) {
             go_direct(client, i);
         }
@@ -168,16 +177,17 @@ static void via_down(struct weft_ps_client *client, uint32_t shard, uint64_t now
 bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event *event,
                       uint64_t now_ns)
 {
-    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
-        struct ps_via *via = &client->vias[s];
+    for (uint32_t v = 0; v < client->via_total; v++) {
+        struct ps_via *via = &client->vias[v];
         if (!via->given || via->peer != event->peer) {
             continue;
         }
         if (event->type == WEFT_EVENT_PEER_DOWN) {
             client->counters.via_downs += via->up;
-            via_down(client, s, now_ns);
+            via_down(client, v, now_ns);
         } else {
-            via->up = event->name == weft_rpc_aggregator_name(s, (uint32_t)event->name & 0xff);
+            via->up =
+                event->name == weft_rpc_aggregator_name(via->shard, (uint32_t)event->name & 0xff);
             via->close = !via->up;
         }
         return true;
@@ -192,16 +202,16 @@ static bool table_good(const struct weft_ps_client *client, uint16_t table, uint
     const struct ps_link *link = &client->links[(size_t)table * client->config.shards + shard];
     return client->tables[table].state == TABLE_OPEN && link->opened && !link->gone &&
            (link->can & WEFT_RPC_CAN_AGGREGATE) != 0 &&
-           (link->can & WEFT_RPC_CAN_UPDATE) == 0 && /* an update is granted to its shard */
            weft_aggregate_takes(&client->tables[table].spec);
 }
 
-static void table_ask(struct weft_ps_client *client, uint32_t shard, uint16_t table,
+static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t table,
                       uint64_t now_ns)
 {
-    struct ps_via *via = &client->vias[shard];
+    struct ps_via *via = &client->vias[index];
     struct ps_via_link *link = &via->links[table];
-    const uint64_t user = WEFT_PS_USER | WEFT_PS_USER_VIA | (table * client->config.shards + shard);
+    const uint32_t shard = via->shard;
+    const uint64_t user = WEFT_PS_USER | WEFT_PS_USER_VIA | (table * client->via_total + index);
     const uint32_t rpc_id = weft_ps_rpc_id(client, shard);
     const struct weft_msg_expect expect = {
         .peer = via->peer,
@@ -250,8 +260,8 @@ static void table_ask(struct weft_ps_client *client, uint32_t shard, uint16_t ta
 void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event)
 {
     const uint32_t index = (uint32_t)event->user;
-    struct ps_via *via = &client->vias[index % client->config.shards];
-    struct ps_via_link *link = &via->links[index / client->config.shards];
+    struct ps_via *via = &client->vias[index % client->via_total];
+    struct ps_via_link *link = &via->links[index / client->via_total];
     struct weft_rpc_reply reply;
     if (event->type == WEFT_EVENT_SENT) {
         link->sending = false;
@@ -265,10 +275,17 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
     }
 }
 
+static uint64_t silent_at(const struct weft_ps_client *client, const struct ps_via *via)
+{
+    return weft_time_add(via->heard_ns, weft_max_u64(client->config.via_timeout_ns,
+                                                     ANSWER_TIMES * via->answer_ns));
+}
+
 void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
-    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
-        struct ps_via *via = &client->vias[s];
+    for (uint32_t v = 0; v < client->via_total; v++) {
+        struct ps_via *via = &client->vias[v];
+        const uint32_t s = via->shard;
         for (uint32_t t = 0; via->up && t < client->config.tables_max; t++) {
             struct ps_via_link *link = &via->links[t];
             if (link->state == VIA_LINK_OPEN && link->incarnation != client->ends[s].incarnation) {
@@ -276,11 +293,11 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
             }
             if (via->links[t].state == VIA_LINK_NONE && !via->links[t].sending &&
                 table_good(client, (uint16_t)t, s)) {
-                table_ask(client, s, (uint16_t)t, now_ns);
+                table_ask(client, v, (uint16_t)t, now_ns);
             }
         }
         if (via->flying + via->sending > 0 &&
-            now_ns >= weft_time_add(via->heard_ns, client->config.via_timeout_ns)) {
+            now_ns >= silent_at(client, via)) {
             via->close = true; /* PEER_DOWN comes */
         }
     }
@@ -289,11 +306,10 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
 uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
 {
     uint64_t first_ns = WEFT_NEVER;
-    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
-        const struct ps_via *via = &client->vias[s];
+    for (uint32_t v = 0; v < client->via_total; v++) {
+        const struct ps_via *via = &client->vias[v];
         if (via->flying + via->sending > 0 && !via->close) {
-            first_ns =
-                weft_min_u64(first_ns, weft_time_add(via->heard_ns, client->config.via_timeout_ns));
+            first_ns = weft_min_u64(first_ns, silent_at(client, via));
         }
     }
     return first_ns;
@@ -301,14 +317,51 @@ uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
 
 /* ---- pushes and pulls ------------------------------------------------------------------------ */
 
-bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+static bool is_open(const struct weft_ps_client *client, uint16_t table, uint32_t index)
 {
-    if (client->vias == NULL) {
-        return false;
-    }
-    const struct ps_via *via = &client->vias[shard];
+    const struct ps_via *via = &client->vias[index];
+    const uint32_t shard = via->shard;
     return via->up && !via->close && via->links[table].state == VIA_LINK_OPEN &&
            table_good(client, table, shard);
+}
+
+/* Without a scheduler the first aggregator that it was told of, with one what is granted. */
+bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    return client->vias != NULL && client->updates == NULL && is_open(client, table, shard);
+}
+
+uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client)
+{
+    const uint32_t shards = client->config.shards;
+    uint32_t open = 0;
+    for (uint32_t a = 0; a * shards < client->via_total; a++) {
+        bool any = false, all = true;
+        for (uint32_t t = 0; t < client->config.tables_max; t++) {
+            for (uint32_t s = 0; client->tables[t].state == TABLE_OPEN && s < shards; s++) {
+                any = true;
+                all &= is_open(client, (uint16_t)t, a * shards + s);
+            }
+        }
+        open |= (uint32_t)(any && all) << a;
+    }
+    return open;
+}
+
+bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    for (uint32_t v = shard; v < client->via_total; v += client->config.shards) {
+        if (is_open(client, table, v)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    const uint32_t hop = part->update != 0 ? weft_ps_update_hop(client, part) : 0;
+    return (hop > 0 ? hop - 1 : 0) * client->config.shards + part->shard;
 }
 
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part)
@@ -348,18 +401,19 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
     }
     return part->kind == WEFT_RPC_PUSH && !part->direct && !part->expected && !part->resent && !part->listed &&
            !part->head_only && !part->begun && part->op != WEFT_PS_NONE &&
-           client->ops[part->op].deadline_ns == WEFT_NEVER &&
-           weft_ps_via_open(client, part->table, part->shard);
+           client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
+           (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
+           is_open(client, part->table, weft_ps_via_index(client, part));
 }
 
 weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    return client->vias[part->shard].peer;
+    return client->vias[part->via_index].peer;
 }
 
 void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
 {
-    struct ps_via *via = &client->vias[part->shard];
+    struct ps_via *via = &client->vias[part->via_index];
     via->heard_ns = via->flying + via->sending == 0 ? now_ns : via->heard_ns;
     via->flying++;
     via->sending++;
@@ -371,8 +425,8 @@ void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint6
 
 void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part)
 {
-    client->vias[part->shard].flying -= part->via;
-    client->vias[part->shard].pulls -= part->via && part->via_pull;
+    client->vias[part->via_index].flying -= part->via;
+    client->vias[part->via_index].pulls -= part->via && part->via_pull;
     part->via = false;
 }
 
@@ -384,7 +438,7 @@ void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part)
         client->msgr.ops->cancel(client->msgr.self, part->expect) == WEFT_NOTFOUND;
     part->expected = false;
     part->direct = true;
-    client->vias[part->shard].close = true; /* an answer that nobody takes would stay with the aggregator */
+    client->vias[part->via_index].close = true; /* an answer that nobody takes would stay with the aggregator */
 }
 
 /* Its memory is ours again. */
@@ -403,9 +457,9 @@ void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t index)
     settle(client, index);
 }
 
-void weft_ps_via_close(struct weft_ps_client *client, uint32_t shard)
+void weft_ps_via_close(struct weft_ps_client *client, const struct ps_part *part)
 {
-    client->vias[shard].close = true;
+    client->vias[part->via_index].close = true;
 }
 
 void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
@@ -413,7 +467,12 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     part->via_sending = false;
-    client->vias[part->shard].sending--;
+    struct ps_via *via = &client->vias[part->via_index];
+    via->sending--;
+    if (event->outcome != WEFT_MSG_UNKNOWN) { /* it has it: it is there */
+        via->heard_ns = ps_clock_ns(client);
+        weft_ps_update_at_hop(client, part);
+    }
     if (part->failing) {
         settle(client, index);
         return;
@@ -430,8 +489,11 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
 void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool committed)
 {
     struct ps_part *part = &client->parts[index];
-    struct ps_via *via = &client->vias[part->shard];
-    via->heard_ns = ps_clock_ns(client);
+    struct ps_via *via = &client->vias[part->via_index];
+    const uint64_t now_ns = ps_clock_ns(client);
+    via->answer_ns =
+        weft_max_u64(via->answer_ns - via->answer_ns / 8, now_ns - weft_min_u64(via->heard_ns, now_ns));
+    via->heard_ns = now_ns;
     part->expected = false;
     if (!committed) {
         go_direct(client, index);

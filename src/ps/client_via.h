@@ -17,6 +17,10 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns);
 uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
 /* Do pushes of this table go to the shard's aggregator now? */
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* May some, by a grant at least? */
+bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* By which would this one go? */
+uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_part *part);
 /* Does this one? */
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
 /* The same of a pull, where its turn has not come yet. */
@@ -32,7 +36,7 @@ void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part);
 /* The answer to a push that was recalled. */
 void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t part);
 /* The connection is to end. */
-void weft_ps_via_close(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_via_close(struct weft_ps_client *client, const struct ps_part *part);
 void weft_ps_via_sent(struct weft_ps_client *client, uint32_t part,
                       const struct weft_msg_event *event);
 /* Its answer came; committed: the shard has it. */

@@ -49,6 +49,7 @@ struct shard_aggregator {
 
 struct weft_shard_aggregates {
     uint32_t *sessions; /* (tables_max, workers_max): what the worker said last; 0 = nothing */
+    bool *updates;      /* the same shape: its pushes are of updates (ps/update.h) */
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) scratch, like the next two */
     uint64_t *hashes;
     struct weft_table_row **rows;
@@ -71,14 +72,15 @@ weft_status weft_shard_aggregates_init(struct weft_shard *shard)
     shard->aggregates = all;
     all->slot_count = config->aggregators_max * WEFT_AGGREGATE_SLOTS;
     all->sessions = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
+    all->updates = calloc((size_t)config->tables_max * config->workers_max, sizeof(bool));
     /* What is written before it is read is not cleared: that would touch all of it. */
     all->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*all->ids));
     all->hashes = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*all->hashes));
     all->rows = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(struct weft_table_row *));
     all->aggregators = calloc(config->aggregators_max, sizeof(*all->aggregators));
     all->slots = calloc(all->slot_count, sizeof(*all->slots));
-    if (all->sessions == NULL || all->ids == NULL || all->hashes == NULL || all->rows == NULL ||
-        all->aggregators == NULL || all->slots == NULL) {
+    if (all->sessions == NULL || all->updates == NULL || all->ids == NULL || all->hashes == NULL ||
+        all->rows == NULL || all->aggregators == NULL || all->slots == NULL) {
         return WEFT_NOMEM;
     }
     for (uint32_t i = 0; i < all->slot_count; i++) {
@@ -100,6 +102,7 @@ void weft_shard_aggregates_fini(struct weft_shard *shard)
         free(all->slots[i].memory);
     }
     free(all->sessions);
+    free(all->updates);
     free(all->ids);
     free(all->hashes);
     free(all->rows);
@@ -116,11 +119,18 @@ static uint32_t *session_of(const struct weft_shard *shard, uint16_t table, uint
     return &shard->aggregates->sessions[(size_t)table * shard->config.workers_max + rank];
 }
 
+static bool *updates_of(const struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    return &shard->aggregates->updates[(size_t)table * shard->config.workers_max + rank];
+}
+
 void weft_shard_aggregate_session(struct weft_shard *shard, const struct shard_slot *slot)
 {
     if (weft_shard_takes_aggregates(shard)) {
         bool asks = (slot->request.need_clock & WEFT_RPC_CAN_AGGREGATE) != 0;
         *session_of(shard, slot->table, slot->worker) = asks ? slot->request.after_seq : 0;
+        *updates_of(shard, slot->table, slot->worker) =
+            (slot->request.need_clock & WEFT_RPC_CAN_UPDATE) != 0;
     }
 }
 
@@ -220,7 +230,12 @@ static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, u
 static void member_close(struct weft_shard *shard, uint16_t index, uint32_t clock,
                          const struct weft_aggregate_member *member)
 {
-    const struct shard_slot push = push_of(shard, index, clock, member);
+    struct shard_slot push = push_of(shard, index, clock, member);
+    if (*updates_of(shard, index, member->rank)) {
+        /* Nobody grants it by an aggregator where delays are bounded, and its base is not in the message. */
+        push.base = WEFT_RPC_BASE_NONE;
+        (void)weft_shard_update_open(shard, &push);
+    }
     struct weft_once *once = shard_pushes(shard, index, member->rank);
     weft_shard_again_close(shard, index, member->rank, push.number);
     once->clock = clock > once->clock ? clock : once->clock;

@@ -42,6 +42,7 @@ struct box {
 };
 
 static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
+static bool has_scheduler; /* the test is it */
 
 struct bench {
     struct cluster c;
@@ -223,6 +224,10 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     config.client.reconnect_ns = WEFT_NS_PER_S;
     config.client.via_timeout_ns = via_timeout_ns;
     config.client.can &= (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE;
+    if (has_scheduler) {
+        config.client.update_bytes_min = 1;
+        config.client.can = WEFT_RPC_CAN_ALL & ~WEFT_RPC_CAN_LIST;
+    }
     b->mode = mode;
     b->cluster = config;
     cluster_start(&b->c, &config, workers, seed);

@@ -1,6 +1,7 @@
 /* Workers whose pushes and pulls go by an aggregator: every gradient counts once, whatever dies, breaks or
  * comes again; sums are those of a job without an aggregator; and no row that is pulled is older than the
  * table's mode allows. Trees of them are in test_ps_aggregator_tree.c. */
+#include "ps/update.h"
 #include "ps_boxes.h"
 
 enum { SEEDS = 500 };
@@ -133,6 +134,110 @@ static void all_there(void **state)
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
     }
     bench_close(&b);
+}
+
+/* The worker's update asks; it is granted by an aggregator as one of `members` of a sum, or direct. */
+static void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t members)
+{
+    struct weft_ps_client *client = b->c.client[w];
+    struct weft_ps_update_event event;
+    const struct weft_msg_pace pace = {.rate_bps = 1000000000};
+    for (uint32_t steps = 0; !weft_ps_update_poll(client, &event); steps++) {
+        assert_true(steps < 10000);
+        bench_step(b);
+    }
+    assert_int_equal(event.type, WEFT_PS_UPDATE_ASK);
+    assert_int_equal(weft_ps_update_by(client, event.update, 1, group, 2), WEFT_INVALID);
+    assert_int_equal(weft_ps_update_by(client, event.update, 0, group, 257), WEFT_INVALID);
+    if (members > 0) {
+        assert_int_equal(weft_ps_update_by(client, event.update, 0, group, members), WEFT_OK);
+    }
+    assert_int_equal(weft_ps_update_grant(client, event.update, SHARD, &pace, b->c.net->now_ns),
+                     WEFT_OK);
+}
+
+/* Until it is over. Returns how often its DELIVERED came. */
+static uint32_t update_over(struct bench *b, uint32_t w)
+{
+    struct weft_ps_update_event event;
+    uint32_t delivered = 0;
+    for (uint32_t steps = 0; steps < 200000; steps++) {
+        if (!weft_ps_update_poll(b->c.client[w], &event)) {
+            bench_step(b);
+        } else if (event.type == WEFT_PS_UPDATE_OVER) {
+            return delivered;
+        } else {
+            assert_int_equal(event.type, WEFT_PS_UPDATE_DELIVERED);
+            delivered++;
+        }
+    }
+    fail();
+    return 0;
+}
+
+/* Grants say who is in a sum: it goes when these are there, though others have the table open. The shard counts
+ * an update for each member. */
+static void granted_sums(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    has_scheduler = true;
+    bench_open(&b, 4, WEFT_TABLE_ASP, 7);
+    b.box[0].config.push_bytes_max = 4096;
+    b.box[0].config.push_slots = 2;
+    b.box[0].config.groups_max = 3;
+    b.box[0].config.count_max = 0;
+    b.box[0].config.sum_age_ns = 100 * WEFT_NS_PER_MS;
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    box_start(&b, &b.box[0]);
+    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before it is connected again */
+    bench_quiet(&b);
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_int_equal(weft_ps_client_vias_open(b.c.client[w]), 1);
+        push(&b, w, 0);
+    }
+    end_clock(&b);
+    grant(&b, 0, 5, 2);
+    grant(&b, 1, 0, 0);
+    bench_quiet(&b);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(counters->pushes_in, 1); /* waits for the other member */
+    assert_int_equal(counters->aggregates_out, 0);
+    assert_int_equal(shard->pushes, 1);
+    grant(&b, 2, 6, 3); /* of another sum, whose others never come: it goes by its age */
+    grant(&b, 3, 5, 2);
+    assert_int_equal(update_over(&b, 3), 2);
+    assert_int_equal(counters->aggregates_out, 1);
+    assert_int_equal(counters->flushed_all, 1);
+    assert_int_equal(shard->aggregate_pushes, 2);
+    assert_int_equal(update_over(&b, 0), 2);
+    assert_int_equal(update_over(&b, 1), 1);
+    assert_int_equal(update_over(&b, 2), 2);
+    assert_int_equal(counters->flushed_age, 1);
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(shard->updates_opened, 4);
+    assert_int_equal(shard->updates_closed, 4);
+    assert_int_equal(counters->pushes_direct, 0);
+    assert_int_equal(shard->pushes, 4);
+    /* It dies with one: that is sent to the shard, as an update like others. */
+    push(&b, 0, 0);
+    end_clock(&b);
+    grant(&b, 0, 7, 2);
+    bench_quiet(&b);
+    box_kill(&b, &b.box[0]);
+    (void)update_over(&b, 0);
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(shard->updates_opened, 5);
+    assert_int_equal(shard->updates_closed, 5);
+    assert_int_equal(weft_ps_client_counters(b.c.client[0])->via_direct, 1);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    has_scheduler = false;
 }
 
 /* BSP: rows that all workers want are asked for once a clock, and the shard answers one pull. */
@@ -441,6 +546,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_there),
+        cmocka_unit_test(granted_sums),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
         cmocka_unit_test(asked_once),
