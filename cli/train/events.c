@@ -57,9 +57,9 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     weft_train_metrics_note(&train->metrics, slot, message);
     if (strcmp(event, "ready") == 0) {
         if (train_is_aggregator(slot)) {
-            weft_channel_ports(message, train->aggregator_ports,
+            weft_channel_ports(message, train->aggregator_ports[slot->rank],
                                train->servers * train->shards_per_server);
-            train->aggregator_ready = 1;
+            train->aggregators_ready++;
         } else if (train_is_server(slot)) {
             /* Servers become ready in any order; their shards have a fixed one. */
             uint32_t shards = train->shards_per_server;
@@ -83,13 +83,13 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
  * aggregator, so a run goes on without it. */
 static void note_exit(struct train *train, struct weft_slot *slot)
 {
-    if (train_is_aggregator(slot) && train->aggregator_ready > 0) {
-        train->aggregator_ended = 1;
+    if (train_is_aggregator(slot) && train->aggregators_ready == train->aggregators) {
+        train->aggregators_ended++;
         if (slot->wait_status != 0) {
             char ending[128];
             weft_slot_ending(slot, ending, sizeof(ending));
-            fprintf(train->progress, "aggregator (pid %d) %s; workers push to their servers\n",
-                    (int)slot->pid, ending);
+            fprintf(train->progress, "aggregator (pid %d) %s; workers push to their servers\n", (int)slot->pid,
+                    ending);
         }
         return;
     }

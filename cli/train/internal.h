@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+enum { TRAIN_AGGREGATORS_MAX = 8 };
+
 struct train {
     struct weft_job job;
     uint32_t servers;
@@ -46,11 +48,13 @@ struct train {
     uint32_t epochs_last_ended; /* workers that are through the last epoch */
     uint32_t workers_done;
     uint32_t servers_done;
-    bool has_aggregator;       /* --via on */
-    uint32_t aggregator_ready; /* 0 or 1, as the next */
-    uint32_t aggregator_ended;
-    uint16_t aggregator_ports[WEFT_JOB_SHARDS_MAX];
-    char via[WEFT_JOB_SHARDS_MAX * 24]; /* of it, as `addresses` */
+    uint32_t aggregators_wanted; /* --aggregators */
+    uint32_t flush_age_us;       /* 0 = theirs */
+    uint32_t aggregators;        /* of --via on; else 0 */
+    uint32_t aggregators_ready;
+    uint32_t aggregators_ended;
+    uint16_t aggregator_ports[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX];
+    char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24]; /* of each, as `addresses` */
     int interrupted;                    /* the signal */
     struct weft_error error;            /* what the first process in trouble said of itself */
     struct weft_slot *killed;           /* the first that a signal ended */
@@ -72,10 +76,15 @@ static inline bool train_is_scheduler(const struct weft_slot *slot)
     return strcmp(slot->role, "scheduler") == 0;
 }
 
+static inline uint32_t train_aggregator_process(const struct train *train, uint32_t number)
+{
+    return train->servers + train->job.workers + number;
+}
+
 /* Of --scheduler on: the last, so that a lab counts its hosts as without. */
 static inline uint32_t train_scheduler_process(const struct train *train)
 {
-    return train->servers + train->job.workers + train->has_aggregator;
+    return train->servers + train->job.workers + train->aggregators;
 }
 
 static inline struct weft_slot *train_scheduler(struct train *train)
@@ -87,7 +96,7 @@ static inline struct weft_slot *train_scheduler(struct train *train)
 
 weft_status weft_train_start_scheduler(struct train *train);
 weft_status weft_train_start_server(struct train *train, uint32_t rank);
-weft_status weft_train_start_aggregator(struct train *train);
+weft_status weft_train_start_aggregator(struct train *train, uint32_t number);
 weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 
 /* ---- events.c -------------------------------------------------------------------------------- */

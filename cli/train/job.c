@@ -195,9 +195,9 @@ static int check_scheduler(const struct weft_command *command, const struct weft
         return weft_options_usage(command, "--tau-max does not go with --model lda, whose counts "
                                            "must not be dropped");
     }
-    if (job->scheduler != NULL && job->via != NULL) {
-        return weft_options_usage(command, "--scheduler does not go with --via: pushes that an "
-                                           "aggregator adds up have no grant of their own");
+    if (job->tau_max > 0 && job->via != NULL) {
+        return weft_options_usage(command, "--tau-max does not go with --via: an update that is "
+                                           "added up with others has no delay of its own");
     }
     return WEFT_OPTIONS_RUN;
 }

@@ -212,20 +212,24 @@ static weft_status open_table(struct weft_learner *learner)
     return status;
 }
 
-/* Aggregators for its pushes, if the job or the environment names any; via: (count,). */
+/* Aggregators for its pushes, if the job or the environment names any; *via_p: to be freed. */
 static weft_status set_via(struct weft_learner *learner, uint32_t count,
-                           struct weft_launch_address *via, struct weft_worker_config *config)
+                           struct weft_launch_address **via_p, struct weft_worker_config *config)
 {
     const char *text = learner->job->via != NULL ? learner->job->via : getenv("WEFT_VIA");
     if (text == NULL || text[0] == '\0') {
         return WEFT_OK;
     }
-    if (learner->job->scheduler != NULL) {
+    const bool is_planned = learner->job->scheduler != NULL;
+    const uint32_t timeout_ms =
+        is_planned ? WEFT_WORKER_VIA_PLANNED_MS : WEFT_WORKER_VIA_TIMEOUT_MS;
+    config->client.via_timeout_ns = timeout_ms * WEFT_NS_PER_MS;
+    if (strcmp(text, "coordinator") == 0 && is_planned) {
         return weft_fail(&learner->worker.error, WEFT_INVALID,
-                         "WEFT_VIA names an aggregator, and its pushes have no grants of their own: "
-                         "unset it, or leave out --scheduler");
+                         "--via or WEFT_VIA is coordinator, which may name each worker another "
+                         "aggregator, and --scheduler plans by a list that all workers have: give "
+                         "the addresses, or leave out --scheduler");
     }
-    config->client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
     if (strcmp(text, "coordinator") == 0) {
         config->via_coordinator = true;
         return config->membership != NULL && config->membership->thread != NULL
@@ -234,12 +238,15 @@ static weft_status set_via(struct weft_learner *learner, uint32_t count,
                                "--via or WEFT_VIA is coordinator, and there is none: give it "
                                "--coordinator HOST:PORT");
     }
-    if (!weft_worker_via_parse(text, via, count)) {
+    const uint32_t aggregators = weft_worker_vias_parse(text, via_p, count);
+    if (aggregators == 0 || (aggregators > 1 && !is_planned)) {
         return weft_fail(&learner->worker.error, WEFT_INVALID,
                          "--via or WEFT_VIA is \"%.80s\"; it must be the HOST:PORT of `weft "
-                         "aggregate`, or one for each of the %u shards", text, count);
+                         "aggregate`, or one for each of the %u shards; with --scheduler several of "
+                         "them, with / in between", text, count);
     }
-    config->via = via;
+    config->via = *via_p;
+    config->client.aggregators = aggregators;
     return WEFT_OK;
 }
 
@@ -273,8 +280,8 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
     set_scheduler(job, &config);
     config.servers = servers;
     config.membership = membership;
-    struct weft_launch_address *via = calloc(count, sizeof(*via));
-    status = via != NULL ? set_via(learner, count, via, &config) : WEFT_NOMEM;
+    struct weft_launch_address *via = NULL;
+    status = set_via(learner, count, &via, &config);
     status = status == WEFT_OK ? weft_worker_open(&learner->worker, &config) : status;
     free(via);
     weft_stop_wakes(learner->worker.endpoint.driver);

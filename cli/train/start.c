@@ -103,24 +103,32 @@ weft_status weft_train_start_server(struct train *train, uint32_t rank)
     weft_args_add(args, "--shard-base=%u", base);
     weft_args_add(args, "--shards=%u", train->servers * train->shards_per_server);
     weft_train_args_server(&train->job, &train->checkpoints, args);
+    if (train->aggregators > 0) {
+        weft_args_add(args, "--aggregators=%u", train->aggregators);
+    }
     weft_args_add(args, "--host=%s", host);
     return start(train, slot);
 }
 
 /* Behind the workers, also in the order of a lab's hosts. */
-weft_status weft_train_start_aggregator(struct train *train)
+weft_status weft_train_start_aggregator(struct train *train, uint32_t number)
 {
-    const uint32_t process = train->servers + train->job.workers;
+    const uint32_t process = train_aggregator_process(train, number);
     struct weft_slot *slot = &train->supervisor.slots[process];
     struct weft_args *args = &slot->args;
     char host[WEFT_LAB_ADDRESS_BYTES];
     weft_train_hosts_address(&train->hosts, process, host);
     slot->role = "aggregator";
+    slot->rank = number;
     weft_args_add(args, "weft");
     weft_args_add(args, "aggregate");
     add_common(train, args);
     weft_args_add(args, "--servers=%s", train->addresses);
     weft_args_add(args, "--listen=%s:0", host);
+    weft_args_add(args, "--number=%u", number);
+    if (train->flush_age_us > 0) {
+        weft_args_add(args, "--flush-age-us=%u", train->flush_age_us);
+    }
     return start_process(train, slot); /* it has no RPCs of its own */
 }
 
@@ -136,8 +144,16 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank)
     add_common(train, args);
     weft_args_add(args, "--servers=%s", train->addresses);
     weft_args_add(args, "--rank=%u", rank);
-    if (job->via != NULL) {
-        weft_args_add(args, "--via=%s", train->has_aggregator ? train->via : job->via);
+    if (train->aggregators > 0 && job->scheduler != NULL) {
+        char all[sizeof(train->via)] = ""; /* grants say which */
+        for (uint32_t a = 0; a < train->aggregators; a++) {
+            strcat(all, a > 0 ? "/" : "");
+            strcat(all, train->via[a]);
+        }
+        weft_args_add(args, "--via=%s", all);
+    } else if (job->via != NULL) {
+        weft_args_add(args, "--via=%s",
+                      train->aggregators > 0 ? train->via[rank % train->aggregators] : job->via);
     }
     weft_args_add(args, "--reconnect-s=%u", train->job.reconnect_s);
     weft_args_add(args, "--replay-bytes=%llu",

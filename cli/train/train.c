@@ -46,32 +46,36 @@ static void add_address(const struct train *train, char list[WEFT_JOB_SHARDS_MAX
     snprintf(list + used, WEFT_JOB_SHARDS_MAX * 24 - used, "%s%s:%u", s > 0 ? "," : "", host, port);
 }
 
-static weft_status start_aggregator(struct train *train)
+static weft_status start_aggregators(struct train *train)
 {
-    weft_status status = weft_train_start_aggregator(train);
-    if (status == WEFT_OK) {
-        status = weft_train_await(train, &train->aggregator_ready, 1, SERVER_PATIENCE_NS,
-                                  "aggregators were ready");
+    weft_status status = WEFT_OK;
+    for (uint32_t a = 0; status == WEFT_OK && a < train->aggregators; a++) {
+        status = weft_train_start_aggregator(train, a);
     }
-    for (uint32_t s = 0; status == WEFT_OK && s < train->servers * train->shards_per_server; s++) {
-        add_address(train, train->via, s, train->servers + train->job.workers,
-                    train->aggregator_ports[s]);
+    if (status == WEFT_OK) {
+        status = weft_train_await(train, &train->aggregators_ready, train->aggregators,
+                                  SERVER_PATIENCE_NS, "aggregators were ready");
+    }
+    for (uint32_t a = 0; status == WEFT_OK && a < train->aggregators; a++) {
+        for (uint32_t s = 0; s < train->servers * train->shards_per_server; s++) {
+            add_address(train, train->via[a], s, train_aggregator_process(train, a),
+                        train->aggregator_ports[a][s]);
+        }
     }
     return status;
 }
 
-/* Before the servers: it has what they have answered. */
-static weft_status end_aggregator(struct train *train)
+/* Before the servers: they have what those have answered. */
+static weft_status end_aggregators(struct train *train)
 {
-    struct weft_slot *slot = &train->supervisor.slots[train->servers + train->job.workers];
-    if (!train->has_aggregator) {
-        return WEFT_OK;
+    for (uint32_t a = 0; a < train->aggregators; a++) {
+        struct weft_slot *slot = &train->supervisor.slots[train_aggregator_process(train, a)];
+        if (slot->is_running) {
+            kill(slot->pid, SIGTERM);
+        }
     }
-    if (slot->is_running) {
-        kill(slot->pid, SIGTERM);
-    }
-    return weft_train_await(train, &train->aggregator_ended, 1, SERVER_PATIENCE_NS,
-                            "aggregators reported their counters");
+    return weft_train_await(train, &train->aggregators_ended, train->aggregators,
+                            SERVER_PATIENCE_NS, "aggregators reported their counters");
 }
 
 /* Before the others, who are told where it is. */
@@ -110,7 +114,7 @@ static weft_status start_all(struct train *train)
         add_address(train, train->addresses, s, s / train->shards_per_server, train->ports[s]);
     }
     fprintf(train->progress, "shards: %s\n", train->addresses);
-    status = train->has_aggregator ? start_aggregator(train) : WEFT_OK;
+    status = start_aggregators(train);
     if (status != WEFT_OK) {
         return status;
     }
@@ -309,7 +313,7 @@ static int run(struct train *train)
         status = train_all(train);
     }
     if (status == WEFT_OK) {
-        status = end_aggregator(train);
+        status = end_aggregators(train);
     }
     if (status == WEFT_OK) {
         status = end_servers(train);
@@ -443,8 +447,12 @@ static int check(const struct weft_command *command, struct train *train)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    train->has_aggregator = train->job.via != NULL && strcmp(train->job.via, "on") == 0;
-    if (train->job.via != NULL && !train->has_aggregator &&
+    bool via_on = train->job.via != NULL && strcmp(train->job.via, "on") == 0;
+    train->aggregators = via_on ? train->aggregators_wanted : 0;
+    if (train->aggregators_wanted != 1 && !via_on) {
+        return weft_options_usage(command, "--aggregators goes with --via on");
+    }
+    if (train->job.via != NULL && !via_on &&
         !weft_worker_via_parse(train->job.via, (struct weft_launch_address[WEFT_JOB_SHARDS_MAX]){0},
                                shards)) {
         return weft_options_usage(command,
@@ -470,7 +478,7 @@ int weft_cli_train(int argc, char **argv)
 {
     static struct train train; /* large, and there is one */
     train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
-                           .durability = WEFT_RUN_DURABILITY_UNSAID,
+                           .durability = WEFT_RUN_DURABILITY_UNSAID, .aggregators_wanted = 1,
                            .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
     /* A child that died is seen at once; one that is silent waits for its turn on a busy machine. */
     train.job.transport.peer_timeout_s = weft_launch_peer_timeout_s(TRAIN_PEER_TIMEOUT_S);
@@ -507,6 +515,10 @@ int weft_cli_train(int argc, char **argv)
         {"via", "on|HOST:PORT", "add up pushes on their way to the servers: on = start `weft aggregate`\n"
          "as a process of the run, HOST:PORT = by one that runs", WEFT_OPTION_STRING,
          .value = &train.job.via, .fallback = "WEFT_VIA, else workers push to the servers"},
+        {"aggregators", "N", "processes that --via on starts; worker w goes by number w modulo N", WEFT_OPTION_U32,
+         .value = &train.aggregators_wanted, .min = 1, .max = TRAIN_AGGREGATORS_MAX},
+        {"flush-age-us", "US", "of these: send a sum this long after its first push, whoever is missing",
+         WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
          WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "loopback"},

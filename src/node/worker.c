@@ -64,7 +64,7 @@ static weft_status open_endpoint(struct weft_worker *worker,
     udp->loss.rank = worker->rank;
     udp->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, worker->rank);
     udp->ep.peers_max = worker->shards + (connects_again ? PEERS_SPARE : 0);
-    udp->ep.peers_max += worker->has_via ? worker->shards + PEERS_SPARE : 0;
+    udp->ep.peers_max += worker->has_via ? worker->via_total + PEERS_SPARE : 0;
     udp->ep.expects_max = weft_ps_client_expects_max(&config->client);
     if (config->scheduler != NULL) {
         udp->ep.peers_max += 2; /* one that ended, too */
@@ -87,6 +87,27 @@ bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, 
         via_p[s].port = (uint16_t)(via_p[0].port + s);
     }
     return true;
+}
+
+uint32_t weft_worker_vias_parse(const char *text, struct weft_launch_address **via_p, uint32_t shards)
+{
+    uint32_t count = 1, parsed = 0;
+    for (const char *at = text; *at != '\0'; at++) {
+        count += *at == '/';
+    }
+    char *copy = strdup(text), *rest = copy, *one;
+    *via_p = count <= WEFT_SCHED_AGGREGATORS_MAX ? calloc((size_t)count * shards, sizeof(**via_p)) : NULL;
+    while (copy != NULL && *via_p != NULL && (one = strsep(&rest, "/")) != NULL &&
+           weft_worker_via_parse(one, *via_p + (size_t)parsed * shards, shards)) {
+        parsed++;
+    }
+    free(copy);
+    if (parsed != count) {
+        free(*via_p);
+        *via_p = NULL;
+        return 0;
+    }
+    return count;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -259,6 +280,7 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     uint32_t shards = config->client.shards;
     *worker = (struct weft_worker){
         .servers = calloc(shards, sizeof(*worker->servers)),
+        .via_total = shards * (config->client.aggregators > 1 ? config->client.aggregators : 1),
         .shards = shards,
         .rank = config->client.worker,
         .reconnect_ns = config->client.reconnect_ns,
@@ -269,14 +291,15 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
         .on_progress = config->on_progress,
         .arg = config->arg,
     };
-    if (worker->servers == NULL) {
+    worker->vias = calloc(worker->via_total, sizeof(*worker->vias));
+    if (worker->servers == NULL || worker->vias == NULL) {
         return weft_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+    }
+    if (worker->has_via && !worker->via_coordinator) {
+        memcpy(worker->vias, config->via, worker->via_total * sizeof(*worker->vias));
     }
     for (uint32_t s = 0; s < shards; s++) {
         worker->servers[s].address = config->servers[s];
-        if (config->client.via_timeout_ns > 0 && !config->via_coordinator) {
-            worker->servers[s].via = config->via[s];
-        }
     }
     weft_status status = open_endpoint(worker, config);
     if (status == WEFT_OK) {
@@ -294,6 +317,8 @@ void weft_worker_close(struct weft_worker *worker)
     weft_worker_sched_free(worker->sched);
     worker->sched = NULL;
     free(worker->servers);
+    free(worker->vias);
+    worker->vias = NULL;
     worker->client = NULL;
     worker->servers = NULL;
     worker->shards = 0;

@@ -21,10 +21,10 @@ struct weft_worker_config {
     struct weft_endpoint_config endpoint;
     struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns */
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
-    const struct weft_launch_address *via; /* (client.shards,): of the aggregators, where
-                                            * client.via_timeout_ns > 0; copied */
-    bool via_coordinator; /* `via` is NULL, and `membership` says where the aggregators are: it joined with
-                           * wants_near. While there is none, pushes go to the servers */
+    const struct weft_launch_address *via; /* (max(client.aggregators, 1), client.shards): of the
+                                            * aggregators, where client.via_timeout_ns > 0; copied */
+    bool via_coordinator; /* `via` is NULL, there is one aggregator a shard, and `membership` says where: it
+                           * joined with wants_near. While there is none, pushes go to the servers */
     struct weft_membership *membership; /* asked where a server that went away is now; NULL = nobody */
     /* > 0: open returns when all servers are connected, or after so long; for one that does not answer,
      * or is another than the list says, it fails. 0: operations wait for the connections, and fail
@@ -47,7 +47,6 @@ struct weft_worker_sched;
 struct weft_worker_server {
     struct weft_launch_address listed; /* as the coordinator says; port 0 = it has not said yet */
     struct weft_launch_address address;
-    struct weft_launch_address via; /* of its aggregator */
     weft_peer peer;
     uint64_t name;           /* of the process that answered */
     enum weft_msg_down down; /* why it went down last */
@@ -65,6 +64,8 @@ struct weft_worker {
     struct weft_ps_client *client;
     struct weft_worker_sched *sched; /* NULL = no scheduler */
     struct weft_worker_server *servers; /* (shards,) */
+    struct weft_launch_address *vias;   /* (via_total,): aggregator by aggregator */
+    uint32_t via_total;
     uint32_t shards;
     uint32_t rank;
     bool any_away;
@@ -81,7 +82,12 @@ struct weft_worker {
 };
 
 /* An aggregator that has not answered for so long with pushes under way is given up. */
-enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000 };
+/* PLANNED: in a job with a scheduler, which uses aggregators where the server's link is slow. */
+enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
+
+/* Several aggregators, with '/' between them, each as below. Shape: *via_p (count, shards), to be freed.
+ * 0: it is none such, or there is no memory. */
+uint32_t weft_worker_vias_parse(const char *text, struct weft_launch_address **via_p, uint32_t shards);
 
 /* "HOST:PORT" of an aggregator process, which has shard s at PORT + s; or one HOST:PORT for each shard.
  * Shape: via_p (shards,). False: it is neither. */

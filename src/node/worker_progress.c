@@ -149,22 +149,22 @@ static uint64_t maintain_via(struct weft_worker *worker)
     while (weft_ps_client_take_via_close(worker->client, &peer)) {
         weft_endpoint_disconnect(&worker->endpoint, peer);
     }
-    for (uint32_t s = 0; s < worker->shards; s++) {
-        struct weft_launch_address *via = &worker->servers[s].via;
+    for (uint32_t v = 0; v < worker->via_total; v++) {
+        struct weft_launch_address *via = &worker->vias[v];
         struct weft_error error;
-        if (!weft_ps_client_wants_via(worker->client, s, &again_ns)) {
+        if (!weft_ps_client_wants_via(worker->client, v, &again_ns)) {
             continue;
         }
         if (now_ns < again_ns) {
             sleep_ns = weft_min_u64(sleep_ns, again_ns - now_ns);
         } else if (worker->via_coordinator &&
-                   !weft_membership_near(worker->membership, s, worker->shards, via)) {
-            weft_ps_client_via_failed(worker->client, s, now_ns); /* there is none: not before a pause */
+                   !weft_membership_near(worker->membership, v, worker->shards, via)) {
+            weft_ps_client_via_failed(worker->client, v, now_ns); /* there is none: not before a pause */
         } else if (weft_endpoint_connect(&worker->endpoint, via->host, via->port, &peer, &error) ==
                    WEFT_OK) {
-            weft_ps_client_via(worker->client, s, peer);
+            weft_ps_client_via(worker->client, v, peer);
         } else {
-            weft_ps_client_via_failed(worker->client, s, now_ns);
+            weft_ps_client_via_failed(worker->client, v, now_ns);
             sleep_ns = weft_min_u64(sleep_ns, pause_ns);
         }
     }

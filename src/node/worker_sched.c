@@ -18,6 +18,7 @@ struct weft_worker_sched {
     struct weft_sched_link *link;
     struct weft_launch_address address;
     uint32_t shards;
+    uint32_t aggregators; /* of each shard */
     bool is_bounded; /* the job has a delay bound */
     uint64_t update; /* that the daemon asks for or has granted; 0 = none */
     uint32_t clock;  /* of the last that it was asked for */
@@ -47,6 +48,10 @@ weft_status weft_worker_sched_new(const struct weft_worker_config *config, struc
     }
     sched->address = *config->scheduler;
     sched->shards = config->client.shards;
+    sched->aggregators = config->client.via_timeout_ns == 0     ? 0
+                         : config->client.aggregators > 1 ? config->client.aggregators
+                                                          : 1;
+    weft_sched_daemon_aggregators(weft_sched_link_daemon(sched->link), sched->aggregators, 0);
     sched->is_bounded = config->tau_max != WEFT_NEVER;
     *sched_p = sched;
     return WEFT_OK;
@@ -179,6 +184,10 @@ static void take_answer(struct weft_worker_sched *sched, struct weft_ps_client *
                                        .rank = (uint8_t)weft_min_u64(answer->rank, UINT8_MAX)};
     switch (answer->kind) {
     case WEFT_SCHED_SEND:
+        if (answer->hop > 0) { /* one that it cannot go by is left out: it goes to its shards */
+            (void)weft_ps_update_by(client, sched->update, answer->hop - 1, answer->group,
+                                    answer->members);
+        }
         (void)weft_ps_update_grant(client, sched->update, answer->shard, &pace, now_ns);
         break;
     case WEFT_SCHED_DROP:
@@ -200,6 +209,9 @@ void weft_worker_sched_progress(struct weft_worker_sched *sched, struct weft_ps_
     struct weft_ps_update_event event;
     struct weft_sched_answer answer;
     bool again = true;
+    if (sched->aggregators > 0) {
+        weft_sched_daemon_aggregators(daemon, sched->aggregators, weft_ps_client_vias_open(client));
+    }
     while (again) { /* an answer may end an update, and the next is asked for then */
         again = false;
         while (weft_ps_update_poll(client, &event)) {

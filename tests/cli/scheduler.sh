@@ -42,6 +42,26 @@ holds "all others are closed, or refused as late" asp '.counters |
 holds "none was planned beyond it" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
 holds "and the model is one" asp '.test_auc > 0.7'
 
+# Sums by the plan. What is in one is chance here, where links are fast; each update counts once.
+tap_run "asp with two aggregators" train sums --mode asp --scheduler on --via on --aggregators 2 \
+    --workers 4 --servers 1 --batch 512
+holds "each is asked for and granted" sums '.counters | .sched_asked == 96 and .sched_granted == 96'
+holds "and closed once" sums '.counters | .shard_updates_opened == 96 and .shard_updates_closed == 96 and
+    .shard_pushes == 96'
+kill_aggregator() {
+    tap_until grep -q '^epoch 1' dies.out &&
+        kill -9 "$(sed -n 's/^aggregator 1: pid //p' dies.out)"
+}
+train dies --mode asp --scheduler on --via on --aggregators 2 --workers 4 --servers 1 --batch 512 \
+    --epochs 12 &
+job=$!
+tap_at_exit 'kill $job 2>/dev/null; wait'
+tap_run "one is killed" kill_aggregator
+wait "$job"
+tap_is "the job ends well with the other" $? 0
+holds "and each update is closed once" dies '.counters | .shard_updates_closed == .client_updates and
+    .shard_pushes == .client_updates'
+
 # kill_own: the scheduler of the job, in its second epoch.
 kill_own() {
     tap_until grep -q '^epoch 1' killed.out &&
@@ -119,7 +139,9 @@ wrong "the same of a server" 'tau-max needs --scheduler' server --tau-max 3
 wrong "a bound in bsp" 'goes with --mode ssp or asp' train --scheduler on --tau-max 3
 wrong "counts" 'counts must not be dropped' train --model lda --format docword --data d \
     --scheduler on --tau-max 3 --mode asp
-wrong "with an aggregator" 'does not go with --via' worker --servers 127.0.0.1:9 \
-    --scheduler 127.0.0.1:9 --via 127.0.0.1:8
+wrong "a bound with an aggregator" 'does not go with --via' worker --servers 127.0.0.1:9 \
+    --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
+wrong "aggregators without --via on" 'goes with --via on' train --aggregators 2
+wrong "too many of them" 'aggregators' train --via on --aggregators 99
 wrong "with restarts" 'does not go with --restart' train --scheduler on --restart 1 --checkpoint c
 tap_done
