@@ -376,8 +376,8 @@ weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *c,
     status = weft_api_ps_scheduler_parse(c->scheduler, address_p, error);
     if (status == WEFT_OK && c->via != NULL) {
         return weft_fail(error, WEFT_INVALID,
-                         "scheduler does not go with via: what an aggregator adds up cannot be "
-                         "granted or dropped; leave out one of them");
+                         "scheduler does not go with via in a program of yours, only in `weft "
+                         "train` and `weft worker`; leave out one of them");
     }
     return status;
 }

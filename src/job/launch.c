@@ -243,8 +243,7 @@ static weft_status detect_coordinator(const struct detection *d)
     if (launch->coordinator_port != 0) {
         return WEFT_OK;
     }
-    /* The second name is that of weft before 0.2. */
-    const char *name = get(d, "WEFT_COORDINATOR") != NULL ? "WEFT_COORDINATOR" : "WEFT_SCHEDULER";
+    const char *name = "WEFT_COORDINATOR";
     const char *text = get(d, name);
     if (text != NULL) {
         if (!weft_launch_endpoint_parse(text, strlen(text), launch->coordinator_host,

@@ -41,11 +41,11 @@ static const struct row rows[] = {
      {"WEFT_ROLE=worker", "WEFT_RANK=3", "WEFT_WORKERS=48", "WEFT_COORDINATOR=ps-0.job:7690"},
      "worker 3 (WEFT_RANK), 48 workers (WEFT_WORKERS), coordinator ps-0.job:7690 (WEFT_COORDINATOR)",
      NULL},
-    /* The names before 0.2. */
+    /* WEFT_SCHEDULER names none. */
     {WEFT_LAUNCH_COORDINATOR,
      1,
-     {"WEFT_ROLE=scheduler", "WEFT_SCHEDULER=a:7690"},
-     "coordinator, coordinator a:7690 (WEFT_SCHEDULER)",
+     {"WEFT_ROLE=scheduler", "WEFT_COORDINATOR=a:7690"},
+     "coordinator, coordinator a:7690 (WEFT_COORDINATOR)",
      NULL},
     {WEFT_LAUNCH_WORKER,
      1,
