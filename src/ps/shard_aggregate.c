@@ -36,7 +36,9 @@ struct shard_aggregate {
     uint16_t table;
     weft_expect_id expect;
     weft_peer peer;
-    uint8_t *memory; /* (WEFT_AGGREGATE_BYTES_MAX,) */
+    uint64_t open_ns; /* OPEN: since */
+    uint64_t came;    /* and bytes of updates that had come by then */
+    uint8_t *memory;  /* (WEFT_AGGREGATE_BYTES_MAX,) */
     uint8_t answer[WEFT_RPC_REPLY_BYTES];
 };
 
@@ -433,6 +435,20 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
     }
 }
 
+/* How fast it came is how fast each member's update did. */
+static void measure(struct weft_shard *shard, const struct shard_aggregate *slot,
+                    const struct weft_rpc_tag *tag, size_t bytes, uint64_t at_ns,
+                    const struct weft_aggregate_view *view)
+{
+    const uint64_t took_ns = at_ns - weft_min_u64(slot->open_ns, at_ns);
+    const uint64_t all = bytes + weft_shard_updates_came(shard) - slot->came;
+    for (uint32_t i = 0; took_ns > 0 && i < view->members; i++) {
+        const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        const struct shard_slot push = push_of(shard, tag->table, tag->number, &member);
+        weft_shard_update_in_sum(shard, &push, bytes, all, took_ns);
+    }
+}
+
 static void received(struct weft_shard *shard, struct shard_aggregate *slot,
                      const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -466,6 +482,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
             weft_shard_want_cut(shard, weft_shard_clock(shard, tag.table) + 1);
         }
         record(shard, tag.table, event->at_ns, &view, &reply, end_ns);
+        measure(shard, slot, &tag, bytes, event->at_ns, &view);
     }
     shard->counters.aggregates_refused += status != WEFT_RPC_OK;
     weft_rpc_reply_pack(&reply, slot->answer);
@@ -544,6 +561,8 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
         WEFT_ASSERT(slot->state == AGGREGATE_POSTED);
         slot->state = AGGREGATE_OPEN;
         slot->stale = false;
+        slot->open_ns = event->at_ns;
+        slot->came = weft_shard_updates_came(shard);
         shard->workers[shard->config.workers_max + index_of(all, slot)].request_ns = now_ns;
         shard->busy_count++;
     } else if (event->type == WEFT_EVENT_RECEIVED) {

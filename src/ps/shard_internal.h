@@ -361,6 +361,11 @@ bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shar
 /* Values of it were applied, with this sum of squares. */
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
                                double squares);
+/* Bytes of updates that came in messages of their own, ever. */
+uint64_t weft_shard_updates_came(const struct weft_shard *shard);
+/* It was in a sum of so many bytes, which took so long; meanwhile `all` bytes came with it. */
+void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot, uint64_t bytes,
+                              uint64_t all, uint64_t took_ns);
 /* A chunk of a push of an update has come, and so many bytes with it. */
 void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot *slot,
                                uint32_t bytes, uint64_t now_ns);

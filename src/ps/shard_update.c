@@ -265,6 +265,21 @@ void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot
     a->came = shard->updates->came;
 }
 
+uint64_t weft_shard_updates_came(const struct weft_shard *shard)
+{
+    return shard->updates->came;
+}
+
+void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot, uint64_t bytes,
+                              uint64_t all, uint64_t took_ns)
+{
+    struct shard_update *update = find(shard, slot->worker, slot->clock);
+    if (update != NULL && bytes >= WINDOW_BYTES) {
+        const struct came came = {bytes, all, took_ns};
+        add(&update->arrival.total, &came);
+    }
+}
+
 void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
                              uint32_t finished)
 {

@@ -132,6 +132,11 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
 {
     uint64_t booked_bps = service->workers[worker].grants[shard].booked_bps;
     struct service_link *up = &service->up[worker], *down = down_of(service, shard);
+    if (service->workers[worker].hop > 0 && event->all_bps > 0) { /* a sum: of no worker's uplink */
+        learn(service, down, service->shards[shard].host_index, false,
+              (struct service_sample){now_ns, event->all_bps, worker});
+        return;
+    }
     if (booked_bps == 0 || service_sends_at_once(service)) {
         return;
     }

@@ -189,7 +189,7 @@ static void turn(struct net *net, uint32_t i)
         send(net, w);
     }
     if (w->phase == SENDING && w->done_ns != 0 && net->now_ns >= w->done_ns) {
-        const uint64_t rate = w->hop > 0 ? 0 : net->down_bps;
+        const uint64_t rate = net->down_bps;
         weft_sched_daemon_counts(net->shard, ++net->opened, ++net->closed);
         const struct weft_sched_event event = {.worker = i,
                                                .clock = w->clock,
