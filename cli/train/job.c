@@ -195,6 +195,10 @@ static int check_scheduler(const struct weft_command *command, const struct weft
         return weft_options_usage(command, "--tau-max does not go with --model lda, whose counts "
                                            "must not be dropped");
     }
+    if (job->scheduler != NULL && job->via != NULL && strcmp(job->via, "coordinator") == 0) {
+        return weft_options_usage(command, "--scheduler does not go with --via coordinator: it plans "
+                                           "by a list of aggregators that all workers have");
+    }
     if (job->tau_max > 0 && job->via != NULL) {
         return weft_options_usage(command, "--tau-max does not go with --via: an update that is "
                                            "added up with others has no delay of its own");

@@ -141,6 +141,8 @@ wrong "counts" 'counts must not be dropped' train --model lda --format docword -
     --scheduler on --tau-max 3 --mode asp
 wrong "a bound with an aggregator" 'does not go with --via' worker --servers 127.0.0.1:9 \
     --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
+wrong "aggregators that the coordinator names" 'does not go with --via coordinator' worker \
+    --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
 wrong "aggregators without --via on" 'goes with --via on' train --aggregators 2
 wrong "too many of them" 'aggregators' train --via on --aggregators 99
 wrong "with restarts" 'does not go with --restart' train --scheduler on --restart 1 --checkpoint c
