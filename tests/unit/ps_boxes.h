@@ -5,6 +5,7 @@
 #define WEFT_TESTS_PS_BOXES_H
 
 #include "ps/aggregator.h"
+#include "ps/update.h"
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -411,6 +412,47 @@ static inline void check_sums(const struct bench *b)
             assert_true(weights[k] == b->want[id][k]);
         }
     }
+}
+
+/* ---- updates, where has_scheduler ------------------------------------------------------------- */
+
+/* The worker's update asks; it is granted by an aggregator as one of `members` of a sum, or direct. */
+static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t members)
+{
+    struct weft_ps_client *client = b->c.client[w];
+    struct weft_ps_update_event event;
+    const struct weft_msg_pace pace = {.rate_bps = 1000000000};
+    for (uint32_t steps = 0; !weft_ps_update_poll(client, &event); steps++) {
+        assert_true(steps < 10000);
+        bench_step(b);
+    }
+    assert_int_equal(event.type, WEFT_PS_UPDATE_ASK);
+    assert_int_equal(weft_ps_update_by(client, event.update, 1, group, 2), WEFT_INVALID);
+    assert_int_equal(weft_ps_update_by(client, event.update, 0, group, 257), WEFT_INVALID);
+    if (members > 0) {
+        assert_int_equal(weft_ps_update_by(client, event.update, 0, group, members), WEFT_OK);
+    }
+    assert_int_equal(weft_ps_update_grant(client, event.update, SHARD, &pace, b->c.net->now_ns),
+                     WEFT_OK);
+}
+
+/* Until it is over. Returns how often its DELIVERED came. */
+static inline uint32_t update_over(struct bench *b, uint32_t w)
+{
+    struct weft_ps_update_event event;
+    uint32_t delivered = 0;
+    for (uint32_t steps = 0; steps < 200000; steps++) {
+        if (!weft_ps_update_poll(b->c.client[w], &event)) {
+            bench_step(b);
+        } else if (event.type == WEFT_PS_UPDATE_OVER) {
+            return delivered;
+        } else {
+            assert_int_equal(event.type, WEFT_PS_UPDATE_DELIVERED);
+            delivered++;
+        }
+    }
+    fail();
+    return 0;
 }
 
 /* ---- random jobs ----------------------------------------------------------------------------- */

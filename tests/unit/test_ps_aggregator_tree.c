@@ -89,6 +89,50 @@ static void all_there(void **state)
     one_message_a_clock(chain, 10);
 }
 
+/* What a plan wants in one sum is in one at the aggregator of the grant; above, it is a sum like others, also
+ * beside pushes of the same number. The shard counts an update for each member. */
+static void granted_sums(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = 10 * WEFT_NS_PER_S;
+    has_scheduler = true;
+    bench_open_tree(&b, 4, WEFT_TABLE_ASP, 7, 3, two_below_one);
+    patient(&b);
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_int_equal(weft_ps_client_vias_open(b.c.client[w]), 1);
+        push(&b, w, 0);
+    }
+    end_clock(&b);
+    grant(&b, 0, 5, 2); /* by box 2, as that of worker 3 */
+    grant(&b, 2, 5, 2); /* by box 0, where the other member never comes */
+    grant(&b, 1, 6, 2); /* by box 1: the same */
+    bench_quiet(&b);
+    assert_int_equal(counters_of(&b, 2)->aggregates_out, 0);
+    grant(&b, 3, 5, 2);
+    bench_quiet(&b);
+    assert_int_equal(counters_of(&b, 2)->aggregates_out, 1);
+    assert_int_equal(counters_of(&b, 2)->flushed_all, 1);
+    assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 0); /* of two sums, each of one rank */
+    for (uint32_t w = 0; w < 4; w++) {
+        assert_true(update_over(&b, w) >= 1); /* twice, unless the second comes before it is polled */
+    }
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(counters_of(&b, 1)->flushed_age, 1);
+    assert_true(counters_of(&b, 0)->aggregates_out >= 2);
+    assert_int_equal(counters_of(&b, 0)->pushes_direct, 0);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(shard->aggregate_pushes, 4);
+    assert_int_equal(shard->pushes, 4);
+    assert_int_equal(shard->updates_opened, 4);
+    assert_int_equal(shard->updates_closed, 4);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    has_scheduler = false;
+}
+
 /* Rows that all workers want are asked for once by each box, and once at the shard. */
 static void asked_once(void **state)
 {
@@ -447,7 +491,8 @@ static void whatever_happens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_there),           cmocka_unit_test(asked_once),
+        cmocka_unit_test(all_there),           cmocka_unit_test(granted_sums),
+        cmocka_unit_test(asked_once),
         cmocka_unit_test(own_pushes_are_seen), cmocka_unit_test(rows_of_another_process),
         cmocka_unit_test(the_parent_returns),  cmocka_unit_test(nobody_below),
         cmocka_unit_test(circles),             cmocka_unit_test(numbers_taken),
