@@ -16,7 +16,8 @@
  *
  * What a sender with a window of its own does not use lies there while others could use it: beyond what it
  * sent in its last two round trips, and two packets, a sender is granted nothing while others want more,
- * and of what it holds no more than that counts as outstanding.
+ * and of what it holds no more than that counts as outstanding. Not where they take turns (below): there
+ * credit lies with those that are busy on purpose.
  *
  * Who gets it: the most urgent message first, of these the one with the least left, which makes most of
  * them finish early; half of the budget at most to one sender while others wait; every eighth grant to
@@ -374,9 +375,9 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
         most = due ? weft_max_u64(c->budget / c->senders, 1) : most;
-        struct peer *p = weft_core_credit_pick(ep, longest, turns, true, most);
+        struct peer *p = weft_core_credit_pick(ep, longest, turns, !turns, most);
         if (p == NULL && !due) {
-            p = weft_core_credit_pick(ep, false, turns, true, UINT64_MAX); /* nobody else can use it */
+            p = weft_core_credit_pick(ep, false, turns, !turns, UINT64_MAX); /* nobody else can use it */
             p = p == NULL ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
         }
         if (p == NULL) {

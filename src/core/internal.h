@@ -667,7 +667,8 @@ uint64_t weft_core_credit_remaining(const struct peer *p);
 static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const struct peer *p,
                                                uint64_t packets)
 {
-    bool known = p->use_most != 0 && ep->credit.active > 1; /* alone it takes it from nobody */
+    const struct credit *c = &ep->credit;
+    bool known = p->use_most != 0 && c->active > 1 && !c->turns; /* alone it takes it from nobody */
     return (uint32_t)(known ? weft_min_u64(packets, p->use_most) : packets);
 }
 
