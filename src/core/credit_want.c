@@ -270,15 +270,19 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 /* A window of the sender's own may let out less in a round trip than it was granted: the rest lies there
  * while others could use it. What it has sent in two round trips, with this end's delays, and USE_SPARE
  * packets are more than it has on its way, and leave it room to double. Whoever has sent nothing for as
- * long has had nothing to send, or was busy elsewhere, and tells nothing. Should all windows open at
+ * long has had nothing to send, or was busy elsewhere, and tells nothing. Nor does who has used up what
+ * it held at the beginning: it lacks credit. When that counted, too, 32 senders at 40 Gbit/s to a port of
+ * 64 KB took 1.30 of the ideal for 1.08, and 12 times as many packets were lost. Should all windows open at
  * once, what comes is at most the budget twice. */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     uint64_t span_ns = 2 * (p->srtt_ns + p->ack_delay_ns + ep->credit.late_ns);
     bool steady = at_ns < p->data_last_ns + span_ns && p->use_ns != 0;
-    p->use_most = steady ? p->data_count - p->use_count + USE_SPARE : 0;
+    bool kept = (int32_t)(p->use_granted - p->data_count) > 0;
+    p->use_most = steady && kept ? p->data_count - p->use_count + USE_SPARE : 0;
     p->use_ns = at_ns + span_ns;
     p->use_count = p->data_count;
+    p->use_granted = p->granted;
 }
 
 /* ---- who is next ----------------------------------------------------------------------------- */

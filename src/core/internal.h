@@ -401,6 +401,7 @@ struct peer {
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
     uint64_t use_ns;               /* until then what it uses is counted */
     uint32_t use_count;            /* its data_count when that began */
+    uint32_t use_granted;          /* and what it had been granted */
     uint32_t use_most;             /* more credit than that it cannot use, as it seems; 0 = not known */
 };
 

@@ -112,11 +112,31 @@ static void what_a_window_keeps_unused_is_for_others(void **state)
     net_free(net);
 }
 
+/* Two senders that credit alone limits: a little credit is soon used up, and that little was used tells nothing
+ * then. */
+static void who_uses_all_that_it_holds_has_no_limit(void **state)
+{
+    (void)state;
+    struct net *net = rig_new();
+    const struct weft_ep *ep = net->end[1].ep;
+    message(net, 2, LONG_CHUNKS, 3);
+    message(net, 0, LONG_CHUNKS / 2, 3);
+    while (net->end[1].received < 2) {
+        window_open(net, 0);
+        window_open(net, 2);
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
+        bool both = ep->credit.active == 2;
+        assert_true(!both || ep->peers[0].use_most + ep->peers[1].use_most == 0);
+    }
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backlog_alone_does_not_keep_its_place),
         cmocka_unit_test(what_a_window_keeps_unused_is_for_others),
+        cmocka_unit_test(who_uses_all_that_it_holds_has_no_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
