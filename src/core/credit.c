@@ -16,8 +16,9 @@
  *
  * What a sender with a window of its own does not use lies there while others could use it: beyond what it
  * sent in its last two round trips, and two packets, a sender is granted nothing while others want more,
- * and of what it holds no more than that counts as outstanding. Not where they take turns (below): there
- * credit lies with those that are busy on purpose.
+ * and of what it holds no more than that counts as outstanding. Windows may open, so what is out
+ * is two budgets at most. Not where they take turns (below): there credit lies with those that are busy on
+ * purpose.
  *
  * Who gets it: the most urgent message first, of these the one with the least left, which makes most of
  * them finish early; half of the budget at most to one sender while others wait; every eighth grant to
@@ -42,6 +43,7 @@ enum {
     BUDGET_PACKETS_MIN = 4,
     QUANTUM_OF_BUDGET = 4,
     QUANTUM_OF_QUEUE = 3,
+    OUT_BUDGETS = 2, /* with what is not used */
     SPARE_PER_LOSS = 5,
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
@@ -371,14 +373,15 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     uint64_t senders = due ? c->senders : c->active;
     uint64_t quantum = turns ? quantum_of(c, senders) : quantum_least_left(c, rtt_ns);
     c->turn_packets = turns ? (uint32_t)(c->active * quantum) : 0;
-    while (wanted && c->total + quantum <= c->budget) {
+    while (wanted && c->total + quantum <= c->budget && c->out + quantum <= OUT_BUDGETS * c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
         most = due ? weft_max_u64(c->budget / c->senders, 1) : most;
         struct peer *p = weft_core_credit_pick(ep, longest, turns, !turns, most);
         if (p == NULL && !due) {
             p = weft_core_credit_pick(ep, false, turns, !turns, UINT64_MAX); /* nobody else can use it */
-            p = p == NULL ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
+            bool room = c->out + quantum <= c->budget; /* to those that do not use it, no more than that */
+            p = p == NULL && room ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
         }
         if (p == NULL) {
             break;

@@ -136,10 +136,13 @@ static void rtt_look(struct credit *c, struct peer *p, uint64_t rtt_ns)
     p->credit_rtt_ns = rtt_ns;
 }
 
-static void hold(struct credit *c, struct peer *p, uint32_t packets)
+/* `out` packets, of which it uses `packets`. */
+static void hold(struct credit *c, struct peer *p, uint32_t packets, uint32_t out)
 {
     c->total = c->total - p->credit_held + packets;
+    c->out = c->out - p->credit_out + out;
     p->credit_held = packets;
+    p->credit_out = out;
 }
 
 static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
@@ -160,8 +163,8 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     p->credit_class = size_class(p);
     p->credit_priority = priority_of(p);
     count_told(&ep->credit, p, p->sender_told, p->sender_shared);
-    uint32_t usable = weft_core_credit_usable(ep, p, weft_min_u64(has, p->credit_left));
-    hold(&ep->credit, p, p->credit_silent ? 0 : usable);
+    uint32_t out = p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left);
+    hold(&ep->credit, p, weft_core_credit_usable(ep, p, out), out);
     uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
     uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
@@ -255,7 +258,7 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
     if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
         weft_bits_clear(ep->credit_active, peer_idx(ep, p));
         ep->credit.active--;
-        hold(&ep->credit, p, 0);
+        hold(&ep->credit, p, 0, 0);
         want(ep, p, 0);
         count_told(&ep->credit, p, false, false);
         rtt_look(&ep->credit, p, WEFT_NEVER);
@@ -273,7 +276,7 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
  * long has had nothing to send, or was busy elsewhere, and tells nothing. Nor does who has used up what
  * it held at the beginning: it lacks credit. When that counted, too, 32 senders at 40 Gbit/s to a port of
  * 64 KB took 1.30 of the ideal for 1.08, and 12 times as many packets were lost. Should all windows open at
- * once, what comes is at most the budget twice. */
+ * once, what comes is at most the budget twice (weft_core_credit_run). */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     uint64_t span_ns = 2 * (p->srtt_ns + p->ack_delay_ns + ep->credit.late_ns);

@@ -391,7 +391,8 @@ struct peer {
     bool credit_silent;            /* holds credit and says nothing: not counted */
 
     /* credit_want.c: as last counted, while it has a message open */
-    uint32_t credit_held;          /* outstanding; 0 when silent */
+    uint32_t credit_held;          /* outstanding, of that what it uses; 0 when silent */
+    uint32_t credit_out;           /* outstanding, used or not; 0 when silent */
     uint32_t credit_room;          /* how much more it could use */
     uint64_t credit_left;          /* DATA packets that it still has to send */
     bool credit_told;              /* its sender_told */
@@ -448,7 +449,8 @@ struct credit {
     uint32_t told;           /* of these, that have said whether they have other receivers, too */
     uint32_t shared;         /* of these, that have */
     uint32_t wanting;        /* of these, that could use more credit */
-    uint64_t total;          /* outstanding, without the silent */
+    uint64_t total;          /* outstanding, without the silent and what is not used */
+    uint64_t out;            /* outstanding, without the silent */
     uint64_t rtt_ns;         /* least rtt_ns_min; WEFT_NEVER = none is known */
     bool rtt_stale;          /* the peer that had it has another now */
     uint32_t allowance;      /* that they were counted with */

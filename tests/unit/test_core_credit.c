@@ -404,6 +404,42 @@ static void test_grants_to_several_senders_are_few(void **state)
     }
 }
 
+/* Senders that all have used little of late, for they had little to send: what they hold beyond it does not
+ * count, and is no more than the budget once more, whatever they want. */
+static void test_credit_that_is_not_used_has_a_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t senders;
+        uint32_t used;
+    } cases[] = {{2, 3}, {3, 3}, {8, 1}, {8, 3}, {8, 12}, {32, 1}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        uint32_t senders = cases[i].senders;
+        uint64_t now_ns = WEFT_NS_PER_MS;
+        struct weft_ep *ep = ep_make(0);
+        uint64_t out = 0;
+        ep->peers_used = senders;
+        backlogs(ep, senders, now_ns);
+        for (uint32_t j = 0; j < senders; j++) {
+            ep->peers[j].use_most = cases[i].used;
+        }
+        weft_core_credit_run(ep, now_ns);
+        for (uint32_t j = 0; j < senders; j++) {
+            out += weft_core_credit_outstanding(&ep->peers[j]);
+        }
+        assert_true(ep->credit.wanting > 0);
+        assert_in_range(out, ep->credit.budget / 2, 2 * ep->credit.budget);
+        assert_int_equal(ep->credit.out, out);
+        for (uint32_t j = 0; j < senders; j++) {
+            weft_core_credit_idle(ep, &ep->peers[j]);
+        }
+        assert_int_equal(ep->credit.out, 0);
+        assert_int_equal(ep->credit.total, 0);
+        ep->peers_used = 0;
+        weft_ep_free(ep);
+    }
+}
+
 /* Many that take turns share more, for most of it lies with the busy; in an incast all of it comes at once. */
 static void test_by_turns_the_budget_grows_with_the_senders(void **state)
 {
@@ -590,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_by_turns_the_budget_grows_with_the_senders),
         cmocka_unit_test(test_the_first_of_a_round_waits_for_the_others),
         cmocka_unit_test(test_grants_to_several_senders_are_few),
+        cmocka_unit_test(test_credit_that_is_not_used_has_a_limit),
         cmocka_unit_test(test_the_most_urgent_come_first),
         cmocka_unit_test_setup_teardown(test_a_message_says_how_urgent_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
