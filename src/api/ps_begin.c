@@ -1,6 +1,6 @@
 /* Push and pull: the caller's lists are checked, handed to the client, and a handle is given out.
  *
- * All forms - ids, call of a vector, several tables - become the client's lists, so that each rule is
+ * All forms - ids, pieces of a vector, several tables - become the client's lists, so that each rule is
  * checked in one place, and what is checked is what the client gets.
  */
 #include "api/ps_internal.h"
@@ -22,7 +22,7 @@ static weft_status check_ids(struct weft_ps *ps, const struct weft_ps_list *list
     const struct weft_ps_table *table = &ps->tables[list->table];
     if (list->ids == NULL && !is_dense(table)) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "ids is NULL and n is %zu; name memory of n ids: call without them "
+                         "ids is NULL and n is %zu; name memory of n ids: lists without them "
                          "are of dense tables (options.length), and %s is sparse",
                          list->n, table->name);
     }

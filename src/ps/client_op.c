@@ -103,6 +103,7 @@ static void start_and_send(struct weft_ps_client *client, uint32_t index, uint64
         weft_ps_client_progress(client, now_ns);
     }
 }
+
 bool weft_ps_any_away(const struct weft_ps_client *client)
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
@@ -159,6 +160,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
     *op_p = op;
     return WEFT_OK;
 }
+
 weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                         uint64_t now_ns, weft_ps_op *op_p)
 {
