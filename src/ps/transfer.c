@@ -38,6 +38,7 @@ struct weft_transfer {
     bool is_active;
     bool is_ended;    /* its last piece is made */
     bool is_complete; /* with it the replica has every table */
+    bool is_whole;    /* the replica has every table: answers wait */
     uint32_t index;   /* of the next piece */
     bool *sent;       /* (tables_max,): the replica has the table */
     bool *in_cut;     /* (tables_max,): it is in the transfer under way */
@@ -157,7 +158,7 @@ static double divergence_of(const struct weft_shard *shard)
 
 static bool counts(const struct weft_transfer *transfer)
 {
-    return transfer->state.ready || transfer->is_lost;
+    return transfer->is_whole || transfer->is_lost;
 }
 
 bool weft_transfer_holds_answers(struct weft_shard *shard)
@@ -360,11 +361,7 @@ static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
     }
     if (kept) {
         transfer->state.transfers++;
-        if (transfer->is_complete && !transfer->state.ready) {
-            transfer->is_lost = false;
-            transfer->state.ready = true;
-            transfer->spoken_ns = 0; /* it has to hear that now */
-        }
+        transfer->is_whole |= transfer->is_complete;
     } else {
         transfer->state.failed++;
     }
@@ -545,7 +542,7 @@ static void down(struct weft_shard *shard, uint64_t now_ns)
         transfer->is_lost = true;
         transfer->lost_until_ns = weft_time_add(now_ns, 2 * shard->config.replica_lease_ns);
     }
-    transfer->state.ready = false;
+    transfer->state.ready = transfer->is_whole = false;
     if (transfer->is_active) {
         end(shard, false, now_ns);
     }
@@ -601,7 +598,7 @@ static void confirmed(struct weft_shard *shard, const struct weft_msg_event *eve
     }
     /* It has nothing of the transfer, or contradicts itself: let it come anew. */
     if (fits) {
-        transfer->state.ready = false;
+        transfer->state.ready = transfer->is_whole = false;
     }
     weft_shard_replace(shard, event->peer);
 }
@@ -639,6 +636,19 @@ bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *
     return true;
 }
 
+/* Answers were not held during the first copy of everything, so what they told may be farther than the
+ * bound from it. From the first time on that it is not, it never is again. */
+static void become_ready(struct weft_shard *shard)
+{
+    struct weft_transfer *transfer = shard->transfer;
+    if (transfer->is_whole && !transfer->state.ready &&
+        divergence_of(shard) <= shard->config.div_max) {
+        transfer->is_lost = false;
+        transfer->state.ready = true;
+        transfer->spoken_ns = 0; /* it has to hear that now */
+    }
+}
+
 void weft_transfer_boundary(struct weft_shard *shard)
 {
     struct weft_transfer *transfer = shard->transfer;
@@ -660,6 +670,7 @@ void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns)
     if (transfer->is_active && is_overrun(shard)) {
         end(shard, false, now_ns);
     }
+    become_ready(shard);
     weft_transfer_boundary(shard);
     send_pieces(shard, now_ns);
 }

@@ -15,10 +15,10 @@
  *              stepped) while a transfer is under way. So at each boundary a transfer can begin at once,
  *              and none has to begin in the middle of a clock, where it could not.
  *
- * A replica that has connected is not ready before it has all tables; answers do not wait for that. When
- * its connection ends it may still be promoted for replica_lease_ns after it last heard of this shard;
- * so for twice as long, answers that go beyond the bound stay held. After that the shard goes on
- * without. A replica that comes anew gets everything.
+ * A replica that has connected is not ready before it has all tables, and the bound holds; until it has
+ * them answers do not wait. When its connection ends it may still be promoted for replica_lease_ns after
+ * it last heard of this shard; so for twice as long, answers that go beyond the bound stay held. After
+ * that the shard goes on without. A replica that comes anew gets everything.
  *
  * Not here: pieces as bytes (ps/transfer_piece.h), the other end (ps/replica.h).
  *
