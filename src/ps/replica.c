@@ -372,10 +372,10 @@ static void refuse(struct weft_replica *replica, uint8_t *piece)
     drop_staged(replica);
     replica->state.pieces_bad++;
     replica->state.refused = true;
-    if (replica->number > 0) {
-        replica->due = (struct weft_confirm){.transfer = replica->number, .refused = true};
-        replica->is_due = true;
-    }
+    /* That of the very first piece is not known, but any that does not fit ends the connection, too. */
+    replica->due = (struct weft_confirm){
+        .transfer = replica->number > 0 ? replica->number : 1, .refused = true};
+    replica->is_due = true;
 }
 
 static void stage(struct weft_replica *replica, const struct weft_piece_head *head, uint8_t *piece)

@@ -539,6 +539,27 @@ static void confirms_that_are_none(void **state)
     }
 }
 
+/* A replica that is not for this shard, and cannot read even the first piece: it says so, or clocks of
+ * BSP would wait for the end of the transfer as long as it is connected. */
+static void refuses_the_first_piece(void **state)
+{
+    (void)state;
+    struct weft_shard_config *config = &rig.churn.config.shard;
+    weft_peer peer = WEFT_PEER_ANY;
+    bool for_good;
+    start(WEFT_TABLE_BSP, WEFT_OPTIMIZER_SGD, 0, 9);
+    config->workers_max--;
+    standby_start(0);
+    config->workers_max++;
+    for (uint32_t i = 0; i < 100; i++) {
+        (void)step();
+    }
+    assert_int_equal(weft_replica_state(rig.standbys[0].replica)->pieces_bad, 1);
+    assert_true(weft_shard_take_replaced(rig.churn.c.shard[0], &peer, &for_good));
+    assert_true(peer == fake_peer(FIRST) && !for_good);
+    stop();
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 static const struct weft_piece_limits limits = {
@@ -629,6 +650,7 @@ int main(void)
         cmocka_unit_test(promoted_at_a_boundary),
         cmocka_unit_test(waits_for_a_lost_one),
         cmocka_unit_test(ready_within_the_bound),
+        cmocka_unit_test(refuses_the_first_piece),
         cmocka_unit_test(confirms_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
