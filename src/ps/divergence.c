@@ -41,23 +41,41 @@ static double square(double value)
     return value * value;
 }
 
-void weft_divergence_add(struct weft_divergence *divergence, uint32_t place, double squares)
+/* Returns by how much the sum of the squares grows. */
+static double walk(struct weft_divergence *divergence, uint32_t place, double squares)
 {
     float *way = &divergence->since[place];
     double before = *way;
     if (squares == 0) {
-        return;
+        return 0;
     }
     double step = sqrt(squares) * (1 + rounding);
     double after = before + step;
     after = after <= way_max ? after : way_max; /* NaN, too */
     *way = round_up(after);
-    divergence->since_squares += square(*way) - square(before);
+    return square(*way) - square(before);
+}
+
+void weft_divergence_add(struct weft_divergence *divergence, uint32_t place, double squares)
+{
+    divergence->since_squares += walk(divergence, place, squares);
+}
+
+void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t place, double squares)
+{
+    divergence->later_squares += walk(divergence, place, squares);
+}
+
+void weft_divergence_settle(struct weft_divergence *divergence)
+{
+    divergence->since_squares += divergence->later_squares;
+    divergence->later_squares = 0;
 }
 
 void weft_divergence_cut(struct weft_divergence *divergence)
 {
     float *none = divergence->sent;
+    weft_divergence_settle(divergence);
     divergence->sent = divergence->since;
     divergence->since = none;
     divergence->sent_squares = divergence->since_squares;
@@ -66,14 +84,14 @@ void weft_divergence_cut(struct weft_divergence *divergence)
 
 void weft_divergence_end(struct weft_divergence *divergence, bool kept)
 {
-    if (!kept) {
+    if (!kept && divergence->sent_squares != 0) {
         double squares = 0;
         for (uint32_t i = 0; i < divergence->places; i++) {
             float *way = &divergence->since[i];
             *way = round_up(fmin((double)*way + divergence->sent[i], way_max));
             squares += square(*way);
         }
-        divergence->since_squares = squares;
+        divergence->since_squares = fmax(squares - divergence->later_squares, 0);
     }
     if (divergence->sent_squares != 0) {
         memset(divergence->sent, 0, divergence->places * sizeof(*divergence->sent));

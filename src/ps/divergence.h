@@ -34,6 +34,7 @@ struct weft_divergence {
     float *sent;     /* (places,): ways in the cut under way, else zero */
     double since_squares;
     double sent_squares;
+    double later_squares; /* part of the squares of since that does not count yet */
 };
 
 /* Owns:    allocates memory for so many rows. Errors: WEFT_NOMEM: nothing is left. */
@@ -43,6 +44,10 @@ void weft_divergence_fini(struct weft_divergence *divergence);
 /* The weights of the row at this place have moved: the sum of the squares of the changes. What is not
  * finite, or is very large, counts as very large. */
 void weft_divergence_add(struct weft_divergence *divergence, uint32_t place, double squares);
+
+/* The same of what cannot be cut now: it is not in the bound before weft_divergence_settle, or a cut. */
+void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t place, double squares);
+void weft_divergence_settle(struct weft_divergence *divergence);
 
 /* The rows are cut: what was counted so far goes with them. Not while a cut is under way. */
 void weft_divergence_cut(struct weft_divergence *divergence);

@@ -337,13 +337,20 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
     return table_row_at(table, number);
 }
 
-/* Who asks for the row of this id gets its initial weights from now on. */
+/* Who asks for the row of this id gets its initial weights from now on. In BSP that is in the middle of
+ * a clock: the table is not cut before its end, which must not wait for that. */
 static void table_row_goes(const struct weft_table *table, const struct weft_table_row *row)
 {
     float initial[WEFT_RPC_DIM_MAX];
-    if (table->divergence != NULL) {
-        weft_table_fill_initial(&table->spec, row->id, initial);
-        table_row_moved(table, row, initial, table_weights(row), table->spec.dim);
+    if (table->divergence == NULL) {
+        return;
+    }
+    weft_table_fill_initial(&table->spec, row->id, initial);
+    double squares = table_squares(initial, table_weights(row), table->spec.dim);
+    if (table->spec.mode == WEFT_TABLE_BSP) {
+        weft_divergence_add_later(table->divergence, table_row_number(row), squares);
+    } else {
+        weft_divergence_add(table->divergence, table_row_number(row), squares);
     }
 }
 

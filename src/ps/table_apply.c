@@ -134,7 +134,8 @@ static void step_block(const struct weft_table *table, struct weft_table_row *ro
     }
     memcpy(before, weights, used * sizeof(*before));
     step_unmeasured(table, row, block, sums, divisor);
-    table_row_moved(table, row, before, weights, used);
+    weft_divergence_add(table->divergence, table_row_number(row),
+                        table_squares(before, weights, used));
 }
 
 /* Of a gradient that is a step of its own: then it is its own mean over contributors. */

@@ -105,16 +105,15 @@ static inline bool table_is_cut(const struct weft_table *table)
     return is_cut;
 }
 
-/* For the bound of a replica's divergence: weights of the row that were there, and that are. */
-static inline void table_row_moved(const struct weft_table *table, const struct weft_table_row *row,
-                                   const float *before, const float *after, uint32_t count)
+/* The sum of the squares of what has changed. */
+static inline double table_squares(const float *before, const float *after, uint32_t count)
 {
     double squares = 0;
     for (uint32_t i = 0; i < count; i++) {
         double by = (double)after[i] - before[i];
         squares += by * by;
     }
-    weft_divergence_add(table->divergence, table_row_number(row), squares);
+    return squares;
 }
 
 /* BSP: the row has a gradient of this clock. */

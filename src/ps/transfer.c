@@ -193,6 +193,16 @@ static bool can_cut(const struct weft_shard *shard, uint32_t t)
                                (weft_table_settled(table) && shard->step_to[t] == 0));
 }
 
+/* What went in the middle of a clock counts from the clock's end on. */
+static void settle(struct weft_shard *shard)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (can_cut(shard, t)) {
+            weft_divergence_settle(&shard->transfer->divergences[t]);
+        }
+    }
+}
+
 /* Is there something to send that can be cut now? */
 static bool is_wanted(const struct weft_shard *shard)
 {
@@ -652,7 +662,11 @@ static void become_ready(struct weft_shard *shard)
 void weft_transfer_boundary(struct weft_shard *shard)
 {
     struct weft_transfer *transfer = shard->transfer;
-    if (transfer != NULL && transfer->state.connected && !transfer->is_active && is_wanted(shard)) {
+    if (transfer == NULL || !transfer->state.connected || transfer->is_active) {
+        return;
+    }
+    settle(shard); /* and what is too much is cut at once */
+    if (is_wanted(shard)) {
         begin(shard);
     }
 }

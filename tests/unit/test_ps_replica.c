@@ -38,6 +38,7 @@ struct rig {
 
 static struct rig rig;
 static uint32_t ranks; /* that shards have room for; 0 = for those that there are */
+static uint32_t ttl;   /* of rows, in clocks; 0 = they stay */
 
 static void supply(struct weft_shard *shard)
 {
@@ -156,7 +157,8 @@ static void look(uint32_t s)
         float row[DIM];
         rig.answered[s][i] = -(double)row_of(rig.churn.c.shard[s], i, row)[0];
     }
-    if (!state.ready || rig.standbys[s].shard == NULL) {
+    if (!state.ready || rig.standbys[s].shard == NULL ||
+        rig.churn.spec.eviction != WEFT_EVICTION_NONE) {
         return;
     }
     double by = distance(s);
@@ -328,6 +330,8 @@ static void start(uint8_t mode, uint8_t optimizer, double div_max, uint64_t seed
         rig.gradient = any;
     }
     struct weft_shard_config *shard = &rig.churn.config.shard;
+    spec->eviction = ttl > 0 ? WEFT_EVICTION_TTL : WEFT_EVICTION_NONE;
+    spec->ttl = ttl;
     shard->replicas_max = 1;
     shard->div_max = div_max;
     shard->replica_lease_ns = WEFT_NS_PER_MS;
@@ -507,6 +511,29 @@ static void ready_within_the_bound(void **state)
     assert_true(looks > 100);
 }
 
+/* BSP: a row goes in the middle of a clock, where the table cannot be cut. Nothing waits for that: the
+ * clock could not end, for it does not before its pushes are answered. */
+static void rows_go_within_a_clock(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        ttl = 1;
+        start(WEFT_TABLE_BSP, WEFT_OPTIMIZER_SGD, seed % 2 == 0 ? 0 : 10, seed);
+        ttl = 0;
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            standby_start(s);
+        }
+        run(2500, false);
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            struct weft_shard_table_sums sums;
+            weft_shard_table_sums(rig.churn.c.shard[s], &sums);
+            assert_true(sums.rows_expired > 0);
+            assert_true(replication(s).ready && !replication(s).held);
+        }
+        stop();
+    }
+}
+
 /* What a replica says is looked at: it comes anew, and the shard lives. */
 static void confirms_that_are_none(void **state)
 {
@@ -650,6 +677,7 @@ int main(void)
         cmocka_unit_test(promoted_at_a_boundary),
         cmocka_unit_test(waits_for_a_lost_one),
         cmocka_unit_test(ready_within_the_bound),
+        cmocka_unit_test(rows_go_within_a_clock),
         cmocka_unit_test(refuses_the_first_piece),
         cmocka_unit_test(confirms_that_are_none),
     };
