@@ -53,6 +53,7 @@ static double walk(struct weft_divergence *divergence, uint32_t place, double sq
     double after = before + step;
     after = after <= way_max ? after : way_max; /* NaN, too */
     *way = round_up(after);
+    divergence->since_end = place >= divergence->since_end ? place + 1 : divergence->since_end;
     return square(*way) - square(before);
 }
 
@@ -78,6 +79,8 @@ void weft_divergence_cut(struct weft_divergence *divergence)
     weft_divergence_settle(divergence);
     divergence->sent = divergence->since;
     divergence->since = none;
+    divergence->sent_end = divergence->since_end;
+    divergence->since_end = 0;
     divergence->sent_squares = divergence->since_squares;
     divergence->since_squares = 0;
 }
@@ -86,16 +89,18 @@ void weft_divergence_end(struct weft_divergence *divergence, bool kept)
 {
     if (!kept && divergence->sent_squares != 0) {
         double squares = 0;
-        for (uint32_t i = 0; i < divergence->places; i++) {
+        if (divergence->since_end < divergence->sent_end) {
+            divergence->since_end = divergence->sent_end;
+        }
+        for (uint32_t i = 0; i < divergence->since_end; i++) {
             float *way = &divergence->since[i];
             *way = round_up(fmin((double)*way + divergence->sent[i], way_max));
             squares += square(*way);
         }
         divergence->since_squares = fmax(squares - divergence->later_squares, 0);
     }
-    if (divergence->sent_squares != 0) {
-        memset(divergence->sent, 0, divergence->places * sizeof(*divergence->sent));
-    }
+    memset(divergence->sent, 0, divergence->sent_end * sizeof(*divergence->sent));
+    divergence->sent_end = 0;
     divergence->sent_squares = 0;
 }
 

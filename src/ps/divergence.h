@@ -32,6 +32,8 @@ struct weft_divergence {
     uint32_t places; /* rows have numbers below it */
     float *since;    /* (places,): ways since the last cut */
     float *sent;     /* (places,): ways in the cut under way, else zero */
+    uint32_t since_end; /* from here on all of since are zero; a table has room for many rows */
+    uint32_t sent_end;
     double since_squares;
     double sent_squares;
     double later_squares; /* part of the squares of since that does not count yet */

@@ -2,6 +2,7 @@
  * broken connections at random; and what is not what it says it is. */
 #include "ps_churn.h"
 
+#include "ps/divergence.h"
 #include "ps/replica.h"
 #include "ps/shard_internal.h"
 #include "ps/transfer.h"
@@ -587,6 +588,53 @@ static void refuses_the_first_piece(void **state)
     stop();
 }
 
+/* Against sums over all places: whatever comes when, nothing is forgotten, and nothing stays behind. */
+static void ways_are_added_up(void **state)
+{
+    (void)state;
+    enum { PLACES = 200 };
+    double since[PLACES] = {0}, sent[PLACES] = {0};
+    bool is_cut = false;
+    struct weft_divergence divergence;
+    struct weft_prng prng;
+    weft_prng_init(&prng, 5);
+    assert_int_equal(weft_divergence_init(&divergence, PLACES), WEFT_OK);
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint32_t place = (uint32_t)weft_prng_below(&prng, 1 + weft_prng_below(&prng, PLACES));
+        double step = (double)weft_prng_below(&prng, 1000) / 64, squares[2] = {0, 0};
+        if (!weft_prng_chance(&prng, 100000)) {
+            if (weft_prng_chance(&prng, 500000)) {
+                weft_divergence_add(&divergence, place, step * step);
+            } else {
+                weft_divergence_add_later(&divergence, place, step * step);
+                weft_divergence_settle(&divergence);
+            }
+            since[place] += step;
+        } else if (!is_cut) {
+            weft_divergence_cut(&divergence);
+            memcpy(sent, since, sizeof(sent));
+            memset(since, 0, sizeof(since));
+            is_cut = true;
+        } else {
+            bool kept = weft_prng_chance(&prng, 500000);
+            weft_divergence_end(&divergence, kept);
+            for (uint32_t k = 0; k < PLACES; k++) {
+                since[k] += kept ? 0 : sent[k];
+            }
+            memset(sent, 0, sizeof(sent));
+            is_cut = false;
+        }
+        for (uint32_t k = 0; k < PLACES; k++) {
+            squares[0] += since[k] * since[k];
+            squares[1] += sent[k] * sent[k];
+        }
+        double now = sqrt(squares[0]) + sqrt(squares[1]);
+        assert_true(weft_divergence_now(&divergence) >= now);
+        assert_true(weft_divergence_now(&divergence) <= now * 1.0001);
+    }
+    weft_divergence_fini(&divergence);
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 static const struct weft_piece_limits limits = {
@@ -671,6 +719,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces),
+        cmocka_unit_test(ways_are_added_up),
         cmocka_unit_test(never_beyond_the_bound),
         cmocka_unit_test(promoted_without_loss),
         cmocka_unit_test(promoted_within_the_bound),
