@@ -102,7 +102,9 @@ static uint64_t maintain_link(struct serving *serving)
 {
     const struct weft_launch_address *address = serving->thread->config.scheduler;
     uint64_t now_ns = weft_clock_now_ns();
-    if (serving->link == NULL) {
+    /* For the scheduler a replica has the name of its shard: it has nothing to say while that serves. */
+    if (serving->link == NULL ||
+        (serving->standby != NULL && !weft_standby_has_ended(serving->standby))) {
         return WEFT_NEVER;
     }
     if (weft_sched_link_wants_peer(serving->link, now_ns)) {

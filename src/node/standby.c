@@ -75,7 +75,7 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
                         uint64_t now_ns)
 {
     bool is_mine = event->peer == standby->peer;
-    if (event->type == WEFT_EVENT_PEER_UP && is_mine && standby->was_up) {
+    if (event->type == WEFT_EVENT_PEER_UP && is_mine && standby->was_up && !standby->has_ended) {
         standby->is_spent = true;
         standby->up = *event;
         return true;
@@ -133,6 +133,11 @@ uint64_t weft_standby_maintain(struct weft_standby *standby, uint64_t now_ns)
         standby->connect_ns = weft_time_add(now_ns, reconnect_ns);
     }
     return standby->connect_ns;
+}
+
+bool weft_standby_has_ended(const struct weft_standby *standby)
+{
+    return standby->has_ended;
 }
 
 bool weft_standby_is_spent(const struct weft_standby *standby)

@@ -45,5 +45,6 @@ const struct weft_replica *weft_standby_replica(const struct weft_standby *stand
 
 /* The shard is to serve from now on. WEFT_REPLICA_GOOD: it does, and the connection is closed. */
 enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t now_ns);
+bool weft_standby_has_ended(const struct weft_standby *standby);
 
 #endif

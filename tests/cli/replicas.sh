@@ -74,6 +74,37 @@ tap_run "a bound of 5: nothing counts twice" tallied asp 5
 tap_run "and what is missing is within it" awk "BEGIN { exit !(sqrt($(
     sed -n 's/.* rows, \([0-9]*\) absent.*/\1/p' job/check.out | tail -n 1 | grep . || echo 0)) <= 4 * 5 / sqrt(2)) }"
 
+# ---- beside a scheduler ----
+# The server that was a replica speaks to it, and its workers are served.
+scheduled() {
+    rm -rf job && mkdir -p job/log && cd job || return 1
+    "$weft" keygen key >/dev/null
+    "$weft" scheduler --key-file key --port 0 --workers 1 --shards 1 --json >scheduler.out 2>&1 &
+    scheduler=$!
+    until grep -q '^scheduler: ' scheduler.out || ! alive $scheduler; do
+        sleep 0.05
+    done
+    TALLY_MODE=asp TALLY_PAUSE_MS=10 timeout $patience "$weft" run --key-file key \
+        --peer-timeout 60 -n 1 --replicas 1 --div-max 0 --on-server-death promote \
+        --server-options "--scheduler $(sed -n 's/^scheduler: //p' scheduler.out)" -- \
+        "$tally" work log 400 >job.log 2>&1 &
+    run=$!
+    ready $run 0 1
+    until grep -q '^ack 5$' log/log.0 2>/dev/null || ! alive $run; do
+        sleep 0.05
+    done
+    kill_server $run 0
+    wait $run
+    status=$?
+    kill -INT $scheduler
+    wait $scheduler
+    grep '^weft run: ' job.log
+    cd .. || return 1
+    return $status
+}
+tap_run "a scheduler does not keep workers from a promoted server" scheduled
+tap_run "with a promotion" test "$(promotions)" = 1
+
 # ---- a training ----
 trained() {
     timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
