@@ -485,8 +485,7 @@ static void may_be_promoted(void *arg, void *object)
     enum weft_replica_why *why_p = arg;
     *why_p = serving->standby == NULL
                  ? WEFT_REPLICA_GOOD
-                 : weft_replica_may_be_promoted(weft_standby_replica(serving->standby),
-                                                weft_clock_now_ns());
+                 : weft_standby_may_end(serving->standby, weft_clock_now_ns());
 }
 
 static void promote(void *arg, void *object)

@@ -75,6 +75,9 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
                         uint64_t now_ns)
 {
     bool is_mine = event->peer == standby->peer;
+    if (standby->replica == NULL) {
+        return true; /* the thread is about to end */
+    }
     if (event->type == WEFT_EVENT_PEER_UP && is_mine && standby->was_up && !standby->has_ended) {
         standby->is_spent = true;
         standby->up = *event;
@@ -101,7 +104,7 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
 void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns)
 {
     void *piece;
-    if (standby->is_spent || standby->has_ended) {
+    if (standby->is_spent || standby->has_ended || standby->replica == NULL) {
         return;
     }
     while (weft_replica_wants_piece(standby->replica) &&
@@ -163,9 +166,15 @@ const struct weft_replica *weft_standby_replica(const struct weft_standby *stand
     return standby->replica;
 }
 
+enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t now_ns)
+{
+    return standby->replica == NULL ? WEFT_REPLICA_REFUSED
+                                    : weft_replica_may_be_promoted(standby->replica, now_ns);
+}
+
 enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t now_ns)
 {
-    enum weft_replica_why why = weft_replica_may_be_promoted(standby->replica, now_ns);
+    enum weft_replica_why why = weft_standby_may_end(standby, now_ns);
     if (why == WEFT_REPLICA_GOOD && !standby->has_ended) {
         weft_replica_end(standby->replica);
         standby->has_ended = true;
