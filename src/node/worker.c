@@ -112,9 +112,13 @@ uint32_t weft_worker_vias_parse(const char *text, struct weft_launch_address **v
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-static weft_status connect_one(struct weft_worker *worker, struct weft_worker_server *server)
+static weft_status connect_one(struct weft_worker *worker, uint32_t s)
 {
+    struct weft_worker_server *server = &worker->servers[s];
     const struct weft_launch_address *address = &server->address;
+    if (worker->membership != NULL) { /* it may have moved since the list was made */
+        (void)weft_membership_locate(worker->membership, s, worker->shards, &server->address);
+    }
     server->is_up = server->is_down = server->was_up = false;
     server->retry_ns = weft_time_add(weft_clock_now_ns(), retry_ns);
     weft_status status = weft_endpoint_connect(&worker->endpoint, address->host, address->port,
@@ -175,7 +179,7 @@ static weft_status connect_again(struct weft_worker *worker, uint32_t s)
                          "the server at %s:%u refused the connection: %s", server->address.host,
                          server->address.port, hint);
     }
-    return connect_one(worker, server);
+    return connect_one(worker, s);
 }
 
 /* Look at all shards once; *waiting_p is one that is not up yet, or `shards`. */
@@ -199,7 +203,7 @@ static weft_status connect_all(struct weft_worker *worker, uint64_t timeout_ns)
     uint64_t end_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
     weft_status status = WEFT_OK;
     for (uint32_t s = 0; status == WEFT_OK && s < worker->shards; s++) {
-        status = connect_one(worker, &worker->servers[s]);
+        status = connect_one(worker, s);
     }
     while (status == WEFT_OK && timeout_ns > 0) {
         uint32_t waiting;

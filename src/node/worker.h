@@ -45,8 +45,7 @@ struct weft_worker_config {
 struct weft_worker_sched;
 
 struct weft_worker_server {
-    struct weft_launch_address listed; /* as the coordinator says; port 0 = it has not said yet */
-    struct weft_launch_address address;
+    struct weft_launch_address address; /* that it is, or was, connected to */
     weft_peer peer;
     uint64_t name;           /* of the process that answered */
     enum weft_msg_down down; /* why it went down last */

@@ -171,24 +171,30 @@ static uint64_t maintain_via(struct weft_worker *worker)
     return sleep_ns;
 }
 
-/* A shard has another address than the coordinator said before: another process has its place, and the
- * one that is connected is dead or cut off, though nothing is asked of it that would show. */
+/* Connected, or trying to be. */
+static bool is_at_address(const struct weft_worker *worker, uint32_t s)
+{
+    const struct weft_worker_server *server = &worker->servers[s];
+    uint64_t until_ns;
+    if (server->is_up) {
+        return true;
+    }
+    return !server->is_down && server->peer != WEFT_PEER_ANY &&
+           (worker->client == NULL || !weft_ps_client_away(worker->client, s, &until_ns));
+}
+
+/* A shard is elsewhere, as the coordinator says: another process has its place, and the one that is
+ * connected is dead or cut off, though nothing is asked of it that would show. An attempt to reach a dead
+ * process would last as long as its silence is borne. What counts is where the shard is, not that it has
+ * moved since the last look: it may have moved twice, or before the first. */
 static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
 {
     for (uint32_t s = 0; s < worker->shards; s++) {
-        struct weft_worker_server *server = &worker->servers[s];
+        const struct weft_worker_server *server = &worker->servers[s];
         struct weft_launch_address now;
-        uint64_t until_ns;
-        if (!weft_membership_locate(worker->membership, s, worker->shards, &now)) {
-            continue;
-        }
-        bool has_moved = server->listed.port != 0 && !is_same(&server->listed, &now);
-        server->listed = now;
-        /* An attempt to reach a dead process lasts as long as its silence is borne. */
-        bool is_connecting = server->is_away && server->peer != WEFT_PEER_ANY &&
-                             !weft_ps_client_away(worker->client, s, &until_ns);
-        bool is_wrong = is_connecting || (has_moved && server->is_up);
-        if (is_wrong && !is_same(&server->address, &now)) {
+        if (is_at_address(worker, s) &&
+            weft_membership_locate(worker->membership, s, worker->shards, &now) &&
+            !is_same(&server->address, &now)) {
             weft_endpoint_disconnect(&worker->endpoint, server->peer);
         }
     }
@@ -199,7 +205,9 @@ static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
 static uint64_t maintain_moves(struct weft_worker *worker)
 {
     uint64_t now_ns = weft_clock_now_ns();
-    if (worker->membership == NULL || worker->client == NULL || worker->reconnect_ns == 0) {
+    /* Before there is a client, who goes down is connected again in any case. */
+    bool may_connect = worker->client == NULL || worker->reconnect_ns > 0;
+    if (worker->membership == NULL || !may_connect) {
         return WEFT_NEVER;
     }
     if (now_ns >= worker->look_ns) {

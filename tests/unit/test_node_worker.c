@@ -125,8 +125,14 @@ static weft_status push_ones(struct weft_worker *worker)
         ids[i] = i;
         ones[i] = 1;
     }
-    assert_int_equal(
-        weft_ps_push(worker->client, 0, ids, ones, ROWS, 0, weft_clock_now_ns(), &op), WEFT_OK);
+    uint64_t end_ns = weft_clock_now_ns() + limit_ns;
+    weft_status status;
+    while ((status = weft_ps_push(worker->client, 0, ids, ones, ROWS, 0, weft_clock_now_ns(),
+                                  &op)) == WEFT_AGAIN) { /* a shard is away */
+        assert_true(weft_clock_now_ns() < end_ns);
+        weft_worker_progress(worker, 10 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(status, WEFT_OK);
     return finish(worker, op);
 }
 
@@ -366,56 +372,198 @@ static void one_that_stays_away_is_given_up(void **state)
     test_server_stop(&site.servers[1]);
 }
 
+/* A job with a coordinator: the shards of a site, and a worker that is told where they are. */
+struct listed_site {
+    struct site site;
+    struct weft_coordinator coordinator;
+    struct weft_membership servers, worker;
+    struct weft_member_address published[SHARDS];
+};
+
+static void publish(struct listed_site *job)
+{
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(weft_resolve_member_address("127.0.0.1", job->site.addresses[s].port,
+                                                     &job->published[s], NULL),
+                         WEFT_OK);
+    }
+    weft_member_thread_publish(job->servers.thread, job->published);
+}
+
+static void listed_site_start(struct listed_site *job)
+{
+    const struct weft_transport_options transport = {.kind = WEFT_DRIVER_UDP};
+    struct weft_membership_join join = {.security = &none, .transport = &transport, .span = SHARDS,
+                                        .what = WEFT_MEMBER_WAIT_JOINED, .patience_ns = limit_ns};
+    struct weft_membership membership = WEFT_MEMBERSHIP_DEFAULTS;
+    struct weft_member_state lease;
+    struct weft_error error = {.text = ""};
+    membership.launch = weft_launch_nothing();
+    memcpy(membership.launch.coordinator_host, "127.0.0.1", sizeof("127.0.0.1"));
+    membership.launch.coordinator_port =
+        coordinator_start(&job->coordinator, 0, SHARDS, 10 * WEFT_NS_PER_S);
+    job->servers = job->worker = membership;
+    site_start(&job->site, (struct ps_server_options){0});
+    assert_int_equal(weft_membership_join(&job->servers, &join, &lease, &error), WEFT_OK);
+    publish(job);
+    join.span = 0;
+    join.first = WEFT_MEMBER_NONE;
+    join.what = WEFT_MEMBER_WAIT_LISTED;
+    assert_int_equal(weft_membership_join(&job->worker, &join, &lease, &error), WEFT_OK);
+}
+
+static void listed_site_stop(struct listed_site *job)
+{
+    weft_membership_leave(&job->worker, true);
+    weft_membership_leave(&job->servers, true);
+    site_stop(&job->site);
+    weft_coordinator_stop(&job->coordinator);
+}
+
+/* Shard 1 moves to this port, which the worker's member has heard of then. */
+static void move(struct listed_site *job, uint16_t port)
+{
+    struct weft_launch_address address = {.port = 0};
+    const struct timespec pause = {.tv_nsec = (long)WEFT_NS_PER_MS};
+    uint64_t end_ns = weft_clock_now_ns() + limit_ns;
+    job->site.addresses[1] = loopback(port);
+    publish(job);
+    while (address.port != port) {
+        assert_true(weft_clock_now_ns() < end_ns);
+        (void)nanosleep(&pause, NULL);
+        assert_true(weft_membership_locate(&job->worker, 1, SHARDS, &address));
+    }
+}
+
+/* Silence is borne for longer than these tests last: only who sees that the shard has moved goes on. */
+static struct weft_worker_config config_listed(struct listed_site *job)
+{
+    struct weft_worker_config config = config_for(&job->site);
+    config.endpoint.driver.udp.ep.peer_timeout_ns = 2 * limit_ns;
+    config.client.reconnect_ns = 2 * limit_ns;
+    config.membership = &job->worker;
+    return config;
+}
+
 /* Started again elsewhere: the coordinator knows where. */
 static void the_coordinator_knows_where_it_is_now(void **state)
 {
     (void)state;
-    const struct weft_transport_options transport = {.kind = WEFT_DRIVER_UDP};
-    struct weft_membership_join join = {.security = &none, .transport = &transport, .span = SHARDS,
-                                        .what = WEFT_MEMBER_WAIT_JOINED, .patience_ns = limit_ns};
-    struct weft_membership membership[2] = {WEFT_MEMBERSHIP_DEFAULTS, WEFT_MEMBERSHIP_DEFAULTS};
-    struct weft_member_address published[SHARDS];
-    struct weft_member_state lease;
-    struct weft_coordinator coordinator;
-    struct weft_error error = {.text = ""};
-    struct site site;
+    struct listed_site job;
     struct weft_worker worker;
-    uint16_t port = coordinator_start(&coordinator, 0, SHARDS, 10 * WEFT_NS_PER_S);
-    site_start(&site, (struct ps_server_options){0});
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        assert_int_equal(weft_resolve_member_address("127.0.0.1", site.addresses[s].port,
-                                                     &published[s], &error),
-                         WEFT_OK);
-        membership[s].launch = weft_launch_nothing();
-        memcpy(membership[s].launch.coordinator_host, "127.0.0.1", sizeof("127.0.0.1"));
-        membership[s].launch.coordinator_port = port;
-    }
-    assert_int_equal(weft_membership_join(&membership[0], &join, &lease, &error), WEFT_OK);
-    weft_member_thread_publish(membership[0].thread, published);
-    join.span = 0;
-    join.first = WEFT_MEMBER_NONE;
-    join.what = WEFT_MEMBER_WAIT_LISTED;
-    assert_int_equal(weft_membership_join(&membership[1], &join, &lease, &error), WEFT_OK);
-
-    struct weft_worker_config config = config_for(&site);
-    config.client.reconnect_ns = limit_ns;
-    config.membership = &membership[1];
+    listed_site_start(&job);
+    struct weft_worker_config config = config_listed(&job);
+    config.endpoint.driver.udp.ep.peer_timeout_ns = WEFT_NS_PER_S;
     must_open(&worker, &config);
-    test_server_stop(&site.servers[1]);
+    test_server_stop(&job.site.servers[1]);
     wait_for_away(&worker);
-    start_shard(&site, 1, (struct ps_server_options){.port = free_port()});
-    assert_int_equal(weft_resolve_member_address("127.0.0.1", site.addresses[1].port,
-                                                 &published[1], &error),
-                     WEFT_OK);
-    weft_member_thread_publish(membership[0].thread, published);
+    start_shard(&job.site, 1, (struct ps_server_options){.port = free_port()});
+    publish(&job);
     assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
     must_push(&worker);
-    assert_int_equal(worker.servers[1].address.port, site.addresses[1].port);
+    assert_int_equal(worker.servers[1].address.port, job.site.addresses[1].port);
     weft_worker_close(&worker);
-    weft_membership_leave(&membership[1], true);
-    weft_membership_leave(&membership[0], true);
-    site_stop(&site);
-    weft_coordinator_stop(&coordinator);
+    listed_site_stop(&job);
+}
+
+static void start_elsewhere(struct test_server *elsewhere)
+{
+    test_server_start(elsewhere,
+                      (struct ps_server_options){.shard = 1, .shards = SHARDS, .workers = 1});
+}
+
+static void must_go_on(struct weft_worker *worker, uint16_t port)
+{
+    uint32_t shard;
+    must_push(worker);
+    assert_int_equal(worker->servers[1].address.port, port);
+    assert_false(weft_worker_is_lost(worker, &shard));
+}
+
+static void a_move_before_the_first_look_is_seen(void **state)
+{
+    (void)state;
+    struct listed_site job;
+    struct weft_worker worker;
+    struct test_server elsewhere;
+    listed_site_start(&job);
+    struct weft_worker_config config = config_listed(&job);
+    must_open(&worker, &config);
+    test_server_go_deaf(&job.site.servers[1]);
+    start_elsewhere(&elsewhere);
+    move(&job, elsewhere.port);
+    assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
+    must_go_on(&worker, elsewhere.port);
+    weft_worker_close(&worker);
+    test_server_stop(&elsewhere);
+    listed_site_stop(&job);
+}
+
+/* It is connecting to the process between, which is dead, too. */
+static void of_two_moves_the_last_counts(void **state)
+{
+    (void)state;
+    struct listed_site job;
+    struct weft_worker worker;
+    struct test_server elsewhere;
+    listed_site_start(&job);
+    struct weft_worker_config config = config_listed(&job);
+    must_open(&worker, &config);
+    assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
+    must_push(&worker);
+    test_server_go_deaf(&job.site.servers[1]);
+    uint16_t between = free_port();
+    move(&job, between);
+    uint64_t end_ns = weft_clock_now_ns() + limit_ns, until_ns;
+    while (worker.servers[1].address.port != between ||
+           weft_ps_client_away(worker.client, 1, &until_ns)) {
+        assert_true(weft_clock_now_ns() < end_ns);
+        weft_worker_progress(&worker, 10 * WEFT_NS_PER_MS);
+    }
+    assert_true(worker.servers[1].is_away);
+    start_elsewhere(&elsewhere);
+    move(&job, elsewhere.port);
+    must_go_on(&worker, elsewhere.port);
+    weft_worker_close(&worker);
+    test_server_stop(&elsewhere);
+    listed_site_stop(&job);
+}
+
+struct mover {
+    struct listed_site *job;
+    uint16_t port;
+    uint32_t steps;
+};
+
+static void move_in_a_while(void *arg, uint64_t now_ns)
+{
+    struct mover *mover = arg;
+    (void)now_ns;
+    if (mover->steps++ == 3) {
+        move(mover->job, mover->port);
+    }
+}
+
+static void a_move_before_it_is_open_is_seen(void **state)
+{
+    (void)state;
+    struct listed_site job;
+    struct weft_worker worker;
+    struct test_server elsewhere;
+    listed_site_start(&job);
+    struct weft_worker_config config = config_listed(&job);
+    test_server_go_deaf(&job.site.servers[1]);
+    start_elsewhere(&elsewhere);
+    struct mover mover = {.job = &job, .port = elsewhere.port};
+    config.on_progress = move_in_a_while;
+    config.arg = &mover;
+    must_open(&worker, &config);
+    assert_true(mover.steps > 3);
+    assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
+    must_go_on(&worker, elsewhere.port);
+    weft_worker_close(&worker);
+    test_server_stop(&elsewhere);
+    listed_site_stop(&job);
 }
 
 static void a_clock_that_is_refused_ends_it(void **state)
@@ -478,6 +626,9 @@ int main(void)
         cmocka_unit_test(a_server_comes_back),
         cmocka_unit_test(one_that_stays_away_is_given_up),
         cmocka_unit_test(the_coordinator_knows_where_it_is_now),
+        cmocka_unit_test(a_move_before_the_first_look_is_seen),
+        cmocka_unit_test(of_two_moves_the_last_counts),
+        cmocka_unit_test(a_move_before_it_is_open_is_seen),
         cmocka_unit_test(a_clock_that_is_refused_ends_it),
         cmocka_unit_test(the_older_process_of_a_rank_is_told),
     };
