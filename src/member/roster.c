@@ -584,13 +584,13 @@ void weft_roster_near(const struct weft_roster *roster, uint32_t rank, uint32_t 
     const struct aggregator *a = &roster->aggregators[i];
     reply_p->rank = i;
     reply_p->count = a->count;
-    reply_p->version = weft_mix64(a->member ^ weft_mix64(a->incarnation)) | 1;
+    reply_p->version = weft_mix64(a->member ^ weft_mix64(a->incarnation));
     memcpy(reply_p->addresses, a->addresses, a->count * sizeof(*a->addresses));
     for (uint32_t s = 0; s < a->count; s++) {
         uint64_t words[2];
         memcpy(words, a->addresses[s].ip, sizeof(words));
-        reply_p->version = weft_mix64(reply_p->version ^ words[0] ^ weft_mix64(words[1])) ^
-                           a->addresses[s].port;
+        reply_p->version = weft_mix64(reply_p->version ^ words[0] ^ weft_mix64(words[1]));
+        reply_p->version = weft_mix64(reply_p->version ^ a->addresses[s].port);
     }
     reply_p->version |= 1;
 }

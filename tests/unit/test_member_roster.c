@@ -572,6 +572,13 @@ static void aggregators(void **state)
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
     weft_roster_near(b->roster, 0, 7, &after);
     assert_int_not_equal(before.version, after.version);
+    for (uint16_t port = 5001; port < 5004; port++) { /* and other ports, each */
+        before = after;
+        q.addresses[3].port = port;
+        assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
+        weft_roster_near(b->roster, 0, 7, &after);
+        assert_int_not_equal(before.version, after.version);
+    }
     q.incarnation = 1;
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_SUPERSEDED);
     q.incarnation = 2;
