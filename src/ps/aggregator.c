@@ -542,6 +542,7 @@ static void table_event(struct weft_aggregator *agg, uint32_t rank,
         worker->table_posted = false;
         worker->table_busy = true;
         worker->table_stale = false;
+        worker->used_ns = now_ns;
     } else if (event->type == WEFT_EVENT_RECEIVED) {
         table_received(agg, rank, event, now_ns);
     } else if (event->type == WEFT_EVENT_SENT) {
@@ -575,6 +576,9 @@ void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_ev
         }
         break;
     case AGG_USER_PULL:
+        if (event->type == WEFT_EVENT_OPEN) {
+            agg->workers[agg->pulls[index].rank].used_ns = now_ns;
+        }
         weft_agg_pull_event(agg, index, event);
         break;
     case AGG_USER_FETCH:
