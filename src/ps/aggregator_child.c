@@ -138,6 +138,24 @@ bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+/* Most gradients that one id has in the message. Ids ascend where a child is honest, so that an id's rows are
+ * together; where they do not, an id may have all. */
+static uint32_t count_max_of(const struct weft_aggregator *agg, const struct weft_aggregate_view *view)
+{
+    uint64_t all = 0, run = 0, most = 0;
+    bool ascends = true;
+    for (uint32_t i = 0; i < view->request.rows; i++) {
+        const uint32_t count = weft_aggregate_count_at(view, i);
+        const bool is_same = i > 0 && agg->below_ids[i] == agg->below_ids[i - 1];
+        ascends &= i == 0 || agg->below_ids[i] >= agg->below_ids[i - 1];
+        run = is_same ? run + count : count;
+        most = run > most ? run : most;
+        all += count;
+    }
+    /* One more than a group takes, so that adding to it does not wrap. */
+    return (uint32_t)weft_min_u64(ascends ? most : all, WEFT_AGGREGATE_COUNT_MAX + 1);
+}
+
 /* Why the message cannot be added; NULL: it can, and is in *input_p, whose members are in `members`. */
 static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *below,
                          const struct weft_rpc_tag *tag, size_t bytes,
@@ -155,10 +173,6 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
         !weft_aggregate_counts_good(view) || !weft_aggregate_sums_finite(view, spec->dim)) {
         return &agg->counters.direct_form;
     }
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < view->request.rows; i++) {
-        most += weft_aggregate_count_at(view, i); /* an id may be there twice */
-    }
     for (uint32_t i = 0; i < view->members; i++) {
         members[i] = (struct agg_member){.push = weft_aggregate_member_at(view, i),
                                          .answer = i == 0 ? below->answer : AGG_NONE};
@@ -171,7 +185,7 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
         .member = members,
         .members = view->members,
         .rows = view->request.rows,
-        .count_max = most,
+        .count_max = count_max_of(agg, view),
         .bytes = bytes,
         .ids = (const uint8_t *)agg->below_ids,
         .ids_stride = sizeof(*agg->below_ids),
