@@ -132,6 +132,7 @@ bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint
         agg->counters.loops++;
         return false;
     }
+    agg->parent_due |= memcmp(child->below, below, sizeof(below)) != 0; /* also where it is refused */
     memcpy(child->below, below, sizeof(below));
     return true;
 }

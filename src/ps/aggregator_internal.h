@@ -100,10 +100,12 @@ struct agg_parent {
     enum agg_parent_state state;
     bool open;    /* it takes sums; also while it is asked again */
     bool was_refused; /* workers have been told that this table is not added up here */
+    bool unsaid;  /* what was laid out last did not go */
     bool sending; /* the transport has `request` */
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
+    bool waits;        /* there is something to say, for which it is too early */
     uint64_t again_ns; /* refused: not asked again before */
     uint64_t process;  /* of the shard, as it was told last */
     uint64_t answers;  /* of which process it answers pulls; 0 = none */

@@ -70,6 +70,7 @@ static void lay_out(struct weft_aggregator *agg, uint16_t index, uint64_t proces
     uint8_t *at = parent->request;
     agg->rpc_id = agg->rpc_id == UINT32_MAX ? 1 : agg->rpc_id + 1;
     parent->rpc_id = agg->rpc_id;
+    parent->unsaid = true;
     parent->process = process;
     memcpy(parent->below, below, sizeof(parent->below));
     const struct weft_rpc_request request = {
@@ -109,6 +110,7 @@ static bool ask(struct weft_aggregator *agg, uint16_t index, uint64_t now_ns)
         (void)!agg->msgr.ops->cancel(agg->msgr.self, parent->expect);
         return false;
     }
+    parent->unsaid = false;
     parent->sending = parent->expected = true;
     parent->state = AGG_PARENT_ASKED;
     return true;
@@ -120,19 +122,21 @@ static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64
 {
     struct agg_table *table = &agg->tables[index];
     struct agg_parent *parent = &table->parent;
-    if (!table->declared ||
-        (table->open_count == 0 && parent->state != AGG_PARENT_REFUSED)) {
+    parent->waits = false;
+    /* Workers who were told that it is refused have nothing open, and are to hear when it is taken. */
+    if (!table->declared || (table->open_count == 0 && !parent->was_refused)) {
         return true;
     }
     if (parent->sending || parent->expected) {
         return true; /* its end looks again */
     }
     const uint64_t process = table->open_count > 0 ? process_below(agg, table) : parent->process;
-    if (parent->state != AGG_PARENT_NONE && parent->process == process &&
+    if (parent->state != AGG_PARENT_NONE && !parent->unsaid && parent->process == process &&
         memcmp(parent->below, below, sizeof(parent->below)) == 0) {
         return true;
     }
     if (parent->state == AGG_PARENT_REFUSED && now_ns < parent->again_ns) {
+        parent->waits = true;
         return false;
     }
     if (process != parent->process) {
@@ -230,7 +234,7 @@ uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg)
     const bool due = agg->config.has_parent && agg->parent_due && agg->shard_up;
     for (uint32_t t = 0; due && t < agg->config.tables_max; t++) {
         const struct agg_parent *parent = &agg->tables[t].parent;
-        if (parent->state == AGG_PARENT_REFUSED) {
+        if (parent->waits) {
             first_ns = weft_min_u64(first_ns, parent->again_ns);
         }
     }

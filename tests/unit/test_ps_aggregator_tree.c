@@ -194,10 +194,10 @@ static void own_pushes_are_seen(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* The shard dies and another process comes, with nothing: boxes at both levels give out no row of before. */
-static void rows_of_another_process(void **state)
+/* The shard dies and another process comes, with nothing: boxes at both levels give out no row of before.
+ * busy: the transport of the lower boxes takes nothing when they want to tell their parent. */
+static void another_process(bool busy)
 {
-    (void)state;
     struct bench b;
     struct pull pull;
     via_timeout_ns = WEFT_NS_PER_S;
@@ -223,6 +223,12 @@ static void rows_of_another_process(void **state)
     b.c.shard[SHARD] = cluster_shard_new(&b.c, &b.cluster, SHARD);
     memset(b.want, 0, sizeof(b.want));
     memset(b.sums, 0, sizeof(b.sums));
+    b.c.net->expects_limited_from = b.box[1].node;
+    b.c.net->expects_max = busy ? 0 : FAKE_EXPECTS;
+    for (uint32_t steps = 0; busy && steps < 100000; steps++) {
+        bench_step(&b);
+    }
+    b.c.net->expects_max = FAKE_EXPECTS;
     for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(&b);
     }
@@ -233,6 +239,13 @@ static void rows_of_another_process(void **state)
     assert_true(counters_of(&b, 2)->pulls_answered > before); /* by them again */
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+static void rows_of_another_process(void **state)
+{
+    (void)state;
+    another_process(false);
+    another_process(true);
 }
 
 /* Its parent dies: the worker goes direct, and by both again when it is back. */
@@ -286,10 +299,10 @@ static void circles(void **state)
 {
     (void)state;
     static const uint32_t circle[][BOXES_MAX] = {{1, 0}, {1, 2, 0}};
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
         struct bench b;
         uint64_t loops = 0, refused = 0;
-        bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 2 + i, circle[i]);
+        bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 2 + i % 2, circle[i % 2]);
         patient(&b);
         for (uint32_t round = 0; round < 5; round++) {
             round_of_pushes(&b);
@@ -301,11 +314,15 @@ static void circles(void **state)
             assert_int_equal(counters_of(&b, box)->pushes_absorbed, 0);
         }
         assert_true(loops > 0 && refused > 0);
-        /* It is undone: one of them comes back below the shard. */
-        box_kill(&b, &b.box[0]);
-        b.box[0].config.has_parent = false;
-        b.box[0].above = SHARD;
-        box_start(&b, &b.box[0]);
+        /* It is undone, before or after all have been told: one of them comes back below the shard. */
+        for (uint32_t steps = 0; i >= 2 && steps < 300000; steps++) {
+            bench_step(&b);
+        }
+        struct box *root = &b.box[i >= 4]; /* one that refused, or one that was refused */
+        box_kill(&b, root);
+        root->config.has_parent = false;
+        root->above = SHARD;
+        box_start(&b, root);
         for (uint32_t steps = 0; steps < 300000; steps++) {
             bench_step(&b);
         }
@@ -388,11 +405,12 @@ static size_t hostile_sum(uint8_t *out, uint32_t what)
     return (size_t)(at - out) + ids_bytes + sizeof(count) + sizeof(sums) - (what == CUT_SHORT);
 }
 
-static void send_bytes(struct bench *b, uint32_t from, uint8_t op, uint8_t *bytes, size_t count)
+static void send_to(struct bench *b, uint32_t box, uint32_t from, uint8_t op, uint8_t *bytes,
+                    size_t count)
 {
     struct weft_msgr msgr = fake_msgr(b->c.net, from);
     const struct weft_msg_send send = {
-        .peer = fake_peer(b->box[0].node),
+        .peer = fake_peer(b->box[box].node),
         .base = bytes,
         .total = (uint32_t)count,
         .elem_bytes = 1,
@@ -407,6 +425,11 @@ static void send_bytes(struct bench *b, uint32_t from, uint8_t op, uint8_t *byte
         while (fake_poll(&b->c.net->nodes[from], &event)) {
         }
     }
+}
+
+static void send_bytes(struct bench *b, uint32_t from, uint8_t op, uint8_t *bytes, size_t count)
+{
+    send_to(b, 0, from, op, bytes, count);
 }
 
 /* A child that holds the key and sends what makes no sense: none of it comes into a sum. */
@@ -444,6 +467,157 @@ static void a_hostile_child(void **state)
     assert_int_equal(counters_of(&b, 0)->rows_in, 1);
     round_of_pushes(&b);
     check_sums(&b);
+    bench_close(&b);
+}
+
+/* Opens the table as aggregator 7, at box 0. */
+static void open_as_child(struct bench *b, uint32_t child, uint8_t *table, size_t bytes)
+{
+    const struct weft_table_spec spec = spec_of(b->mode, (uint16_t)b->c.workers);
+    weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
+    weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
+    send_bytes(b, child, WEFT_RPC_TABLE, table, bytes);
+}
+
+enum {
+    CHILD_TABLE_BYTES = WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES +
+                        WEFT_AGGREGATE_BELOW_BYTES
+};
+
+/* A sum of rows with ids 0, step, 2 step and so on, each of `count` gradients. */
+static size_t long_sum(uint8_t *out, uint32_t number, uint32_t rows, uint64_t step, uint16_t count)
+{
+    const struct weft_rpc_request request = {.rpc_id = number, .worker = 7, .t0_ns = 1, .rows = rows};
+    const struct weft_aggregate_member member = {
+        .rank = 0, .session = 9, .incarnation = 9, .number = number, .rpc_id = 3};
+    const float sums[DIM] = {1, 2, 3};
+    uint8_t *const ids_at = out + WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBER_BYTES;
+    uint8_t *at = ids_at;
+    uint64_t before = 0;
+    for (uint32_t done = 0, taken; done < rows; done += taken) {
+        uint64_t ids[WEFT_IDS_BLOCK];
+        const uint32_t n = (uint32_t)weft_min_u64(WEFT_IDS_BLOCK, rows - done);
+        for (uint32_t i = 0; i < n; i++) {
+            ids[i] = (done + i) * step;
+        }
+        at += weft_ids_pack_block(ids, n, before, at, &taken);
+        before = ids[taken - 1];
+    }
+    weft_aggregate_member_pack(&member, ids_at - WEFT_AGGREGATE_MEMBER_BYTES);
+    weft_aggregate_head_pack(&request, 1, (size_t)(at - ids_at), out);
+    for (uint32_t i = 0; i < rows; i++, at += sizeof(count)) {
+        memcpy(at, &count, sizeof(count));
+    }
+    for (uint32_t i = 0; i < rows; i++, at += sizeof(sums)) {
+        memcpy(at, sums, sizeof(sums));
+    }
+    return (size_t)(at - out);
+}
+
+/* The parent refuses a table, and is another process before it would have been asked again: workers, who have
+ * nothing open by then, go by both. */
+static void refused_by_the_one_before(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_BSP, 5, 2, two_below_one);
+    b.box[1].config.children_max = 8;
+    patient(&b);
+    const uint32_t child = b.box[1].node + 1;
+    uint8_t table[CHILD_TABLE_BYTES] = {0};
+    b.c.net->nodes[child].name = weft_rpc_aggregator_name(SHARD, 7);
+    fake_connect(b.c.net, b.box[1].node, child);
+    const struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
+    weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
+    table[sizeof(table) - WEFT_AGGREGATE_BELOW_BYTES] = 1; /* it says that number 0 is below it */
+    send_to(&b, 1, child, WEFT_RPC_TABLE, table, sizeof(table));
+    for (uint32_t steps = 0; steps < 1000; steps++) {
+        bench_step(&b);
+    }
+    assert_int_equal(counters_of(&b, 1)->parent_tables_refused, 1);
+    round_of_pushes(&b);
+    assert_int_equal(counters_of(&b, 1)->pushes_absorbed, 0);
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    box_start(&b, &b.box[0]);
+    for (uint32_t steps = 0; steps < 300000; steps++) {
+        bench_step(&b);
+    }
+    round_of_pushes(&b);
+    assert_true(counters_of(&b, 1)->pushes_absorbed > 0);
+    check_sums(&b);
+    bench_close(&b);
+}
+
+/* A group counts up to 65,535 gradients of each id: sums may have more in all, but not of one. */
+static void counts_of_children(void **state)
+{
+    (void)state;
+    static uint8_t sums[3][2 << 20];
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_ASP, 5, 1, two_below_one);
+    b.box[0].config.children_max = 8;
+    patient(&b);
+    b.c.net->packet_bytes = 1024;
+    const uint32_t child = b.box[0].node + 1;
+    b.c.net->nodes[child].name = weft_rpc_aggregator_name(SHARD, 7);
+    fake_connect(b.c.net, b.box[0].node, child);
+    uint8_t table[CHILD_TABLE_BYTES] = {0};
+    open_as_child(&b, child, table, sizeof(table));
+    static const struct {
+        uint32_t rows;
+        uint64_t step;
+        uint16_t count;
+    } of[] = {{65538, 0, UINT16_MAX}, /* 2^32 + 65,534 of one id */
+              {2, 0, 40000},
+              {10, 1, 30000}};
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(of); i++) {
+        size_t bytes = long_sum(sums[i], i + 2, of[i].rows, of[i].step, of[i].count);
+        send_bytes(&b, child, WEFT_RPC_AGGREGATE, sums[i], bytes);
+        for (uint32_t steps = 0; steps < 3000; steps++) {
+            bench_step(&b);
+        }
+        assert_int_equal(counters_of(&b, 0)->aggregates_in, i + 1);
+        assert_int_equal(counters_of(&b, 0)->direct_large, i < 2 ? i + 1 : 2);
+        assert_int_equal(counters_of(&b, 0)->rows_in, i < 2 ? 0 : 10);
+    }
+    bench_close(&b);
+}
+
+/* A child that only pulls is alive: another process does not get its number. */
+static void who_pulls_is_alive(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_ASP, 5, 1, two_below_one);
+    b.box[0].config.children_max = 8;
+    patient(&b);
+    const uint32_t child = b.box[0].node + 1, rival = child + 1;
+    uint8_t table[CHILD_TABLE_BYTES] = {0}, pull[WEFT_RPC_REQUEST_BYTES] = {0};
+    b.c.net->nodes[child].name = b.c.net->nodes[rival].name = weft_rpc_aggregator_name(SHARD, 7);
+    b.c.net->nodes[child].incarnation = 1;
+    b.c.net->nodes[rival].incarnation = 2;
+    fake_connect(b.c.net, b.box[0].node, child);
+    open_as_child(&b, child, table, sizeof(table));
+    for (uint32_t i = 1; i <= 5; i++) {
+        fake_connect(b.c.net, b.box[0].node, rival);
+        for (uint32_t steps = 0; steps < 50; steps++) {
+            bench_step(&b);
+        }
+        assert_int_equal(counters_of(&b, 0)->children_refused, i);
+        send_bytes(&b, child, WEFT_RPC_PULL, pull, sizeof(pull));
+        b.c.net->now_ns += WEFT_NS_PER_S;
+    }
+    /* Silent for so long, it is not. */
+    for (uint32_t i = 0; i < 2; i++) {
+        fake_connect(b.c.net, b.box[0].node, rival);
+        for (uint32_t steps = 0; steps < 50; steps++) {
+            bench_step(&b);
+        }
+        b.c.net->now_ns += WEFT_NS_PER_S;
+    }
+    assert_int_equal(counters_of(&b, 0)->children_refused, 6);
     bench_close(&b);
 }
 
@@ -497,6 +671,8 @@ int main(void)
         cmocka_unit_test(the_parent_returns),  cmocka_unit_test(nobody_below),
         cmocka_unit_test(circles),             cmocka_unit_test(numbers_taken),
         cmocka_unit_test(a_table_not_taken),   cmocka_unit_test(a_hostile_child),
+        cmocka_unit_test(refused_by_the_one_before),
+        cmocka_unit_test(counts_of_children),  cmocka_unit_test(who_pulls_is_alive),
         cmocka_unit_test(whatever_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
