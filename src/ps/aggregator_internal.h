@@ -209,7 +209,7 @@ struct agg_input {
     const struct agg_member *member; /* (members,) */
     uint32_t members;
     uint32_t rows;
-    uint32_t count_max; /* times that an id may occur in it, in all */
+    uint32_t count_max; /* gradients of one id that may be in it; sums beyond a group's limit: any above it */
     uint64_t bytes;     /* of the message */
     const uint8_t *ids; /* (rows,) u64, so far apart; so are the values */
     size_t ids_stride;
