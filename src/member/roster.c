@@ -42,6 +42,7 @@ struct weft_roster {
     bool *done;            /* (workers_max,): rank has left with DONE */
     struct aggregator *aggregators; /* (WEFT_MEMBER_AGGREGATORS_MAX,) */
     struct weft_member_address *aggregator_addresses;
+    uint64_t aggregators_version;
     uint32_t workers;
     uint32_t shard_count;
     char job[WEFT_MEMBER_JOB_BYTES];
@@ -85,6 +86,7 @@ weft_status weft_roster_new(const struct weft_roster_config *config, struct weft
     for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
         roster->aggregators[i].addresses = roster->aggregator_addresses + i * WEFT_MEMBER_SPAN_MAX;
     }
+    roster->aggregators_version = 1;
     roster->workers = config->workers;
     roster->shard_count = config->shards;
     memcpy(roster->job, config->job, sizeof(roster->job));
@@ -486,6 +488,13 @@ static bool is_there(const struct aggregator *a, const struct weft_member_reques
     return a->member == request->member && a->incarnation == request->incarnation;
 }
 
+static void aggregator_goes(struct weft_roster *roster, struct aggregator *a)
+{
+    a->member = 0;
+    a->count = 0;
+    roster->aggregators_version++;
+}
+
 static uint16_t aggregator_joins(struct weft_roster *roster,
                                  const struct weft_member_request *request, uint64_t now_ns,
                                  struct weft_member_reply *reply)
@@ -511,6 +520,7 @@ static uint16_t aggregator_joins(struct weft_roster *roster,
     a->incarnation = request->incarnation;
     a->place = request->place;
     memcpy(a->addresses, request->addresses, request->count * sizeof(*a->addresses));
+    roster->aggregators_version++;
     return WEFT_MEMBER_OK;
 }
 
@@ -527,8 +537,7 @@ static uint16_t aggregator_handle(struct weft_roster *roster, uint8_t op,
         a->until_ns = weft_time_add(now_ns, roster->config.lease_ns);
     }
     if (status == WEFT_MEMBER_OK && op == WEFT_MEMBER_LEAVE) {
-        a->member = 0;
-        a->count = 0;
+        aggregator_goes(roster, a);
     }
     const uint32_t detail = reply->detail, retry_ms = reply->retry_ms;
     fill_in(roster, NULL, reply);
@@ -543,10 +552,14 @@ void weft_roster_expire(struct weft_roster *roster, uint64_t now_ns)
     for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
         struct aggregator *a = &roster->aggregators[i];
         if (a->member != 0 && a->until_ns <= now_ns) {
-            a->member = 0;
-            a->count = 0;
+            aggregator_goes(roster, a);
         }
     }
+}
+
+uint64_t weft_roster_aggregators_version(const struct weft_roster *roster)
+{
+    return roster->aggregators_version;
 }
 
 /* May this one be the aggregator of a member there? place 0: of anybody. */

@@ -71,6 +71,9 @@ bool weft_roster_handle(struct weft_roster *roster, uint8_t op,
  * caller's. */
 bool weft_roster_list(const struct weft_roster *roster, struct weft_member_reply *reply_p);
 
+/* Another number when aggregators came, went or moved; not 0. */
+uint64_t weft_roster_aggregators_version(const struct weft_roster *roster);
+
 /* The aggregator for this member: count 0, version 0 where there is none. rpc_id is the caller's. */
 void weft_roster_near(const struct weft_roster *roster, uint32_t rank, uint32_t place,
                       struct weft_member_reply *reply_p);

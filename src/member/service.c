@@ -27,6 +27,7 @@ struct question {
     uint64_t have_version;
     uint32_t rank;
     uint32_t place;
+    uint64_t looked; /* NEAR: the aggregators then, which were no answer; 0 = not looked yet */
 };
 
 struct asker {
@@ -297,12 +298,14 @@ static void tell_list(struct weft_member_service *service)
 
 static void tell_near(struct weft_member_service *service)
 {
+    const uint64_t version = weft_roster_aggregators_version(service->config.roster);
     struct weft_member_reply near;
     for (uint32_t peer = 0; peer < service->config.peers_max; peer++) {
         struct question *asked = &service->askers[peer].near;
-        if (!asked->waits) {
+        if (!asked->waits || asked->looked == version) {
             continue;
         }
+        asked->looked = version;
         weft_roster_near(service->config.roster, asked->rank, asked->place, &near);
         if (near.version != asked->have_version && near.count <= service->config.shards_max) {
             near.rpc_id = asked->rpc_id;
