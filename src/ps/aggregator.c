@@ -69,7 +69,11 @@ static weft_status agg_init(struct weft_aggregator *agg)
     agg->ranks_max = config->workers_max + config->children_max;
     agg->workers = calloc(agg->ranks_max, sizeof(*agg->workers));
     agg->tables = calloc(config->tables_max, sizeof(*agg->tables));
-    if (agg->workers == NULL || agg->tables == NULL) {
+    agg->closed_max = 2 * agg->ranks_max + 64;
+    agg->closed = calloc(agg->closed_max, sizeof(*agg->closed));
+    agg->closed_for_good = calloc(agg->closed_max, sizeof(*agg->closed_for_good));
+    if (agg->workers == NULL || agg->tables == NULL || agg->closed == NULL ||
+        agg->closed_for_good == NULL) {
         return WEFT_NOMEM;
     }
     for (uint32_t t = 0; t < config->tables_max; t++) {
@@ -129,6 +133,8 @@ void weft_aggregator_free(struct weft_aggregator *agg)
     free(agg->workers);
     free(agg->tables);
     free(agg->answers);
+    free(agg->closed);
+    free(agg->closed_for_good);
     free(agg);
 }
 
@@ -285,7 +291,13 @@ static void post_all(struct weft_aggregator *agg, uint32_t rank)
 
 void weft_agg_close_later(struct weft_aggregator *agg, weft_peer peer, bool for_good)
 {
-    if (agg->closed_count < WEFT_ARRAY_COUNT(agg->closed)) {
+    for (uint32_t i = 0; i < agg->closed_count; i++) {
+        if (agg->closed[i] == peer) {
+            agg->closed_for_good[i] |= for_good;
+            return;
+        }
+    }
+    if (agg->closed_count < agg->closed_max) {
         agg->closed_for_good[agg->closed_count] = for_good;
         agg->closed[agg->closed_count++] = peer;
     }

@@ -294,8 +294,9 @@ struct weft_aggregator {
     uint32_t rpc_id;
     bool lacks; /* some expectation is to be posted once more */
     bool parent_due; /* the parent may have to be told something */
-    weft_peer closed[64];
-    bool closed_for_good[64];
+    weft_peer *closed; /* (closed_max,), each once; more than there are connections */
+    bool *closed_for_good;
+    uint32_t closed_max;
     uint32_t closed_count;
 };
 
