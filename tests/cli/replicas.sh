@@ -57,7 +57,8 @@ tallied() {
     env $replay "$tally" check log 2 $clocks 2 >check.out 2>&1
     checked=$?
     tail -n 1 check.out
-    grep '^weft run: ' job.log
+    grep -e '^weft run: ' -e 'tally: ' job.log
+    tail -n 2 log/log.*
     cd .. || return 1
     [ $status -eq 0 ] && [ $checked -eq 0 ]
 }
