@@ -48,6 +48,18 @@ figure() {
     sed -n "s/.*\"$1\":[[:space:]]*\([0-9]*\).*/\1/p" "$2"
 }
 
+# absorbs <file>: has the aggregator of this output had pushes that its servers took?
+absorbs() {
+    python3 - "$(sed -n 's/^metrics: //p' "$1")" <<'END'
+import re, sys, urllib.request
+
+with urllib.request.urlopen(sys.argv[1]) as metrics:
+    text = metrics.read().decode()
+counts = re.findall(r"^weft_aggregator_pushes_absorbed_total{.*} (\S+)$", text, re.MULTILINE)
+sys.exit(0 if sum(map(float, counts)) > 0 else 1)
+END
+}
+
 # ---- by rack, by rank ----------------------------------------------------------------------------
 
 begin
@@ -115,10 +127,11 @@ kill -9 "$zero"
 wait "$zero" 2>/dev/null
 tap_run "it is killed: the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
 rm -f box0.out
-box 0
+box 0 --metrics 127.0.0.1:0
 zero=$!
 tap_run "it comes back when its lease is over" tap_until tap_lines 1 '^shard 1:' box0.out
-sleep 3 # workers ask for another one after a second; and a server may still know the one that died
+# Workers ask for another one after a second; and a server may still know the one that died.
+tap_run "it gets pushes again" tap_until absorbs box0.out
 tap_run "the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
 kill -0 "$first" && kill -0 "$second"
 tap_is "both are there" $? 0
