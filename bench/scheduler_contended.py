@@ -2,13 +2,13 @@
 """Time of training behind a server whose link carries other traffic, with the transfer scheduler and without.
 
     bench/scheduler_contended.py [--weft build/weft] [--out build/bench/scheduler_contended] [--repetitions 5]
-                                 [--rate 28] [--others 0.6] [--forms bsp,ssp:2,asp,planned]
+                                 [--rate 28] [--others 0.6] [--aggregators 3] [--forms bsp,ssp:2,asp,planned]
 
-A dense model (252 KB an update), 8 workers and one server, each on a host of its own in a lab of 14 hosts. A 14th
-host sends UDP to the server, --others of its link. All forms take turns until the same test AUC:
+A dense model (252 KB an update); 8 workers, one server, the aggregators and the scheduler are on hosts of their own
+in a lab. One more host sends UDP to the server, --others of its link. All forms take turns until the same test AUC:
 
     bsp, ssp:2, asp  workers push to the server
-    planned          asp with `--scheduler on --via on --aggregators 3`: who is added up, and where, by the plan
+    planned          asp with `--scheduler on --via on`: who is added up, and where, by the plan
 
 Prints the median of each, and by turns the ratio of the best form without a scheduler (the least median) to
 `planned`: how many times sooner it was. Takes root. A run that is in --out is not repeated.
@@ -23,14 +23,14 @@ import subprocess
 import sys
 import time
 
-HOSTS = 14
+HOSTS = 11  # and the aggregators
 JOB = ["--model", "mlp", "--format", "adult", "--factors", "8", "--batch", "128", "--until-auc", "0.91",
        "--check-steps", "8", "--workers", "8", "--servers", "1", "--quiet"]
 FORMS = {
     "bsp": ["--mode", "bsp"],
     "ssp:2": ["--mode", "ssp:2"],
     "asp": ["--mode", "asp"],
-    "planned": ["--mode", "asp", "--scheduler", "on", "--via", "on", "--aggregators", "3"],
+    "planned": ["--mode", "asp", "--scheduler", "on", "--via", "on"],
 }
 FRAME_BYTES = 1500
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
@@ -45,6 +45,7 @@ def options():
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--rate", type=float, default=28, help="Mbit/s of each link")
     parser.add_argument("--others", type=float, default=0.6, help="of the server's link, for UDP")
+    parser.add_argument("--aggregators", type=int, default=3)
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--send", nargs=2, metavar=("ADDRESS", "MBPS"), help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -71,7 +72,8 @@ def one(args, lab, form, repetition):
     """Seconds of training; inf where the AUC was not reached."""
     report = os.path.join(args.out, f"{form.replace(':', '')}-{repetition}.json")
     if not os.path.exists(report):
-        command = [args.weft, "train", "--lab", lab, "--report", report + ".part", *JOB, *FORMS[form]]
+        command = [args.weft, "train", "--lab", lab, "--report", report + ".part", *JOB, *FORMS[form],
+                   *(["--aggregators", str(args.aggregators)] if form == "planned" else [])]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
             sys.exit(f"{sys.argv[0]}: exit {done.returncode} of {' '.join(command)}")
@@ -98,13 +100,14 @@ def main():
     args.weft = os.path.abspath(args.weft)
     os.makedirs(args.out, exist_ok=True)
     lab = f"contended{os.getpid()}"
-    subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(HOSTS), "--rate", f"{args.rate:g}mbit",
+    hosts = HOSTS + args.aggregators
+    subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(hosts), "--rate", f"{args.rate:g}mbit",
                     "--buffer", "450kb"], check=True, stdout=subprocess.DEVNULL)
     others = None
     try:
         server = subprocess.run([args.weft, "lab", "exec", lab, "0", "--", "hostname", "-I"], check=True,
                                 capture_output=True, text=True).stdout.split()[0]
-        others = subprocess.Popen([args.weft, "lab", "exec", lab, str(HOSTS - 1), "--", sys.executable,
+        others = subprocess.Popen([args.weft, "lab", "exec", lab, str(hosts - 1), "--", sys.executable,
                                    os.path.abspath(__file__), "--send", server,
                                    f"{args.rate * args.others:g}"])
         times = measure(args, lab)
