@@ -462,6 +462,10 @@ static int check(const struct weft_command *command, struct verb *verb)
         return weft_options_usage(command, "--servers and --parent exclude each other: sums go to "
                                            "the servers, or to another aggregator");
     }
+    if (verb->membership.coordinator == NULL && (is_given(verb->rack) || is_given(verb->advertise))) {
+        return weft_options_usage(command, "--rack and --advertise go with --coordinator, which tells "
+                                           "workers of this aggregator");
+    }
     if (verb->membership.coordinator != NULL) {
         const struct weft_launch flags = weft_launch_nothing();
         int status = weft_membership_detect(&verb->membership, command, &flags, 1, true);
@@ -514,7 +518,8 @@ int weft_cli_aggregate(int argc, char **argv)
          "PORT + s. Numeric; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.listen},
         {"servers", "HOST:PORT,...", "all shards, shard 0 first, as `weft server` prints them",
-         WEFT_OPTION_STRING, .value = &verb.servers, .fallback = "must be given, or --parent"},
+         WEFT_OPTION_STRING, .value = &verb.servers,
+         .fallback = "must be given, or --parent or --coordinator"},
         {"parent", "HOST:PORT",
          "send sums to this `weft aggregate` instead of the servers; it adds them\n"
          "up further, with those of its own workers. It needs --children",

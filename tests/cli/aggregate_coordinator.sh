@@ -167,4 +167,9 @@ tap_is "--via coordinator without one fails" $? 1
 tap_like "it says what is missing" "$(cat usage.out)" 'is coordinator, and there is none'
 "$WEFT_BIN" aggregate --coordinator nowhere 2>usage.err
 tap_is "a coordinator that is no address: wrong usage" $? 2
+for option in rack advertise; do
+    "$WEFT_BIN" aggregate --servers 127.0.0.1:9 "--$option" north 2>usage.err
+    tap_is "--$option without a coordinator: wrong usage" $? 2
+    tap_like "--$option: it says what it goes with" "$(cat usage.err)" 'go with --coordinator'
+done
 tap_done
