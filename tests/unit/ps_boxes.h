@@ -163,6 +163,15 @@ static inline void bench_quiet(struct bench *b)
     }
 }
 
+/* The box ends, and another process of it begins with the configuration as it is now. */
+static inline void box_again(struct bench *b, struct box *box)
+{
+    box_kill(b, box);
+    bench_quiet(b);
+    box_start(b, box);
+    bench_quiet(b);
+}
+
 static inline void wait_op(struct bench *b, uint32_t w, uint32_t i)
 {
     struct weft_ps_result result;

@@ -18,10 +18,7 @@ static void by_age(void **state)
     b.box[0].config.count_max = 0;
     b.box[0].config.age_ns = WEFT_NS_PER_MS;
     b.box[0].config.by_age_asp = true;
-    box_kill(&b, &b.box[0]);
-    bench_quiet(&b);
-    box_start(&b, &b.box[0]);
-    bench_quiet(&b);
+    box_again(&b, &b.box[0]);
     for (uint32_t round = 0; round < 10; round++) {
         for (uint32_t w = 0; w < 4; w++) {
             push(&b, w, 0);
@@ -64,10 +61,7 @@ static void a_busy_shard(void **state)
     b.box[0].config.count_max = 0;
     b.box[0].config.age_ns = 1;
     b.box[0].config.by_age_asp = true;
-    box_kill(&b, &b.box[0]);
-    bench_quiet(&b);
-    box_start(&b, &b.box[0]);
-    bench_quiet(&b);
+    box_again(&b, &b.box[0]);
     for (uint32_t i = 0; i < 4 * OPS; i++) {
         push(&b, i % 4, 0);
     }
@@ -97,10 +91,7 @@ static void all_there(void **state)
     b.box[0].config.push_slots = 2;
     b.box[0].config.count_max = 0;
     b.box[0].config.age_ns = WEFT_NS_PER_S;
-    box_kill(&b, &b.box[0]);
-    bench_quiet(&b);
-    box_start(&b, &b.box[0]);
-    bench_quiet(&b);
+    box_again(&b, &b.box[0]);
     for (uint32_t round = 0; round < 10; round++) {
         for (uint32_t w = 0; w < 4; w++) {
             push(&b, w, 0);
@@ -210,10 +201,7 @@ static void asked_once(void **state)
     b.box[0].config.pull_rows_max = 100;
     b.box[0].config.cache_bytes = 1 << 20;
     b.box[0].config.push_bytes_max = 4096;
-    box_kill(&b, &b.box[0]);
-    bench_quiet(&b);
-    box_start(&b, &b.box[0]);
-    bench_quiet(&b);
+    box_again(&b, &b.box[0]);
     struct pull pull[4];
     for (uint32_t round = 0; round < 8; round++) {
         for (uint32_t w = 0; w < 4; w++) {

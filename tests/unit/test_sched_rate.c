@@ -4,6 +4,7 @@
  * with each measurement. */
 #include "sched/daemon.h"
 #include "sched/service.h"
+#include "sched_exchange.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,30 +85,14 @@ static void net_free(struct net *net)
     weft_sched_service_free(net->service);
 }
 
-/* ---- messages: they take no time ------------------------------------------------------------- */
-
 static void exchange(struct net *net)
 {
-    static struct weft_sched_report report;
-    static uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
-    struct weft_sched_plan plan;
-    uint32_t conn;
-    for (uint32_t i = 0; i <= WORKERS; i++) {
-        struct weft_sched_daemon *daemon = i == WORKERS ? net->shard : net->worker[i].daemon;
-        while (weft_sched_daemon_poll(daemon, net->now_ns, &report)) {
-            size_t count = weft_sched_report_pack(&report, bytes);
-            assert_true(weft_sched_service_report(net->service, i, bytes, count, net->now_ns));
-        }
+    struct weft_sched_daemon *daemons[WORKERS + 1];
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        daemons[i] = net->worker[i].daemon;
     }
-    if (weft_sched_service_is_ready(net->service)) {
-        assert_int_equal(weft_sched_job_new(net->service), WEFT_OK);
-    }
-    weft_sched_service_progress(net->service, net->now_ns);
-    while (weft_sched_service_poll(net->service, net->now_ns, &conn, &plan)) {
-        size_t count = weft_sched_plan_pack(&plan, bytes);
-        struct weft_sched_daemon *daemon = conn == WORKERS ? net->shard : net->worker[conn].daemon;
-        assert_true(weft_sched_daemon_plan(daemon, bytes, count, net->now_ns));
-    }
+    daemons[WORKERS] = net->shard;
+    sched_exchange(net->service, daemons, WORKERS + 1, net->now_ns);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */

@@ -1,0 +1,41 @@
+/* Messages between a scheduler's service and the daemons of a job that take no time, for tests. */
+#ifndef WEFT_TESTS_SCHED_EXCHANGE_H
+#define WEFT_TESTS_SCHED_EXCHANGE_H
+
+#include "sched/daemon.h"
+#include "sched/service.h"
+#include "sched/wire.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* daemons: (count,), by the number of their connection. */
+static inline void sched_exchange(struct weft_sched_service *service,
+                                  struct weft_sched_daemon *const *daemons, uint32_t count,
+                                  uint64_t now_ns)
+{
+    static struct weft_sched_report report;
+    static uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+    struct weft_sched_plan plan;
+    uint32_t conn;
+    for (uint32_t i = 0; i < count; i++) {
+        while (weft_sched_daemon_poll(daemons[i], now_ns, &report)) {
+            size_t size = weft_sched_report_pack(&report, bytes);
+            assert_true(weft_sched_service_report(service, i, bytes, size, now_ns));
+        }
+    }
+    if (weft_sched_service_is_ready(service)) {
+        assert_int_equal(weft_sched_job_new(service), WEFT_OK);
+    }
+    weft_sched_service_progress(service, now_ns);
+    while (weft_sched_service_poll(service, now_ns, &conn, &plan)) {
+        size_t size = weft_sched_plan_pack(&plan, bytes);
+        assert_true(weft_sched_daemon_plan(daemons[conn], bytes, size, now_ns));
+    }
+}
+
+#endif
