@@ -9,7 +9,8 @@
 The server's process is in a control group (root) that lets it have the fraction --cap of one processor, in
 periods of 20 ms: cpu.cfs_quota_us, or cpu.max. Aggregator and workers are not. `weft load` pushes in a closed
 loop, 16 pushes of each worker at a time; both ways in turns. rows/s are of pushes whose server has said that it
-has them. The server's CPU in the span over the span's time tells whether it was the limit.
+has them. The server's CPU time divided by the time of the
+measurement shows whether its CPU was the limit.
 """
 import json
 import os

@@ -272,10 +272,11 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 
 /* A window of the sender's own may let out less in a round trip than it was granted: the rest lies there
  * while others could use it. What it has sent in two round trips, with this end's delays, and USE_SPARE
- * packets are more than it has on its way, and leave it room to double. Whoever has sent nothing for as
- * long has had nothing to send, or was busy elsewhere, and tells nothing. Nor does who has used up what
- * it held at the beginning: it lacks credit. When that counted, too, 32 senders at 40 Gbit/s to a port of
- * 64 KB took 1.30 of the ideal for 1.08, and 12 times as many packets were lost. Should all windows open at
+ * packets are more than it has on its way, and leave it room to double. A sender that has
+ * sent nothing for as long had nothing to send or was sending to others: no limit follows. Nor does one
+ * follow for a sender that has used all that it held at the beginning: credit limits it, not its window.
+ * With a limit there, 32 senders at 40 Gbit/s to a port of 64 KB took 1.30 times the ideal instead of
+ * 1.08, and 12 times as many packets were lost. Should all windows open at
  * once, what comes is at most the budget twice (weft_core_credit_run). */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {

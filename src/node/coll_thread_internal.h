@@ -32,7 +32,7 @@ enum coll_place_state { PLACE_FREE, PLACE_QUEUED, PLACE_OPEN, PLACE_DONE };
 struct coll_place {
     enum coll_place_state state;
     uint32_t life;
-    uint32_t waiters; /* for this operation: one of them takes it, and nobody who waits for any */
+    uint32_t waiters; /* of this operation alone; its result is for one of them, not for a wait_any */
     bool is_offered;  /* in done */
     uint32_t next;    /* in its queue */
     struct weft_coll_call call;
