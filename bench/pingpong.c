@@ -13,7 +13,7 @@
  */
 #define _GNU_SOURCE // CPU_SET
 #include "io/clock.h"
-#include "io/udp.h"
+#include "io/udp/udp.h"
 #include "wire/packet.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* The table of posted expectations: which memory the next message goes to.
  *
- * Both transports match with it (core/endpoint.h, io/tcp.h). A server posts some for each worker, so
+ * Both transports match with it (core/endpoint.h, io/tcp). A server posts some for each worker, so
  * the table must not be searched as a whole: expectations of one peer are a list, those of any peer
  * another, both in the order of posting; matching looks at these two alone, and posting and taking
  * back need no search. Cost is then independent of the number of peers.

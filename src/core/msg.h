@@ -2,7 +2,7 @@
  *
  * A message is a vector of elements cut into chunks; a bounded fraction of the chunks may be
  * missing, and both ends learn which. Implemented by the core endpoint (core/endpoint.h), by the
- * engine's hand-over (io/engine.h), and over TCP (io/tcp.h).
+ * engine's hand-over (io/engine.h), and over TCP (io/tcp).
  *
  * It is not a stream and keeps no order between messages. It does not allocate: memory of both
  * ends is posted by the caller.

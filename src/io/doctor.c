@@ -2,8 +2,8 @@
 
 #include "base/assert.h"
 #include "io/clock.h"
-#include "io/probe.h"
-#include "io/sleeper.h"
+#include "io/udp/probe.h"
+#include "io/poller.h"
 
 #include <net/if.h>
 #include <stdarg.h>

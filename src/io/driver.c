@@ -3,7 +3,7 @@
 #include "io/driver.h"
 
 #include "io/clock.h"
-#include "io/tcp.h"
+#include "io/tcp/tcp.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A transport by choice: one owner thread turns it, whatever carries the messages.
  *
- * UDP is weft's own transport (io/udp.h, core/endpoint.h). TCP (io/tcp.h) carries the same message
+ * UDP is weft's own transport (io/udp/udp.h, core/endpoint.h). TCP (io/tcp/tcp.h) carries the same message
  * interface, handshake and authentication over the kernel's TCP: what weft is compared with, and
  * the way out where UDP is blocked. A program that uses this header runs unchanged over either.
  *
@@ -8,7 +8,7 @@
  * timeout closes it. What TCP has no counterpart of is refused at open when it was asked for
  * (injected loss), or does nothing: GSO, GRO, congestion control of core/cc.h, and the observer.
  *
- * Use:     as io/udp.h: open, then in a loop calls through weft_driver_msgr and weft_driver_step.
+ * Use:     as io/udp/udp.h: open, then in a loop calls through weft_driver_msgr and weft_driver_step.
  * Thread:  all by one thread, except weft_driver_wake.
  *
  * Source: docs/PROTOCOL.md, "Over TCP".
@@ -16,7 +16,7 @@
 #ifndef WEFT_IO_DRIVER_H
 #define WEFT_IO_DRIVER_H
 
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 struct weft_driver;
 

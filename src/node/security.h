@@ -16,7 +16,7 @@
 
 #include "crypto/job_key.h"
 #include "crypto/provider.h"
-#include "io/udp.h"
+#include "io/udp/udp.h"
 #include "ps/table.h"
 #include "wire/packet.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_NODE_TRACING_H
 #define WEFT_NODE_TRACING_H
 
-#include "io/udp.h"
+#include "io/udp/udp.h"
 #include "node/log.h"
 #include "obs/trace_file.h"
 

@@ -6,7 +6,7 @@
  * What must hold: no write outside posted memory (ASan); each message sent ends exactly once, each
  * opened one too; masks have as many ones as were counted; chunks of one message come once each. */
 #include "base/assert.h"
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

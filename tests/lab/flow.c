@@ -9,7 +9,7 @@
  */
 #include "base/units.h"
 #include "io/clock.h"
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

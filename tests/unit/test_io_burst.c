@@ -1,8 +1,8 @@
 /* Bursts over real sockets: what goes into udp_tx comes out of udp_rx, datagram for datagram, with
  * and without GSO and GRO. */
 #include "io/sock.h"
-#include "io/udp_rx.h"
-#include "io/udp_tx.h"
+#include "io/udp/rx.h"
+#include "io/udp/tx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

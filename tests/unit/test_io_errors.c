@@ -4,9 +4,9 @@
 #define _GNU_SOURCE /* sendmmsg, unshare */
 
 #include "io/sock.h"
-#include "io/udp.h"
-#include "io/udp_rx.h"
-#include "io/udp_tx.h"
+#include "io/udp/udp.h"
+#include "io/udp/rx.h"
+#include "io/udp/tx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The loss injector: as often as asked, the same for the same seed, of its own for each process. */
-#include "io/loss.h"
+#include "io/udp/loss.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

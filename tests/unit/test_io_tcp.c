@@ -2,7 +2,7 @@
  * What it shares with UDP is in test_io_driver.c. This test looks inside. */
 #define _GNU_SOURCE /* accept4 */
 #include "driver_pair.h"
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Both ends are stepped by one thread; it waits for conditions, with a limit far above need. */
 #include "base/bits.h"
 #include "io/clock.h"
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

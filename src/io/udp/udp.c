@@ -1,15 +1,15 @@
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 #include "base/assert.h"
 #include "io/busy_poll.h"
-#include "io/hold.h"
-#include "io/lockstep.h"
+#include "io/udp/delayed_ack.h"
+#include "io/udp/blocking_receive.h"
 #include "io/random.h"
-#include "io/sleeper.h"
+#include "io/poller.h"
 #include "io/sock.h"
-#include "io/udp_err.h"
-#include "io/udp_rx.h"
-#include "io/udp_tx.h"
+#include "io/udp/errors.h"
+#include "io/udp/rx.h"
+#include "io/udp/tx.h"
 #include "wire/packet.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-#include "io/tcp.h"
+#include "io/tcp/tcp.h"
 
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 #include "core/endpoint.h"
-#include "io/loss.h"
+#include "io/udp/loss.h"
 
 struct weft_udp;
 

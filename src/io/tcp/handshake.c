@@ -14,7 +14,7 @@
  * An attempt that fails is made again after 10 ms, then twice as long up to 1 s, until the peer
  * timeout: a server may be started after its workers.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

@@ -1,4 +1,4 @@
-#include "io/udp_tx.h"
+#include "io/udp/tx.h"
 
 #include "base/assert.h"
 #include "io/sock.h"

@@ -1,4 +1,4 @@
-#include "io/sleeper.h"
+#include "io/poller.h"
 
 #include "base/assert.h"
 #include "io/clock.h"

@@ -5,7 +5,7 @@
  * peer timeout is sent PING, and is gone after the whole of it. A write that goes on counts as a
  * sign of life, for the kernel takes more only when the other end reads.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 /* Who comes so much too late slept, and has not listened for a good part of the peer timeout. */
 static uint64_t pause_ns(const struct weft_tcp *t)

@@ -6,7 +6,7 @@
  *
  * Source: docs/PROTOCOL.md sections 6 and 10.5.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 /* As in core/pace.c; here a chunk is 64 KB, so each waits for its own time. */
 #define PACE_LAG_NS WEFT_NS_PER_MS

@@ -14,7 +14,7 @@
 #define WEFT_IO_UDP_ERR_H
 
 #include "core/endpoint.h"
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 struct weft_udp_errors {
     int fd;

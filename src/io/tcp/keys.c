@@ -9,7 +9,7 @@
  *
  * Source: docs/PROTOCOL.md sections 8.4 and 10.3.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 static const char label[] = "weft over tcp";
 

@@ -1,7 +1,7 @@
-#include "io/probe.h"
+#include "io/udp/probe.h"
 
-#include "io/udp_rx.h"
-#include "io/udp_tx.h"
+#include "io/udp/rx.h"
+#include "io/udp/tx.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef WEFT_IO_UDP_TX_H
 #define WEFT_IO_UDP_TX_H
 
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 enum { WEFT_TX_BATCH = 4 }; /* bursts for each system call */
 

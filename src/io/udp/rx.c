@@ -1,4 +1,4 @@
-#include "io/udp_rx.h"
+#include "io/udp/rx.h"
 
 #include "base/assert.h"
 #include "io/sock.h"

@@ -1,5 +1,5 @@
 /* When a sleep is one inside the receive call, and what ends it. */
-#include "io/lockstep.h"
+#include "io/udp/blocking_receive.h"
 #include "io/sock.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * The ring of events has a place for everything that can be under way, so that it never overflows:
  * a slot of a message is not used again while its last event is unpolled, nor is that of a peer.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 /* ---- events ---------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #define WEFT_IO_UDP_RX_H
 
 #include "io/clock.h"
-#include "io/udp.h"
+#include "io/udp/udp.h"
 
 /* A slot must take the longest datagram that GRO can merge, or it is cut. Of long ones eight stay
  * within a second-level cache, so that the layers above read what the kernel has just copied there;

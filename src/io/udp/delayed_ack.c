@@ -1,4 +1,4 @@
-#include "io/hold.h"
+#include "io/udp/delayed_ack.h"
 
 #include "base/assert.h"
 #include "io/clock.h"

@@ -1,6 +1,6 @@
 /* Sleeps end at their moment and not before, whatever the timer was armed for earlier. */
 #include "io/clock.h"
-#include "io/sleeper.h"
+#include "io/poller.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "io/udp_err.h"
+#include "io/udp/errors.h"
 
 #include "io/sock.h"
 

@@ -9,7 +9,7 @@
  * belong to the host, and a program does not change them. The kernel counts in ticks, takes two at
  * least and rounds up: with 250 a second 5 ms become 8, and 4 are refused.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -11,7 +11,7 @@
  *
  * Source: docs/PROTOCOL.md sections 8.1 and 10.1.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

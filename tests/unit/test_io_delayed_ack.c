@@ -1,6 +1,6 @@
 /* Who has the endpoint: its owner, or the thread that speaks for it. What both touch is plain memory
  * here, so that the thread sanitizer sees every moment in which both have it. */
-#include "io/hold.h"
+#include "io/udp/delayed_ack.h"
 
 #include "base/status.h"
 

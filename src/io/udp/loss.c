@@ -1,4 +1,4 @@
-#include "io/loss.h"
+#include "io/udp/loss.h"
 
 #include "base/assert.h"
 

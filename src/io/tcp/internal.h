@@ -34,10 +34,10 @@
 #include "core/sink.h"
 #include "io/busy_poll.h"
 #include "io/clock.h"
-#include "io/sleeper.h"
+#include "io/poller.h"
 #include "io/sock.h"
-#include "io/tcp.h"
-#include "io/udp_err.h"
+#include "io/tcp/tcp.h"
+#include "io/udp/errors.h"
 #include "wire/record.h"
 
 #include <sys/uio.h>

@@ -8,7 +8,7 @@
  *
  * A chunk's memory is the caller's again at SENT, which therefore waits for the batch.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <errno.h>
 #include <sys/socket.h>

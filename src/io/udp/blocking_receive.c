@@ -1,4 +1,4 @@
-#include "io/lockstep.h"
+#include "io/udp/blocking_receive.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  *
  * Source: docs/PROTOCOL.md sections 3.7, 10.4 and 10.5.
  */
-#include "io/tcp_internal.h"
+#include "io/tcp/internal.h"
 
 #include <errno.h>
 #include <sys/socket.h>
