@@ -2,8 +2,9 @@
 
 #include "base/assert.h"
 #include "io/clock.h"
-#include "io/udp/probe.h"
 #include "io/poller.h"
+#include "io/sock_addr.h"
+#include "io/udp/probe.h"
 
 #include <net/if.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "io/resolve.h"
 
-#include "io/sock.h"
+#include "io/sock_addr.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* When a sleep is one inside the receive call, and what ends it. */
+#include "io/sock_addr.h"
 #include "io/udp/blocking_receive.h"
-#include "io/sock.h"
+#include "io/udp/socket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* Bursts over real sockets: what goes into udp_tx comes out of udp_rx, datagram for datagram, with
  * and without GSO and GRO. */
-#include "io/sock.h"
+#include "io/sock_addr.h"
 #include "io/udp/rx.h"
+#include "io/udp/socket.h"
 #include "io/udp/tx.h"
 
 #include <setjmp.h>

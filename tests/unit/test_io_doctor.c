@@ -1,7 +1,8 @@
 /* The doctor says something about everything, and advises only where something is wrong. */
 #include "free_port.h"
 #include "io/doctor.h"
-#include "io/sock.h"
+#include "io/sock_addr.h"
+#include "io/udp/socket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,10 +3,11 @@
  * real one. */
 #define _GNU_SOURCE /* sendmmsg, unshare */
 
-#include "io/sock.h"
-#include "io/udp/udp.h"
+#include "io/sock_addr.h"
 #include "io/udp/rx.h"
+#include "io/udp/socket.h"
 #include "io/udp/tx.h"
+#include "io/udp/udp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

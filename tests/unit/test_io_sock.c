@@ -1,5 +1,6 @@
 /* Addresses and opening: what is loopback; a port in use is named. */
-#include "io/sock.h"
+#include "io/sock_addr.h"
+#include "io/udp/socket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* A port where nobody listens: the network says so, a hint comes of it, and nothing else. */
 #include "free_port.h"
 #include "io/clock.h"
-#include "io/udp/udp.h"
 #include "io/udp/errors.h"
+#include "io/udp/udp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -35,7 +35,7 @@
 #include "io/busy_poll.h"
 #include "io/clock.h"
 #include "io/poller.h"
-#include "io/sock.h"
+#include "io/sock_addr.h"
 #include "io/tcp/tcp.h"
 #include "io/udp/errors.h"
 #include "wire/record.h"

@@ -1,5 +1,6 @@
 #include "io/udp/probe.h"
 
+#include "io/sock_addr.h"
 #include "io/udp/rx.h"
 #include "io/udp/tx.h"
 

@@ -5,7 +5,7 @@
 #define WEFT_IO_PROBE_H
 
 #include "base/error.h"
-#include "io/sock.h"
+#include "io/udp/socket.h"
 
 struct weft_probe {
     struct weft_sock_facts socket; /* what the kernel granted to a socket that asks for 4 MB */

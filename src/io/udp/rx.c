@@ -1,7 +1,7 @@
 #include "io/udp/rx.h"
 
 #include "base/assert.h"
-#include "io/sock.h"
+#include "io/sock_addr.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 #include "io/udp/tx.h"
 
 #include "base/assert.h"
-#include "io/sock.h"
+#include "io/udp/socket.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -2,13 +2,14 @@
 
 #include "base/assert.h"
 #include "io/busy_poll.h"
-#include "io/udp/delayed_ack.h"
-#include "io/udp/blocking_receive.h"
-#include "io/random.h"
 #include "io/poller.h"
-#include "io/sock.h"
+#include "io/random.h"
+#include "io/sock_addr.h"
+#include "io/udp/blocking_receive.h"
+#include "io/udp/delayed_ack.h"
 #include "io/udp/errors.h"
 #include "io/udp/rx.h"
+#include "io/udp/socket.h"
 #include "io/udp/tx.h"
 #include "wire/packet.h"
 
