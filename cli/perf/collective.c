@@ -99,7 +99,7 @@ static bool open_rank(struct perf *p, uint32_t r)
     config.driver.udp.host = address;
     config.driver.udp.insecure_network = o->lab != NULL;
     config.driver.udp.loopback_packet_bytes = o->packet_bytes == 0 ? WEFT_UDP_LOOPBACK_BYTES : 0;
-    config.driver.udp.lockstep = WEFT_UDP_LOCKSTEP;
+    config.driver.udp.blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     config.driver.udp.ep.packet_bytes =
         (uint16_t)(o->packet_bytes != 0 ? o->packet_bytes : PACKET_BYTES);
     if (!weft_perf_place_visit(&o->place, r, &home, &p->error)) {

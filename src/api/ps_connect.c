@@ -98,8 +98,8 @@ static void set_endpoint(const struct weft_ps *ps, const struct weft_ps_config *
     udp->loss.loss_ppm = config->inject_loss_ppm;
     udp->loss.seed = config->inject_seed;
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
-    udp->lockstep = WEFT_UDP_LOCKSTEP;
-    udp->hold_ns = config->thread ? 0 : WEFT_UDP_HOLD_NS;
+    udp->blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
+    udp->delayed_ack_ns = config->thread ? 0 : WEFT_UDP_DELAYED_ACK_NS;
     udp->ep.confirm_later = config->thread ? 1 : 0; /* without, nothing happens between two calls */
     udp->ep.peer_timeout_ns = config->peer_timeout_ns;
     udp->ep.keepalive_ns = config->keepalive_ns;

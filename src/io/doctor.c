@@ -175,17 +175,17 @@ static uint64_t median(const uint64_t *values, int count)
 /* How late a sleep of SLEEP_NS ends, as weft sleeps. */
 static bool measure_lateness(uint64_t *late_ns_p)
 {
-    struct weft_sleeper sleeper;
-    weft_sleeper_init(&sleeper);
-    bool works = weft_sleeper_open(&sleeper, -1) == WEFT_OK;
+    struct weft_poller poller;
+    weft_poller_init(&poller);
+    bool works = weft_poller_open(&poller, -1) == WEFT_OK;
     uint64_t late_ns[SLEEPS];
     for (int i = 0; i < SLEEPS && works; i++) {
         uint64_t end_ns = weft_clock_now_ns() + SLEEP_NS;
-        (void)weft_sleeper_sleep(&sleeper, end_ns);
+        (void)weft_poller_wait(&poller, end_ns);
         uint64_t now_ns = weft_clock_now_ns();
         late_ns[i] = now_ns > end_ns ? now_ns - end_ns : 0;
     }
-    weft_sleeper_close(&sleeper);
+    weft_poller_close(&poller);
     if (works) {
         *late_ns_p = median(late_ns, SLEEPS);
     }

@@ -1,14 +1,14 @@
 /* An endpoint with a thread of its own: communication goes on while the application computes.
  *
- * The engine thread owns a weft_driver (UDP or TCP) and turns its crank. The application's thread holds a
- * struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the call
+ * The engine thread owns a weft_driver (UDP or TCP) and progresses it. The application's thread
+ * holds a struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the call
  * returns with the endpoint's own answer, so statuses and sequence numbers are the same as without
- * an engine), events through a bounded ring. A program chooses between this and turning the crank
- * itself when it starts.
+ * an engine), events through a bounded ring. A program chooses between this and progressing
+ * the endpoint itself when it starts.
  *
  * Differences to the driver's message interface:
  *   - WEFT_SINK_HAND is WEFT_UNSUPPORTED: a chunk lies in the receive buffer only while the engine
- *     thread looks at it. set_user and refuse, which serve that sink, assert.
+ *     thread handles it. set_user and refuse, which serve that sink, assert.
  *   - The ring holds events_max events. When it is full, the engine takes no more datagrams until
  *     the application polls (commands are still answered): peers see a slow receiver; no
  *     event is lost.

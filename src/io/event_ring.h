@@ -1,5 +1,5 @@
 /* A bounded ring of message events from one thread to another, with room for each event's mask.
- * One producer, one consumer, no locks. Internal to this folder.
+ * One producer, one consumer, no locks. Internal to src/io.
  */
 #ifndef WEFT_IO_EVENT_RING_H
 #define WEFT_IO_EVENT_RING_H

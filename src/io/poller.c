@@ -16,23 +16,23 @@ static bool watch(int epoll_fd, int fd)
     return fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-void weft_sleeper_init(struct weft_sleeper *sleeper)
+void weft_poller_init(struct weft_poller *poller)
 {
-    atomic_init(&sleeper->woken, 0);
-    sleeper->armed_ns = WEFT_NEVER;
-    sleeper->epoll_fd = -1;
-    sleeper->wake_fd = -1;
-    sleeper->timer_fd = -1;
+    atomic_init(&poller->woken, 0);
+    poller->armed_ns = WEFT_NEVER;
+    poller->epoll_fd = -1;
+    poller->wake_fd = -1;
+    poller->timer_fd = -1;
 }
 
-weft_status weft_sleeper_open(struct weft_sleeper *sleeper, int fd)
+weft_status weft_poller_open(struct weft_poller *poller, int fd)
 {
-    sleeper->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    sleeper->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    sleeper->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    bool good = sleeper->epoll_fd >= 0 && watch(sleeper->epoll_fd, sleeper->wake_fd) &&
-                watch(sleeper->epoll_fd, sleeper->timer_fd) &&
-                (fd < 0 || watch(sleeper->epoll_fd, fd));
+    poller->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    poller->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    poller->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    bool good = poller->epoll_fd >= 0 && watch(poller->epoll_fd, poller->wake_fd) &&
+                watch(poller->epoll_fd, poller->timer_fd) &&
+                (fd < 0 || watch(poller->epoll_fd, fd));
     return good ? WEFT_OK : WEFT_IO;
 }
 
@@ -43,22 +43,22 @@ static void close_fd(int fd)
     }
 }
 
-void weft_sleeper_close(struct weft_sleeper *sleeper)
+void weft_poller_close(struct weft_poller *poller)
 {
     int before = errno;
-    close_fd(sleeper->epoll_fd);
-    close_fd(sleeper->wake_fd);
-    close_fd(sleeper->timer_fd);
+    close_fd(poller->epoll_fd);
+    close_fd(poller->wake_fd);
+    close_fd(poller->timer_fd);
     errno = before;
 }
 
-static void arm(struct weft_sleeper *sleeper, uint64_t until_ns)
+static void arm(struct weft_poller *poller, uint64_t until_ns)
 {
     struct itimerspec at = {.it_value = {.tv_sec = (time_t)(until_ns / WEFT_NS_PER_S),
                                          .tv_nsec = (long)(until_ns % WEFT_NS_PER_S)}};
-    int rc = timerfd_settime(sleeper->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    int rc = timerfd_settime(poller->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
     WEFT_ASSERT(rc == 0); /* it fails for wrong arguments only */
-    sleeper->armed_ns = until_ns;
+    poller->armed_ns = until_ns;
 }
 
 /* Clear what made fd readable; true when there was something. */
@@ -68,25 +68,25 @@ static bool read_off(int fd)
     return read(fd, &value, sizeof(value)) == (ssize_t)sizeof(value);
 }
 
-bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns)
+bool weft_poller_wait(struct weft_poller *poller, uint64_t until_ns)
 {
     for (;;) {
-        if (until_ns < sleeper->armed_ns) {
-            arm(sleeper, until_ns);
+        if (until_ns < poller->armed_ns) {
+            arm(poller, until_ns);
         }
         struct epoll_event events[3];
-        int ready = epoll_wait(sleeper->epoll_fd, events, 3, -1);
+        int ready = epoll_wait(poller->epoll_fd, events, 3, -1);
         WEFT_ASSERT(ready > 0 || errno == EINTR);
-        bool early = ready == 1 && events[0].data.fd == sleeper->timer_fd;
+        bool early = ready == 1 && events[0].data.fd == poller->timer_fd;
         bool woken = false;
         for (int i = 0; i < ready; i++) {
-            if (events[i].data.fd == sleeper->timer_fd) {
-                (void)read_off(sleeper->timer_fd);
-                sleeper->armed_ns = WEFT_NEVER;
-            } else if (events[i].data.fd == sleeper->wake_fd) {
+            if (events[i].data.fd == poller->timer_fd) {
+                (void)read_off(poller->timer_fd);
+                poller->armed_ns = WEFT_NEVER;
+            } else if (events[i].data.fd == poller->wake_fd) {
                 /* Cleared before it is read off: a wake in between is then seen twice, never lost. */
-                atomic_store(&sleeper->woken, 0);
-                woken = read_off(sleeper->wake_fd);
+                atomic_store(&poller->woken, 0);
+                woken = read_off(poller->wake_fd);
             }
         }
         if (!early || weft_clock_now_ns() >= until_ns) {
@@ -95,46 +95,46 @@ bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns)
     }
 }
 
-bool weft_sleeper_nap(struct weft_sleeper *sleeper, uint64_t ns)
+bool weft_poller_nap(struct weft_poller *poller, uint64_t ns)
 {
-    struct pollfd wake = {.fd = sleeper->wake_fd, .events = POLLIN};
+    struct pollfd wake = {.fd = poller->wake_fd, .events = POLLIN};
     struct timespec time = {.tv_sec = (time_t)(ns / WEFT_NS_PER_S),
                             .tv_nsec = (long)(ns % WEFT_NS_PER_S)};
     (void)ppoll(&wake, 1, &time, NULL);
-    return weft_sleeper_woken(sleeper);
+    return weft_poller_woken(poller);
 }
 
-void weft_sleeper_prepare(struct weft_sleeper *sleeper, uint64_t until_ns)
+void weft_poller_prepare(struct weft_poller *poller, uint64_t until_ns)
 {
     /* Setting a timer also takes off that it has fired. */
-    if (until_ns < sleeper->armed_ns || sleeper->armed_ns <= weft_clock_now_ns()) {
-        arm(sleeper, until_ns);
+    if (until_ns < poller->armed_ns || poller->armed_ns <= weft_clock_now_ns()) {
+        arm(poller, until_ns);
     }
-    (void)weft_sleeper_woken(sleeper);
+    (void)weft_poller_woken(poller);
 }
 
-bool weft_sleeper_woken(struct weft_sleeper *sleeper)
+bool weft_poller_woken(struct weft_poller *poller)
 {
-    if (atomic_load(&sleeper->woken) == 0) {
+    if (atomic_load(&poller->woken) == 0) {
         return false;
     }
-    atomic_store(&sleeper->woken, 0); /* as in sleep: before it is read off */
-    (void)read_off(sleeper->wake_fd);
+    atomic_store(&poller->woken, 0); /* as in sleep: before it is read off */
+    (void)read_off(poller->wake_fd);
     return true;
 }
 
-void weft_sleeper_note_wake(struct weft_sleeper *sleeper)
+void weft_poller_note_wake(struct weft_poller *poller)
 {
-    atomic_store(&sleeper->woken, 1);
+    atomic_store(&poller->woken, 1);
 }
 
-void weft_sleeper_wake(struct weft_sleeper *sleeper)
+void weft_poller_wake(struct weft_poller *poller)
 {
     int before = errno;
     uint64_t one = 1;
-    weft_sleeper_note_wake(sleeper);
+    weft_poller_note_wake(poller);
     /* Fails only when the count is at its top, and then the sleep ends anyhow. */
-    ssize_t wrote = write(sleeper->wake_fd, &one, sizeof(one));
+    ssize_t wrote = write(poller->wake_fd, &one, sizeof(one));
     (void)wrote;
     errno = before;
 }

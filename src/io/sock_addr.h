@@ -1,5 +1,5 @@
-/* Addresses of sockets: parsing, what may be used, comparing. Both drivers use them. Internal to this
- * folder.
+/* Addresses of sockets: parsing, what may be used, comparing. Both drivers use them. Internal to
+ * src/io.
  */
 #ifndef WEFT_IO_SOCK_ADDR_H
 #define WEFT_IO_SOCK_ADDR_H

@@ -28,7 +28,7 @@ void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
     weft_shard_config_default(&config_p->shard);
     weft_driver_config_default(&config_p->driver);
     config_p->driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
-    config_p->driver.udp.lockstep = WEFT_UDP_LOCKSTEP;
+    config_p->driver.udp.blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     config_p->driver.udp.ep.accept = 1;
     config_p->shard.chunks_max = config_p->driver.udp.ep.chunks_max;
 }

@@ -46,7 +46,7 @@ void weft_tracing_attach(struct weft_tracing *tracing, const char *label,
         return;
     }
     config->ep.trace_records = RING_RECORDS;
-    config->observer = (struct weft_udp_observer){.look = look, .arg = feed_p};
+    config->observer = (struct weft_udp_observer){.observe = look, .arg = feed_p};
     weft_trace_feed_init(tracing->writer, label, config->ep.name, config->ep.incarnation,
                          wall_offset_ns(), &feed_p->feed);
 }

@@ -15,7 +15,7 @@
 
 static const uint64_t LONG_NS = WEFT_NS_PER_MS;
 
-static struct weft_lockstep lockstep;
+static struct weft_blocking_receive blocking;
 static int fd;
 static struct weft_addr self;
 
@@ -35,7 +35,7 @@ static int set_up(void **state)
 {
     (void)state;
     fd = open_socket(&self);
-    weft_lockstep_init(&lockstep);
+    weft_blocking_receive_init(&blocking);
     return 0;
 }
 
@@ -48,37 +48,37 @@ static int tear_down(void **state)
 static void answer(uint32_t times)
 {
     for (uint32_t i = 0; i < times; i++) {
-        weft_lockstep_note(&lockstep, true);
+        weft_blocking_receive_note(&blocking, true);
     }
 }
 
 static void not_before_so_many_answers(void **state)
 {
     (void)state;
-    assert_int_equal(weft_lockstep_open(&lockstep, fd, &self, 4), WEFT_OK);
+    assert_int_equal(weft_blocking_receive_open(&blocking, fd, &self, 4), WEFT_OK);
     answer(3);
-    assert_false(weft_lockstep_due(&lockstep, LONG_NS));
+    assert_false(weft_blocking_receive_due(&blocking, LONG_NS));
     answer(1);
-    assert_true(weft_lockstep_due(&lockstep, LONG_NS));
-    assert_true(weft_lockstep_due(&lockstep, WEFT_NEVER));
-    assert_false(weft_lockstep_due(&lockstep, 100 * WEFT_NS_PER_US)); /* worth a timer */
+    assert_true(weft_blocking_receive_due(&blocking, LONG_NS));
+    assert_true(weft_blocking_receive_due(&blocking, WEFT_NEVER));
+    assert_false(weft_blocking_receive_due(&blocking, 100 * WEFT_NS_PER_US)); /* worth a timer */
     answer(1000);
-    weft_lockstep_note(&lockstep, false);
+    weft_blocking_receive_note(&blocking, false);
     answer(3);
-    assert_false(weft_lockstep_due(&lockstep, LONG_NS)); /* in a row */
+    assert_false(weft_blocking_receive_due(&blocking, LONG_NS)); /* in a row */
     answer(1);
-    assert_true(weft_lockstep_due(&lockstep, LONG_NS));
+    assert_true(weft_blocking_receive_due(&blocking, LONG_NS));
 }
 
 static void never_where_it_is_not_open(void **state)
 {
     (void)state;
     answer(100);
-    assert_false(weft_lockstep_due(&lockstep, LONG_NS));
-    assert_false(weft_lockstep_is_wake(&lockstep, &self, 0));
-    weft_lockstep_wake(&lockstep);
-    assert_int_equal(weft_lockstep_open(&lockstep, -1, &self, 1), WEFT_IO);
-    assert_false(weft_lockstep_due(&lockstep, LONG_NS));
+    assert_false(weft_blocking_receive_due(&blocking, LONG_NS));
+    assert_false(weft_blocking_receive_is_wake(&blocking, &self, 0));
+    weft_blocking_receive_wake(&blocking);
+    assert_int_equal(weft_blocking_receive_open(&blocking, -1, &self, 1), WEFT_IO);
+    assert_false(weft_blocking_receive_due(&blocking, LONG_NS));
 }
 
 static ssize_t receive(struct weft_addr *from_p, int flags)
@@ -97,16 +97,16 @@ static void a_wake_ends_the_receive_call(void **state)
 {
     (void)state;
     struct weft_addr from;
-    assert_int_equal(weft_lockstep_open(&lockstep, fd, &self, 1), WEFT_OK);
-    weft_lockstep_wake(&lockstep); /* nobody sleeps */
+    assert_int_equal(weft_blocking_receive_open(&blocking, fd, &self, 1), WEFT_OK);
+    weft_blocking_receive_wake(&blocking); /* nobody sleeps */
     assert_int_equal(receive(&from, MSG_DONTWAIT), -1);
-    weft_lockstep_begin(&lockstep);
-    weft_lockstep_wake(&lockstep);
+    weft_blocking_receive_begin(&blocking);
+    weft_blocking_receive_wake(&blocking);
     assert_int_equal(receive(&from, MSG_DONTWAIT), 0);
-    assert_true(weft_lockstep_is_wake(&lockstep, &from, 0));
-    assert_false(weft_lockstep_is_wake(&lockstep, &from, 1));
-    weft_lockstep_end(&lockstep);
-    weft_lockstep_wake(&lockstep);
+    assert_true(weft_blocking_receive_is_wake(&blocking, &from, 0));
+    assert_false(weft_blocking_receive_is_wake(&blocking, &from, 1));
+    weft_blocking_receive_end(&blocking);
+    weft_blocking_receive_wake(&blocking);
     assert_int_equal(receive(&from, MSG_DONTWAIT), -1);
 }
 
@@ -116,12 +116,12 @@ static void only_its_own_is_a_wake(void **state)
     (void)state;
     struct weft_addr from, other;
     int stranger = open_socket(&other);
-    assert_int_equal(weft_lockstep_open(&lockstep, fd, &self, 1), WEFT_OK);
+    assert_int_equal(weft_blocking_receive_open(&blocking, fd, &self, 1), WEFT_OK);
     const struct sockaddr *to = (const struct sockaddr *)(const void *)self.bytes;
     assert_int_equal(sendto(stranger, "", 0, 0, to, self.bytes_used), 0);
     assert_int_equal(receive(&from, 0), 0);
     assert_memory_equal(&from, &other, sizeof(from));
-    assert_false(weft_lockstep_is_wake(&lockstep, &from, 0));
+    assert_false(weft_blocking_receive_is_wake(&blocking, &from, 0));
     (void)close(stranger);
 }
 
@@ -130,7 +130,7 @@ static void the_call_ends_by_itself(void **state)
 {
     (void)state;
     struct weft_addr from;
-    assert_int_equal(weft_lockstep_open(&lockstep, fd, &self, 1), WEFT_OK);
+    assert_int_equal(weft_blocking_receive_open(&blocking, fd, &self, 1), WEFT_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(receive(&from, 0), -1);
         assert_true(errno == EAGAIN || errno == EINTR);

@@ -73,7 +73,7 @@ static void turn_that_takes_long_ends_the_looking_for_a_while(void **state)
     nanosleep(&long_turn, NULL);
     assert_false(weft_busy_poll_again(&poll));
     weft_busy_poll_end(&poll, false);
-    assert_true(poll.off_until > poll.turn_ns);
+    assert_true(poll.off_until > poll.round_ns);
     assert_true(poll.off_ns > 0);
     poll.off_until = WEFT_NEVER - 1;
     assert_int_equal(looks(&poll, 100, true), 0);

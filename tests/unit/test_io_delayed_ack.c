@@ -1,4 +1,4 @@
-/* Who has the endpoint: its owner, or the thread that speaks for it. What both touch is plain memory
+/* Who has the endpoint: its owner, or the thread that sends for it. What both touch is plain memory
  * here, so that the thread sanitizer sees every moment in which both have it. */
 #include "io/udp/delayed_ack.h"
 
@@ -16,15 +16,15 @@
 /* Stands for the endpoint. */
 static struct {
     bool owned;
-    uint64_t spoken;
+    uint64_t sent;
     uint32_t calls;
 } shared;
 
-static void say(void *arg)
+static void send_counted(void *arg)
 {
     (void)arg;
     assert_false(shared.owned);
-    shared.spoken++;
+    shared.sent++;
 }
 
 /* ---- an interface that counts ---------------------------------------------------------------- */
@@ -109,28 +109,28 @@ static const struct weft_msg_ops counting = {
 
 /* ---- owner and thread ------------------------------------------------------------------------ */
 
-static struct weft_hold *make(uint64_t gap_ns)
+static struct weft_delayed_ack *make(uint64_t gap_ns)
 {
-    const struct weft_hold_config config = {
-        .gap_ns = gap_ns, .inside = {.ops = &counting}, .say = say};
-    struct weft_hold *hold;
-    assert_int_equal(weft_hold_new(&config, &hold), WEFT_OK);
+    const struct weft_delayed_ack_config config = {
+        .gap_ns = gap_ns, .inner = {.ops = &counting}, .send = send_counted};
+    struct weft_delayed_ack *ack;
+    assert_int_equal(weft_delayed_ack_new(&config, &ack), WEFT_OK);
     shared.owned = true;
-    shared.spoken = 0;
+    shared.sent = 0;
     shared.calls = 0;
-    return hold;
+    return ack;
 }
 
-static void give(struct weft_hold *hold)
+static void lend(struct weft_delayed_ack *ack)
 {
-    assert_true(weft_hold_worth(hold));
+    assert_true(weft_delayed_ack_pays(ack));
     shared.owned = false;
-    weft_hold_leave(hold, true, 1);
+    weft_delayed_ack_leave(ack, true, 1);
 }
 
-static void take(struct weft_hold *hold)
+static void take(struct weft_delayed_ack *ack)
 {
-    assert_true(weft_hold_take(hold));
+    assert_true(weft_delayed_ack_enter(ack));
     shared.owned = true;
 }
 
@@ -140,130 +140,130 @@ static void pause_us(long us)
     (void)nanosleep(&t, NULL);
 }
 
-static void wait_for_said(struct weft_hold *hold, uint64_t said)
+static void wait_for_sent(struct weft_delayed_ack *ack, uint64_t sent)
 {
-    while (weft_hold_said(hold) < said) {
+    while (weft_delayed_ack_sent(ack) < sent) {
         pause_us(200); /* the test's own limit ends it */
     }
 }
 
-static void the_thread_speaks_for_who_stays_away(void **state)
+static void the_thread_sends_while_the_owner_is_away(void **state)
 {
     (void)state;
-    struct weft_hold *hold = make(WEFT_NEVER);
+    struct weft_delayed_ack *ack = make(WEFT_NEVER);
     for (uint64_t round = 1; round <= 5; round++) {
-        give(hold);
-        wait_for_said(hold, round);
-        take(hold);
-        assert_int_equal(shared.spoken, round);
+        lend(ack);
+        wait_for_sent(ack, round);
+        take(ack);
+        assert_int_equal(shared.sent, round);
         pause_us(round % 2 * 8000); /* time to go to sleep, now and then */
     }
-    weft_hold_free(hold);
+    weft_delayed_ack_free(ack);
 }
 
-static void only_one_has_it(void **state)
+static void only_one_has_the_endpoint(void **state)
 {
     (void)state;
     enum { ROUNDS = 3000 };
-    struct weft_hold *hold = make(WEFT_NEVER);
+    struct weft_delayed_ack *ack = make(WEFT_NEVER);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        give(hold);
+        lend(ack);
         pause_us(i % 500 == 0 ? 4000 : 0);
-        take(hold);
+        take(ack);
     }
-    assert_true(shared.spoken <= ROUNDS);
-    assert_int_equal(shared.spoken, weft_hold_said(hold));
-    weft_hold_free(hold);
+    assert_true(shared.sent <= ROUNDS);
+    assert_int_equal(shared.sent, weft_delayed_ack_sent(ack));
+    weft_delayed_ack_free(ack);
 }
 
-static void what_is_held_at_the_end_is_not_said(void **state)
+static void what_is_delayed_at_the_end_is_not_sent(void **state)
 {
     (void)state;
-    struct weft_hold *hold = make(WEFT_NEVER);
-    weft_hold_free(hold);
-    hold = make(WEFT_NEVER);
-    give(hold);
-    weft_hold_free(hold);
-    assert_true(shared.spoken <= 1); /* unless it was first */
-    weft_hold_free(NULL);
-    assert_false(weft_hold_take(NULL));
-    assert_int_equal(weft_hold_said(NULL), 0);
+    struct weft_delayed_ack *ack = make(WEFT_NEVER);
+    weft_delayed_ack_free(ack);
+    ack = make(WEFT_NEVER);
+    lend(ack);
+    weft_delayed_ack_free(ack);
+    assert_true(shared.sent <= 1); /* unless it was first */
+    weft_delayed_ack_free(NULL);
+    assert_false(weft_delayed_ack_enter(NULL));
+    assert_int_equal(weft_delayed_ack_sent(NULL), 0);
 }
 
 /* A forked process has no such thread: it must neither wait for it nor for what that slept on. */
-static void a_forked_process_leaves_it_alone(void **state)
+static void a_forked_process_does_not_wait_for_the_thread(void **state)
 {
     (void)state;
     for (int asleep = 0; asleep <= 1; asleep++) {
-        struct weft_hold *hold = make(WEFT_NEVER);
-        give(hold);
+        struct weft_delayed_ack *ack = make(WEFT_NEVER);
+        lend(ack);
         if (asleep) {
-            wait_for_said(hold, 1);
+            wait_for_sent(ack, 1);
         }
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
             alarm(60);
-            weft_hold_free(hold);
+            weft_delayed_ack_free(ack);
             _exit(0);
         }
         int status;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        weft_hold_free(hold);
+        weft_delayed_ack_free(ack);
     }
 }
 
-static void it_is_worth_it_after_a_short_absence(void **state)
+static void a_delay_pays_after_a_short_absence(void **state)
 {
     (void)state;
-    struct weft_hold *hold = make(100);
-    assert_false(weft_hold_worth(hold));
-    weft_hold_back(hold, 50); /* never left */
-    assert_false(weft_hold_worth(hold));
-    weft_hold_leave(hold, false, 1000);
-    weft_hold_back(hold, 1100);
-    assert_true(weft_hold_worth(hold));
-    weft_hold_back(hold, 5000); /* a second step of the same stay tells nothing */
-    assert_true(weft_hold_worth(hold));
-    weft_hold_leave(hold, true, 6000);
-    weft_hold_back(hold, 6101);
-    assert_false(weft_hold_worth(hold));
-    weft_hold_free(hold);
+    struct weft_delayed_ack *ack = make(100);
+    assert_false(weft_delayed_ack_pays(ack));
+    weft_delayed_ack_return(ack, 50); /* never left */
+    assert_false(weft_delayed_ack_pays(ack));
+    weft_delayed_ack_leave(ack, false, 1000);
+    weft_delayed_ack_return(ack, 1100);
+    assert_true(weft_delayed_ack_pays(ack));
+    weft_delayed_ack_return(ack, 5000); /* a second return without leave changes nothing */
+    assert_true(weft_delayed_ack_pays(ack));
+    weft_delayed_ack_leave(ack, true, 6000);
+    weft_delayed_ack_return(ack, 6101);
+    assert_false(weft_delayed_ack_pays(ack));
+    weft_delayed_ack_free(ack);
 }
 
-/* The owner looks in, and the thread speaks for it all the same. */
-static void looking_in_keeps_nothing_back(void **state)
+/* The owner uses the endpoint for a moment, and the thread still sends afterwards. */
+static void entering_does_not_stop_the_thread(void **state)
 {
     (void)state;
-    struct weft_hold *hold = make(WEFT_NEVER);
-    give(hold);
-    bool was_given = weft_hold_take(hold);
-    assert_true(was_given);
-    assert_false(weft_hold_take(hold));
-    uint64_t said = weft_hold_said(hold);
-    weft_hold_again(hold, was_given);
-    wait_for_said(hold, said + 1);
-    take(hold);
-    said = weft_hold_said(hold);
-    weft_hold_again(hold, false); /* it was not given: it is not now */
-    assert_false(weft_hold_take(hold));
-    weft_hold_free(hold);
-    assert_int_equal(shared.spoken, said);
+    struct weft_delayed_ack *ack = make(WEFT_NEVER);
+    lend(ack);
+    bool was_lent = weft_delayed_ack_enter(ack);
+    assert_true(was_lent);
+    assert_false(weft_delayed_ack_enter(ack));
+    uint64_t sent = weft_delayed_ack_sent(ack);
+    weft_delayed_ack_exit(ack, was_lent);
+    wait_for_sent(ack, sent + 1);
+    take(ack);
+    sent = weft_delayed_ack_sent(ack);
+    weft_delayed_ack_exit(ack, false); /* it was not lent: it is not now */
+    assert_false(weft_delayed_ack_enter(ack));
+    weft_delayed_ack_free(ack);
+    assert_int_equal(shared.sent, sent);
 }
 
-static void every_call_takes_it_back(void **state)
+static void every_call_enters_and_exits(void **state)
 {
     (void)state;
-    struct weft_hold *hold = make(WEFT_NEVER);
-    struct weft_msgr msgr = weft_hold_msgr(hold);
+    struct weft_delayed_ack *ack = make(WEFT_NEVER);
+    struct weft_msgr msgr = weft_delayed_ack_msgr(ack);
     struct weft_msg_send send = {0};
     struct weft_msg_expect expect = {0};
     struct weft_msg_event event;
     uint64_t seq;
     weft_expect_id id;
     for (uint32_t call = 0; call < 9; call++) {
-        give(hold);
+        lend(ack);
         switch (call) {
         case 0:
             assert_int_equal(msgr.ops->chunk_elems(msgr.self, 10, 20), 31);
@@ -296,22 +296,22 @@ static void every_call_takes_it_back(void **state)
             assert_true(msgr.ops->poll(msgr.self, &event));
             assert_int_equal(event.seq, 4);
         }
-        take(hold); /* it was given again */
+        take(ack); /* it was lent again */
         assert_int_equal(shared.calls, call + 1);
     }
-    weft_hold_free(hold);
+    weft_delayed_ack_free(ack);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_thread_speaks_for_who_stays_away),
-        cmocka_unit_test(only_one_has_it),
-        cmocka_unit_test(what_is_held_at_the_end_is_not_said),
-        cmocka_unit_test(a_forked_process_leaves_it_alone),
-        cmocka_unit_test(it_is_worth_it_after_a_short_absence),
-        cmocka_unit_test(looking_in_keeps_nothing_back),
-        cmocka_unit_test(every_call_takes_it_back),
+        cmocka_unit_test(the_thread_sends_while_the_owner_is_away),
+        cmocka_unit_test(only_one_has_the_endpoint),
+        cmocka_unit_test(what_is_delayed_at_the_end_is_not_sent),
+        cmocka_unit_test(a_forked_process_does_not_wait_for_the_thread),
+        cmocka_unit_test(a_delay_pays_after_a_short_absence),
+        cmocka_unit_test(entering_does_not_stop_the_thread),
+        cmocka_unit_test(every_call_enters_and_exits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,21 +13,21 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static struct weft_sleeper sleeper;
+static struct weft_poller poller;
 static int fd;
 
 static int set_up(void **state)
 {
     (void)state;
     fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    weft_sleeper_init(&sleeper);
-    return fd >= 0 && weft_sleeper_open(&sleeper, fd) == WEFT_OK ? 0 : -1;
+    weft_poller_init(&poller);
+    return fd >= 0 && weft_poller_open(&poller, fd) == WEFT_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    weft_sleeper_close(&sleeper);
+    weft_poller_close(&poller);
     (void)close(fd);
     return 0;
 }
@@ -38,7 +38,7 @@ static void sleep_for(uint64_t ns)
     bool whole = false;
     for (int i = 0; i < 20 && !whole; i++) {
         uint64_t until_ns = weft_clock_now_ns() + ns;
-        assert_false(weft_sleeper_sleep(&sleeper, until_ns));
+        assert_false(weft_poller_wait(&poller, until_ns));
         whole = weft_clock_now_ns() >= until_ns;
     }
     assert_true(whole);
@@ -64,9 +64,9 @@ static void an_earlier_timer_does_not_end_a_later_sleep(void **state)
     (void)state;
     uint64_t value;
     signal_fd(fd);
-    assert_false(weft_sleeper_sleep(&sleeper, weft_clock_now_ns() + 200 * WEFT_NS_PER_MS));
+    assert_false(weft_poller_wait(&poller, weft_clock_now_ns() + 200 * WEFT_NS_PER_MS));
     assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
-    assert_true(sleeper.armed_ns != WEFT_NEVER);
+    assert_true(poller.armed_ns != WEFT_NEVER);
     sleep_for(300 * WEFT_NS_PER_MS);
 }
 
@@ -75,7 +75,7 @@ static void a_later_timer_is_set_back(void **state)
     (void)state;
     uint64_t value;
     signal_fd(fd);
-    assert_false(weft_sleeper_sleep(&sleeper, weft_clock_now_ns() + 60 * WEFT_NS_PER_S));
+    assert_false(weft_poller_wait(&poller, weft_clock_now_ns() + 60 * WEFT_NS_PER_S));
     assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
     sleep_for(WEFT_NS_PER_MS); /* would take a minute, and the test's time limit */
 }
@@ -83,17 +83,17 @@ static void a_later_timer_is_set_back(void **state)
 static void a_moment_in_the_past_ends_at_once(void **state)
 {
     (void)state;
-    assert_false(weft_sleeper_sleep(&sleeper, 1));
+    assert_false(weft_poller_wait(&poller, 1));
 }
 
 static void a_wake_ends_the_next_sleep_once(void **state)
 {
     (void)state;
-    weft_sleeper_wake(&sleeper);
-    weft_sleeper_wake(&sleeper);
-    assert_int_equal(atomic_load(&sleeper.woken), 1);
-    assert_true(weft_sleeper_sleep(&sleeper, WEFT_NEVER));
-    assert_int_equal(atomic_load(&sleeper.woken), 0);
+    weft_poller_wake(&poller);
+    weft_poller_wake(&poller);
+    assert_int_equal(atomic_load(&poller.woken), 1);
+    assert_true(weft_poller_wait(&poller, WEFT_NEVER));
+    assert_int_equal(atomic_load(&poller.woken), 0);
     sleep_for(WEFT_NS_PER_MS);
 }
 
@@ -106,7 +106,7 @@ static void *wake_later(void *arg)
         (void)usleep(1000);
     }
     (void)usleep(5000);
-    weft_sleeper_wake(&sleeper);
+    weft_poller_wake(&poller);
     return NULL;
 }
 
@@ -117,11 +117,11 @@ static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
     assert_int_equal(pthread_create(&thread, NULL, wake_later, NULL), 0);
     /* A timer left over from before fires meanwhile. */
     signal_fd(fd);
-    assert_false(weft_sleeper_sleep(&sleeper, weft_clock_now_ns() + WEFT_NS_PER_MS));
+    assert_false(weft_poller_wait(&poller, weft_clock_now_ns() + WEFT_NS_PER_MS));
     uint64_t value;
     assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
     atomic_store(&may_wake, true);
-    while (!weft_sleeper_sleep(&sleeper, WEFT_NEVER)) {
+    while (!weft_poller_wait(&poller, WEFT_NEVER)) {
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
@@ -130,22 +130,22 @@ static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
 static void a_prepared_descriptor_turns_readable(void **state)
 {
     (void)state;
-    struct pollfd wait = {.fd = sleeper.epoll_fd, .events = POLLIN};
+    struct pollfd wait = {.fd = poller.epoll_fd, .events = POLLIN};
     uint64_t value;
-    weft_sleeper_prepare(&sleeper, WEFT_NEVER);
+    weft_poller_prepare(&poller, WEFT_NEVER);
     assert_int_equal(poll(&wait, 1, 0), 0);
     uint64_t until_ns = weft_clock_now_ns() + 2 * WEFT_NS_PER_MS;
-    weft_sleeper_prepare(&sleeper, until_ns);
+    weft_poller_prepare(&poller, until_ns);
     assert_int_equal(poll(&wait, 1, -1), 1);
     assert_true(weft_clock_now_ns() >= until_ns);
-    weft_sleeper_prepare(&sleeper, WEFT_NEVER); /* takes off that the timer has fired */
+    weft_poller_prepare(&poller, WEFT_NEVER); /* takes off that the timer has fired */
     assert_int_equal(poll(&wait, 1, 0), 0);
     signal_fd(fd);
     assert_int_equal(poll(&wait, 1, -1), 1);
     assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
-    weft_sleeper_wake(&sleeper);
+    weft_poller_wake(&poller);
     assert_int_equal(poll(&wait, 1, -1), 1);
-    weft_sleeper_prepare(&sleeper, WEFT_NEVER); /* and the wake */
+    weft_poller_prepare(&poller, WEFT_NEVER); /* and the wake */
     assert_int_equal(poll(&wait, 1, 0), 0);
 }
 
@@ -156,13 +156,13 @@ static void a_nap_does_not_look_at_the_descriptor_but_hears_a_wake(void **state)
     bool whole = false;
     for (int i = 0; i < 20 && !whole; i++) {
         uint64_t until_ns = weft_clock_now_ns() + WEFT_NS_PER_MS;
-        assert_false(weft_sleeper_nap(&sleeper, WEFT_NS_PER_MS));
+        assert_false(weft_poller_nap(&poller, WEFT_NS_PER_MS));
         whole = weft_clock_now_ns() >= until_ns;
     }
     assert_true(whole);
-    weft_sleeper_wake(&sleeper);
-    assert_true(weft_sleeper_nap(&sleeper, 60 * WEFT_NS_PER_S));
-    assert_false(weft_sleeper_nap(&sleeper, WEFT_NS_PER_US)); /* taken off */
+    weft_poller_wake(&poller);
+    assert_true(weft_poller_nap(&poller, 60 * WEFT_NS_PER_S));
+    assert_false(weft_poller_nap(&poller, WEFT_NS_PER_US)); /* taken off */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* TCP's own troubles: connections that break, strangers at the door, bytes changed on the way.
+/* TCP's own troubles: connections that break, strangers that connect, bytes changed on the way.
  * What it shares with UDP is in test_io_driver.c. This test looks inside. */
 #define _GNU_SOURCE /* accept4 */
 #include "driver_pair.h"
@@ -299,7 +299,7 @@ static void say(int fd, const void *bytes, size_t count)
     assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), (ssize_t)count);
 }
 
-/* Until the stranger is let through the door; then its 5 s are ten minutes. */
+/* Until the stranger is accepted; then its 5 s are ten minutes. */
 static void stranger_waits(struct node *n)
 {
     struct weft_tcp *t = inside(n);
@@ -802,7 +802,7 @@ static void test_slow_friend(void **state)
     node_close(&n);
 }
 
-/* No descriptor is left: the node looks away from its door instead of spinning, and opens it again. */
+/* No descriptor is left: the node unwatches its listener instead of spinning, and watches it again. */
 static void test_no_descriptors(void **state)
 {
     (void)state;

@@ -431,19 +431,19 @@ static void what_is_held_is_said_without_its_owner(void **state)
     small(&config);
     config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
     open_node(&config, &a);
-    config.hold_ns = WEFT_NEVER;
+    config.delayed_ack_ns = WEFT_NEVER;
     open_node(&config, &b);
     weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
     run_until(&a, &b, &a.up, 1);
     /* On a machine that stood still there may be more to say, which does not wait. */
-    for (uint32_t round = 1; round <= 3 || weft_udp_counters(b.udp)->held_said == 0; round++) {
+    for (uint32_t round = 1; round <= 3 || weft_udp_counters(b.udp)->acks_delayed_sent == 0; round++) {
         send_one(&a, &b, peer, values, memory, COUNT);
         run_until(&a, NULL, &a.sent, round);
         assert_memory_equal(memory, values, sizeof(values));
     }
     assert_int_equal(a.incomplete + b.incomplete, 0);
-    assert_true(weft_udp_counters(b.udp)->held > 0);
-    assert_int_equal(weft_udp_counters(a.udp)->held, 0);
+    assert_true(weft_udp_counters(b.udp)->acks_delayed > 0);
+    assert_int_equal(weft_udp_counters(a.udp)->acks_delayed, 0);
     weft_udp_close(a.udp);
     weft_udp_close(b.udp);
 }
@@ -453,23 +453,23 @@ static void called_by_nobody(void *arg)
     (void)arg;
 }
 
-/* It would be called by the thread that says what is held. */
-static void holding_calls_nobody_before_it_sends(void **state)
+/* It would be called by the thread that sends what is delayed. */
+static void delayed_acks_do_not_go_with_before_send(void **state)
 {
     (void)state;
     struct weft_udp_config config;
     struct weft_udp *udp = NULL;
     struct weft_error error = {.text = ""};
     small(&config);
-    config.hold_ns = WEFT_NEVER;
+    config.delayed_ack_ns = WEFT_NEVER;
     config.before_send.call = called_by_nobody;
     assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_INVALID);
-    assert_non_null(strstr(error.text, "hold_ns"));
+    assert_non_null(strstr(error.text, "delayed_ack_ns"));
     assert_null(udp);
 }
 
 /* Whatever the thread and the owner do at the same time. */
-static void holding_loses_nothing(void **state)
+static void delayed_acks_lose_nothing(void **state)
 {
     (void)state;
     enum { COUNT = 4, ROUNDS = 300 };
@@ -480,7 +480,7 @@ static void holding_loses_nothing(void **state)
     struct node b;
     small(&config);
     config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
-    config.hold_ns = WEFT_NEVER;
+    config.delayed_ack_ns = WEFT_NEVER;
     open_node(&config, &a);
     open_node(&config, &b);
     weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
@@ -500,7 +500,7 @@ static void holding_loses_nothing(void **state)
     weft_udp_close(b.udp);
 }
 
-static void serve_in_lockstep(void *arg, uint64_t now_ns)
+static void serve_blocking(void *arg, uint64_t now_ns)
 {
     struct node *node = arg;
     uint32_t before = node->received;
@@ -521,13 +521,13 @@ static void *serve(void *arg)
 {
     struct server *server = arg;
     while (!atomic_load(&server->stop)) {
-        (void)weft_udp_step(server->node.udp, WEFT_NEVER, serve_in_lockstep, &server->node);
+        (void)weft_udp_step(server->node.udp, WEFT_NEVER, serve_blocking, &server->node);
     }
     return NULL;
 }
 
 /* Both ends sleep inside the receive call, and a wake ends the last sleep. */
-static void lockstep_loses_nothing(void **state)
+static void blocking_receive_loses_nothing(void **state)
 {
     (void)state;
     struct weft_udp_config config;
@@ -537,9 +537,9 @@ static void lockstep_loses_nothing(void **state)
     float there[4] = {0}, here[4], back[4];
     small(&config);
     config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
-    config.lockstep = 1;
+    config.blocking_receive = 1;
     open_node(&config, &server.node);
-    config.hold_ns = WEFT_NEVER;
+    config.delayed_ack_ns = WEFT_NEVER;
     open_node(&config, &a);
     server.node.hand = (uint8_t *)here;
     expect_floats(&server.node, WEFT_SINK_COPY, here, 4);
@@ -631,9 +631,9 @@ int main(void)
         cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(what_is_held_is_said_without_its_owner),
-        cmocka_unit_test(holding_calls_nobody_before_it_sends),
-        cmocka_unit_test(holding_loses_nothing),
-        cmocka_unit_test(lockstep_loses_nothing),
+        cmocka_unit_test(delayed_acks_do_not_go_with_before_send),
+        cmocka_unit_test(delayed_acks_lose_nothing),
+        cmocka_unit_test(blocking_receive_loses_nothing),
         cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
     };
     return cmocka_run_group_tests_name("io udp", tests, NULL, NULL);

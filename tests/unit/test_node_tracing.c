@@ -30,7 +30,7 @@ static void without_a_file_nothing_is_traced(void **state)
     weft_tracing_attach(&tracing, "shard 0", &config, &feed);
     weft_tracing_attach(NULL, "shard 0", &config, &feed);
     assert_int_equal(config.ep.trace_records, 0);
-    assert_null(config.observer.look);
+    assert_null(config.observer.observe);
     weft_tracing_close(&tracing);
     assert_string_equal(heard, "");
 }
@@ -71,7 +71,7 @@ static void an_endpoint_is_traced(void **state)
     weft_tracing_attach(&tracing, "shard 3", &config, &feed);
     assert_int_equal(weft_ep_new(&config.ep, &ep), WEFT_OK);
     weft_ep_recv(ep, &addr, WEFT_ECN_NOT, stranger, sizeof(stranger), 1, 1);
-    config.observer.look(config.observer.arg, ep, true);
+    config.observer.observe(config.observer.arg, ep, true);
     weft_ep_free(ep);
     weft_tracing_close(&tracing);
     assert_string_equal(heard, "");

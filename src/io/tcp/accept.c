@@ -1,4 +1,4 @@
-/* The accepting end: strangers, who may come in, and who goes when there are too many.
+/* The accepting end: which strangers become peers, and which are closed when there are too many.
  *
  * A stranger costs a descriptor and a struct tcp_conn; there are at most strangers_max of them, the
  * oldest goes when another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated for
@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GREETINGS_A_STEP = 16, HELLOS_BURST = 64, UNPROVEN_SHARE = 4 };
+enum { ACCEPTS_A_STEP = 16, HELLOS_BURST = 64, UNPROVEN_SHARE = 4 };
 
 static const uint64_t stranger_ns = 5 * WEFT_NS_PER_S;
 /* The other end takes itself for connected when it has read ACCEPT, and may stand still just then. */
@@ -202,7 +202,7 @@ static bool hello_answer(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns
                                               : hello_accept(t, c, &hello);
 }
 
-void weft_tcp_hello_take(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+void weft_tcp_hello_recv(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     if (!hello_answer(t, c, now_ns)) {
         weft_tcp_conn_free(t, c);
@@ -291,13 +291,13 @@ static void stranger_room(struct weft_tcp *t)
     }
 }
 
-void weft_tcp_greet(struct weft_tcp *t, uint64_t now_ns)
+void weft_tcp_accept(struct weft_tcp *t, uint64_t now_ns)
 {
-    for (int i = 0; i < GREETINGS_A_STEP; i++) {
+    for (int i = 0; i < ACCEPTS_A_STEP; i++) {
         int fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                /* The listener stays readable: looking away is what keeps this from spinning. */
+                /* The listener stays readable: unless it is left out of epoll, the step spins. */
                 (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, t->listen_fd, NULL);
                 t->listen_again_ns = now_ns + 100 * WEFT_NS_PER_MS;
                 t->socket.socket_errors++;

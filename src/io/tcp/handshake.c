@@ -9,7 +9,7 @@
  *     first record (PING)  ---->      verified: now it is a peer
  *
  * HELLO, COOKIE, ACCEPT and REFUSED are those of docs/PROTOCOL.md section 2. The
- * accepting end is in tcp_door.c.
+ * accepting end is in accept.c.
  *
  * An attempt that fails is made again after 10 ms, then twice as long up to 1 s, until the peer
  * timeout: a server may be started after its workers.
@@ -33,7 +33,7 @@ static void hmac(struct weft_tcp *t, const uint8_t *key, const void *bytes, size
     c->ops->hmac(c->self, key, WEFT_HASH_BYTES, &span, 1, out_p);
 }
 
-void weft_tcp_doorman_init(struct weft_tcp *t)
+void weft_tcp_handshake_init(struct weft_tcp *t)
 {
     static const char mac[] = "weft handshake mac";
     static const char id[] = "weft key id";
@@ -118,7 +118,7 @@ bool weft_tcp_conn_write(struct weft_tcp *t, struct tcp_conn *c, const void *byt
 }
 
 /* A connecting peer tries again; a stranger is gone. */
-static void shake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+static void handshake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     struct tcp_peer *p = c->peer;
     weft_tcp_conn_free(t, c);
@@ -139,12 +139,12 @@ static void note_unreached(struct weft_tcp *t, const struct tcp_peer *p, int num
     t->unreached.addr = p->addr;
 }
 
-void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
+void weft_tcp_connect_begin(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     if (p->retry_interval_ns == 0) {
         p->retry_interval_ns = retry_first_ns;
     }
-    int fd = weft_tcp_sock_call(t, &p->addr);
+    int fd = weft_tcp_sock_connect(t, &p->addr);
     struct tcp_conn *c = fd >= 0 ? weft_tcp_conn_take(t, fd, now_ns) : NULL;
     if (c == NULL) {
         if (fd >= 0) {
@@ -156,7 +156,7 @@ void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         p->retry_interval_ns = weft_min_u64(2 * p->retry_interval_ns, WEFT_NS_PER_S);
         return;
     }
-    c->state = TCP_CONN_CALLING;
+    c->state = TCP_CONN_CONNECTING;
     c->peer = p;
     p->conn = c;
     p->retry_ns = WEFT_NEVER;
@@ -199,13 +199,13 @@ static weft_status hello_write(struct weft_tcp *t, struct tcp_conn *c,
 }
 
 /* connect() has come to an end. */
-static void call_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+static void connect_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     int failed = 0;
     socklen_t bytes = sizeof(failed);
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &failed, &bytes) != 0 || failed != 0) {
         note_unreached(t, c->peer, failed);
-        shake_failed(t, c, now_ns);
+        handshake_failed(t, c, now_ns);
         return;
     }
     weft_status status = hello_write(t, c, c->hello);
@@ -215,10 +215,10 @@ static void call_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
         return;
     }
     if (!weft_tcp_conn_write(t, c, c->hello, sizeof(c->hello))) {
-        shake_failed(t, c, now_ns);
+        handshake_failed(t, c, now_ns);
         return;
     }
-    c->state = TCP_CONN_ASKED;
+    c->state = TCP_CONN_HELLO_SENT;
     weft_tcp_conn_wants_out(t, c, false);
 }
 
@@ -297,11 +297,11 @@ static void accepted(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     struct tcp_peer *p = c->peer;
     if (weft_wire_accept_decode(c->in, WEFT_ACCEPT_BYTES, &accept) != WEFT_OK) {
         t->counters.bad_packet++;
-        shake_failed(t, c, now_ns);
+        handshake_failed(t, c, now_ns);
         return;
     }
     if (!accept_verify(t, c, &accept)) {
-        shake_failed(t, c, now_ns);
+        handshake_failed(t, c, now_ns);
         return;
     }
     c->state = TCP_CONN_OPEN;
@@ -351,16 +351,16 @@ static uint32_t wanted(const struct tcp_conn *c)
                                         : 0;
 }
 
-static void asked_complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+static void answer_complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     switch (c->in[0] & 15) {
     case WEFT_CLASS_REFUSED:
         refused(t, c->in);
-        shake_failed(t, c, now_ns);
+        handshake_failed(t, c, now_ns);
         break;
     case WEFT_CLASS_COOKIE:
         if (!cookie_take(t, c)) {
-            shake_failed(t, c, now_ns);
+            handshake_failed(t, c, now_ns);
         }
         break;
     default: /* wanted() has let nothing else through */
@@ -373,26 +373,26 @@ static void complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     if (c->state == TCP_CONN_HALF_OPEN) {
         weft_tcp_first_record(t, c, now_ns);
-    } else if (c->state == TCP_CONN_ASKED) {
-        asked_complete(t, c, now_ns);
+    } else if (c->state == TCP_CONN_HELLO_SENT) {
+        answer_complete(t, c, now_ns);
     } else if (c->in[0] >> 4 != WEFT_WIRE_VERSION) {
         t->counters.bad_version++;
         t->hint = WEFT_HINT_VERSION;
         weft_tcp_refuse(t, c, WEFT_REFUSED_VERSION);
         weft_tcp_conn_free(t, c);
     } else {
-        weft_tcp_hello_take(t, c, now_ns);
+        weft_tcp_hello_recv(t, c, now_ns);
     }
 }
 
 /* Read as far as the handshake goes and no byte further: what follows is records. */
-static void shake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+static void handshake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     for (;;) {
         uint32_t want = wanted(c);
         if (want == 0) {
             t->counters.bad_class++;
-            shake_failed(t, c, now_ns);
+            handshake_failed(t, c, now_ns);
             return;
         }
         if (c->in_bytes == want) {
@@ -404,7 +404,7 @@ static void shake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
         if (got <= 0) {
             bool wait = got < 0 && (errno == EAGAIN || errno == EINTR);
             if (!wait) {
-                shake_failed(t, c, now_ns);
+                handshake_failed(t, c, now_ns);
             }
             return;
         }
@@ -413,11 +413,11 @@ static void shake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     }
 }
 
-void weft_tcp_shake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+void weft_tcp_handshake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
-    if (c->state == TCP_CONN_CALLING) {
-        call_ended(t, c, now_ns);
+    if (c->state == TCP_CONN_CONNECTING) {
+        connect_ended(t, c, now_ns);
     } else {
-        shake_read(t, c, now_ns);
+        handshake_read(t, c, now_ns);
     }
 }

@@ -1,15 +1,15 @@
 /* What the files of the TCP messenger share. Not for anyone else.
  *
- *   tcp.c          open, close, the crank, sockets that became ready
- *   tcp_sock.c     socket options, listening, what the kernel reports
- *   tcp_shake.c    connections before they are peers: the handshake, connecting
- *   tcp_door.c     accepting: strangers, who may come in
- *   tcp_keys.c     sealing and opening records, key rotation
- *   tcp_peer.c     peers up and down, and all timers
- *   tcp_msg.c      the message interface: calls and events
- *   tcp_tx.c       outgoing messages: which chunk next, DONE taken
- *   tcp_write.c    building records and writing them
- *   tcp_rx.c       incoming: reading, records, chunks, DONE given
+ *   tcp.c          open, close, progress, sockets that became ready
+ *   sock.c         socket options, listening, what the kernel reports
+ *   handshake.c    connections before they are peers: the handshake, connecting
+ *   accept.c       the accepting end: which strangers become peers
+ *   keys.c         sealing and opening records, key rotation
+ *   peer.c         peers up and down, and all timers
+ *   msg.c          the message interface: calls and events
+ *   tx.c           outgoing messages: which chunk next, DONE received
+ *   write.c        building records and writing them
+ *   rx.c           incoming: reading, records, chunks, DONE sent
  *
  * A *conn* is a socket with its keys. A *peer* is what the layers above know, with all memory of
  * its messages; it gets a conn when one has proved itself, or opens one. So strangers cost a conn
@@ -63,8 +63,8 @@ struct tcp_keys {
 
 enum tcp_conn_state {
     TCP_CONN_FREE,
-    TCP_CONN_CALLING,   /* connect() is under way */
-    TCP_CONN_ASKED,     /* HELLO is sent, ACCEPT or REFUSED awaited */
+    TCP_CONN_CONNECTING,   /* connect() is under way */
+    TCP_CONN_HELLO_SENT,     /* HELLO is sent, ACCEPT or REFUSED awaited */
     TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited, the one with a cookie perhaps */
     TCP_CONN_HALF_OPEN, /* ACCEPT is sent, the first record awaited */
     TCP_CONN_OPEN,
@@ -240,10 +240,10 @@ struct weft_tcp {
     bool more_to_send;
     uint16_t port;
     int listen_fd;
-    int epoll_fd; /* of all sockets; the sleeper watches it */
+    int epoll_fd; /* of all sockets; the poller watches it */
     pid_t pid;    /* that opened it: a forked child has the same epoll_fd, and leaves it alone */
     uint64_t listen_again_ns; /* the process ran out of descriptors; WEFT_NEVER = it listens */
-    struct weft_sleeper sleeper;
+    struct weft_poller poller;
     struct weft_tcp_facts facts;
     struct weft_prng prng;
 
@@ -289,18 +289,18 @@ static inline void tcp_peer_ready(struct weft_tcp *t, const struct tcp_peer *p)
     weft_bits_set(t->ready, tcp_peer_idx(t, p));
 }
 
-/* tcp_sock.c */
+/* sock.c */
 weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
                                 struct weft_tcp_facts *facts_p, struct weft_error *error);
 weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
                                  struct weft_error *error);
 /* A socket on which connect() is under way; -1 when the kernel refused at once (errno). */
-int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to);
+int weft_tcp_sock_connect(const struct weft_tcp *t, const struct weft_addr *to);
 void weft_tcp_sock_options(const struct weft_tcp *t, int fd);
 /* Segments sent again, and the smoothed round trip, by TCP_INFO. */
 void weft_tcp_sock_info(int fd, uint64_t *resent_p, uint64_t *srtt_ns_p);
 
-/* tcp_keys.c */
+/* keys.c */
 void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_noise *noise);
 weft_status weft_tcp_keys_begin(struct weft_tcp *t, struct tcp_conn *c,
                                 const struct weft_noise *noise, bool initiator);
@@ -318,8 +318,8 @@ weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
 weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count);
 void weft_tcp_crypto_failed(struct weft_tcp *t);
 
-/* tcp_shake.c */
-void weft_tcp_doorman_init(struct weft_tcp *t);
+/* handshake.c */
+void weft_tcp_handshake_init(struct weft_tcp *t);
 void weft_tcp_mac_make(struct weft_tcp *t, const uint8_t *bytes, size_t count,
                        uint8_t mac_p[WEFT_MAC_BYTES]);
 bool weft_tcp_mac_valid(struct weft_tcp *t, const uint8_t *bytes, size_t count, const uint8_t *mac);
@@ -330,23 +330,23 @@ void weft_tcp_conn_wants_out(struct weft_tcp *t, struct tcp_conn *c, bool wants)
 /* The few bytes of a handshake, on a connection that has sent nothing yet: the socket has room. */
 bool weft_tcp_conn_write(struct weft_tcp *t, struct tcp_conn *c, const void *bytes, size_t count);
 /* Begin an attempt to connect to p->addr. */
-void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+void weft_tcp_connect_begin(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 /* A socket before OPEN can be read or written. */
-void weft_tcp_shake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+void weft_tcp_handshake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
 
-/* tcp_door.c */
-/* Accept connections that wait. */
-void weft_tcp_greet(struct weft_tcp *t, uint64_t now_ns);
-/* A whole HELLO is there: answer it, or send the stranger away. */
-void weft_tcp_hello_take(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
-/* The first record is there: who sent it has the keys, and so the job key. */
+/* accept.c */
+/* Accept the connections that wait. */
+void weft_tcp_accept(struct weft_tcp *t, uint64_t now_ns);
+/* A whole HELLO has arrived: answer it, or close the connection. */
+void weft_tcp_hello_recv(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+/* The first record has arrived: its sender has the keys, and so the job key. */
 void weft_tcp_first_record(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
 void weft_tcp_refuse(struct weft_tcp *t, struct tcp_conn *c, enum weft_wire_refusal reason);
-/* Who has not shaken hands in time goes. */
+/* Connections whose handshake takes too long are closed. */
 uint64_t weft_tcp_strangers_deadline(const struct weft_tcp *t);
 void weft_tcp_strangers_timer(struct weft_tcp *t, uint64_t now_ns);
 
-/* tcp_peer.c */
+/* peer.c */
 struct tcp_peer *weft_tcp_peer_take(struct weft_tcp *t);
 bool weft_tcp_peer_room(const struct weft_tcp *t);
 void weft_tcp_peer_up(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
@@ -359,12 +359,12 @@ bool weft_tcp_peer_unfinished(const struct tcp_peer *p);
 uint64_t weft_tcp_deadline(const struct weft_tcp *t);
 void weft_tcp_timers(struct weft_tcp *t, uint64_t now_ns);
 
-/* tcp_msg.c */
+/* msg.c */
 extern const struct weft_msg_ops weft_tcp_msg_ops;
 struct weft_msg_event *weft_tcp_event_push(struct weft_tcp *t);
 uint32_t weft_tcp_chunk_elems(uint16_t elem_bytes);
 
-/* tcp_tx.c */
+/* tx.c */
 weft_status weft_tcp_tx_send(struct weft_tcp *t, struct tcp_peer *p,
                              const struct weft_msg_send *send, uint64_t *seq_p);
 void weft_tcp_tx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
@@ -386,11 +386,11 @@ void weft_tcp_tx_paced(struct tcp_peer *p, struct tcp_tx *m, uint64_t bytes, uin
 void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold);
 
-/* tcp_write.c */
+/* write.c */
 /* Build and write until there is nothing left or the socket is full. */
 void weft_tcp_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 
-/* tcp_rx.c */
+/* rx.c */
 /* Read once and take all whole records, calling handler after each. Returns their number. */
 uint32_t weft_tcp_read(struct weft_tcp *t, struct tcp_peer *p, weft_driver_handler *handler,
                        void *arg);

@@ -169,7 +169,7 @@ static void connecting_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t no
     } else if (end_ns <= now_ns) {
         weft_tcp_peer_down(t, p, WEFT_DOWN_SILENT, 0, now_ns);
     } else if (p->retry_ns <= now_ns) {
-        weft_tcp_call(t, p, now_ns);
+        weft_tcp_connect_begin(t, p, now_ns);
     }
 }
 

@@ -156,7 +156,7 @@ weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *add
     return WEFT_OK;
 }
 
-int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to)
+int weft_tcp_sock_connect(const struct weft_tcp *t, const struct weft_addr *to)
 {
     int fd = socket(t->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {

@@ -92,7 +92,7 @@ static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
     }
     t->family = weft_sock_addr_family(&addr);
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (t->epoll_fd < 0 || weft_sleeper_open(&t->sleeper, t->epoll_fd) != WEFT_OK) {
+    if (t->epoll_fd < 0 || weft_poller_open(&t->poller, t->epoll_fd) != WEFT_OK) {
         return weft_fail(error, WEFT_IO, "epoll, eventfd and timerfd: %s", strerror(errno));
     }
     if (t->config.ep.accept == 0) {
@@ -118,7 +118,7 @@ static void release(struct weft_tcp *t)
         c->ops->wipe(c->self, t->config.ep.psk, WEFT_PSK_BYTES);
         c->ops->wipe(c->self, t->mac_key, sizeof(t->mac_key));
     }
-    weft_sleeper_close(&t->sleeper);
+    weft_poller_close(&t->poller);
     if (t->listen_fd >= 0) {
         (void)close(t->listen_fd);
     }
@@ -161,12 +161,12 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
                                                      : UINT64_C(1) << 23;
     weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
-    weft_sleeper_init(&t->sleeper);
+    weft_poller_init(&t->poller);
     weft_status status = tables_new(t);
     if (status != WEFT_OK) {
         (void)weft_fail(error, status, "no memory for %u peers", config->ep.peers_max);
     } else {
-        weft_tcp_doorman_init(t);
+        weft_tcp_handshake_init(t);
         status = open_sockets(t, error);
         t->config.host = NULL;
     }
@@ -179,7 +179,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     return WEFT_OK;
 }
 
-/* ---- the crank ------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void flush(struct weft_tcp *t)
 {
@@ -198,7 +198,7 @@ static uint32_t conn_serve(struct weft_tcp *t, struct tcp_conn *c, uint32_t even
         return 0; /* it went while its event waited */
     }
     if (c->state != TCP_CONN_OPEN) {
-        weft_tcp_shake(t, c, weft_clock_now_ns());
+        weft_tcp_handshake(t, c, weft_clock_now_ns());
         handler(arg, weft_clock_now_ns());
         return 0;
     }
@@ -208,7 +208,7 @@ static uint32_t conn_serve(struct weft_tcp *t, struct tcp_conn *c, uint32_t even
     return (events & ~(uint32_t)EPOLLOUT) != 0 ? weft_tcp_read(t, c->peer, handler, arg) : 0;
 }
 
-/* Look at the sockets once. Returns the records taken; *any_p: something was ready. */
+/* Poll the sockets once. Returns the records taken; *any_p: something was ready. */
 static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
 {
     struct epoll_event events[SOCKETS_A_STEP];
@@ -217,7 +217,7 @@ static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *ar
     *any_p = count > 0;
     for (int i = 0; i < count; i++) {
         if (events[i].data.u32 == CONN_LISTENER) {
-            weft_tcp_greet(t, weft_clock_now_ns());
+            weft_tcp_accept(t, weft_clock_now_ns());
         } else {
             taken += conn_serve(t, &t->conns[events[i].data.u32], events[i].events, handler, arg);
         }
@@ -225,21 +225,21 @@ static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *ar
     return taken;
 }
 
-/* Look at the sockets for a while instead of sleeping at once. */
+/* Poll the sockets for a while before a sleep. */
 static uint32_t busy_poll(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
 {
     uint32_t taken;
     bool found;
     do {
         taken = serve(t, handler, arg, any_p);
-        found = *any_p || atomic_load(&t->sleeper.woken) != 0;
+        found = *any_p || atomic_load(&t->poller.woken) != 0;
     } while (!found && weft_busy_poll_again(&t->busy_poll));
     weft_busy_poll_end(&t->busy_poll, found);
     return taken;
 }
 
-/* Sleep as long as nothing has to be done, then look at the sockets. What calls between steps and
- * the last write have brought about is to be told first. */
+/* Sleep as long as nothing has to be done, then poll the sockets. Events that calls between steps or
+ * the last write have caused are reported first. */
 static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
                                weft_driver_handler *handler, void *arg)
 {
@@ -254,7 +254,7 @@ static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
             }
         }
         t->socket.sleeps++;
-        t->socket.wakes += weft_sleeper_sleep(&t->sleeper, until_ns);
+        t->socket.wakes += weft_poller_wait(&t->poller, until_ns);
     }
     return serve(t, handler, arg, &any);
 }
@@ -283,7 +283,7 @@ uint32_t weft_tcp_step(struct weft_tcp *t, uint64_t timeout_ns, weft_driver_hand
 
 int weft_tcp_pollable(const struct weft_tcp *t)
 {
-    return t->sleeper.epoll_fd;
+    return t->poller.epoll_fd;
 }
 
 bool weft_tcp_rest(struct weft_tcp *t, uint64_t until_ns)
@@ -292,13 +292,13 @@ bool weft_tcp_rest(struct weft_tcp *t, uint64_t until_ns)
     if (t->more_to_send || t->event_count > 0 || until_ns <= weft_clock_now_ns()) {
         return false;
     }
-    weft_sleeper_prepare(&t->sleeper, until_ns);
+    weft_poller_prepare(&t->poller, until_ns);
     return true;
 }
 
 void weft_tcp_wake(struct weft_tcp *t)
 {
-    weft_sleeper_wake(&t->sleeper);
+    weft_poller_wake(&t->poller);
 }
 
 void weft_tcp_flush(struct weft_tcp *t)
@@ -384,7 +384,7 @@ weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port
     }
     p->addr = addr;
     p->since_ns = weft_clock_now_ns();
-    weft_tcp_call(t, p, p->since_ns);
+    weft_tcp_connect_begin(t, p, p->since_ns);
     *peer_p = tcp_peer_idx(t, p);
     return WEFT_OK;
 }

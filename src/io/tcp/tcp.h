@@ -15,8 +15,8 @@
  * Thread:  all by one thread, except weft_tcp_wake.
  * Source:  docs/PROTOCOL.md section 10; tcp(7).
  */
-#ifndef WEFT_IO_TCP_H
-#define WEFT_IO_TCP_H
+#ifndef WEFT_IO_TCP_TCP_H
+#define WEFT_IO_TCP_TCP_H
 
 #include "io/driver.h"
 

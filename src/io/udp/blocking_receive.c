@@ -8,17 +8,17 @@
 
 enum { TICK_US = 1000 /* rounded up to a tick of the kernel's clock */ };
 
-/* Nearer moments are worth a timer. The probe timeout is at least 200 us after what it asks for. */
+/* Nearer deadlines are worth a timer. The probe timeout is at least 200 us. */
 static const uint64_t sleep_ns_min = 150 * WEFT_NS_PER_US;
 
-void weft_lockstep_init(struct weft_lockstep *lockstep)
+void weft_blocking_receive_init(struct weft_blocking_receive *blocking)
 {
-    atomic_init(&lockstep->asleep, 0);
-    lockstep->fd = -1;
+    atomic_init(&blocking->asleep, 0);
+    blocking->fd = -1;
 }
 
-weft_status weft_lockstep_open(struct weft_lockstep *lockstep, int fd, const struct weft_addr *self,
-                               uint32_t need)
+weft_status weft_blocking_receive_open(struct weft_blocking_receive *blocking, int fd,
+                                       const struct weft_addr *self, uint32_t need)
 {
     const struct timeval tick = {.tv_usec = TICK_US};
     int flags = fcntl(fd, F_GETFL);
@@ -26,48 +26,48 @@ weft_status weft_lockstep_open(struct weft_lockstep *lockstep, int fd, const str
         fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) {
         return WEFT_IO;
     }
-    lockstep->self = *self;
-    lockstep->need = need;
-    lockstep->answers = 0;
-    lockstep->fd = fd;
+    blocking->self = *self;
+    blocking->need = need;
+    blocking->answers = 0;
+    blocking->fd = fd;
     return WEFT_OK;
 }
 
-bool weft_lockstep_due(const struct weft_lockstep *lockstep, uint64_t sleep_ns)
+bool weft_blocking_receive_due(const struct weft_blocking_receive *blocking, uint64_t sleep_ns)
 {
-    return lockstep->fd >= 0 && lockstep->answers >= lockstep->need && sleep_ns >= sleep_ns_min;
+    return blocking->fd >= 0 && blocking->answers >= blocking->need && sleep_ns >= sleep_ns_min;
 }
 
-void weft_lockstep_begin(struct weft_lockstep *lockstep)
+void weft_blocking_receive_begin(struct weft_blocking_receive *blocking)
 {
-    atomic_store(&lockstep->asleep, 1);
+    atomic_store(&blocking->asleep, 1);
 }
 
-void weft_lockstep_end(struct weft_lockstep *lockstep)
+void weft_blocking_receive_end(struct weft_blocking_receive *blocking)
 {
-    atomic_store(&lockstep->asleep, 0);
+    atomic_store(&blocking->asleep, 0);
 }
 
-void weft_lockstep_note(struct weft_lockstep *lockstep, bool answered)
+void weft_blocking_receive_note(struct weft_blocking_receive *blocking, bool answered)
 {
-    lockstep->answers = answered ? lockstep->answers + (lockstep->answers < lockstep->need) : 0;
+    blocking->answers = answered ? blocking->answers + (blocking->answers < blocking->need) : 0;
 }
 
-bool weft_lockstep_is_wake(const struct weft_lockstep *lockstep, const struct weft_addr *from,
-                           uint32_t bytes)
+bool weft_blocking_receive_is_wake(const struct weft_blocking_receive *blocking,
+                                   const struct weft_addr *from, uint32_t bytes)
 {
-    return bytes == 0 && lockstep->fd >= 0 && memcmp(from, &lockstep->self, sizeof(*from)) == 0;
+    return bytes == 0 && blocking->fd >= 0 && memcmp(from, &blocking->self, sizeof(*from)) == 0;
 }
 
-void weft_lockstep_wake(struct weft_lockstep *lockstep)
+void weft_blocking_receive_wake(struct weft_blocking_receive *blocking)
 {
-    if (atomic_load(&lockstep->asleep) == 0) {
+    if (atomic_load(&blocking->asleep) == 0) {
         return;
     }
     int before = errno;
     /* Where it is refused, the sleep ends with the tick. */
-    (void)!sendto(lockstep->fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
-                  (const struct sockaddr *)(const void *)lockstep->self.bytes,
-                  lockstep->self.bytes_used);
+    (void)!sendto(blocking->fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
+                  (const struct sockaddr *)(const void *)blocking->self.bytes,
+                  blocking->self.bytes_used);
     errno = before;
 }

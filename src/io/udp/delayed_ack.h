@@ -1,62 +1,63 @@
-/* What the owner of an endpoint has to say, but not at once: held back until it is here again, or
- * until a thread says it for it, some milliseconds later.
+/* Delayed acknowledgement: what an endpoint has to confirm waits for the owner's next step, or for a
+ * thread that sends it some milliseconds later.
  *
  * Why: a program that pulls a row, uses it and pulls the next owes the server a DONE after each.
- * Said at once it is a datagram, and often one more for its acknowledgement; said with the next
- * request it is none. But the owner of an endpoint that no thread turns may as well go away and
- * compute for a minute, and a server whose answer nobody confirms takes it for dead. So nothing is
- * held unless the owner was back within `gap_ns` the last time, and then a thread looks after it.
+ * Sent at once it is a datagram, and often one more for its acknowledgement; sent with the next
+ * request it is none. But the owner of an endpoint that no thread progresses may as well compute for a
+ * minute, and a server whose answer is not confirmed declares it dead. So nothing is delayed unless
+ * the owner was back within `gap_ns` the last time, and a thread watches over what is.
  *
- * One owner at a time has the endpoint: give leaves it to the thread, take gets it back, and waits
- * where the thread is just speaking. The thread is made when it is first needed; it sleeps while
- * nothing is held, and while something is looks every 2 ms whether it is still the same.
+ * The endpoint has one user at a time: leave lends it to the thread; enter and return get it back, and
+ * wait while the thread is sending. The thread is started when it is first needed. It sleeps while
+ * nothing is lent, and otherwise checks every 2 ms whether what is lent is still the same.
  *
- * Internal to this folder. Thread: the owner's, all of it.
+ * Internal to src/io. Thread: all functions are the owner's.
  */
-#ifndef WEFT_IO_HOLD_H
-#define WEFT_IO_HOLD_H
+#ifndef WEFT_IO_UDP_DELAYED_ACK_H
+#define WEFT_IO_UDP_DELAYED_ACK_H
 
 #include "core/msg.h"
 
-struct weft_hold;
+struct weft_delayed_ack;
 
-/* Say what there is to say. Called by the thread, which has the endpoint meanwhile. */
-typedef void weft_hold_say(void *arg);
+/* Send what is ready. Called by the thread, which has the endpoint meanwhile. */
+typedef void weft_delayed_ack_send(void *arg);
 
-struct weft_hold_config {
-    uint64_t gap_ns;         /* > 0; WEFT_NEVER: hold whatever the owner did before */
-    struct weft_msgr inside; /* the endpoint's */
-    weft_hold_say *say;
+struct weft_delayed_ack_config {
+    uint64_t gap_ns;         /* > 0; WEFT_NEVER: delay whatever the owner did before */
+    struct weft_msgr inner;  /* the endpoint's */
+    weft_delayed_ack_send *send;
     void *arg;
 };
 
-/* Owns:    gives *hold_p, to be ended with weft_hold_free. Errors:  WEFT_NOMEM. */
-weft_status weft_hold_new(const struct weft_hold_config *config, struct weft_hold **hold_p);
+/* Owns:    gives *ack_p, to be ended with weft_delayed_ack_free. Errors:  WEFT_NOMEM. */
+weft_status weft_delayed_ack_new(const struct weft_delayed_ack_config *config,
+                                 struct weft_delayed_ack **ack_p);
 
-/* Ends the thread; what is held is not said any more. NULL is fine. */
-void weft_hold_free(struct weft_hold *hold);
+/* Ends the thread; what is delayed is not sent any more. NULL is fine. */
+void weft_delayed_ack_free(struct weft_delayed_ack *ack);
 
-/* The endpoint's message interface, for an owner that may have given it away: each call takes it
- * back, and gives it again. */
-struct weft_msgr weft_hold_msgr(struct weft_hold *hold);
+/* The endpoint's message interface for an owner that may have lent the endpoint: each call enters and
+ * exits. */
+struct weft_msgr weft_delayed_ack_msgr(struct weft_delayed_ack *ack);
 
-/* Is it worth holding, by what the owner did the last time? False also when there is no thread to
- * be had. */
-bool weft_hold_worth(struct weft_hold *hold);
+/* Is a delay likely to save a datagram, judged by what the owner did the last time? False also when no
+ * thread can be started. */
+bool weft_delayed_ack_pays(struct weft_delayed_ack *ack);
 
-/* The owner goes away. `gives`: and leaves something to be said, so it touches nothing of the endpoint
- * before weft_hold_take or weft_hold_back. */
-void weft_hold_leave(struct weft_hold *hold, bool gives, uint64_t now_ns);
+/* The owner ends its step. `lends`: something is left to be sent, so the owner does not touch the
+ * endpoint before enter or return. */
+void weft_delayed_ack_leave(struct weft_delayed_ack *ack, bool lends, uint64_t now_ns);
 
-/* The owner looks in: from take to again it has the endpoint. Take: true when it was given, which is
- * for again, that leaves it once more. NULL, and nothing given: nothing to do. */
-bool weft_hold_take(struct weft_hold *hold);
-void weft_hold_again(struct weft_hold *hold, bool was_given);
+/* The owner uses the endpoint between two steps, from enter to exit. Enter: true when the endpoint was
+ * lent; exit takes that value, and lends it once more. NULL, or nothing lent: no effect. */
+bool weft_delayed_ack_enter(struct weft_delayed_ack *ack);
+void weft_delayed_ack_exit(struct weft_delayed_ack *ack, bool was_lent);
 
-/* The owner is here to stay. The time tells whether it was worth it. */
-void weft_hold_back(struct weft_hold *hold, uint64_t now_ns);
+/* The owner begins its next step. The time since leave decides whether the next delay pays. */
+void weft_delayed_ack_return(struct weft_delayed_ack *ack, uint64_t now_ns);
 
-/* So many times the thread has spoken. */
-uint64_t weft_hold_said(const struct weft_hold *hold);
+/* How many times the thread has sent. */
+uint64_t weft_delayed_ack_sent(const struct weft_delayed_ack *ack);
 
 #endif

@@ -10,8 +10,8 @@
  *
  * Source: ip(7), "IP_RECVERR"; ipv6(7); RFC 8085 section 5.2.
  */
-#ifndef WEFT_IO_UDP_ERR_H
-#define WEFT_IO_UDP_ERR_H
+#ifndef WEFT_IO_UDP_ERRORS_H
+#define WEFT_IO_UDP_ERRORS_H
 
 #include "core/endpoint.h"
 #include "io/udp/udp.h"

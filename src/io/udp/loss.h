@@ -5,8 +5,8 @@
  * (Which datagram is the n-th depends on timing, so two runs on sockets are alike, not equal; the
  * simulator's are.)
  */
-#ifndef WEFT_IO_LOSS_H
-#define WEFT_IO_LOSS_H
+#ifndef WEFT_IO_UDP_LOSS_H
+#define WEFT_IO_UDP_LOSS_H
 
 #include "base/prng.h"
 

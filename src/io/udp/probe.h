@@ -1,8 +1,8 @@
 /* Trial of this host's UDP on loopback with the code that weft itself uses: one burst of marked
- * datagrams is sent from one socket to another, and what arrives tells. Internal to this folder.
+ * datagrams is sent from one socket to another, and what arrives tells. Internal to src/io.
  */
-#ifndef WEFT_IO_PROBE_H
-#define WEFT_IO_PROBE_H
+#ifndef WEFT_IO_UDP_PROBE_H
+#define WEFT_IO_UDP_PROBE_H
 
 #include "base/error.h"
 #include "io/udp/socket.h"

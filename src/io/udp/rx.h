@@ -1,5 +1,5 @@
 /* The receiving half of weft_udp: batches of buffers out of the socket, with what the kernel says
- * about each. Internal to this folder.
+ * about each. Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_RX_H
 #define WEFT_IO_UDP_RX_H

@@ -1,5 +1,5 @@
 /* The sending half of weft_udp: bursts into the socket. Whatever it is given it has sent or dropped
- * when it returns; a drop is what a network does, so nothing fails here. Internal to this folder.
+ * when it returns; a drop is what a network does, so nothing fails here. Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_TX_H
 #define WEFT_IO_UDP_TX_H

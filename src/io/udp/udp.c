@@ -35,8 +35,8 @@ static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
 
 struct weft_udp {
     int socket_fd;
-    struct weft_sleeper sleeper;
-    struct weft_lockstep lockstep;
+    struct weft_poller poller;
+    struct weft_blocking_receive blocking;
     bool slept;   /* this step, and not inside the receive call */
     bool flowing; /* the last step took datagrams */
     bool handled; /* the handler has been called since the endpoint was last touched */
@@ -57,7 +57,7 @@ struct weft_udp {
     bool loopback_only; /* mode none, and nobody said that the network is meant */
     struct weft_udp_observer observer;
     struct weft_udp_before_send before_send;
-    struct weft_hold *hold; /* NULL = nothing is held back */
+    struct weft_delayed_ack *delayed_ack; /* NULL = nothing is held back */
     struct weft_udp_counters counters;
     struct weft_tx bursts[WEFT_TX_BATCH];
 };
@@ -119,13 +119,13 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
         return status;
     }
     udp->family = weft_sock_addr_family(&addr);
-    status = weft_sleeper_open(&udp->sleeper, udp->socket_fd);
+    status = weft_poller_open(&udp->poller, udp->socket_fd);
     if (status != WEFT_OK) {
         return weft_fail(error, status, "epoll, eventfd and timerfd: %s", strerror(errno));
     }
-    if (config->lockstep > 0 && weft_sock_addr_is_loopback(&addr) && config->loss.loss_ppm == 0) {
-        (void)!weft_lockstep_open(&udp->lockstep, udp->socket_fd, &udp->facts.bound,
-                                  config->lockstep);
+    if (config->blocking_receive > 0 && weft_sock_addr_is_loopback(&addr) && config->loss.loss_ppm == 0) {
+        (void)!weft_blocking_receive_open(&udp->blocking, udp->socket_fd, &udp->facts.bound,
+                                  config->blocking_receive);
     }
     status = weft_rx_new(udp->socket_fd, &udp->rx);
     if (status != WEFT_OK) {
@@ -150,28 +150,28 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
 
 static void release(struct weft_udp *udp)
 {
-    weft_hold_free(udp->hold);
+    weft_delayed_ack_free(udp->delayed_ack);
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
-    weft_sleeper_close(&udp->sleeper);
+    weft_poller_close(&udp->poller);
     if (udp->socket_fd >= 0) {
         (void)close(udp->socket_fd);
     }
     free(udp);
 }
 
-static void say_held(void *arg);
+static void send_delayed(void *arg);
 
-static weft_status open_hold(const struct weft_udp_config *config, struct weft_udp *udp,
+static weft_status open_delayed_ack(const struct weft_udp_config *config, struct weft_udp *udp,
                              struct weft_error *error)
 {
-    const struct weft_hold_config hold = {
-        .gap_ns = config->hold_ns,
-        .inside = weft_ep_msgr(udp->ep),
-        .say = say_held,
+    const struct weft_delayed_ack_config delayed = {
+        .gap_ns = config->delayed_ack_ns,
+        .inner = weft_ep_msgr(udp->ep),
+        .send = send_delayed,
         .arg = udp,
     };
-    weft_status status = weft_hold_new(&hold, &udp->hold);
+    weft_status status = weft_delayed_ack_new(&delayed, &udp->delayed_ack);
     return status == WEFT_OK ? status : weft_fail(error, status, "no memory for a socket");
 }
 
@@ -182,21 +182,21 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
         return weft_fail(error, WEFT_INVALID, "loss of %u parts per million is more than all",
                          config->loss.loss_ppm);
     }
-    if (config->hold_ns > 0 && config->before_send.call != NULL) {
+    if (config->delayed_ack_ns > 0 && config->before_send.call != NULL) {
         return weft_fail(error, WEFT_INVALID,
-                         "before_send does not go with hold_ns, whose thread sends, too; set "
-                         "hold_ns to 0");
+                         "before_send does not go with delayed_ack_ns, whose thread sends, too; set "
+                         "delayed_ack_ns to 0");
     }
     struct weft_udp *udp = calloc(1, sizeof(*udp));
     if (udp == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     udp->socket_fd = -1;
-    weft_sleeper_init(&udp->sleeper);
-    weft_lockstep_init(&udp->lockstep);
+    weft_poller_init(&udp->poller);
+    weft_blocking_receive_init(&udp->blocking);
     weft_status status = open_parts(config, udp, error);
-    if (status == WEFT_OK && config->hold_ns > 0) {
-        status = open_hold(config, udp, error);
+    if (status == WEFT_OK && config->delayed_ack_ns > 0) {
+        status = open_delayed_ack(config, udp, error);
     }
     if (status != WEFT_OK) {
         release(udp);
@@ -215,7 +215,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     return WEFT_OK;
 }
 
-/* ---- the crank ------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 /* The next burst. The endpoint may have to know first what waits in the kernel; not before what this
  * batch holds is there, too. */
@@ -278,7 +278,7 @@ static void flush_all(struct weft_udp *udp)
     } while (udp->more_to_send);
 }
 
-static void say_held(void *arg)
+static void send_delayed(void *arg)
 {
     flush_all(arg);
 }
@@ -287,7 +287,7 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
                         weft_udp_handler *handler, void *arg)
 {
     uint32_t at = 0;
-    if (weft_lockstep_is_wake(&udp->lockstep, &buffer->from, buffer->count)) {
+    if (weft_blocking_receive_is_wake(&udp->blocking, &buffer->from, buffer->count)) {
         return;
     }
     do { /* an empty datagram is one too */
@@ -340,7 +340,7 @@ static uint32_t busy_poll(struct weft_udp *udp, weft_udp_handler *handler, void 
     bool found;
     do {
         taken = receive(udp, false, handler, arg);
-        found = taken > 0 || atomic_load(&udp->sleeper.woken) != 0;
+        found = taken > 0 || atomic_load(&udp->poller.woken) != 0;
     } while (!found && weft_busy_poll_again(&udp->busy_poll));
     weft_busy_poll_end(&udp->busy_poll, found);
     return taken;
@@ -352,18 +352,18 @@ static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void
 {
     uint32_t taken = 0;
     bool signalled = false; /* which ends the other sleep, too */
-    weft_lockstep_begin(&udp->lockstep);
-    if (atomic_load(&udp->sleeper.woken) == 0) {
+    weft_blocking_receive_begin(&udp->blocking);
+    if (atomic_load(&udp->poller.woken) == 0) {
         udp->counters.sleeps++;
         udp->counters.sleeps_receiving++;
         taken = receive(udp, true, handler, arg);
         signalled = weft_rx_interrupted(udp->rx);
     }
-    weft_lockstep_end(&udp->lockstep);
-    bool woken = weft_sleeper_woken(&udp->sleeper);
+    weft_blocking_receive_end(&udp->blocking);
+    bool woken = weft_poller_woken(&udp->poller);
     udp->counters.wakes += woken;
     udp->handled = udp->handled && !woken; /* what it was for may have come behind that look */
-    weft_lockstep_note(&udp->lockstep, taken > 0);
+    weft_blocking_receive_note(&udp->blocking, taken > 0);
     *taken_p = taken;
     return taken > 0 || woken || signalled;
 }
@@ -378,7 +378,7 @@ static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
     }
     udp->counters.sleeps++;
     udp->counters.naps++;
-    udp->counters.wakes += weft_sleeper_nap(&udp->sleeper, weft_min_u64(ns, until_ns - now_ns));
+    udp->counters.wakes += weft_poller_nap(&udp->poller, weft_min_u64(ns, until_ns - now_ns));
     return true;
 }
 
@@ -401,7 +401,7 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
         }
         now_ns = weft_clock_now_ns();
     }
-    if (until_ns > now_ns && weft_lockstep_due(&udp->lockstep, until_ns - now_ns)) {
+    if (until_ns > now_ns && weft_blocking_receive_due(&udp->blocking, until_ns - now_ns)) {
         uint32_t taken;
         if (receive_asleep(udp, handler, arg, &taken)) {
             return taken;
@@ -410,7 +410,7 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
     if (until_ns > now_ns) {
         udp->slept = true;
         udp->counters.sleeps++;
-        udp->counters.wakes += weft_sleeper_sleep(&udp->sleeper, until_ns);
+        udp->counters.wakes += weft_poller_wait(&udp->poller, until_ns);
     }
     return 0;
 }
@@ -433,23 +433,23 @@ static void timers(struct weft_udp *udp, uint64_t now_ns)
 
 static void observe(struct weft_udp *udp, bool last)
 {
-    if (udp->observer.look != NULL) {
-        udp->observer.look(udp->observer.arg, udp->ep, last);
+    if (udp->observer.observe != NULL) {
+        udp->observer.observe(udp->observer.arg, udp->ep, last);
     }
 }
 
 /* The end of a step: say what there is to say, or leave it for the next. */
 static void leave(struct weft_udp *udp, uint64_t now_ns)
 {
-    bool may_wait = udp->hold != NULL && weft_ep_only_done(udp->ep);
-    bool later = may_wait && weft_hold_worth(udp->hold);
+    bool may_wait = udp->delayed_ack != NULL && weft_ep_only_done(udp->ep);
+    bool later = may_wait && weft_delayed_ack_pays(udp->delayed_ack);
     if (!later) {
         flush(udp, weft_clock_now_ns());
     }
     observe(udp, false);
     if (may_wait) {
-        udp->counters.held += later;
-        weft_hold_leave(udp->hold, later, now_ns);
+        udp->counters.acks_delayed += later;
+        weft_delayed_ack_leave(udp->delayed_ack, later, now_ns);
     }
 }
 
@@ -457,8 +457,8 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
                        void *arg)
 {
     uint64_t now_ns = weft_clock_now_ns();
-    if (udp->hold != NULL) {
-        weft_hold_back(udp->hold, now_ns);
+    if (udp->delayed_ack != NULL) {
+        weft_delayed_ack_return(udp->delayed_ack, now_ns);
     }
     flush(udp, now_ns);
     udp->slept = udp->handled = false;
@@ -467,7 +467,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
         taken = receive(udp, false, handler, arg);
     }
     if (udp->slept) {
-        weft_lockstep_note(&udp->lockstep, taken > 0);
+        weft_blocking_receive_note(&udp->blocking, taken > 0);
     }
     udp->flowing = taken > 0;
     if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->counters)) {
@@ -484,25 +484,25 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
 
 int weft_udp_pollable(const struct weft_udp *udp)
 {
-    return udp->sleeper.epoll_fd;
+    return udp->poller.epoll_fd;
 }
 
 bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns)
 {
-    (void)weft_hold_take(udp->hold);
+    (void)weft_delayed_ack_enter(udp->delayed_ack);
     until_ns = weft_min_u64(until_ns, weft_ep_deadline(udp->ep));
     if (udp->more_to_receive || udp->more_to_send || until_ns <= weft_clock_now_ns()) {
         return false;
     }
-    weft_sleeper_prepare(&udp->sleeper, until_ns);
+    weft_poller_prepare(&udp->poller, until_ns);
     return true;
 }
 
 void weft_udp_wake(struct weft_udp *udp)
 {
-    weft_sleeper_note_wake(&udp->sleeper);
-    weft_lockstep_wake(&udp->lockstep);
-    weft_sleeper_wake(&udp->sleeper); /* last: who is woken may close at once */
+    weft_poller_note_wake(&udp->poller);
+    weft_blocking_receive_wake(&udp->blocking);
+    weft_poller_wake(&udp->poller); /* last: who is woken may close at once */
 }
 
 void weft_udp_flush(struct weft_udp *udp)
@@ -514,7 +514,7 @@ void weft_udp_flush(struct weft_udp *udp)
 
 void weft_udp_idle(struct weft_udp *udp)
 {
-    (void)weft_hold_take(udp->hold);
+    (void)weft_delayed_ack_enter(udp->delayed_ack);
     weft_ep_idle(udp->ep, weft_clock_now_ns());
     flush_all(udp);
 }
@@ -534,7 +534,7 @@ void weft_udp_close(struct weft_udp *udp)
     if (udp == NULL) {
         return;
     }
-    (void)weft_hold_take(udp->hold);
+    (void)weft_delayed_ack_enter(udp->delayed_ack);
     for (weft_peer peer = 0; peer < udp->peers_max; peer++) {
         weft_ep_close(udp->ep, peer, weft_clock_now_ns());
     }
@@ -562,7 +562,7 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
     if (status != WEFT_OK) {
         return status;
     }
-    (void)weft_hold_take(udp->hold); /* a step follows, or there is no connection */
+    (void)weft_delayed_ack_enter(udp->delayed_ack); /* a step follows, or there is no connection */
     status = weft_ep_connect(udp->ep, &addr, weft_clock_now_ns(), peer_p);
     if (status != WEFT_OK) {
         return weft_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
@@ -597,17 +597,17 @@ uint16_t weft_udp_port(const struct weft_udp *udp)
 
 struct weft_msgr weft_udp_msgr(struct weft_udp *udp)
 {
-    return udp->hold != NULL ? weft_hold_msgr(udp->hold) : weft_ep_msgr(udp->ep);
+    return udp->delayed_ack != NULL ? weft_delayed_ack_msgr(udp->delayed_ack) : weft_ep_msgr(udp->ep);
 }
 
 bool weft_udp_enter(struct weft_udp *udp)
 {
-    return weft_hold_take(udp->hold);
+    return weft_delayed_ack_enter(udp->delayed_ack);
 }
 
 void weft_udp_exit(struct weft_udp *udp, bool entered)
 {
-    weft_hold_again(udp->hold, entered);
+    weft_delayed_ack_exit(udp->delayed_ack, entered);
 }
 
 struct weft_ep *weft_udp_ep(struct weft_udp *udp)
@@ -622,7 +622,7 @@ void weft_udp_unreached(const struct weft_udp *udp, char text_p[WEFT_UDP_UNREACH
 
 const struct weft_udp_counters *weft_udp_counters(struct weft_udp *udp)
 {
-    udp->counters.held_said = weft_hold_said(udp->hold);
+    udp->counters.acks_delayed_sent = weft_delayed_ack_sent(udp->delayed_ack);
     return &udp->counters;
 }
 

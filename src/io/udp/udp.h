@@ -14,8 +14,8 @@
  *
  * Source: docs/PROTOCOL.md sections 5 and 6; udp(7), "UDP_SEGMENT", "UDP_GRO".
  */
-#ifndef WEFT_IO_UDP_H
-#define WEFT_IO_UDP_H
+#ifndef WEFT_IO_UDP_UDP_H
+#define WEFT_IO_UDP_UDP_H
 
 #include "base/error.h"
 #include "core/endpoint.h"
@@ -23,15 +23,15 @@
 
 struct weft_udp;
 
-/* Somebody who looks at the endpoint (for traces): called after each step and, `last`, before it is
- * freed. Zeroed = nobody. Thread: the one that calls step; last: the one that closes. */
+/* An observer of the endpoint (for traces): called after each step and, `last`, before it is freed.
+ * Zeroed = none. Thread: the one that calls step; last: the one that closes. */
 struct weft_udp_observer {
-    void (*look)(void *arg, struct weft_ep *ep, bool last);
+    void (*observe)(void *arg, struct weft_ep *ep, bool last);
     void *arg;
 };
 
 /* Called before packets leave (over TCP: bytes of open connections), as often as there are some: what
- * they confirm can be made to last first. Zeroed = not. Thread: the one that calls step; with hold_ns
+ * they confirm can be made to last first. Zeroed = not. Thread: the one that calls step; with delayed_ack_ns
  * another would send, too, so the two are refused together. */
 struct weft_udp_before_send {
     void (*call)(void *arg);
@@ -43,17 +43,18 @@ struct weft_udp_config {
     struct weft_udp_before_send before_send;
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" */
     uint16_t port;                /* 0 = any free one; weft_udp_port tells */
-    uint32_t busy_poll_us;        /* of a look before a sleep: io/busy_poll.h; 0 = never */
+    uint32_t busy_poll_us;        /* busy-poll so long before a sleep (io/busy_poll.h); 0 = never */
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
     uint16_t loopback_packet_bytes; /* ep.packet_bytes where host is a loopback address, which takes
                                      * any; 0 (default) = ep.packet_bytes there, too */
-    uint32_t lockstep; /* > 0 (WEFT_UDP_LOCKSTEP): on a loopback address, when so many sleeps in a row
-                        * were ended by a datagram, sleep inside the receive call, which may miss a
-                        * deadline by a tick of the kernel's clock. 0 (default): always by the clock */
-    uint64_t hold_ns; /* > 0: when a step ends and all that there is to say is that a message has
-                       * arrived, it waits for the next step, if that came within so long the last
-                       * time; without one a thread says it after 2 to 4 ms. 0 (default): it is said
-                       * at once */
+    uint32_t blocking_receive; /* > 0 (WEFT_UDP_BLOCKING_RECEIVE): on a loopback address, when so many
+                                * sleeps in a row were ended by a datagram, sleep inside the receive
+                                * call, which may miss a deadline by a tick of the kernel's clock.
+                                * 0 (default): always by the clock */
+    uint64_t delayed_ack_ns; /* > 0: when a step ends and has nothing to send but that a message has
+                              * arrived, that waits for the next step, if the next step came within
+                              * so long the last time; without one a thread sends it after 2 to 4 ms.
+                              * 0 (default): it is sent at once */
     uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
     uint8_t gro;                  /* 0: do not ask for merged datagrams */
     uint8_t insecure_network;     /* 1: mode none beyond loopback, too: anybody there may write */
@@ -66,12 +67,12 @@ struct weft_udp_config {
  * copy is most of it. */
 enum { WEFT_UDP_LOOPBACK_BYTES = 32768 };
 
-/* hold_ns for a worker that turns its own crank: between two calls of a loop that does nothing but
- * use a row, with room for other processes; below what the server waits before it asks. */
-#define WEFT_UDP_HOLD_NS (100 * WEFT_NS_PER_US)
+/* delayed_ack_ns for a worker without a progress thread: between two calls of a loop that does
+ * nothing but use a row, with room for other processes; less than the server waits before it probes. */
+#define WEFT_UDP_DELAYED_ACK_NS (100 * WEFT_NS_PER_US)
 
-/* lockstep for both ends of a parameter server. */
-enum { WEFT_UDP_LOCKSTEP = 32 };
+/* blocking_receive for both ends of a parameter server. */
+enum { WEFT_UDP_BLOCKING_RECEIVE = 32 };
 
 /* Cumulative since open. What the endpoint dropped is in weft_ep_counters. */
 struct weft_udp_counters {
@@ -95,8 +96,8 @@ struct weft_udp_counters {
     uint64_t sleeps_receiving; /* of these, inside the receive call */
     uint64_t naps;             /* of these, to let datagrams gather: weft_ep_batch_ns */
     uint64_t wakes;     /* sleeps ended by weft_udp_wake */
-    uint64_t held;      /* steps that left a DONE for the next */
-    uint64_t held_said; /* times that the thread spoke: there was no next step for long */
+    uint64_t acks_delayed;      /* steps that left a DONE for the next */
+    uint64_t acks_delayed_sent; /* times that the thread sent: the next step did not come in time */
 };
 
 /* What the kernel granted to this socket. */
@@ -109,7 +110,7 @@ struct weft_udp_facts {
     bool ecn;        /* ECN marks of arriving packets are reported */
 };
 
-/* Called with the crank: poll the message interface until it has no event. It may call everything
+/* Called from step: poll the message interface until it has no event. It may call everything
  * of the message interface, weft_udp_connect and weft_udp_wake; not weft_udp_step, _idle or
  * _close. */
 typedef void weft_udp_handler(void *arg, uint64_t now_ns);
@@ -146,12 +147,12 @@ struct weft_msgr weft_udp_msgr(struct weft_udp *udp);
 /* The endpoint itself, for its counters, srtt and busy. */
 struct weft_ep *weft_udp_ep(struct weft_udp *udp);
 
-/* With hold_ns a thread may have the endpoint between two steps: what is not the message interface,
+/* With delayed_ack_ns a thread may have the endpoint between two steps: what is not the message interface,
  * weft_udp_connect, _rest, _idle and _close is for between these two. Exit takes what enter said. */
 bool weft_udp_enter(struct weft_udp *udp);
 void weft_udp_exit(struct weft_udp *udp, bool entered);
 
-/* One turn of the crank: send what is ready; sleep until a datagram, a wake, the endpoint's
+/* One round of progress: send what is ready; sleep until a datagram, a wake, the endpoint's
  * deadline or timeout_ns from now (where datagrams follow each other closely, up to 100 us longer than
  * the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling handler after each; run
  * what is due, and handler if anything was; send what is ready. handler is called at least once in
