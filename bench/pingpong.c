@@ -13,7 +13,7 @@
  */
 #define _GNU_SOURCE // CPU_SET
 #include "io/clock.h"
-#include "io/udp/udp.h"
+#include "io/driver.h"
 #include "wire/packet.h"
 
 #include <arpa/inet.h>
@@ -77,7 +77,7 @@ static void note(struct job *job, uint32_t trip, uint64_t began_ns)
 
 struct end {
     struct job *job;
-    struct weft_udp *udp;
+    struct weft_driver *driver;
     struct weft_msgr msgr;
     weft_peer peer; /* server: of the last request */
     bool is_client;
@@ -144,7 +144,7 @@ static void *serve(void *arg)
     pin(end->job, 1);
     weft_clock_timers_exact();
     while (!atomic_load(end->over) && !end->broken) {
-        (void)weft_udp_step(end->udp, STEP_NS, on_events, end);
+        (void)weft_driver_step(end->driver, STEP_NS, on_events, end);
     }
     return NULL;
 }
@@ -157,11 +157,11 @@ static bool open_end(struct end *end)
     config.busy_poll_us = end->job->busy_poll_us;
     config.ep.mode = WEFT_MODE_NONE;
     config.ep.accept = !end->is_client;
-    if (weft_udp_open(&config, &end->udp, &error) != WEFT_OK) {
+    if (weft_udp_open(&config, &end->driver, &error) != WEFT_OK) {
         (void)fprintf(stderr, "pingpong: %s\n", error.text);
         return false;
     }
-    end->msgr = weft_udp_msgr(end->udp);
+    end->msgr = weft_driver_msgr(end->driver);
     expect_one(end);
     return true;
 }
@@ -170,14 +170,14 @@ static bool run_client(struct end *client)
 {
     uint64_t end_ns = weft_clock_now_ns() + GIVE_UP_NS;
     struct weft_error error;
-    if (weft_udp_connect(client->udp, "127.0.0.1", client->port, &client->peer, &error) !=
+    if (weft_driver_connect(client->driver, "127.0.0.1", client->port, &client->peer, &error) !=
         WEFT_OK) {
         return false;
     }
     send_one(client);
     while (client->received < WARMUP + client->job->trips && !client->broken &&
            weft_clock_now_ns() < end_ns) {
-        (void)weft_udp_step(client->udp, STEP_NS, on_events, client);
+        (void)weft_driver_step(client->driver, STEP_NS, on_events, client);
     }
     return client->received == WARMUP + client->job->trips && !client->broken;
 }
@@ -191,15 +191,15 @@ static bool run_weft(struct job *job)
     client = (struct end){.job = job, .is_client = true, .over = &over};
     server = (struct end){.job = job, .over = &over};
     bool good = open_end(&client) && open_end(&server);
-    client.port = good ? weft_udp_port(server.udp) : 0;
+    client.port = good ? weft_driver_port(server.driver) : 0;
     if (good && pthread_create(&thread, NULL, serve, &server) == 0) {
         good = run_client(&client);
         atomic_store(&over, true);
-        weft_udp_wake(server.udp);
+        weft_driver_wake(server.driver);
         (void)pthread_join(thread, NULL);
     }
-    weft_udp_close(client.udp);
-    weft_udp_close(server.udp);
+    weft_driver_close(client.driver);
+    weft_driver_close(server.driver);
     return good && !server.broken;
 }
 

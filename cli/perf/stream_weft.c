@@ -186,8 +186,8 @@ static void describe(const struct end *sender, const struct end *receiver,
                      struct weft_stream_result *result_p)
 {
     const struct weft_ep_counters *ep = weft_ep_counters(weft_udp_ep(udp_of(sender)));
-    const struct weft_udp_counters *tx = weft_udp_counters(udp_of(sender));
-    const struct weft_udp_counters *rx = weft_udp_counters(udp_of(receiver));
+    const struct weft_socket_counters *tx = weft_udp_counters(udp_of(sender));
+    const struct weft_socket_counters *rx = weft_udp_counters(udp_of(receiver));
     double kilo = 1000 / (double)(tx->datagrams_sent + !tx->datagrams_sent);
     result_p->retransmitted = ep->retransmitted_packets;
     (void)snprintf(
@@ -206,7 +206,7 @@ static void describe(const struct end *sender, const struct end *receiver,
 static bool run_threads(struct end *sender, struct end *receiver, struct weft_error *error)
 {
     pthread_t thread;
-    sender->port = weft_udp_port(udp_of(receiver));
+    sender->port = weft_driver_port(receiver->endpoint.driver);
     expect_more(receiver);
     if (pthread_create(&thread, NULL, send_all, sender) != 0) {
         return weft_perf_fail(error, "no thread");

@@ -37,7 +37,7 @@ const char *weft_down_text(enum weft_transport_down down)
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down)
 {
     const char *hint = "";
-    char unreached[WEFT_UDP_UNREACHED_BYTES];
+    char unreached[WEFT_UNREACHED_BYTES];
     if (down == WEFT_TRANSPORT_DOWN_NO_ANSWER || down == WEFT_TRANSPORT_DOWN_SILENT) {
         hint = weft_ep_hint_text(weft_endpoint_hint(&t->endpoint));
     }

@@ -1,14 +1,15 @@
-/* A transport by choice: one owner thread turns it, whatever carries the messages.
+/* A driver by choice: one thread owns it and progresses it, whatever carries the messages.
  *
- * UDP is weft's own transport (io/udp/udp.h, core/endpoint.h). TCP (io/tcp/tcp.h) carries the same message
- * interface, handshake and authentication over the kernel's TCP: what weft is compared with, and
- * the way out where UDP is blocked. A program that uses this header runs unchanged over either.
+ * UDP is weft's own transport (io/udp/udp.h, core/endpoint.h). TCP (io/tcp/tcp.h) carries the same
+ * message interface, handshake and authentication over the kernel's TCP: what weft is compared with,
+ * and the way out where UDP is blocked. A program that uses this header runs unchanged over either.
  *
  * Over TCP every message arrives whole (its bound is accepted, and not used) unless a deadline or a
  * timeout closes it. What TCP has no counterpart of is refused at open when it was asked for
  * (injected loss), or does nothing: GSO, GRO, congestion control of core/cc.h, and the observer.
  *
- * Use:     as io/udp/udp.h: open, then in a loop calls through weft_driver_msgr and weft_driver_step.
+ * Use:     open, then in a loop: calls through weft_driver_msgr, weft_driver_step; at the end
+ *          weft_driver_close.
  * Thread:  all by one thread, except weft_driver_wake.
  *
  * Source: docs/PROTOCOL.md, "Over TCP".
@@ -16,29 +17,18 @@
 #ifndef WEFT_IO_DRIVER_H
 #define WEFT_IO_DRIVER_H
 
+#include "io/driver_types.h"
 #include "io/udp/udp.h"
-
-struct weft_driver;
-
-enum weft_driver_kind { WEFT_DRIVER_UDP, WEFT_DRIVER_TCP };
 
 struct weft_driver_config {
     enum weft_driver_kind kind;
-    /* Of both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name, incarnation, seed, the
-     * sizes of tables, accept, the times, security. socket_buffer_bytes is UDP's; the kernel sizes
-     * TCP's by itself. */
+    /* Of both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name, incarnation,
+     * seed, the sizes of tables, accept, the times, security. socket_buffer_bytes is UDP's; the
+     * kernel sizes TCP's by itself. */
     struct weft_udp_config udp;
     /* Of TCP alone. */
     const char *tcp_cc;      /* the kernel's congestion control, "bbr"; NULL = its default */
     uint64_t tcp_rto_min_ns; /* least retransmission timeout; 0 = the kernel's, 200 ms mostly */
-};
-
-/* What both count. For the rest of struct weft_udp_counters and struct weft_ep_counters see there;
- * over TCP datagrams are records, data_sent and data_received records with a chunk,
- * retransmitted_packets the segments that the kernel sent again, and what does not exist is 0. */
-struct weft_driver_counters {
-    struct weft_udp_counters socket;
-    struct weft_ep_counters ep;
 };
 
 /* "weft" (UDP is what weft is) or "tcp": the names of the option --transport. */
@@ -48,8 +38,12 @@ const char *weft_driver_kind_name(enum weft_driver_kind kind);
 void weft_driver_config_default(struct weft_driver_config *config_p);
 
 /* Owns:    gives *driver_p, to be ended with weft_driver_close.
- * Errors:  as weft_udp_open; over TCP also WEFT_UNSUPPORTED when the kernel does not know tcp_cc
- *          or cannot set tcp_rto_min_ns. error->text says it in words each time. */
+ * Errors:  WEFT_INVALID  host is no address, or a field is out of its range.
+ *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network; over TCP
+ *                        also loss, and a tcp_cc or tcp_rto_min_ns that the kernel does not know.
+ *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
+ *          WEFT_NOMEM.   error->text says it in words each time.
+ * Thread:  the one that will call step; its timer slack is set to 1 ns. */
 weft_status weft_driver_open(const struct weft_driver_config *config, struct weft_driver **driver_p,
                              struct weft_error *error);
 
@@ -58,31 +52,52 @@ enum weft_driver_kind weft_driver_kind(const struct weft_driver *driver);
 /* The port bound, host byte order; over TCP 0 unless ep.accept. */
 uint16_t weft_driver_port(const struct weft_driver *driver);
 
-/* Begin a connection; PEER_UP or PEER_DOWN follows. Errors: as weft_udp_connect. */
+/* Begin a connection; PEER_UP or PEER_DOWN follows.
+ * Errors:  as weft_driver_open for the address; WEFT_NOMEM the peer table is full. */
 weft_status weft_driver_connect(struct weft_driver *driver, const char *host, uint16_t port,
                                 weft_peer *peer_p, struct weft_error *error);
 
-/* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. */
+/* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. Over TCP CLOSE is lost if the socket
+ * has no room for it: the other end then sees a connection that broke. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
 /* The same by weft_ep_refuse: the other end's PEER_DOWN says REPLACED. */
 void weft_driver_refuse(struct weft_driver *driver, weft_peer peer);
 
+/* The message interface; now_ns of its calls is weft_clock_now_ns(). */
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 
-/* As weft_udp_pollable and weft_udp_rest: for a thread that turns many transports. */
-int weft_driver_pollable(const struct weft_driver *driver);
-bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
-
-/* As weft_udp_step, weft_udp_wake (any thread, signal handlers), weft_udp_flush, weft_udp_idle. */
-typedef void weft_driver_handler(void *arg, uint64_t now_ns);
+/* One round of progress: send what is ready; sleep until a datagram, a wake, the endpoint's deadline
+ * or timeout_ns from now (over UDP, where datagrams follow each other closely, up to 100 us longer
+ * than the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling handler after
+ * each; run what is due, and handler if anything was; send what is ready. handler is called at least
+ * once in each step.
+ * Returns the datagrams (over TCP records) taken. timeout_ns 0 = do not sleep, WEFT_NEVER = as long
+ * as it takes.
+ * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);
+
+/* For a thread that progresses many drivers: a descriptor for poll and epoll that turns readable when
+ * step(0) has something to do; weft_driver_rest is due before each wait for it. */
+int weft_driver_pollable(const struct weft_driver *driver);
+
+/* Make the descriptor turn readable at the endpoint's deadline or at until_ns, too. False: there is
+ * something to do already, so step instead of waiting. */
+bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
+
+/* End the sleep of a step that runs now, or of the next one. Thread: any; also a signal handler. */
 void weft_driver_wake(struct weft_driver *driver);
+
+/* Send what is ready, as far as window and pacer allow; receive nothing. For a caller that has posted
+ * a message and does something else before its next step. */
 void weft_driver_flush(struct weft_driver *driver);
+
+/* Tell peers that this end will not be progressed for a while (weft_ep_idle), and send it. */
 void weft_driver_idle(struct weft_driver *driver);
 
-/* CLOSE to all peers, then free. NULL is fine. */
+/* Send CLOSE to all peers, over UDP up to three times, until they answer, for 50 ms at most; then
+ * free. Events not polled are gone. NULL is fine. */
 void weft_driver_close(struct weft_driver *driver);
 
 void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p);
@@ -91,20 +106,17 @@ void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counter
 bool weft_driver_busy(struct weft_driver *driver);
 
 /* Why connections do not come about: weft_ep_hint. */
-enum weft_ep_hint weft_driver_hint(const struct weft_driver *driver);
+enum weft_ep_hint weft_driver_hint(struct weft_driver *driver);
 
-/* What the network said about a connection that does not come about: weft_udp_unreached. */
-void weft_driver_unreached(const struct weft_driver *driver,
-                           char text_p[WEFT_UDP_UNREACHED_BYTES]);
+/* What the network said about a connection that was being made and has not come up since, such as
+ * "nothing listens at 127.0.0.1:7700: ..."; "" when nothing. Only ever a hint: ICMP can be forged. */
+void weft_driver_unreached(const struct weft_driver *driver, char text_p[WEFT_UNREACHED_BYTES]);
 
 /* Smoothed round-trip time to a peer, as UDP's endpoint or the kernel's TCP has it; 0 = unknown. */
-uint64_t weft_driver_srtt_ns(const struct weft_driver *driver, weft_peer peer);
+uint64_t weft_driver_srtt_ns(struct weft_driver *driver, weft_peer peer);
 
 /* As weft_ep_grid: elements in a chunk of a message of `total` elements sent to peer now. */
-uint32_t weft_driver_grid(const struct weft_driver *driver, weft_peer peer, uint16_t elem_bytes,
+uint32_t weft_driver_grid(struct weft_driver *driver, weft_peer peer, uint16_t elem_bytes,
                           uint32_t total);
-
-/* The UDP driver inside, for what only it has; NULL over TCP. */
-struct weft_udp *weft_driver_udp(struct weft_driver *driver);
 
 #endif

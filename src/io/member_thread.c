@@ -50,7 +50,7 @@ static bool is_news(const struct weft_member_state *state)
 static void show_state(struct weft_member_thread *thread)
 {
     const struct weft_member_state *state = weft_member_client_state(thread->client);
-    char unreached[WEFT_UDP_UNREACHED_BYTES];
+    char unreached[WEFT_UNREACHED_BYTES];
     weft_driver_unreached(thread->driver, unreached);
     enum weft_ep_hint hint = weft_driver_hint(thread->driver);
     pthread_mutex_lock(&thread->lock);

@@ -167,7 +167,7 @@ static void read_unreached(struct weft_driver *driver, void *text)
     weft_driver_unreached(driver, text);
 }
 
-void weft_endpoint_unreached(struct weft_endpoint *endpoint, char text_p[WEFT_UDP_UNREACHED_BYTES])
+void weft_endpoint_unreached(struct weft_endpoint *endpoint, char text_p[WEFT_UNREACHED_BYTES])
 {
     weft_endpoint_call(endpoint, read_unreached, text_p);
 }

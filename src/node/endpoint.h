@@ -71,7 +71,7 @@ bool weft_endpoint_stats(struct weft_endpoint *endpoint, struct weft_driver_coun
 
 /* Why connections do not come about: what the other end said, and what the network said. */
 enum weft_ep_hint weft_endpoint_hint(struct weft_endpoint *endpoint);
-void weft_endpoint_unreached(struct weft_endpoint *endpoint, char text_p[WEFT_UDP_UNREACHED_BYTES]);
+void weft_endpoint_unreached(struct weft_endpoint *endpoint, char text_p[WEFT_UNREACHED_BYTES]);
 
 /* A zeroed one is fine. */
 void weft_endpoint_close(struct weft_endpoint *endpoint);

@@ -326,7 +326,7 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
         ep->expects_max += WEFT_SCHED_LINK_EXPECTS;
     }
     if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
-        armed.udp.before_send = (struct weft_udp_before_send){.call = commit, .arg = serving};
+        armed.udp.before_send = (struct weft_before_send){.call = commit, .arg = serving};
     }
     weft_status status =
         weft_security_arm(thread->config.security, &armed.udp, &serving->provider, &thread->error);

@@ -8,7 +8,7 @@ bool weft_worker_hint(struct weft_worker *worker, char text_p[WEFT_SECURITY_HINT
 {
     enum weft_ep_hint hint = weft_endpoint_hint(&worker->endpoint);
     if (hint == WEFT_HINT_NONE) {
-        static_assert((int)WEFT_SECURITY_HINT_BYTES >= (int)WEFT_UDP_UNREACHED_BYTES);
+        static_assert((int)WEFT_SECURITY_HINT_BYTES >= (int)WEFT_UNREACHED_BYTES);
         weft_endpoint_unreached(&worker->endpoint, text_p);
         return false;
     }

@@ -6,6 +6,7 @@
  * What must hold: no write outside posted memory (ASan); each message sent ends exactly once, each
  * opened one too; masks have as many ones as were counted; chunks of one message come once each. */
 #include "base/assert.h"
+#include "io/driver.h"
 #include "io/tcp/internal.h"
 
 #include <stdlib.h>
@@ -105,8 +106,10 @@ static int begin(struct run *run)
     config.ep.peers_max = 1;
     config.ep.chunks_max = CHUNKS_MAX;
     config.ep.peer_timeout_ns = WEFT_NEVER;
-    weft_status status = weft_tcp_open(&config, &run->tcp, NULL);
+    struct weft_driver *driver = NULL;
+    weft_status status = weft_tcp_open(&config, &driver, NULL);
     WEFT_ASSERT(status == WEFT_OK);
+    run->tcp = tcp_of(driver);
     int rc = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds);
     WEFT_ASSERT(rc == 0);
     struct weft_tcp *t = run->tcp;
@@ -136,7 +139,7 @@ static void queue_sends(struct run *run)
 static void turn(struct run *run, int fd)
 {
     static uint8_t sink[1 << 17];
-    (void)weft_tcp_step(run->tcp, 0, handle, run);
+    (void)weft_driver_step(&run->tcp->base, 0, handle, run);
     while (recv(fd, sink, sizeof(sink), 0) > 0) {
         continue;
     }
@@ -171,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     WEFT_ASSERT(run.ups == 1 && run.downs == 1);
     WEFT_ASSERT(run.sent_events == SENDS);
     WEFT_ASSERT(run.opened == run.closed);
-    weft_tcp_close(run.tcp);
+    weft_driver_close(&run.tcp->base);
     free(run.sent);
     free(run.copied);
     free(run.added);

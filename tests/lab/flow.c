@@ -9,7 +9,7 @@
  */
 #include "base/units.h"
 #include "io/clock.h"
-#include "io/udp/udp.h"
+#include "io/driver.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -81,11 +81,11 @@ static void on_events(void *arg, uint64_t now_ns)
     }
 }
 
-static struct weft_udp *udp_open(const char *host, uint16_t port, const char *cc_name, bool accept)
+static struct weft_driver *udp_open(const char *host, uint16_t port, const char *cc_name, bool accept)
 {
     struct weft_udp_config config;
     struct weft_error error = {.text = ""};
-    struct weft_udp *udp = NULL;
+    struct weft_driver *driver = NULL;
     weft_udp_config_default(&config);
     config.host = host;
     config.port = port;
@@ -93,39 +93,39 @@ static struct weft_udp *udp_open(const char *host, uint16_t port, const char *cc
     config.insecure_network = 1;
     config.ep.accept = accept;
     config.ep.cc_name = cc_name;
-    if (weft_udp_open(&config, &udp, &error) != WEFT_OK) {
+    if (weft_udp_open(&config, &driver, &error) != WEFT_OK) {
         fprintf(stderr, "flow: %s\n", error.text);
         return NULL;
     }
-    return udp;
+    return driver;
 }
 
 static int recv_weft(const char *host, uint16_t port)
 {
-    struct weft_udp *udp = udp_open(host, port, NULL, true);
-    if (udp == NULL) {
+    struct weft_driver *driver = udp_open(host, port, NULL, true);
+    if (driver == NULL) {
         return 1;
     }
-    struct flow flow = {.msgr = weft_udp_msgr(udp)};
+    struct flow flow = {.msgr = weft_driver_msgr(driver)};
     for (uint64_t slot = 0; slot < MESSAGES; slot++) {
         expect(&flow, slot);
     }
     while (!stop) {
-        (void)weft_udp_step(udp, 100 * WEFT_NS_PER_MS, on_events, &flow);
+        (void)weft_driver_step(driver, 100 * WEFT_NS_PER_MS, on_events, &flow);
     }
-    weft_udp_close(udp);
+    weft_driver_close(driver);
     return 0;
 }
 
 static int send_weft(const char *host, uint16_t port, unsigned seconds, const char *cc_name)
 {
-    struct weft_udp *udp = udp_open("0.0.0.0", 0, cc_name, false);
-    if (udp == NULL) {
+    struct weft_driver *driver = udp_open("0.0.0.0", 0, cc_name, false);
+    if (driver == NULL) {
         return 1;
     }
     struct weft_error error = {.text = ""};
-    struct flow flow = {.msgr = weft_udp_msgr(udp)};
-    if (weft_udp_connect(udp, host, port, &flow.peer, &error) != WEFT_OK) {
+    struct flow flow = {.msgr = weft_driver_msgr(driver)};
+    if (weft_driver_connect(driver, host, port, &flow.peer, &error) != WEFT_OK) {
         return fail(error.text);
     }
     uint64_t end_ns = weft_clock_now_ns() + seconds * WEFT_NS_PER_S;
@@ -143,12 +143,12 @@ static int send_weft(const char *host, uint16_t port, unsigned seconds, const ch
             flow.open++;
             continue;
         }
-        (void)weft_udp_step(udp, 10 * WEFT_NS_PER_MS, on_events, &flow);
+        (void)weft_driver_step(driver, 10 * WEFT_NS_PER_MS, on_events, &flow);
     }
-    const struct weft_ep_counters *c = weft_ep_counters(weft_udp_ep(udp));
+    const struct weft_ep_counters *c = weft_ep_counters(weft_udp_ep(weft_driver_udp(driver)));
     printf("sent %llu again %llu lost %llu\n", (unsigned long long)c->data_sent,
            (unsigned long long)c->retransmitted_packets, (unsigned long long)c->lost_packets);
-    weft_udp_close(udp);
+    weft_driver_close(driver);
     return flow.down ? fail("the peer went away") : 0;
 }
 

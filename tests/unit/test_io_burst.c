@@ -30,7 +30,7 @@ struct pair {
     struct weft_addr to;
     struct weft_sender sender;
     struct weft_rx *rx;
-    struct weft_udp_counters counters;
+    struct weft_socket_counters counters;
     struct weft_tx *bursts;
     /* What arrived, in order. */
     uint32_t count;

@@ -99,7 +99,7 @@ static void test_before_send(void **state)
     struct weft_driver_config config = node_config(v, 1);
     node_open(&pair.a, &config);
     config = node_config(v, 2);
-    config.udp.before_send = (struct weft_udp_before_send){.call = count_call, .arg = &calls};
+    config.udp.before_send = (struct weft_before_send){.call = count_call, .arg = &calls};
     node_open(&pair.b, &config);
     pair.peer = node_connect(&pair.a, &pair.b);
     assert_int_equal(nodes_await(&pair.a, &pair.b, WEFT_EVENT_PEER_UP, 0)->e.name, 2);
@@ -576,7 +576,7 @@ static void test_nobody_there(void **state)
     node_send(&a, (struct weft_msg_send){.peer = peer, .base = &x, .total = 1, .user = 3});
     assert_int_equal(nodes_await(&a, NULL, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_SILENT);
     assert_int_equal(node_find(&a, WEFT_EVENT_SENT, 3)->e.outcome, WEFT_MSG_UNKNOWN);
-    char why[WEFT_UDP_UNREACHED_BYTES];
+    char why[WEFT_UNREACHED_BYTES];
     weft_driver_unreached(a.driver, why);
     assert_non_null(strstr(why, "nothing listens at 127.0.0.1:"));
     node_close(&a);

@@ -3,11 +3,11 @@
  * real one. */
 #define _GNU_SOURCE /* sendmmsg, unshare */
 
+#include "io/driver.h"
 #include "io/sock_addr.h"
 #include "io/udp/rx.h"
 #include "io/udp/socket.h"
 #include "io/udp/tx.h"
-#include "io/udp/udp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static int kernel_send(int fd, struct mmsghdr *messages, unsigned int count, int
 
 static uint8_t data[65536];
 static struct weft_tx bursts[WEFT_TX_BATCH];
-static struct weft_udp_counters counters;
+static struct weft_socket_counters counters;
 static struct weft_sender sender;
 static int fd = -1;
 
@@ -265,7 +265,7 @@ static void on_step(void *arg, uint64_t now_ns)
 }
 
 struct ends {
-    struct weft_udp *udp[2];
+    struct weft_driver *driver[2];
     struct events events[2];
     weft_peer peer;
 };
@@ -286,16 +286,16 @@ static bool transfer(struct ends *ends, uint64_t tag)
     for (uint32_t i = 0; i < 100000; i++) {
         from[i] = (float)(i % 1000 + tag);
     }
-    struct weft_msgr msgr = weft_udp_msgr(ends->udp[1]);
+    struct weft_msgr msgr = weft_driver_msgr(ends->driver[1]);
     if (msgr.ops->expect(msgr.self, &expect, &id) != WEFT_OK) {
         return false;
     }
-    msgr = weft_udp_msgr(ends->udp[0]);
+    msgr = weft_driver_msgr(ends->driver[0]);
     if (msgr.ops->send(msgr.self, &send, 0, &seq) != WEFT_OK) {
         return false;
     }
     for (int i = 0; i < 5000 && ends->events[0].sents == before; i++) {
-        (void)weft_udp_step(ends->udp[i % 2], WEFT_NS_PER_MS, on_step, &ends->events[i % 2]);
+        (void)weft_driver_step(ends->driver[i % 2], WEFT_NS_PER_MS, on_step, &ends->events[i % 2]);
     }
     return ends->events[0].sents == before + 1 && memcmp(from, to, sizeof(from)) == 0;
 }
@@ -309,12 +309,12 @@ static bool ends_open(struct ends *ends, const char *host, uint16_t sure)
         config.ep.packet_bytes = 8972;
         config.ep.packet_bytes_sure = sure;
         config.ep.accept = i == 1;
-        if (weft_udp_open(&config, &ends->udp[i], NULL) != WEFT_OK) {
+        if (weft_udp_open(&config, &ends->driver[i], NULL) != WEFT_OK) {
             return false;
         }
-        ends->events[i].msgr = weft_udp_msgr(ends->udp[i]);
+        ends->events[i].msgr = weft_driver_msgr(ends->driver[i]);
     }
-    return weft_udp_connect(ends->udp[0], host, weft_udp_port(ends->udp[1]), &ends->peer, NULL) ==
+    return weft_driver_connect(ends->driver[0], host, weft_driver_port(ends->driver[1]), &ends->peer, NULL) ==
            WEFT_OK;
 }
 
@@ -336,23 +336,23 @@ static void namespace_child(const char *host, int header_bytes)
     if (!ends_open(&ends, host, 1200)) {
         _exit(77);
     }
-    struct weft_ep *ep = weft_udp_ep(ends.udp[0]);
+    struct weft_ep *ep = weft_udp_ep(weft_driver_udp(ends.driver[0]));
     MUST(transfer(&ends, 1));
     for (int i = 0; i < 200; i++) { /* the search ends */
-        (void)weft_udp_step(ends.udp[i % 2], WEFT_NS_PER_MS, on_step, &ends.events[i % 2]);
+        (void)weft_driver_step(ends.driver[i % 2], WEFT_NS_PER_MS, on_step, &ends.events[i % 2]);
     }
     uint32_t most = 9000 - (uint32_t)header_bytes;
     MUST(weft_ep_packet_bytes(ep, ends.peer) >= most - 32);
     MUST(weft_ep_packet_bytes(ep, ends.peer) <= most + 16);
-    uint64_t dropped = weft_udp_counters(ends.udp[0])->send_dropped;
+    uint64_t dropped = weft_udp_counters(weft_driver_udp(ends.driver[0]))->send_dropped;
     MUST(loopback_mtu(1400));
     MUST(transfer(&ends, 2)); /* its grid is too long: told, then sent in fragments */
-    MUST(weft_udp_counters(ends.udp[0])->send_dropped > dropped);
+    MUST(weft_udp_counters(weft_driver_udp(ends.driver[0]))->send_dropped > dropped);
     MUST(weft_ep_counters(ep)->mtu_too_big > 0);
     MUST(weft_ep_packet_bytes(ep, ends.peer) <= 1400);
     MUST(transfer(&ends, 3));
     struct weft_udp_facts facts;
-    weft_udp_facts(ends.udp[0], &facts);
+    weft_udp_facts(weft_driver_udp(ends.driver[0]), &facts);
     MUST(facts.gso);
     _exit(0);
 }

@@ -130,7 +130,7 @@ static struct weft_provider *arm(struct weft_udp_config *config, uint8_t mode,
 struct pair {
     struct weft_provider *providers[2];
     struct weft_engine *sender;
-    struct weft_udp *receiver;
+    struct weft_driver *receiver;
     struct relay relay;
     weft_peer peer; /* at the sender */
     uint32_t up;
@@ -152,7 +152,7 @@ static void pair_open(struct pair *pair, uint8_t mode, const struct weft_job_key
     pair->providers[1] = arm(&udp, mode, receiver_key);
     assert_int_equal(weft_engine_start(&engine, &pair->sender, &error), WEFT_OK);
     assert_int_equal(weft_udp_open(&udp, &pair->receiver, &error), WEFT_OK);
-    relay_open(&pair->relay, weft_udp_port(pair->receiver));
+    relay_open(&pair->relay, weft_driver_port(pair->receiver));
     assert_int_equal(weft_engine_connect(pair->sender, "127.0.0.1", pair->relay.port, &pair->peer,
                                          &error),
                      WEFT_OK);
@@ -161,7 +161,7 @@ static void pair_open(struct pair *pair, uint8_t mode, const struct weft_job_key
 static void pair_close(struct pair *pair)
 {
     weft_engine_stop(pair->sender);
-    weft_udp_close(pair->receiver);
+    weft_driver_close(pair->receiver);
     relay_close(&pair->relay);
     weft_provider_free(pair->providers[0]);
     weft_provider_free(pair->providers[1]);
@@ -171,7 +171,7 @@ static void drain(void *arg, uint64_t now_ns)
 {
     (void)now_ns;
     struct pair *pair = arg;
-    struct weft_msgr receiver = weft_udp_msgr(pair->receiver);
+    struct weft_msgr receiver = weft_driver_msgr(pair->receiver);
     struct weft_msg_event event;
     while (receiver.ops->poll(receiver.self, &event)) {
         pair->received += event.type == WEFT_EVENT_RECEIVED;
@@ -187,7 +187,7 @@ static void run_until(struct pair *pair, const uint32_t *count, uint32_t target)
     struct weft_msg_event event;
     while (*count < target && weft_clock_now_ns() < end_ns) {
         relay_turn(&pair->relay);
-        (void)weft_udp_step(pair->receiver, STEP_NS, drain, pair);
+        (void)weft_driver_step(pair->receiver, STEP_NS, drain, pair);
         while (sender.ops->poll(sender.self, &event)) {
             pair->up += event.type == WEFT_EVENT_PEER_UP;
             pair->down += event.type == WEFT_EVENT_PEER_DOWN;
@@ -202,7 +202,7 @@ static void send_rounds(struct pair *pair, uint32_t rounds)
     float *values = calloc(COUNT, sizeof(*values));
     float *sum = calloc(COUNT, sizeof(*sum));
     struct weft_msgr sender = weft_engine_msgr(pair->sender);
-    struct weft_msgr receiver = weft_udp_msgr(pair->receiver);
+    struct weft_msgr receiver = weft_driver_msgr(pair->receiver);
     struct weft_msg_send send = {.peer = pair->peer, .base = values, .total = COUNT,
                                  .elem_bytes = sizeof(float), .deadline_ns = WEFT_NEVER};
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY, .sink = WEFT_SINK_ADD, .memory = sum,
@@ -266,7 +266,7 @@ static void transfer(uint8_t mode, uint32_t flip_every, bool *payload_seen_p)
     send_rounds(&pair, ROUNDS);
     weft_engine_call(pair.sender, read_counters, &counters);
     struct weft_ep_counters at_sender = counters.ep;
-    const struct weft_ep_counters *at_receiver = weft_ep_counters(weft_udp_ep(pair.receiver));
+    const struct weft_ep_counters *at_receiver = weft_ep_counters(weft_udp_ep(weft_driver_udp(pair.receiver)));
     uint64_t bad = at_sender.bad_tag + at_receiver->bad_tag;
     if (flip_every == 0) {
         assert_int_equal(bad, 0);
@@ -317,8 +317,8 @@ static void another_key_is_told_at_both_ends(void **state)
     run_until(&pair, &pair.down, 1); /* after the peer timeout: what it is told may be a lie */
     assert_int_equal(pair.up, 0);
     assert_int_equal(hint_of(pair.sender), WEFT_HINT_TOLD_KEY);
-    assert_int_equal(weft_ep_hint(weft_udp_ep(pair.receiver)), WEFT_HINT_KEY);
-    assert_true(weft_ep_counters(weft_udp_ep(pair.receiver))->bad_key > 0);
+    assert_int_equal(weft_ep_hint(weft_udp_ep(weft_driver_udp(pair.receiver))), WEFT_HINT_KEY);
+    assert_true(weft_ep_counters(weft_udp_ep(weft_driver_udp(pair.receiver)))->bad_key > 0);
     pair_close(&pair);
     weft_job_key_free(keys[0]);
     weft_job_key_free(keys[1]);

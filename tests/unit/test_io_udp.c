@@ -2,7 +2,7 @@
  * Both ends are stepped by one thread; it waits for conditions, with a limit far above need. */
 #include "base/bits.h"
 #include "io/clock.h"
-#include "io/udp/udp.h"
+#include "io/driver.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static const uint64_t LIMIT_NS = 120 * WEFT_NS_PER_S;
 
 /* One end, and what its events said. */
 struct node {
-    struct weft_udp *udp;
+    struct weft_driver *driver;
     struct weft_msgr msgr;
     uint32_t up;
     uint32_t down;
@@ -87,11 +87,11 @@ static void open_node(const struct weft_udp_config *config, struct node *node)
 {
     struct weft_error error = {.text = ""};
     *node = (struct node){0};
-    weft_status status = weft_udp_open(config, &node->udp, &error);
+    weft_status status = weft_udp_open(config, &node->driver, &error);
     if (status != WEFT_OK) {
         fail_msg("%s: %s", weft_status_name(status), error.text);
     }
-    node->msgr = weft_udp_msgr(node->udp);
+    node->msgr = weft_driver_msgr(node->driver);
 }
 
 /* Step both until *count reaches target. */
@@ -99,9 +99,9 @@ static void run_until(struct node *a, struct node *b, const uint32_t *count, uin
 {
     uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS;
     while (*count < target && weft_clock_now_ns() < end_ns) {
-        (void)weft_udp_step(a->udp, STEP_NS, drain, a);
+        (void)weft_driver_step(a->driver, STEP_NS, drain, a);
         if (b != NULL) {
-            (void)weft_udp_step(b->udp, STEP_NS, drain, b);
+            (void)weft_driver_step(b->driver, STEP_NS, drain, b);
         }
     }
     assert_int_equal(*count, target);
@@ -110,7 +110,7 @@ static void run_until(struct node *a, struct node *b, const uint32_t *count, uin
 static weft_peer connect_nodes(struct node *from, struct node *to, const char *host)
 {
     weft_peer peer;
-    assert_int_equal(weft_udp_connect(from->udp, host, weft_udp_port(to->udp), &peer, NULL),
+    assert_int_equal(weft_driver_connect(from->driver, host, weft_driver_port(to->driver), &peer, NULL),
                      WEFT_OK);
     return peer;
 }
@@ -199,12 +199,12 @@ static void messages_go_both_ways(void **state)
         open_node(&config, &a);
         open_node(&config, &b);
         transfer(&a, &b, "localhost", sinks[i], 3);
-        const struct weft_udp_counters *sent = weft_udp_counters(a.udp);
+        const struct weft_socket_counters *sent = weft_udp_counters(weft_driver_udp(a.driver));
         assert_int_equal(sent->datagrams_sent,
-                         weft_ep_counters(weft_udp_ep(a.udp))->datagrams_sent);
+                         weft_ep_counters(weft_udp_ep(weft_driver_udp(a.driver)))->datagrams_sent);
         assert_int_equal(sent->injected_drops, 0);
-        weft_udp_close(a.udp);
-        weft_udp_close(b.udp);
+        weft_driver_close(a.driver);
+        weft_driver_close(b.driver);
     }
 }
 
@@ -220,16 +220,16 @@ static void without_gso_the_same(void **state)
     config.gro = 0;
     open_node(&config, &b);
     struct weft_udp_facts facts;
-    weft_udp_facts(a.udp, &facts);
+    weft_udp_facts(weft_driver_udp(a.driver), &facts);
     assert_false(facts.gso);
     transfer(&a, &b, "127.0.0.1", WEFT_SINK_ADD, 2);
-    const struct weft_udp_counters *sent = weft_udp_counters(a.udp);
-    const struct weft_udp_counters *got = weft_udp_counters(b.udp);
+    const struct weft_socket_counters *sent = weft_udp_counters(weft_driver_udp(a.driver));
+    const struct weft_socket_counters *got = weft_udp_counters(weft_driver_udp(b.driver));
     assert_int_equal(sent->bursts_sent, sent->datagrams_sent);
     assert_true(sent->gso_refused > 0);
     assert_int_equal(got->buffers_received, got->datagrams_received);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
 }
 
 /* 5 % of all datagrams gone at each end, and the sums are right; the number dropped is what the
@@ -247,7 +247,7 @@ static void injected_loss_is_made_good(void **state)
     config.loss.role = 2;
     open_node(&config, &b);
     transfer(&a, &b, "127.0.0.1", WEFT_SINK_ADD, 20);
-    const struct weft_udp_counters *counters = weft_udp_counters(b.udp);
+    const struct weft_socket_counters *counters = weft_udp_counters(weft_driver_udp(b.driver));
     struct weft_loss replay;
     weft_loss_init(&replay, &config.loss);
     uint64_t drops = 0;
@@ -259,10 +259,10 @@ static void injected_loss_is_made_good(void **state)
     double expected = (double)counters->datagrams_received * 0.05;
     double off = (double)drops - expected;
     assert_true(off * off <= 16.0 * expected * 0.95);
-    assert_int_equal(weft_ep_counters(weft_udp_ep(b.udp))->datagrams_received,
+    assert_int_equal(weft_ep_counters(weft_udp_ep(weft_driver_udp(b.driver)))->datagrams_received,
                      counters->datagrams_received - drops);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
 }
 
 static uint64_t refused_by(const struct weft_ep_counters *c)
@@ -282,7 +282,7 @@ static void garbage_is_counted(void **state)
     open_node(&config, &a);
     open_node(&config, &b);
     struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(weft_udp_port(b.udp)),
+                             .sin_port = htons(weft_driver_port(b.driver)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
     assert_true(fd >= 0);
@@ -296,20 +296,20 @@ static void garbage_is_counted(void **state)
         size_t count = weft_prng_below(&prng, sizeof(bytes)); /* empty ones too */
         assert_int_equal(sendto(fd, bytes, count, 0, (struct sockaddr *)&to, sizeof(to)), count);
         if (i % 50 == 0) {
-            (void)weft_udp_step(b.udp, 0, drain, &b);
+            (void)weft_driver_step(b.driver, 0, drain, &b);
         }
     }
     (void)close(fd);
     uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS;
-    while (weft_udp_counters(b.udp)->datagrams_received < GARBAGE && weft_clock_now_ns() < end_ns) {
-        (void)weft_udp_step(b.udp, STEP_NS, drain, &b);
+    while (weft_udp_counters(weft_driver_udp(b.driver))->datagrams_received < GARBAGE && weft_clock_now_ns() < end_ns) {
+        (void)weft_driver_step(b.driver, STEP_NS, drain, &b);
     }
-    assert_int_equal(weft_udp_counters(b.udp)->datagrams_received, GARBAGE);
-    assert_int_equal(refused_by(weft_ep_counters(weft_udp_ep(b.udp))), GARBAGE);
+    assert_int_equal(weft_udp_counters(weft_driver_udp(b.driver))->datagrams_received, GARBAGE);
+    assert_int_equal(refused_by(weft_ep_counters(weft_udp_ep(weft_driver_udp(b.driver)))), GARBAGE);
     assert_int_equal(b.up, 0);
     transfer(&a, &b, "127.0.0.1", WEFT_SINK_COPY, 1);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
 }
 
 static void bound_towards_the_peers(void **state)
@@ -334,33 +334,33 @@ static void beyond_loopback_is_refused(void **state)
     (void)state;
     struct weft_udp_config config;
     struct weft_error error;
-    struct weft_udp *udp = NULL;
+    struct weft_driver *driver = NULL;
     struct node a;
     weft_peer peer;
     small(&config);
     config.host = "0.0.0.0";
-    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_UNSUPPORTED);
-    assert_null(udp);
+    assert_int_equal(weft_udp_open(&config, &driver, &error), WEFT_UNSUPPORTED);
+    assert_null(driver);
     assert_non_null(strstr(error.text, "0.0.0.0"));
     config.insecure_network = 1;
-    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_OK);
-    weft_udp_close(udp);
+    assert_int_equal(weft_udp_open(&config, &driver, &error), WEFT_OK);
+    weft_driver_close(driver);
     config.insecure_network = 0;
     config.host = "127.0.0.1";
     open_node(&config, &a);
-    assert_int_equal(weft_udp_connect(a.udp, "192.0.2.1", 9, &peer, &error), WEFT_UNSUPPORTED);
+    assert_int_equal(weft_driver_connect(a.driver, "192.0.2.1", 9, &peer, &error), WEFT_UNSUPPORTED);
     assert_non_null(strstr(error.text, "--insecure-network"));
-    assert_int_equal(weft_udp_connect(a.udp, "::1", 9, &peer, &error), WEFT_INVALID);
-    assert_int_equal(weft_udp_connect(a.udp, "127.0.0.1", 0, &peer, &error), WEFT_INVALID);
-    config.port = weft_udp_port(a.udp);
-    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_EXISTS);
+    assert_int_equal(weft_driver_connect(a.driver, "::1", 9, &peer, &error), WEFT_INVALID);
+    assert_int_equal(weft_driver_connect(a.driver, "127.0.0.1", 0, &peer, &error), WEFT_INVALID);
+    config.port = weft_driver_port(a.driver);
+    assert_int_equal(weft_udp_open(&config, &driver, &error), WEFT_EXISTS);
     assert_non_null(strstr(error.text, "in use"));
-    weft_udp_close(a.udp);
+    weft_driver_close(a.driver);
 }
 
 static void *wake(void *arg)
 {
-    weft_udp_wake(arg);
+    weft_driver_wake(arg);
     return NULL;
 }
 
@@ -375,15 +375,15 @@ static void wake_ends_a_sleep(void **state)
         small(&config);
         config.busy_poll_us = busy_poll_us[i];
         open_node(&config, &a);
-        assert_int_equal(pthread_create(&thread, NULL, wake, a.udp), 0);
+        assert_int_equal(pthread_create(&thread, NULL, wake, a.driver), 0);
         /* Without the wake this would sleep until the test's own limit kills it. A process that was
          * stopped and goes on looks around, too. */
-        while (weft_udp_counters(a.udp)->wakes == 0) {
-            assert_int_equal(weft_udp_step(a.udp, WEFT_NEVER, drain, &a), 0);
+        while (weft_udp_counters(weft_driver_udp(a.driver))->wakes == 0) {
+            assert_int_equal(weft_driver_step(a.driver, WEFT_NEVER, drain, &a), 0);
         }
         assert_int_equal(pthread_join(thread, NULL), 0);
-        assert_int_equal(weft_udp_counters(a.udp)->wakes, 1);
-        weft_udp_close(a.udp);
+        assert_int_equal(weft_udp_counters(weft_driver_udp(a.driver))->wakes, 1);
+        weft_driver_close(a.driver);
     }
 }
 
@@ -397,15 +397,15 @@ static void sleep_ends_at_its_time(void **state)
     bool whole = false;
     for (uint64_t try = 1; try <= 20 && !whole; try++) { /* SIGCONT ends a sleep, too */
         uint64_t start_ns = weft_clock_now_ns();
-        (void)weft_udp_step(a.udp, 3 * WEFT_NS_PER_MS, drain, &a);
+        (void)weft_driver_step(a.driver, 3 * WEFT_NS_PER_MS, drain, &a);
         whole = weft_clock_now_ns() - start_ns >= 3 * WEFT_NS_PER_MS;
-        assert_int_equal(weft_udp_counters(a.udp)->sleeps, try);
+        assert_int_equal(weft_udp_counters(weft_driver_udp(a.driver))->sleeps, try);
     }
     assert_true(whole);
-    uint64_t sleeps = weft_udp_counters(a.udp)->sleeps;
-    (void)weft_udp_step(a.udp, 0, drain, &a);
-    assert_int_equal(weft_udp_counters(a.udp)->sleeps, sleeps);
-    weft_udp_close(a.udp);
+    uint64_t sleeps = weft_udp_counters(weft_driver_udp(a.driver))->sleeps;
+    (void)weft_driver_step(a.driver, 0, drain, &a);
+    assert_int_equal(weft_udp_counters(weft_driver_udp(a.driver))->sleeps, sleeps);
+    weft_driver_close(a.driver);
 }
 
 /* One vector from `from` to the other node, which is not stepped any more once it has arrived. */
@@ -436,16 +436,16 @@ static void what_is_held_is_said_without_its_owner(void **state)
     weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
     run_until(&a, &b, &a.up, 1);
     /* On a machine that stood still there may be more to say, which does not wait. */
-    for (uint32_t round = 1; round <= 3 || weft_udp_counters(b.udp)->acks_delayed_sent == 0; round++) {
+    for (uint32_t round = 1; round <= 3 || weft_udp_counters(weft_driver_udp(b.driver))->acks_delayed_sent == 0; round++) {
         send_one(&a, &b, peer, values, memory, COUNT);
         run_until(&a, NULL, &a.sent, round);
         assert_memory_equal(memory, values, sizeof(values));
     }
     assert_int_equal(a.incomplete + b.incomplete, 0);
-    assert_true(weft_udp_counters(b.udp)->acks_delayed > 0);
-    assert_int_equal(weft_udp_counters(a.udp)->acks_delayed, 0);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
+    assert_true(weft_udp_counters(weft_driver_udp(b.driver))->acks_delayed > 0);
+    assert_int_equal(weft_udp_counters(weft_driver_udp(a.driver))->acks_delayed, 0);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
 }
 
 static void called_by_nobody(void *arg)
@@ -458,14 +458,14 @@ static void delayed_acks_do_not_go_with_before_send(void **state)
 {
     (void)state;
     struct weft_udp_config config;
-    struct weft_udp *udp = NULL;
+    struct weft_driver *driver = NULL;
     struct weft_error error = {.text = ""};
     small(&config);
     config.delayed_ack_ns = WEFT_NEVER;
     config.before_send.call = called_by_nobody;
-    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_INVALID);
+    assert_int_equal(weft_udp_open(&config, &driver, &error), WEFT_INVALID);
     assert_non_null(strstr(error.text, "delayed_ack_ns"));
-    assert_null(udp);
+    assert_null(driver);
 }
 
 /* Whatever the thread and the owner do at the same time. */
@@ -496,8 +496,8 @@ static void delayed_acks_lose_nothing(void **state)
     run_until(&a, &b, &a.sent, ROUNDS);
     run_until(&a, &b, &b.sent, ROUNDS);
     assert_int_equal(a.incomplete + b.incomplete, 0);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
 }
 
 static void serve_blocking(void *arg, uint64_t now_ns)
@@ -521,7 +521,7 @@ static void *serve(void *arg)
 {
     struct server *server = arg;
     while (!atomic_load(&server->stop)) {
-        (void)weft_udp_step(server->node.udp, WEFT_NEVER, serve_blocking, &server->node);
+        (void)weft_driver_step(server->node.driver, WEFT_NEVER, serve_blocking, &server->node);
     }
     return NULL;
 }
@@ -546,23 +546,23 @@ static void blocking_receive_loses_nothing(void **state)
     weft_peer peer = connect_nodes(&a, &server.node, "127.0.0.1");
     assert_int_equal(pthread_create(&thread, NULL, serve, &server), 0);
     uint32_t rounds = 0;
-    while (rounds < 300 || weft_udp_counters(a.udp)->sleeps_receiving == 0) {
+    while (rounds < 300 || weft_udp_counters(weft_driver_udp(a.driver))->sleeps_receiving == 0) {
         rounds++;
         there[rounds % 4] = (float)rounds;
         expect_floats(&a, WEFT_SINK_COPY, back, 4);
         send_floats(&a, peer, there, 4);
         while (a.received < rounds) { /* the test's own limit ends it */
-            (void)weft_udp_step(a.udp, WEFT_NEVER, drain, &a);
+            (void)weft_driver_step(a.driver, WEFT_NEVER, drain, &a);
         }
         assert_memory_equal(back, there, sizeof(back));
     }
     atomic_store(&server.stop, true);
-    weft_udp_wake(server.node.udp);
+    weft_driver_wake(server.node.driver);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(a.incomplete + server.node.incomplete, 0);
     assert_int_equal(server.node.received, rounds);
-    weft_udp_close(a.udp);
-    weft_udp_close(server.node.udp);
+    weft_driver_close(a.driver);
+    weft_driver_close(server.node.driver);
 }
 
 static void close_tells_the_peer(void **state)
@@ -575,11 +575,11 @@ static void close_tells_the_peer(void **state)
     open_node(&config, &a);
     open_node(&config, &b);
     transfer(&a, &b, "127.0.0.1", WEFT_SINK_COPY, 1);
-    weft_udp_idle(a.udp);
-    weft_udp_close(a.udp);
+    weft_driver_idle(a.driver);
+    weft_driver_close(a.driver);
     run_until(&b, NULL, &b.down, 1);
     assert_int_equal(b.why, WEFT_DOWN_CLOSED);
-    weft_udp_close(b.udp);
+    weft_driver_close(b.driver);
 }
 
 static void nobody_there_is_silence(void **state)
@@ -592,20 +592,20 @@ static void nobody_there_is_silence(void **state)
     config.ep.peer_timeout_ns = 100 * WEFT_NS_PER_MS;
     open_node(&config, &a);
     open_node(&config, &b);
-    uint16_t port = weft_udp_port(b.udp);
-    weft_udp_close(b.udp);
+    uint16_t port = weft_driver_port(b.driver);
+    weft_driver_close(b.driver);
     weft_peer peer;
-    assert_int_equal(weft_udp_connect(a.udp, "127.0.0.1", port, &peer, NULL), WEFT_OK);
+    assert_int_equal(weft_driver_connect(a.driver, "127.0.0.1", port, &peer, NULL), WEFT_OK);
     run_until(&a, NULL, &a.down, 1);
     assert_int_equal(a.why, WEFT_DOWN_SILENT);
-    weft_udp_close(a.udp);
+    weft_driver_close(a.driver);
 }
 
 static void ipv6_works_too(void **state)
 {
     (void)state;
     struct weft_udp_config config;
-    struct weft_udp *probe;
+    struct weft_driver *probe;
     struct node a;
     struct node b;
     small(&config);
@@ -614,12 +614,12 @@ static void ipv6_works_too(void **state)
         print_message("no IPv6 loopback on this host\n");
         skip();
     }
-    weft_udp_close(probe);
+    weft_driver_close(probe);
     open_node(&config, &a);
     open_node(&config, &b);
     transfer(&a, &b, "::1", WEFT_SINK_ADD, 2);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* A port where nobody listens: the network says so, a hint comes of it, and nothing else. */
 #include "free_port.h"
 #include "io/clock.h"
+#include "io/driver.h"
 #include "io/udp/errors.h"
-#include "io/udp/udp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static const uint64_t STEP_NS = 2 * WEFT_NS_PER_MS;
 static const uint64_t LIMIT_NS = 120 * WEFT_NS_PER_S;
 
 struct node {
-    struct weft_udp *udp;
+    struct weft_driver *driver;
     struct weft_msgr msgr;
     uint32_t up;
     uint32_t down;
@@ -58,14 +58,14 @@ static struct node open_at(const char *host, uint16_t port, bool accept, uint64_
     config.ep.accept = accept;
     config.ep.peer_timeout_ns = timeout_ns;
     config.ep.peers_max = 4;
-    if (weft_udp_open(&config, &node.udp, &error) != WEFT_OK) {
+    if (weft_udp_open(&config, &node.driver, &error) != WEFT_OK) {
         if (strcmp(host, "::1") == 0) {
             print_message("no IPv6 here: %s\n", error.text);
             return node;
         }
         fail_msg("%s", error.text);
     }
-    node.msgr = weft_udp_msgr(node.udp);
+    node.msgr = weft_driver_msgr(node.driver);
     return node;
 }
 
@@ -73,19 +73,19 @@ static weft_peer connect_to(struct node *node, const char *host, uint16_t port)
 {
     weft_peer peer;
     struct weft_error error = {.text = ""};
-    assert_int_equal(weft_udp_connect(node->udp, host, port, &peer, &error), WEFT_OK);
+    assert_int_equal(weft_driver_connect(node->driver, host, port, &peer, &error), WEFT_OK);
     return peer;
 }
 
 static uint64_t unreached(const struct node *node)
 {
-    return weft_udp_counters(node->udp)->unreached;
+    return weft_udp_counters(weft_driver_udp(node->driver))->unreached;
 }
 
 static const char *words(const struct node *node)
 {
-    static char text[WEFT_UDP_UNREACHED_BYTES];
-    weft_udp_unreached(node->udp, text);
+    static char text[WEFT_UNREACHED_BYTES];
+    weft_driver_unreached(node->driver, text);
     return text;
 }
 
@@ -93,7 +93,7 @@ static const char *words(const struct node *node)
 static void late_server(const char *host, const char *shown)
 {
     struct node client = open_at(host, 0, false, LIMIT_NS);
-    if (client.udp == NULL) {
+    if (client.driver == NULL) {
         return;
     }
     uint16_t port = free_port();
@@ -104,25 +104,25 @@ static void late_server(const char *host, const char *shown)
     (void)connect_to(&client, host, port);
     while (unreached(&client) < 3) { /* HELLO goes out again and again */
         assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
-        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+        (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_int_equal(client.up + client.down, 0);
     assert_non_null(strstr(words(&client), want));
     uint64_t steps_ns = weft_clock_now_ns();
     for (int i = 0; i < 100; i++) { /* the error is read, so the socket lets it sleep */
-        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+        (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_true(weft_clock_now_ns() - steps_ns > 80 * STEP_NS);
     struct node server = open_at(host, port, true, LIMIT_NS);
     while (client.up == 0) {
         assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
-        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
-        (void)weft_udp_step(server.udp, 0, drain, &server);
+        (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
+        (void)weft_driver_step(server.driver, 0, drain, &server);
     }
-    (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     assert_string_equal(words(&client), "");
-    weft_udp_close(server.udp);
-    weft_udp_close(client.udp);
+    weft_driver_close(server.driver);
+    weft_driver_close(client.driver);
 }
 
 static void a_server_that_comes_late_v4(void **state)
@@ -146,12 +146,12 @@ static void nobody_ever_comes(void **state)
     weft_peer peer = connect_to(&client, "127.0.0.1", port);
     while (client.down == 0) {
         assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
-        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+        (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_true(client.down_ns[peer] - from_ns >= 290 * WEFT_NS_PER_MS); /* not when it was told */
     assert_int_equal(client.why[peer], WEFT_DOWN_SILENT);
     assert_non_null(strstr(words(&client), "nothing listens"));
-    weft_udp_close(client.udp);
+    weft_driver_close(client.driver);
 }
 
 /* A process of its own, so that it can die without a word. Returns its port. */
@@ -162,10 +162,10 @@ static pid_t server_fork(uint16_t *port_p)
     pid_t pid = fork();
     if (pid == 0) {
         struct node server = open_at("127.0.0.1", 0, true, LIMIT_NS);
-        uint16_t port = weft_udp_port(server.udp);
+        uint16_t port = weft_driver_port(server.driver);
         ssize_t wrote = write(pipes[1], &port, sizeof(port));
         for (uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS; weft_clock_now_ns() < end_ns;) {
-            (void)weft_udp_step(server.udp, STEP_NS, drain, &server);
+            (void)weft_driver_step(server.driver, STEP_NS, drain, &server);
         }
         _exit(wrote > 0 ? 0 : 1);
     }
@@ -189,7 +189,7 @@ static void a_connection_that_is_up_is_never_torn(void **state)
     weft_peer up = connect_to(&client, "127.0.0.1", port);
     while (client.up == 0) {
         assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
-        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+        (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -205,7 +205,7 @@ static void a_connection_that_is_up_is_never_torn(void **state)
     (void)connect_to(&client, "127.0.0.1", free_port());
     while (client.down_ns[up] == 0) {
         assert_true(weft_clock_now_ns() < killed_ns + LIMIT_NS);
-        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+        (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_true(client.down_ns[up] - killed_ns >= timeout_ns);
     assert_int_equal(client.why[up], WEFT_DOWN_SILENT);
@@ -213,8 +213,8 @@ static void a_connection_that_is_up_is_never_torn(void **state)
     char dead[32];
     snprintf(dead, sizeof(dead), ":%u:", (unsigned)port);
     assert_null(strstr(words(&client), dead)); /* of that one nothing was heard */
-    assert_int_equal(weft_udp_counters(client.udp)->send_dropped, 0);
-    weft_udp_close(client.udp);
+    assert_int_equal(weft_udp_counters(weft_driver_udp(client.driver))->send_dropped, 0);
+    weft_driver_close(client.driver);
 }
 
 /* The socket asks while a connection is being made, and at no other time. */
@@ -229,7 +229,8 @@ static void it_asks_for_a_while(void **state)
     for (size_t i = 0; i < 2; i++) {
         bool v6 = families[i] == AF_INET6;
         struct weft_udp_errors errors;
-        struct weft_udp_counters counters = {0};
+        struct weft_unreached unreached = {0};
+        struct weft_socket_counters counters = {0};
         int value = 0;
         socklen_t bytes = sizeof(value);
         int fd = socket(families[i], SOCK_DGRAM | SOCK_NONBLOCK, 0);
@@ -237,10 +238,10 @@ static void it_asks_for_a_while(void **state)
             break; /* no IPv6 here */
         }
         weft_udp_errors_init(&errors, fd, families[i]);
-        assert_false(weft_udp_errors_read(&errors, ep, &counters));
+        assert_false(weft_udp_errors_read(&errors, ep, &unreached, &counters));
         weft_udp_errors_watch(&errors);
         assert_true(errors.on);
-        assert_true(weft_udp_errors_read(&errors, ep, &counters));
+        assert_true(weft_udp_errors_read(&errors, ep, &unreached, &counters));
         assert_false(errors.on);
         assert_int_equal(getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP,
                                     v6 ? IPV6_RECVERR : IP_RECVERR, &value, &bytes),
@@ -254,22 +255,21 @@ static void it_asks_for_a_while(void **state)
 static void the_sentences(void **state)
 {
     (void)state;
-    struct weft_udp_errors errors;
-    char text[WEFT_UDP_UNREACHED_BYTES] = "x";
+    struct weft_unreached unreached = {0};
+    char text[WEFT_UNREACHED_BYTES] = "x";
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(7700)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(7701)};
-    weft_udp_errors_init(&errors, -1, AF_INET);
-    weft_udp_errors_text(&errors, text, sizeof(text));
+    weft_unreached_text(&unreached, text, sizeof(text));
     assert_string_equal(text, "");
     assert_int_equal(inet_pton(AF_INET, "10.1.2.3", &v4.sin_addr), 1);
-    memcpy(errors.addr.bytes, &v4, sizeof(v4));
-    errors.number = EHOSTUNREACH;
-    weft_udp_errors_text(&errors, text, sizeof(text));
+    memcpy(unreached.addr.bytes, &v4, sizeof(v4));
+    unreached.number = EHOSTUNREACH;
+    weft_unreached_text(&unreached, text, sizeof(text));
     assert_string_equal(text, "10.1.2.3:7700 cannot be reached; the network says: No route to host");
     assert_int_equal(inet_pton(AF_INET6, "2001:db8:1111:2222:3333:4444:5555:6666", &v6.sin6_addr), 1);
-    memcpy(errors.addr.bytes, &v6, sizeof(v6));
-    errors.number = ECONNREFUSED;
-    weft_udp_errors_text(&errors, text, sizeof(text));
+    memcpy(unreached.addr.bytes, &v6, sizeof(v6));
+    unreached.number = ECONNREFUSED;
+    weft_unreached_text(&unreached, text, sizeof(text));
     assert_string_equal(text, "nothing listens at [2001:db8:1111:2222:3333:4444:5555:6666]:7701: "
                               "start the program there first, or check address and port");
 }

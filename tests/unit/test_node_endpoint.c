@@ -137,7 +137,7 @@ static void why_nobody_answers(bool thread)
     struct weft_security one = security_of(key_a), other = security_of(key_b);
     struct weft_endpoint a, b;
     struct weft_error error = {.text = ""};
-    char text[WEFT_UDP_UNREACHED_BYTES];
+    char text[WEFT_UNREACHED_BYTES];
     weft_peer peer;
     open_one(&a, &one, WEFT_DRIVER_UDP, thread, false);
     open_one(&b, &other, WEFT_DRIVER_UDP, thread, true);

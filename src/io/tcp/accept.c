@@ -300,7 +300,7 @@ void weft_tcp_accept(struct weft_tcp *t, uint64_t now_ns)
                 /* The listener stays readable: unless it is left out of epoll, the step spins. */
                 (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, t->listen_fd, NULL);
                 t->listen_again_ns = now_ns + 100 * WEFT_NS_PER_MS;
-                t->socket.socket_errors++;
+                t->base.socket.socket_errors++;
             }
             return;
         }

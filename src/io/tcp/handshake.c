@@ -112,8 +112,8 @@ void weft_tcp_conn_wants_out(struct weft_tcp *t, struct tcp_conn *c, bool wants)
 bool weft_tcp_conn_write(struct weft_tcp *t, struct tcp_conn *c, const void *bytes, size_t count)
 {
     ssize_t sent = send(c->fd, bytes, count, MSG_NOSIGNAL);
-    t->socket.send_calls++;
-    t->socket.bytes_sent += sent > 0 ? (uint64_t)sent : 0;
+    t->base.socket.send_calls++;
+    t->base.socket.bytes_sent += sent > 0 ? (uint64_t)sent : 0;
     return sent == (ssize_t)count;
 }
 
@@ -134,9 +134,9 @@ static void handshake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t no
 /* Kept as a sentence for the user; the attempt is made again all the same. */
 static void note_unreached(struct weft_tcp *t, const struct tcp_peer *p, int number)
 {
-    t->socket.unreached++;
-    t->unreached.number = number;
-    t->unreached.addr = p->addr;
+    t->base.socket.unreached++;
+    t->base.unreached.number = number;
+    t->base.unreached.addr = p->addr;
 }
 
 void weft_tcp_connect_begin(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
@@ -308,8 +308,8 @@ static void accepted(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     c->in_bytes = 0;
     p->name = accept.name;
     p->incarnation = accept.incarnation;
-    if (memcmp(&p->addr, &t->unreached.addr, sizeof(p->addr)) == 0) {
-        t->unreached.number = 0; /* it was started later */
+    if (memcmp(&p->addr, &t->base.unreached.addr, sizeof(p->addr)) == 0) {
+        t->base.unreached.number = 0; /* it was started later */
     }
     p->need_ping = true; /* the other end knows us by our first record */
     weft_tcp_peer_up(t, p, now_ns);
@@ -400,7 +400,7 @@ static void handshake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_
             return; /* epoll will tell of more */
         }
         ssize_t got = recv(c->fd, c->in + c->in_bytes, want - c->in_bytes, 0);
-        t->socket.recv_calls++;
+        t->base.socket.recv_calls++;
         if (got <= 0) {
             bool wait = got < 0 && (errno == EAGAIN || errno == EINTR);
             if (!wait) {
@@ -408,7 +408,7 @@ static void handshake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_
             }
             return;
         }
-        t->socket.bytes_received += (uint64_t)got;
+        t->base.socket.bytes_received += (uint64_t)got;
         c->in_bytes += (uint32_t)got;
     }
 }

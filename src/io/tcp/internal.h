@@ -32,12 +32,10 @@
 #include "core/expect.h"
 #include "core/noise.h"
 #include "core/sink.h"
-#include "io/busy_poll.h"
 #include "io/clock.h"
-#include "io/poller.h"
+#include "io/driver_base.h"
 #include "io/sock_addr.h"
 #include "io/tcp/tcp.h"
-#include "io/udp/errors.h"
 #include "wire/record.h"
 
 #include <sys/uio.h>
@@ -231,19 +229,15 @@ struct tcp_peer {
 };
 
 struct weft_tcp {
+    struct weft_driver base;
     struct weft_tcp_config config; /* host is NULL: it was the caller's */
-    struct weft_busy_poll busy_poll;
     struct weft_addr from;         /* of connections made here: the host's address, any port */
     char cc[32];                   /* config.cc points to it, or is NULL */
-    int family;
-    bool loopback_only;
     bool more_to_send;
-    uint16_t port;
     int listen_fd;
     int epoll_fd; /* of all sockets; the poller watches it */
     pid_t pid;    /* that opened it: a forked child has the same epoll_fd, and leaves it alone */
     uint64_t listen_again_ns; /* the process ran out of descriptors; WEFT_NEVER = it listens */
-    struct weft_poller poller;
     struct weft_tcp_facts facts;
     struct weft_prng prng;
 
@@ -269,10 +263,13 @@ struct weft_tcp {
     uint64_t hellos_full_ns; /* when the bucket of handshakes would be full again */
     uint64_t cookies_until_ns; /* each HELLO needs a cookie until then */
     enum weft_ep_hint hint;
-    struct weft_udp_errors unreached; /* number and addr: of the last attempt that failed so */
-    struct weft_udp_counters socket;
     struct weft_ep_counters counters;
 };
+
+static inline struct weft_tcp *tcp_of(struct weft_driver *driver)
+{
+    return (struct weft_tcp *)driver; /* base is its first member */
+}
 
 static inline uint32_t tcp_peer_idx(const struct weft_tcp *t, const struct tcp_peer *p)
 {

@@ -417,7 +417,7 @@ static uint32_t take_records(struct weft_tcp *t, struct tcp_peer *p, uint64_t at
         uint8_t *bytes = p->in + p->in_at;
         p->in_at += (uint32_t)count;
         taken++;
-        t->socket.datagrams_received++;
+        t->base.socket.datagrams_received++;
         t->counters.datagrams_received++;
         bool up = weft_tcp_record(t, p, bytes, count, at_ns);
         handler(arg, at_ns);
@@ -436,7 +436,7 @@ uint32_t weft_tcp_read(struct weft_tcp *t, struct tcp_peer *p, weft_driver_handl
         p->in_at = 0;
     }
     ssize_t got = recv(p->conn->fd, p->in + p->in_end, TCP_IN_BYTES - p->in_end, 0);
-    t->socket.recv_calls++;
+    t->base.socket.recv_calls++;
     uint64_t at_ns = weft_clock_now_ns();
     if (got <= 0) {
         if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -444,8 +444,8 @@ uint32_t weft_tcp_read(struct weft_tcp *t, struct tcp_peer *p, weft_driver_handl
         }
         return 0;
     }
-    t->socket.buffers_received++;
-    t->socket.bytes_received += (uint64_t)got;
+    t->base.socket.buffers_received++;
+    t->base.socket.bytes_received += (uint64_t)got;
     t->counters.bytes_received += (uint64_t)got;
     p->in_end += (uint32_t)got;
     return take_records(t, p, at_ns, handler, arg);

@@ -135,12 +135,12 @@ weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *add
 {
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof(bound);
-    t->listen_fd = socket(t->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    t->listen_fd = socket(t->base.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (t->listen_fd < 0) {
         return weft_fail(error, WEFT_IO, "socket (TCP): %s", strerror(errno));
     }
     (void)set_int(t->listen_fd, SOL_SOCKET, SO_REUSEADDR, 1); /* connections in TIME_WAIT */
-    if (t->family == AF_INET6) {
+    if (t->base.family == AF_INET6) {
         (void)set_int(t->listen_fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     }
     weft_tcp_sock_options(t, t->listen_fd); /* what is accepted inherits them */
@@ -152,13 +152,13 @@ weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *add
     }
     struct weft_addr at;
     weft_sock_addr_canonical(&bound, &at);
-    t->port = weft_sock_addr_port(&at);
+    t->base.port = weft_sock_addr_port(&at);
     return WEFT_OK;
 }
 
 int weft_tcp_sock_connect(const struct weft_tcp *t, const struct weft_addr *to)
 {
-    int fd = socket(t->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(t->base.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return -1;
     }

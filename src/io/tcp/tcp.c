@@ -15,7 +15,7 @@ enum {
     CONN_LISTENER = UINT32_MAX, /* of epoll's data */
 };
 
-static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
+static const struct weft_driver_ops tcp_ops;
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -79,7 +79,7 @@ static weft_status tables_new(struct weft_tcp *t)
 static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
 {
     struct weft_addr addr;
-    weft_status status = weft_sock_addr_usable(t->config.host, t->config.port, t->loopback_only,
+    weft_status status = weft_sock_addr_usable(t->config.host, t->config.port, t->base.loopback_only,
                                                &addr, error);
     if (status == WEFT_OK) {
         status = weft_sock_addr_parse(t->config.host, 0, &t->from, error);
@@ -90,13 +90,11 @@ static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
     if (status != WEFT_OK) {
         return status;
     }
-    t->family = weft_sock_addr_family(&addr);
+    t->base.family = weft_sock_addr_family(&addr);
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (t->epoll_fd < 0 || weft_poller_open(&t->poller, t->epoll_fd) != WEFT_OK) {
-        return weft_fail(error, WEFT_IO, "epoll, eventfd and timerfd: %s", strerror(errno));
-    }
-    if (t->config.ep.accept == 0) {
-        return WEFT_OK;
+    status = weft_driver_watch(&t->base, t->epoll_fd, error);
+    if (status != WEFT_OK || t->config.ep.accept == 0) {
+        return status;
     }
     status = weft_tcp_sock_listen(t, &addr, error);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = CONN_LISTENER};
@@ -118,7 +116,7 @@ static void release(struct weft_tcp *t)
         c->ops->wipe(c->self, t->config.ep.psk, WEFT_PSK_BYTES);
         c->ops->wipe(c->self, t->mac_key, sizeof(t->mac_key));
     }
-    weft_poller_close(&t->poller);
+    weft_poller_close(&t->base.poller);
     if (t->listen_fd >= 0) {
         (void)close(t->listen_fd);
     }
@@ -137,7 +135,7 @@ static void release(struct weft_tcp *t)
     free(t);
 }
 
-weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp **tcp_p,
+weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)
 {
     if (!config_valid(&config->ep)) {
@@ -148,7 +146,12 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
         return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     t->config = *config;
-    weft_busy_poll_init(&t->busy_poll, config->busy_poll_us * WEFT_NS_PER_US);
+    const struct weft_driver_setup setup = {.before_send = config->before_send,
+                                            .busy_poll_us = config->busy_poll_us,
+                                            .mode = config->ep.mode,
+                                            .insecure_network = config->insecure_network};
+    weft_driver_init(&t->base, &tcp_ops, &setup);
+    t->base.msgr = (struct weft_msgr){.ops = &weft_tcp_msg_ops, .self = t};
     if (config->cc != NULL) {
         (void)snprintf(t->cc, sizeof(t->cc), "%s", config->cc);
         t->config.cc = t->cc;
@@ -157,11 +160,9 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     t->epoll_fd = -1;
     t->pid = getpid();
     t->listen_again_ns = WEFT_NEVER;
-    t->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
     t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
                                                      : UINT64_C(1) << 23;
     weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
-    weft_poller_init(&t->poller);
     weft_status status = tables_new(t);
     if (status != WEFT_OK) {
         (void)weft_fail(error, status, "no memory for %u peers", config->ep.peers_max);
@@ -175,7 +176,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
         return status;
     }
     weft_clock_timers_exact();
-    *tcp_p = t;
+    *driver_p = &t->base;
     return WEFT_OK;
 }
 
@@ -232,9 +233,9 @@ static uint32_t busy_poll(struct weft_tcp *t, weft_driver_handler *handler, void
     bool found;
     do {
         taken = serve(t, handler, arg, any_p);
-        found = *any_p || atomic_load(&t->poller.woken) != 0;
-    } while (!found && weft_busy_poll_again(&t->busy_poll));
-    weft_busy_poll_end(&t->busy_poll, found);
+        found = *any_p || atomic_load(&t->base.poller.woken) != 0;
+    } while (!found && weft_busy_poll_again(&t->base.busy_poll));
+    weft_busy_poll_end(&t->base.busy_poll, found);
     return taken;
 }
 
@@ -247,14 +248,14 @@ static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
     uint64_t now_ns = weft_clock_now_ns();
     uint64_t until_ns = weft_min_u64(weft_tcp_deadline(t), weft_time_add(now_ns, timeout_ns));
     if (until_ns > now_ns && timeout_ns > 0 && !t->more_to_send && t->event_count == 0) {
-        if (weft_busy_poll_begin(&t->busy_poll, until_ns)) {
+        if (weft_busy_poll_begin(&t->base.busy_poll, until_ns)) {
             uint32_t taken = busy_poll(t, handler, arg, &any);
             if (any) {
                 return taken;
             }
         }
-        t->socket.sleeps++;
-        t->socket.wakes += weft_poller_wait(&t->poller, until_ns);
+        t->base.socket.sleeps++;
+        t->base.socket.wakes += weft_poller_wait(&t->base.poller, until_ns);
     }
     return serve(t, handler, arg, &any);
 }
@@ -268,9 +269,10 @@ static void listen_again(struct weft_tcp *t, uint64_t now_ns)
     }
 }
 
-uint32_t weft_tcp_step(struct weft_tcp *t, uint64_t timeout_ns, weft_driver_handler *handler,
-                       void *arg)
+static uint32_t tcp_step(struct weft_driver *driver, uint64_t timeout_ns,
+                         weft_driver_handler *handler, void *arg)
 {
+    struct weft_tcp *t = tcp_of(driver);
     flush(t);
     uint32_t taken = wait_and_serve(t, timeout_ns, handler, arg);
     uint64_t now_ns = weft_clock_now_ns();
@@ -281,33 +283,30 @@ uint32_t weft_tcp_step(struct weft_tcp *t, uint64_t timeout_ns, weft_driver_hand
     return taken;
 }
 
-int weft_tcp_pollable(const struct weft_tcp *t)
+static bool tcp_rest(struct weft_driver *driver, uint64_t until_ns)
 {
-    return t->poller.epoll_fd;
-}
-
-bool weft_tcp_rest(struct weft_tcp *t, uint64_t until_ns)
-{
+    struct weft_tcp *t = tcp_of(driver);
     until_ns = weft_min_u64(until_ns, weft_tcp_deadline(t));
     if (t->more_to_send || t->event_count > 0 || until_ns <= weft_clock_now_ns()) {
         return false;
     }
-    weft_poller_prepare(&t->poller, until_ns);
+    weft_poller_prepare(&t->base.poller, until_ns);
     return true;
 }
 
-void weft_tcp_wake(struct weft_tcp *t)
+static void tcp_wake(struct weft_driver *driver)
 {
-    weft_poller_wake(&t->poller);
+    weft_poller_wake(&driver->poller);
 }
 
-void weft_tcp_flush(struct weft_tcp *t)
+static void tcp_flush(struct weft_driver *driver)
 {
-    flush(t);
+    flush(tcp_of(driver));
 }
 
-void weft_tcp_idle(struct weft_tcp *t)
+static void tcp_idle(struct weft_driver *driver)
 {
+    struct weft_tcp *t = tcp_of(driver);
     for (uint32_t i = 0; i < t->peers_used; i++) {
         struct tcp_peer *p = &t->peers[i];
         if (p->state == TCP_PEER_OPEN && !weft_tcp_peer_unfinished(p)) {
@@ -320,19 +319,10 @@ void weft_tcp_idle(struct weft_tcp *t)
     } while (t->more_to_send);
 }
 
-static void forget_events(void *arg, uint64_t now_ns)
+/* Send CLOSE to all peers that are up; other connections are dropped. True while one has not answered. */
+static bool closing(struct weft_driver *driver)
 {
-    (void)now_ns;
-    struct weft_tcp *t = arg;
-    struct weft_msg_event event;
-    while (weft_tcp_msg_ops.poll(t, &event)) {
-        continue;
-    }
-}
-
-/* Say CLOSE to everyone who is up; others just go. True while one has not answered. */
-static bool closing(struct weft_tcp *t)
-{
+    struct weft_tcp *t = tcp_of(driver);
     bool any = false;
     for (uint32_t i = 0; i < t->peers_used; i++) {
         struct tcp_peer *p = &t->peers[i];
@@ -352,70 +342,48 @@ static bool closing(struct weft_tcp *t)
     return any;
 }
 
-void weft_tcp_close(struct weft_tcp *t)
+static void tcp_close(struct weft_driver *driver)
 {
-    if (t == NULL) {
-        return;
-    }
-    uint64_t now_ns = weft_clock_now_ns();
-    uint64_t end_ns = now_ns + close_wait_ns;
-    while (closing(t) && now_ns < end_ns) {
-        (void)weft_tcp_step(t, end_ns - now_ns, forget_events, t);
-        now_ns = weft_clock_now_ns();
-    }
-    release(t);
+    weft_driver_finish(driver, closing);
+    release(tcp_of(driver));
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port, weft_peer *peer_p,
-                             struct weft_error *error)
+static weft_status tcp_connect(struct weft_driver *driver, const struct weft_addr *addr,
+                               weft_peer *peer_p)
 {
-    struct weft_addr addr;
-    weft_status status =
-        weft_sock_addr_target(host, port, t->loopback_only, t->family, &addr, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    struct weft_tcp *t = tcp_of(driver);
     struct tcp_peer *p = weft_tcp_peer_take(t);
     if (p == NULL) {
-        return weft_fail(error, WEFT_NOMEM, "connect to %s port %u: %s", host, (unsigned)port,
-                         weft_status_text(WEFT_NOMEM));
+        return WEFT_NOMEM;
     }
-    p->addr = addr;
+    p->addr = *addr;
     p->since_ns = weft_clock_now_ns();
     weft_tcp_connect_begin(t, p, p->since_ns);
     *peer_p = tcp_peer_idx(t, p);
     return WEFT_OK;
 }
 
-static void disconnect_with(struct weft_tcp *t, weft_peer peer, uint16_t code)
+static void tcp_disconnect(struct weft_driver *driver, weft_peer peer, bool replaced)
 {
+    struct weft_tcp *t = tcp_of(driver);
     uint64_t now_ns = weft_clock_now_ns();
     struct tcp_peer *p = peer < t->peers_used ? &t->peers[peer] : NULL;
     if (p == NULL || p->state == TCP_PEER_FREE) {
         return;
     }
     p->need_close = true;
-    p->close_code = code;
+    p->close_code = replaced ? WEFT_CLOSE_REPLACED : WEFT_CLOSE_FINISHED;
     weft_tcp_write(t, p, now_ns);
     if (p->state != TCP_PEER_FREE) { /* writing may have found that the provider fails */
         weft_tcp_peer_down(t, p, WEFT_DOWN_LOCAL, 0, now_ns);
     }
 }
 
-void weft_tcp_disconnect(struct weft_tcp *t, weft_peer peer)
+static bool tcp_busy(struct weft_driver *driver)
 {
-    disconnect_with(t, peer, WEFT_CLOSE_FINISHED);
-}
-
-void weft_tcp_refuse_peer(struct weft_tcp *t, weft_peer peer)
-{
-    disconnect_with(t, peer, WEFT_CLOSE_REPLACED);
-}
-
-bool weft_tcp_busy(const struct weft_tcp *t)
-{
+    struct weft_tcp *t = tcp_of(driver);
     for (uint32_t i = 0; i < t->peers_used; i++) {
         const struct tcp_peer *p = &t->peers[i];
         bool to_write = p->out.iov_at != p->out.iov_count || weft_bits_test(t->ready, i);
@@ -427,19 +395,10 @@ bool weft_tcp_busy(const struct weft_tcp *t)
     return false;
 }
 
-struct weft_msgr weft_tcp_msgr(struct weft_tcp *t)
+static void tcp_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p)
 {
-    return (struct weft_msgr){.ops = &weft_tcp_msg_ops, .self = t};
-}
-
-uint16_t weft_tcp_port(const struct weft_tcp *t)
-{
-    return t->port;
-}
-
-void weft_tcp_counters(struct weft_tcp *t, struct weft_driver_counters *counters_p)
-{
-    counters_p->socket = t->socket;
+    struct weft_tcp *t = tcp_of(driver);
+    counters_p->socket = t->base.socket;
     counters_p->ep = t->counters;
     for (uint32_t i = 0; i < t->conns_max; i++) {
         uint64_t resent;
@@ -451,18 +410,14 @@ void weft_tcp_counters(struct weft_tcp *t, struct weft_driver_counters *counters
     }
 }
 
-enum weft_ep_hint weft_tcp_hint(const struct weft_tcp *t)
+static enum weft_ep_hint tcp_hint(struct weft_driver *driver)
 {
-    return t->hint;
+    return tcp_of(driver)->hint;
 }
 
-void weft_tcp_unreached(const struct weft_tcp *t, char text_p[WEFT_UDP_UNREACHED_BYTES])
+static uint64_t tcp_srtt_ns(struct weft_driver *driver, weft_peer peer)
 {
-    weft_udp_errors_text(&t->unreached, text_p, WEFT_UDP_UNREACHED_BYTES);
-}
-
-uint64_t weft_tcp_srtt_ns(const struct weft_tcp *t, weft_peer peer)
-{
+    const struct weft_tcp *t = tcp_of(driver);
     uint64_t resent = 0;
     uint64_t srtt_ns = 0;
     if (peer < t->peers_used && t->peers[peer].state == TCP_PEER_OPEN) {
@@ -471,10 +426,29 @@ uint64_t weft_tcp_srtt_ns(const struct weft_tcp *t, weft_peer peer)
     return srtt_ns;
 }
 
-uint32_t weft_tcp_grid(const struct weft_tcp *t, weft_peer peer, uint16_t elem_bytes)
+static uint32_t tcp_grid(struct weft_driver *driver, weft_peer peer, uint16_t elem_bytes,
+                         uint32_t total)
 {
-    return weft_tcp_msg_ops.chunk_elems((void *)(uintptr_t)t, peer, elem_bytes);
+    (void)total;
+    return driver->msgr.ops->chunk_elems(driver->msgr.self, peer, elem_bytes);
 }
+
+static const struct weft_driver_ops tcp_ops = {
+    .kind = WEFT_DRIVER_TCP,
+    .connect = tcp_connect,
+    .disconnect = tcp_disconnect,
+    .step = tcp_step,
+    .rest = tcp_rest,
+    .wake = tcp_wake,
+    .flush = tcp_flush,
+    .idle = tcp_idle,
+    .close = tcp_close,
+    .counters = tcp_counters,
+    .busy = tcp_busy,
+    .hint = tcp_hint,
+    .srtt_ns = tcp_srtt_ns,
+    .grid = tcp_grid,
+};
 
 void weft_tcp_facts(const struct weft_tcp *t, struct weft_tcp_facts *facts_p)
 {

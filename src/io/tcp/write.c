@@ -213,7 +213,7 @@ static bool record_finish(struct weft_tcp *t, struct tcp_peer *p, const struct b
     out->bytes += (uint32_t)bytes;
     out->iov_ends[out->records++] = out->iov_count;
     p->conn->send_records++;
-    t->socket.datagrams_sent++;
+    t->base.socket.datagrams_sent++;
     t->counters.datagrams_sent++;
     return true;
 }
@@ -337,27 +337,25 @@ static enum written batch_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t
     struct tcp_out *out = &p->out;
     struct msghdr msg = {.msg_iov = out->iov + out->iov_at,
                          .msg_iovlen = out->iov_count - out->iov_at};
-    if (t->config.before_send.call != NULL) {
-        t->config.before_send.call(t->config.before_send.arg);
-    }
+    weft_driver_call_before_send(&t->base);
     ssize_t sent = sendmsg(p->conn->fd, &msg, MSG_NOSIGNAL);
-    t->socket.send_calls++;
+    t->base.socket.send_calls++;
     if (sent < 0) {
         if (errno != EAGAIN && errno != EINTR) {
             return WRITTEN_BROKEN;
         }
-        t->socket.send_blocked++;
+        t->base.socket.send_blocked++;
         return WRITTEN_SOME;
     }
-    t->socket.bytes_sent += (uint64_t)sent;
+    t->base.socket.bytes_sent += (uint64_t)sent;
     t->counters.bytes_sent += (uint64_t)sent;
-    t->socket.bursts_sent++;
+    t->base.socket.bursts_sent++;
     p->quiet_ns = now_ns; /* the kernel takes more only while the other end reads */
     advance(t, p, (size_t)sent, now_ns);
     if (out->iov_at == out->iov_count) {
         return WRITTEN_ALL;
     }
-    t->socket.send_blocked++;
+    t->base.socket.send_blocked++;
     return WRITTEN_SOME;
 }
 

@@ -2,12 +2,12 @@
 
 #include "io/sock_addr.h"
 
-#include <arpa/inet.h>
+#include <time.h> /* for errqueue.h */
+
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 #include <stdalign.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -65,8 +65,8 @@ static bool says_unreachable(int number)
 }
 
 /* One message of the queue; false when there is none. */
-static bool read_one(struct weft_udp_errors *errors, const struct weft_ep *ep,
-                     struct weft_udp_counters *counters)
+static bool read_one(const struct weft_udp_errors *errors, const struct weft_ep *ep,
+                     struct weft_unreached *unreached, struct weft_socket_counters *counters)
 {
     uint8_t quoted[8]; /* of our own datagram: not looked at */
     struct sockaddr_storage to = {0};
@@ -88,57 +88,27 @@ static bool read_one(struct weft_udp_errors *errors, const struct weft_ep *ep,
     weft_sock_addr_canonical(&to, &addr);
     if (says_unreachable(number) && weft_ep_connecting(ep, &addr)) {
         counters->unreached++;
-        errors->number = number;
-        errors->addr = addr;
+        unreached->number = number;
+        unreached->addr = addr;
     }
     return true;
 }
 
 bool weft_udp_errors_read(struct weft_udp_errors *errors, const struct weft_ep *ep,
-                          struct weft_udp_counters *counters)
+                          struct weft_unreached *unreached, struct weft_socket_counters *counters)
 {
     if (!errors->on) {
         return false;
     }
-    for (int i = 0; i < READS_MAX && read_one(errors, ep, counters); i++) {
+    for (int i = 0; i < READS_MAX && read_one(errors, ep, unreached, counters); i++) {
         continue;
     }
-    if (errors->number != 0 && weft_ep_connected(ep, &errors->addr)) {
-        errors->number = 0; /* it was started later, or the news was a lie */
+    if (unreached->number != 0 && weft_ep_connected(ep, &unreached->addr)) {
+        unreached->number = 0; /* it was started later, or the news was a lie */
     }
     if (!weft_ep_connecting(ep, NULL)) {
         ask(errors, false);
         return true;
     }
     return false;
-}
-
-void weft_udp_errors_text(const struct weft_udp_errors *errors, char *text_p, size_t bytes)
-{
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    char host[INET6_ADDRSTRLEN] = "?";
-    char number[80];
-    *text_p = '\0';
-    if (errors->number == 0) {
-        return;
-    }
-    memcpy(&v4, errors->addr.bytes, sizeof(v4));
-    memcpy(&v6, errors->addr.bytes, sizeof(v6));
-    bool six = v4.sin_family == AF_INET6;
-    (void)inet_ntop(v4.sin_family, six ? (void *)&v6.sin6_addr : (void *)&v4.sin_addr, host,
-                    sizeof(host));
-    const char *left = six ? "[" : "";
-    const char *right = six ? "]" : "";
-    unsigned port = weft_sock_addr_port(&errors->addr);
-    if (errors->number == ECONNREFUSED) {
-        snprintf(text_p, bytes,
-                 "nothing listens at %s%s%s:%u: start the program there first, or check address "
-                 "and port",
-                 left, host, right, port);
-        return;
-    }
-    /* The GNU variant: it may return another text than the buffer's. */
-    snprintf(text_p, bytes, "%s%s%s:%u cannot be reached; the network says: %s", left, host, right,
-             port, strerror_r(errors->number, number, sizeof(number)));
 }

@@ -13,15 +13,13 @@
 #ifndef WEFT_IO_UDP_ERRORS_H
 #define WEFT_IO_UDP_ERRORS_H
 
-#include "core/endpoint.h"
-#include "io/udp/udp.h"
+#include "io/driver_types.h"
+#include "io/unreached.h"
 
 struct weft_udp_errors {
     int fd;
     int family;
-    bool on;               /* the socket asks */
-    int number;            /* errno of the last news; 0 = none */
-    struct weft_addr addr; /* whom it was about */
+    bool on; /* the socket asks */
 };
 
 void weft_udp_errors_init(struct weft_udp_errors *errors, int fd, int family);
@@ -32,9 +30,7 @@ void weft_udp_errors_watch(struct weft_udp_errors *errors);
 /* Read what there is, if the socket asks; true when it asks no more because no connection is being
  * made. News of a peer that is up by now are forgotten. */
 bool weft_udp_errors_read(struct weft_udp_errors *errors, const struct weft_ep *ep,
-                          struct weft_udp_counters *counters);
-
-/* The last news as a sentence with what to do about it; "" when there is none. */
-void weft_udp_errors_text(const struct weft_udp_errors *errors, char *text_p, size_t bytes);
+                          struct weft_unreached *unreached,
+                          struct weft_socket_counters *counters);
 
 #endif

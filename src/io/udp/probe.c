@@ -48,7 +48,7 @@ static bool send_burst(int fd, const struct weft_addr *to)
     burst->iov[0] = (struct weft_ep_iov){.base = zeros, .bytes = sizeof(zeros)};
     struct weft_sender sender;
     weft_sender_init(&sender, fd, weft_sock_addr_family(&burst->addr), true);
-    struct weft_udp_counters counters = {0};
+    struct weft_socket_counters counters = {0};
     weft_sender_send(&sender, burst, 1, &counters);
     free(burst);
     return sender.gso;
@@ -56,7 +56,7 @@ static bool send_burst(int fd, const struct weft_addr *to)
 
 static void take(struct weft_rx *rx, struct weft_probe *probe)
 {
-    struct weft_udp_counters counters = {0};
+    struct weft_socket_counters counters = {0};
     const struct weft_rx_buffer *buffers;
     uint32_t count;
     uint64_t now_ns;

@@ -122,7 +122,7 @@ static struct beside read_beside(struct msghdr *message)
 
 /* Fill in buffer from message i; false when the datagram was cut and must be left out. */
 static bool describe(struct weft_rx *rx, uint32_t i, const struct weft_clock_map *map,
-                     uint64_t now_ns, struct weft_udp_counters *counters,
+                     uint64_t now_ns, struct weft_socket_counters *counters,
                      struct weft_rx_buffer *buffer)
 {
     struct msghdr *message = &rx->messages[i].msg_hdr;
@@ -176,7 +176,7 @@ static void batch_note(struct weft_rx *rx, uint32_t received)
     rx->slots = bytes > (uint64_t)received * LONG_BYTES ? WEFT_RX_SLOTS_LONG : WEFT_RX_SLOTS;
 }
 
-uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
+uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_socket_counters *counters,
                        uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p,
                        uint32_t *count_p)
 {

@@ -5,7 +5,7 @@
 #define WEFT_IO_UDP_RX_H
 
 #include "io/clock.h"
-#include "io/udp/udp.h"
+#include "io/driver_types.h"
 
 /* A slot must take the longest datagram that GRO can merge, or it is cut. Of long ones eight stay
  * within a second-level cache, so that the layers above read what the kernel has just copied there;
@@ -34,7 +34,7 @@ void weft_rx_free(struct weft_rx *rx);
  * left out of buffers.
  *
  * Owns:    buffers_p points into rx until the next batch. */
-uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
+uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_socket_counters *counters,
                        uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p,
                        uint32_t *count_p);
 

@@ -83,7 +83,7 @@ struct attempt {
 };
 
 static enum verdict blocked(const struct weft_sender *sender, struct attempt *attempt,
-                            struct weft_udp_counters *counters)
+                            struct weft_socket_counters *counters)
 {
     if (attempt->waited) {
         return DROP;
@@ -96,7 +96,7 @@ static enum verdict blocked(const struct weft_sender *sender, struct attempt *at
 }
 
 static enum verdict judge(const struct weft_sender *sender, int number, bool segmented,
-                          struct attempt *attempt, struct weft_udp_counters *counters)
+                          struct attempt *attempt, struct weft_socket_counters *counters)
 {
     switch (number) {
     case EINTR:
@@ -156,7 +156,7 @@ static uint32_t split(const struct weft_sender *sender, const struct weft_tx *bu
 }
 
 static void count_sent(const struct mmsghdr *message, uint32_t datagrams,
-                       struct weft_udp_counters *counters)
+                       struct weft_socket_counters *counters)
 {
     counters->bursts_sent++;
     counters->datagrams_sent += datagrams;
@@ -182,7 +182,7 @@ static void set_fragmenting(struct weft_sender *sender, bool fragment)
 }
 
 static void send_singly(struct weft_sender *sender, const struct weft_tx *burst,
-                        struct weft_udp_counters *counters)
+                        struct weft_socket_counters *counters)
 {
     struct mmsghdr messages[WEFT_TX_PACKETS_MAX];
     struct iovec iov[SPLIT_IOV_MAX];
@@ -212,7 +212,7 @@ static void send_singly(struct weft_sender *sender, const struct weft_tx *burst,
 
 /* Send bursts as they are until one of them has to be split; returns how many are dealt with. */
 static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bursts,
-                            uint32_t count, struct weft_udp_counters *counters)
+                            uint32_t count, struct weft_socket_counters *counters)
 {
     struct mmsghdr messages[WEFT_TX_BATCH];
     struct control control[WEFT_TX_BATCH];
@@ -274,7 +274,7 @@ static bool marks_alike(struct weft_sender *sender, enum weft_ecn ecn)
 /* One short datagram, as in a closed loop: copied together, and without control data, it takes the
  * cheapest of all calls. False: it was not sent, whyever. */
 static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
-                       struct weft_udp_counters *counters)
+                       struct weft_socket_counters *counters)
 {
     if (burst->packets != 1 || burst->bytes > SHORT_BYTES || sender->send != sendmmsg ||
         !marks_alike(sender, burst->ecn)) {
@@ -300,7 +300,7 @@ static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
 }
 
 void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, uint32_t count,
-                      struct weft_udp_counters *counters)
+                      struct weft_socket_counters *counters)
 {
     WEFT_ASSERT(count <= WEFT_TX_BATCH);
     for (uint32_t done = 0; done < count;) {

@@ -4,7 +4,7 @@
 #ifndef WEFT_IO_UDP_TX_H
 #define WEFT_IO_UDP_TX_H
 
-#include "io/udp/udp.h"
+#include "io/driver_types.h"
 
 enum { WEFT_TX_BATCH = 4 }; /* bursts for each system call */
 
@@ -30,6 +30,6 @@ void weft_sender_init(struct weft_sender *sender, int fd, int family, bool gso);
 
 /* Send count <= WEFT_TX_BATCH bursts, in order. */
 void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, uint32_t count,
-                      struct weft_udp_counters *counters);
+                      struct weft_socket_counters *counters);
 
 #endif

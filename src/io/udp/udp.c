@@ -1,8 +1,7 @@
 #include "io/udp/udp.h"
 
 #include "base/assert.h"
-#include "io/busy_poll.h"
-#include "io/poller.h"
+#include "io/driver_base.h"
 #include "io/random.h"
 #include "io/sock_addr.h"
 #include "io/udp/blocking_receive.h"
@@ -31,11 +30,9 @@ enum {
     KERNEL_HEAD_BYTES = 832,
 };
 
-static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
-
 struct weft_udp {
+    struct weft_driver base;
     int socket_fd;
-    struct weft_poller poller;
     struct weft_blocking_receive blocking;
     bool slept;   /* this step, and not inside the receive call */
     bool flowing; /* the last step took datagrams */
@@ -44,7 +41,6 @@ struct weft_udp {
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
     uint32_t timers_put_off; /* batches since the timers were due */
-    struct weft_busy_poll busy_poll;
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;
@@ -52,15 +48,18 @@ struct weft_udp {
     bool gso_before; /* the socket asked for errors, which may look like a refusal of GSO */
     struct weft_loss loss;
     struct weft_sock_facts facts;
-    int family;
     uint32_t peers_max;
-    bool loopback_only; /* mode none, and nobody said that the network is meant */
     struct weft_udp_observer observer;
-    struct weft_udp_before_send before_send;
-    struct weft_delayed_ack *delayed_ack; /* NULL = nothing is held back */
-    struct weft_udp_counters counters;
+    struct weft_delayed_ack *delayed_ack; /* NULL = nothing is delayed */
     struct weft_tx bursts[WEFT_TX_BATCH];
 };
+
+static const struct weft_driver_ops udp_ops;
+
+static struct weft_udp *udp_of(struct weft_driver *driver)
+{
+    return (struct weft_udp *)driver; /* base is its first member */
+}
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -106,8 +105,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
                               struct weft_error *error)
 {
     struct weft_addr addr;
-    udp->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
-    weft_status status = weft_sock_addr_usable(config->host, config->port, udp->loopback_only, &addr,
+    weft_status status = weft_sock_addr_usable(config->host, config->port, udp->base.loopback_only, &addr,
                                                error);
     if (status != WEFT_OK) {
         return status;
@@ -118,10 +116,11 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     if (status != WEFT_OK) {
         return status;
     }
-    udp->family = weft_sock_addr_family(&addr);
-    status = weft_poller_open(&udp->poller, udp->socket_fd);
+    udp->base.family = weft_sock_addr_family(&addr);
+    udp->base.port = udp->facts.port;
+    status = weft_driver_watch(&udp->base, udp->socket_fd, error);
     if (status != WEFT_OK) {
-        return weft_fail(error, status, "epoll, eventfd and timerfd: %s", strerror(errno));
+        return status;
     }
     if (config->blocking_receive > 0 && weft_sock_addr_is_loopback(&addr) && config->loss.loss_ppm == 0) {
         (void)!weft_blocking_receive_open(&udp->blocking, udp->socket_fd, &udp->facts.bound,
@@ -153,7 +152,7 @@ static void release(struct weft_udp *udp)
     weft_delayed_ack_free(udp->delayed_ack);
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
-    weft_poller_close(&udp->poller);
+    weft_poller_close(&udp->base.poller);
     if (udp->socket_fd >= 0) {
         (void)close(udp->socket_fd);
     }
@@ -175,7 +174,7 @@ static weft_status open_delayed_ack(const struct weft_udp_config *config, struct
     return status == WEFT_OK ? status : weft_fail(error, status, "no memory for a socket");
 }
 
-weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
+weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)
 {
     if (config->loss.loss_ppm > WEFT_PPM) {
@@ -191,8 +190,12 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     if (udp == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
+    const struct weft_driver_setup setup = {.before_send = config->before_send,
+                                            .busy_poll_us = config->busy_poll_us,
+                                            .mode = config->ep.mode,
+                                            .insecure_network = config->insecure_network};
+    weft_driver_init(&udp->base, &udp_ops, &setup);
     udp->socket_fd = -1;
-    weft_poller_init(&udp->poller);
     weft_blocking_receive_init(&udp->blocking);
     weft_status status = open_parts(config, udp, error);
     if (status == WEFT_OK && config->delayed_ack_ns > 0) {
@@ -202,16 +205,16 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
         release(udp);
         return status;
     }
-    weft_sender_init(&udp->sender, udp->socket_fd, udp->family,
+    weft_sender_init(&udp->sender, udp->socket_fd, udp->base.family,
                      udp->facts.gso && config->gso != 0);
-    weft_udp_errors_init(&udp->errors, udp->socket_fd, udp->family);
-    weft_busy_poll_init(&udp->busy_poll, config->busy_poll_us * WEFT_NS_PER_US);
+    weft_udp_errors_init(&udp->errors, udp->socket_fd, udp->base.family);
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
-    udp->before_send = config->before_send;
     weft_loss_init(&udp->loss, &config->loss);
+    udp->base.msgr = udp->delayed_ack != NULL ? weft_delayed_ack_msgr(udp->delayed_ack)
+                                              : weft_ep_msgr(udp->ep);
     weft_clock_timers_exact();
-    *udp_p = udp;
+    *driver_p = &udp->base;
     return WEFT_OK;
 }
 
@@ -252,11 +255,9 @@ static void flush(struct weft_udp *udp, uint64_t now_ns)
     while (more && bursts < FLUSH_BURSTS_MAX) {
         uint32_t count;
         more = fill_batch(udp, now_ns, &count);
-        if (count > 0 && udp->before_send.call != NULL) {
-            udp->before_send.call(udp->before_send.arg);
-        }
         if (count > 0) {
-            weft_sender_send(&udp->sender, udp->bursts, count, &udp->counters);
+            weft_driver_call_before_send(&udp->base);
+            weft_sender_send(&udp->sender, udp->bursts, count, &udp->base.socket);
         }
         if (udp->sender.too_big_bytes != 0) {
             if (!udp->errors.on) { /* else it may be ICMP, which anybody can send */
@@ -284,7 +285,7 @@ static void send_delayed(void *arg)
 }
 
 static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffer, uint64_t now_ns,
-                        weft_udp_handler *handler, void *arg)
+                        weft_driver_handler *handler, void *arg)
 {
     uint32_t at = 0;
     if (weft_blocking_receive_is_wake(&udp->blocking, &buffer->from, buffer->count)) {
@@ -297,10 +298,10 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
             uint64_t next = weft_min_u64(left - bytes, buffer->segment_bytes);
             weft_ep_ahead_chunk(udp->ep, buffer->bytes + at + bytes, next);
         }
-        udp->counters.datagrams_received++;
-        udp->counters.bytes_received += bytes;
+        udp->base.socket.datagrams_received++;
+        udp->base.socket.bytes_received += bytes;
         if (weft_loss_next(&udp->loss)) {
-            udp->counters.injected_drops++;
+            udp->base.socket.injected_drops++;
         } else {
             weft_ep_recv(udp->ep, &buffer->from, buffer->ecn, buffer->bytes + at, bytes,
                          buffer->at_ns, now_ns);
@@ -312,12 +313,12 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
 }
 
 /* One batch from the socket to the endpoint. Returns its datagrams. */
-static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *handler, void *arg)
+static uint32_t receive(struct weft_udp *udp, bool sleep, weft_driver_handler *handler, void *arg)
 {
     const struct weft_rx_buffer *buffers;
     uint32_t count;
-    uint64_t before = udp->counters.datagrams_received;
-    (void)weft_rx_batch(udp->rx, sleep, &udp->counters, &udp->taken_ns, &buffers, &count);
+    uint64_t before = udp->base.socket.datagrams_received;
+    (void)weft_rx_batch(udp->rx, sleep, &udp->base.socket, &udp->taken_ns, &buffers, &count);
     udp->more_to_receive = weft_rx_more(udp->rx);
     if (count > 0) {
         weft_ep_ahead(udp->ep, buffers[0].bytes, buffers[0].count);
@@ -330,38 +331,38 @@ static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *hand
         }
         take_buffer(udp, &buffers[i], udp->taken_ns, handler, arg);
     }
-    return (uint32_t)(udp->counters.datagrams_received - before);
+    return (uint32_t)(udp->base.socket.datagrams_received - before);
 }
 
 /* Look at the socket for a while instead of sleeping at once. */
-static uint32_t busy_poll(struct weft_udp *udp, weft_udp_handler *handler, void *arg)
+static uint32_t busy_poll(struct weft_udp *udp, weft_driver_handler *handler, void *arg)
 {
     uint32_t taken;
     bool found;
     do {
         taken = receive(udp, false, handler, arg);
-        found = taken > 0 || atomic_load(&udp->poller.woken) != 0;
-    } while (!found && weft_busy_poll_again(&udp->busy_poll));
-    weft_busy_poll_end(&udp->busy_poll, found);
+        found = taken > 0 || atomic_load(&udp->base.poller.woken) != 0;
+    } while (!found && weft_busy_poll_again(&udp->base.busy_poll));
+    weft_busy_poll_end(&udp->base.busy_poll, found);
     return taken;
 }
 
 /* Sleep inside the receive call. True when the step need not sleep any more. */
-static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void *arg,
+static bool receive_asleep(struct weft_udp *udp, weft_driver_handler *handler, void *arg,
                            uint32_t *taken_p)
 {
     uint32_t taken = 0;
     bool signalled = false; /* which ends the other sleep, too */
     weft_blocking_receive_begin(&udp->blocking);
-    if (atomic_load(&udp->poller.woken) == 0) {
-        udp->counters.sleeps++;
-        udp->counters.sleeps_receiving++;
+    if (atomic_load(&udp->base.poller.woken) == 0) {
+        udp->base.socket.sleeps++;
+        udp->base.socket.sleeps_receiving++;
         taken = receive(udp, true, handler, arg);
         signalled = weft_rx_interrupted(udp->rx);
     }
     weft_blocking_receive_end(&udp->blocking);
-    bool woken = weft_poller_woken(&udp->poller);
-    udp->counters.wakes += woken;
+    bool woken = weft_poller_woken(&udp->base.poller);
+    udp->base.socket.wakes += woken;
     udp->handled = udp->handled && !woken; /* what it was for may have come behind that look */
     weft_blocking_receive_note(&udp->blocking, taken > 0);
     *taken_p = taken;
@@ -372,19 +373,19 @@ static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void
  * time, or it is not worth it now. */
 static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
 {
-    uint64_t ns = udp->flowing && udp->busy_poll.ns == 0 ? weft_ep_batch_ns(udp->ep) : 0;
+    uint64_t ns = udp->flowing && udp->base.busy_poll.ns == 0 ? weft_ep_batch_ns(udp->ep) : 0;
     if (ns == 0 || until_ns <= now_ns) {
         return false;
     }
-    udp->counters.sleeps++;
-    udp->counters.naps++;
-    udp->counters.wakes += weft_poller_nap(&udp->poller, weft_min_u64(ns, until_ns - now_ns));
+    udp->base.socket.sleeps++;
+    udp->base.socket.naps++;
+    udp->base.socket.wakes += weft_poller_nap(&udp->base.poller, weft_min_u64(ns, until_ns - now_ns));
     return true;
 }
 
 /* Sleep as long as nothing has to be done; returns datagrams that busy polling took already. */
 static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
-                     weft_udp_handler *handler, void *arg)
+                     weft_driver_handler *handler, void *arg)
 {
     if (timeout_ns == 0 || udp->more_to_receive || udp->more_to_send) {
         return 0;
@@ -394,7 +395,7 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
     if (nap(udp, now_ns, until_ns)) {
         return 0;
     }
-    if (until_ns > now_ns && weft_busy_poll_begin(&udp->busy_poll, until_ns)) {
+    if (until_ns > now_ns && weft_busy_poll_begin(&udp->base.busy_poll, until_ns)) {
         uint32_t taken = busy_poll(udp, handler, arg);
         if (taken > 0) {
             return taken;
@@ -409,8 +410,8 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
     }
     if (until_ns > now_ns) {
         udp->slept = true;
-        udp->counters.sleeps++;
-        udp->counters.wakes += weft_poller_wait(&udp->poller, until_ns);
+        udp->base.socket.sleeps++;
+        udp->base.socket.wakes += weft_poller_wait(&udp->base.poller, until_ns);
     }
     return 0;
 }
@@ -448,14 +449,15 @@ static void leave(struct weft_udp *udp, uint64_t now_ns)
     }
     observe(udp, false);
     if (may_wait) {
-        udp->counters.acks_delayed += later;
+        udp->base.socket.acks_delayed += later;
         weft_delayed_ack_leave(udp->delayed_ack, later, now_ns);
     }
 }
 
-uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
-                       void *arg)
+static uint32_t udp_step(struct weft_driver *driver, uint64_t timeout_ns,
+                         weft_driver_handler *handler, void *arg)
 {
+    struct weft_udp *udp = udp_of(driver);
     uint64_t now_ns = weft_clock_now_ns();
     if (udp->delayed_ack != NULL) {
         weft_delayed_ack_return(udp->delayed_ack, now_ns);
@@ -470,7 +472,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
         weft_blocking_receive_note(&udp->blocking, taken > 0);
     }
     udp->flowing = taken > 0;
-    if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->counters)) {
+    if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->base.unreached, &udp->base.socket)) {
         udp->sender.gso = udp->gso_before;
     }
     now_ns = taken > 0 ? udp->taken_ns : weft_clock_now_ns(); /* reading it costs, too */
@@ -482,70 +484,55 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     return taken;
 }
 
-int weft_udp_pollable(const struct weft_udp *udp)
+static bool udp_rest(struct weft_driver *driver, uint64_t until_ns)
 {
-    return udp->poller.epoll_fd;
-}
-
-bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns)
-{
+    struct weft_udp *udp = udp_of(driver);
     (void)weft_delayed_ack_enter(udp->delayed_ack);
     until_ns = weft_min_u64(until_ns, weft_ep_deadline(udp->ep));
     if (udp->more_to_receive || udp->more_to_send || until_ns <= weft_clock_now_ns()) {
         return false;
     }
-    weft_poller_prepare(&udp->poller, until_ns);
+    weft_poller_prepare(&driver->poller, until_ns);
     return true;
 }
 
-void weft_udp_wake(struct weft_udp *udp)
+static void udp_wake(struct weft_driver *driver)
 {
-    weft_poller_note_wake(&udp->poller);
-    weft_blocking_receive_wake(&udp->blocking);
-    weft_poller_wake(&udp->poller); /* last: who is woken may close at once */
+    weft_poller_note_wake(&driver->poller);
+    weft_blocking_receive_wake(&udp_of(driver)->blocking);
+    weft_poller_wake(&driver->poller); /* last: the thread that is woken may close at once */
 }
 
-void weft_udp_flush(struct weft_udp *udp)
+static void udp_flush(struct weft_driver *driver)
 {
+    struct weft_udp *udp = udp_of(driver);
     bool entered = weft_udp_enter(udp);
     flush_all(udp);
     weft_udp_exit(udp, entered);
 }
 
-void weft_udp_idle(struct weft_udp *udp)
+static void udp_idle(struct weft_driver *driver)
 {
+    struct weft_udp *udp = udp_of(driver);
     (void)weft_delayed_ack_enter(udp->delayed_ack);
     weft_ep_idle(udp->ep, weft_clock_now_ns());
     flush_all(udp);
 }
 
-static void forget_events(void *arg, uint64_t now_ns)
+/* An answer says that the other end knows; without one CLOSE is repeated, for a short while. */
+static bool close_unanswered(struct weft_driver *driver)
 {
-    (void)now_ns;
-    struct weft_msgr *msgr = arg;
-    struct weft_msg_event event;
-    while (msgr->ops->poll(msgr->self, &event)) {
-        continue;
-    }
+    return weft_ep_busy(udp_of(driver)->ep);
 }
 
-void weft_udp_close(struct weft_udp *udp)
+static void udp_close(struct weft_driver *driver)
 {
-    if (udp == NULL) {
-        return;
-    }
+    struct weft_udp *udp = udp_of(driver);
     (void)weft_delayed_ack_enter(udp->delayed_ack);
     for (weft_peer peer = 0; peer < udp->peers_max; peer++) {
         weft_ep_close(udp->ep, peer, weft_clock_now_ns());
     }
-    /* An answer says that the other end knows; without one CLOSE is repeated, for a short while. */
-    struct weft_msgr msgr = weft_udp_msgr(udp);
-    uint64_t end_ns = weft_clock_now_ns() + close_wait_ns;
-    uint64_t now_ns = weft_clock_now_ns();
-    while (weft_ep_busy(udp->ep) && now_ns < end_ns) {
-        (void)weft_udp_step(udp, end_ns - now_ns, forget_events, &msgr);
-        now_ns = weft_clock_now_ns();
-    }
+    weft_driver_finish(driver, close_unanswered);
     flush_all(udp);
     observe(udp, true);
     release(udp);
@@ -553,24 +540,93 @@ void weft_udp_close(struct weft_udp *udp)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t port,
-                             weft_peer *peer_p, struct weft_error *error)
+static weft_status udp_connect(struct weft_driver *driver, const struct weft_addr *addr,
+                               weft_peer *peer_p)
 {
-    struct weft_addr addr;
-    weft_status status =
-        weft_sock_addr_target(host, port, udp->loopback_only, udp->family, &addr, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    struct weft_udp *udp = udp_of(driver);
     (void)weft_delayed_ack_enter(udp->delayed_ack); /* a step follows, or there is no connection */
-    status = weft_ep_connect(udp->ep, &addr, weft_clock_now_ns(), peer_p);
-    if (status != WEFT_OK) {
-        return weft_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
-                         weft_status_text(status));
+    weft_status status = weft_ep_connect(udp->ep, addr, weft_clock_now_ns(), peer_p);
+    if (status == WEFT_OK) {
+        udp->gso_before = udp->errors.on ? udp->gso_before : udp->sender.gso;
+        weft_udp_errors_watch(&udp->errors);
     }
-    udp->gso_before = udp->errors.on ? udp->gso_before : udp->sender.gso;
-    weft_udp_errors_watch(&udp->errors);
-    return WEFT_OK;
+    return status;
+}
+
+static void udp_disconnect(struct weft_driver *driver, weft_peer peer, bool replaced)
+{
+    struct weft_udp *udp = udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    (replaced ? weft_ep_refuse : weft_ep_close)(udp->ep, peer, weft_clock_now_ns());
+    weft_udp_exit(udp, entered);
+}
+
+static void udp_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p)
+{
+    struct weft_udp *udp = udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    counters_p->socket = *weft_udp_counters(udp);
+    counters_p->ep = *weft_ep_counters(udp->ep);
+    weft_udp_exit(udp, entered);
+}
+
+static bool udp_busy(struct weft_driver *driver)
+{
+    struct weft_udp *udp = udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    bool busy = weft_ep_busy(udp->ep);
+    weft_udp_exit(udp, entered);
+    return busy;
+}
+
+static enum weft_ep_hint udp_hint(struct weft_driver *driver)
+{
+    struct weft_udp *udp = udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    enum weft_ep_hint hint = weft_ep_hint(udp->ep);
+    weft_udp_exit(udp, entered);
+    return hint;
+}
+
+static uint64_t udp_srtt_ns(struct weft_driver *driver, weft_peer peer)
+{
+    struct weft_udp *udp = udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    uint64_t srtt_ns = weft_ep_srtt_ns(udp->ep, peer);
+    weft_udp_exit(udp, entered);
+    return srtt_ns;
+}
+
+static uint32_t udp_grid(struct weft_driver *driver, weft_peer peer, uint16_t elem_bytes,
+                         uint32_t total)
+{
+    struct weft_udp *udp = udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    uint32_t elems = weft_ep_grid(udp->ep, peer, elem_bytes, total);
+    weft_udp_exit(udp, entered);
+    return elems;
+}
+
+static const struct weft_driver_ops udp_ops = {
+    .kind = WEFT_DRIVER_UDP,
+    .connect = udp_connect,
+    .disconnect = udp_disconnect,
+    .step = udp_step,
+    .rest = udp_rest,
+    .wake = udp_wake,
+    .flush = udp_flush,
+    .idle = udp_idle,
+    .close = udp_close,
+    .counters = udp_counters,
+    .busy = udp_busy,
+    .hint = udp_hint,
+    .srtt_ns = udp_srtt_ns,
+    .grid = udp_grid,
+};
+
+struct weft_udp *weft_driver_udp(struct weft_driver *driver)
+{
+    return driver->ops == &udp_ops ? udp_of(driver) : NULL;
 }
 
 const char *weft_udp_bind_towards(const char *const *hosts, uint32_t count)
@@ -590,16 +646,6 @@ const char *weft_udp_bind_towards(const char *const *hosts, uint32_t count)
     return beyond ? "0.0.0.0" : "127.0.0.1";
 }
 
-uint16_t weft_udp_port(const struct weft_udp *udp)
-{
-    return udp->facts.port;
-}
-
-struct weft_msgr weft_udp_msgr(struct weft_udp *udp)
-{
-    return udp->delayed_ack != NULL ? weft_delayed_ack_msgr(udp->delayed_ack) : weft_ep_msgr(udp->ep);
-}
-
 bool weft_udp_enter(struct weft_udp *udp)
 {
     return weft_delayed_ack_enter(udp->delayed_ack);
@@ -615,15 +661,10 @@ struct weft_ep *weft_udp_ep(struct weft_udp *udp)
     return udp->ep;
 }
 
-void weft_udp_unreached(const struct weft_udp *udp, char text_p[WEFT_UDP_UNREACHED_BYTES])
+const struct weft_socket_counters *weft_udp_counters(struct weft_udp *udp)
 {
-    weft_udp_errors_text(&udp->errors, text_p, WEFT_UDP_UNREACHED_BYTES);
-}
-
-const struct weft_udp_counters *weft_udp_counters(struct weft_udp *udp)
-{
-    udp->counters.acks_delayed_sent = weft_delayed_ack_sent(udp->delayed_ack);
-    return &udp->counters;
+    udp->base.socket.acks_delayed_sent = weft_delayed_ack_sent(udp->delayed_ack);
+    return &udp->base.socket;
 }
 
 void weft_udp_facts(const struct weft_udp *udp, struct weft_udp_facts *facts_p)

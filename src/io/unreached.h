@@ -1,0 +1,17 @@
+/* What the network said about a connection that is being made and does not come up: that nothing
+ * listens at the port, or that there is no way to the host. Internal to src/io.
+ */
+#ifndef WEFT_IO_UNREACHED_H
+#define WEFT_IO_UNREACHED_H
+
+#include "core/endpoint.h"
+
+struct weft_unreached {
+    int number;            /* errno of the last report; 0 = none */
+    struct weft_addr addr; /* the address it was about */
+};
+
+/* The last report as a sentence with what to do about it; "" when there is none. */
+void weft_unreached_text(const struct weft_unreached *unreached, char *text_p, size_t bytes);
+
+#endif
