@@ -39,7 +39,7 @@ weft_status weft_engine_start(const struct weft_engine_config *config,
 
 uint16_t weft_engine_port(const struct weft_engine *engine);
 
-/* As weft_udp_connect. */
+/* As weft_driver_connect. */
 weft_status weft_engine_connect(struct weft_engine *engine, const char *host, uint16_t port,
                                 weft_peer *peer_p, struct weft_error *error);
 

@@ -15,9 +15,7 @@ enum {
     CONN_LISTENER = UINT32_MAX, /* of epoll's data */
 };
 
-static const struct weft_driver_ops tcp_ops;
-
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static bool config_valid(const struct weft_ep_config *c)
 {
@@ -133,51 +131,6 @@ static void release(struct weft_tcp *t)
     free(t->peers);
     free(t->conns);
     free(t);
-}
-
-weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driver **driver_p,
-                          struct weft_error *error)
-{
-    if (!config_valid(&config->ep)) {
-        return weft_fail(error, WEFT_INVALID, "the endpoint: %s", weft_status_text(WEFT_INVALID));
-    }
-    struct weft_tcp *t = calloc(1, sizeof(*t));
-    if (t == NULL) {
-        return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
-    }
-    t->config = *config;
-    const struct weft_driver_setup setup = {.before_send = config->before_send,
-                                            .busy_poll_us = config->busy_poll_us,
-                                            .mode = config->ep.mode,
-                                            .insecure_network = config->insecure_network};
-    weft_driver_init(&t->base, &tcp_ops, &setup);
-    t->base.msgr = (struct weft_msgr){.ops = &weft_tcp_msg_ops, .self = t};
-    if (config->cc != NULL) {
-        (void)snprintf(t->cc, sizeof(t->cc), "%s", config->cc);
-        t->config.cc = t->cc;
-    }
-    t->listen_fd = -1;
-    t->epoll_fd = -1;
-    t->pid = getpid();
-    t->listen_again_ns = WEFT_NEVER;
-    t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
-                                                     : UINT64_C(1) << 23;
-    weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
-    weft_status status = tables_new(t);
-    if (status != WEFT_OK) {
-        (void)weft_fail(error, status, "no memory for %u peers", config->ep.peers_max);
-    } else {
-        weft_tcp_handshake_init(t);
-        status = open_sockets(t, error);
-        t->config.host = NULL;
-    }
-    if (status != WEFT_OK) {
-        release(t);
-        return status;
-    }
-    weft_clock_timers_exact();
-    *driver_p = &t->base;
-    return WEFT_OK;
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -348,7 +301,7 @@ static void tcp_close(struct weft_driver *driver)
     release(tcp_of(driver));
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- the functions of a driver --------------------------------------------------------------- */
 
 static weft_status tcp_connect(struct weft_driver *driver, const struct weft_addr *addr,
                                weft_peer *peer_p)
@@ -449,6 +402,53 @@ static const struct weft_driver_ops tcp_ops = {
     .srtt_ns = tcp_srtt_ns,
     .grid = tcp_grid,
 };
+
+/* ---- for the outside ------------------------------------------------------------------------- */
+
+weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driver **driver_p,
+                          struct weft_error *error)
+{
+    if (!config_valid(&config->ep)) {
+        return weft_fail(error, WEFT_INVALID, "the endpoint: %s", weft_status_text(WEFT_INVALID));
+    }
+    struct weft_tcp *t = calloc(1, sizeof(*t));
+    if (t == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
+    }
+    t->config = *config;
+    const struct weft_driver_setup setup = {.before_send = config->before_send,
+                                            .busy_poll_us = config->busy_poll_us,
+                                            .mode = config->ep.mode,
+                                            .insecure_network = config->insecure_network};
+    weft_driver_init(&t->base, &tcp_ops, &setup);
+    t->base.msgr = (struct weft_msgr){.ops = &weft_tcp_msg_ops, .self = t};
+    if (config->cc != NULL) {
+        (void)snprintf(t->cc, sizeof(t->cc), "%s", config->cc);
+        t->config.cc = t->cc;
+    }
+    t->listen_fd = -1;
+    t->epoll_fd = -1;
+    t->pid = getpid();
+    t->listen_again_ns = WEFT_NEVER;
+    t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
+                                                     : UINT64_C(1) << 23;
+    weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
+    weft_status status = tables_new(t);
+    if (status != WEFT_OK) {
+        (void)weft_fail(error, status, "no memory for %u peers", config->ep.peers_max);
+    } else {
+        weft_tcp_handshake_init(t);
+        status = open_sockets(t, error);
+        t->config.host = NULL;
+    }
+    if (status != WEFT_OK) {
+        release(t);
+        return status;
+    }
+    weft_clock_timers_exact();
+    *driver_p = &t->base;
+    return WEFT_OK;
+}
 
 void weft_tcp_facts(const struct weft_tcp *t, struct weft_tcp_facts *facts_p)
 {
