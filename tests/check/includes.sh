@@ -99,6 +99,31 @@ public_violations() {
     done
 }
 
+# Prints each include through which the files of src/io/$1 see src/io/$2, however many headers of io
+# are in between: the two drivers share io/driver_base.h, and never each other.
+driver_violations() {
+    seen=" "
+    todo=$(find "src/io/$1" -type f -name '*.[ch]' 2>/dev/null | sort)
+    while [ -n "$todo" ]; do
+        next=
+        for file in $todo; do
+            [ -f "$file" ] || continue
+            grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*\"io/$2/" "$file" |
+                sed "s|^\([0-9]*\):|$file:\1: io/$1 must not see io/$2: |"
+            for header in $(sed -n 's|^[ 	]*#[ 	]*include[ 	]*"\(io/[^"]*\)".*|\1|p' "$file"); do
+                case $seen in
+                *" $header "*) ;;
+                *)
+                    seen="$seen$header "
+                    next="$next src/$header"
+                    ;;
+                esac
+            done
+        done
+        todo=$next
+    done
+}
+
 count=0
 failed=0
 report() { # report <name> <violations>
@@ -126,6 +151,8 @@ for path in src/*/; do
     esac
     report "src/$folder sees only: ${allowed:-itself}" "$(violations "$folder" "$allowed" "$headers")"
 done
+report "io/udp does not see io/tcp" "$(driver_violations udp tcp)"
+report "io/tcp does not see io/udp" "$(driver_violations tcp udp)"
 report "include/weft stands alone" "$(public_violations)"
 
 echo "1..$count"

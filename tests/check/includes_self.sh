@@ -20,6 +20,12 @@ good_tree() {
     printf '#include "ps/ps.h"\n#include <sys/socket.h>\n#include <weft/weft.h>\n' \
         >"$tree/src/io/io.c"
     printf '#include "base/base.h"\n#include <pthread.h>\n' >"$tree/src/ml/ml.c"
+    for driver in udp tcp; do
+        mkdir -p "$tree/src/io/$driver"
+        echo '#include "io/base.h"' >"$tree/src/io/$driver/$driver.h"
+    done
+    echo '#include <stdint.h>' >"$tree/src/io/base.h"
+    printf '#include "io/tcp/tcp.h"\n#include "io/udp/udp.h"\n' >"$tree/src/io/driver.h"
 }
 
 # must_fail <name> <file> <line to add to it> <what the check must say>
@@ -45,6 +51,9 @@ must_fail "base looks up"                 src/base/b.h    '#include "wire/wire.h
 must_fail "a layer includes a driver"     src/core/c.c    '#include "io/io.h"'       'core must not see io'
 must_fail "rpc includes coll"             src/rpc/r.c     '#include "coll/coll.h"'   'rpc must not see coll'
 must_fail "a driver includes a driver"    src/sim/s.c     '#include "io/io.h"'       'sim must not see io'
+must_fail "udp includes tcp"              src/io/udp/u.c  '#include "io/tcp/tcp.h"'   'io/udp must not see io/tcp'
+must_fail "tcp includes udp"              src/io/tcp/t.c  '#include "io/udp/udp.h"'   'io/tcp must not see io/udp'
+must_fail "udp includes tcp by a header"  src/io/base.h   '#include "io/tcp/tcp.h"'   'io/udp must not see io/tcp'
 must_fail "ml includes more than base"    src/ml/m.c      '#include "core/core.h"'   'ml must not see core'
 must_fail "sched includes more than base" src/sched/s.c   '#include "wire/wire.h"'   'sched must not see wire'
 must_fail "odd spelling is still seen"    src/wire/w.c    ' #  include  "core/core.h" // x' 'must not see'
@@ -57,6 +66,10 @@ must_fail "stdio in the freestanding one" src/wire/weft_wire.h '#include <stdio.
 must_fail "string.h in agg's headers"     src/agg/a.h     '#include <string.h>'      'freestanding'
 must_fail "a macro as header name"        src/core/c.c    '#include HEADER'          'cannot be read'
 must_fail "a public header looks inside"  include/weft/p.h '#include "base/base.h"'  'public header'
+
+good_tree
+echo '#include "io/driver.h"' >>"$tree/src/io/tcp/tcp.h"
+tap_run_fails "tcp includes what includes udp" 1 "$here/includes.sh" "$tree"
 
 good_tree
 mkdir "$tree/src/odd"
