@@ -1,5 +1,6 @@
 #include "io/tcp/tcp.h"
 
+#include "io/ep_config.h"
 #include "io/tcp/internal.h"
 
 #include <errno.h>
@@ -16,16 +17,6 @@ enum {
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-static bool config_valid(const struct weft_ep_config *c)
-{
-    return c->peers_max >= 1 && c->peers_max <= 4096 && c->chunks_max >= 1 &&
-           c->chunks_max <= 262144 && c->expects_max >= 1 && c->expects_max <= 65536 &&
-           c->keepalive_ns > 0 && c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 &&
-           c->mode <= WEFT_MODE_SEAL &&
-           (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
-           c->half_open_max >= 1;
-}
 
 /* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
 static void peers_init(struct weft_tcp *t)
@@ -408,8 +399,9 @@ static const struct weft_driver_ops tcp_ops = {
 weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)
 {
-    if (!config_valid(&config->ep)) {
-        return weft_fail(error, WEFT_INVALID, "the endpoint: %s", weft_status_text(WEFT_INVALID));
+    weft_status status = weft_ep_config_check(&config->ep, WEFT_DRIVER_TCP, error);
+    if (status != WEFT_OK) {
+        return status;
     }
     struct weft_tcp *t = calloc(1, sizeof(*t));
     if (t == NULL) {
@@ -433,7 +425,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driv
     t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
                                                      : UINT64_C(1) << 23;
     weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
-    weft_status status = tables_new(t);
+    status = tables_new(t);
     if (status != WEFT_OK) {
         (void)weft_fail(error, status, "no memory for %u peers", config->ep.peers_max);
     } else {

@@ -1,5 +1,6 @@
 #include "io/udp/udp.h"
 
+#include "io/ep_config.h"
 #include "io/random.h"
 #include "io/sock_addr.h"
 #include "io/udp/internal.h"
@@ -88,7 +89,11 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
     if (ep.packet_bytes_sure == 0 && !loopback) {
         ep.packet_bytes_sure = SURE_BYTES; /* longer ones are asked for first */
     }
-    weft_status status = weft_ep_new(&ep, &udp->ep);
+    weft_status status = weft_ep_config_check(&ep, WEFT_DRIVER_UDP, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_ep_new(&ep, &udp->ep);
     return status == WEFT_OK
                ? status
                : weft_fail(error, status, "the endpoint: %s", weft_status_text(status));
