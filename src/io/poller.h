@@ -1,4 +1,4 @@
-/* Sleeping until a socket is readable, another thread wakes the sleeper, or a deadline, whichever is first.
+/* Sleeping until a socket is readable, another thread wakes the sleeper, or a deadline has come.
  *
  * Why not a time limit with epoll_pwait2: each such sleep programs the processor's timer and takes
  * it back, and in a virtual machine both are exits to the host: 12 of the 30 us of a round trip

@@ -81,7 +81,8 @@ static void on_events(void *arg, uint64_t now_ns)
     }
 }
 
-static struct weft_driver *udp_open(const char *host, uint16_t port, const char *cc_name, bool accept)
+static struct weft_driver *udp_open(const char *host, uint16_t port, const char *cc_name,
+                                    bool accept)
 {
     struct weft_udp_config config;
     struct weft_error error = {.text = ""};

@@ -1,6 +1,6 @@
-/* A configuration of an endpoint that is refused: the status is INVALID, the text names the field and its
- * value, and says what is allowed. Each field at both ends of its range, over both drivers; and the core
- * refuses what the UDP driver refuses. */
+/* A configuration of an endpoint that is refused: the status is INVALID, the text names the field and
+ * its value, and says what is allowed. Each field at both ends of its range, over both drivers; and the
+ * core refuses what the UDP driver refuses. */
 #include "core/trace.h"
 #include "io/driver.h"
 #include "io/ep_config.h"

@@ -314,8 +314,8 @@ static bool ends_open(struct ends *ends, const char *host, uint16_t sure)
         }
         ends->events[i].msgr = weft_driver_msgr(ends->driver[i]);
     }
-    return weft_driver_connect(ends->driver[0], host, weft_driver_port(ends->driver[1]), &ends->peer, NULL) ==
-           WEFT_OK;
+    return weft_driver_connect(ends->driver[0], host, weft_driver_port(ends->driver[1]),
+                               &ends->peer, NULL) == WEFT_OK;
 }
 
 #define MUST(condition)                                                                            \

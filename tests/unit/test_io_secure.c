@@ -266,7 +266,8 @@ static void transfer(uint8_t mode, uint32_t flip_every, bool *payload_seen_p)
     send_rounds(&pair, ROUNDS);
     weft_engine_call(pair.sender, read_counters, &counters);
     struct weft_ep_counters at_sender = counters.ep;
-    const struct weft_ep_counters *at_receiver = weft_ep_counters(weft_udp_ep(weft_driver_udp(pair.receiver)));
+    const struct weft_ep_counters *at_receiver =
+        weft_ep_counters(weft_udp_ep(weft_driver_udp(pair.receiver)));
     uint64_t bad = at_sender.bad_tag + at_receiver->bad_tag;
     if (flip_every == 0) {
         assert_int_equal(bad, 0);

@@ -110,7 +110,8 @@ static void run_until(struct node *a, struct node *b, const uint32_t *count, uin
 static weft_peer connect_nodes(struct node *from, struct node *to, const char *host)
 {
     weft_peer peer;
-    assert_int_equal(weft_driver_connect(from->driver, host, weft_driver_port(to->driver), &peer, NULL),
+    assert_int_equal(weft_driver_connect(from->driver, host, weft_driver_port(to->driver), &peer,
+                                         NULL),
                      WEFT_OK);
     return peer;
 }
@@ -301,7 +302,8 @@ static void garbage_is_counted(void **state)
     }
     (void)close(fd);
     uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS;
-    while (weft_udp_counters(weft_driver_udp(b.driver))->datagrams_received < GARBAGE && weft_clock_now_ns() < end_ns) {
+    const struct weft_socket_counters *counters = weft_udp_counters(weft_driver_udp(b.driver));
+    while (counters->datagrams_received < GARBAGE && weft_clock_now_ns() < end_ns) {
         (void)weft_driver_step(b.driver, STEP_NS, drain, &b);
     }
     assert_int_equal(weft_udp_counters(weft_driver_udp(b.driver))->datagrams_received, GARBAGE);
@@ -348,7 +350,8 @@ static void beyond_loopback_is_refused(void **state)
     config.insecure_network = 0;
     config.host = "127.0.0.1";
     open_node(&config, &a);
-    assert_int_equal(weft_driver_connect(a.driver, "192.0.2.1", 9, &peer, &error), WEFT_UNSUPPORTED);
+    assert_int_equal(weft_driver_connect(a.driver, "192.0.2.1", 9, &peer, &error),
+                     WEFT_UNSUPPORTED);
     assert_non_null(strstr(error.text, "--insecure-network"));
     assert_int_equal(weft_driver_connect(a.driver, "::1", 9, &peer, &error), WEFT_INVALID);
     assert_int_equal(weft_driver_connect(a.driver, "127.0.0.1", 0, &peer, &error), WEFT_INVALID);
@@ -436,7 +439,9 @@ static void what_is_held_is_said_without_its_owner(void **state)
     weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
     run_until(&a, &b, &a.up, 1);
     /* On a machine that stood still there may be more to say, which does not wait. */
-    for (uint32_t round = 1; round <= 3 || weft_udp_counters(weft_driver_udp(b.driver))->acks_delayed_sent == 0; round++) {
+    for (uint32_t round = 1;
+         round <= 3 || weft_udp_counters(weft_driver_udp(b.driver))->acks_delayed_sent == 0;
+         round++) {
         send_one(&a, &b, peer, values, memory, COUNT);
         run_until(&a, NULL, &a.sent, round);
         assert_memory_equal(memory, values, sizeof(values));

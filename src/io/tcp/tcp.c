@@ -68,8 +68,8 @@ static weft_status tables_new(struct weft_tcp *t)
 static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
 {
     struct weft_addr addr;
-    weft_status status = weft_sock_addr_usable(t->config.host, t->config.port, t->base.loopback_only,
-                                               &addr, error);
+    weft_status status = weft_sock_addr_usable(t->config.host, t->config.port,
+                                               t->base.loopback_only, &addr, error);
     if (status == WEFT_OK) {
         status = weft_sock_addr_parse(t->config.host, 0, &t->from, error);
     }
@@ -263,7 +263,8 @@ static void tcp_idle(struct weft_driver *driver)
     } while (t->more_to_send);
 }
 
-/* Send CLOSE to all peers that are up; other connections are dropped. True while one has not answered. */
+/* Send CLOSE to all peers that are up; other connections are dropped. True while a peer has not
+ * answered. */
 static bool closing(struct weft_driver *driver)
 {
     struct weft_tcp *t = tcp_of(driver);

@@ -14,8 +14,8 @@ enum {
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* The next burst. The endpoint may have to know first how many bytes wait in the kernel: it is told while
- * the batch is empty, so that all that was built is counted. */
+/* The next burst. The endpoint may have to know first how many bytes wait in the kernel: it is told
+ * while the batch is empty, so that all that was built is counted. */
 static bool next_burst(struct weft_udp *udp, uint64_t now_ns, uint32_t count)
 {
     uint32_t packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
@@ -164,8 +164,9 @@ static bool receive_asleep(struct weft_udp *udp, weft_driver_handler *handler, v
     return taken > 0 || woken || signalled;
 }
 
-/* Where datagrams follow each other closely, each would end a sleep of its own: sleep without the socket
- * until several are there. False: none came in the last step, or the endpoint advises against it. */
+/* Where datagrams follow each other closely, each would end a sleep of its own: sleep without the
+ * socket until several are there. False: none came in the last step, or the endpoint advises against
+ * it. */
 static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
 {
     uint64_t ns = udp->flowing && udp->base.busy_poll.ns == 0 ? weft_ep_batch_ns(udp->ep) : 0;
@@ -174,7 +175,8 @@ static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
     }
     udp->base.socket.sleeps++;
     udp->base.socket.naps++;
-    udp->base.socket.wakes += weft_poller_nap(&udp->base.poller, weft_min_u64(ns, until_ns - now_ns));
+    ns = weft_min_u64(ns, until_ns - now_ns);
+    udp->base.socket.wakes += weft_poller_nap(&udp->base.poller, ns);
     return true;
 }
 
@@ -214,10 +216,10 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* What the timers wait for may lie in the socket: with hundreds of peers a batch holds datagrams of only
- * a few, and a timer would probe peers whose answer has arrived, which then answer once more. So the
- * datagrams are taken first; but for PUT_OFF_BATCHES_MAX batches only, for peers wait for what timers
- * send. */
+/* What the timers wait for may lie in the socket: with hundreds of peers a batch holds datagrams of
+ * only a few, and a timer would probe peers whose answer has arrived, which then answer once more. So
+ * the datagrams are taken first; but for PUT_OFF_BATCHES_MAX batches only, for peers wait for what
+ * timers send. */
 static void timers(struct weft_udp *udp, uint64_t now_ns)
 {
     if (weft_ep_deadline(udp->ep) > now_ns) {

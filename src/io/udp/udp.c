@@ -305,8 +305,8 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driv
     }
     if (config->delayed_ack_ns > 0 && config->before_send.call != NULL) {
         return weft_fail(error, WEFT_INVALID,
-                         "before_send does not go with delayed_ack_ns, whose thread sends, too; set "
-                         "delayed_ack_ns to 0");
+                         "before_send does not go with delayed_ack_ns, whose thread sends, too; "
+                         "set delayed_ack_ns to 0");
     }
     struct weft_udp *udp = calloc(1, sizeof(*udp));
     if (udp == NULL) {
