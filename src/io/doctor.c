@@ -60,7 +60,7 @@ static void add_switch(struct weft_doctor *doctor, const char *name, bool on, co
     weft_doctor_add(doctor, name, warn_unless(on), advice, "%s", on ? "yes" : "no");
 }
 
-static void look_at_host(struct weft_doctor *doctor)
+static void check_host(struct weft_doctor *doctor)
 {
     struct utsname name;
     if (uname(&name) == 0) {
@@ -71,7 +71,7 @@ static void look_at_host(struct weft_doctor *doctor)
         "one core is shared by every process of a job; expect timings to vary", "%ld", cores);
 }
 
-static void look_at_limit(struct weft_doctor *doctor, const char *name, const char *path,
+static void check_limit(struct weft_doctor *doctor, const char *name, const char *path,
                           const char *advice)
 {
     long long value = -1;
@@ -89,15 +89,15 @@ static void look_at_limit(struct weft_doctor *doctor, const char *name, const ch
     }
 }
 
-static void look_at_limits(struct weft_doctor *doctor)
+static void check_limits(struct weft_doctor *doctor)
 {
-    look_at_limit(doctor, "recv_buffer_max_bytes", "/proc/sys/net/core/rmem_max",
+    check_limit(doctor, "recv_buffer_max_bytes", "/proc/sys/net/core/rmem_max",
                   "bursts of many senders overflow it: sysctl -w net.core.rmem_max=4194304");
-    look_at_limit(doctor, "send_buffer_max_bytes", "/proc/sys/net/core/wmem_max",
+    check_limit(doctor, "send_buffer_max_bytes", "/proc/sys/net/core/wmem_max",
                   "fewer bursts can wait in the kernel: sysctl -w net.core.wmem_max=4194304");
 }
 
-static void look_at_udp(struct weft_doctor *doctor)
+static void check_udp(struct weft_doctor *doctor)
 {
     struct weft_probe probe;
     struct weft_error error;
@@ -127,7 +127,7 @@ static void look_at_udp(struct weft_doctor *doctor)
                "latencies include the time until weft reads the socket");
 }
 
-static void look_at_ipv6(struct weft_doctor *doctor)
+static void check_ipv6(struct weft_doctor *doctor)
 {
     struct weft_probe probe;
     bool works =
@@ -135,7 +135,7 @@ static void look_at_ipv6(struct weft_doctor *doctor)
     add_switch(doctor, "udp_ipv6", works, "use 127.0.0.1; ::1 does not work on this host");
 }
 
-static void look_at_port(struct weft_doctor *doctor, uint16_t port)
+static void check_port(struct weft_doctor *doctor, uint16_t port)
 {
     struct weft_addr addr;
     struct weft_sock_request request = {.buffer_bytes = BUFFER_BYTES_WANTED};
@@ -192,7 +192,7 @@ static bool measure_lateness(uint64_t *late_ns_p)
     return works;
 }
 
-static void look_at_time(struct weft_doctor *doctor)
+static void check_time(struct weft_doctor *doctor)
 {
     uint64_t late_ns;
     if (measure_lateness(&late_ns)) {
@@ -214,7 +214,7 @@ static void look_at_time(struct weft_doctor *doctor)
         "%llu", (unsigned long long)read_ns);
 }
 
-static void look_at_interfaces(struct weft_doctor *doctor)
+static void check_interfaces(struct weft_doctor *doctor)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct if_nameindex *list = if_nameindex();
@@ -242,13 +242,13 @@ static void look_at_interfaces(struct weft_doctor *doctor)
 void weft_doctor_run(uint16_t port, struct weft_doctor *doctor_p)
 {
     *doctor_p = (struct weft_doctor){0};
-    look_at_host(doctor_p);
-    look_at_limits(doctor_p);
-    look_at_udp(doctor_p);
-    look_at_ipv6(doctor_p);
-    look_at_time(doctor_p);
+    check_host(doctor_p);
+    check_limits(doctor_p);
+    check_udp(doctor_p);
+    check_ipv6(doctor_p);
+    check_time(doctor_p);
     if (port != 0) {
-        look_at_port(doctor_p, port);
+        check_port(doctor_p, port);
     }
-    look_at_interfaces(doctor_p);
+    check_interfaces(doctor_p);
 }

@@ -30,7 +30,7 @@ struct weft_doctor {
 
 /* Examine the host; takes about 20 ms.
  *
- * port:    also say whether 127.0.0.1:port is free; 0 = do not look.
+ * port:    also check whether 127.0.0.1:port is free; 0 = do not.
  * Errors:  none: what cannot be found out is a fact too. */
 void weft_doctor_run(uint16_t port, struct weft_doctor *doctor_p);
 

@@ -1,8 +1,9 @@
 /* A driver by choice: one thread owns it and progresses it, whatever carries the messages.
  *
  * UDP is weft's own transport (io/udp/udp.h, core/endpoint.h). TCP (io/tcp/tcp.h) carries the same
- * message interface, handshake and authentication over the kernel's TCP: what weft is compared with,
- * and the way out where UDP is blocked. A program that uses this header runs unchanged over either.
+ * message interface, handshake and authentication over the kernel's TCP: what weft is compared
+ * with, and the way out where UDP is blocked. A program that uses this header runs unchanged over
+ * either.
  *
  * Over TCP every message arrives whole (its bound is accepted, and not used) unless a deadline or a
  * timeout closes it. What TCP has no counterpart of is refused at open when it was asked for
@@ -22,9 +23,9 @@
 
 struct weft_driver_config {
     enum weft_driver_kind kind;
-    /* Of both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name, incarnation,
-     * seed, the sizes of tables, accept, the times, security. socket_buffer_bytes is UDP's; the
-     * kernel sizes TCP's by itself. */
+    /* Of both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name,
+     * incarnation, seed, the sizes of tables, accept, the times, security. socket_buffer_bytes is
+     * UDP's; the kernel sizes TCP's by itself. */
     struct weft_udp_config udp;
     /* Of TCP alone. */
     const char *tcp_cc;      /* the kernel's congestion control, "bbr"; NULL = its default */
@@ -57,8 +58,8 @@ uint16_t weft_driver_port(const struct weft_driver *driver);
 weft_status weft_driver_connect(struct weft_driver *driver, const char *host, uint16_t port,
                                 weft_peer *peer_p, struct weft_error *error);
 
-/* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. Over TCP CLOSE is lost if the socket
- * has no room for it: the other end then sees a connection that broke. */
+/* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. Over TCP CLOSE is lost if the
+ * socket has no room for it: the other end then sees a connection that broke. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
 /* The same by weft_ep_refuse: the other end's PEER_DOWN says REPLACED. */
@@ -67,19 +68,19 @@ void weft_driver_refuse(struct weft_driver *driver, weft_peer peer);
 /* The message interface; now_ns of its calls is weft_clock_now_ns(). */
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 
-/* One round of progress: send what is ready; sleep until a datagram, a wake, the endpoint's deadline
- * or timeout_ns from now (over UDP, where datagrams follow each other closely, up to 100 us longer
- * than the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling handler after
- * each; run what is due, and handler if anything was; send what is ready. handler is called at least
- * once in each step.
+/* One round of progress: send what is ready; sleep until a datagram, a wake, the endpoint's
+ * deadline or timeout_ns from now (over UDP, where datagrams follow each other closely, up to 100
+ * us longer than the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling
+ * handler after each; run what is due, and handler if anything was; send what is ready. handler is
+ * called at least once in each step.
  * Returns the datagrams (over TCP records) taken. timeout_ns 0 = do not sleep, WEFT_NEVER = as long
  * as it takes.
  * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);
 
-/* For a thread that progresses many drivers: a descriptor for poll and epoll that turns readable when
- * step(0) has something to do; weft_driver_rest is due before each wait for it. */
+/* For a thread that progresses many drivers: a descriptor for poll and epoll that turns readable
+ * when step(0) has something to do; weft_driver_rest is due before each wait for it. */
 int weft_driver_pollable(const struct weft_driver *driver);
 
 /* Make the descriptor turn readable at the endpoint's deadline or at until_ns, too. False: there is
@@ -89,8 +90,8 @@ bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
 /* End the sleep of a step that runs now, or of the next one. Thread: any; also a signal handler. */
 void weft_driver_wake(struct weft_driver *driver);
 
-/* Send what is ready, as far as window and pacer allow; receive nothing. For a caller that has posted
- * a message and does something else before its next step. */
+/* Send what is ready, as far as window and pacer allow; receive nothing. For a caller that has
+ * posted a message and does something else before its next step. */
 void weft_driver_flush(struct weft_driver *driver);
 
 /* Tell peers that this end will not be progressed for a while (weft_ep_idle), and send it. */
@@ -108,8 +109,8 @@ bool weft_driver_busy(struct weft_driver *driver);
 /* Why connections do not come about: weft_ep_hint. */
 enum weft_ep_hint weft_driver_hint(struct weft_driver *driver);
 
-/* What the network said about a connection that was being made and has not come up since, such as
- * "nothing listens at 127.0.0.1:7700: ..."; "" when nothing. Only ever a hint: ICMP can be forged. */
+/* What the network reported about a connection that has not come up since, such as "nothing listens
+ * at 127.0.0.1:7700: ..."; "" when nothing. Only ever a hint: ICMP can be forged. */
 void weft_driver_unreached(const struct weft_driver *driver, char text_p[WEFT_UNREACHED_BYTES]);
 
 /* Smoothed round-trip time to a peer, as UDP's endpoint or the kernel's TCP has it; 0 = unknown. */

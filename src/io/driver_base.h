@@ -1,5 +1,5 @@
-/* What the drivers are built on: struct weft_driver, which each of them embeds as its first member, and
- * its functions, which each of them fills in once.
+/* What the drivers are built on: struct weft_driver, which each of them embeds as its first member,
+ * and its functions, which each of them fills in once.
  *
  * io/driver.c calls these functions, and answers by itself what is the same for all: addresses, the
  * port, the message interface, the descriptor to poll, the text about a peer that is not reached.

@@ -15,9 +15,9 @@ enum weft_driver_kind { WEFT_DRIVER_UDP, WEFT_DRIVER_TCP };
  * _close. */
 typedef void weft_driver_handler(void *arg, uint64_t now_ns);
 
-/* Called before packets leave (over TCP: bytes of open connections), as often as there are some: what
- * they confirm can be made to last first. Zeroed = not. Thread: the one that calls step; with the
- * delayed acks of UDP another would send, too, so the two are refused together. */
+/* Called before packets leave (over TCP: bytes of open connections), as often as there are some:
+ * what they confirm can be made to last first. Zeroed = not. Thread: the one that calls step; with
+ * the delayed acks of UDP another would send, too, so the two are refused together. */
 struct weft_before_send {
     void (*call)(void *arg);
     void *arg;
@@ -39,7 +39,7 @@ struct weft_socket_counters {
     uint64_t send_blocked;  /* waits for room in the socket */
     uint64_t gso_refused;   /* bursts sent one by one after a refusal; GSO stays off then */
     uint64_t socket_errors; /* ECONNREFUSED and friends that other sockets caused: ignored */
-    uint64_t unreached;     /* ICMP about connections being made: nothing listens, no way there */
+    uint64_t unreached;     /* ICMP about connections being made: port or host unreachable */
     uint64_t recv_calls;    /* system calls */
     uint64_t send_calls;
     uint64_t sleeps;

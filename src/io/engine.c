@@ -1,8 +1,8 @@
 /* Three things pass between the two threads:
  *   - events, through the ring, without locks while neither side sleeps;
  *   - one command at a time, in `mailbox`, handed over by `mailbox_state`;
- *   - sleep and wake: a side says that it waits (an atomic flag), looks once more, then sleeps
- *     on its condition; the other side changes the state first and looks at the flag after. All of
+ *   - sleep and wake: a side sets an atomic flag that it waits, checks once more, then sleeps
+ *     on its condition; the other side changes the state first and reads the flag after. All of
  *     these are sequentially consistent, so one of the two always sees the other.
  * The engine thread sleeps in weft_driver_step, or, when the ring is full, on engine_cond.
  */

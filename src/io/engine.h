@@ -1,9 +1,9 @@
 /* An endpoint with a thread of its own: communication goes on while the application computes.
  *
  * The engine thread owns a weft_driver (UDP or TCP) and progresses it. The application's thread
- * holds a struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the call
- * returns with the endpoint's own answer, so statuses and sequence numbers are the same as without
- * an engine), events through a bounded ring. A program chooses between this and progressing
+ * holds a struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the
+ * call returns with the endpoint's own answer, so statuses and sequence numbers are the same as
+ * without an engine), events through a bounded ring. A program chooses between this and progressing
  * the endpoint itself when it starts.
  *
  * Differences to the driver's message interface:
@@ -45,8 +45,8 @@ weft_status weft_engine_connect(struct weft_engine *engine, const char *host, ui
 
 struct weft_msgr weft_engine_msgr(struct weft_engine *engine);
 
-/* Run `call` on the engine's thread and wait for its return: for what the message interface does not
- * offer. It must not step, idle or close the socket, nor poll. */
+/* Run `call` on the engine's thread and wait for its return: for what the message interface does
+ * not offer. It must not step, idle or close the socket, nor poll. */
 typedef void weft_engine_fn(struct weft_driver *driver, void *arg);
 void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *arg);
 

@@ -1,7 +1,7 @@
 /* Checking the configuration of an endpoint, so that the error names the field. Internal to src/io.
  *
- * The core refuses the same values (weft_ep_new), by its status alone; tests/unit/test_io_ep_config.c
- * compares the two.
+ * The core refuses the same values (weft_ep_new), by its status alone;
+ * tests/unit/test_io_ep_config.c compares the two.
  */
 #ifndef WEFT_IO_EP_CONFIG_H
 #define WEFT_IO_EP_CONFIG_H

@@ -1,5 +1,5 @@
 /* A bounded ring of message events from one thread to another, with room for each event's mask.
- * One producer, one consumer, no locks. Internal to src/io.
+ * One producer, one consumer, no locks.
  */
 #ifndef WEFT_IO_EVENT_RING_H
 #define WEFT_IO_EVENT_RING_H
@@ -23,7 +23,7 @@ struct weft_event_ring {
 weft_status weft_event_ring_init(struct weft_event_ring *ring, uint32_t slots, uint32_t chunks_max);
 void weft_event_ring_fini(struct weft_event_ring *ring);
 
-/* Producer: is there room for one more? It stays, for only the consumer changes it, to more. */
+/* Producer: is there room for one more? Only the consumer changes that, and only to more room. */
 bool weft_event_ring_has_room(struct weft_event_ring *ring);
 
 /* Producer: copy an event and its mask in. There must be room. */

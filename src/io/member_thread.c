@@ -252,7 +252,7 @@ static void doze(struct weft_member_thread *thread, uint64_t until_ns)
     (void)pthread_cond_timedwait(&thread->changed, &thread->lock, &until);
 }
 
-static void say(const struct weft_member_thread *thread, char *text_p, size_t bytes)
+static void refusal_text(const struct weft_member_thread *thread, char *text_p, size_t bytes)
 {
     const struct weft_member_reply *no = &thread->state.refusal;
     const struct weft_member_client_config *me = &thread->config.member;
@@ -306,12 +306,12 @@ static void say(const struct weft_member_thread *thread, char *text_p, size_t by
 void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, size_t bytes)
 {
     pthread_mutex_lock(&thread->lock);
-    say(thread, text_p, bytes);
+    refusal_text(thread, text_p, bytes);
     pthread_mutex_unlock(&thread->lock);
 }
 
 /* What is waited for, or what ends the wait; WEFT_AGAIN = neither. Called with the lock. */
-static weft_status look(const struct weft_member_thread *thread, enum weft_member_wait what,
+static weft_status check_wait(const struct weft_member_thread *thread, enum weft_member_wait what,
                         struct weft_error *error)
 {
     const struct weft_member_state *state = &thread->state;
@@ -320,7 +320,7 @@ static weft_status look(const struct weft_member_thread *thread, enum weft_membe
     }
     if (state->phase == WEFT_MEMBER_IS_REFUSED || state->phase == WEFT_MEMBER_REPLACED) {
         char text[WEFT_ERROR_BYTES];
-        say(thread, text, sizeof(text));
+        refusal_text(thread, text, sizeof(text));
         return weft_fail(error, WEFT_PEER, "%s", text);
     }
     bool is_there = state->phase == WEFT_MEMBER_JOINED &&
@@ -351,7 +351,7 @@ weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft
 {
     uint64_t until_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
     pthread_mutex_lock(&thread->lock);
-    weft_status status = look(thread, what, error);
+    weft_status status = check_wait(thread, what, error);
     while (status == WEFT_AGAIN) {
         uint64_t now_ns = weft_clock_now_ns();
         if (stop != NULL && stop()) {
@@ -360,7 +360,7 @@ weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft
             status = give_up(thread, error);
         } else {
             doze(thread, now_ns + weft_min_u64(look_around_ns, until_ns - now_ns));
-            status = look(thread, what, error);
+            status = check_wait(thread, what, error);
         }
     }
     if (status == WEFT_OK) {

@@ -1,8 +1,8 @@
-/* The tiny thread that keeps a process in its job: registers it with the coordinator, sends
- * heartbeats, and learns where the shards are (member/client.h), on an endpoint of its own.
+/* The thread that keeps a process in its job: registers it with the coordinator, sends heartbeats,
+ * and learns where the shards are (member/client.h), on an endpoint of its own.
  *
- * The data endpoints know nothing of it, and it nothing of them: a backward pass of half a minute is
- * not a death. It survives the coordinator: when that is gone it looks for it again, name and all,
+ * It is independent of the data endpoints: a backward pass of half a minute is not a death. It
+ * survives the coordinator: when the connection is lost it resolves the name and connects again,
  * for as long as the process runs.
  *
  * Thread:  start, wait, publish, stop and state: any one thread.
@@ -32,9 +32,10 @@ struct weft_member_thread_config {
     void *arg;
 };
 
-/* Owns:    gives *thread_p, to be ended with weft_member_thread_stop. What cannot be opened is found
- *          out by wait.
- * Errors:  WEFT_NOMEM; WEFT_IO  no thread, no descriptor;  WEFT_INVALID  as weft_member_client_new. */
+/* Owns:    gives *thread_p, to be ended with weft_member_thread_stop. That the endpoint cannot be
+ *          opened is reported by wait.
+ * Errors:  WEFT_NOMEM; WEFT_IO  no thread, no descriptor;
+ *          WEFT_INVALID  as weft_member_client_new. */
 weft_status weft_member_thread_start(const struct weft_member_thread_config *config,
                                      struct weft_member_thread **thread_p,
                                      struct weft_error *error);
@@ -44,21 +45,22 @@ enum weft_member_wait {
     WEFT_MEMBER_WAIT_LISTED, /* and all shards are: state->list */
 };
 
-/* Wait until that has come about.
+/* Wait for it.
  *
  * stop:    asked every 50 ms; true ends the wait. NULL = never.
  * Errors:  WEFT_PEER     the coordinator refused, or the place was given to another process.
- *          WEFT_TIMEOUT  patience_ns is over, or stop said so.
+ *          WEFT_TIMEOUT  patience_ns is over, or stop returned true.
  *          Others        the endpoint could not be opened.   error->text says it in words. */
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,
                                     uint64_t patience_ns, bool (*stop)(void),
                                     struct weft_member_state *state_p, struct weft_error *error);
 
-/* Server: tell where its shards are, (span,) of them. */
+/* Server: publish the addresses of its shards, (span,) of them. */
 void weft_member_thread_publish(struct weft_member_thread *thread,
                                 const struct weft_member_address *addresses);
 
-/* Aggregator: where its endpoints are, one of each shard; count <= WEFT_MEMBER_SPAN_MAX. */
+/* Aggregator: publish the addresses of its endpoints, one of each shard; count <=
+ * WEFT_MEMBER_SPAN_MAX. */
 void weft_member_thread_offer(struct weft_member_thread *thread,
                               const struct weft_member_address *addresses, uint32_t count);
 
@@ -72,7 +74,7 @@ int weft_member_thread_fd(const struct weft_member_thread *thread);
 void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, size_t bytes);
 
 /* Give the lease back (`done`: the work is finished), waiting half a second at most for the
- * coordinator to hear it; end the thread. NULL is fine. */
+ * coordinator to confirm it; end the thread. NULL is fine. */
 void weft_member_thread_stop(struct weft_member_thread *thread, bool done);
 
 #endif

@@ -84,7 +84,8 @@ bool weft_poller_wait(struct weft_poller *poller, uint64_t until_ns)
                 (void)read_off(poller->timer_fd);
                 poller->armed_ns = WEFT_NEVER;
             } else if (events[i].data.fd == poller->wake_fd) {
-                /* Cleared before it is read off: a wake in between is then seen twice, never lost. */
+                /* Cleared before it is read off: a wake in between is then seen twice, never
+                 * lost. */
                 atomic_store(&poller->woken, 0);
                 woken = read_off(poller->wake_fd);
             }

@@ -23,8 +23,8 @@ struct weft_poller {
     int wake_fd;
     int timer_fd;
     uint64_t armed_ns; /* when the timer fires; WEFT_NEVER = it is not armed */
-    /* For busy polling, which does not read wake_fd. A word of its own: beside flags, gcc would read
-     * all of them with one load, which races with wake. */
+    /* For busy polling, which does not read wake_fd. A word of its own: beside flags, gcc would
+     * read all of them with one load, which races with wake. */
     atomic_uint woken;
 };
 

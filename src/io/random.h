@@ -1,4 +1,4 @@
-/* Bytes of the operating system's random source: for numbers that nobody else can guess. Keys that
+/* Bytes of the operating system's random source: for numbers that cannot be guessed. Keys that
  * cryptography uses are src/crypto's business.
  */
 #ifndef WEFT_IO_RANDOM_H

@@ -1,5 +1,5 @@
 /* Names to addresses, and addresses of members to text and back. The transports take numeric
- * addresses only (a resolver may block); who may wait looks names up here.
+ * addresses only (a resolver may block); a thread that may wait resolves names here.
  */
 #ifndef WEFT_IO_RESOLVE_H
 #define WEFT_IO_RESOLVE_H
@@ -20,7 +20,7 @@ weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
 weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
                                struct weft_error *error);
 
-/* 0.0.0.0 or ::, which nobody can connect to. */
+/* 0.0.0.0 or ::, to which no connection can be made. */
 bool weft_resolve_is_wildcard(const char *host);
 
 /* Errors:  WEFT_INVALID  host is not numeric. */

@@ -14,8 +14,8 @@
 weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
                                  struct weft_error *error);
 
-/* The same for an address to bind to or to connect to. loopback_only: mode none, and nobody said that
- * the network is meant.
+/* The same for an address to bind to or to connect to. loopback_only: mode none, and
+ * the network is not allowed.
  * Errors:  also WEFT_UNSUPPORTED  loopback_only and the address is beyond. */
 weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback_only,
                                   struct weft_addr *addr_p, struct weft_error *error);

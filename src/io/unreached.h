@@ -1,5 +1,5 @@
-/* What the network said about a connection that is being made and does not come up: that nothing
- * listens at the port, or that there is no way to the host. Internal to src/io.
+/* What the network reported about a connection that does not come up: nothing listens at the port,
+ * or the host cannot be reached. Internal to src/io.
  */
 #ifndef WEFT_IO_UNREACHED_H
 #define WEFT_IO_UNREACHED_H

@@ -1,13 +1,15 @@
 /* The accepting end: which strangers become peers, and which are closed when there are too many.
  *
  * A stranger costs a descriptor and a struct tcp_conn; there are at most strangers_max of them, the
- * oldest goes when another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated for
- * them. What is expensive, Diffie-Hellman, is done only for a HELLO with the MAC of the job key.
+ * oldest goes when another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated
+ * for them. What is expensive, Diffie-Hellman, is done only for a HELLO with the MAC of the job
+ * key.
  *
  * A recorded HELLO has that MAC too. The three-way handshake of TCP has proved the address, but not
- * that HELLO was made for this connection. So when many handshakes are under way, or came, HELLO must
- * bring a cookie: 16 random bytes of this connection, under the MAC. An attacker that
- * only replays recorded HELLOs cannot produce it, and costs two HMACs. Handshakes without one cannot crowd out those with one.
+ * that HELLO was made for this connection. So when many handshakes are under way, or came, HELLO
+ * must bring a cookie: 16 random bytes of this connection, under the MAC. An attacker that only
+ * replays recorded HELLOs cannot produce it, and costs two HMACs. Handshakes without one cannot
+ * crowd out those with one.
  *
  * Source: docs/PROTOCOL.md sections 8.1 and 10.1.
  */
@@ -21,9 +23,11 @@
 enum { ACCEPTS_A_STEP = 16, HELLOS_BURST = 64, UNPROVEN_SHARE = 4 };
 
 static const uint64_t stranger_ns = 5 * WEFT_NS_PER_S;
-/* The other end takes itself for connected when it has read ACCEPT, and may stand still just then. */
+/* The other end takes itself for connected when it has read ACCEPT, and may stand still just
+ * then. */
 static const uint64_t half_open_ns = 60 * WEFT_NS_PER_S;
-/* A replay that leaves at once and comes again would otherwise get a handshake for each that expires. */
+/* A replay that leaves at once and comes again would otherwise get a handshake for each that
+ * expires. */
 static const uint64_t cookies_ns = 5 * WEFT_NS_PER_S;
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */

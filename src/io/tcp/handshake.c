@@ -1,7 +1,7 @@
 /* Connections before they are peers: the handshake as such, and the connecting end.
  *
  *     connector                       acceptor
- *     connect()            ---->      accept(): a stranger, who has 120 bytes and 5 s
+ *     connect()            ---->      accept(): a stranger, which has 120 bytes and 5 s
  *     HELLO                ---->      mode, job key, MAC
  *                          <----      if need be COOKIE, and HELLO again with it
  *                                     Noise: half open
@@ -54,7 +54,7 @@ void weft_tcp_mac_make(struct weft_tcp *t, const uint8_t *bytes, size_t count,
     memcpy(mac_p, out, WEFT_MAC_BYTES);
 }
 
-/* In a time that does not tell where they differ. */
+/* In constant time. */
 bool weft_tcp_mac_valid(struct weft_tcp *t, const uint8_t *bytes, size_t count, const uint8_t *mac)
 {
     uint8_t right[WEFT_MAC_BYTES];
@@ -91,7 +91,7 @@ void weft_tcp_conn_free(struct weft_tcp *t, struct tcp_conn *c)
     t->counters.retransmitted_packets += resent;
     weft_tcp_keys_clear(t, c);
     if (getpid() == t->pid) {
-        /* Closing is not enough: while a forked child has a copy, epoll would tell of it for ever. */
+        /* Closing is not enough: while a forked child has a copy, epoll would report it forever. */
         (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
     }
     (void)close(c->fd);
@@ -260,7 +260,7 @@ static void refused(struct weft_tcp *t, const uint8_t *bytes)
     }
 }
 
-/* Everything about an ACCEPT that proves who made it. */
+/* Verify everything of an ACCEPT that authenticates the other end. */
 static bool accept_verify(struct weft_tcp *t, struct tcp_conn *c,
                           const struct weft_wire_accept *accept)
 {
@@ -317,7 +317,7 @@ static void accepted(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What the bytes so far say about how many there will be; 0: they are no handshake. */
+/* How many bytes are expected, judged by those so far; 0: they are no handshake. */
 static uint32_t wanted(const struct tcp_conn *c)
 {
     struct weft_wire_record record;
@@ -397,7 +397,7 @@ static void handshake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_
         }
         if (c->in_bytes == want) {
             complete(t, c, now_ns);
-            return; /* epoll will tell of more */
+            return; /* epoll will report more */
         }
         ssize_t got = recv(c->fd, c->in + c->in_bytes, want - c->in_bytes, 0);
         t->base.socket.recv_calls++;

@@ -16,8 +16,8 @@
  * (about 1 KB) and nothing else.
  *
  * The rule against deadlock: **the reader never waits.** A chunk whose message has no posted memory
- * is read and dropped, and the sender told so (HOLD); when memory is posted, it is asked for
- * (READY) and sent from its beginning. Stopping to read instead would let a request without memory
+ * is read and dropped, and HOLD says so to the sender; when memory is posted, READY asks for the
+ * message again from its beginning. Stopping to read instead would let a request without memory
  * stand before the reply that its owner waits for. Back-pressure is therefore by message, as over
  * UDP, and a receiver needs no buffer for what it does not want. What it costs is the chunks that
  * were on their way; layers that post memory before it is asked for (rpc does) never pay.
@@ -73,14 +73,14 @@ struct tcp_peer;
 struct tcp_conn {
     enum tcp_conn_state state;
     int fd;
-    bool wants_out;        /* epoll tells when there is room to write */
+    bool wants_out;        /* epoll reports when there is room to write */
     bool keyed;
     uint8_t mode;          /* enum weft_wire_mode */
     struct tcp_peer *peer; /* NULL: a stranger's */
     bool asked_cookie;     /* COOKIE was sent, or came: once */
     bool proven;           /* HALF_OPEN: its HELLO was made for this connection */
     uint64_t since_ns;
-    uint64_t name;         /* what HELLO said */
+    uint64_t name;         /* as in HELLO */
     uint64_t incarnation;
     uint8_t cookie[WEFT_COOKIE_VALUE_BYTES]; /* that HELLO must bring */
     uint8_t hello[WEFT_HELLO_BYTES];         /* ASKED: what was sent */
@@ -108,7 +108,7 @@ struct tcp_tx {
     uint32_t next;      /* chunk to send */
     uint32_t sent_most; /* chunks that were sent at least once */
     uint32_t unflushed; /* records with its chunks that the socket has not taken whole */
-    uint32_t done_next; /* chunks of the mask that DONE has told */
+    uint32_t done_next; /* chunks of the mask that DONE has reported */
     uint32_t received;  /* by DONE */
     uint32_t refused;
     enum weft_msg_outcome outcome;
@@ -121,12 +121,12 @@ struct tcp_tx {
     uint64_t pace_ns;   /* in tx_waits: until then; WEFT_NEVER = until pace() */
     uint64_t rate_bps;
     const uint8_t *base;
-    uint64_t *mask;     /* N bits: what DONE said */
+    uint64_t *mask;     /* N bits: as reported by DONE */
 };
 
 enum tcp_rx_state {
     TCP_RX_FREE,
-    TCP_RX_HELD, /* it has no memory: HOLD was told, its chunks are dropped */
+    TCP_RX_HELD, /* it has no memory: HOLD was sent, its chunks are dropped */
     TCP_RX_OPEN,
     TCP_RX_CLOSED,
 };
@@ -147,7 +147,7 @@ struct tcp_rx {
     uint32_t critical_left;
     uint32_t received_count;
     uint32_t refused;
-    uint32_t done_next;    /* chunks whose bits DONE has told */
+    uint32_t done_next;    /* chunks whose bits DONE has reported */
     uint64_t seq;
     uint64_t tag;
     uint64_t user;
@@ -176,7 +176,7 @@ struct tcp_peer {
     struct tcp_conn *conn; /* NULL between two attempts to connect */
     bool accepted;
     bool close_said;       /* CLOSE is in a record: the last one */
-    bool idle;             /* it said so: no timers towards it */
+    bool idle;             /* it sent IDLE: no timers towards it */
     uint32_t events_unpolled;
     uint64_t name;
     uint64_t incarnation;
@@ -187,7 +187,7 @@ struct tcp_peer {
     uint64_t retry_ns;
     uint64_t retry_interval_ns;
 
-    /* to tell */
+    /* control frames to send */
     bool need_ping;
     bool need_ack;  /* PING came */
     bool need_idle;

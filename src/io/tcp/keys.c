@@ -1,10 +1,11 @@
 /* The tag of each record, and the keys behind it.
  *
  * The nonce is the record's place in the stream, so a record that is changed, left out, repeated or
- * moved does not verify, and the connection ends: TCP has delivered what nobody sent. The head of a
- * record is always additional data; the rest is too in mode auth, and is encrypted in mode seal.
+ * moved does not verify, and the connection ends: TCP has delivered what the other end did not
+ * send. The head of a record is always additional data; the rest is too in mode auth, and is
+ * encrypted in mode seal.
  *
- * Keys of a direction are replaced after rekey_records, told by KEY_PHASE; since nothing is
+ * Keys of a direction are replaced after rekey_records, announced by KEY_PHASE; since nothing is
  * reordered there is no overlap of phases to keep. The schedule is that of packets.
  *
  * Source: docs/PROTOCOL.md sections 8.4 and 10.3.
@@ -21,8 +22,8 @@ void weft_tcp_crypto_failed(struct weft_tcp *t)
     t->hint = WEFT_HINT_CRYPTO;
 }
 
-/* The label keeps handshakes of the two transports apart: neither takes the other's. The cookie counts
- * as zeros, for HELLO is made before it is known. */
+/* The label keeps handshakes of the two transports apart: neither accepts the other's. The cookie
+ * counts as zeros, for HELLO is made before it is known. */
 void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_noise *noise)
 {
     static const uint8_t no_cookie[WEFT_COOKIE_VALUE_BYTES];

@@ -1,13 +1,14 @@
 /* Peers up and down, and everything that happens at a time.
  *
  * Silence: the kernel notices a dead host late (many minutes), and a stuck process never, so the
- * messenger asks by itself. While something is outstanding, a peer that was silent for half the
+ * driver probes by itself. While something is outstanding, a peer that was silent for half the
  * peer timeout is sent PING, and is gone after the whole of it. A write that goes on counts as a
  * sign of life, for the kernel takes more only when the other end reads.
  */
 #include "io/tcp/internal.h"
 
-/* Who comes so much too late slept, and has not listened for a good part of the peer timeout. */
+/* A process whose timer is so late slept, and has not listened for a good part of the peer
+ * timeout. */
 static uint64_t pause_ns(const struct weft_tcp *t)
 {
     return weft_min_u64(WEFT_NS_PER_S, t->config.ep.peer_timeout_ns / 2);
@@ -183,7 +184,7 @@ static void silence_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_n
     uint64_t silent_ns = now_ns - p->quiet_ns;
     bool slept = silent_ns >= timeout_ns + pause_ns(t);
     if (slept || (silent_ns >= timeout_ns / 2 && !p->pinged)) {
-        /* Half of the time is for the answer, however late we come ourselves. */
+        /* Half of the time is for the answer, however late this timer is. */
         p->quiet_ns = weft_max_u64(p->quiet_ns, now_ns - timeout_ns / 2);
         ping(t, p);
     } else if (silent_ns >= timeout_ns) {
@@ -197,7 +198,7 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     if (weft_time_add(p->heard_ns, c->idle_timeout_ns) <= now_ns) {
         p->need_close = true;
         p->close_code = WEFT_CLOSE_IDLE;
-        weft_tcp_write(t, p, now_ns); /* if the socket has no room, its end says enough */
+        weft_tcp_write(t, p, now_ns); /* if the socket has no room, its end suffices */
         if (p->state == TCP_PEER_OPEN) { /* writing may have found that the provider fails */
             weft_tcp_peer_down(t, p, WEFT_DOWN_IDLE, WEFT_CLOSE_IDLE, now_ns);
         }
@@ -207,7 +208,7 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     }
 }
 
-/* It said IDLE: it computes, or its host is gone, which TCP never notices by itself. */
+/* It sent IDLE: it computes, or its host is gone, which TCP never notices by itself. */
 static void asleep_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     uint64_t until_ns = weft_time_add(p->heard_ns, t->config.ep.sleep_timeout_ns);

@@ -108,8 +108,8 @@ static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, ui
     return true;
 }
 
-/* The slot of a message may be used for a newer one: the sender has been told of its end, and the
- * application too. An honest sender does not come earlier. */
+/* The slot of a message may be used for a newer one: its end has been reported to the sender and
+ * to the application. An honest sender does not come earlier. */
 static bool slot_over(const struct tcp_peer *p, const struct tcp_rx *m)
 {
     bool told = m->state == TCP_RX_FREE ||
@@ -157,7 +157,7 @@ static void peer_wake(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
     for (unsigned n = 0; n < WEFT_MSGS_MAX && p->rx_held != 0 && x->id == id; n++) {
         struct tcp_rx *m = &p->rx[(turn + n) & TCP_MSG_MASK];
         if (m->state == TCP_RX_HELD && rx_open(t, p, m, now_ns)) {
-            p->rx_hold &= ~bit_of(m); /* not told yet; READY is enough then */
+            p->rx_hold &= ~bit_of(m); /* HOLD was not sent yet; READY is enough then */
             p->rx_ready |= bit_of(m);
             tcp_peer_ready(t, p);
         }
@@ -265,8 +265,8 @@ static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, ui
         if (m->seq < seq && !slot_over(p, m)) {
             return false;
         }
-        /* No chunk of it was taken: nobody here knows of it, so no event; the sender gets its
-         * answer. */
+        /* No chunk of it was taken: the layer above does not know it, so no event; the sender gets
+         * its answer. */
         uint64_t *received = m->received;
         *m = (struct tcp_rx){.state = TCP_RX_CLOSED,
                              .outcome = WEFT_MSG_SHORT,
@@ -289,7 +289,7 @@ static bool broken(struct weft_tcp *t, struct tcp_peer *p, uint64_t *counter, ui
     (*counter)++;
     p->need_close = true;
     p->close_code = WEFT_CLOSE_PROTOCOL;
-    weft_tcp_write(t, p, now_ns); /* tells it why, if the socket has room */
+    weft_tcp_write(t, p, now_ns); /* CLOSE has the reason, if the socket has room */
     if (p->state == TCP_PEER_OPEN) {
         weft_tcp_peer_down(t, p, WEFT_DOWN_PROTOCOL, 0, now_ns);
     }

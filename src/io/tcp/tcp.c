@@ -183,8 +183,8 @@ static uint32_t busy_poll(struct weft_tcp *t, weft_driver_handler *handler, void
     return taken;
 }
 
-/* Sleep as long as nothing has to be done, then poll the sockets. Events that calls between steps or
- * the last write have caused are reported first. */
+/* Sleep as long as nothing has to be done, then poll the sockets. Events that calls between steps
+ * or the last write have caused are reported first. */
 static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
                                weft_driver_handler *handler, void *arg)
 {

@@ -7,8 +7,8 @@
  * full unless a deadline or a timeout closes a message SHORT; a bound counts then.
  *
  * A connection that breaks is a peer that is down (WEFT_DOWN_RESTARTED): messages under way end as
- * UNKNOWN and SHORT, the caller connects anew. connect() that finds nobody is tried again until
- * ep.peer_timeout_ns, as UDP's HELLO is.
+ * UNKNOWN and SHORT, the caller connects again. connect() that finds no listener is tried again
+ * until ep.peer_timeout_ns, as UDP's HELLO is.
  *
  * It is not a general TCP layer: no TLS, no names, no proxies.
  *

@@ -1,8 +1,8 @@
 /* Outgoing messages: opened, held, closed by DONE.
  *
  * Chunks go out in the vector's order, for nothing is lost on the way. What is known of a message
- * before DONE is nothing: TCP tells what the other kernel has, not what the other end took. So the
- * mask of a message whose peer dies is empty.
+ * before DONE is nothing: TCP reports what the other kernel has, not what the other end took. So
+ * the mask of a message whose peer dies is empty.
  *
  * Source: docs/PROTOCOL.md sections 6 and 10.5.
  */
@@ -118,7 +118,7 @@ static void tx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, u
     ev->at_ns = now_ns;
 }
 
-/* What DONE told before the connection broke stays true. */
+/* What DONE reported before the connection broke remains true. */
 void weft_tcp_tx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
@@ -153,7 +153,7 @@ void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            p->idle = false; /* it must be told; and if it is dead, we must find out */
+            p->idle = false; /* FINISH must be sent; and a dead peer must be noticed */
             p->quiet_ns = now_ns;
             p->tx_finish |= UINT64_C(1) << slot;
             p->tx_waits &= ~(UINT64_C(1) << slot);

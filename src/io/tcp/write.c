@@ -22,7 +22,7 @@ static void frame_add(struct weft_writer *w, const struct weft_wire_frame *frame
     weft_wire_frame_encode(w, frame);
 }
 
-/* One part of a mask at most each time; true when there is nothing left to tell of the message. */
+/* One part of a mask at most each time; true when nothing of the message is left to report. */
 static bool done_add(struct weft_writer *w, struct tcp_rx *m)
 {
     bool partial = m->received_count > 0 && m->received_count < m->chunks;
@@ -101,7 +101,7 @@ static void ack_add(struct tcp_peer *p, struct weft_writer *w)
     }
 }
 
-/* All that is to be told, as far as there is room. CLOSE comes last, and nothing after it. */
+/* All control frames that are due, as far as there is room. CLOSE is the last of a connection. */
 static void control_build(struct tcp_peer *p, struct weft_writer *w)
 {
     if (p->need_ack || p->need_idle) {
@@ -237,7 +237,7 @@ static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, 
     t->counters.data_sent++;
 }
 
-/* Put all that is to be told into the record; false: nothing. */
+/* Put all control frames that are due into the record; false: there are none. */
 static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
 {
     uint8_t *frames = b->head + WEFT_RECORD_HEAD_BYTES + 2;
@@ -252,14 +252,15 @@ static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
     return true;
 }
 
-/* Build one record. False: there is nothing to say, or the provider failed (*failed_p). */
+/* Build one record. False: there is nothing to send, or the provider failed (*failed_p). */
 static bool record_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns, bool *failed_p)
 {
     /* What a chunk of full length leaves to the head. */
     size_t room = WEFT_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_RECORD_CHUNK_MAX;
     struct built b = {.head = p->heads + (size_t)p->out.records * TCP_HEAD_ROOM,
                       .head_bytes = WEFT_RECORD_HEAD_BYTES};
-    /* The first record of who connected is short: the other end has little room for strangers. */
+    /* The first record of the connecting end is short: the other end has little room for
+     * strangers. */
     bool first = p->conn->send_records == 0 && !p->accepted;
     uint8_t flags = 0;
     if (p->close_said) {
@@ -376,7 +377,8 @@ void weft_tcp_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         }
         enum written how = batch_write(t, p, now_ns);
         if (how == WRITTEN_BROKEN) {
-            /* What the other end said before it went is still to be read: its end comes there. */
+            /* What the other end sent before it closed is still to be read: the end of its stream
+             * is there. */
             batch_reset(&p->out);
             p->close_said = true;
         }

@@ -1,9 +1,9 @@
 /* Sleeping inside the receive call, where the other end answers each time.
  *
- * Why: to sleep until a datagram, a deadline or a wake takes epoll_wait, and recvmmsg after it. In a
- * closed loop of one row that is one and a half system calls too many at each end: 3 us of a round
- * trip of 14. When many sleeps in a row were ended by a datagram, the next one is recvmmsg itself,
- * which the kernel ends after a tick of its clock (1 to 10 ms); then the poller takes over.
+ * Why: to sleep until a datagram, a deadline or a wake takes epoll_wait, and recvmmsg after it. In
+ * a closed loop of one row that is one and a half system calls too many at each end: 3 us of a
+ * round trip of 14. When many sleeps in a row were ended by a datagram, the next one is recvmmsg
+ * itself, which the kernel ends after a tick of its clock (1 to 10 ms); then the poller takes over.
  *
  * What it costs: a deadline may be missed by that tick, so near deadlines are left to the poller.
  * Those are of pacing and delayed acknowledgements; a far one is a probe for what may be lost. Only
@@ -11,7 +11,8 @@
  *
  * A wake from another thread is an empty datagram of the socket to itself.
  *
- * Internal to src/io. One thread sleeps; weft_blocking_receive_wake: any thread, also a signal handler.
+ * Internal to src/io. One thread sleeps; weft_blocking_receive_wake: any thread, also a signal
+ * handler.
  */
 #ifndef WEFT_IO_UDP_BLOCKING_RECEIVE_H
 #define WEFT_IO_UDP_BLOCKING_RECEIVE_H
@@ -21,19 +22,19 @@
 #include <stdatomic.h>
 
 struct weft_blocking_receive {
-    int fd;                /* -1 = never */
+    int fd;                /* -1 = not used */
     struct weft_addr self; /* where the socket is bound */
     uint32_t need;         /* answers in a row before it is worth it */
     uint32_t answers;      /* in a row */
     atomic_uint asleep;    /* a word of its own: see struct weft_poller */
 };
 
-/* Never. */
+/* Not used until open. */
 void weft_blocking_receive_init(struct weft_blocking_receive *blocking);
 
 /* fd: a socket bound to `self`, on which nothing else sleeps: it is made a blocking one.
  * need: answers in a row, >= 1.
- * Errors:  WEFT_IO, and it stays at never. */
+ * Errors:  WEFT_IO: nothing changes. */
 weft_status weft_blocking_receive_open(struct weft_blocking_receive *blocking, int fd,
                                        const struct weft_addr *self, uint32_t need);
 

@@ -52,8 +52,8 @@ static void sleep_until_next_check(struct weft_delayed_ack *ack)
     }
 }
 
-/* Nothing is lent. The owner lends by storing `state` and then reading `asleep`; the order here is the
- * reverse, so that one of the two sees the other. */
+/* Nothing is lent. The owner lends by storing `state` and then reading `asleep`; the order here is
+ * the reverse, so that one of the two sees the other. */
 static void sleep_until_lent(struct weft_delayed_ack *ack)
 {
     atomic_store(&ack->asleep, true);
@@ -311,7 +311,7 @@ void weft_delayed_ack_free(struct weft_delayed_ack *ack)
     }
     (void)weft_delayed_ack_enter(ack);
     if (ack->has_thread && getpid() != ack->maker) {
-        free(ack); /* forked: nobody is there who could leave what the thread slept on */
+        free(ack); /* forked: without the thread, its condition can never be destroyed */
         return;
     }
     if (ack->has_thread) {

@@ -13,7 +13,7 @@
 
 enum {
     READS_MAX = 64, /* in one step; more come in the next */
-    /* The error and the address of who reported it, or other control data of the socket. */
+    /* The error and the address of its reporter, or other control data of the socket. */
     CONTROL_BYTES = 256,
 };
 
@@ -57,7 +57,7 @@ static int network_error(struct msghdr *message)
     return 0;
 }
 
-/* Not all that ICMP tells is an end of the way: a size that does not pass, a time exceeded. */
+/* Some ICMP messages do not mean unreachable: packet too big, time exceeded. */
 static bool says_unreachable(int number)
 {
     return number == ECONNREFUSED || number == EHOSTUNREACH || number == ENETUNREACH ||
@@ -68,7 +68,7 @@ static bool says_unreachable(int number)
 static bool read_one(const struct weft_udp_errors *errors, const struct weft_ep *ep,
                      struct weft_unreached *unreached, struct weft_socket_counters *counters)
 {
-    uint8_t quoted[8]; /* of our own datagram: not looked at */
+    uint8_t quoted[8]; /* of our own datagram: not read */
     struct sockaddr_storage to = {0};
     alignas(struct cmsghdr) uint8_t control[CONTROL_BYTES];
     struct iovec iov = {.iov_base = quoted, .iov_len = sizeof(quoted)};

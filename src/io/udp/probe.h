@@ -1,5 +1,5 @@
 /* Trial of this host's UDP on loopback with the code that weft itself uses: one burst of marked
- * datagrams is sent from one socket to another, and what arrives tells. Internal to src/io.
+ * datagrams is sent from one socket to another, and what arrives is measured. Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_PROBE_H
 #define WEFT_IO_UDP_PROBE_H

@@ -1,13 +1,14 @@
-/* One step of the UDP driver: send what is ready, wait, receive a batch, run the timers, send again.
+/* One step of the UDP driver: send what is ready, wait, receive a batch, run the timers, send
+ * again.
  *
- * The waits, in this order, as far as each pays: a nap without the socket, for several datagrams at a
- * time; busy polling; a blocking receive, on loopback; the poller, which always works.
+ * The waits, in this order, as far as each pays: a nap without the socket, for several datagrams at
+ * a time; busy polling; a blocking receive, on loopback; the poller, which always works.
  */
 #include "io/udp/internal.h"
 
 enum {
-    /* Bursts sent before the socket is read again: acknowledgements must not wait for a whole window
-     * to be copied. */
+    /* Bursts sent before the socket is read again: acknowledgements must not wait for a whole
+     * window to be copied. */
     FLUSH_BURSTS_MAX = 16,
     PUT_OFF_BATCHES_MAX = 8, /* for timers: 256 datagrams of as many peers */
 };
@@ -165,8 +166,8 @@ static bool receive_asleep(struct weft_udp *udp, weft_driver_handler *handler, v
 }
 
 /* Where datagrams follow each other closely, each would end a sleep of its own: sleep without the
- * socket until several are there. False: none came in the last step, or the endpoint advises against
- * it. */
+ * socket until several are there. False: none came in the last step, or the endpoint advises
+ * against it. */
 static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
 {
     uint64_t ns = udp->flowing && udp->base.busy_poll.ns == 0 ? weft_ep_batch_ns(udp->ep) : 0;
@@ -180,8 +181,8 @@ static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
     return true;
 }
 
-/* Sleep as long as nothing has to be done: by a nap, busy polling, a blocking receive, or the poller.
- * Returns the datagrams that were taken meanwhile. */
+/* Sleep as long as nothing has to be done: by a nap, busy polling, a blocking receive, or the
+ * poller. Returns the datagrams that were taken meanwhile. */
 static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
                      weft_driver_handler *handler, void *arg)
 {
@@ -217,9 +218,9 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 /* What the timers wait for may lie in the socket: with hundreds of peers a batch holds datagrams of
- * only a few, and a timer would probe peers whose answer has arrived, which then answer once more. So
- * the datagrams are taken first; but for PUT_OFF_BATCHES_MAX batches only, for peers wait for what
- * timers send. */
+ * only a few, and a timer would probe peers whose answer has arrived, which then answer once more.
+ * So the datagrams are taken first; but for PUT_OFF_BATCHES_MAX batches only, for peers wait for
+ * what timers send. */
 static void timers(struct weft_udp *udp, uint64_t now_ns)
 {
     if (weft_ep_deadline(udp->ep) > now_ns) {

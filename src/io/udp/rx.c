@@ -79,7 +79,7 @@ static void prepare(struct weft_rx *rx)
     }
 }
 
-/* What the kernel says beside a message. */
+/* What the kernel reports beside a message. */
 struct beside {
     int segment_bytes;
     int traffic_class;
@@ -151,7 +151,8 @@ static int receive(struct weft_rx *rx, int flags)
     return recvmmsg(rx->fd, rx->messages, rx->slots, flags, NULL);
 }
 
-/* Where one comes at a time recvmsg is the cheaper call; every 16th shows whether it still is so. */
+/* Where one comes at a time recvmsg is the cheaper call; every 16th shows whether it still is
+ * so. */
 static int receive_asleep(struct weft_rx *rx)
 {
     if (rx->singles < SINGLES_MIN || rx->singles % 16 == 0) {

@@ -1,5 +1,5 @@
-/* The receiving half of weft_udp: batches of buffers out of the socket, with what the kernel says
- * about each. Internal to src/io.
+/* The receiving half of weft_udp: batches of buffers out of the socket, with what the kernel
+ * reports about each. Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_RX_H
 #define WEFT_IO_UDP_RX_H
@@ -9,8 +9,8 @@
 
 /* A slot must take the longest datagram that GRO can merge, or it is cut. Of long ones eight stay
  * within a second-level cache, so that the layers above read what the kernel has just copied there;
- * of packets of an Ethernet more do, and are taken at once: who was late has a hundred waiting, and
- * answers them together. */
+ * of packets of an Ethernet more do, and are taken at once: a late receiver has a hundred waiting,
+ * and answers them together. */
 enum { WEFT_RX_SLOTS = 32, WEFT_RX_SLOTS_LONG = 8, WEFT_RX_SLOT_BYTES = 65536 };
 
 /* One buffer of a batch: one datagram, or several of the same sender that GRO merged. */

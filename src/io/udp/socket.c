@@ -102,8 +102,8 @@ weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_
     return WEFT_OK;
 }
 
-/* The kernel counts the memory of its buffers, half as much again as what is in them: 2,304 bytes for a
- * datagram of 1,472 alone, 41,000 for 20 of them in a GSO burst. */
+/* The kernel counts the memory of its buffers, half as much again as what is in them: 2,304 bytes
+ * for a datagram of 1,472 alone, 41,000 for 20 of them in a GSO burst. */
 uint64_t weft_sock_queued(int fd)
 {
     int bytes = 0;

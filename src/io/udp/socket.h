@@ -1,5 +1,5 @@
-/* Opening a UDP socket with everything weft wants from the kernel, and what of it was granted. Internal
- * to src/io.
+/* Opening a UDP socket with everything weft wants from the kernel, and what of it was granted.
+ * Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_SOCKET_H
 #define WEFT_IO_UDP_SOCKET_H
@@ -11,7 +11,7 @@
  * long as the device takes, whatever the kernel believes to know of the path. */
 void weft_sock_set_fragment(int fd, int family, bool fragment);
 
-/* What datagrams are marked with that do not say it themselves. */
+/* The mark of datagrams without one of their own. */
 bool weft_sock_set_ecn(int fd, int family, enum weft_ecn ecn);
 
 struct weft_sock_facts {
@@ -36,8 +36,9 @@ struct weft_sock_request {
 weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
                            int *fd_p, struct weft_sock_facts *facts_p, struct weft_error *error);
 
-/* Bytes of datagrams sent that still wait in this host, for the device before which they queue: those
- * on the wire, as near as the kernel's count of its memory tells. 0 where it does not tell. */
+/* Bytes of datagrams sent that still wait in this host, for the device before which they queue:
+ * those on the wire, estimated from the kernel's count of its memory. 0 where there is no such
+ * count. */
 uint64_t weft_sock_queued(int fd);
 
 #endif

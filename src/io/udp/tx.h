@@ -17,10 +17,10 @@ struct weft_sender {
     int (*send)(int fd, struct mmsghdr *messages, unsigned int count, int flags);
     bool gso; /* turns false for good when the kernel or the route refuses a burst */
     bool fragmenting; /* what the socket is set to: DF clear */
-    enum weft_ecn ecn; /* the same: what it marks where a message does not say */
+    enum weft_ecn ecn; /* the same: the mark of messages without one of their own */
     uint32_t unlike;   /* short datagrams in a row that wanted another mark */
-    /* The last datagram that was too long for the route (EMSGSIZE). The owner tells the endpoint and
-     * clears it; bytes 0 = none. */
+    /* The last datagram that was too long for the route (EMSGSIZE). The owner reports it to the
+     * endpoint and clears it; bytes 0 = none. */
     struct weft_addr too_big_addr;
     uint32_t too_big_bytes;
 };

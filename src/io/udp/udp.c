@@ -19,8 +19,8 @@ enum {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Unix time in ms, then 22 random bits: of two processes of one rank the later one has the larger. Of
- * two endpoints of this process, too, in one ms. */
+/* Unix time in ms, then 22 random bits: of two processes of one rank the later one has the larger.
+ * Of two endpoints of this process, too, in one ms. */
 static uint64_t new_incarnation(void)
 {
     static atomic_uint_fast64_t last;
@@ -191,7 +191,7 @@ static void udp_idle(struct weft_driver *driver)
     weft_udp_send_all(udp);
 }
 
-/* An answer says that the other end knows; without one CLOSE is repeated, for a short while. */
+/* CLOSE is repeated until the other end answers, for a short while. */
 static bool close_unanswered(struct weft_driver *driver)
 {
     return weft_ep_busy(weft_udp_of(driver)->ep);

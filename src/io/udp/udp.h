@@ -7,7 +7,7 @@
  *
  * Security is the endpoint's (config.ep: mode, crypto, psk; the caller brings the provider). What
  * this driver adds: in mode none every address beyond loopback is refused, to bind as well as to
- * connect, unless insecure_network says that this is meant.
+ * connect, unless insecure_network allows it.
  *
  * Use:     weft_udp_open, and from then on io/driver.h; below is what only this driver has.
  *
@@ -33,7 +33,7 @@ struct weft_udp_config {
     struct weft_udp_observer observer;
     struct weft_before_send before_send;
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" */
-    uint16_t port;                /* 0 = any free one; weft_driver_port tells */
+    uint16_t port;                /* 0 = any free one, see weft_driver_port */
     uint32_t busy_poll_us;        /* busy-poll so long before a sleep (io/busy_poll.h); 0 = never */
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
     uint16_t loopback_packet_bytes; /* ep.packet_bytes where host is a loopback address, which takes
@@ -48,7 +48,7 @@ struct weft_udp_config {
                               * 0 (default): it is sent at once */
     uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
     uint8_t gro;                  /* 0: do not ask for merged datagrams */
-    uint8_t insecure_network;     /* 1: mode none beyond loopback, too: anybody there may write */
+    uint8_t insecure_network;     /* 1: mode none beyond loopback, too: any host there may write */
     struct weft_loss_config loss; /* drop on arrival, on purpose */
     struct weft_ep_config ep;
 };
@@ -59,7 +59,8 @@ struct weft_udp_config {
 enum { WEFT_UDP_LOOPBACK_BYTES = 32768 };
 
 /* delayed_ack_ns for a worker without a progress thread: between two calls of a loop that does
- * nothing but use a row, with room for other processes; less than the server waits before it probes. */
+ * nothing but use a row, with room for other processes; less than the server waits before it
+ * probes. */
 #define WEFT_UDP_DELAYED_ACK_NS (100 * WEFT_NS_PER_US)
 
 /* blocking_receive for both ends of a parameter server. */
@@ -99,8 +100,8 @@ const char *weft_udp_bind_towards(const char *const *hosts, uint32_t count);
 /* The endpoint itself, for its counters, srtt and busy. */
 struct weft_ep *weft_udp_ep(struct weft_udp *udp);
 
-/* With delayed_ack_ns a thread may have the endpoint between two steps: what is done with weft_udp_ep
- * and weft_udp_counters is for between these two. Exit takes the value of enter. */
+/* With delayed_ack_ns a thread may have the endpoint between two steps: what is done with
+ * weft_udp_ep and weft_udp_counters is for between these two. Exit takes the value of enter. */
 bool weft_udp_enter(struct weft_udp *udp);
 void weft_udp_exit(struct weft_udp *udp, bool entered);
 
