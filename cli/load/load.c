@@ -61,8 +61,14 @@ static int check_vias(const struct weft_command *command, struct weft_load *load
                                       vias->texts[i], load->servers.count);
         }
     }
-    if (vias->count > 0) {
-        load->workload.eviction = WEFT_LOAD_NO_EVICTION;
+    uint32_t *eviction_p = &load->workload.eviction;
+    if (vias->count > 0 && *eviction_p == WEFT_LOAD_LRU) {
+        return weft_options_usage(command, "--eviction lru does not go with --via: aggregators serve "
+                                           "only tables that evict no rows; use --eviction none, or "
+                                           "leave out --via");
+    }
+    if (*eviction_p == WEFT_LOAD_EVICTION_AUTO) {
+        *eviction_p = vias->count > 0 ? WEFT_LOAD_NO_EVICTION : WEFT_LOAD_LRU;
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -264,7 +270,7 @@ int weft_cli_load(int argc, char **argv)
         {"via", "HOST:PORT",
          "aggregator of the pushes and pulls (`weft aggregate`), or one for each\n"
          "shard, separated by commas; given N times, worker r goes by number r\n"
-         "modulo N. Implies --eviction none",
+         "modulo N. Needs --eviction none, which is then the default",
          WEFT_OPTION_CUSTOM, .value = &load.vias, .parse = parse_via, .fallback = "none"},
         {"local", "S", "start S shards here, a thread each, for this run", WEFT_OPTION_U32,
          .value = &w->shards, .min = 1, .max = WEFT_LOAD_SHARDS_MAX, .fallback = ""},
@@ -289,8 +295,9 @@ int weft_cli_load(int argc, char **argv)
         {"id-bits", "B", "ids are spread over 64 or 32 bits", WEFT_OPTION_CUSTOM,
          .value = &w->id_bits, .parse = weft_load_parse_id_bits, .fallback = "64"},
         {"eviction", "WHICH",
-         "which row goes when the table is full: lru = the one not used for the\n"
-         "longest time; none = new ones are refused, and aggregators may add up",
+         "which row is evicted when the table is full: lru = the least recently\n"
+         "used; none = new rows are rejected, and aggregators may sum pushes;\n"
+         "auto = none with --via, else lru",
          WEFT_OPTION_CHOICE, .value = &w->eviction, .choices = weft_load_evictions},
         {"in-flight", "N", "requests of one worker at a time", WEFT_OPTION_U32,
          .value = &w->in_flight, .min = 1, .max = WEFT_LOAD_IN_FLIGHT_MAX},

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const weft_load_evictions[] = {[WEFT_LOAD_LRU] = "lru",
+const char *const weft_load_evictions[] = {[WEFT_LOAD_EVICTION_AUTO] = "auto",
+                                           [WEFT_LOAD_LRU] = "lru",
                                            [WEFT_LOAD_NO_EVICTION] = "none",
                                            [WEFT_LOAD_NO_EVICTION + 1] = NULL};
 
@@ -183,7 +184,7 @@ void weft_load_workload_print(const struct weft_load_workload *w, FILE *out)
     if (w->rate > 0) {
         fprintf(out, "rate = %.12g\n", w->rate);
     }
-    if (w->eviction != WEFT_LOAD_LRU) {
+    if (w->eviction != WEFT_LOAD_EVICTION_AUTO) {
         fprintf(out, "eviction = %s\n", weft_load_evictions[w->eviction]);
     }
     fprintf(out, "seconds = %.12g\nwarmup = %.12g\nseed = %llu\n", w->seconds, w->warmup,

@@ -31,7 +31,8 @@ struct weft_load_top {
     double share; /* of all updates that go to them */
 };
 
-enum weft_load_eviction { WEFT_LOAD_LRU, WEFT_LOAD_NO_EVICTION };
+/* AUTO: NO_EVICTION with aggregators, else LRU; one of these two once the options are checked. */
+enum weft_load_eviction { WEFT_LOAD_EVICTION_AUTO, WEFT_LOAD_LRU, WEFT_LOAD_NO_EVICTION };
 extern const char *const weft_load_evictions[];
 
 struct weft_load_workload {

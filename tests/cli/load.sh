@@ -195,6 +195,8 @@ refused "a share that cannot be" "does not go with" --local 1 --zipf-top 100:0.0
 refused "more popular keys than keys" "does not go with" --local 1 --zipf-top 100:0.5 --keys 50
 refused "aggregators of local shards" "goes with --servers" --local 1 --via 127.0.0.1:7800
 refused "an aggregator that is none" 'via "nowhere" is not allowed' --servers 127.0.0.1:1 --via nowhere
+refused "evictions behind an aggregator" "eviction lru does not go with --via" --servers 127.0.0.1:1 \
+    --via 127.0.0.1:7800 --eviction lru
 refused "an eviction that there is not" "lru" --local 1 --eviction oldest
 refused "a scale that there is not" "S1" --scale S7
 refused "too many workers" "1 to 1000" --local 1 --workers 1001
