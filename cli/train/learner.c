@@ -213,41 +213,14 @@ static weft_status open_table(struct weft_learner *learner)
 }
 
 /* Aggregators for its pushes, if the job or the environment names any; *via_p: to be freed. */
-static weft_status set_via(struct weft_learner *learner, uint32_t count,
-                           struct weft_launch_address **via_p, struct weft_worker_config *config)
+static weft_status set_via(struct weft_learner *learner, struct weft_launch_address **via_p,
+                           struct weft_worker_config *config)
 {
     const char *text = learner->job->via != NULL ? learner->job->via : getenv("WEFT_VIA");
-    if (text == NULL || text[0] == '\0') {
-        return WEFT_OK;
-    }
-    const bool is_planned = learner->job->scheduler != NULL;
-    const uint32_t timeout_ms =
-        is_planned ? WEFT_WORKER_VIA_PLANNED_MS : WEFT_WORKER_VIA_TIMEOUT_MS;
-    config->client.via_timeout_ns = timeout_ms * WEFT_NS_PER_MS;
-    if (strcmp(text, "coordinator") == 0 && is_planned) {
-        return weft_fail(&learner->worker.error, WEFT_INVALID,
-                         "--via or WEFT_VIA is coordinator, which may name each worker another "
-                         "aggregator, and --scheduler plans by a list that all workers have: give "
-                         "the addresses, or leave out --scheduler");
-    }
-    if (strcmp(text, "coordinator") == 0) {
-        config->via_coordinator = true;
-        return config->membership != NULL && config->membership->thread != NULL
-                   ? WEFT_OK
-                   : weft_fail(&learner->worker.error, WEFT_INVALID,
-                               "--via or WEFT_VIA is coordinator, and there is none: give it "
-                               "--coordinator HOST:PORT");
-    }
-    const uint32_t aggregators = weft_worker_vias_parse(text, via_p, count);
-    if (aggregators == 0 || (aggregators > 1 && !is_planned)) {
-        return weft_fail(&learner->worker.error, WEFT_INVALID,
-                         "--via or WEFT_VIA is \"%.80s\"; it must be the HOST:PORT of `weft "
-                         "aggregate`, or one for each of the %u shards; with --scheduler several of "
-                         "them, with / in between", text, count);
-    }
-    config->via = *via_p;
-    config->client.aggregators = aggregators;
-    return WEFT_OK;
+    return text == NULL || text[0] == '\0'
+               ? WEFT_OK
+               : weft_worker_via_read(config, "--via or WEFT_VIA", text, via_p,
+                                      &learner->worker.error);
 }
 
 static void set_scheduler(const struct weft_job *job, struct weft_worker_config *config)
@@ -281,7 +254,7 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
     config.servers = servers;
     config.membership = membership;
     struct weft_launch_address *via = NULL;
-    status = set_via(learner, count, &via, &config);
+    status = set_via(learner, &via, &config);
     status = status == WEFT_OK ? weft_worker_open(&learner->worker, &config) : status;
     free(via);
     weft_stop_wakes(learner->worker.endpoint.driver);

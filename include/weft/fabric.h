@@ -149,7 +149,7 @@ struct weft_fabric_server_config {
     uint32_t reserved;            /* 0 */
     const char *transport;        /* "weft" (NULL, the default), or "tcp" */
     const char *scheduler;        /* the job's transfer scheduler, "host:port", numeric; all workers and
-                                   * servers name it. NULL (default) or "" = none */
+                                   * servers name it. NULL (default) = WEFT_SCHEDULER; "" = none */
     uint64_t tau_max;             /* updates that would be applied more than so many others after the model
                                    * that they are computed from are refused; below 2^23. 0 (default) =
                                    * none are. Workers count updates for it where they have a scheduler, or

@@ -142,15 +142,18 @@ struct weft_ps_config {
                                    * address, and so does a line on standard error. Where it cannot
                                    * be had, all else goes on without (docs/METRICS.md). NULL
                                    * (default) = WEFT_METRICS; "" = none */
-    const char *via;              /* send pushes by way of aggregators, `weft aggregate`, which add
-                                   * up those of several workers: "host:port" of the process, which
-                                   * has shard s at port + s, or one for each shard; numeric. Where
-                                   * one is away, pushes go to their server. NULL (default) =
+    const char *via;              /* send pushes through an aggregator, `weft aggregate`, which sums
+                                   * those of several workers: "host:port" of the process, which
+                                   * serves shard s at port + s, or one for each shard; numeric. With
+                                   * a scheduler several of these, with '/' between them: it chooses
+                                   * one for each update. "coordinator" = the aggregator that the
+                                   * coordinator assigns; not with a scheduler. While an aggregator
+                                   * is down, pushes are sent to the servers. NULL (default) =
                                    * WEFT_VIA; "" = none */
     const char *scheduler;        /* the job's transfer scheduler, `weft scheduler`: "host:port", numeric.
-                                   * All workers and servers of a job name the same one. Nothing waits
-                                   * for it: where it is silent for 1 s, updates go without it. Not
-                                   * with `via`. NULL (default) or "" = none */
+                                   * All workers and servers of a job name the same one. If it does not
+                                   * reply for 1 s, updates are sent without it. NULL (default) =
+                                   * WEFT_SCHEDULER; "" = none */
     const char *consistency;      /* with a scheduler: of all tables, as in their options, for it plans
                                    * them alike; NULL (default) = "bsp" */
     uint64_t tau_max;             /* delay bound: an update that would be applied more than so many others
@@ -161,6 +164,9 @@ struct weft_ps_config {
     uint64_t update_bytes_min;    /* updates of fewer bytes are sent without a decision. 0 (default) =
                                    * 65,536 with a scheduler. Without one: > 0 = servers count updates
                                    * all the same, and keep their own --tau-max */
+    const char *rack;             /* with via "coordinator": the name of the rack or host of this worker;
+                                   * it is assigned an aggregator with the same --rack, if there is one.
+                                   * NULL (default) = not given: aggregators are assigned by rank */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */

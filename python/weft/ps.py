@@ -635,10 +635,11 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     knows: coordinator="host:port", or WEFT_COORDINATOR; without one the variable WEFT_SERVERS.
     timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
-    dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which adds up the
-    pushes of several workers; None = WEFT_VIA, "" = none. scheduler: "host:port" of the job's `weft
+    dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which sums the pushes of
+    several workers, or "coordinator" for the one that the coordinator assigns (rack: the name of this
+    worker's rack or host); None = WEFT_VIA, "" = none. scheduler: "host:port" of the job's `weft
     scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and tau_max, the delay bound; see
-    Result.dropped.
+    Result.dropped; None = WEFT_SCHEDULER, "" = none. With a scheduler via may name several, with / between.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

@@ -5,6 +5,7 @@
 #include "node/transport_options.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -33,6 +34,12 @@ static weft_status too_new(const char *what, struct weft_error *error)
                      "this %s uses fields that the installed libweft does not know; install the "
                      "version that the program was compiled for",
                      what);
+}
+
+const char *weft_api_environment(const char *setting, const char *variable)
+{
+    const char *text = setting != NULL ? setting : getenv(variable);
+    return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,

@@ -86,9 +86,7 @@ static weft_status read_config(const struct weft_fabric_server_config *theirs,
     }
     status = status == WEFT_OK ? check_ranges(ours_p) : status;
     status = status == WEFT_OK ? weft_api_network_check(ours_p->host, NULL, &last_error) : status;
-    if (ours_p->scheduler != NULL && ours_p->scheduler[0] == '\0') {
-        ours_p->scheduler = NULL;
-    }
+    ours_p->scheduler = weft_api_environment(ours_p->scheduler, "WEFT_SCHEDULER");
     return status == WEFT_OK && ours_p->scheduler != NULL
                ? weft_api_ps_scheduler_parse(ours_p->scheduler, scheduler_p, &last_error)
                : status;

@@ -55,6 +55,9 @@ void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size
 uint64_t weft_api_peer_timeout_ns(void);
 weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error);
 
+/* A text setting that an environment variable replaces when it is NULL. "" in either is NULL: none. */
+const char *weft_api_environment(const char *setting, const char *variable);
+
 /* Read a caller's struct of any age over ours, which holds the defaults of fields that an older one
  * lacks. `what` names it, `init` the function that makes it.
  * Errors:  WEFT_INVALID  not made by it. WEFT_UNSUPPORTED  it uses fields that are not known here. */

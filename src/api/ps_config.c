@@ -289,13 +289,8 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
         bool on;
         status = weft_api_ps_key_caching(&on, error);
     }
-    ours_p->via = ours_p->via == NULL ? getenv("WEFT_VIA") : ours_p->via;
-    if (ours_p->via != NULL && ours_p->via[0] == '\0') {
-        ours_p->via = NULL;
-    }
-    if (ours_p->scheduler != NULL && ours_p->scheduler[0] == '\0') {
-        ours_p->scheduler = NULL;
-    }
+    ours_p->via = weft_api_environment(ours_p->via, "WEFT_VIA");
+    ours_p->scheduler = weft_api_environment(ours_p->scheduler, "WEFT_SCHEDULER");
     if (status == WEFT_OK) {
         struct weft_launch_address address;
         uint8_t mode;
@@ -346,6 +341,11 @@ static weft_status tau_max_check(const struct weft_ps_config *c, uint8_t mode,
                          "tau_max goes with consistency \"ssp:N\" or \"asp\"; in \"bsp\" every "
                          "update is waited for");
     }
+    if (c->tau_max > 0 && c->via != NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "tau_max does not go with via: an update that is in a sum is not refused "
+                         "on its own; leave out one of them (via \"\" = none, also of WEFT_VIA)");
+    }
     const struct weft_api_range field = {"tau_max", c->tau_max, 0, WEFT_PS_TAU_MAX_MAX};
     return weft_api_ranges_check(&field, 1, error);
 }
@@ -373,13 +373,7 @@ weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *c,
     if (status != WEFT_OK || c->scheduler == NULL) {
         return status;
     }
-    status = weft_api_ps_scheduler_parse(c->scheduler, address_p, error);
-    if (status == WEFT_OK && c->via != NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "scheduler does not go with via in a program of yours, only in `weft "
-                         "train` and `weft worker`; leave out one of them");
-    }
-    return status;
+    return weft_api_ps_scheduler_parse(c->scheduler, address_p, error);
 }
 
 /* ---- the list of servers --------------------------------------------------------------------- */

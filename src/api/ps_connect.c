@@ -130,8 +130,7 @@ static weft_status set_scheduler(struct weft_ps *ps, const struct weft_ps_config
 }
 
 static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *config,
-                               const struct weft_launch_address *servers,
-                               struct weft_launch_address *via, uint32_t shards)
+                               const struct weft_launch_address *servers, uint32_t shards)
 {
     struct weft_worker_config worker;
     struct weft_launch_address scheduler;
@@ -144,16 +143,6 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
     set_endpoint(ps, config, &worker.endpoint);
     worker.client.shards = shards;
     worker.servers = servers;
-    if (config->via != NULL) {
-        worker.via = via;
-        worker.client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
-        if (!weft_worker_via_parse(config->via, via, shards)) {
-            return weft_fail(&ps->worker.error, WEFT_INVALID,
-                             "via is \"%.80s\"; config.via or WEFT_VIA must be the host:port of "
-                             "`weft aggregate`, or one for each of the %u shards",
-                             config->via, shards);
-        }
-    }
     worker.membership = &ps->membership;
     /* Of the API 0 is one look; of a worker it is "do not wait". */
     worker.connect_timeout_ns = weft_max_u64(config->connect_timeout_ns, 1);
@@ -165,7 +154,13 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
                          "is more than 65535; lower one of them",
                          worker.client.rows_per_rpc_max);
     }
-    return weft_worker_open(&ps->worker, &worker);
+    struct weft_launch_address *via = NULL;
+    status = config->via == NULL ? WEFT_OK
+                                 : weft_worker_via_read(&worker, "config.via or WEFT_VIA", config->via,
+                                                        &via, &ps->worker.error);
+    status = status == WEFT_OK ? weft_worker_open(&ps->worker, &worker) : status;
+    free(via);
+    return status;
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -177,6 +172,8 @@ static weft_status join(struct weft_ps *ps, struct weft_ps_config *config,
 {
     const struct weft_transport_options transport = {.kind = transport_kind(config)};
     const struct weft_membership_join wanted = {
+        .place = config->rack,
+        .wants_near = config->via != NULL && strcmp(config->via, "coordinator") == 0,
         .security = &ps->security,
         .transport = &transport,
         .first = WEFT_MEMBER_NONE,
@@ -219,11 +216,7 @@ static weft_status ps_init(struct weft_ps *ps, struct weft_ps_config *config)
     if (status == WEFT_OK) {
         status = weft_api_ps_records_open(ps, config);
     }
-    if (status == WEFT_OK) {
-        struct weft_launch_address *via = calloc(shards, sizeof(*via));
-        status = via != NULL ? open_worker(ps, config, servers, via, shards) : WEFT_NOMEM;
-        free(via);
-    }
+    status = status == WEFT_OK ? open_worker(ps, config, servers, shards) : status;
     free(servers);
     return status;
 }

@@ -89,25 +89,78 @@ bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, 
     return true;
 }
 
-uint32_t weft_worker_vias_parse(const char *text, struct weft_launch_address **via_p, uint32_t shards)
+/* Shape: via_p (count, shards). False: an element of the list is no aggregator. `copy` is overwritten. */
+static bool vias_parse(char *copy, struct weft_launch_address *via_p, uint32_t shards)
 {
-    uint32_t count = 1, parsed = 0;
+    for (char *one = strsep(&copy, "/"); one != NULL; one = strsep(&copy, "/")) {
+        if (!weft_worker_via_parse(one, via_p, shards)) {
+            return false;
+        }
+        via_p += shards;
+    }
+    return true;
+}
+
+static weft_status via_by_coordinator(struct weft_worker_config *config_p, const char *option,
+                                      struct weft_error *error)
+{
+    if (config_p->scheduler != NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "%s is coordinator, which may name another aggregator for each worker, "
+                         "and a scheduler plans with a list that all workers have: give the "
+                         "addresses, or leave out the scheduler",
+                         option);
+    }
+    if (config_p->membership == NULL || config_p->membership->thread == NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "%s is coordinator, and this job has none: start `weft coordinator` and "
+                         "name it (--coordinator HOST:PORT or WEFT_COORDINATOR), or give the "
+                         "HOST:PORT of the aggregator",
+                         option);
+    }
+    config_p->via_coordinator = true;
+    return WEFT_OK;
+}
+
+weft_status weft_worker_via_read(struct weft_worker_config *config_p, const char *option,
+                                 const char *text, struct weft_launch_address **via_p,
+                                 struct weft_error *error)
+{
+    const bool is_planned = config_p->scheduler != NULL;
+    const uint32_t shards = config_p->client.shards;
+    const uint32_t timeout_ms = is_planned ? WEFT_WORKER_VIA_PLANNED_MS : WEFT_WORKER_VIA_TIMEOUT_MS;
+    *via_p = NULL;
+    config_p->client.via_timeout_ns = timeout_ms * WEFT_NS_PER_MS;
+    if (strcmp(text, "coordinator") == 0) {
+        return via_by_coordinator(config_p, option, error);
+    }
+    uint32_t count = 1;
     for (const char *at = text; *at != '\0'; at++) {
         count += *at == '/';
     }
-    char *copy = strdup(text), *rest = copy, *one;
-    *via_p = count <= WEFT_SCHED_AGGREGATORS_MAX ? calloc((size_t)count * shards, sizeof(**via_p)) : NULL;
-    while (copy != NULL && *via_p != NULL && (one = strsep(&rest, "/")) != NULL &&
-           weft_worker_via_parse(one, *via_p + (size_t)parsed * shards, shards)) {
-        parsed++;
+    if (count > (is_planned ? WEFT_SCHED_AGGREGATORS_MAX : 1)) {
+        return weft_fail(error, WEFT_INVALID,
+                         "%s names %u aggregators; it may name %d with a scheduler, and 1 without",
+                         option, count, (int)WEFT_SCHED_AGGREGATORS_MAX);
     }
+    char *copy = strdup(text);
+    *via_p = calloc((size_t)count * shards, sizeof(**via_p));
+    if (copy == NULL || *via_p == NULL) {
+        free(copy);
+        return weft_fail(error, WEFT_NOMEM, "no memory for the list of aggregators");
+    }
+    const bool is_good = vias_parse(copy, *via_p, shards);
     free(copy);
-    if (parsed != count) {
-        free(*via_p);
-        *via_p = NULL;
-        return 0;
+    if (!is_good) {
+        return weft_fail(error, WEFT_INVALID,
+                         "%s is \"%.80s\"; it must be the HOST:PORT that `weft aggregate` prints, or "
+                         "one for each of the %u shards; with a scheduler several of these with / "
+                         "between them",
+                         option, text, shards);
     }
-    return count;
+    config_p->via = *via_p;
+    config_p->client.aggregators = count;
+    return WEFT_OK;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */

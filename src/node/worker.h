@@ -84,9 +84,18 @@ struct weft_worker {
 /* PLANNED: in a job with a scheduler, which uses aggregators where the server's link is slow. */
 enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
 
-/* Several aggregators, with '/' between them, each as below. Shape: *via_p (count, shards), to be freed.
- * 0: it is none such, or there is no memory. */
-uint32_t weft_worker_vias_parse(const char *text, struct weft_launch_address **via_p, uint32_t shards);
+/* Set the fields of config_p for aggregators from `text`, as the user wrote it: one aggregator as below,
+ * several with '/' between them where there is a scheduler, which chooses among them, or "coordinator".
+ *
+ * Shape:   config_p: client.shards, scheduler and membership are set; membership has joined, with
+ *          wants_near for "coordinator". *via_p: memory that config_p then names, to be freed after
+ *          weft_worker_open, also after an error.
+ * Errors:  each with a sentence that begins with `option`, the name of the setting for the user.
+ *          WEFT_INVALID  text is none of these, or "coordinator" without one or with a scheduler.
+ *          WEFT_NOMEM. */
+weft_status weft_worker_via_read(struct weft_worker_config *config_p, const char *option,
+                                 const char *text, struct weft_launch_address **via_p,
+                                 struct weft_error *error);
 
 /* "HOST:PORT" of an aggregator process, which has shard s at PORT + s; or one HOST:PORT for each shard.
  * Shape: via_p (shards,). False: it is neither. */

@@ -225,18 +225,10 @@ tap_run "and they say what is wrong" grep -q 'in a circle, or two of them have o
 
 # ---- Python --------------------------------------------------------------------------------------
 
-python=
-for candidate in python3 /usr/bin/python3; do
-    if [ "$WEFT_BUILD_NAME" = release ] && [ -z "$python" ] &&
-        "$candidate" -c 'import cffi, numpy' 2>/dev/null; then
-        python=$candidate
-    fi
-done
-if [ -n "$python" ]; then
+if tap_has_python; then
     begin --metrics 127.0.0.1:0
     tap_until tap_lines 1 '^metrics: ' aggregate.out
-    PYTHONPATH=$WEFT_SOURCE_ROOT/python PYTHONDONTWRITEBYTECODE=1 \
-        WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0 "$python" - "$(port_of server.out)" \
+    tap_python "$(port_of server.out)" \
         "$(port_of aggregate.out)" "$(sed -n 's/^metrics: //p' aggregate.out)" >python.out 2>&1 <<'END'
 import re, sys, time, urllib.request, numpy, weft
 server, via = ("127.0.0.1:" + port for port in sys.argv[1:3])

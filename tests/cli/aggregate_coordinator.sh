@@ -84,6 +84,58 @@ tap_is "the aggregator there has their pushes" "$(($(figure pushes_absorbed box1
 tap_is "of both shards, from two workers each" "$(($(figure flushed_all box1.out) > 5))" 1
 tap_is "the one in the north has none" "$(figure pushes_in box0.out)" 0
 
+# The same of a program of the user's.
+if tap_has_python; then
+    begin
+    box 0 --rack north
+    zero=$!
+    box 1 --rack south --metrics 127.0.0.1:0
+    one=$!
+    tap_until tap_lines 1 '^shard 1:' box0.out
+    tap_until tap_lines 1 '^metrics: ' box1.out
+    tap_python "$at" "$(sed -n 's/^metrics: //p' box1.out)" >python.out 2>&1 <<'END'
+import re, sys, threading, time, urllib.request, numpy, weft
+ids = numpy.arange(64, dtype=numpy.uint64)
+ones = numpy.ones((64, 2), numpy.float32)
+meet = threading.Barrier(2)
+pushes = [0, 0]
+
+def absorbed():
+    with urllib.request.urlopen(sys.argv[2]) as metrics:
+        text = metrics.read().decode()
+    return sum(float(count) for count in
+               re.findall(r"^weft_aggregator_pushes_absorbed_total{.*} (\S+)$", text, re.MULTILINE))
+
+def work(rank):
+    with weft.connect(coordinator=sys.argv[1], via="coordinator", rack="south") as ps:
+        table = ps.table(0, dim=2, optimizer="sgd", learning_rate=1.0, consistency="asp", average="none")
+        # Until the connection to the aggregator is up, pushes are sent to the servers.
+        while pushes[rank] < 1200 and (pushes[rank] < 20 or absorbed() == 0):
+            table.push(ids, ones)
+            pushes[rank] += 1
+            time.sleep(0.02)
+        meet.wait()
+        if rank == 0:
+            rows = sum(pushes) + table.pull(ids)
+            print(rows.min(), rows.max())
+        meet.wait()
+
+workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+END
+    tap_is "coordinator and rack in Python: each push counts once" "$(cat python.out)" "0.0 0.0"
+    kill "$zero" "$one"
+    wait "$zero" "$one"
+    end
+    tap_is "the aggregator of that rack has them" "$(($(figure pushes_absorbed box1.out) > 0))" 1
+    tap_is "the other has none" "$(figure pushes_in box0.out)" 0
+else
+    tap_skip "coordinator and rack in Python" "no python3 with cffi and numpy, or not the release build"
+fi
+
 begin
 box 0
 zero=$!
@@ -164,7 +216,7 @@ tap_is "the first went on" $? 0
 end
 "$WEFT_BIN" worker --servers 127.0.0.1:9 --via coordinator >usage.out 2>&1
 tap_is "--via coordinator without one fails" $? 1
-tap_like "it says what is missing" "$(cat usage.out)" 'is coordinator, and there is none'
+tap_like "it says what is missing" "$(cat usage.out)" 'is coordinator, and this job has none'
 "$WEFT_BIN" aggregate --coordinator nowhere 2>usage.err
 tap_is "a coordinator that is no address: wrong usage" $? 2
 for option in rack advertise; do

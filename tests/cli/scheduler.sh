@@ -121,6 +121,63 @@ tap_is "the job ends well" $? 0
 holds "it went on meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
 holds "and each update is closed once" frozen '.counters |
     .sched_asked == 2880 and .shard_updates_closed == 5760'
+
+# A program of the user's: the scheduler from the environment, and an aggregator that it plans with.
+python=
+for candidate in python3 /usr/bin/python3; do
+    if [ "$WEFT_BUILD_NAME" = release ] && [ -z "$python" ] &&
+        "$candidate" -c 'import cffi, numpy' 2>/dev/null; then
+        python=$candidate
+    fi
+done
+# port_of <file>: of shard 0, in the output of a server or an aggregator.
+port_of() {
+    sed -n "s/^shard 0.*://p" "$1"
+}
+if [ -n "$python" ]; then
+    WEFT_SCHEDULER=$(sed -n 's/^scheduler: //p' scheduler.out)
+    export WEFT_SCHEDULER
+    "$WEFT_BIN" server --port 0 --workers 2 --scheduler "$WEFT_SCHEDULER" >server.out 2>&1 &
+    server=$!
+    tap_until grep -q "^shard 0" server.out
+    "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers "127.0.0.1:$(port_of server.out)" --workers 2 \
+        >aggregate.out 2>&1 &
+    aggregator=$!
+    tap_at_exit 'kill $server $aggregator 2>/dev/null; wait'
+    tap_until grep -q "^shard 0" aggregate.out
+    before=$(granted)
+    tap_python "$(port_of server.out)" \
+        "$(port_of aggregate.out)" >python.out 2>&1 <<'END'
+import sys, threading, numpy, weft
+server, via = ("127.0.0.1:" + port for port in sys.argv[1:3])
+ids = numpy.arange(4096, dtype=numpy.uint64)
+meet = threading.Barrier(2)
+
+def work(rank):
+    with weft.connect(server, worker=rank, workers=2, via=via, consistency="asp") as ps:
+        table = ps.table(0, dim=16, optimizer="sgd", learning_rate=1.0, consistency="asp",
+                         average="none")
+        for _ in range(20):
+            table.push(ids, numpy.ones((4096, 16), numpy.float32))
+            table.clock()
+        meet.wait()
+        if rank == 0:
+            rows = table.pull(ids)
+            print(rows.min(), rows.max())
+        meet.wait()
+
+workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+END
+    tap_is "scheduler and via in Python: each push counts once" "$(cat python.out)" "-40.0 -40.0"
+    tap_is "all of them were asked for" "$(($(granted) - before))" 40
+    unset WEFT_SCHEDULER
+else
+    tap_skip "scheduler and via in Python" "no python3 with cffi and numpy, or not the release build"
+fi
 kill "$scheduler"
 wait "$scheduler"
 tap_is "the scheduler ends well" $? 0

@@ -214,3 +214,22 @@ tap_done() {
     [ "$tap_failed" = 0 ]
     exit
 }
+
+# tap_python [ARGUMENT ...]: run the program on standard input with the Python package and the library of
+# this build. tap_has_python: whether an interpreter can; only of the release build, for a sanitizer would
+# have to be loaded before the interpreter.
+tap_python_found=
+tap_has_python() {
+    [ "$WEFT_BUILD_NAME" = release ] || return 1
+    for tap_candidate in python3 /usr/bin/python3; do
+        if "$tap_candidate" -c 'import cffi, numpy' 2>/dev/null; then
+            tap_python_found=$tap_candidate
+            return 0
+        fi
+    done
+    return 1
+}
+tap_python() {
+    PYTHONPATH=$WEFT_SOURCE_ROOT/python PYTHONDONTWRITEBYTECODE=1 \
+        WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0 "$tap_python_found" - "$@"
+}

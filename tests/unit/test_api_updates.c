@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/ps.h>
 
@@ -260,7 +261,22 @@ static void what_does_not_fit_is_refused(void **state)
     must_fail(&config, "tau_max is 8388608");
     config = config_for(&job, 0);
     config.via = "127.0.0.1:9";
-    must_fail(&config, "does not go with via");
+    must_fail(&config, "tau_max does not go with via");
+    config.tau_max = 0;
+    config.via = "nowhere";
+    must_fail(&config, "config.via or WEFT_VIA is \"nowhere\"");
+    config.via = "127.0.0.1:9//127.0.0.1:8";
+    must_fail(&config, "config.via or WEFT_VIA is \"127.0.0.1:9//127.0.0.1:8\"");
+    config.via = "coordinator";
+    must_fail(&config, "leave out the scheduler");
+    config.scheduler = "";
+    must_fail(&config, "start `weft coordinator`");
+    config.via = "127.0.0.1:9/127.0.0.1:8";
+    must_fail(&config, "names 2 aggregators");
+    config.scheduler = NULL;
+    setenv("WEFT_SCHEDULER", "there", 1);
+    must_fail(&config, "scheduler is \"there\"");
+    unsetenv("WEFT_SCHEDULER");
     options = adding(0);
     options.number = 1;
     options.consistency = "bsp";
