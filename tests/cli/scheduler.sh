@@ -123,18 +123,11 @@ holds "and each update is closed once" frozen '.counters |
     .sched_asked == 2880 and .shard_updates_closed == 5760'
 
 # A program of the user's: the scheduler from the environment, and an aggregator that it plans with.
-python=
-for candidate in python3 /usr/bin/python3; do
-    if [ "$WEFT_BUILD_NAME" = release ] && [ -z "$python" ] &&
-        "$candidate" -c 'import cffi, numpy' 2>/dev/null; then
-        python=$candidate
-    fi
-done
 # port_of <file>: of shard 0, in the output of a server or an aggregator.
 port_of() {
     sed -n "s/^shard 0.*://p" "$1"
 }
-if [ -n "$python" ]; then
+if tap_has_python; then
     WEFT_SCHEDULER=$(sed -n 's/^scheduler: //p' scheduler.out)
     export WEFT_SCHEDULER
     "$WEFT_BIN" server --port 0 --workers 2 --scheduler "$WEFT_SCHEDULER" >server.out 2>&1 &
@@ -173,7 +166,8 @@ for worker in workers:
     worker.join()
 END
     tap_is "scheduler and via in Python: each push counts once" "$(cat python.out)" "-40.0 -40.0"
-    tap_is "all of them were asked for" "$(($(granted) - before))" 40
+    # Updates before the connection to the scheduler is up, or while it does not reply, go without.
+    tap_run "the scheduler has granted them" has_granted $((before + 10))
     unset WEFT_SCHEDULER
 else
     tap_skip "scheduler and via in Python" "no python3 with cffi and numpy, or not the release build"
