@@ -467,7 +467,8 @@ static int check(const struct weft_command *command, struct verb *verb)
                                            "workers of this aggregator");
     }
     if (verb->membership.coordinator != NULL) {
-        const struct weft_launch flags = weft_launch_nothing();
+        struct weft_launch flags = weft_launch_nothing();
+        flags.role = WEFT_LAUNCH_AGGREGATOR;
         int status = weft_membership_detect(&verb->membership, command, &flags, 1, true);
         if (status != WEFT_OPTIONS_RUN) {
             return status;

@@ -51,6 +51,13 @@ static inline struct weft_slot *run_replica(struct run *run, uint32_t s)
     return &run->supervisor.slots[1 + run->options->servers + run->options->workers + s];
 }
 
+/* Behind the workers and the replicas. */
+static inline struct weft_slot *run_aggregator(struct run *run, uint32_t a)
+{
+    const struct weft_run_options *options = run->options;
+    return &run->supervisor.slots[1 + options->servers * (1 + options->replicas) + options->workers + a];
+}
+
 /* Which server's replica a slot is for; UINT32_MAX = none. */
 static inline uint32_t run_replica_of(struct run *run, const struct weft_slot *slot)
 {
@@ -70,6 +77,8 @@ void weft_run_make_worker(struct run *run, uint32_t w); /* the servers are */
 
 void weft_run_make_replica(struct run *run, uint32_t s); /* its server is ready */
 
+void weft_run_make_aggregator(struct run *run, uint32_t a); /* the servers are ready */
+
 /* What a worker is told of where the shards are. */
 void weft_run_tell_servers(struct run *run, struct weft_slot *worker);
 
@@ -85,6 +94,13 @@ bool weft_run_promote(struct run *run, uint32_t s, const char *how);
 /* A message, or the end, of a slot. False: it is not a replica's, or not about that. */
 bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJSON *message);
 bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *how);
+
+/* ---- aggregators.c --------------------------------------------------------------------------- */
+
+/* False: run->error says why. */
+bool weft_run_start_aggregators(struct run *run);
+bool weft_run_is_aggregator(struct run *run, const struct weft_slot *slot);
+void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const char *how);
 
 /* ---- supervise.c ----------------------------------------------------------------------------- */
 

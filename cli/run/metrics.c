@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const roles[WEFT_RUN_ROLES] = {"coordinator", "server", "worker"};
+static const char *const roles[WEFT_RUN_ROLES] = {"coordinator", "server", "replica",
+                                                  "aggregator", "worker"};
 
 /* One family with a sample for each role; offset: of a role's figure within of[]. */
 static void add_roles(const struct weft_run_metrics *run, struct weft_exposition *text,

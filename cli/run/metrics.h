@@ -7,7 +7,7 @@
 #include "job/supervisor.h"
 #include "metrics/targets.h"
 
-enum { WEFT_RUN_ROLES = 3 };
+enum { WEFT_RUN_ROLES = 5 };
 
 struct weft_run_metrics {
     struct weft_metrics metrics;

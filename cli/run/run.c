@@ -98,7 +98,8 @@ int weft_run(const struct weft_run_options *options)
                                                       .takes_signals = true,
                                                       .folder = run.folder};
         const uint32_t servers = options->servers * (1 + options->replicas);
-        if (weft_supervisor_init(&run.supervisor, &policy, 1 + servers + options->workers,
+        if (weft_supervisor_init(&run.supervisor, &policy,
+                                 1 + servers + options->workers + options->aggregators,
                                  options->servers) == WEFT_OK) {
             result = weft_run_all(&run);
         } else {
@@ -137,6 +138,9 @@ static int check(const struct weft_command *command, const struct weft_run_optio
                                          weft_run_servers_have(options, "checkpoint"));
     }
     if (status == WEFT_OPTIONS_RUN) {
+        status = weft_run_check_aggregators(command, options);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
         status = weft_transport_options_check(command, &options->transport, 0, NULL);
     }
     return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &options->security);
@@ -153,8 +157,8 @@ static int split(struct weft_run_options *run, int argc, char **argv)
     return count;
 }
 
-/* --server-options: arguments with blanks between them. */
-static const char *parse_server_options(const char *text, void *value)
+/* Arguments with blanks between them. */
+static const char *parse_words(const char *text, void *value)
 {
     struct weft_args *args = value;
     weft_args_fini(args);
@@ -193,7 +197,13 @@ int weft_cli_run(int argc, char **argv)
         WEFT_METRICS_OPTIONS(&run.metrics),
         {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"
          "\"--tables 8 --checkpoint /data/run\"", WEFT_OPTION_CUSTOM, .value = &run.server_args,
-         .parse = parse_server_options, .fallback = "none"},
+         .parse = parse_words, .fallback = "none"},
+        {"aggregators", "N", "processes of `weft aggregate`, which sum the pushes of workers on their\n"
+         "way to the servers; the coordinator assigns one to each worker\n"
+         "(WEFT_VIA=coordinator)", WEFT_OPTION_U32, .value = &run.aggregators,
+         .max = WEFT_SHARD_AGGREGATORS_MAX},
+        {"aggregator-options", "WORDS", "for every `weft aggregate`, as --server-options",
+         WEFT_OPTION_CUSTOM, .value = &run.aggregator_args, .parse = parse_words, .fallback = "none"},
         {"job", "NAME", "WEFT_JOB of all processes", WEFT_OPTION_STRING, .value = &run.job,
          .fallback = "none"},
         WEFT_TRANSPORT_ROWS(&run.transport),
@@ -225,6 +235,7 @@ int weft_cli_run(int argc, char **argv)
         status = weft_run(&run);
     }
     weft_args_fini(&run.server_args);
+    weft_args_fini(&run.aggregator_args);
     weft_args_fini(&run.worker_args);
     return status;
 }

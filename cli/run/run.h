@@ -36,6 +36,7 @@ struct weft_run_options {
     uint32_t restarts; /* of each process; 0 = the first death ends the run */
     uint32_t replicas; /* of each server; 0 or 1 */
     double div_max;
+    uint32_t aggregators; /* processes of `weft aggregate` */
     enum weft_run_server_death on_server_death;
     uint32_t lease_ms;
     const char *job; /* NULL = without a name */
@@ -47,6 +48,7 @@ struct weft_run_options {
     struct weft_security security; /* not loaded */
     struct weft_metrics_options metrics;
     struct weft_args server_args; /* for every `weft server`, beside what all servers are told */
+    struct weft_args aggregator_args; /* for every `weft aggregate`, likewise */
     struct weft_args worker_args; /* the command of every worker */
 };
 
@@ -66,6 +68,10 @@ bool weft_run_servers_have(const struct weft_run_options *options, const char *n
 /* How options of replicas fit together; a usage error is printed. `command` has those of WEFT_REPLICA_ROWS. */
 int weft_run_check_replicas(const struct weft_command *command,
                             const struct weft_run_options *options, bool has_checkpoints);
+
+/* How options of aggregators fit together; a usage error is printed. */
+int weft_run_check_aggregators(const struct weft_command *command,
+                               const struct weft_run_options *options);
 
 /* Rows of a table of options; run is the struct weft_run_options. */
 #define WEFT_REPLICA_ROWS(run)                                                                     \

@@ -15,14 +15,15 @@ enum { RECONNECT_S = 60, REPLAY_MIB = 256 };
 static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
 
 /* A process of weft's own. Where it listens is its last argument: supervise.c replaces it. */
-static void begin_own(struct run *run, struct weft_slot *slot, const char *role, uint32_t rank)
+static void begin_own(struct run *run, struct weft_slot *slot, const char *verb, const char *role,
+                      uint32_t rank)
 {
     slot->role = role;
     slot->rank = rank;
     slot->has_channel = true;
     slot->is_prefixed = true;
     weft_args_add(&slot->args, "/proc/self/exe");
-    weft_args_add(&slot->args, "%s", role);
+    weft_args_add(&slot->args, "%s", verb);
     weft_train_args_transport(&run->options->transport, &run->options->security, &slot->args);
     weft_args_add(&slot->args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
     weft_metrics_add(&run->options->metrics, &slot->args);
@@ -66,7 +67,7 @@ static void write_addresses(const struct run *run, uint32_t first, uint32_t coun
 void weft_run_make_coordinator(struct run *run)
 {
     struct weft_slot *slot = run_coordinator(run);
-    begin_own(run, slot, "coordinator", 0);
+    begin_own(run, slot, "coordinator", "coordinator", 0);
     weft_args_add(&slot->args, "--workers=%u", run->options->workers);
     weft_args_add(&slot->args, "--shards=%u",
                   run->options->servers * run->options->shards_per_server);
@@ -78,13 +79,16 @@ void weft_run_make_coordinator(struct run *run)
 
 static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
 {
-    begin_own(run, slot, "server", s);
+    begin_own(run, slot, "server", "server", s);
     weft_args_add(&slot->args, "--shards-per-server=%u", run->options->shards_per_server);
     weft_args_add(&slot->args, "--coordinator=127.0.0.1:%u", run->coordinator_port);
     weft_args_add(&slot->args, "--on-worker-death=%s", weft_deaths_name(run->options->on_death));
     if (run->options->replicas > 0) {
         weft_args_add(&slot->args, "--replicate");
         weft_args_add(&slot->args, "--div-max=%.17g", run->options->div_max);
+    }
+    if (run->options->aggregators > 0) {
+        weft_args_add(&slot->args, "--aggregators=%u", run->options->aggregators);
     }
     weft_args_add_all(&slot->args, run->options->server_args.list);
     /* What a killed server's last checkpoint lacks it finds in its journal. */
@@ -108,6 +112,18 @@ static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
 void weft_run_make_server(struct run *run, uint32_t s)
 {
     fill_server(run, run_server(run, s), s);
+}
+
+void weft_run_make_aggregator(struct run *run, uint32_t a)
+{
+    struct weft_slot *slot = run_aggregator(run, a);
+    begin_own(run, slot, "aggregate", "aggregator", a);
+    weft_args_add(&slot->args, "--coordinator=127.0.0.1:%u", run->coordinator_port);
+    weft_args_add(&slot->args, "--listen=127.0.0.1:0");
+    weft_args_add(&slot->args, "--number=%u", a);
+    weft_args_add(&slot->args, "--workers=%u", run->options->workers);
+    weft_args_add_all(&slot->args, run->options->aggregator_args.list);
+    tell_job(run, slot);
 }
 
 /* It takes its server's place: for the coordinator it is the same member. */
@@ -175,6 +191,9 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     weft_run_tell_servers(run, slot);
     weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
     weft_run_metrics_tell(&run->options->metrics, run->folder, slot);
+    if (run->options->aggregators > 0 && !user_says("WEFT_VIA")) {
+        weft_slot_setenv(slot, "WEFT_VIA", "coordinator");
+    }
     tell_patience(run, slot);
 }
 

@@ -44,6 +44,9 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
         weft_args_set(&slot->args, slot->args.count - 1, "--port=%u", run->coordinator_port);
         return;
     }
+    if (weft_run_is_aggregator(run, slot)) {
+        return; /* the coordinator tells workers where it is */
+    }
     weft_channel_ports(message, run->ports + slot->rank * shards, shards);
     keep_ports(run, slot->rank);
     for (uint32_t w = 0; w < run->options->workers; w++) {
@@ -135,6 +138,10 @@ static void note_exit(struct run *run, struct weft_slot *slot)
         return;
     }
     if (weft_run_replica_exit(run, slot, how)) {
+        return;
+    }
+    if (weft_run_is_aggregator(run, slot)) {
+        weft_run_aggregator_exit(run, slot, how);
         return;
     }
     if (strcmp(slot->role, "server") == 0) {
@@ -269,6 +276,11 @@ static bool start_all(struct run *run)
     for (uint32_t s = 0; run->options->replicas > 0 && s < run->options->servers; s++) {
         weft_run_start_replica(run, s);
     }
+    const uint32_t aggregators = run->options->aggregators;
+    if (!weft_run_start_aggregators(run) ||
+        !await_ready(run, (uint32_t)(run_aggregator(run, 0) - run->supervisor.slots), aggregators)) {
+        return false;
+    }
     for (uint32_t w = 0; w < run->options->workers; w++) {
         weft_run_make_worker(run, w);
         if (weft_run_start(run, run_worker(run, w)) != WEFT_OK) {
@@ -311,6 +323,7 @@ int weft_run_all(struct run *run)
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
     weft_supervisor_stop(&run->supervisor, "worker");
+    weft_supervisor_stop(&run->supervisor, "aggregator"); /* what it has summed goes to the servers */
     weft_supervisor_stop(&run->supervisor, "server");
     weft_supervisor_stop(&run->supervisor, NULL);
     if (run->interrupted != 0) {

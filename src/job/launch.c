@@ -19,7 +19,8 @@ struct detection {
 
 static const char *const role_names[] = {
     [WEFT_LAUNCH_ANY] = "process", [WEFT_LAUNCH_SERVER] = "server",
-    [WEFT_LAUNCH_WORKER] = "worker", [WEFT_LAUNCH_COORDINATOR] = "coordinator"};
+    [WEFT_LAUNCH_WORKER] = "worker", [WEFT_LAUNCH_COORDINATOR] = "coordinator",
+    [WEFT_LAUNCH_AGGREGATOR] = "aggregator"};
 
 struct weft_launch weft_launch_nothing(void)
 {
@@ -177,7 +178,7 @@ static weft_status take_role(const struct detection *d, const char *name)
     }
     /* ps-lite's word, and that of weft before 0.2. */
     const char *word = strcmp(text, "scheduler") == 0 ? "coordinator" : text;
-    for (unsigned role = WEFT_LAUNCH_SERVER; role <= WEFT_LAUNCH_COORDINATOR; role++) {
+    for (unsigned role = WEFT_LAUNCH_SERVER; role <= WEFT_LAUNCH_AGGREGATOR; role++) {
         if (strcmp(word, role_names[role]) != 0) {
             continue;
         }
@@ -192,7 +193,8 @@ static weft_status take_role(const struct detection *d, const char *name)
         return WEFT_OK;
     }
     return weft_fail(d->error, WEFT_INVALID,
-                     "%s is \"%.60s\"; it must be worker, server or coordinator", name, text);
+                     "%s is \"%.60s\"; it must be worker, server, aggregator or "
+                     "coordinator", name, text);
 }
 
 static weft_status detect_role(const struct detection *d)

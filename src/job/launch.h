@@ -33,6 +33,7 @@ enum weft_launch_role {
     WEFT_LAUNCH_SERVER = 1,
     WEFT_LAUNCH_WORKER = 2,
     WEFT_LAUNCH_COORDINATOR = 3,
+    WEFT_LAUNCH_AGGREGATOR = 4,
 };
 
 /* A number that nobody has told. */

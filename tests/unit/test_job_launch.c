@@ -79,7 +79,7 @@ static const struct row rows[] = {
      {"WEFT_RANK=4", "WEFT_WORKERS=4"},
      NULL,
      "rank 4 (from WEFT_RANK) does not exist in a job of 4 workers (from WEFT_WORKERS)"},
-    {WEFT_LAUNCH_ANY, 1, {"WEFT_ROLE=boss"}, NULL, "must be worker, server or coordinator"},
+    {WEFT_LAUNCH_ANY, 1, {"WEFT_ROLE=boss"}, NULL, "must be worker, server, aggregator or coordinator"},
     {WEFT_LAUNCH_SERVER, 1, {"WEFT_ROLE=worker"}, NULL, "WEFT_ROLE says that this process is a"},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host"}, NULL, "it must be HOST:PORT"},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host:0"}, NULL, "it must be HOST:PORT"},

@@ -1,0 +1,100 @@
+#!/bin/sh
+# `weft run --aggregators`: workers push through aggregators that the coordinator assigns; one that is
+# killed is started again, or its workers push to the servers; wrong usage.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+TMPDIR=$tap_tmp/t
+mkdir "$TMPDIR"
+export TMPDIR
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_COORDINATOR WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES WEFT_VIA WEFT_SCHEDULER
+
+awk 'BEGIN { for (i = 0; i < 1200; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
+
+# begin <file> <options>: a job of two workers in the background, $job; long enough to be watched.
+begin() {
+    file=$1
+    shift
+    "$WEFT_BIN" run -n 2 -s 2 --peer-timeout 60 --metrics 127.0.0.1:0 "$@" -- \
+        "$WEFT_BIN" worker --format libsvm --data "$PWD/tiny" --epochs 150 --batch 4 \
+        >"$file.out" 2>"$file.err" &
+    job=$!
+    tap_until grep -q '^weft run: metrics: ' "$file.err"
+}
+
+# absorbed <file>: pushes in sums that the servers have taken, of all aggregators that run.
+absorbed() {
+    python3 - "$(sed -n 's/^weft run: metrics: //p' "$1")" <<'END'
+import json, re, sys, urllib.request
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as page:
+        return page.read().decode()
+
+total = 0
+for target in json.loads(get(sys.argv[1].replace("/metrics", "/targets"))):
+    if target["labels"].get("role") == "aggregator":
+        for address in target["targets"]:
+            text = get(f"http://{address}/metrics")
+            total += sum(map(float, re.findall(r"^weft_aggregator_pushes_absorbed_total{.*} (\S+)$", text,
+                                               re.MULTILINE)))
+print(int(total))
+END
+}
+# has_absorbed <file>: at least one.
+has_absorbed() {
+    [ "$(absorbed "$1" 2>/dev/null || echo 0)" -gt 0 ]
+}
+# pid <file> <n>: of aggregator 0, when it was started the n-th time.
+pid() {
+    sed -n 's/^weft run: aggregator 0: pid //p' "$1" | sed -n "$2p"
+}
+# started <file> <n>: that often.
+started() {
+    [ "$(grep -c '^weft run: aggregator 0: pid' "$1")" -ge "$2" ]
+}
+
+begin again --aggregators 1 --restart 3 --aggregator-options "--flush-age-us 20000 --tables 1"
+tap_at_exit 'kill $job 2>/dev/null; wait'
+tap_run "pushes go through the aggregator" tap_until has_absorbed again.err
+kill -9 "$(pid again.err 1)"
+tap_run "killed, it is started again" tap_until started again.err 2
+tap_like "the run says so" "$(cat again.err)" 'aggregator 0 was killed by signal 9.*; restart 1 of 3'
+tap_run "and has pushes again" tap_until has_absorbed again.err
+wait "$job"
+tap_is "the job ends well" $? 0
+
+begin once --aggregators 2 --aggregator-options "--flush-age-us 20000"
+tap_run "two of them have pushes" tap_until has_absorbed once.err
+kill -9 "$(pid once.err 1)"
+wait "$job"
+tap_is "one is killed, and the job ends well without it" $? 0
+tap_like "the run says what its workers do" "$(cat once.err)" \
+    'aggregator 0 was killed by signal 9.*; its workers push to the servers'
+
+# shellcheck disable=SC2016 # the child's shell shall expand it
+"$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >told.out 2>&1
+tap_is "a command that uses none" $? 0
+tap_like "is told all the same" "$(cat told.out)" '^\[worker 0\] via coordinator$'
+# shellcheck disable=SC2016
+WEFT_VIA=127.0.0.1:9 "$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >told.out 2>&1
+tap_like "unless the user says where" "$(cat told.out)" '^\[worker 0\] via 127.0.0.1:9$'
+
+# wrong <what> <pattern> <options>
+wrong() {
+    what=$1 pattern=$2
+    shift 2
+    "$WEFT_BIN" run "$@" -- true >wrong.out 2>&1
+    tap_is "$what: wrong usage" $? 2
+    tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
+}
+wrong "too many" 'aggregators' --aggregators 65
+wrong "options without any" 'aggregator-options goes with --aggregators' --aggregator-options x
+wrong "with replicas" 'does not go with --replicas' --aggregators 1 --replicas 1 --div-max 1 \
+    --on-server-death promote
+wrong "a second number" 'leave it out' --aggregators 1 --server-options "--aggregators 3"
+"$WEFT_BIN" run --aggregators 1 --aggregator-options "--flush-age-us none" -- true >wrong.out 2>&1
+tap_is "an option that aggregators refuse ends the run" $? 1
+tap_like "it says which process" "$(cat wrong.out)" 'aggregator 0 ended with exit status 2'
+tap_done
