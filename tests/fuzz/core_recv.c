@@ -11,8 +11,7 @@
  * memory is not touched after its owner got it back (it is freed at that very event, so that
  * AddressSanitizer sees it).
  */
-#include "base/assert.h"
-#include "base/bits.h"
+#include "../lib/datagram_net.h"
 #include "base/cursor.h"
 #include "core/internal.h"
 #include "sim/toy_crypto.h"
@@ -29,7 +28,7 @@ enum {
     OPERATIONS_MAX = 200,
     BURSTS_MAX = 4000, /* more in one instant is an endless loop */
     ROUNDS_MAX = 64,
-    QUEUE_MAX = 256,
+    UNDER_WAY_MAX = 256, /* datagrams; more are lost */
     DATAGRAM_BYTES = 1500,
     FORGED_BYTES_MAX = 400,
 };
@@ -47,11 +46,8 @@ struct handed {
 };
 
 struct end {
-    struct weft_ep *ep;
-    struct weft_toy_crypto *toy;
-    bool failing; /* the toy */
-    struct weft_msgr msgr;
-    struct weft_addr addr;
+    struct net_end *at;
+    bool failing; /* its cryptography */
     struct slot sends[SLOTS];
     struct slot expects[SLOTS];
     struct handed handed[PEERS_MAX][WEFT_MSGS_MAX];
@@ -59,19 +55,10 @@ struct end {
     uint64_t number_to_it;  /* newest packet number sent to it */
 };
 
-struct datagram {
-    struct end *to;
-    struct weft_addr from;
-    uint32_t bytes;
-    uint8_t data[DATAGRAM_BYTES];
-};
-
 struct world {
-    uint64_t now_ns;
+    struct net net; /* ends 0 and 1: */
     struct end victim;
     struct end other;
-    struct datagram queue[QUEUE_MAX];
-    unsigned queue_count;
     uint8_t mode;
     struct weft_tx tx;
 };
@@ -105,7 +92,7 @@ static void chunk_check(struct end *e, const struct weft_msg_event *ev)
         bytes_sum += bytes[i];
     }
     if (ev->chunk % 3 == 0) {
-        e->msgr.ops->refuse(e->msgr.self, ev->peer, ev->seq);
+        e->at->msgr.ops->refuse(e->at->msgr.self, ev->peer, ev->seq);
     }
 }
 
@@ -141,12 +128,15 @@ static void event_take(struct end *e, const struct weft_msg_event *ev)
     }
 }
 
-static void events_take(struct end *e)
+static void on_event(struct net *net, uint32_t end, const struct weft_msg_event *ev)
 {
-    struct weft_msg_event ev;
-    while (e->msgr.ops->poll(e->msgr.self, &ev)) {
-        event_take(e, &ev);
-    }
+    (void)net;
+    event_take(end == 0 ? &world.victim : &world.other, ev);
+}
+
+static void events_take(const struct end *e)
+{
+    net_drain(&world.net, (uint32_t)(e->at - world.net.end));
 }
 
 /* ---- packets that go out ---------------------------------------------------------------------- */
@@ -199,54 +189,30 @@ static uint32_t u32_at(const uint8_t *bytes, size_t offset)
     return weft_read_u32(&r);
 }
 
-static void datagram_send(struct end *from, const uint8_t *bytes, size_t count)
+/* False: to a stranger, or lost. */
+static bool on_sent(struct net *net, struct net_datagram *d)
 {
-    sent_check(bytes, count);
+    const uint8_t *bytes = d->data;
+    struct end *from = d->from_end == 0 ? &world.victim : &world.other;
+    WEFT_ASSERT(d->bytes <= DATAGRAM_BYTES);
+    sent_check(bytes, d->bytes);
     if ((bytes[0] & 15) == WEFT_CLASS_HELLO) {
         from->connection_id = u32_at(bytes, 4);
     } else if ((bytes[0] & 15) == WEFT_CLASS_ACCEPT) {
         from->connection_id = u32_at(bytes, 8);
     }
-    struct end *to = NULL;
-    if (memcmp(&world.tx.addr, &world.victim.addr, sizeof(world.tx.addr)) == 0) {
-        to = &world.victim;
-    } else if (memcmp(&world.tx.addr, &world.other.addr, sizeof(world.tx.addr)) == 0) {
-        to = &world.other;
-    }
-    if (to == NULL || world.queue_count == QUEUE_MAX) {
-        return; /* to a stranger, or lost */
+    if (d->to_end >= 2 || net->queued == UNDER_WAY_MAX) {
+        return false;
     }
     if ((bytes[0] & 15) <= WEFT_CLASS_SEAL) {
         /* Never as many as 2^32, so a short header has all of it. */
+        struct end *to = d->to_end == 0 ? &world.victim : &world.other;
         size_t number_bytes = weft_wire_header_bytes(bytes[1]) - 8;
         struct weft_reader r = weft_reader_make(bytes + 8, number_bytes);
         uint64_t number = number_bytes == 8 ? weft_read_u64(&r) : weft_read_u32(&r);
         to->number_to_it = weft_max_u64(to->number_to_it, number);
     }
-    struct datagram *d = &world.queue[world.queue_count++];
-    d->to = to;
-    d->from = from->addr;
-    d->bytes = (uint32_t)count;
-    memcpy(d->data, bytes, count);
-}
-
-/* Gather a burst into one run of bytes, then cut it where the kernel would. */
-static void burst_send(struct end *from)
-{
-    static uint8_t bytes[WEFT_TX_BYTES_MAX];
-    const struct weft_tx *tx = &world.tx;
-    size_t used = 0;
-    WEFT_ASSERT(tx->packets <= WEFT_TX_PACKETS_MAX && tx->bytes <= WEFT_TX_BYTES_MAX);
-    for (uint32_t i = 0; i < tx->iov_count; i++) {
-        WEFT_ASSERT(used + tx->iov[i].bytes <= tx->bytes);
-        memcpy(bytes + used, tx->iov[i].base, tx->iov[i].bytes);
-        used += tx->iov[i].bytes;
-    }
-    WEFT_ASSERT(used == tx->bytes && tx->seg_bytes <= DATAGRAM_BYTES);
-    WEFT_ASSERT(weft_div_ceil_u64(used, tx->seg_bytes) == tx->packets);
-    for (size_t at = 0; at < used; at += tx->seg_bytes) {
-        datagram_send(from, bytes + at, weft_min_u64(tx->seg_bytes, used - at));
-    }
+    return true;
 }
 
 /* Make progress until the endpoint rests: nothing to send, no deadline that has passed. */
@@ -256,45 +222,37 @@ static void settle(struct end *e)
     for (unsigned round = 0;; round++) {
         WEFT_ASSERT(round < ROUNDS_MAX);
         events_take(e);
-        if (weft_ep_deadline(e->ep) <= world.now_ns) {
-            weft_ep_on_deadline(e->ep, world.now_ns);
+        if (weft_ep_deadline(e->at->ep) <= world.net.now_ns) {
+            weft_ep_on_deadline(e->at->ep, world.net.now_ns);
             events_take(e);
         }
-        while (weft_ep_send(e->ep, world.now_ns, &world.tx) > 0) {
+        while (weft_ep_send(e->at->ep, world.net.now_ns, &world.tx) > 0) {
             WEFT_ASSERT(++bursts < BURSTS_MAX);
-            burst_send(e);
+            net_burst(&world.net, e->at, &world.tx);
         }
-        if (weft_ep_deadline(e->ep) > world.now_ns) {
+        if (weft_ep_deadline(e->at->ep) > world.net.now_ns) {
             return;
         }
     }
 }
 
-/* A heap copy of the exact size: one byte read too many is seen. */
 static void deliver(struct end *to, const struct weft_addr *from, const uint8_t *bytes,
                     size_t count, enum weft_ecn ecn)
 {
-    uint8_t *copy = malloc(count > 0 ? count : 1);
-    WEFT_ASSERT(copy != NULL);
-    memcpy(copy, bytes, count);
-    weft_ep_ahead(to->ep, copy, count);
-    weft_ep_ahead_chunk(to->ep, copy, count);
-    weft_ep_recv(to->ep, from, ecn, copy, count, world.now_ns, world.now_ns);
-    events_take(to); /* CHUNK data lies in the copy */
-    free(copy);
+    net_deliver_at(&world.net, to->at, from, ecn, bytes, count, world.net.now_ns);
 }
 
 /* Carry what is queued, dropping where `drops` has ones. Both ends then answer, into a new queue. */
 static void carry(uint32_t drops)
 {
-    static struct datagram moving[QUEUE_MAX];
-    unsigned count = world.queue_count;
-    memcpy(moving, world.queue, count * sizeof(moving[0]));
-    world.queue_count = 0;
-    for (unsigned i = 0; i < count; i++) {
+    const uint32_t count = world.net.queued;
+    for (uint32_t i = 0; i < count; i++) {
+        struct net_datagram d = net_dequeue(&world.net, 0);
         if (!((drops >> (i % 32)) & 1)) {
-            deliver(moving[i].to, &moving[i].from, moving[i].data, moving[i].bytes, WEFT_ECN_ECT0);
+            struct end *to = d.to_end == 0 ? &world.victim : &world.other;
+            deliver(to, &d.from, d.data, d.bytes, WEFT_ECN_ECT0);
         }
+        free(d.data);
     }
     settle(&world.victim);
     settle(&world.other);
@@ -331,7 +289,7 @@ static void op_expect(struct end *e, struct weft_reader *in)
         s->memory = calloc(1, x.memory_bytes > 0 ? x.memory_bytes : 1);
         x.memory = s->memory;
     }
-    if (e->msgr.ops->expect(e->msgr.self, &x, &s->expect) != WEFT_OK) {
+    if (e->at->msgr.ops->expect(e->at->msgr.self, &x, &s->expect) != WEFT_OK) {
         slot_free(s);
     }
 }
@@ -339,7 +297,7 @@ static void op_expect(struct end *e, struct weft_reader *in)
 static void op_cancel(struct end *e, struct weft_reader *in)
 {
     struct slot *s = &e->expects[weft_read_u8(in) % SLOTS];
-    if (s->used && e->msgr.ops->cancel(e->msgr.self, s->expect) == WEFT_OK && !s->opened) {
+    if (s->used && e->at->msgr.ops->cancel(e->at->msgr.self, s->expect) == WEFT_OK && !s->opened) {
         slot_free(s); /* what it opened before goes on, so then it is kept */
     }
 }
@@ -353,7 +311,7 @@ static void op_send(struct end *e, struct weft_reader *in)
     m.critical = how & 1 ? 1 : 0;
     m.priority = (how >> 1) & 7;
     m.bound_ppm = how & 0x10 ? WEFT_PPM / 4 : 0;
-    m.deadline_ns = how & 0x20 ? world.now_ns + (how >> 6) * WEFT_NS_PER_MS : WEFT_NEVER;
+    m.deadline_ns = how & 0x20 ? world.net.now_ns + (how >> 6) * WEFT_NS_PER_MS : WEFT_NEVER;
     m.peer = 0;
     struct slot *s = slot_take(e->sends, &m.user);
     if (s == NULL) {
@@ -362,7 +320,7 @@ static void op_send(struct end *e, struct weft_reader *in)
     s->memory = calloc(m.total > 0 ? m.total : 1, m.elem_bytes);
     m.base = s->memory;
     uint64_t seq;
-    if (e->msgr.ops->send(e->msgr.self, &m, world.now_ns, &seq) != WEFT_OK) {
+    if (e->at->msgr.ops->send(e->at->msgr.self, &m, world.net.now_ns, &seq) != WEFT_OK) {
         slot_free(s);
     }
     settle(e);
@@ -371,7 +329,7 @@ static void op_send(struct end *e, struct weft_reader *in)
 static void op_time(struct weft_reader *in)
 {
     uint8_t step = weft_read_u8(in);
-    world.now_ns += ((uint64_t)(step & 31) + 1) << (10 + (step >> 5) * 2);
+    world.net.now_ns += ((uint64_t)(step & 31) + 1) << (10 + (step >> 5) * 2);
     settle(&world.victim);
     settle(&world.other);
 }
@@ -381,7 +339,7 @@ static void op_forge_bytes(struct weft_reader *in)
     size_t count = weft_min_u64(weft_read_u16(in) % FORGED_BYTES_MAX, weft_reader_left(in));
     const uint8_t *bytes = weft_read_bytes(in, count);
     if (bytes != NULL) {
-        deliver(&world.victim, &world.other.addr, bytes, count, WEFT_ECN_CE);
+        deliver(&world.victim, &world.other.at->addr, bytes, count, WEFT_ECN_CE);
         settle(&world.victim);
     }
 }
@@ -389,14 +347,14 @@ static void op_forge_bytes(struct weft_reader *in)
 /* The fields in the bytes get a tag and a MAC, as a holder of the job key would make them. */
 static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
 {
-    struct weft_crypto crypto = weft_toy_crypto_ops(world.other.toy);
+    struct weft_crypto crypto = weft_toy_crypto_ops(world.other.at->toy);
     struct weft_noise noise;
     struct weft_writer w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
-    hello->key_id = world.victim.ep->guard.key_id;
+    hello->key_id = world.victim.at->ep->guard.key_id;
     weft_wire_hello_encode(&w, hello);
     struct weft_crypto_span prologue[2] = {{bytes, 32}, {bytes + 36, 4}};
-    weft_noise_init(&noise, &crypto, PEERS_MAX * KEY_SLOTS, world.victim.ep->config.psk, prologue,
-                    2);
+    weft_noise_init(&noise, &crypto, PEERS_MAX * KEY_SLOTS, world.victim.at->ep->config.psk,
+                    prologue, 2);
     weft_status status =
         weft_noise_hello_write(&noise, NULL, 0, hello->ephemeral, hello->tag);
     if (status != WEFT_OK) {
@@ -405,7 +363,7 @@ static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
     size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
-    weft_core_guard_mac(world.victim.ep, bytes, covered, hello->mac);
+    weft_core_guard_mac(world.victim.at->ep, bytes, covered, hello->mac);
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
     return true;
@@ -435,12 +393,12 @@ static size_t forged_seal(uint8_t *bytes, size_t count, uint8_t flags, uint64_t 
     if (world.mode == WEFT_MODE_NONE || idx >= PEERS_MAX) {
         return count;
     }
-    const struct secure *sec = &world.victim.ep->peers[idx].sec;
+    const struct secure *sec = &world.victim.at->ep->peers[idx].sec;
     uint32_t phase = (flags & WEFT_FLAG_KEY_PHASE) != 0;
     uint32_t generation = sec->generation + (phase != sec->generation % 2);
     uint32_t slot = idx * KEY_SLOTS + 1 + generation % (KEY_SLOTS - 1);
     size_t clear = world.mode == WEFT_MODE_AUTH ? count : weft_wire_header_bytes(flags);
-    weft_toy_crypto_forge(world.victim.toy, slot, number, bytes, clear, bytes + clear,
+    weft_toy_crypto_forge(world.victim.at->toy, slot, number, bytes, clear, bytes + clear,
                           count - clear, bytes + clear, bytes + count);
     return count + WEFT_TAG_BYTES;
 }
@@ -461,7 +419,7 @@ static void forged_deliver(uint8_t flags, uint8_t number_ahead, const uint8_t *b
     weft_wire_header_encode(&w, &header);
     weft_write_bytes(&w, body, count);
     size_t used = forged_seal(bytes, (size_t)(w.at - bytes), flags, header.number);
-    deliver(&world.victim, &world.other.addr, bytes, used, WEFT_ECN_ECT0);
+    deliver(&world.victim, &world.other.at->addr, bytes, used, WEFT_ECN_ECT0);
     settle(&world.victim);
 }
 
@@ -571,7 +529,8 @@ static void op_forge_brief(struct weft_reader *in)
 static void op_connect(void)
 {
     weft_peer peer;
-    if (weft_ep_connect(world.other.ep, &world.victim.addr, world.now_ns, &peer) == WEFT_OK) {
+    if (weft_ep_connect(world.other.at->ep, &world.victim.at->addr, world.net.now_ns, &peer) ==
+        WEFT_OK) {
         settle(&world.other);
         carry(0);
         carry(0);
@@ -627,15 +586,15 @@ static void operation(struct weft_reader *in)
         op_stranger(in);
         break;
     default:
-        if ((op & 0x60) == 0x60 && e->toy != NULL) {
+        if ((op & 0x60) == 0x60 && e->at->toy != NULL) {
             e->failing = !e->failing; /* as after a fork */
-            weft_toy_crypto_fail(e->toy, e->failing ? WEFT_STATE : WEFT_OK);
+            weft_toy_crypto_fail(e->at->toy, e->failing ? WEFT_STATE : WEFT_OK);
         } else if (op & 0x40) {
-            weft_ep_close(e->ep, 0, world.now_ns);
+            weft_ep_close(e->at->ep, 0, world.net.now_ns);
         } else if (op & 0x20) {
             op_connect();
         } else {
-            weft_ep_idle(e->ep, world.now_ns);
+            weft_ep_idle(e->at->ep, world.net.now_ns);
         }
         settle(e);
     }
@@ -643,6 +602,7 @@ static void operation(struct weft_reader *in)
 
 static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes, bool rekey)
 {
+    e->at = &world.net.end[host - 1];
     struct weft_ep_config config;
     weft_ep_config_default(&config);
     config.name = host;
@@ -663,19 +623,19 @@ static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes, bool re
     config.half_open_max = 1;
     config.rekey_packets = rekey ? 5 : 0;
     if (world.mode != WEFT_MODE_NONE) {
-        e->toy = weft_toy_crypto_new(host, weft_ep_crypto_slots(PEERS_MAX));
-        config.crypto = weft_toy_crypto_ops(e->toy);
+        e->at->toy = weft_toy_crypto_new(host, weft_ep_crypto_slots(PEERS_MAX));
+        config.crypto = weft_toy_crypto_ops(e->at->toy);
     }
-    weft_status status = weft_ep_new(&config, &e->ep);
+    weft_status status = weft_ep_new(&config, &e->at->ep);
     WEFT_ASSERT(status == WEFT_OK);
-    e->msgr = weft_ep_msgr(e->ep);
-    e->addr = addr_make(host);
+    e->at->msgr = weft_ep_msgr(e->at->ep);
+    e->at->addr = addr_make(host);
 }
 
 static void end_close(struct end *e)
 {
-    weft_ep_free(e->ep);
-    weft_toy_crypto_free(e->toy);
+    weft_ep_free(e->at->ep);
+    weft_toy_crypto_free(e->at->toy);
     for (unsigned i = 0; i < SLOTS; i++) {
         slot_free(&e->sends[i]);
         slot_free(&e->expects[i]);
@@ -690,7 +650,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     struct weft_reader in = weft_reader_make(data, size);
     memset(&world, 0, sizeof(world));
-    world.now_ns = WEFT_NS_PER_S;
+    net_init(&world.net, 1);
+    world.net.tap = on_sent;
+    world.net.on_event = on_event;
     uint8_t first = weft_read_u8(&in);
     uint16_t longest = packet_bytes[first % WEFT_ARRAY_COUNT(packet_bytes)];
     world.mode = first / 3 % 3;
@@ -701,6 +663,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (unsigned i = 0; i < OPERATIONS_MAX && weft_reader_left(&in) > 0; i++) {
         operation(&in);
     }
+    net_fini(&world.net);
     end_close(&world.victim);
     end_close(&world.other);
     return 0;

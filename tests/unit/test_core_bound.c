@@ -140,7 +140,7 @@ static void test_streams_are_apart(void **state)
 
 static uint32_t lost_max_of(const struct pair *t, uint64_t seq)
 {
-    return t->ep[0]->peers[t->peer_of_0].tx[seq & MSG_MASK].lost_max;
+    return t->net.end[0].ep->peers[t->peer_of_0].tx[seq & MSG_MASK].lost_max;
 }
 
 /* A send that is refused reserves nothing, and the next connection begins at zero. */
@@ -156,13 +156,13 @@ static void test_a_connection_has_its_own(void **state)
     struct weft_msg_send send = {.peer = t->peer_of_0, .base = values, .total = 7 * ELEMS,
                                  .elem_bytes = sizeof(float), .bound_ppm = 100000, .tag = 42,
                                  .deadline_ns = WEFT_NEVER};
-    struct weft_bounds before = t->ep[0]->peers[t->peer_of_0].bounds;
+    struct weft_bounds before = t->net.end[0].ep->peers[t->peer_of_0].bounds;
     uint64_t seq;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_AGAIN);
-    assert_memory_equal(&t->ep[0]->peers[t->peer_of_0].bounds, &before, sizeof(before));
-    weft_ep_close(t->ep[0], t->peer_of_0, t->now_ns);
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_AGAIN);
+    assert_memory_equal(&t->net.end[0].ep->peers[t->peer_of_0].bounds, &before, sizeof(before));
+    weft_ep_close(t->net.end[0].ep, t->peer_of_0, t->net.now_ns);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer_of_0), WEFT_OK);
+    assert_int_equal(pair_connect(t), WEFT_OK);
     assert_int_equal(lost_max_of(t, send_floats(t, values, 7 * ELEMS, 100000)), 0);
     assert_int_equal(lost_max_of(t, send_floats(t, values, 7 * ELEMS, 100000)), 1);
     free(values);
@@ -177,7 +177,7 @@ static void test_short_messages_use_their_bound(void **state)
     float *values = floats_new(CHUNKS * ELEMS);
     float *memory = malloc(CHUNKS * ELEMS * sizeof(*memory));
     uint32_t missing = 0;
-    t->loss_ppm = 100000;
+    t->net.loss_ppm = 100000;
     for (uint32_t i = 0; i < COUNT; i++) {
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, CHUNKS * ELEMS);
@@ -208,8 +208,8 @@ static bool in_order(const struct pair *t, const float *values, uint32_t bound_p
                                  .cut = cut,
                                  .deadline_ns = deadline_ns};
     uint64_t seq;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
-    const struct tx_msg *m = &t->ep[0]->peers[t->peer_of_0].tx[seq & MSG_MASK];
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
+    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx[seq & MSG_MASK];
     struct weft_perm perm = m->perm;
     bool ordered = true;
     for (uint32_t i = 0; i < m->chunks; i++) {
@@ -225,7 +225,8 @@ static void test_a_message_that_may_miss_nothing_goes_in_order(void **state)
     float *values = floats_new(100 * ELEMS);
     assert_true(in_order(t, values, 0, WEFT_NEVER, false));
     assert_false(in_order(t, values, 0, WEFT_NEVER, true)); /* its receiver may end it SHORT */
-    assert_false(in_order(t, values, 0, t->now_ns + WEFT_NS_PER_S, false)); /* it may end SHORT */
+    /* It may end SHORT. */
+    assert_false(in_order(t, values, 0, t->net.now_ns + WEFT_NS_PER_S, false));
     assert_false(in_order(t, values, 100000, WEFT_NEVER, false));
     assert_true(in_order(t, values, 5000, WEFT_NEVER, false)); /* of 100 chunks, half of one */
     free(values);

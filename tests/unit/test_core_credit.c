@@ -67,7 +67,7 @@ static void test_a_message_says_how_urgent_it_is(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    const struct peer *receiver = &t->ep[1]->peers[t->peer_of_1];
+    const struct peer *receiver = &t->net.end[1].ep->peers[t->peer_of_1];
     for (uint8_t priority = 0; priority < 8; priority += 3) {
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, BIG);
@@ -79,10 +79,10 @@ static void test_a_message_says_how_urgent_it_is(void **state)
                                      .tag = 42,
                                      .deadline_ns = WEFT_NEVER};
         uint64_t seq;
-        assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
+        assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
         bool seen = false;
-        while (t->sent_count == before && step(t, WEFT_NEVER - 1)) {
-            bool counted = receiver->rx_live != 0 && !t->ep[1]->credit.dirty;
+        while (t->sent_count == before && net_step(&t->net, WEFT_NEVER - 1)) {
+            bool counted = receiver->rx_live != 0 && !t->net.end[1].ep->credit.dirty;
             assert_true(!counted || receiver->credit_priority == priority);
             seen |= counted;
         }
@@ -96,8 +96,8 @@ static void test_a_message_says_how_urgent_it_is(void **state)
 /* Of the credit that is out, what the open message can use and no more takes part of the budget. */
 static void assert_counted(const struct pair *t)
 {
-    const struct credit *c = &t->ep[1]->credit;
-    const struct peer *p = &t->ep[1]->peers[t->peer_of_1];
+    const struct credit *c = &t->net.end[1].ep->credit;
+    const struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
     if (!c->dirty && c->active > 0 && !p->credit_silent) {
         uint64_t counted =
             weft_min_u64(weft_core_credit_outstanding(p), weft_core_credit_remaining(p));
@@ -112,21 +112,22 @@ static void test_outstanding_stays_under_the_budget(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    struct peer *sender = &t->ep[0]->peers[t->peer_of_0];
+    struct peer *sender = &t->net.end[0].ep->peers[t->peer_of_0];
     uint64_t budget = 0;
     uint32_t most = 0;
     for (uint32_t loss_ppm = 0; loss_ppm <= 300000; loss_ppm += 100000) {
-        t->loss_ppm = loss_ppm;
+        t->net.loss_ppm = loss_ppm;
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, BIG);
         send_floats(t, values, BIG, 0);
-        while (t->sent_count == before && step(t, WEFT_NEVER - 1)) {
-            uint32_t out = outstanding_at(t->ep[1], t->peer_of_1);
+        while (t->sent_count == before && net_step(&t->net, WEFT_NEVER - 1)) {
+            uint32_t out = outstanding_at(t->net.end[1].ep, t->peer_of_1);
             most = out > most ? out : most;
-            budget = weft_max_u64(budget, t->ep[1]->credit.budget);
+            budget = weft_max_u64(budget, t->net.end[1].ep->credit.budget);
             assert_counted(t);
             assert_true(out <= budget);
-            assert_true((int32_t)(sender->credit - t->ep[1]->peers[t->peer_of_1].granted) <= 0);
+            assert_true(
+                (int32_t)(sender->credit - t->net.end[1].ep->peers[t->peer_of_1].granted) <= 0);
         }
         assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
         assert_int_equal(t->sent.received, CHUNKS);
@@ -138,15 +139,13 @@ static void test_outstanding_stays_under_the_budget(void **state)
 
 static void queue_clear(struct pair *t, uint32_t to)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < t->queued; i++) {
-        if (t->queue[i].to == to) {
-            free(t->queue[i].data);
+    for (uint32_t i = 0; i < t->net.queued;) {
+        if (t->net.queue[i].to_end == to) {
+            free(net_dequeue(&t->net, i).data);
         } else {
-            t->queue[kept++] = t->queue[i];
+            i++;
         }
     }
-    t->queued = kept;
 }
 
 /* The packet with the grant is lost, and the sender has nothing left to say: it is told again long
@@ -156,8 +155,8 @@ static void test_a_lost_grant_is_told_again(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    struct peer *sender = &t->ep[0]->peers[t->peer_of_0];
-    struct peer *receiver = &t->ep[1]->peers[t->peer_of_1];
+    struct peer *sender = &t->net.end[0].ep->peers[t->peer_of_0];
+    struct peer *receiver = &t->net.end[1].ep->peers[t->peer_of_1];
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
     send_floats(t, values, BIG, 0);
     run_for(t, WEFT_NS_PER_MS / 10);
@@ -165,22 +164,22 @@ static void test_a_lost_grant_is_told_again(void **state)
     sender->cc.rate_bps = 0;
     /* From now on nothing reaches the sender until it has used up all its credit. */
     for (int i = 0; i < 1000 && (int32_t)(sender->credit - sender->data_sent) > 0; i++) {
-        step(t, WEFT_NEVER - 1);
+        net_step(&t->net, WEFT_NEVER - 1);
         queue_clear(t, 0);
     }
     assert_int_equal((int32_t)(sender->credit - sender->data_sent), 0);
     for (int i = 0; i < 1000 && receiver->data_count != sender->data_sent; i++) {
-        step(t, WEFT_NEVER - 1);
+        net_step(&t->net, WEFT_NEVER - 1);
         queue_clear(t, 0);
     }
-    pump(t);
+    net_pump(&t->net);
     queue_clear(t, 0);
     assert_true((int32_t)(receiver->granted - sender->credit) > 0);
     uint32_t sent = sender->data_sent;
-    uint64_t probes = weft_ep_counters(t->ep[0])->probes;
+    uint64_t probes = weft_ep_counters(t->net.end[0].ep)->probes;
     run_for(t, 2 * receiver->srtt_ns + 100 * WEFT_NS_PER_US);
     assert_true(sender->data_sent > sent);
-    assert_int_equal(weft_ep_counters(t->ep[0])->probes, probes);
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, probes);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);
@@ -196,13 +195,13 @@ static void test_a_silent_holder_is_passed_over(void **state)
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
     send_floats(t, values, BIG, 0);
     run_for(t, WEFT_NS_PER_MS / 10);
-    t->cut = true;
+    pair_cut(t, true);
     run_for(t, 200 * WEFT_NS_PER_MS);
-    assert_true(t->ep[1]->peers[t->peer_of_1].credit_silent);
-    assert_int_equal(weft_ep_counters(t->ep[1])->credits_reclaimed, 1);
-    t->cut = false;
+    assert_true(t->net.end[1].ep->peers[t->peer_of_1].credit_silent);
+    assert_int_equal(weft_ep_counters(t->net.end[1].ep)->credits_reclaimed, 1);
+    pair_cut(t, false);
     run_for(t, 10 * WEFT_NS_PER_S);
-    assert_false(t->ep[1]->peers[t->peer_of_1].credit_silent);
+    assert_false(t->net.end[1].ep->peers[t->peer_of_1].credit_silent);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);
     free(values);
@@ -213,7 +212,7 @@ static void test_endpoints_of_a_host_share(void **state)
 {
     struct pair *t = *state;
     struct weft_credit_share share = {0};
-    t->ep[1]->config.credit_share = &share;
+    t->net.end[1].ep->config.credit_share = &share;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
@@ -221,15 +220,15 @@ static void test_endpoints_of_a_host_share(void **state)
     run_for(t, WEFT_NS_PER_MS / 10);
     assert_int_equal(atomic_load(&share.active), 1);
     assert_true(atomic_load(&share.bytes) > 0);
-    uint64_t alone = t->ep[1]->credit.budget;
+    uint64_t alone = t->net.end[1].ep->credit.budget;
     atomic_fetch_add(&share.active, 1); /* another one begins */
     run_for(t, WEFT_NS_PER_MS / 20);
-    assert_in_range(t->ep[1]->credit.budget, alone * 4 / 10, alone * 6 / 10);
+    assert_in_range(t->net.end[1].ep->credit.budget, alone * 4 / 10, alone * 6 / 10);
     atomic_fetch_sub(&share.active, 1);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     assert_int_equal(atomic_load(&share.active), 0);
-    t->ep[1]->config.credit_share = NULL;
+    t->net.end[1].ep->config.credit_share = NULL;
     free(memory);
     free(values);
 }
@@ -241,7 +240,7 @@ static void test_on_one_host_the_budget_is_a_constant(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    struct weft_ep *ep = t->ep[1];
+    struct weft_ep *ep = t->net.end[1].ep;
     ep->config.same_host = 1;
     static const uint32_t windows[] = {2048, 100};
     for (int i = 0; i < 2; i++) {
@@ -251,7 +250,7 @@ static void test_on_one_host_the_budget_is_a_constant(void **state)
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, BIG);
         send_floats(t, values, BIG, 0);
-        while (t->sent_count == before && step(t, WEFT_NEVER - 1)) {
+        while (t->sent_count == before && net_step(&t->net, WEFT_NEVER - 1)) {
             uint32_t out = outstanding_at(ep, t->peer_of_1);
             most = out > most ? out : most;
             packets = ep->credit.budget;
@@ -273,16 +272,16 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_CONTROL,
         .data_count = data_count,
-        .connection_id = t->ep[1]->peers[t->peer_of_1].connection_id,
+        .connection_id = t->net.end[1].ep->peers[t->peer_of_1].connection_id,
         .number = number,
     };
     struct weft_wire_frame ping = {.type = WEFT_FRAME_PING};
     weft_wire_header_encode(&w, &packet);
     weft_write_u16(&w, WEFT_PING_BYTES);
     weft_wire_frame_encode(&w, &ping);
-    weft_ep_recv(t->ep[1], &t->addr[0], WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes), t->now_ns,
-                 t->now_ns);
-    drain(t, 1);
+    weft_ep_recv(t->net.end[1].ep, &t->net.end[0].addr, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes),
+                 t->net.now_ns, t->net.now_ns);
+    net_drain(&t->net, 1);
 }
 
 /* Who has the key may claim to have sent, and lost, what it likes. It had no credit for it, so it is
@@ -290,16 +289,16 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
 static void test_a_liar_loses_no_more_than_its_credit(void **state)
 {
     struct pair *t = *state;
-    struct peer *p = &t->ep[1]->peers[t->peer_of_1];
+    struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
     run_for(t, WEFT_NS_PER_MS);
-    t->ep[1]->credit.span_lost = 0;
+    t->net.end[1].ep->credit.span_lost = 0;
     uint32_t granted = p->granted - p->data_count;
     uint32_t before = p->data_count;
     for (uint64_t i = 0; i < 100000; i++) { /* nothing is answered, so nothing more is granted */
         claim(t, 1000 + i, (uint16_t)(p->data_count + 30000));
-        assert_true(outstanding_at(t->ep[1], t->peer_of_1) <= granted);
+        assert_true(outstanding_at(t->net.end[1].ep, t->peer_of_1) <= granted);
     }
-    assert_in_range(t->ep[1]->credit.span_lost, 0, granted);
+    assert_in_range(t->net.end[1].ep->credit.span_lost, 0, granted);
     assert_true(p->data_count != before);
 }
 
@@ -307,9 +306,9 @@ static void test_a_liar_loses_no_more_than_its_credit(void **state)
 static void test_lost_probes_are_caught_up_with(void **state)
 {
     struct pair *t = *state;
-    struct peer *p = &t->ep[1]->peers[t->peer_of_1];
+    struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
     run_for(t, WEFT_NS_PER_MS);
-    t->ep[1]->credit.span_lost = 0;
+    t->net.end[1].ep->credit.span_lost = 0;
     uint32_t sent = p->granted + 1000;
     claim(t, 1000, (uint16_t)sent);
     assert_int_equal(p->data_count, sent);
@@ -522,55 +521,51 @@ static uint64_t busy_awake(const struct busy_host *h, uint64_t ns)
                : ns;
 }
 
-static void busy_pump(struct pair *t, struct busy_host *h)
+static bool busy_link(struct net *net, struct net_datagram *d)
 {
-    uint32_t i = t->queued;
-    pump(t);
-    while (i < t->queued) {
-        struct datagram *d = &t->queue[i];
-        uint64_t from_ns = weft_max_u64(h->link_ns, t->now_ns);
-        bool full = d->to == 1 && from_ns - t->now_ns > h->buffer_ns;
-        if (full) {
-            free(d->data);
-            memmove(d, d + 1, (--t->queued - i) * sizeof(*d));
-            h->dropped++;
-            continue;
-        }
-        if (d->to == 1 && d->bytes > 1000) {
-            h->link_ns = from_ns + busy_packet_ns;
-        }
-        d->due_ns += d->to == 1 ? h->link_ns - weft_min_u64(h->link_ns, t->now_ns) : 0;
-        i++;
+    struct busy_host *h = net->tap_arg;
+    if (d->to_end != 1) {
+        return true;
     }
+    uint64_t from_ns = weft_max_u64(h->link_ns, net->now_ns);
+    if (from_ns - net->now_ns > h->buffer_ns) {
+        h->dropped++;
+        return false;
+    }
+    if (d->bytes > 1000) {
+        h->link_ns = from_ns + busy_packet_ns;
+    }
+    d->due_ns += h->link_ns - weft_min_u64(h->link_ns, net->now_ns);
+    return true;
 }
 
 /* What arrives while the process does not run lies in its socket. */
 static void busy_step(struct pair *t, struct busy_host *h)
 {
-    busy_pump(t, h);
-    uint64_t next =
-        weft_min_u64(weft_ep_deadline(t->ep[0]), busy_awake(h, weft_ep_deadline(t->ep[1])));
-    for (uint32_t i = 0; i < t->queued; i++) {
-        uint64_t due_ns = t->queue[i].due_ns;
-        next = weft_min_u64(next, t->queue[i].to == 1 ? busy_awake(h, due_ns) : due_ns);
+    net_pump(&t->net);
+    uint64_t next = weft_min_u64(weft_ep_deadline(t->net.end[0].ep),
+                                 busy_awake(h, weft_ep_deadline(t->net.end[1].ep)));
+    for (uint32_t i = 0; i < t->net.queued; i++) {
+        uint64_t due_ns = t->net.queue[i].due_ns;
+        next = weft_min_u64(next, t->net.queue[i].to_end == 1 ? busy_awake(h, due_ns) : due_ns);
     }
-    t->now_ns = weft_max_u64(t->now_ns, next);
-    bool runs = busy_awake(h, t->now_ns) == t->now_ns;
-    for (uint32_t i = 0; i < t->queued;) {
-        struct datagram d = t->queue[i];
-        if (d.due_ns > t->now_ns || (d.to == 1 && !runs)) {
+    t->net.now_ns = weft_max_u64(t->net.now_ns, next);
+    bool runs = busy_awake(h, t->net.now_ns) == t->net.now_ns;
+    for (uint32_t i = 0; i < t->net.queued;) {
+        struct net_datagram d = t->net.queue[i];
+        if (d.due_ns > t->net.now_ns || (d.to_end == 1 && !runs)) {
             i++;
             continue;
         }
-        memmove(&t->queue[i], &t->queue[i + 1], (--t->queued - i) * sizeof(d));
-        weft_ep_recv(t->ep[d.to], &t->addr[1 - d.to], WEFT_ECN_ECT0, d.data, d.bytes, d.due_ns,
-                     t->now_ns);
-        drain(t, d.to);
+        (void)net_dequeue(&t->net, i);
+        weft_ep_recv(t->net.end[d.to_end].ep, &d.from, WEFT_ECN_ECT0, d.data, d.bytes, d.due_ns,
+                     t->net.now_ns);
+        net_drain(&t->net, d.to_end);
         free(d.data);
     }
     for (uint32_t end = 0; end < 1U + runs; end++) {
-        weft_ep_on_deadline(t->ep[end], t->now_ns);
-        drain(t, end);
+        weft_ep_on_deadline(t->net.end[end].ep, t->net.now_ns);
+        net_drain(&t->net, end);
     }
 }
 
@@ -578,7 +573,7 @@ static void busy_step(struct pair *t, struct busy_host *h)
 static double busy_message(struct pair *t, struct busy_host *h, const float *values, float *memory)
 {
     uint32_t before = t->sent_count;
-    uint64_t from_ns = t->now_ns;
+    uint64_t from_ns = t->net.now_ns;
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
     send_floats(t, values, BIG, 0);
     for (uint32_t i = 0; t->sent_count == before; i++) {
@@ -587,7 +582,7 @@ static double busy_message(struct pair *t, struct busy_host *h, const float *val
     }
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     assert_int_equal(t->sent.received, CHUNKS);
-    return (double)(t->now_ns - from_ns) / (double)(CHUNKS * busy_packet_ns);
+    return (double)(t->net.now_ns - from_ns) / (double)(CHUNKS * busy_packet_ns);
 }
 
 /* A process that others keep off the processor for 5 of 10 ms has credit out for as long, and its link
@@ -599,17 +594,19 @@ static void test_who_is_kept_from_running_has_more_credit_out(void **state)
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
     struct busy_host h = {.buffer_ns = 18 * WEFT_NS_PER_MS};
+    t->net.tap = busy_link;
+    t->net.tap_arg = &h;
     assert_true(busy_message(t, &h, values, memory) < 1.03);
-    uint64_t prompt = t->ep[1]->credit.budget;
+    uint64_t prompt = t->net.end[1].ep->credit.budget;
     h.asleep_ns = 5 * WEFT_NS_PER_MS;
     assert_true(busy_message(t, &h, values, memory) < 1.08);
-    assert_true(t->ep[1]->credit.budget > 5 * WEFT_NS_PER_MS / busy_packet_ns);
+    assert_true(t->net.end[1].ep->credit.budget > 5 * WEFT_NS_PER_MS / busy_packet_ns);
     assert_int_equal(h.dropped, 0);
     h.asleep_ns = 0;
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(busy_message(t, &h, values, memory) < 1.03);
     }
-    assert_in_range(t->ep[1]->credit.budget, 1, prompt + 4);
+    assert_in_range(t->net.end[1].ep->credit.budget, 1, prompt + 4);
     h.asleep_ns = 5 * WEFT_NS_PER_MS;
     h.buffer_ns = 64000 * UINT64_C(8) * 5; /* 64,000 bytes at 200 Mbit/s */
     assert_true(busy_message(t, &h, values, memory) < 1.4);

@@ -23,7 +23,7 @@ static uint64_t send_masked(struct pair *t, const float *values, uint32_t n, con
         .deadline_ns = WEFT_NEVER,
     };
     uint64_t seq = 0;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
     return seq;
 }
 
@@ -49,9 +49,9 @@ static void one_of_many_sizes(struct pair *t, uint32_t n, uint32_t chunks, uint3
         weft_bits_set(must, chosen[i]);
     }
     uint32_t others_missing = 0;
-    t->loss_ppm = 400000;
+    t->net.loss_ppm = 400000;
     for (uint32_t seed = 0; seed < seeds; seed++) {
-        weft_prng_init(&t->prng, seed + 1);
+        weft_prng_init(&t->net.prng, seed + 1);
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, n);
         send_masked(t, values, n, must, 2);
@@ -90,7 +90,7 @@ static void test_an_empty_mask_costs_nothing(void **state)
     uint64_t none[1] = {0};
     expect_floats(t, WEFT_SINK_COPY, memory, N);
     uint64_t seq = send_masked(t, values, N, none, 1);
-    const struct tx_msg *m = &t->ep[0]->peers[t->peer_of_0].tx[seq & MSG_MASK];
+    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx[seq & MSG_MASK];
     assert_false(m->masked);
     assert_int_equal(m->critical, 1);
     run_for(t, WEFT_NS_PER_S);
@@ -106,7 +106,7 @@ static void test_the_bound_leaves_room_for_the_critical(void **state)
     float *values = floats_new(N);
     uint64_t most[1] = {0xff};
     uint64_t seq = send_masked(t, values, N, most, 0);
-    const struct tx_msg *m = &t->ep[0]->peers[t->peer_of_0].tx[seq & MSG_MASK];
+    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx[seq & MSG_MASK];
     uint32_t chunks = m->chunks;
     assert_int_equal(m->critical_left, 8);
     assert_int_equal(m->lost_max, chunks - 8 < chunks / 2 ? chunks - 8 : chunks / 2);
@@ -122,23 +122,23 @@ static void test_lies_are_refused(void **state)
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
     uint64_t must[64] = {4};
     send_masked(t, values, BIG, must, 0);
-    struct peer *p = &t->ep[1]->peers[t->peer_of_1];
+    struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
     struct weft_wire_critical frame = {.word_count = 1, .msg = 1, .chunks = 9, .words = {4}};
-    assert_false(weft_core_critical_recv(t->ep[1], p, &frame)); /* not open yet */
-    pump(t);
-    for (uint32_t i = 0; t->queued > 0 && p->rx_live == 0 && i < 100; i++) {
-        step(t, WEFT_NEVER - 1);
+    assert_false(weft_core_critical_recv(t->net.end[1].ep, p, &frame)); /* not open yet */
+    net_pump(&t->net);
+    for (uint32_t i = 0; t->net.queued > 0 && p->rx_live == 0 && i < 100; i++) {
+        net_step(&t->net, WEFT_NEVER - 1);
     }
     assert_int_not_equal(p->rx_live, 0);
     struct rx_msg *m = &p->rx[1];
     if (!m->must_known) {
-        uint64_t before = weft_ep_counters(t->ep[1])->bad_range;
+        uint64_t before = weft_ep_counters(t->net.end[1].ep)->bad_range;
         frame.chunks = m->chunks + 1;
-        assert_true(weft_core_critical_recv(t->ep[1], p, &frame));
+        assert_true(weft_core_critical_recv(t->net.end[1].ep, p, &frame));
         frame.chunks = m->chunks;
         frame.first = 64;
-        assert_true(weft_core_critical_recv(t->ep[1], p, &frame));
-        assert_int_equal(weft_ep_counters(t->ep[1])->bad_range, before + 2);
+        assert_true(weft_core_critical_recv(t->net.end[1].ep, p, &frame));
+        assert_int_equal(weft_ep_counters(t->net.end[1].ep)->bad_range, before + 2);
         assert_false(m->must_known);
     }
     run_for(t, WEFT_NS_PER_S);
@@ -184,7 +184,7 @@ static void test_rule_7_end_to_end(void **state)
     uint32_t twice = 0;
     struct weft_misses misses;
     assert_int_equal(weft_misses_init(&misses, CHUNKS, 2), WEFT_OK);
-    t->loss_ppm = 400000;
+    t->net.loss_ppm = 400000;
     for (int step_no = 0; step_no < 150; step_no++) {
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, N);

@@ -15,10 +15,10 @@ static void test_one_chunk_and_its_done(void **state)
     assert_true(got == 3);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     assert_int_equal(t->received.user, 5);
-    assert_false(weft_ep_busy(t->ep[0]) || weft_ep_busy(t->ep[1]));
-    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
-    assert_int_equal(weft_ep_deadline(t->ep[0]), WEFT_NEVER);
-    assert_int_equal(weft_ep_deadline(t->ep[1]), WEFT_NEVER);
+    assert_false(weft_ep_busy(t->net.end[0].ep) || weft_ep_busy(t->net.end[1].ep));
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
+    assert_int_equal(weft_ep_deadline(t->net.end[0].ep), WEFT_NEVER);
+    assert_int_equal(weft_ep_deadline(t->net.end[1].ep), WEFT_NEVER);
 }
 
 static void test_bound_zero_survives_loss(void **state)
@@ -27,7 +27,7 @@ static void test_bound_zero_survives_loss(void **state)
     uint32_t n = 352 * 700 + 11;
     float *values = floats_new(n);
     float *sum = calloc(n, sizeof(*sum));
-    t->loss_ppm = 100000;
+    t->net.loss_ppm = 100000;
     for (int round = 1; round <= 2; round++) {
         expect_floats(t, WEFT_SINK_ADD, sum, n);
         send_floats(t, values, n, 0);
@@ -38,7 +38,7 @@ static void test_bound_zero_survives_loss(void **state)
     for (uint32_t i = 0; i < n; i++) {
         assert_true(sum[i] == 2 * values[i]);
     }
-    assert_true(weft_ep_counters(t->ep[0])->retransmitted_packets > 100);
+    assert_true(weft_ep_counters(t->net.end[0].ep)->retransmitted_packets > 100);
     free(values);
     free(sum);
 }
@@ -50,7 +50,7 @@ static void test_masks_agree_and_bound_holds(void **state)
     float *values = floats_new(n);
     float *got = calloc(n, sizeof(*got));
     uint32_t missing = 0;
-    t->loss_ppm = 50000;
+    t->net.loss_ppm = 50000;
     for (uint32_t round = 1; round <= 5; round++) {
         memset(got, 0, n * sizeof(*got));
         expect_floats(t, WEFT_SINK_COPY, got, n);
@@ -81,7 +81,7 @@ static void test_no_memory_posted_is_loss_until_it_is(void **state)
     run_for(t, 20 * WEFT_NS_PER_S); /* longer than the peer timeout: it answers, so it lives */
     assert_int_equal(t->received_count, 0);
     assert_int_equal(t->down_count, 0);
-    assert_true(weft_ep_counters(t->ep[1])->no_memory > 0);
+    assert_true(weft_ep_counters(t->net.end[1].ep)->no_memory > 0);
     expect_floats(t, WEFT_SINK_COPY, &got, 1);
     run_for(t, 2 * WEFT_NS_PER_S);
     assert_int_equal(t->received_count, 1);
@@ -92,7 +92,7 @@ static void test_dead_peer_is_told(void **state)
 {
     struct pair *t = *state;
     float value = 1;
-    t->cut = true;
+    pair_cut(t, true);
     send_floats(t, &value, 1, 0);
     t->log[0] = '\0';
     run_for(t, 4 * WEFT_NS_PER_S);
@@ -106,10 +106,10 @@ static void test_close_reaches_the_other_end(void **state)
 {
     struct pair *t = *state;
     t->log[0] = '\0';
-    weft_ep_close(t->ep[0], t->peer_of_0, t->now_ns);
+    weft_ep_close(t->net.end[0].ep, t->peer_of_0, t->net.now_ns);
     run_for(t, 10 * WEFT_NS_PER_MS);
     assert_string_equal(t->log, "0:down 1:down");
-    assert_false(weft_ep_busy(t->ep[0]) || weft_ep_busy(t->ep[1]));
+    assert_false(weft_ep_busy(t->net.end[0].ep) || weft_ep_busy(t->net.end[1].ep));
 }
 
 static void test_sender_deadline_is_short(void **state)
@@ -125,10 +125,10 @@ static void test_sender_deadline_is_short(void **state)
         .total = n,
         .elem_bytes = sizeof(float),
         .tag = 42,
-        .deadline_ns = t->now_ns + 100000,
+        .deadline_ns = t->net.now_ns + 100000,
     };
     uint64_t seq;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent_count, 1);
     assert_int_equal(t->sent.outcome, WEFT_MSG_SHORT);
@@ -141,7 +141,7 @@ static void test_sender_deadline_is_short(void **state)
 static void refuse_chunk(struct pair *t, const struct weft_msg_event *ev)
 {
     if (ev->chunk % 2 == 0) {
-        t->msgr[1].ops->refuse(t->msgr[1].self, ev->peer, ev->seq);
+        t->net.end[1].msgr.ops->refuse(t->net.end[1].msgr.self, ev->peer, ev->seq);
     }
 }
 
@@ -160,12 +160,12 @@ static void test_hand_and_refuse(void **state)
     };
     weft_expect_id id;
     t->on_chunk = refuse_chunk;
-    assert_int_equal(t->msgr[1].ops->expect(t->msgr[1].self, &e, &id), WEFT_OK);
+    assert_int_equal(net_msg_expect(&t->net, 1, &e, &id), WEFT_OK);
     send_floats(t, values, 352 * 10, 0);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->chunk_count, 10);
     assert_int_equal(t->sent.refused, 5);
-    assert_int_equal(t->msgr[1].ops->cancel(t->msgr[1].self, id), WEFT_NOTFOUND);
+    assert_int_equal(t->net.end[1].msgr.ops->cancel(t->net.end[1].msgr.self, id), WEFT_NOTFOUND);
     free(values);
 }
 
@@ -174,7 +174,7 @@ static void test_64_messages_then_again(void **state)
     struct pair *t = *state;
     float value = 1;
     float got[WEFT_MSGS_MAX];
-    t->cut = true;
+    pair_cut(t, true);
     for (int i = 0; i < WEFT_MSGS_MAX; i++) {
         expect_floats(t, WEFT_SINK_COPY, &got[i], 1);
         send_floats(t, &value, 1, 0);
@@ -182,10 +182,10 @@ static void test_64_messages_then_again(void **state)
     struct weft_msg_send send = {.peer = t->peer_of_0, .base = &value, .total = 1, .elem_bytes = 4,
                                  .deadline_ns = WEFT_NEVER};
     uint64_t seq;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_AGAIN);
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_AGAIN);
     send.bound_ppm = WEFT_PPM;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_INVALID);
-    t->cut = false;
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_INVALID);
+    pair_cut(t, false);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent_count, WEFT_MSGS_MAX);
 }
@@ -194,16 +194,16 @@ static void test_idle_silences_the_other_end(void **state)
 {
     struct pair *t = *state;
     run_for(t, 10 * WEFT_NS_PER_MS);
-    weft_ep_idle(t->ep[0], t->now_ns);
+    weft_ep_idle(t->net.end[0].ep, t->net.now_ns);
     run_for(t, 10 * WEFT_NS_PER_MS);
     float value = 1;
     struct weft_msg_send send = {.peer = t->peer_of_1, .base = &value, .total = 1, .elem_bytes = 4,
                                  .tag = 1, .deadline_ns = WEFT_NEVER};
     uint64_t seq;
-    uint64_t before = weft_ep_counters(t->ep[1])->datagrams_sent;
-    assert_int_equal(t->msgr[1].ops->send(t->msgr[1].self, &send, t->now_ns, &seq), WEFT_OK);
+    uint64_t before = weft_ep_counters(t->net.end[1].ep)->datagrams_sent;
+    assert_int_equal(net_msg_send(&t->net, 1, &send, &seq), WEFT_OK);
     run_for(t, 30 * WEFT_NS_PER_S);
-    assert_int_equal(weft_ep_counters(t->ep[1])->datagrams_sent, before);
+    assert_int_equal(weft_ep_counters(t->net.end[1].ep)->datagrams_sent, before);
     assert_int_equal(t->down_count, 0);
 }
 
@@ -212,13 +212,13 @@ static void test_deadline_towards_an_idle_peer(void **state)
 {
     struct pair *t = *state;
     run_for(t, 10 * WEFT_NS_PER_MS);
-    weft_ep_idle(t->ep[0], t->now_ns);
+    weft_ep_idle(t->net.end[0].ep, t->net.now_ns);
     run_for(t, 10 * WEFT_NS_PER_MS);
     float value = 1;
     struct weft_msg_send send = {.peer = t->peer_of_1, .base = &value, .total = 1, .elem_bytes = 4,
-                                 .tag = 1, .deadline_ns = t->now_ns + WEFT_NS_PER_MS};
+                                 .tag = 1, .deadline_ns = t->net.now_ns + WEFT_NS_PER_MS};
     uint64_t seq;
-    assert_int_equal(t->msgr[1].ops->send(t->msgr[1].self, &send, t->now_ns, &seq), WEFT_OK);
+    assert_int_equal(net_msg_send(&t->net, 1, &send, &seq), WEFT_OK);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent_count, 1);
     assert_int_equal(t->sent.outcome, WEFT_MSG_SHORT);
@@ -231,21 +231,21 @@ static void test_lost_finish_is_repeated_on_a_busy_connection(void **state)
     struct pair *t = *state;
     float value = 1;
     struct weft_msg_send send = {.peer = t->peer_of_0, .base = &value, .total = 1, .elem_bytes = 4,
-                                 .tag = 1, .deadline_ns = t->now_ns + WEFT_NS_PER_MS};
+                                 .tag = 1, .deadline_ns = t->net.now_ns + WEFT_NS_PER_MS};
     uint64_t seq;
-    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
-    t->cut = true; /* the message, its probes and its first FINISH are lost */
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
+    pair_cut(t, true); /* the message, its probes and its first FINISH are lost */
     run_for(t, 2 * WEFT_NS_PER_MS);
-    t->cut = false;
+    pair_cut(t, false);
     float got[64];
-    uint64_t from_ns = t->now_ns;
+    uint64_t from_ns = t->net.now_ns;
     for (int i = 0; i < 60 && t->short_count == 0; i++) {
         expect_floats(t, WEFT_SINK_COPY, &got[i], 1);
         send_floats(t, &value, 1, 0);
         run_for(t, 50 * WEFT_NS_PER_US);
     }
     assert_int_equal(t->short_count, 1);
-    assert_true(t->now_ns - from_ns < 2 * WEFT_NS_PER_MS);
+    assert_true(t->net.now_ns - from_ns < 2 * WEFT_NS_PER_MS);
 }
 
 /* Our own pause is not the other end's death. */
@@ -256,10 +256,10 @@ static void test_a_long_pause_of_ours_kills_nobody(void **state)
     float got = 0;
     expect_floats(t, WEFT_SINK_COPY, &got, 1);
     send_floats(t, &value, 1, 0);
-    t->cut = true;
-    pump(t); /* sent, and lost */
-    t->cut = false;
-    t->now_ns += 30 * WEFT_NS_PER_S; /* the caller computes */
+    pair_cut(t, true);
+    net_pump(&t->net); /* sent, and lost */
+    pair_cut(t, false);
+    t->net.now_ns += 30 * WEFT_NS_PER_S; /* the caller computes */
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->down_count, 0);
     assert_true(got == 1);
@@ -273,18 +273,17 @@ static void test_a_pause_longer_than_the_peer_timeout(void **state)
     weft_ep_config_default(&config);
     config.accept = 1;
     config.peer_timeout_ns = 300 * WEFT_NS_PER_MS;
-    for (int i = 0; i < 2; i++) {
-        weft_ep_free(t->ep[i]);
-        assert_int_equal(weft_ep_new(&config, &t->ep[i]), WEFT_OK);
-        t->msgr[i] = weft_ep_msgr(t->ep[i]);
+    for (uint32_t i = 0; i < 2; i++) {
+        weft_ep_free(t->net.end[i].ep);
+        end_open(t, i, &config);
     }
-    t->queued = 0;
+    net_clear(&t->net);
     t->up_count = t->down_count = 0;
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer_of_0), WEFT_OK);
-    t->cut = true;
-    pump(t); /* sent, and lost */
-    t->cut = false;
-    t->now_ns += 500 * WEFT_NS_PER_MS;
+    assert_int_equal(pair_connect(t), WEFT_OK);
+    pair_cut(t, true);
+    net_pump(&t->net); /* sent, and lost */
+    pair_cut(t, false);
+    t->net.now_ns += 500 * WEFT_NS_PER_MS;
     run_for(t, 200 * WEFT_NS_PER_MS);
     assert_int_equal(t->down_count, 0);
     assert_true(t->up_count > 0);
@@ -294,23 +293,21 @@ static void test_a_pause_longer_than_the_peer_timeout(void **state)
 static void test_a_full_table_forgets_the_silent(void **state)
 {
     struct pair *t = *state;
-    weft_ep_free(t->ep[1]);
+    weft_ep_free(t->net.end[1].ep);
     struct weft_ep_config config;
     weft_ep_config_default(&config);
     config.accept = 1;
     config.peers_max = 1;
-    assert_int_equal(weft_ep_new(&config, &t->ep[1]), WEFT_OK);
-    t->msgr[1] = weft_ep_msgr(t->ep[1]);
+    end_open(t, 1, &config);
     for (uint64_t life = 1; life <= 2; life++) {
-        weft_ep_free(t->ep[0]); /* the crash */
-        t->queued = 0;
+        weft_ep_free(t->net.end[0].ep); /* the crash */
+        net_clear(&t->net);
         weft_ep_config_default(&config);
         config.incarnation = 100 + life;
         config.peer_timeout_ns = 60 * WEFT_NS_PER_S;
-        assert_int_equal(weft_ep_new(&config, &t->ep[0]), WEFT_OK);
-        t->msgr[0] = weft_ep_msgr(t->ep[0]);
+        end_open(t, 0, &config);
         t->up_count = 0;
-        assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer_of_0), WEFT_OK);
+        assert_int_equal(pair_connect(t), WEFT_OK);
         run_for(t, 2 * WEFT_NS_PER_S);
         assert_int_equal(t->up_count, life == 1 ? 2 : 0); /* the silent one may still be alive */
     }
@@ -323,15 +320,15 @@ static void test_a_full_table_forgets_the_silent(void **state)
 static void test_ring_goes_by_in_acknowledgements(void **state)
 {
     struct pair *t = *state;
-    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     run_for(t, 10 * WEFT_NS_PER_MS);
     assert_int_equal(p->in_flight_count, 0);
-    weft_core_packet_sent(t->ep[0], p, t->now_ns, TX_PACKET_PROBE, 0, 0, 100);
-    for (uint32_t i = 1; i < t->ep[0]->config.tx_window_max; i++) {
-        weft_core_packet_sent(t->ep[0], p, t->now_ns, 0, 0, 0, 60);
+    weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, TX_PACKET_PROBE, 0, 0, 100);
+    for (uint32_t i = 1; i < t->net.end[0].ep->config.tx_window_max; i++) {
+        weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, 0, 0, 0, 60);
     }
     uint64_t pn = p->pn_next;
-    weft_core_packet_sent(t->ep[0], p, t->now_ns, TX_PACKET_PROBE, 0, 0, 100);
+    weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, TX_PACKET_PROBE, 0, 0, 100);
     assert_int_equal(p->in_flight_count, 1);
     assert_int_equal(p->pn_oldest, pn);
     assert_int_equal(p->in_flight_bytes, 100);
@@ -342,15 +339,15 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
 {
     struct pair *t = *state;
     run_for(t, 10 * WEFT_NS_PER_MS);
-    uint64_t before = weft_ep_counters(t->ep[0])->datagrams_sent;
-    t->ep[0]->peers[t->peer_of_0].need_ping = true;
-    weft_core_peer_ready(t->ep[0], &t->ep[0]->peers[t->peer_of_0]);
-    t->cut = true;
+    uint64_t before = weft_ep_counters(t->net.end[0].ep)->datagrams_sent;
+    t->net.end[0].ep->peers[t->peer_of_0].need_ping = true;
+    weft_core_peer_ready(t->net.end[0].ep, &t->net.end[0].ep->peers[t->peer_of_0]);
+    pair_cut(t, true);
     run_for(t, 60 * WEFT_NS_PER_S);
-    assert_int_equal(weft_ep_counters(t->ep[0])->datagrams_sent, before + 1);
-    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->datagrams_sent, before + 1);
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
     assert_int_equal(t->down_count, 0);
-    assert_false(weft_ep_busy(t->ep[0]));
+    assert_false(weft_ep_busy(t->net.end[0].ep));
 }
 
 /* A process that slept through its timer finds the answer in its socket, and has something new to
@@ -362,27 +359,26 @@ static void test_an_answer_that_is_there_is_not_asked_for(void **state)
     run_for(t, 10 * WEFT_NS_PER_MS);
     expect_floats(t, WEFT_SINK_COPY, memory, 1);
     expect_floats(t, WEFT_SINK_COPY, memory + 1, 1);
-    uint64_t until_ns = t->now_ns + 10 * WEFT_NS_PER_MS;
+    uint64_t until_ns = t->net.now_ns + 10 * WEFT_NS_PER_MS;
     (void)send_floats(t, values, 1, 0);
-    pump(t);
-    while (t->queued == 0 || t->queue[0].to != 0) {
-        assert_true(step(t, until_ns)); /* the other end takes it */
-        pump(t);
+    net_pump(&t->net);
+    while (t->net.queued == 0 || t->net.queue[0].to_end != 0) {
+        assert_true(net_step(&t->net, until_ns)); /* the other end takes it */
+        net_pump(&t->net);
     }
-    struct datagram answer = t->queue[0];
-    memmove(t->queue, t->queue + 1, --t->queued * sizeof(answer));
-    t->now_ns += 50 * WEFT_NS_PER_MS;
-    assert_true(weft_ep_deadline(t->ep[0]) <= t->now_ns);
-    weft_ep_recv(t->ep[0], &t->addr[1], WEFT_ECN_ECT0, answer.data, answer.bytes, answer.due_ns,
-                 t->now_ns);
+    struct net_datagram answer = net_dequeue(&t->net, 0);
+    t->net.now_ns += 50 * WEFT_NS_PER_MS;
+    assert_true(weft_ep_deadline(t->net.end[0].ep) <= t->net.now_ns);
+    weft_ep_recv(t->net.end[0].ep, &answer.from, WEFT_ECN_ECT0, answer.data, answer.bytes,
+                 answer.due_ns, t->net.now_ns);
     free(answer.data);
-    drain(t, 0);
+    net_drain(&t->net, 0);
     (void)send_floats(t, values + 1, 1, 0);
-    weft_ep_on_deadline(t->ep[0], t->now_ns);
-    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    weft_ep_on_deadline(t->net.end[0].ep, t->net.now_ns);
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
     run_for(t, 10 * WEFT_NS_PER_MS);
     assert_int_equal(t->sent_count, 2);
-    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
 }
 
 /* What is to be sent at once begins with a few packets, and each burst is at most twice what is under
@@ -395,7 +391,7 @@ static void test_a_burst_begins_small(void **state)
     float *values = floats_new(ELEMS);
     float *memory = malloc(ELEMS * sizeof(*memory));
     expect_floats(t, WEFT_SINK_COPY, memory, ELEMS);
-    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     run_for(t, WEFT_NS_PER_MS);
     p->credit = p->data_sent + 40;
     p->cc.cwnd_bytes = UINT64_C(1) << 26; /* nothing but the burst limits */
@@ -404,10 +400,11 @@ static void test_a_burst_begins_small(void **state)
     uint32_t bursts = 0;
     uint32_t under_way = p->in_flight_count;
     assert_int_equal(under_way, 0);
-    for (uint32_t packets; (packets = weft_ep_send(t->ep[0], t->now_ns, &tx)) > 0; bursts++) {
+    for (uint32_t packets; (packets = weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx)) > 0;
+         bursts++) {
         assert_true(packets <= weft_max_u64(4, 2 * (uint64_t)under_way));
         under_way = p->in_flight_count;
-        enqueue(t, 1, &tx);
+        net_burst(&t->net, &t->net.end[0], &tx);
     }
     assert_in_range(bursts, 4, 8); /* 4, 8, 24, the rest; the end of the pass says so apart */
     run_for(t, WEFT_NS_PER_S);
@@ -424,24 +421,24 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     static struct weft_tx tx;
     struct pair *t = *state;
     float *values = floats_new(ELEMS);
-    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     run_for(t, WEFT_NS_PER_MS);
     send_floats(t, values, ELEMS, 0);
     p->packet_bytes = BUCKET_BYTES / 10;
     p->cc.cwnd_bytes = BUCKET_BYTES;
     p->cc.rate_bps = 10000000;
     p->tokens_bytes = 0;
-    p->tokens_ns = t->now_ns;
+    p->tokens_ns = t->net.now_ns;
     p->srtt_ns = WEFT_NS_PER_S; /* no probe soon */
-    uint64_t full_ns = t->now_ns + BUCKET_BYTES * 8 * WEFT_NS_PER_S / p->cc.rate_bps;
-    assert_int_equal(weft_ep_send(t->ep[0], t->now_ns, &tx), 0);
-    assert_in_range(weft_ep_deadline(t->ep[0]), full_ns, full_ns + 1000);
-    t->now_ns = weft_ep_deadline(t->ep[0]);
-    weft_ep_on_deadline(t->ep[0], t->now_ns);
-    assert_int_equal(weft_ep_send(t->ep[0], t->now_ns, &tx), 1);
+    uint64_t full_ns = t->net.now_ns + BUCKET_BYTES * 8 * WEFT_NS_PER_S / p->cc.rate_bps;
+    assert_int_equal(weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx), 0);
+    assert_in_range(weft_ep_deadline(t->net.end[0].ep), full_ns, full_ns + 1000);
+    t->net.now_ns = weft_ep_deadline(t->net.end[0].ep);
+    weft_ep_on_deadline(t->net.end[0].ep, t->net.now_ns);
+    assert_int_equal(weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx), 1);
     assert_true(tx.bytes > BUCKET_BYTES);
     assert_true(p->tokens_bytes < 0); /* the rest is owed: the rate is kept */
-    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
     free(values);
 }
 
@@ -449,17 +446,17 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
 static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_t rtt_ns_min)
 {
     static struct weft_tx tx;
-    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     p->cc.marks = marks;
     p->cc.cwnd_bytes = (uint64_t)30 * p->packet_bytes;
     p->cc.rate_bps = 30000000; /* a packet takes four times the 100 us */
     p->srtt_ns = srtt_ns;
     p->rtt_ns_min = rtt_ns_min;
     p->tokens_bytes = INT32_MAX;
-    p->tokens_ns = t->now_ns;
+    p->tokens_ns = t->net.now_ns;
     uint32_t before = p->data_sent;
-    while (weft_ep_send(t->ep[0], t->now_ns, &tx) > 0) {
-        enqueue(t, 1, &tx);
+    while (weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx) > 0) {
+        net_burst(&t->net, &t->net.end[0], &tx);
     }
     return p->data_sent - before;
 }
@@ -486,7 +483,7 @@ static void test_a_long_path_that_marks_gets_no_bursts(void **state)
         float *values = floats_new(ELEMS);
         run_for(t, WEFT_NS_PER_MS);
         send_floats(t, values, ELEMS, 0);
-        t->ep[0]->peers[t->peer_of_0].credit += 40;
+        t->net.end[0].ep->peers[t->peer_of_0].credit += 40;
         uint32_t packets = idle_burst(t, cases[i].marks, long_ns, cases[i].rtt_ns_min);
         assert_int_equal(packets, cases[i].packets);
         teardown(&fresh);

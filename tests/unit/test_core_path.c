@@ -1,8 +1,7 @@
-/* What the way does to two endpoints: packets too long for it, marks that are cleared, addresses
- * that change, peers that fall silent, close or start anew. The wire is a list of datagrams on a
- * fake clock, as in test_core_endpoint.c. */
+/* What the path does to two endpoints: packets too long for it, marks that are cleared, addresses
+ * that change, peers that fall silent, close or start anew. */
+#include "../lib/datagram_net.h"
 #include "base/bits.h"
-#include "base/prng.h"
 #include "core/internal.h"
 
 #include <setjmp.h>
@@ -12,201 +11,109 @@
 
 #include <cmocka.h>
 
-enum { QUEUE_MAX = 8192, ENDS = 3 };
-
-struct datagram {
-    uint64_t due_ns;
-    struct weft_addr from;
-    struct weft_addr to;
-    enum weft_ecn ecn;
-    uint32_t bytes;
-    uint8_t *data;
-};
-
 enum bleach { BLEACH_NOT, BLEACH_CLEAR, BLEACH_DROP, BLEACH_HALF };
 
-struct net {
-    struct weft_ep *ep[ENDS]; /* the third is a new life of end 0, or NULL */
-    struct weft_addr addr[ENDS];
-    struct weft_ep_config config[ENDS];
+struct path_rig {
+    struct net net; /* its third end is a new life of end 0, or NULL */
+    struct weft_ep_config config[ENDS_MAX];
     weft_peer peer;           /* of end 0: end 1 */
-    uint64_t now_ns;
-    struct datagram queue[QUEUE_MAX];
-    uint32_t queued;
     uint32_t mtu;             /* longer datagrams vanish, unless they may be fragmented */
     uint32_t device_mtu;      /* longer ones are refused: EMSGSIZE */
     enum bleach bleach;
     bool cut;
     uint32_t cut_closes;      /* lose as many packets from end 0 */
-    uint32_t fragmented, sent[ENDS], largest;
-    struct weft_msg_event down[ENDS];
-    uint32_t ups[ENDS], downs[ENDS], dones[ENDS];
-    enum weft_msg_outcome outcome;
+    uint32_t fragmented, sent[ENDS_MAX], largest;
+    struct weft_msg_event down[ENDS_MAX];
     char log[1024];
-    void (*on_datagram)(struct net *, struct datagram *);
 };
 
-static void log_add(struct net *t, const char *word)
+static void log_add(struct path_rig *t, const char *word)
 {
     if (strlen(t->log) + strlen(word) + 2 < sizeof(t->log)) {
         strcat(strcat(t->log, t->log[0] == '\0' ? "" : " "), word);
     }
 }
 
-static void drain(struct net *t, uint32_t end)
+static void on_event(struct net *net, uint32_t end, const struct weft_msg_event *ev)
 {
-    static const char *const names[ENDS][6] = {
+    static const char *const names[ENDS_MAX][6] = {
         {"0:up", "0:down", "", "", "0:received", "0:sent"},
         {"1:up", "1:down", "", "", "1:received", "1:sent"},
         {"2:up", "2:down", "", "", "2:received", "2:sent"},
     };
-    struct weft_msgr msgr = weft_ep_msgr(t->ep[end]);
-    struct weft_msg_event ev;
-    while (msgr.ops->poll(msgr.self, &ev)) {
-        if (names[end][ev.type][0] != '\0') {
-            log_add(t, names[end][ev.type]);
-        }
-        t->ups[end] += ev.type == WEFT_EVENT_PEER_UP;
-        if (ev.type == WEFT_EVENT_PEER_DOWN) {
-            t->downs[end]++;
-            t->down[end] = ev;
-        }
-        if (ev.type == WEFT_EVENT_SENT) {
-            t->dones[end]++;
-            t->outcome = ev.outcome;
-        }
+    struct path_rig *t = (struct path_rig *)net;
+    if (names[end][ev->type][0] != '\0') {
+        log_add(t, names[end][ev->type]);
+    }
+    if (ev->type == WEFT_EVENT_PEER_DOWN) {
+        t->down[end] = *ev;
     }
 }
 
-static bool wire_takes(struct net *t, uint32_t end, const struct weft_tx *tx, uint32_t bytes,
-                       enum weft_ecn *ecn_p)
+static bool path_tap(struct net *net, struct net_datagram *d)
 {
-    if (bytes > t->device_mtu && !tx->fragment) {
-        weft_ep_too_big(t->ep[end], &tx->addr, bytes, t->now_ns);
+    struct path_rig *t = (struct path_rig *)net;
+    const uint32_t end = d->from_end;
+    const bool marked = d->ecn != WEFT_ECN_NOT;
+    t->sent[end]++;
+    t->largest = d->bytes > t->largest ? d->bytes : t->largest;
+    if (d->bytes > t->device_mtu && !d->fragment) {
+        weft_ep_too_big(t->net.end[end].ep, &d->to, d->bytes, t->net.now_ns);
         return false;
     }
     if (end == 0 && t->cut_closes > 0) {
         t->cut_closes--;
         return false;
     }
-    t->fragmented += tx->fragment && bytes > t->mtu;
-    bool marked = tx->ecn != WEFT_ECN_NOT;
-    *ecn_p = tx->ecn;
+    t->fragmented += d->fragment && d->bytes > t->mtu;
     if (t->bleach == BLEACH_CLEAR || (t->bleach == BLEACH_HALF && t->sent[end] % 2 == 0)) {
-        *ecn_p = WEFT_ECN_NOT;
+        d->ecn = WEFT_ECN_NOT;
     }
-    return !t->cut && (bytes <= t->mtu || tx->fragment) && !(t->bleach == BLEACH_DROP && marked);
+    return !t->cut && (d->bytes <= t->mtu || d->fragment) && !(t->bleach == BLEACH_DROP && marked);
 }
 
-static void enqueue(struct net *t, uint32_t end, const struct weft_tx *tx)
+static void run_for(struct path_rig *t, uint64_t ns)
 {
-    static uint8_t flat[70000];
-    size_t used = 0;
-    for (uint32_t i = 0; i < tx->iov_count; i++) {
-        memcpy(flat + used, tx->iov[i].base, tx->iov[i].bytes);
-        used += tx->iov[i].bytes;
-    }
-    assert_int_equal(used, tx->bytes);
-    assert_true(!tx->fragment || tx->packets == 1); /* GSO is off */
-    for (uint32_t i = 0; i < tx->packets; i++) {
-        size_t from = (size_t)i * tx->seg_bytes;
-        uint32_t bytes = (uint32_t)weft_min_u64(used - from, tx->seg_bytes);
-        enum weft_ecn ecn = tx->ecn;
-        t->sent[end]++;
-        t->largest = bytes > t->largest ? bytes : t->largest;
-        if (!wire_takes(t, end, tx, bytes, &ecn)) {
-            continue;
-        }
-        assert_true(t->queued < QUEUE_MAX);
-        struct datagram *d = &t->queue[t->queued++];
-        *d = (struct datagram){t->now_ns + 20000, t->addr[end], tx->addr, ecn, bytes, malloc(bytes)};
-        memcpy(d->data, flat + from, bytes);
-    }
+    net_run(&t->net, ns);
 }
 
-static void deliver(struct net *t, const struct datagram *d)
+static void end_open(struct path_rig *t, uint32_t end)
 {
-    for (uint32_t end = 0; end < ENDS; end++) {
-        if (t->ep[end] != NULL && memcmp(&t->addr[end], &d->to, sizeof(d->to)) == 0) {
-            weft_ep_recv(t->ep[end], &d->from, d->ecn, d->data, d->bytes, t->now_ns, t->now_ns);
-            drain(t, end);
-        }
-    }
+    assert_int_equal(weft_ep_new(&t->config[end], &t->net.end[end].ep), WEFT_OK);
+    t->net.end[end].msgr = weft_ep_msgr(t->net.end[end].ep);
 }
 
-static bool step(struct net *t, uint64_t until_ns)
+static weft_status connect_to_1(struct path_rig *t)
 {
-    static struct weft_tx tx;
-    uint64_t next = t->queued > 0 ? t->queue[0].due_ns : WEFT_NEVER;
-    for (uint32_t end = 0; end < ENDS; end++) {
-        while (t->ep[end] != NULL && weft_ep_send(t->ep[end], t->now_ns, &tx) > 0) {
-            enqueue(t, end, &tx);
-        }
-    }
-    next = t->queued > 0 ? t->queue[0].due_ns : WEFT_NEVER;
-    for (uint32_t end = 0; end < ENDS; end++) {
-        next = t->ep[end] == NULL ? next : weft_min_u64(next, weft_ep_deadline(t->ep[end]));
-    }
-    if (next > until_ns) {
-        return false;
-    }
-    t->now_ns = weft_max_u64(t->now_ns, next);
-    while (t->queued > 0 && t->queue[0].due_ns <= t->now_ns) {
-        struct datagram d = t->queue[0];
-        memmove(t->queue, t->queue + 1, --t->queued * sizeof(d));
-        if (t->on_datagram != NULL) {
-            t->on_datagram(t, &d);
-        }
-        deliver(t, &d);
-        free(d.data);
-    }
-    for (uint32_t end = 0; end < ENDS; end++) {
-        if (t->ep[end] != NULL) {
-            weft_ep_on_deadline(t->ep[end], t->now_ns);
-            drain(t, end);
-        }
-    }
-    return true;
+    return weft_ep_connect(t->net.end[0].ep, &t->net.end[1].addr, t->net.now_ns, &t->peer);
 }
 
-static void run_for(struct net *t, uint64_t ns)
-{
-    uint64_t until = t->now_ns + ns;
-    for (uint32_t i = 0; step(t, until); i++) {
-        assert_true(i < 1000000);
-    }
-    t->now_ns = until;
-}
-
-static void end_open(struct net *t, uint32_t end)
-{
-    assert_int_equal(weft_ep_new(&t->config[end], &t->ep[end]), WEFT_OK);
-}
-
-static void open_both(struct net *t)
+static void open_both(struct path_rig *t)
 {
     end_open(t, 0);
     end_open(t, 1);
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer), WEFT_OK);
+    assert_int_equal(connect_to_1(t), WEFT_OK);
     run_for(t, 50 * WEFT_NS_PER_MS);
-    assert_int_equal(t->ups[0] + t->ups[1], 2);
+    assert_int_equal(t->net.end[0].ups + t->net.end[1].ups, 2);
     t->log[0] = '\0';
 }
 
 static int setup(void **state)
 {
-    struct net *t = calloc(1, sizeof(*t));
-    t->now_ns = WEFT_NS_PER_S;
+    struct path_rig *t = calloc(1, sizeof(*t));
+    net_init(&t->net, 1);
+    t->net.tap = path_tap;
+    t->net.on_event = on_event;
     t->mtu = 70000;
     t->device_mtu = 70000;
-    for (uint32_t end = 0; end < ENDS; end++) {
+    for (uint32_t end = 0; end < ENDS_MAX; end++) {
         weft_ep_config_default(&t->config[end]);
         t->config[end].seed = 7 + end;
         t->config[end].incarnation = 10 + end;
         t->config[end].name = end;
         t->config[end].accept = end == 1;
-        t->addr[end].bytes[0] = (uint8_t)(1 + end);
-        t->addr[end].bytes_used = 1;
+        t->net.end[end].addr.bytes[0] = (uint8_t)(1 + end);
+        t->net.end[end].addr.bytes_used = 1;
     }
     *state = t;
     return 0;
@@ -214,12 +121,10 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct net *t = *state;
-    for (uint32_t i = 0; i < t->queued; i++) {
-        free(t->queue[i].data);
-    }
-    for (uint32_t end = 0; end < ENDS; end++) {
-        weft_ep_free(t->ep[end]);
+    struct path_rig *t = *state;
+    net_fini(&t->net);
+    for (uint32_t end = 0; end < ENDS_MAX; end++) {
+        weft_ep_free(t->net.end[end].ep);
     }
     free(t);
     return 0;
@@ -229,9 +134,8 @@ enum { FLOATS_MAX = 352 * 2000 };
 static float source[FLOATS_MAX];
 static float sink[64][FLOATS_MAX / 16];
 
-static void post(struct net *t, uint64_t tag)
+static void post(struct path_rig *t, uint64_t tag)
 {
-    struct weft_msgr to = weft_ep_msgr(t->ep[1]);
     struct weft_msg_expect e = {
         .peer = WEFT_PEER_ANY,
         .sink = WEFT_SINK_COPY,
@@ -243,13 +147,12 @@ static void post(struct net *t, uint64_t tag)
         .timeout_ns = WEFT_NEVER,
     };
     weft_expect_id id;
-    assert_int_equal(to.ops->expect(to.self, &e, &id), WEFT_OK);
+    assert_int_equal(net_msg_expect(&t->net, 1, &e, &id), WEFT_OK);
 }
 
 /* laid_out as in weft_msg_send.chunk_elems. */
-static void send_floats(struct net *t, uint64_t tag, uint32_t floats, uint32_t laid_out)
+static void send_floats(struct path_rig *t, uint64_t tag, uint32_t floats, uint32_t laid_out)
 {
-    struct weft_msgr from = weft_ep_msgr(t->ep[0]);
     struct weft_msg_send send = {
         .peer = t->peer,
         .base = source,
@@ -261,10 +164,10 @@ static void send_floats(struct net *t, uint64_t tag, uint32_t floats, uint32_t l
     };
     assert_true(floats * sizeof(float) <= sizeof(sink[0]));
     uint64_t seq;
-    assert_int_equal(from.ops->send(from.self, &send, t->now_ns, &seq), WEFT_OK);
+    assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
 }
 
-static void transfer(struct net *t, uint32_t floats, uint32_t laid_out)
+static void transfer(struct path_rig *t, uint32_t floats, uint32_t laid_out)
 {
     static uint64_t tag = 100;
     tag++;
@@ -272,34 +175,34 @@ static void transfer(struct net *t, uint32_t floats, uint32_t laid_out)
     send_floats(t, tag, floats, laid_out);
 }
 
-static uint32_t size_now(const struct net *t)
+static uint32_t size_now(const struct path_rig *t)
 {
-    return weft_ep_packet_bytes(t->ep[0], t->peer);
+    return weft_ep_packet_bytes(t->net.end[0].ep, t->peer);
 }
 
-static const struct weft_ep_counters *counters(const struct net *t, uint32_t end)
+static const struct weft_ep_counters *counters(const struct path_rig *t, uint32_t end)
 {
-    return weft_ep_counters(t->ep[end]);
+    return weft_ep_counters(t->net.end[end].ep);
 }
 
 /* ---- packet size ----------------------------------------------------------------------------- */
 
 static void test_a_sure_size_is_not_asked_for(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     assert_int_equal(size_now(t), 1472);
     assert_int_equal(counters(t, 0)->mtu_probes, 0);
-    assert_int_equal(weft_ep_deadline(t->ep[0]), WEFT_NEVER);
+    assert_int_equal(weft_ep_deadline(t->net.end[0].ep), WEFT_NEVER);
 }
 
 static void test_one_round_trip_finds_the_usual_size(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].packet_bytes_sure = 1200;
     end_open(t, 0);
     end_open(t, 1);
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer), WEFT_OK);
+    assert_int_equal(connect_to_1(t), WEFT_OK);
     assert_int_equal(size_now(t), 1200);
     run_for(t, 100 * WEFT_NS_PER_US); /* HELLO and ACCEPT: 40 us; the probe: 40 us */
     assert_int_equal(size_now(t), 1472);
@@ -307,7 +210,7 @@ static void test_one_round_trip_finds_the_usual_size(void **state)
     assert_int_equal(counters(t, 0)->lost_packets, 0);
 }
 
-static void search(struct net *t, uint16_t most, uint32_t mtu)
+static void search(struct path_rig *t, uint16_t most, uint32_t mtu)
 {
     t->config[0].packet_bytes = most;
     t->config[0].packet_bytes_sure = 1200;
@@ -320,36 +223,36 @@ static void search(struct net *t, uint16_t most, uint32_t mtu)
 
 static void test_jumbo_asked_for_on_a_plain_network(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     search(t, 8972, 1472);
     assert_in_range(size_now(t), 1472, 1472 + 16); /* mode none leaves the room of the tag unused */
     assert_int_equal(counters(t, 0)->mtu_black_holes, 0);
-    assert_int_equal(weft_ep_deadline(t->ep[0]), WEFT_NEVER); /* the search has an end */
+    assert_int_equal(weft_ep_deadline(t->net.end[0].ep), WEFT_NEVER); /* the search has an end */
 }
 
 static void test_the_first_round_trip_brings_1472_already(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].packet_bytes = 8972;
     t->config[0].packet_bytes_sure = 1200;
     t->mtu = 1472;
     end_open(t, 0);
     end_open(t, 1);
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer), WEFT_OK);
+    assert_int_equal(connect_to_1(t), WEFT_OK);
     run_for(t, 200 * WEFT_NS_PER_US);
     assert_int_equal(size_now(t), 1472);
 }
 
 static void test_an_odd_size_is_found_by_halving(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     search(t, 1472, 1380 - 16);
     assert_in_range(size_now(t), 1380 - 16, 1380);
 }
 
 static void test_loopback_takes_all(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     search(t, 65000, 65535);
     assert_int_equal(size_now(t), 65000);
     assert_int_equal(t->largest, 65000 - 16);
@@ -357,54 +260,54 @@ static void test_loopback_takes_all(void **state)
 
 static void test_lost_probes_are_no_congestion(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].packet_bytes = 8972;
     t->config[0].packet_bytes_sure = 1200;
     t->mtu = 1300;
     open_both(t);
-    uint64_t window = t->ep[0]->peers[t->peer].cc.cwnd_bytes;
+    uint64_t window = t->net.end[0].ep->peers[t->peer].cc.cwnd_bytes;
     for (int i = 0; i < 60; i++) {
         transfer(t, 200, 0);
         run_for(t, 20 * WEFT_NS_PER_MS);
-        assert_int_equal(t->ep[0]->peers[t->peer].cc.loss.span_lost, 0);
+        assert_int_equal(t->net.end[0].ep->peers[t->peer].cc.loss.span_lost, 0);
     }
     assert_true(counters(t, 0)->lost_packets > 5);
     assert_true(counters(t, 0)->mtu_probes > 5);
-    assert_true(t->ep[0]->peers[t->peer].cc.cwnd_bytes >= window);
+    assert_true(t->net.end[0].ep->peers[t->peer].cc.cwnd_bytes >= window);
     assert_int_equal(counters(t, 0)->retransmitted_packets, 0);
 }
 
 static void test_black_hole_in_the_middle_of_a_message(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352 * 100, 0);
     run_for(t, 30 * WEFT_NS_PER_US); /* the first packets are on their way */
     t->mtu = 1300;
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 1); /* with its grid, in fragments */
-    assert_int_equal(t->outcome, WEFT_MSG_COMPLETE);
+    assert_int_equal(t->net.end[0].sent, 1); /* with its grid, in fragments */
+    assert_int_equal(t->net.end[0].outcome, WEFT_MSG_COMPLETE);
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
     assert_true(t->fragmented > 0);
     assert_true(size_now(t) <= 1300 + 16);
-    assert_int_equal(t->downs[0], 0);
+    assert_int_equal(t->net.end[0].downs, 0);
     /* New messages fit. */
     uint32_t before = t->fragmented;
     transfer(t, 352 * 100, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 2);
+    assert_int_equal(t->net.end[0].sent, 2);
     assert_int_equal(t->fragmented, before);
     /* What was laid out before does not, and goes all the same. */
     transfer(t, 352 * 10, 352);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 3);
+    assert_int_equal(t->net.end[0].sent, 3);
     assert_true(t->fragmented > before);
 }
 
 /* Messages as long as the table allows must not become impossible because the path shrank. */
 static void test_the_longest_message_on_a_short_path(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].chunks_max = 64;
     t->config[1].chunks_max = 64;
     t->config[0].packet_bytes_sure = 1200;
@@ -412,14 +315,14 @@ static void test_the_longest_message_on_a_short_path(void **state)
     open_both(t);
     transfer(t, 352 * 64, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 1);
+    assert_int_equal(t->net.end[0].sent, 1);
     assert_true(t->fragmented > 0);
 }
 
 /* What passes is longer than the base, and says nothing of what is longer still. */
 static void test_black_hole_above_what_passes(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     t->mtu = 1400;
     for (uint32_t i = 0; i < 200; i++) {
@@ -432,7 +335,7 @@ static void test_black_hole_above_what_passes(void **state)
     }
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
     run_for(t, WEFT_NS_PER_S);
-    assert_false(weft_ep_busy(t->ep[0]));
+    assert_false(weft_ep_busy(t->net.end[0].ep));
 }
 
 /* A size that is asked for is on its way, and does not pass. A chunk laid out for a longer path is
@@ -440,31 +343,31 @@ static void test_black_hole_above_what_passes(void **state)
 static void test_a_size_in_question_holds_no_chunk_back(void **state)
 {
     enum { LONG_CHUNK = 2208 };
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].packet_bytes = 8972;
     t->config[0].packet_bytes_sure = 1200;
     t->config[1].packet_bytes = 8972;
     t->mtu = 1300;
     open_both(t); /* 50 ms: the third try is given up after 70 */
-    struct peer *p = &t->ep[0]->peers[t->peer];
+    struct peer *p = &t->net.end[0].ep->peers[t->peer];
     assert_true(p->path.probe_pn != 0);
     p->cc.cwnd_bytes = WEFT_CC_PACKETS_MIN * p->packet_bytes;
     assert_true(p->cc.cwnd_bytes < LONG_CHUNK * sizeof(float));
     transfer(t, LONG_CHUNK, LONG_CHUNK);
     run_for(t, 100 * WEFT_NS_PER_US); /* two trips of 20; a probe would take 200 */
-    assert_int_equal(t->dones[0], 1);
+    assert_int_equal(t->net.end[0].sent, 1);
 }
 
 /* One chunk, and nothing else that could be acknowledged: the probes must find out. */
 static void test_black_hole_under_a_single_chunk(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     t->mtu = 1300;
     transfer(t, 352, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 1);
-    assert_int_equal(t->downs[0], 0);
+    assert_int_equal(t->net.end[0].sent, 1);
+    assert_int_equal(t->net.end[0].downs, 0);
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
 }
 
@@ -473,28 +376,28 @@ static void test_black_hole_under_a_single_chunk(void **state)
 static void test_black_hole_under_confirmations(void **state)
 {
     enum { MESSAGES = 52, FIRST_TAG = 1 };
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     send_floats(t, FIRST_TAG, 10, 0);
     for (uint32_t i = 1; i < MESSAGES; i++) {
         transfer(t, 10, 0);
     }
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], MESSAGES - 1);
+    assert_int_equal(t->net.end[0].sent, MESSAGES - 1);
     t->mtu = 1250;
     post(t, FIRST_TAG);
-    while (t->dones[0] < MESSAGES) {
-        assert_true(step(t, t->now_ns + 10 * WEFT_NS_PER_S));
+    while (t->net.end[0].sent < MESSAGES) {
+        assert_true(net_step(&t->net, t->net.now_ns + 10 * WEFT_NS_PER_S));
     }
     t->cut_closes = 1; /* the acknowledgement of the last DONE */
     run_for(t, 30 * WEFT_NS_PER_S);
-    assert_int_equal(t->downs[0] + t->downs[1], 0);
-    assert_false(weft_ep_busy(t->ep[1]));
+    assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
+    assert_false(weft_ep_busy(t->net.end[1].ep));
 }
 
 static void test_random_loss_is_no_black_hole(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     for (int i = 0; i < 20; i++) {
         transfer(t, 352 * 40, 0);
@@ -503,7 +406,7 @@ static void test_random_loss_is_no_black_hole(void **state)
         t->cut = false;
         run_for(t, 50 * WEFT_NS_PER_MS);
     }
-    assert_int_equal(t->dones[0], 20);
+    assert_int_equal(t->net.end[0].sent, 20);
     assert_true(counters(t, 0)->lost_packets > 100);
     assert_int_equal(counters(t, 0)->mtu_black_holes, 0);
     assert_int_equal(size_now(t), 1472);
@@ -511,7 +414,7 @@ static void test_random_loss_is_no_black_hole(void **state)
 
 static void test_a_path_that_grew_is_found_after_ten_minutes(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     search(t, 1472, 1300);
     assert_true(size_now(t) <= 1316);
     t->mtu = 70000;
@@ -528,7 +431,7 @@ static void test_a_path_that_grew_is_found_after_ten_minutes(void **state)
 
 static void test_a_device_that_refuses_is_believed(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].packet_bytes = 8972;
     t->config[0].packet_bytes_sure = 1200;
     t->device_mtu = 1452;
@@ -540,40 +443,40 @@ static void test_a_device_that_refuses_is_believed(void **state)
     t->device_mtu = 1280;
     transfer(t, 352 * 20, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 1);
+    assert_int_equal(t->net.end[0].sent, 1);
     assert_in_range(size_now(t), 1200, 1296);
     t->device_mtu = 1000;
     transfer(t, 352 * 20, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 2);
-    assert_true(t->ep[0]->peers[t->peer].path.fragment);
+    assert_int_equal(t->net.end[0].sent, 2);
+    assert_true(t->net.end[0].ep->peers[t->peer].path.fragment);
 }
 
 /* ---- ECN ------------------------------------------------------------------------------------- */
 
 static void test_marks_that_arrive_are_kept(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352 * 100, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_true(t->ep[0]->peers[t->peer].ecn_capable);
+    assert_true(t->net.end[0].ep->peers[t->peer].ecn_capable);
     assert_int_equal(counters(t, 0)->ecn_failed + counters(t, 1)->ecn_failed, 0);
 }
 
-static void check_ecn_fails(struct net *t, enum bleach bleach)
+static void check_ecn_fails(struct path_rig *t, enum bleach bleach)
 {
     t->bleach = bleach;
     end_open(t, 0);
     end_open(t, 1);
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer), WEFT_OK);
+    assert_int_equal(connect_to_1(t), WEFT_OK);
     transfer(t, 352 * 100, 0);
     run_for(t, 4 * WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 1);
+    assert_int_equal(t->net.end[0].sent, 1);
     assert_int_equal(counters(t, 0)->ecn_failed, 1);
-    assert_false(t->ep[0]->peers[t->peer].ecn_capable);
-    assert_false(weft_core_ecn_marks(t->ep[0], &t->ep[0]->peers[t->peer]));
-    assert_int_equal(t->downs[0] + t->downs[1], 0);
+    assert_false(t->net.end[0].ep->peers[t->peer].ecn_capable);
+    assert_false(weft_core_ecn_marks(t->net.end[0].ep, &t->net.end[0].ep->peers[t->peer]));
+    assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
 }
 
 static void test_bleaching_ends_ecn(void **state)
@@ -593,98 +496,102 @@ static void test_a_path_that_drops_marked_packets(void **state)
 
 static void test_counts_that_go_backwards_end_ecn(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352 * 10, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_true(t->ep[0]->peers[t->peer].ecn_capable);
-    t->ep[1]->peers[0].ect_received -= 5; /* a liar, */
-    t->ep[1]->peers[0].ce_received += 500; /* and no fool */
+    assert_true(t->net.end[0].ep->peers[t->peer].ecn_capable);
+    t->net.end[1].ep->peers[0].ect_received -= 5; /* a liar, */
+    t->net.end[1].ep->peers[0].ce_received += 500; /* and no fool */
     transfer(t, 352, 0);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(counters(t, 0)->ecn_failed, 1);
-    assert_int_equal(t->dones[0], 2);
+    assert_int_equal(t->net.end[0].sent, 2);
 }
 
 /* ---- another address ------------------------------------------------------------------------- */
 
 static void test_a_peer_that_moves_is_followed(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352 * 100, 0);
     run_for(t, 100 * WEFT_NS_PER_US);
-    t->addr[0].bytes[0] = 77;
+    t->net.end[0].addr.bytes[0] = 77;
     run_for(t, WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 1);
+    assert_int_equal(t->net.end[0].sent, 1);
     assert_int_equal(counters(t, 1)->path_changes, 1);
-    assert_int_equal(t->ep[1]->peers[0].addr.bytes[0], 77);
-    assert_int_equal(t->downs[0] + t->downs[1], 0);
-    assert_true(t->ep[1]->peers[0].srtt_ns < WEFT_NS_PER_MS); /* measured anew */
+    assert_int_equal(t->net.end[1].ep->peers[0].addr.bytes[0], 77);
+    assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
+    assert_true(t->net.end[1].ep->peers[0].srtt_ns < WEFT_NS_PER_MS); /* measured anew */
 }
 
 /* The question whether a size passes arrives by the old way, its answer comes by the new one. */
-static void move_with_the_probe(struct net *t, struct datagram *d)
+static bool move_with_the_probe(struct net *net, struct net_datagram *d)
 {
+    struct path_rig *t = (struct path_rig *)net;
     if (d->bytes > 8000 && d->to.bytes[0] == 1) {
-        t->addr[0].bytes[0] = 77;
-        d->to = t->addr[0];
+        t->net.end[0].addr.bytes[0] = 77;
+        d->to = t->net.end[0].addr;
         t->mtu = 1300;
     }
+    return true;
 }
 
 static void test_a_size_of_the_old_way_is_not_taken_along(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[1].packet_bytes = 8972;
     t->config[1].packet_bytes_sure = 1200;
-    t->on_datagram = move_with_the_probe;
+    t->net.on_arrival = move_with_the_probe;
     open_both(t);
     for (int i = 0; i < 40; i++) {
         transfer(t, 352, 0);
         run_for(t, 5 * WEFT_NS_PER_MS);
-        assert_true(weft_ep_packet_bytes(t->ep[1], 0) <= 1316);
+        assert_true(weft_ep_packet_bytes(t->net.end[1].ep, 0) <= 1316);
     }
-    assert_int_equal(t->addr[0].bytes[0], 77);
+    assert_int_equal(t->net.end[0].addr.bytes[0], 77);
     assert_int_equal(counters(t, 1)->path_changes, 1);
-    assert_true(t->ep[1]->peers[0].rtt_ns_min < 100 * WEFT_NS_PER_US);
-    assert_true(t->ep[1]->peers[0].srtt_ns < 300 * WEFT_NS_PER_US);
+    assert_true(t->net.end[1].ep->peers[0].rtt_ns_min < 100 * WEFT_NS_PER_US);
+    assert_true(t->net.end[1].ep->peers[0].srtt_ns < 300 * WEFT_NS_PER_US);
 }
 
 /* An attacker sends copies from elsewhere, before the originals arrive, and answers nothing. */
-static void copy_first(struct net *t, struct datagram *d)
+static bool copy_first(struct net *net, struct net_datagram *d)
 {
-    struct datagram copy = *d;
+    struct net_datagram copy = *d;
     copy.from.bytes[0] = 66;
-    if (d->to.bytes[0] == t->addr[1].bytes[0]) {
-        deliver(t, &copy);
+    if (d->to.bytes[0] == net->end[1].addr.bytes[0]) {
+        net_arrive(net, &copy);
     }
+    return true;
 }
 
 /* As copy_first, from another address each time. */
-static void copy_first_from_many(struct net *t, struct datagram *d)
+static bool copy_first_from_many(struct net *net, struct net_datagram *d)
 {
     static uint8_t last;
-    struct datagram copy = *d;
+    struct net_datagram copy = *d;
     last = (uint8_t)(last % 50 + 1);
     copy.from.bytes[0] = (uint8_t)(100 + last);
-    if (d->to.bytes[0] == t->addr[1].bytes[0]) {
-        deliver(t, &copy);
+    if (d->to.bytes[0] == net->end[1].addr.bytes[0]) {
+        net_arrive(net, &copy);
     }
+    return true;
 }
 
 static void test_copies_from_elsewhere_move_nobody(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     for (int i = 0; i < 10; i++) {
-        t->on_datagram = i % 2 == 0 ? copy_first : copy_first_from_many;
+        t->net.on_arrival = i % 2 == 0 ? copy_first : copy_first_from_many;
         transfer(t, 352 * 100, 0);
         run_for(t, 100 * WEFT_NS_PER_MS);
     }
-    assert_int_equal(t->dones[0], 10);
+    assert_int_equal(t->net.end[0].sent, 10);
     assert_int_equal(counters(t, 1)->path_changes, 0);
-    assert_int_equal(t->ep[1]->peers[0].addr.bytes[0], 1);
+    assert_int_equal(t->net.end[1].ep->peers[0].addr.bytes[0], 1);
     assert_int_equal(counters(t, 0)->retransmitted_packets, 0); /* the originals count */
     /* Ten a second at most, for a thousand packets. */
     assert_in_range(counters(t, 1)->path_challenges, 1, 11);
@@ -694,20 +601,20 @@ static void test_copies_from_elsewhere_move_nobody(void **state)
  * sent a challenge when the first of them arrives. */
 static void test_copies_that_come_first_do_not_delay_a_move(void **state)
 {
-    void (*const copy[])(struct net *, struct datagram *) = {copy_first, copy_first_from_many};
-    struct net *t = *state;
+    bool (*const copy[])(struct net *, struct net_datagram *) = {copy_first, copy_first_from_many};
+    struct path_rig *t = *state;
     open_both(t);
     for (uint8_t i = 0; i < WEFT_ARRAY_COUNT(copy); i++) {
-        t->on_datagram = copy[i];
+        t->net.on_arrival = copy[i];
         transfer(t, 352 * 20, 0);
         run_for(t, 200 * WEFT_NS_PER_MS);
-        assert_int_equal(t->dones[0], 2 * i + 1);
-        t->addr[0].bytes[0] = (uint8_t)(77 + i);
+        assert_int_equal(t->net.end[0].sent, 2 * i + 1);
+        t->net.end[0].addr.bytes[0] = (uint8_t)(77 + i);
         transfer(t, 352, 0);
         run_for(t, 5 * WEFT_NS_PER_MS);
         assert_int_equal(counters(t, 1)->path_changes, i + 1);
-        assert_int_equal(t->ep[1]->peers[0].addr.bytes[0], 77 + i);
-        assert_int_equal(t->dones[0], 2 * i + 2);
+        assert_int_equal(t->net.end[1].ep->peers[0].addr.bytes[0], 77 + i);
+        assert_int_equal(t->net.end[0].sent, 2 * i + 2);
     }
     /* One for each packet from elsewhere at most: nothing is amplified. */
     assert_true(counters(t, 1)->path_challenges <= counters(t, 1)->bad_peer);
@@ -716,14 +623,14 @@ static void test_copies_that_come_first_do_not_delay_a_move(void **state)
 /* A peer moved twice, and the answer that it sent from the first place comes late. */
 static void test_an_answer_from_before_a_move_moves_nobody(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
-    struct peer *p = &t->ep[1]->peers[0];
+    struct peer *p = &t->net.end[1].ep->peers[0];
     struct weft_wire_packet stray = {.klass = WEFT_CLASS_PLAIN, .data_bytes = 100};
     const struct weft_addr first = {.bytes = {66}, .bytes_used = 1};
     const struct weft_addr second = {.bytes = {67}, .bytes_used = 1};
-    assert_false(weft_core_path_stray(t->ep[1], p, &first, &stray, t->now_ns));
-    assert_false(weft_core_path_stray(t->ep[1], p, &second, &stray, t->now_ns));
+    assert_false(weft_core_path_stray(t->net.end[1].ep, p, &first, &stray, t->net.now_ns));
+    assert_false(weft_core_path_stray(t->net.end[1].ep, p, &second, &stray, t->net.now_ns));
     assert_int_equal(p->path.challenges_due, 3);
     uint8_t bytes[2][WEFT_PATH_BYTES];
     for (int i = 0; i < 2; i++) {
@@ -734,26 +641,26 @@ static void test_an_answer_from_before_a_move_moves_nobody(void **state)
     }
     stray.control_bytes = WEFT_PATH_BYTES;
     stray.control = bytes[1];
-    assert_true(weft_core_path_stray(t->ep[1], p, &second, &stray, t->now_ns));
+    assert_true(weft_core_path_stray(t->net.end[1].ep, p, &second, &stray, t->net.now_ns));
     stray.control = bytes[0];
-    assert_false(weft_core_path_stray(t->ep[1], p, &first, &stray, t->now_ns));
+    assert_false(weft_core_path_stray(t->net.end[1].ep, p, &first, &stray, t->net.now_ns));
     assert_int_equal(p->addr.bytes[0], 67);
 }
 
 /* He knows that a challenge came and guesses its token, or sends the true one from a third place. */
 static void test_a_wrong_answer_moves_nobody(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
-    struct peer *p = &t->ep[1]->peers[0];
+    struct peer *p = &t->net.end[1].ep->peers[0];
     for (int right = 0; right < 2; right++) {
         p->path.challenge[0] = (struct challenge){.addr = {.bytes = {66}, .bytes_used = 1},
                                                   .token = 0x1234,
-                                                  .at_ns = t->now_ns};
+                                                  .at_ns = t->net.now_ns};
         /* A third place has a token of its own; this one is not it. */
         p->path.challenge[1] = (struct challenge){.addr = {.bytes = {67}, .bytes_used = 1},
                                                   .token = 0x1236,
-                                                  .at_ns = t->now_ns};
+                                                  .at_ns = t->net.now_ns};
         uint8_t bytes[64];
         struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
         struct weft_wire_packet packet = {.flags = WEFT_FLAG_CONTROL,
@@ -765,8 +672,8 @@ static void test_a_wrong_answer_moves_nobody(void **state)
         weft_write_u16(&w, WEFT_PATH_BYTES);
         weft_wire_frame_encode(&w, &frame);
         struct weft_addr from = {.bytes = {right ? 67 : 66}, .bytes_used = 1};
-        weft_ep_recv(t->ep[1], &from, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes), t->now_ns,
-                     t->now_ns);
+        weft_ep_recv(t->net.end[1].ep, &from, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes),
+                     t->net.now_ns, t->net.now_ns);
         assert_int_equal(p->addr.bytes[0], 1);
         assert_int_equal(counters(t, 1)->path_changes, 0);
     }
@@ -776,7 +683,7 @@ static void test_a_wrong_answer_moves_nobody(void **state)
 
 static void test_an_idle_connection_is_closed(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].idle_timeout_ns = 2 * WEFT_NS_PER_S;
     open_both(t);
     run_for(t, 1900 * WEFT_NS_PER_MS);
@@ -793,7 +700,7 @@ static void test_an_idle_connection_is_closed(void **state)
 
 static void test_a_keepalive_keeps_it(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].keepalive_ns = WEFT_NS_PER_S;
     t->config[0].idle_timeout_ns = 2 * WEFT_NS_PER_S;
     t->config[1].idle_timeout_ns = 2 * WEFT_NS_PER_S;
@@ -810,11 +717,11 @@ static void test_a_keepalive_keeps_it(void **state)
 
 static void test_close_is_repeated_until_answered(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     uint32_t before = t->sent[0];
-    weft_ep_close(t->ep[0], t->peer, t->now_ns);
-    assert_true(weft_ep_busy(t->ep[0]));
+    weft_ep_close(t->net.end[0].ep, t->peer, t->net.now_ns);
+    assert_true(weft_ep_busy(t->net.end[0].ep));
     t->cut_closes = 2;
     run_for(t, 20 * WEFT_NS_PER_MS);
     assert_string_equal(t->log, "0:down 1:down");
@@ -822,74 +729,69 @@ static void test_close_is_repeated_until_answered(void **state)
     assert_int_equal(t->down[1].down, WEFT_DOWN_CLOSED);
     assert_int_equal(t->down[1].close_code, WEFT_CLOSE_FINISHED);
     assert_int_equal(t->sent[0] - before, 3);
-    assert_false(weft_ep_busy(t->ep[0]) || weft_ep_busy(t->ep[1]));
-    assert_int_equal(t->ep[0]->peers[t->peer].state, PEER_FREE); /* the drain is over */
-    assert_int_equal(t->ep[1]->peers[0].state, PEER_FREE);
+    assert_false(weft_ep_busy(t->net.end[0].ep) || weft_ep_busy(t->net.end[1].ep));
+    assert_int_equal(t->net.end[0].ep->peers[t->peer].state, PEER_FREE); /* the drain is over */
+    assert_int_equal(t->net.end[1].ep->peers[0].state, PEER_FREE);
 }
 
 static void test_close_to_the_dead_ends(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     t->cut = true;
     uint32_t before = t->sent[0];
-    weft_ep_close(t->ep[0], t->peer, t->now_ns);
+    weft_ep_close(t->net.end[0].ep, t->peer, t->net.now_ns);
     run_for(t, 20 * WEFT_NS_PER_MS);
     assert_string_equal(t->log, "0:down");
     assert_int_equal(t->sent[0] - before, 3);
-    assert_false(weft_ep_busy(t->ep[0]));
-    assert_int_equal(weft_ep_deadline(t->ep[0]), WEFT_NEVER);
+    assert_false(weft_ep_busy(t->net.end[0].ep));
+    assert_int_equal(weft_ep_deadline(t->net.end[0].ep), WEFT_NEVER);
 }
 
 /* DONE was lost, and its receiver closes at once: the sender must learn that all arrived. */
 static void test_close_brings_the_last_done(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352, 0);
     while (strstr(t->log, "1:received") == NULL) {
-        assert_true(step(t, WEFT_NEVER - 1));
+        assert_true(net_step(&t->net, WEFT_NEVER - 1));
     }
     static struct weft_tx tx;
-    while (weft_ep_send(t->ep[1], t->now_ns, &tx) > 0) {
+    while (weft_ep_send(t->net.end[1].ep, t->net.now_ns, &tx) > 0) {
         continue; /* lost */
     }
-    weft_ep_close(t->ep[1], 0, t->now_ns);
+    weft_ep_close(t->net.end[1].ep, 0, t->net.now_ns);
     run_for(t, 20 * WEFT_NS_PER_MS);
     assert_string_equal(t->log, "1:received 1:down 0:sent 0:down");
-    assert_int_equal(t->outcome, WEFT_MSG_COMPLETE);
-}
-
-static void hold_closes(struct net *t, struct datagram *d)
-{
-    (void)t;
-    (void)d;
+    assert_int_equal(t->net.end[0].outcome, WEFT_MSG_COMPLETE);
 }
 
 static void test_late_packets_of_a_closed_connection(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
-    t->on_datagram = hold_closes;
     transfer(t, 352 * 20, 0);
-    (void)step(t, WEFT_NEVER - 1); /* the message is on its way when the other end closes */
-    weft_ep_close(t->ep[1], 0, t->now_ns);
+    /* The message is on its way when the other end closes. */
+    assert_true(net_step(&t->net, WEFT_NEVER - 1));
+    weft_ep_close(t->net.end[1].ep, 0, t->net.now_ns);
     run_for(t, 200 * WEFT_NS_PER_US);
     assert_true(counters(t, 1)->closed_packets > 0);
     assert_int_equal(counters(t, 1)->bad_peer, 0);
-    assert_int_equal(t->downs[0], 1);
+    assert_int_equal(t->net.end[0].downs, 1);
 }
 
 static void test_a_restarted_peer_replaces_its_former_life(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     open_both(t);
-    weft_ep_free(t->ep[0]); /* the crash */
-    t->ep[0] = NULL;
-    t->addr[2] = t->addr[0];
+    weft_ep_free(t->net.end[0].ep); /* the crash */
+    t->net.end[0].ep = NULL;
+    t->net.end[2].addr = t->net.end[0].addr;
     end_open(t, 2);
     weft_peer peer;
-    assert_int_equal(weft_ep_connect(t->ep[2], &t->addr[1], t->now_ns, &peer), WEFT_OK);
+    assert_int_equal(
+        weft_ep_connect(t->net.end[2].ep, &t->net.end[1].addr, t->net.now_ns, &peer), WEFT_OK);
     run_for(t, 30 * WEFT_NS_PER_US); /* HELLO alone changes nothing */
     assert_string_equal(t->log, "");
     run_for(t, WEFT_NS_PER_MS);
@@ -902,45 +804,45 @@ static void test_a_restarted_peer_replaces_its_former_life(void **state)
 
 static void test_an_hour_of_sleep_kills_nobody(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     t->config[0].idle_timeout_ns = 60 * WEFT_NS_PER_S;
     open_both(t);
     transfer(t, 352 * 100, 0);
     t->cut = true;
     run_for(t, 2 * WEFT_NS_PER_S); /* asking since two of five seconds */
     assert_true(counters(t, 0)->probes > 0);
-    t->now_ns += 3600 * WEFT_NS_PER_S;
+    t->net.now_ns += 3600 * WEFT_NS_PER_S;
     t->cut = false;
     run_for(t, 5 * WEFT_NS_PER_S);
-    assert_int_equal(t->downs[0] + t->downs[1], 0);
-    assert_int_equal(t->dones[0], 1);
+    assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
+    assert_int_equal(t->net.end[0].sent, 1);
     /* And with packets in flight over the jump: their round trip is no measurement. */
     transfer(t, 352 * 100, 0);
-    (void)step(t, WEFT_NEVER - 1);
-    t->now_ns += 3600 * WEFT_NS_PER_S;
+    (void)net_step(&t->net, WEFT_NEVER - 1);
+    t->net.now_ns += 3600 * WEFT_NS_PER_S;
     run_for(t, 5 * WEFT_NS_PER_S);
-    assert_int_equal(t->dones[0], 2);
-    assert_true(t->ep[0]->peers[t->peer].srtt_ns < WEFT_NS_PER_S);
+    assert_int_equal(t->net.end[0].sent, 2);
+    assert_true(t->net.end[0].ep->peers[t->peer].srtt_ns < WEFT_NS_PER_S);
     /* The dead are found all the same. */
     transfer(t, 352, 0);
     t->cut = true;
     run_for(t, 7 * WEFT_NS_PER_S);
-    assert_int_equal(t->downs[0], 1);
+    assert_int_equal(t->net.end[0].downs, 1);
 }
 
 static void test_sleep_while_connecting(void **state)
 {
-    struct net *t = *state;
+    struct path_rig *t = *state;
     end_open(t, 0);
     end_open(t, 1);
     t->cut = true;
-    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer), WEFT_OK);
+    assert_int_equal(connect_to_1(t), WEFT_OK);
     run_for(t, 2 * WEFT_NS_PER_S);
-    t->now_ns += 3600 * WEFT_NS_PER_S;
+    t->net.now_ns += 3600 * WEFT_NS_PER_S;
     t->cut = false;
     run_for(t, 3 * WEFT_NS_PER_S);
-    assert_int_equal(t->ups[0], 1);
-    assert_int_equal(t->downs[0], 0);
+    assert_int_equal(t->net.end[0].ups, 1);
+    assert_int_equal(t->net.end[0].downs, 0);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* The ring of records: off, filled, overwritten; and what two endpoints write into it. */
+#include "../lib/datagram_net.h"
 #include "core/trace.h"
 #include "wire/packet.h"
 
@@ -10,18 +11,11 @@
 
 enum { RING = 64, RECORDS = 1024 };
 
-struct pair {
-    struct weft_ep *ep[2];
-    uint64_t now_ns;
-};
+static struct net net;
 
-static struct weft_addr addr_of(unsigned i)
+static void pair_init(uint32_t records)
 {
-    return (struct weft_addr){.bytes = {(uint8_t)(i + 1)}, .bytes_used = 1};
-}
-
-static void pair_init(struct pair *p, uint32_t records)
-{
+    net_init(&net, 1);
     for (unsigned i = 0; i < 2; i++) {
         struct weft_ep_config config;
         weft_ep_config_default(&config);
@@ -30,82 +24,43 @@ static void pair_init(struct pair *p, uint32_t records)
         config.name = i + 7;
         config.accept = 1;
         config.trace_records = records;
-        assert_int_equal(weft_ep_new(&config, &p->ep[i]), WEFT_OK);
+        assert_int_equal(weft_ep_new(&config, &net.end[i].ep), WEFT_OK);
+        net.end[i].msgr = weft_ep_msgr(net.end[i].ep);
+        net.end[i].addr = (struct weft_addr){.bytes = {(uint8_t)(i + 1)}, .bytes_used = 1};
     }
-    p->now_ns = WEFT_NS_PER_S;
 }
 
-static void pair_fini(struct pair *p)
+static void pair_fini(void)
 {
-    weft_ep_free(p->ep[0]);
-    weft_ep_free(p->ep[1]);
+    weft_ep_free(net.end[0].ep);
+    weft_ep_free(net.end[1].ep);
+    net_fini(&net);
 }
 
-/* What one sends the other gets, 10 us later. */
-static void carry(struct pair *p, unsigned from)
-{
-    static struct weft_tx tx;
-    uint8_t bytes[65536];
-    struct weft_msg_event event;
-    struct weft_addr addr = addr_of(from);
-    while (weft_ep_send(p->ep[from], p->now_ns, &tx) > 0) {
-        size_t have = 0;
-        for (uint32_t i = 0; i < tx.iov_count; i++) {
-            memcpy(bytes + have, tx.iov[i].base, tx.iov[i].bytes);
-            have += tx.iov[i].bytes;
-        }
-        for (size_t at = 0; at < have; at += tx.seg_bytes) {
-            size_t count = have - at < tx.seg_bytes ? have - at : tx.seg_bytes;
-            weft_ep_recv(p->ep[1 - from], &addr, WEFT_ECN_ECT0, bytes + at, count, p->now_ns,
-                         p->now_ns);
-            struct weft_msgr m = weft_ep_msgr(p->ep[1 - from]);
-            while (m.ops->poll(m.self, &event)) {
-            }
-        }
-    }
-    struct weft_msgr m = weft_ep_msgr(p->ep[from]);
-    while (m.ops->poll(m.self, &event)) {
-    }
-}
-
-static void run(struct pair *p, unsigned turns)
-{
-    for (unsigned i = 0; i < turns; i++) {
-        p->now_ns += 10 * WEFT_NS_PER_US;
-        carry(p, 0);
-        carry(p, 1);
-        weft_ep_on_deadline(p->ep[0], p->now_ns);
-        weft_ep_on_deadline(p->ep[1], p->now_ns);
-    }
-}
-
-static void transfer(struct pair *p)
+static void transfer(void)
 {
     static float source[30000];
     static float target[30000];
     weft_peer peer;
     weft_expect_id id;
     uint64_t seq;
-    struct weft_addr to = addr_of(1);
-    struct weft_msgr rx = weft_ep_msgr(p->ep[1]);
-    struct weft_msgr tx = weft_ep_msgr(p->ep[0]);
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
                                      .memory = target,
                                      .memory_bytes = sizeof(target),
                                      .count = 1,
                                      .timeout_ns = WEFT_NEVER};
-    assert_int_equal(rx.ops->expect(rx.self, &expect, &id), WEFT_OK);
-    assert_int_equal(weft_ep_connect(p->ep[0], &to, p->now_ns, &peer), WEFT_OK);
-    run(p, 4);
+    assert_int_equal(net_msg_expect(&net, 1, &expect, &id), WEFT_OK);
+    assert_int_equal(weft_ep_connect(net.end[0].ep, &net.end[1].addr, net.now_ns, &peer), WEFT_OK);
+    net_run(&net, WEFT_NS_PER_MS / 10);
     struct weft_msg_send send = {.peer = peer,
                                  .base = source,
                                  .total = 30000,
                                  .elem_bytes = 4,
                                  .tag = UINT64_C(0x1122334455667788),
                                  .deadline_ns = WEFT_NEVER};
-    assert_int_equal(tx.ops->send(tx.self, &send, p->now_ns, &seq), WEFT_OK);
-    run(p, 200);
-    assert_int_equal(weft_ep_counters(p->ep[0])->messages_sent, 1);
+    assert_int_equal(net_msg_send(&net, 0, &send, &seq), WEFT_OK);
+    net_run(&net, 2 * WEFT_NS_PER_MS);
+    assert_int_equal(weft_ep_counters(net.end[0].ep)->messages_sent, 1);
 }
 
 static size_t read_all(struct weft_ep *ep, struct weft_trace_record *records, uint64_t *missed_p)
@@ -138,30 +93,28 @@ static const struct weft_trace_record *first(const struct weft_trace_record *rec
 static void test_off(void **state)
 {
     (void)state;
-    struct pair p;
     struct weft_trace_record records[4];
     uint64_t missed = 7;
     uint64_t from = 0;
-    pair_init(&p, 0);
-    transfer(&p);
-    assert_int_equal(weft_ep_trace_written(p.ep[0]), 0);
-    assert_int_equal(weft_ep_trace_read(p.ep[0], &from, records, 4, &missed), 0);
+    pair_init(0);
+    transfer();
+    assert_int_equal(weft_ep_trace_written(net.end[0].ep), 0);
+    assert_int_equal(weft_ep_trace_read(net.end[0].ep, &from, records, 4, &missed), 0);
     assert_int_equal(missed, 0);
-    pair_fini(&p);
+    pair_fini();
 }
 
 static void test_a_message(void **state)
 {
     (void)state;
     static struct weft_trace_record records[RECORDS];
-    struct pair p;
     uint64_t missed;
-    pair_init(&p, RECORDS);
-    transfer(&p);
-    size_t n = read_all(p.ep[0], records, &missed);
-    const struct weft_ep_counters *c = weft_ep_counters(p.ep[0]);
+    pair_init(RECORDS);
+    transfer();
+    size_t n = read_all(net.end[0].ep, records, &missed);
+    const struct weft_ep_counters *c = weft_ep_counters(net.end[0].ep);
     assert_int_equal(missed, 0);
-    assert_int_equal(n, weft_ep_trace_written(p.ep[0]));
+    assert_int_equal(n, weft_ep_trace_written(net.end[0].ep));
     assert_int_equal(count(records, n, WEFT_TRACE_PACKET_SENT) +
                          count(records, n, WEFT_TRACE_HANDSHAKE_SENT),
                      c->datagrams_sent);
@@ -181,53 +134,50 @@ static void test_a_message(void **state)
     assert_int_equal(r->flags, WEFT_TRACE_OUTGOING | WEFT_MSG_COMPLETE << 1);
     assert_int_equal(r->a, 86);
     assert_int_equal(first(records, n, WEFT_TRACE_PEER_UP)->number, 8);
-    n = read_all(p.ep[1], records, &missed);
+    n = read_all(net.end[1].ep, records, &missed);
     r = first(records, n, WEFT_TRACE_MSG_CLOSED);
     assert_int_equal(r->flags, WEFT_TRACE_INCOMING | WEFT_MSG_COMPLETE << 1);
     assert_int_equal(first(records, n, WEFT_TRACE_DONE_SENT)->a, 86);
     for (size_t i = 1; i < n; i++) {
         assert_true(records[i - 1].time_ns <= records[i].time_ns);
     }
-    pair_fini(&p);
+    pair_fini();
 }
 
 static void test_overwritten(void **state)
 {
     (void)state;
     struct weft_trace_record records[RECORDS];
-    struct pair p;
     uint64_t missed;
     uint64_t from = 0;
-    pair_init(&p, RING);
-    transfer(&p);
-    uint64_t written = weft_ep_trace_written(p.ep[1]);
+    pair_init(RING);
+    transfer();
+    uint64_t written = weft_ep_trace_written(net.end[1].ep);
     assert_true(written > RING);
-    size_t n = weft_ep_trace_read(p.ep[1], &from, records, 10, &missed);
+    size_t n = weft_ep_trace_read(net.end[1].ep, &from, records, 10, &missed);
     assert_int_equal(n, 10);
     assert_int_equal(missed, written - RING);
     assert_int_equal(from, written - RING + 10);
-    n = weft_ep_trace_read(p.ep[1], &from, records, RECORDS, &missed);
+    n = weft_ep_trace_read(net.end[1].ep, &from, records, RECORDS, &missed);
     assert_int_equal(n, RING - 10);
     assert_int_equal(missed, 0);
-    assert_int_equal(weft_ep_trace_read(p.ep[1], &from, records, RECORDS, &missed), 0);
-    pair_fini(&p);
+    assert_int_equal(weft_ep_trace_read(net.end[1].ep, &from, records, RECORDS, &missed), 0);
+    pair_fini();
 }
 
 static void test_drops(void **state)
 {
     (void)state;
     static struct weft_trace_record records[RECORDS];
-    struct pair p;
     uint64_t missed;
-    struct weft_addr addr = addr_of(0);
-    pair_init(&p, RING);
+    pair_init(RING);
     uint8_t short_one[] = {WEFT_WIRE_VERSION << 4};
     uint8_t stranger[] = {0x30};
     for (unsigned i = 0; i < 3; i++) {
-        weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, short_one, 1, p.now_ns, p.now_ns);
+        net_deliver(&net, &net.end[1], &net.end[0].addr, short_one, 1);
     }
-    weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, stranger, 1, p.now_ns, p.now_ns);
-    size_t n = read_all(p.ep[1], records, &missed);
+    net_deliver(&net, &net.end[1], &net.end[0].addr, stranger, 1);
+    size_t n = read_all(net.end[1].ep, records, &missed);
     uint64_t packets = 0;
     uint64_t versions = 0;
     for (size_t i = 0; i < n; i++) {
@@ -238,8 +188,8 @@ static void test_drops(void **state)
     }
     assert_int_equal(packets, 3);
     assert_int_equal(versions, 1);
-    assert_int_equal(read_all(p.ep[1], records, &missed), n); /* not told twice */
-    pair_fini(&p);
+    assert_int_equal(read_all(net.end[1].ep, records, &missed), n); /* not told twice */
+    pair_fini();
 }
 
 static void test_config(void **state)

@@ -5,7 +5,7 @@
  * Every node has a clock of its own that a round of progress can hold up: a delay in the middle of it moves the
  * clock, and what the node sends leaves that much later. What arrives meanwhile waits, stamped with
  * its arrival, as in a socket's buffer. */
-#include "core/endpoint.h"
+#include "../lib/datagram_net.h"
 #include "ps/client.h"
 #include "ps/shard.h"
 
@@ -17,38 +17,28 @@
 
 #include <cmocka.h>
 
-enum { SERVER = 0, WORKERS = 2, NODES = 1 + WORKERS, DATAGRAMS = 512, RING = 256, DIM = 4 };
+enum { SERVER = 0, WORKERS = 2, NODES = 1 + WORKERS, RING = 256, DIM = 4 };
 
 #define LINK_NS  (100 * WEFT_NS_PER_US)
 #define DELAY_NS (700 * WEFT_NS_PER_US)
 
-struct datagram {
-    uint64_t due_ns;
-    uint32_t from, to, bytes;
-    uint8_t *data;
-};
+static_assert((int)NODES <= (int)ENDS_MAX);
 
 struct rig;
 
+/* End n of the network. */
 struct node {
     struct rig *rig;
-    struct weft_ep *ep;
-    struct weft_msgr msgr;
-    struct weft_addr addr;
     uint64_t now_ns;  /* inside a round; between two, when the last one ended */
     uint64_t late_ns; /* injected: from the first datagram's arrival to the round */
-    uint64_t link_ns; /* to here */
-    uint64_t gap_ns;  /* at least, between two datagrams to here */
-    uint64_t last_due_ns;
 };
 
 struct rig {
+    struct net net; /* first. Its clock is that of the node whose round it is */
     struct node nodes[NODES];
     struct weft_shard *shard;
     struct weft_ps_client *clients[WORKERS];
     struct weft_record_ring *ring[NODES];
-    struct datagram queue[DATAGRAMS];
-    uint32_t queued;
     uint64_t now_ns; /* of the last round begun */
     /* Injected: */
     uint64_t apply_ns; /* in the apply path: for each chunk applied, each pull read */
@@ -84,63 +74,19 @@ static uint64_t worker_clock_ns(void *arg)
     return node->now_ns;
 }
 
-/* ---- the wires ------------------------------------------------------------------------------- */
-
-static uint32_t node_of(const struct rig *rig, const struct weft_addr *addr)
-{
-    for (uint32_t n = 0; n < NODES; n++) {
-        if (memcmp(rig->nodes[n].addr.bytes, addr->bytes, addr->bytes_used) == 0) {
-            return n;
-        }
-    }
-    fail_msg("a datagram to nobody");
-    return 0;
-}
-
-static void put(struct rig *rig, uint32_t from, uint32_t to, const uint8_t *bytes, uint32_t count)
-{
-    struct node *at = &rig->nodes[to];
-    assert_true(rig->queued < DATAGRAMS);
-    uint64_t due_ns =
-        weft_max_u64(rig->nodes[from].now_ns + at->link_ns, at->last_due_ns + at->gap_ns);
-    at->last_due_ns = due_ns;
-    struct datagram *d = &rig->queue[rig->queued++];
-    *d = (struct datagram){due_ns, from, to, count, malloc(count)};
-    memcpy(d->data, bytes, count);
-}
-
-static void flush(struct rig *rig, uint32_t n)
-{
-    static struct weft_tx tx;
-    static uint8_t flat[70000];
-    while (weft_ep_send(rig->nodes[n].ep, rig->nodes[n].now_ns, &tx) > 0) {
-        uint32_t used = 0;
-        for (uint32_t i = 0; i < tx.iov_count; i++) {
-            memcpy(flat + used, tx.iov[i].base, tx.iov[i].bytes);
-            used += (uint32_t)tx.iov[i].bytes;
-        }
-        for (uint32_t at = 0; at < used; at += tx.seg_bytes) {
-            put(rig, n, node_of(rig, &tx.addr), flat + at,
-                (uint32_t)weft_min_u64(tx.seg_bytes, used - at));
-        }
-    }
-}
-
 /* ---- rounds of progress ---------------------------------------------------------------------- */
 
-static void events(struct rig *rig, uint32_t n)
+static void on_event(struct net *net, uint32_t n, const struct weft_msg_event *event)
 {
+    struct rig *rig = (struct rig *)net;
     struct node *node = &rig->nodes[n];
-    struct weft_msg_event event;
-    while (node->msgr.ops->poll(node->msgr.self, &event)) {
-        if (n == SERVER) {
-            weft_shard_event(rig->shard, &event, node->now_ns);
-        } else {
-            rig->in_answer = event.type == WEFT_EVENT_RECEIVED;
-            rig->asked = 0;
-            weft_ps_client_event(rig->clients[n - 1], &event, node->now_ns);
-            rig->in_answer = false;
-        }
+    if (n == SERVER) {
+        weft_shard_event(rig->shard, event, node->now_ns);
+    } else {
+        rig->in_answer = event->type == WEFT_EVENT_RECEIVED;
+        rig->asked = 0;
+        weft_ps_client_event(rig->clients[n - 1], event, node->now_ns);
+        rig->in_answer = false;
     }
 }
 
@@ -157,26 +103,25 @@ static void finish_round(struct rig *rig, uint32_t n)
     } else {
         weft_ps_client_progress(rig->clients[n - 1], node->now_ns);
     }
-    flush(rig, n);
+    rig->net.now_ns = node->now_ns;
+    net_pump_end(&rig->net, n);
 }
 
-static struct datagram *first_for(struct rig *rig, uint32_t n)
+static const struct net_datagram *first_for(const struct rig *rig, uint32_t n)
 {
-    struct datagram *first = NULL;
-    for (uint32_t i = 0; i < rig->queued; i++) {
-        struct datagram *d = &rig->queue[i];
-        if (d->to == n && (first == NULL || d->due_ns < first->due_ns)) {
-            first = d;
+    for (uint32_t i = 0; i < rig->net.queued; i++) {
+        if (rig->net.queue[i].to_end == n) {
+            return &rig->net.queue[i];
         }
     }
-    return first;
+    return NULL;
 }
 
-static uint64_t next_round_ns(struct rig *rig, uint32_t n)
+static uint64_t next_round_ns(const struct rig *rig, uint32_t n)
 {
     const struct node *node = &rig->nodes[n];
-    const struct datagram *first = first_for(rig, n);
-    uint64_t at_ns = weft_ep_deadline(node->ep);
+    const struct net_datagram *first = first_for(rig, n);
+    uint64_t at_ns = weft_ep_deadline(rig->net.end[n].ep);
     if (first != NULL && first->due_ns <= at_ns) {
         at_ns = first->due_ns + node->late_ns; /* a timer that fires meanwhile is late, too */
     }
@@ -186,24 +131,25 @@ static uint64_t next_round_ns(struct rig *rig, uint32_t n)
 static void progress_at(struct rig *rig, uint32_t n, uint64_t at_ns)
 {
     struct node *node = &rig->nodes[n];
+    struct weft_ep *ep = rig->net.end[n].ep;
     node->now_ns = at_ns;
-    for (struct datagram *d; (d = first_for(rig, n)) != NULL && d->due_ns <= at_ns;) {
-        struct datagram taken = *d;
-        *d = rig->queue[--rig->queued];
-        weft_ep_recv(node->ep, &rig->nodes[taken.from].addr, WEFT_ECN_ECT0, taken.data, taken.bytes,
-                     taken.due_ns, node->now_ns);
-        events(rig, n);
-        free(taken.data);
+    for (const struct net_datagram *first;
+         (first = first_for(rig, n)) != NULL && first->due_ns <= at_ns;) {
+        struct net_datagram d = net_dequeue(&rig->net, (uint32_t)(first - rig->net.queue));
+        rig->net.now_ns = node->now_ns; /* an event may have held it up */
+        net_deliver_at(&rig->net, &rig->net.end[n], &d.from, WEFT_ECN_ECT0, d.data, d.bytes,
+                       d.due_ns);
+        free(d.data);
     }
-    if (weft_ep_deadline(node->ep) <= node->now_ns) {
-        weft_ep_on_deadline(node->ep, node->now_ns);
-        events(rig, n);
+    if (weft_ep_deadline(ep) <= node->now_ns) {
+        weft_ep_on_deadline(ep, node->now_ns);
+        net_drain(&rig->net, n);
     }
     finish_round(rig, n);
 }
 
 /* The node that is next; false when none is until then. */
-static bool step(struct rig *rig, uint64_t until_ns)
+static bool round_step(struct rig *rig, uint64_t until_ns)
 {
     uint32_t next = 0;
     for (uint32_t n = 1; n < NODES; n++) {
@@ -220,7 +166,7 @@ static bool step(struct rig *rig, uint64_t until_ns)
 
 static void run_until(struct rig *rig, uint64_t until_ns)
 {
-    while (step(rig, until_ns)) {
+    while (round_step(rig, until_ns)) {
     }
     rig->now_ns = weft_max_u64(rig->now_ns, until_ns);
     for (uint32_t n = 0; n < NODES; n++) {
@@ -233,6 +179,7 @@ static void run_until(struct rig *rig, uint64_t until_ns)
 static void node_open(struct rig *rig, uint32_t n, uint64_t name, uint32_t expects_max)
 {
     struct node *node = &rig->nodes[n];
+    struct net_end *end = &rig->net.end[n];
     struct weft_ep_config config;
     weft_ep_config_default(&config);
     config.name = name;
@@ -242,11 +189,10 @@ static void node_open(struct rig *rig, uint32_t n, uint64_t name, uint32_t expec
     config.expects_max = expects_max;
     node->rig = rig;
     node->now_ns = rig->now_ns;
-    node->link_ns = LINK_NS;
-    node->addr.bytes[0] = (uint8_t)(1 + n);
-    node->addr.bytes_used = 1;
-    assert_int_equal(weft_ep_new(&config, &node->ep), WEFT_OK);
-    node->msgr = weft_ep_msgr(node->ep);
+    end->delay_ns = LINK_NS;
+    end->addr = (struct weft_addr){.bytes = {(uint8_t)(1 + n)}, .bytes_used = 1};
+    assert_int_equal(weft_ep_new(&config, &end->ep), WEFT_OK);
+    end->msgr = weft_ep_msgr(end->ep);
     assert_int_equal(weft_record_ring_new(RING, &rig->ring[n]), WEFT_OK);
 }
 
@@ -262,9 +208,10 @@ static void worker_open(struct rig *rig, uint32_t w)
     config.clock_ns = worker_clock_ns;
     config.clock_arg = node;
     config.records = rig->ring[1 + w];
-    assert_int_equal(weft_ep_connect(node->ep, &rig->nodes[SERVER].addr, node->now_ns, &peer),
-                     WEFT_OK);
-    assert_int_equal(weft_ps_client_new(&config, node->msgr, &peer, &rig->clients[w]), WEFT_OK);
+    const struct net_end *end = &rig->net.end[1 + w];
+    assert_int_equal(
+        weft_ep_connect(end->ep, &rig->net.end[SERVER].addr, node->now_ns, &peer), WEFT_OK);
+    assert_int_equal(weft_ps_client_new(&config, end->msgr, &peer, &rig->clients[w]), WEFT_OK);
 }
 
 /* Both workers connected; nothing is injected yet. */
@@ -272,7 +219,9 @@ static struct rig *rig_open(void)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
     struct weft_shard_config config;
-    rig->now_ns = WEFT_NS_PER_S;
+    net_init(&rig->net, 1);
+    rig->net.on_event = on_event;
+    rig->now_ns = rig->net.now_ns;
     weft_shard_config_default(&config);
     config.workers_max = WORKERS;
     config.rows_max = 4096;
@@ -281,7 +230,7 @@ static struct rig *rig_open(void)
     config.clock_ns = server_clock_ns;
     config.clock_arg = &rig->nodes[SERVER];
     config.records = rig->ring[SERVER];
-    assert_int_equal(weft_shard_new(&config, rig->nodes[SERVER].msgr, &rig->shard), WEFT_OK);
+    assert_int_equal(weft_shard_new(&config, rig->net.end[SERVER].msgr, &rig->shard), WEFT_OK);
     for (uint32_t w = 0; w < WORKERS; w++) {
         worker_open(rig, w);
     }
@@ -294,11 +243,9 @@ static struct rig *rig_open(void)
 
 static void rig_close(struct rig *rig)
 {
-    for (uint32_t i = 0; i < rig->queued; i++) {
-        free(rig->queue[i].data);
-    }
+    net_fini(&rig->net);
     for (uint32_t n = 0; n < NODES; n++) {
-        weft_ep_free(rig->nodes[n].ep);
+        weft_ep_free(rig->net.end[n].ep);
     }
     for (void *slab; (slab = weft_shard_take_slab(rig->shard)) != NULL;) {
         free(slab);
@@ -320,7 +267,7 @@ static void wait_for(struct rig *rig, uint32_t w, weft_ps_op op)
     struct weft_ps_result result;
     finish_round(rig, 1 + w);
     while (!weft_ps_op_done(rig->clients[w], op, &result)) {
-        assert_true(step(rig, rig->now_ns + WEFT_NS_PER_S));
+        assert_true(round_step(rig, rig->now_ns + WEFT_NS_PER_S));
     }
     assert_int_equal(result.status, WEFT_OK);
     weft_ps_op_release(rig->clients[w], op);
@@ -512,11 +459,11 @@ static void on_the_link(void **state)
 {
     (void)state;
     struct rig *rig = rig_alone();
-    rig->nodes[SERVER].link_ns += DELAY_NS;
+    rig->net.end[SERVER].delay_ns += DELAY_NS;
     struct seen seen = push_and_pull(rig);
     both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 900");
     rig = rig_alone();
-    rig->nodes[1].link_ns += DELAY_NS;
+    rig->net.end[1].delay_ns += DELAY_NS;
     seen = push_and_pull(rig);
     both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 900");
 }
@@ -584,7 +531,7 @@ static void while_others_arrive(void **state)
     wait_for(rig, 0, push_start(rig, 0, 1000)); /* the path's window is open */
     uint64_t chunks = weft_shard_counters(rig->shard)->chunks_applied;
     rig->apply_ns = DELAY_NS;
-    rig->nodes[SERVER].gap_ns = 2 * WEFT_NS_PER_MS;
+    rig->net.end[SERVER].gap_ns = 2 * WEFT_NS_PER_MS;
     wait_for(rig, 0, push_start(rig, 0, 1000));
     struct seen seen = look(rig, 0);
     rig_close(rig);
