@@ -1,57 +1,22 @@
 /* Pieces of transfers from any bytes: a replica refuses them, or its shard has what they say. Each piece
  * is a length, u16 big-endian, and so many bytes. */
-#include "base/assert.h"
 #include "ps/replica.h"
 #include "rpc/head.h"
 
-#include <stdlib.h>
+#include "transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* As much of a transport as a replica sees. */
-struct wire {
-    struct weft_msg_expect expects[WEFT_REPLICA_EXPECTS];
-    bool is_posted[WEFT_REPLICA_EXPECTS];
-    uint32_t confirms;
-};
 
 static weft_status take_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
                              uint64_t *seq_p)
 {
-    struct wire *wire = self;
+    struct transport *t = self;
     struct weft_confirm confirm;
     (void)now_ns;
     WEFT_ASSERT(weft_confirm_unpack(send->base, (size_t)send->total * send->elem_bytes, &confirm) ==
                 WEFT_OK);
-    *seq_p = ++wire->confirms;
+    *seq_p = ++t->ids;
     return WEFT_OK;
-}
-
-static weft_status take_expect(void *self, const struct weft_msg_expect *expect,
-                               weft_expect_id *id_p)
-{
-    struct wire *wire = self;
-    for (uint32_t i = 0; i < WEFT_REPLICA_EXPECTS; i++) {
-        if (!wire->is_posted[i]) {
-            wire->is_posted[i] = true;
-            wire->expects[i] = *expect;
-            *id_p = i;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOMEM;
-}
-
-static weft_status take_cancel(void *self, weft_expect_id id)
-{
-    ((struct wire *)self)->is_posted[id] = false;
-    return WEFT_OK;
-}
-
-static uint64_t no_clock(void *arg)
-{
-    (void)arg;
-    return 0;
 }
 
 static void supply(struct weft_shard *shard)
@@ -72,16 +37,16 @@ static void progress(struct weft_replica *replica)
     weft_replica_progress(replica, 1);
 }
 
-static void deliver(struct wire *wire, struct weft_replica *replica, const uint8_t *bytes,
+static void deliver(struct transport *t, struct weft_replica *replica, const uint8_t *bytes,
                     size_t count)
 {
     progress(replica);
-    for (uint32_t i = 0; i < WEFT_REPLICA_EXPECTS; i++) {
-        if (wire->is_posted[i]) {
-            wire->is_posted[i] = false;
-            memcpy(wire->expects[i].memory, bytes, count);
+    for (uint32_t i = 0; i < EXPECTS; i++) {
+        if (t->expects[i].live) {
+            t->expects[i].live = false;
+            memcpy(t->expects[i].expect.memory, bytes, count);
             const struct weft_msg_event event = {.type = WEFT_EVENT_RECEIVED,
-                                                 .user = wire->expects[i].user,
+                                                 .user = t->expects[i].expect.user,
                                                  .total = (uint32_t)count,
                                                  .elem_bytes = 1};
             WEFT_ASSERT(weft_replica_event(replica, &event, 1));
@@ -92,10 +57,9 @@ static void deliver(struct wire *wire, struct weft_replica *replica, const uint8
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct weft_msg_ops ops = {
-        .send = take_send, .expect = take_expect, .cancel = take_cancel};
-    struct wire wire = {.confirms = 0};
-    const struct weft_msgr msgr = {.ops = &ops, .self = &wire};
+    const struct weft_msg_ops ops = transport_ops(take_send);
+    struct transport transport = {.ids = 0};
+    const struct weft_msgr msgr = {.ops = &ops, .self = &transport};
     struct weft_shard_config config;
     struct weft_replica_config replica_config;
     struct weft_shard *shard;
@@ -112,7 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.rows_per_rpc_max = 16;
     config.list_ids = 0;
     config.hot_top = 4;
-    config.clock_ns = no_clock;
+    config.clock_ns = transport_clock_ns;
+    config.clock_arg = &transport;
     WEFT_ASSERT(weft_shard_new(&config, msgr, &shard) == WEFT_OK);
     weft_replica_config_default(&replica_config);
     replica_config.pieces_max = 8;
@@ -127,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += 2;
         size -= 2;
         count = count < size ? count : size;
-        deliver(&wire, replica, data, count);
+        deliver(&transport, replica, data, count);
         data += count;
         size -= count;
     }
@@ -142,5 +107,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(memory);
     }
     weft_shard_free(shard);
+    transport_end(&transport);
     return 0;
 }
