@@ -1,4 +1,5 @@
 /* <weft/ps.h> in a job with a coordinator: a rank, the servers, and what becomes of the rank. */
+#include "api_ps_calls.h"
 #include "api_ps_server.h"
 #include "coordinator.h"
 
@@ -86,16 +87,6 @@ static struct weft_ps_config config_for(const struct job *job)
     config.peer_timeout_ns = patience_ns;
     config.rows_max = 256;
     return config;
-}
-
-static struct weft_ps *connect_with(const struct weft_ps_config *config)
-{
-    struct weft_ps *ps = NULL;
-    weft_status status = weft_ps_connect(config, &ps);
-    if (status != WEFT_OK) {
-        fail_msg("%s: %s", weft_status_name(status), weft_ps_error(NULL));
-    }
-    return ps;
 }
 
 static void must_fail(const struct weft_ps_config *config, weft_status wanted, const char *words)

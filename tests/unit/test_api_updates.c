@@ -1,6 +1,7 @@
 /* <weft/ps.h> in a job with a transfer scheduler: the scheduler and two shards in threads, two workers.
  * What is dropped, what the caller is told, and what of it comes with the next push. Values are whole
  * numbers, so that sums are exact. */
+#include "api_ps_calls.h"
 #include "api_ps_server.h"
 #include "io/clock.h"
 #include "node/scheduler.h"
@@ -29,13 +30,6 @@ struct job {
     char list[64];
     char scheduler_text[32];
 };
-
-static void must(const struct weft_ps *ps, weft_status status)
-{
-    if (status != WEFT_OK) {
-        fail_msg("%s: %s", weft_status_name(status), weft_ps_error(ps));
-    }
-}
 
 static struct weft_ps_config config_for(const struct job *job, uint32_t worker)
 {
