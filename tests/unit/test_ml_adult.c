@@ -1,6 +1,7 @@
 /* The Adult line parser: the features of one row against the rule written out by hand, spellings
  * that must mean the same, and what is refused. */
 #include "ml/adult.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -219,13 +220,7 @@ static void headers_are_no_rows(void **state)
 
 static void check_refused(const char *line, uint64_t number, const char *text)
 {
-    struct weft_ml_row row = {0};
-    struct weft_error error = {0};
-    bool is_row = false;
-    assert_int_equal(parse(line, number, &row, &error, &is_row), WEFT_DATA);
-    assert_string_equal(error.text, text);
-    assert_false(is_row);
-    weft_ml_row_fini(&row);
+    ml_check_refused(weft_ml_adult_parse, line, number, text);
 }
 
 static void what_is_refused(void **state)

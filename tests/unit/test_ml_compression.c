@@ -3,6 +3,7 @@
 #include "base/prng.h"
 #include "ml/compression.h"
 #include "ml/model.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,18 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static struct weft_ml_dataset load(const char *text)
-{
-    const struct weft_ml_format *format = NULL;
-    struct weft_ml_dataset set;
-    struct weft_error error = {0};
-    assert_int_equal(weft_ml_format_find("docword", NULL, &format), WEFT_OK);
-    if (weft_ml_dataset_load_memory("text", text, strlen(text), format, &error, &set) != WEFT_OK) {
-        fail_msg("%s", error.text);
-    }
-    return set;
-}
 
 static struct weft_ml_compression measure(const struct weft_ml_dataset *set, uint32_t workers,
                                           uint32_t batch_rows, uint32_t topics, uint32_t epochs)
@@ -51,7 +40,7 @@ static void equal_documents_are_one(void **state)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%d %d 1\n", d, w);
         }
     }
-    struct weft_ml_dataset set = load(text);
+    struct weft_ml_dataset set = ml_load("docword", text);
     struct weft_ml_compression c = measure(&set, 4, 1, 1, 1);
     assert_int_equal(c.steps, (set.train_count + 3) / 4);
     assert_int_equal(c.rows_separate, set.train_count * (WORDS + 1));
@@ -80,7 +69,7 @@ static struct weft_ml_dataset drawn(uint32_t words)
                                      (int)(1 + weft_prng_below(&prng, words)));
         }
     }
-    return load(text);
+    return ml_load("docword", text);
 }
 
 /* Rows do not depend on the topics. With more topics, changes of several workers meet

@@ -3,6 +3,7 @@
 #include "base/prng.h"
 #include "ml/lda.h"
 #include "ml/reference.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,18 +25,6 @@ static const struct weft_ml_model_kind *lda(void)
     return kind;
 }
 
-static struct weft_ml_dataset load(const char *text)
-{
-    const struct weft_ml_format *format = NULL;
-    struct weft_ml_dataset set;
-    struct weft_error error = {0};
-    assert_int_equal(weft_ml_format_find("docword", NULL, &format), WEFT_OK);
-    if (weft_ml_dataset_load_memory("text", text, strlen(text), format, &error, &set) != WEFT_OK) {
-        fail_msg("%s", error.text);
-    }
-    return set;
-}
-
 /* Every document has one topic, and words of it alone, all alike: nobody can predict better than one in
  * WORDS_OF_TOPIC. */
 static struct weft_ml_dataset planted(uint64_t seed)
@@ -52,7 +41,7 @@ static struct weft_ml_dataset planted(uint64_t seed)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%d %d 1\n", d, (int)word);
         }
     }
-    return load(text);
+    return ml_load("docword", text);
 }
 
 static struct weft_ml_reference_options options_for(uint32_t workers, uint64_t seed)
@@ -145,7 +134,7 @@ static void draws_follow_the_formula(void **state)
     enum { DRAWS = 40000 };
     enum { FEW = 4 };
     static const float pulled[] = {3, 0, 1, -2, /* the word */ 10, 4, 30, -2 /* the totals */};
-    struct weft_ml_dataset set = load("1\n1\n1\n2 5 1\n");
+    struct weft_ml_dataset set = ml_load("docword", "1\n1\n1\n2 5 1\n");
     struct weft_ml_model_settings settings = {.factors = FEW, .alpha = 0.5F, .beta = 0.25F};
     struct weft_ml_batch batch;
     struct weft_ml_model model;
@@ -211,8 +200,8 @@ static void a_second_draw_moves_tokens(void **state)
 static void what_does_not_fit(void **state)
 {
     (void)state;
-    struct weft_ml_dataset small = load("2\n1\n2\n1 1 1\n3 1 1\n");
-    struct weft_ml_dataset large = load("1\n1\n2\n1 1 16777216\n2 1 1\n");
+    struct weft_ml_dataset small = ml_load("docword", "2\n1\n2\n1 1 1\n3 1 1\n");
+    struct weft_ml_dataset large = ml_load("docword", "1\n1\n2\n1 1 16777216\n2 1 1\n");
     struct weft_ml_model_settings settings = lda()->settings;
     struct weft_ml_model model;
     struct weft_ml_reference reference;
@@ -234,7 +223,7 @@ static void what_does_not_fit(void **state)
 static void nothing_to_predict(void **state)
 {
     (void)state;
-    struct weft_ml_dataset set = load("1\n1\n1\n2 5 1\n");
+    struct weft_ml_dataset set = ml_load("docword", "1\n1\n1\n2 5 1\n");
     struct weft_ml_model_settings settings = {.factors = TOPICS, .alpha = 0.5F, .beta = 0.25F};
     struct weft_ml_batch batch;
     struct weft_ml_model model;

@@ -3,6 +3,7 @@
 #include "base/init.h"
 #include "base/prng.h"
 #include "ml/model.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,42 +21,17 @@ enum {
     ROWS = 40
 };
 
+static struct weft_ml_dataset few_features(struct weft_ml_dataset set)
+{
+    assert_in_range(set.feature_count, 1, FEATURES_MAX);
+    return set;
+}
+
 static const struct weft_ml_model_kind *mlp(void)
 {
     const struct weft_ml_model_kind *kind = NULL;
     assert_int_equal(weft_ml_model_find("mlp", NULL, &kind), WEFT_OK);
     return kind;
-}
-
-static struct weft_ml_dataset load(const char *text)
-{
-    const struct weft_ml_format *format = NULL;
-    struct weft_ml_dataset set;
-    struct weft_error error = {0};
-    assert_int_equal(weft_ml_format_find("libsvm", NULL, &format), WEFT_OK);
-    assert_int_equal(weft_ml_dataset_load_memory("text", text, strlen(text), format, &error, &set),
-                     WEFT_OK);
-    assert_in_range(set.feature_count, 1, FEATURES_MAX);
-    return set;
-}
-
-/* Rows of 0 to 5 features with values other than 1. */
-static struct weft_ml_dataset random_rows(struct weft_prng *prng)
-{
-    char text[8192];
-    size_t used = 0;
-    for (int r = 0; r < ROWS; r++) {
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%d", r % 2);
-        uint64_t id = 0;
-        for (uint64_t n = weft_prng_below(prng, 6); n > 0; n--) {
-            id += 1 + weft_prng_below(prng, 6);
-            used += (size_t)snprintf(text + used, sizeof(text) - used, " %d:%d.%d", (int)id,
-                                     (int)weft_prng_below(prng, 2) - 1,
-                                     (int)weft_prng_range(prng, 1, 9));
-        }
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "\n");
-    }
-    return load(text);
 }
 
 struct slow {
@@ -146,7 +122,7 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
     for (uint64_t n = 0; n < 12; n++) {
         struct weft_prng prng;
         weft_prng_init(&prng, n + 1);
-        struct weft_ml_dataset set = random_rows(&prng);
+        struct weft_ml_dataset set = few_features(ml_random_rows(&prng, ROWS, 6));
         struct weft_ml_model_settings settings = {
             .factors = HIDDEN, .l2 = pulls[n % 2], .init_scale = 0.1F};
         struct weft_ml_model model;
@@ -171,7 +147,7 @@ static void a_batch_of_some_features(void **state)
     (void)state;
     struct weft_prng prng;
     weft_prng_init(&prng, 99);
-    struct weft_ml_dataset set = random_rows(&prng);
+    struct weft_ml_dataset set = few_features(ml_random_rows(&prng, ROWS, 6));
     struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0, .init_scale = 0.1F};
     struct weft_ml_model model;
     struct weft_ml_batch all, some;
@@ -203,7 +179,7 @@ static void a_batch_of_some_features(void **state)
 static void a_batch_of_no_rows(void **state)
 {
     (void)state;
-    struct weft_ml_dataset set = load("1 1:1\n0 1:1\n");
+    struct weft_ml_dataset set = few_features(ml_load("libsvm", "1 1:1\n0 1:1\n"));
     struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0.1F, .init_scale = 0.1F};
     struct weft_ml_model model;
     struct weft_ml_batch batch;
@@ -227,7 +203,7 @@ static void a_batch_of_no_rows(void **state)
 static void rows_begin_by_their_numbers(void **state)
 {
     (void)state;
-    struct weft_ml_dataset set = load("1 70:1\n0 90:1\n");
+    struct weft_ml_dataset set = few_features(ml_load("libsvm", "1 70:1\n0 90:1\n"));
     struct weft_ml_model_settings settings = {.factors = HIDDEN, .l2 = 0, .init_scale = 0.25F};
     struct weft_ml_model model;
     float row[HIDDEN];

@@ -3,6 +3,7 @@
 #include "base/init.h"
 #include "base/prng.h"
 #include "ml/kinds.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,39 +16,6 @@
 
 enum { FACTORS = 3, DIM = 1 + FACTORS, IDS_MAX = 64, ROWS_MAX = 40 };
 
-static struct weft_ml_dataset load(const char *format_name, const char *text)
-{
-    const struct weft_ml_format *format = NULL;
-    struct weft_ml_dataset set;
-    struct weft_error error = {0};
-    assert_int_equal(weft_ml_format_find(format_name, NULL, &format), WEFT_OK);
-    weft_status status =
-        weft_ml_dataset_load_memory("text", text, strlen(text), format, &error, &set);
-    if (status != WEFT_OK) {
-        fail_msg("%s", error.text);
-    }
-    return set;
-}
-
-/* Rows of 0 to 5 features with values other than 1, repeated in other rows. */
-static struct weft_ml_dataset random_clicks(struct weft_prng *prng)
-{
-    char text[8192];
-    size_t used = 0;
-    for (int r = 0; r < ROWS_MAX; r++) {
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%d", r % 2);
-        uint64_t id = 0;
-        for (uint64_t n = weft_prng_below(prng, 6); n > 0; n--) {
-            id += 1 + weft_prng_below(prng, 7);
-            used += (size_t)snprintf(text + used, sizeof(text) - used, " %d:%d.%d", (int)id,
-                                     (int)weft_prng_below(prng, 2) - 1,
-                                     (int)weft_prng_range(prng, 1, 9));
-        }
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "\n");
-    }
-    return load("libsvm", text);
-}
-
 static struct weft_ml_dataset random_ratings(struct weft_prng *prng)
 {
     char text[8192];
@@ -57,7 +25,7 @@ static struct weft_ml_dataset random_ratings(struct weft_prng *prng)
                                  (int)weft_prng_below(prng, 6), (int)weft_prng_below(prng, 6),
                                  (int)weft_prng_below(prng, 5), r);
     }
-    return load("movielens", text);
+    return ml_load("movielens", text);
 }
 
 /* From the definition: every pair of features, each factor in turn. */
@@ -160,7 +128,7 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
         const struct weft_ml_model_kind *kind = NULL;
         assert_int_equal(weft_ml_model_find(names[n % 2], NULL, &kind), WEFT_OK);
         struct weft_ml_dataset set =
-            kind->predicts_ratings ? random_ratings(&prng) : random_clicks(&prng);
+            kind->predicts_ratings ? random_ratings(&prng) : ml_random_rows(&prng, ROWS_MAX, 7);
         struct weft_ml_model_settings settings = {
             .factors = FACTORS, .l2 = pulls[n / 2 % 2], .init_scale = 0.1F};
         struct weft_ml_model model;
@@ -178,7 +146,7 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
 static void the_bias_is_not_pulled(void **state)
 {
     (void)state;
-    struct weft_ml_dataset set = load("libsvm", "1 1:1\n0 1:1\n");
+    struct weft_ml_dataset set = ml_load("libsvm", "1 1:1\n0 1:1\n");
     for (const struct weft_ml_model_kind *kind = weft_ml_model_kinds; kind->name != NULL; kind++) {
         if (kind->predicts_ratings || kind->is_dense || kind->counts_topics) {
             continue;
@@ -238,7 +206,7 @@ static void what_does_not_fit(void **state)
     struct weft_ml_model model;
     assert_int_equal(weft_ml_model_find("svm", &error, &kind), WEFT_NOTFOUND);
     assert_string_equal(error.text, "unknown model \"svm\"; known: lr, fm, mf, mlp, lda");
-    struct weft_ml_dataset set = load("libsvm", "1 1:1\n0 1:1\n");
+    struct weft_ml_dataset set = ml_load("libsvm", "1 1:1\n0 1:1\n");
     assert_int_equal(weft_ml_model_find("mf", NULL, &kind), WEFT_OK);
     assert_int_equal(weft_ml_model_init(&model, kind, &kind->settings, 1, &set), WEFT_INVALID);
     assert_int_equal(weft_ml_model_find("fm", NULL, &kind), WEFT_OK);
@@ -254,7 +222,7 @@ static void what_does_not_fit(void **state)
 static void quality_of_ratings(void **state)
 {
     (void)state;
-    struct weft_ml_dataset set = load("movielens", "1,1,3,0\n2,1,4,0\n");
+    struct weft_ml_dataset set = ml_load("movielens", "1,1,3,0\n2,1,4,0\n");
     const struct weft_ml_model_kind *kind = NULL;
     struct weft_ml_model model;
     struct weft_ml_batch batch;

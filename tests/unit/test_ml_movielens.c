@@ -1,5 +1,6 @@
 /* The MovieLens line parser: what a rating becomes, and what is refused. */
 #include "ml/movielens.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,13 +61,7 @@ static void rows_are_reused(void **state)
 
 static void check_refused(const char *line, uint64_t number, const char *text)
 {
-    struct weft_ml_row row = {0};
-    struct weft_error error = {0};
-    bool is_row = false;
-    assert_int_equal(parse(line, number, &row, &error, &is_row), WEFT_DATA);
-    assert_string_equal(error.text, text);
-    assert_false(is_row);
-    weft_ml_row_fini(&row);
+    ml_check_refused(weft_ml_movielens_parse, line, number, text);
 }
 
 static void what_is_refused(void **state)

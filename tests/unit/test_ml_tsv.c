@@ -1,6 +1,7 @@
 /* The parsers of tables of categories: every field's text against the rule written out by hand,
  * the buckets of integers, missing values, and what is refused. */
 #include "ml/tsv.h"
+#include "ml_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,43 +89,32 @@ static void integers_fall_into_buckets(void **state)
     }
 }
 
-static void check_refused(weft_ml_parse_fn *parse, const char *line, const char *text)
-{
-    struct weft_ml_row row = {0};
-    struct weft_error error = {0};
-    bool is_row = false;
-    assert_int_equal(parse(line, strlen(line), 1, &row, &error, &is_row), WEFT_DATA);
-    assert_string_equal(error.text, text);
-    assert_false(is_row);
-    weft_ml_row_fini(&row);
-}
-
 static void what_is_refused(void **state)
 {
     (void)state;
     char line[1200];
-    check_refused(weft_ml_tsv_parse, "1", "1 fields between tabs; a row has 2 to 1024");
-    check_refused(weft_ml_tsv_parse, "2\ta", "label \"2\" is neither 0 nor 1");
-    check_refused(weft_ml_tsv_parse, "\ta", "label \"\" is neither 0 nor 1");
-    check_refused(weft_ml_tsv_parse, "-1\ta", "label \"-1\" is neither 0 nor 1");
+    ml_check_refused(weft_ml_tsv_parse, "1", 1, "1 fields between tabs; a row has 2 to 1024");
+    ml_check_refused(weft_ml_tsv_parse, "2\ta", 1, "label \"2\" is neither 0 nor 1");
+    ml_check_refused(weft_ml_tsv_parse, "\ta", 1, "label \"\" is neither 0 nor 1");
+    ml_check_refused(weft_ml_tsv_parse, "-1\ta", 1, "label \"-1\" is neither 0 nor 1");
     line[0] = '0';
     memset(line + 1, '\t', 1024);
     line[1025] = '\0';
-    check_refused(weft_ml_tsv_parse, line, "1025 fields between tabs; a row has 2 to 1024");
+    ml_check_refused(weft_ml_tsv_parse, line, 1, "1025 fields between tabs; a row has 2 to 1024");
     memcpy(line, "0\t", 2);
     memset(line + 2, 'x', 257);
     line[259] = '\0';
-    check_refused(weft_ml_tsv_parse, line, "field 1 is longer than 256 bytes");
-    check_refused(weft_ml_criteo_parse, "0\t1\ta", "3 fields where a Criteo row has 40");
+    ml_check_refused(weft_ml_tsv_parse, line, 1, "field 1 is longer than 256 bytes");
+    ml_check_refused(weft_ml_criteo_parse, "0\t1\ta", 1, "3 fields where a Criteo row has 40");
     criteo_line("1.5", line, sizeof(line));
-    check_refused(weft_ml_criteo_parse, line, "field 1: \"1.5\" is not a whole number");
+    ml_check_refused(weft_ml_criteo_parse, line, 1, "field 1: \"1.5\" is not a whole number");
     criteo_line("-", line, sizeof(line));
-    check_refused(weft_ml_criteo_parse, line, "field 1: \"-\" is not a whole number");
+    ml_check_refused(weft_ml_criteo_parse, line, 1, "field 1: \"-\" is not a whole number");
     criteo_line("68fd1e64", line, sizeof(line));
-    check_refused(weft_ml_criteo_parse, line, "field 1: \"68fd1e64\" is not a whole number");
+    ml_check_refused(weft_ml_criteo_parse, line, 1, "field 1: \"68fd1e64\" is not a whole number");
     criteo_line("9223372036854775808", line, sizeof(line));
-    check_refused(weft_ml_criteo_parse, line,
-                  "field 1: \"9223372036854775808\" is not a whole number");
+    ml_check_refused(weft_ml_criteo_parse, line, 1,
+                     "field 1: \"9223372036854775808\" is not a whole number");
 }
 
 static void blank_lines_are_no_rows(void **state)

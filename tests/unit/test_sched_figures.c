@@ -3,6 +3,7 @@
  * completion is the least there is; on general networks the test prints how far it is from it. */
 #include "sched/partition.h"
 
+#include "print_seed.h"
 #include "sched_rig.h"
 
 enum { N_MAX = 7 };
@@ -10,7 +11,6 @@ enum { N_MAX = 7 };
 #define MBYTE UINT64_C(1000000)
 
 static struct rig rig;
-static uint64_t seed;
 
 static void ask(uint32_t worker, uint64_t bytes, uint64_t base_version)
 {
@@ -377,13 +377,6 @@ static void partitions(void **state)
     partitions_with("general networks", WEFT_PLANNER_ASYNC, false, false, 1.65);
     partitions_with("SYNC, one shared link", WEFT_PLANNER_SYNC, true, false, 1.25);
     partitions_with("SYNC, general networks", WEFT_PLANNER_SYNC, false, false, 1.25);
-}
-
-static int print_seed(void **state)
-{
-    (void)state;
-    print_message("# last seed %llu\n", (unsigned long long)seed);
-    return 0;
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * every step no link is over-reserved, no commit is later than tau_max, no replica further than
  * div_max, delays are conserved, and the job goes on (sched_rig.h). And 25,000 floods of reports
  * that contradict each other: nothing breaks, and what can be kept is. */
+#include "print_seed.h"
 #include "sched_rig.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -11,7 +12,6 @@ enum { CASES = 100000 };
 #endif
 enum { STEPS = 30 };
 
-static uint64_t seed;
 static struct weft_planner_counters total;
 static struct rig rig;
 
@@ -177,21 +177,6 @@ static void any_reports(void **state)
     for (seed = 1; seed <= CASES / 4; seed++) {
         one_flood();
     }
-}
-
-static int print_seed(void **state)
-{
-    (void)state;
-    print_message(
-        "# last seed %llu; commits %llu, grouped %llu, late %llu, crowded %llu, hold %llu, "
-        "divergence %llu, promoted %llu, held %llu, replications %llu, full %llu\n",
-        (unsigned long long)seed, (unsigned long long)total.commits,
-        (unsigned long long)total.grouped, (unsigned long long)total.dropped_late,
-        (unsigned long long)total.dropped_crowded, (unsigned long long)total.dropped_hold,
-        (unsigned long long)total.dropped_divergence, (unsigned long long)total.promoted,
-        (unsigned long long)total.held, (unsigned long long)total.replications,
-        (unsigned long long)total.full);
-    return 0;
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * predicted times beside the ring's and beside store-and-forward; rounds of the planner to the end,
  * with late arrivals, jitter and a worker that leaves. */
 #include "base/prng.h"
+#include "print_seed.h"
 #include "sched/planner.h"
 #include "sched/tree.h"
 
@@ -24,7 +25,6 @@ static const struct weft_tree_scratch scratch = {.order = {words[0], words[1], w
                                                  .members = words[4],
                                                  .first_ns = times[0],
                                                  .last_ns = times[1]};
-static uint64_t seed;
 
 static struct weft_tree_plan choose(const struct weft_tree_node *nodes, uint32_t count,
                                     const struct weft_tree_options *options)
@@ -339,13 +339,6 @@ static void one_worker_is_left(void **state)
     assert_int_equal(weft_planner_counters(job.planner)->rounds, 3);
     assert_int_equal(weft_planner_commits(job.planner, 1), 3);
     weft_planner_free(job.planner);
-}
-
-static int print_seed(void **state)
-{
-    (void)state;
-    print_message("# last seed %llu\n", (unsigned long long)seed);
-    return 0;
 }
 
 int main(void)

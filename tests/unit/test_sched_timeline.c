@@ -1,6 +1,7 @@
 /* Timelines of links: Fig. 4 of [mlfabric], what is given back, full tables; random bookings
  * against an oracle that keeps the residual of every single nanosecond. */
 #include "base/prng.h"
+#include "print_seed.h"
 #include "sched/timeline.h"
 
 #include <setjmp.h>
@@ -278,21 +279,12 @@ static void one_run(uint64_t run_seed)
     }
 }
 
-static uint64_t seed;
-
 static void random_bookings(void **state)
 {
     (void)state;
     for (seed = 1; seed <= 2000; seed++) {
         one_run(seed);
     }
-}
-
-static int print_seed(void **state)
-{
-    (void)state;
-    print_message("# last seed %llu\n", (unsigned long long)seed);
-    return 0;
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* The fabric simulation against times reckoned by hand, equal seeds, and what its policies promise. That
  * delays are conserved and no link is over capacity is checked inside every run. */
-#include "sim/fabric.h"
+#include "fabric_run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,19 +20,6 @@ static struct weft_fabric_config config_of(enum weft_fabric_policy policy, const
     config.network = *weft_fabric_network_find(network);
     config.network.delay_ns = 0;
     return config;
-}
-
-static struct weft_fabric_result result;
-
-static void run(const struct weft_fabric_config *config)
-{
-    assert_null(weft_fabric_config_check(config));
-    weft_fabric_run(config, &result);
-    if (!result.ok) {
-        print_message("%s, %s, %s: %s\n", weft_fabric_policy_name(config->policy),
-                      config->compute.name, config->network.name, result.failure);
-    }
-    assert_true(result.ok);
 }
 
 /* Read 0.1 s, compute 2 s, push 0.1 s: 27 rounds of 2.2 s in 60 s, nobody else to be late for. */

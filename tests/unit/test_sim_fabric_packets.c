@@ -11,7 +11,7 @@
  *     which is worth 4 to 8 % in a run as short as these, if links are not full: such run without reads.
  *
  * Hence the bound of 5 %. Where links are not full it is the last that counts, and runs with packets are faster. */
-#include "sim/fabric.h"
+#include "fabric_run.h"
 #include "sim/packet_flows.h"
 #include "sim/wire_time.h"
 
@@ -180,19 +180,6 @@ static struct weft_fabric_config config_of(enum weft_fabric_policy policy, const
     config.read_credits = 6;
     config.duration_ns = 3 * WEFT_NS_PER_S;
     return config;
-}
-
-static struct weft_fabric_result result;
-
-static void run(const struct weft_fabric_config *config)
-{
-    assert_null(weft_fabric_config_check(config));
-    weft_fabric_run(config, &result);
-    if (!result.ok) {
-        print_message("%s, %s, %s: %s\n", weft_fabric_policy_name(config->policy),
-                      config->compute.name, config->network.name, result.failure);
-    }
-    assert_true(result.ok);
 }
 
 struct setting {
