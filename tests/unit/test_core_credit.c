@@ -126,8 +126,7 @@ static void test_outstanding_stays_under_the_budget(void **state)
             budget = weft_max_u64(budget, t->net.end[1].ep->credit.budget);
             assert_counted(t);
             assert_true(out <= budget);
-            assert_true(
-                (int32_t)(sender->credit - t->net.end[1].ep->peers[t->peer_of_1].granted) <= 0);
+            assert_true((int32_t)(sender->credit - t->net.end[1].ep->peers[t->peer_of_1].granted) <= 0);
         }
         assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
         assert_int_equal(t->sent.received, CHUNKS);

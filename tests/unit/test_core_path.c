@@ -672,8 +672,8 @@ static void test_a_wrong_answer_moves_nobody(void **state)
         weft_write_u16(&w, WEFT_PATH_BYTES);
         weft_wire_frame_encode(&w, &frame);
         struct weft_addr from = {.bytes = {right ? 67 : 66}, .bytes_used = 1};
-        weft_ep_recv(t->net.end[1].ep, &from, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes),
-                     t->net.now_ns, t->net.now_ns);
+        weft_ep_recv(t->net.end[1].ep, &from, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes), t->net.now_ns,
+                     t->net.now_ns);
         assert_int_equal(p->addr.bytes[0], 1);
         assert_int_equal(counters(t, 1)->path_changes, 0);
     }
