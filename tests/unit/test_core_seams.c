@@ -317,6 +317,40 @@ static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
 
 /* ---- the end of a pass --------------------------------------------------------------------------- */
 
+static void outcome_note(struct net *net, uint32_t end, const struct weft_msg_event *event)
+{
+    if (end == 1 && event->type == WEFT_EVENT_RECEIVED) {
+        *(enum weft_msg_outcome *)net->tap_arg = event->outcome;
+    }
+}
+
+/* Two of ten chunks may be missing when the receiver has waited long enough, and not three. */
+static void test_one_chunk_below_the_bound_is_short(void **state)
+{
+    (void)state;
+    for (uint32_t came = 7; came <= 8; came++) {
+        struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+        enum weft_msg_outcome outcome = WEFT_MSG_UNKNOWN;
+        struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                         .sink = WEFT_SINK_HAND,
+                                         .memory_bytes = 40,
+                                         .count = 1,
+                                         .timeout_ns = 5 * WEFT_NS_PER_MS};
+        weft_expect_id id;
+        net->on_event = outcome_note;
+        net->tap_arg = &outcome;
+        assert_int_equal(net_msg_expect(net, 1, &expect, &id), WEFT_OK);
+        hello_forge(net, 1000, 7, 70);
+        for (uint32_t number = 1; number <= came; number++) {
+            chunk_forge(net, &net->end[1].ep->peers[0], 1, 1, number, 0);
+        }
+        net_run(net, WEFT_NS_PER_S);
+        assert_int_equal(net->end[1].received, 1);
+        assert_int_equal(outcome, came == 7 ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE);
+        net_free(net);
+    }
+}
+
 /* Within its bound a message is over when its pass is, on a way that keeps the order; on one that has
  * not, what was overtaken is waited for. */
 static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(void **state)
@@ -555,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
         cmocka_unit_test(test_a_closed_connection_makes_room_before_a_handshake),
         cmocka_unit_test(test_a_slow_round_trip_does_not_delay_the_end),
+        cmocka_unit_test(test_one_chunk_below_the_bound_is_short),
         cmocka_unit_test(test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake),
         cmocka_unit_test(test_a_short_header_is_checked_against_its_message),
         cmocka_unit_test(test_short_headers_where_message_numbers_wrap),
