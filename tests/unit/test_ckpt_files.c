@@ -159,8 +159,7 @@ static void version_is_checked(void **state)
     memcpy(strstr(text, "0000"), digits, 16);
     assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error),
                      WEFT_UNSUPPORTED);
-    assert_string_equal(error.text, "it is of version 3; this release reads up to version 2: use the "
-                                    "release that wrote it, or a later one");
+    assert_non_null(strstr(error.text, "version 3"));
 }
 
 /* Two servers: it counts when both have committed. */

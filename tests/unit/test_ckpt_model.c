@@ -153,7 +153,7 @@ static void odd_rows_are_refused(void **state)
     assert_int_equal(load_bytes(bytes, count), WEFT_DATA);
     struct weft_error error = {.text = ""};
     assert_int_equal(weft_ckpt_model_load("/nowhere/m", &model, &error), WEFT_IO);
-    assert_string_equal(error.text, "/nowhere/m: cannot read: No such file or directory");
+    assert_non_null(strstr(error.text, "/nowhere/m"));
 }
 
 int main(void)

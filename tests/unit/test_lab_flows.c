@@ -96,8 +96,8 @@ static void test_loads_by_name_and_by_path(void **state)
     close(fd);
     unlink(path);
     assert_int_equal(weft_flow_sizes_load("websurch", &sizes, &error), WEFT_NOTFOUND);
-    assert_string_equal(error.text, "no flow sizes named websurch: websearch, datamining, hadoop, "
-                                    "or a file");
+    assert_non_null(strstr(error.text, "websurch"));
+    assert_non_null(strstr(error.text, "websearch, datamining, hadoop"));
     assert_int_equal(weft_flow_sizes_load("/tmp", &sizes, &error), WEFT_IO);
 }
 

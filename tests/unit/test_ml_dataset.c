@@ -284,8 +284,8 @@ static void formats_have_names(void **state)
     struct weft_error error = {0};
     const struct weft_ml_format *format = NULL;
     assert_int_equal(weft_ml_format_find("csv", &error, &format), WEFT_NOTFOUND);
-    assert_string_equal(error.text, "unknown data format \"csv\"; known: adult, adult3, libsvm, "
-                                    "movielens, tsv, criteo, docword");
+    assert_non_null(strstr(error.text, "\"csv\""));
+    assert_non_null(strstr(error.text, "adult, adult3, libsvm, movielens, tsv, criteo, docword"));
     assert_null(format);
     assert_string_equal(format_of("adult")->name, "adult");
 }

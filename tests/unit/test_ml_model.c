@@ -205,7 +205,8 @@ static void what_does_not_fit(void **state)
     const struct weft_ml_model_kind *kind = NULL;
     struct weft_ml_model model;
     assert_int_equal(weft_ml_model_find("svm", &error, &kind), WEFT_NOTFOUND);
-    assert_string_equal(error.text, "unknown model \"svm\"; known: lr, fm, mf, mlp, lda");
+    assert_non_null(strstr(error.text, "\"svm\""));
+    assert_non_null(strstr(error.text, "lr, fm, mf, mlp, lda"));
     struct weft_ml_dataset set = ml_load("libsvm", "1 1:1\n0 1:1\n");
     assert_int_equal(weft_ml_model_find("mf", NULL, &kind), WEFT_OK);
     assert_int_equal(weft_ml_model_init(&model, kind, &kind->settings, 1, &set), WEFT_INVALID);
