@@ -2,13 +2,7 @@
 #ifndef WEFT_TESTS_SHARD_BENCH_H
 #define WEFT_TESTS_SHARD_BENCH_H
 
-#include "fake_msgr.h"
-#include "ps/shard.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "shard_rig.h"
 
 enum { SHARD = 0, WORKER = 1, OTHER = 2, BYTES_MAX = 65536 };
 
@@ -41,7 +35,7 @@ static inline struct bench *bench_new(uint64_t seed)
     config.push_slots = config.pull_slots = 2;
     config.clock_ns = fake_clock_ns;
     config.clock_arg = b->net;
-    assert_int_equal(weft_shard_new(&config, fake_msgr(b->net, SHARD), &b->shard), WEFT_OK);
+    b->shard = shard_rig_new(b->net, SHARD, &config);
     b->worker = fake_msgr(b->net, WORKER);
     b->net->nodes[WORKER].name = weft_rpc_name(WEFT_ROLE_WORKER, 0);
     b->net->nodes[OTHER].name = weft_rpc_name(WEFT_ROLE_WORKER, 1);
@@ -52,11 +46,7 @@ static inline struct bench *bench_new(uint64_t seed)
 
 static inline void bench_free(struct bench *b)
 {
-    void *slab;
-    while ((slab = weft_shard_take_slab(b->shard)) != NULL) {
-        free(slab);
-    }
-    weft_shard_free(b->shard);
+    shard_rig_end(b->shard);
     fake_net_free(b->net);
     free(b);
 }
@@ -65,15 +55,7 @@ static inline void bench_run(struct bench *b)
 {
     struct weft_msg_event event;
     do {
-        while (fake_poll(&b->net->nodes[SHARD], &event)) {
-            weft_shard_event(b->shard, &event, b->net->now_ns);
-        }
-        weft_shard_progress(b->shard, b->net->now_ns);
-        uint16_t table;
-        size_t bytes;
-        while (weft_shard_wants_slab(b->shard, &table, &bytes)) {
-            assert_int_equal(weft_shard_add_slab(b->shard, table, malloc(bytes), bytes), WEFT_OK);
-        }
+        shard_rig_progress(b->shard, b->net, SHARD);
         for (uint32_t n = WORKER; n <= OTHER; n++) {
             while (fake_poll(&b->net->nodes[n], &event)) {
                 if (event.type == WEFT_EVENT_RECEIVED) {
