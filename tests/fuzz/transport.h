@@ -4,8 +4,8 @@
 #ifndef WEFT_TESTS_FUZZ_TRANSPORT_H
 #define WEFT_TESTS_FUZZ_TRANSPORT_H
 
+#include "../lib/posted.h"
 #include "base/assert.h"
-#include "core/msg.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,7 @@ enum {
 
 /* First in what `self` of the operations points to. */
 struct transport {
-    struct {
-        bool live;
-        struct weft_msg_expect expect;
-        weft_expect_id id;
-    } expects[EXPECTS];
+    struct posted expects[EXPECTS];
     uint64_t ids;
     uint64_t now_ns;
     bool again; /* send says AGAIN */
@@ -45,27 +41,18 @@ static weft_status transport_expect(void *self, const struct weft_msg_expect *ex
                                     weft_expect_id *id_p)
 {
     struct transport *t = self;
-    for (int i = 0; i < EXPECTS; i++) {
-        if (!t->expects[i].live) {
-            t->expects[i].live = true;
-            t->expects[i].expect = *expect;
-            *id_p = t->expects[i].id = ++t->ids;
-            return WEFT_OK;
-        }
+    const weft_expect_id id = t->ids + 1;
+    weft_status status = posted_add(t->expects, EXPECTS, expect, id);
+    if (status == WEFT_OK) {
+        *id_p = t->ids = id;
     }
-    return WEFT_NOMEM;
+    return status;
 }
 
 static weft_status transport_cancel(void *self, weft_expect_id id)
 {
     struct transport *t = self;
-    for (int i = 0; i < EXPECTS; i++) {
-        if (t->expects[i].live && t->expects[i].id == id) {
-            t->expects[i].live = false;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOTFOUND;
+    return posted_cancel(t->expects, EXPECTS, id);
 }
 
 static void transport_refuse(void *self, weft_peer peer, uint64_t seq)

@@ -6,10 +6,10 @@
 #ifndef WEFT_TESTS_FAKE_MSGR_H
 #define WEFT_TESTS_FAKE_MSGR_H
 
+#include "../lib/posted.h"
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/prng.h"
-#include "core/msg.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +42,6 @@ struct fake_message {
     uint64_t until_ns; /* of its expectation; 0 = none */
 };
 
-struct fake_expect {
-    bool live;
-    struct weft_msg_expect expect;
-    weft_expect_id id;
-};
-
 struct fake_net;
 
 struct fake_node {
@@ -56,7 +50,7 @@ struct fake_node {
     bool dead;
     uint64_t name;
     uint64_t incarnation; /* 0 = another one at each connection */
-    struct fake_expect expects[FAKE_EXPECTS];
+    struct posted expects[FAKE_EXPECTS];
     struct weft_msg_event events[FAKE_EVENTS];
     uint64_t masks[FAKE_EVENTS][FAKE_WORDS];
     uint32_t events_head, events_tail;
@@ -186,26 +180,19 @@ static inline weft_status fake_expect(void *self, const struct weft_msg_expect *
     struct fake_node *node = self;
     WEFT_ASSERT(expect->count >= 1 && (expect->sink == WEFT_SINK_HAND || expect->count == 1));
     bool limited = node->index >= node->net->expects_limited_from;
-    for (uint32_t i = 0; i < (limited ? node->net->expects_max : FAKE_EXPECTS); i++) {
-        if (!node->expects[i].live) {
-            *id_p = ++node->net->expect_id;
-            node->expects[i] = (struct fake_expect){true, *expect, *id_p};
-            return WEFT_OK;
-        }
+    const weft_expect_id id = node->net->expect_id + 1;
+    weft_status status =
+        posted_add(node->expects, limited ? node->net->expects_max : FAKE_EXPECTS, expect, id);
+    if (status == WEFT_OK) {
+        *id_p = node->net->expect_id = id;
     }
-    return WEFT_NOMEM;
+    return status;
 }
 
 static inline weft_status fake_cancel(void *self, weft_expect_id id)
 {
     struct fake_node *node = self;
-    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
-        if (node->expects[i].live && node->expects[i].id == id) {
-            node->expects[i].live = false;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOTFOUND;
+    return posted_cancel(node->expects, FAKE_EXPECTS, id);
 }
 
 static inline struct fake_message *fake_find(struct fake_net *net, uint64_t seq)
@@ -309,7 +296,7 @@ static inline bool fake_match(struct fake_net *net, struct fake_message *m)
 {
     struct fake_node *node = &net->nodes[m->to];
     for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
-        struct fake_expect *e = &node->expects[i];
+        struct posted *e = &node->expects[i];
         if (!e->live || (e->expect.peer != WEFT_PEER_ANY && e->expect.peer != fake_peer(m->from)) ||
             (m->send.tag & e->expect.tag_mask) != e->expect.tag ||
             (uint64_t)m->send.total * m->send.elem_bytes > e->expect.memory_bytes) {

@@ -509,7 +509,7 @@ static void a_worker_dies_and_comes_back(void **state)
         assert_false(weft_ps_op_done(c.client[1], op, NULL));
         assert_int_equal(weft_shard_clock(c.shard[0], 0), 0);
         for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
-            const struct fake_expect *e = &c.net->nodes[0].expects[i];
+            const struct posted *e = &c.net->nodes[0].expects[i];
             assert_false(e->live && e->expect.peer == fake_peer(1));
         }
         /* A new process of that rank: on another node, as after a restart. */

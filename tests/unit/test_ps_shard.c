@@ -502,7 +502,7 @@ static void a_rank_is_replaced(void **state)
     assert_false(b->sent);
     uint32_t live = 0;
     for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
-        const struct fake_expect *e = &b->net->nodes[SHARD].expects[i];
+        const struct posted *e = &b->net->nodes[SHARD].expects[i];
         assert_false(e->live && e->expect.peer == fake_peer(WORKER));
         live += e->live && e->expect.peer == fake_peer(3);
     }
