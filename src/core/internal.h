@@ -1,6 +1,9 @@
 /* What the files of the endpoint share. Not for anyone outside src/core.
  *
- *   endpoint.c    tables, events, deadlines, the public calls
+ *   endpoint.c    configuration, memory, one datagram in and one burst out
+ *   peers.c       the table of peers: take, up, down
+ *   timers.c      deadlines of all peers, and what is due
+ *   msgr.c        the message interface and its events
  *   ack.c         when to acknowledge, and what
  *   ahead.c       memory that is asked for before it is needed
  *   bound.c       how many chunks a message may miss
@@ -533,11 +536,19 @@ struct weft_ep {
     uint64_t *packet_bits_arena;
 };
 
-/* endpoint.c */
+/* msgr.c */
 uint32_t weft_core_grid(const struct weft_ep *ep, const struct peer *p, uint16_t elem_bytes,
                         uint32_t total);
 uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes);
 struct weft_msg_event *weft_core_event_push(struct weft_ep *ep);
+
+/* timers.c */
+/* The peer has no deadline any more. */
+void weft_core_timers_remove(struct weft_ep *ep, const struct peer *p);
+/* What send has done may have moved the peer's timers: set them, and file the peer by the least. */
+void weft_core_timers_arm(struct weft_ep *ep, struct peer *p);
+
+/* peers.c */
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);
 struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);
 void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,

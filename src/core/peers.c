@@ -1,0 +1,272 @@
+/* The table of peers: who takes a slot, who comes up and goes down, who loses its slot to a newcomer. */
+#include "core/internal.h"
+
+/* A peer that said IDLE keeps its slot from newcomers for so many peer timeouts. */
+enum { IDLE_PATIENCE = 12 };
+
+void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
+{
+    weft_bits_set(ep->ready, peer_idx(ep, p));
+}
+
+/* Clear everything but what belongs to the slot for good. */
+void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
+{
+    struct peer fresh = {
+        .events_unpolled = p->events_unpolled,
+        .packets = p->packets,
+        .in_flight_bits = p->in_flight_bits,
+        .lost_bits = p->lost_bits,
+        .tx = p->tx,
+        .rx = p->rx,
+        .hello_ns = WEFT_NEVER,
+        .pace_ns = WEFT_NEVER,
+        .loss_ns = WEFT_NEVER,
+        .pto_ns = WEFT_NEVER,
+        .tail_ns = WEFT_NEVER,
+        .wait_since_ns = WEFT_NEVER,
+        .tx_deadline_ns = WEFT_NEVER,
+        .tx_pace_ns = WEFT_NEVER,
+        .rx_timer_ns = WEFT_NEVER,
+        .ack_ns = WEFT_NEVER,
+        .ack_delay_ns = ack_delay_ns_min,
+        .peer_delay_ns = ack_delay_ns_min,
+        .credit_ns = WEFT_NEVER,
+        .ack_low = UINT64_MAX,
+        .ack_low_before = UINT64_MAX,
+        .pn_next = 1,
+        .pn_oldest = 1,
+        .tx_next_seq = 1,
+        .tx_open_from = 1,
+        .rx_open_from = 1,
+        .reorder_threshold = REORDER_FIRST,
+        .rtt_ns_min = WEFT_NEVER,
+    };
+    weft_core_path_init(ep, &fresh);
+    weft_core_timers_remove(ep, p);
+    weft_core_credit_idle(ep, p);
+    weft_core_secure_clear(ep, p);
+    weft_bits_clear(ep->ready, peer_idx(ep, p));
+    weft_core_egress_leave(ep, p);
+    weft_core_egress_unsent(ep, p, -(int64_t)p->tx_unsent);
+    size_t words = ep->config.tx_window_max / 64;
+    memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
+    memset(p->lost_bits, 0, words * sizeof(uint64_t));
+    *p = fresh;
+    for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* a place that was not used stays untouched */
+        if (p->tx[i].active) {
+            p->tx[i].active = false;
+        }
+        if (p->rx[i].state != RX_FREE) {
+            p->rx[i].state = RX_FREE;
+        }
+    }
+}
+
+static struct peer *peer_find_free(struct weft_ep *ep)
+{
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        if (ep->peers[i].state == PEER_FREE && ep->peers[i].events_unpolled == 0) {
+            return &ep->peers[i];
+        }
+    }
+    /* First go those that only wait for late packets. */
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == PEER_CLOSING && !weft_core_closing(p) && p->events_unpolled == 0) {
+            return &ep->peers[i];
+        }
+    }
+    /* Half-open peers cost their sender nothing, so they are the next to go: those whose address
+     * is not proven before the others, and the oldest first. */
+    struct peer *best = NULL;
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        struct peer *p = &ep->peers[i];
+        if (p->state != PEER_HALF_OPEN || p->tx_active != 0 || p->events_unpolled > 0) {
+            continue;
+        }
+        if (best == NULL || (best->sec.proven && !p->sec.proven) ||
+            (best->sec.proven == p->sec.proven && p->hello_since_ns < best->hello_since_ns)) {
+            best = p;
+        }
+    }
+    return best;
+}
+
+/* Nothing of ours is on the way to it and nothing of its is half here. */
+bool weft_core_peer_quiet(const struct peer *p)
+{
+    return p->tx_active == 0 && !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
+}
+
+/* The peer that has been silent longest among those that said IDLE or those that did not, if that is
+ * at least `silence_ns` and nothing is between us. */
+static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns,
+                                uint64_t now_ns)
+{
+    struct peer *oldest = NULL;
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *p = &ep->peers[i];
+        bool dead =
+            p->state == PEER_OPEN && p->idle == idle && weft_core_peer_quiet(p) &&
+            weft_time_add(weft_max_u64(p->heard_ns, ep->resumed_ns), silence_ns) <= now_ns;
+        if (dead && (oldest == NULL || p->heard_ns < oldest->heard_ns)) {
+            oldest = p;
+        }
+    }
+    return oldest;
+}
+
+/* The table is full: drop a peer that may be what is left of a process that crashed. One that said
+ * IDLE may as well be alive and compute, so it goes after the others, and only when it has done so
+ * for longer than most steps take. The slot is free when its PEER_DOWN has been polled, so the
+ * stranger's next HELLO gets it. */
+static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
+{
+    uint64_t timeout_ns = ep->config.peer_timeout_ns;
+    uint64_t asleep_ns =
+        timeout_ns < WEFT_NEVER / IDLE_PATIENCE ? IDLE_PATIENCE * timeout_ns : WEFT_NEVER;
+    struct peer *p = silent_find(ep, false, timeout_ns, now_ns);
+    p = p != NULL ? p : silent_find(ep, true, asleep_ns, now_ns);
+    if (p != NULL) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
+    }
+}
+
+struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns)
+{
+    struct peer *p = peer_find_free(ep);
+    if (p == NULL) {
+        peer_reclaim(ep, now_ns);
+        return NULL;
+    }
+    weft_core_peer_clear(ep, p);
+    uint32_t idx = peer_idx(ep, p);
+    ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
+    p->addr = *addr;
+    /* 12 bits say where, 20 bits that it is not an earlier user of the slot. */
+    uint64_t id = weft_prng_u64(&ep->prng);
+    (void)weft_core_secret_u64(ep, &id); /* one who can guess it gains little: section 8.6 */
+    p->connection_id = (uint32_t)(id << 12) | idx;
+    p->credit = 1;
+    p->granted = weft_core_credit_first(ep);
+    p->hello_since_ns = now_ns;
+    p->tokens_ns = now_ns;
+    p->cc.ops = ep->cc_ops;
+    p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
+    return p;
+}
+
+void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    p->state = PEER_OPEN;
+    p->hello_ns = WEFT_NEVER;
+    p->heard_ns = now_ns;
+    if (p->accepts == 1) {
+        /* From ACCEPT to the first answer: no round trip to speak of, but not shorter than one,
+         * and measured before there is a queue. */
+        p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, weft_max_u64(now_ns - p->accept_ns, 1000));
+    }
+    trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->name, p->connection_id, 0, 0);
+    weft_core_path_up(ep, p, now_ns);
+    struct weft_msg_event *ev = weft_core_event_push(ep);
+    ev->type = WEFT_EVENT_PEER_UP;
+    ev->peer = peer_idx(ep, p);
+    ev->name = p->name;
+    ev->incarnation = p->incarnation;
+    ev->at_ns = now_ns;
+    weft_core_peer_ready(ep, p);
+}
+
+void weft_core_peer_end(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                        uint16_t close_code, uint64_t now_ns)
+{
+    bool was_known = p->state != PEER_HALF_OPEN;
+    weft_core_rx_close_all(ep, p, now_ns);
+    weft_core_tx_close_all(ep, p, now_ns);
+    if (was_known) {
+        trace(ep, p, WEFT_TRACE_PEER_DOWN, 0, p->name, why, 0, 0);
+        struct weft_msg_event *ev = weft_core_event_push(ep);
+        ev->type = WEFT_EVENT_PEER_DOWN;
+        p->events_unpolled++;
+        ev->peer = peer_idx(ep, p);
+        ev->name = p->name;
+        ev->incarnation = p->incarnation;
+        ev->down = why;
+        ev->close_code = close_code;
+        ev->at_ns = now_ns;
+    }
+}
+
+void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                         uint64_t now_ns)
+{
+    weft_core_peer_end(ep, p, why, 0, now_ns);
+    weft_core_peer_clear(ep, p); /* state PEER_FREE is 0; masks of the events live in the arenas */
+}
+
+weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
+                            weft_peer *peer_p)
+{
+    struct peer *p = weft_core_peer_take(ep, addr, now_ns);
+    if (p == NULL) {
+        return WEFT_NOMEM;
+    }
+    p->state = PEER_CONNECTING;
+    p->sec.mode = ep->config.mode;
+    p->hello_ns = now_ns;
+    p->hello_interval_ns = hello_first_ns;
+    p->hello_since_ns = now_ns;
+    weft_core_peer_ready(ep, p);
+    *peer_p = peer_idx(ep, p);
+    return WEFT_OK;
+}
+
+static void close_with(struct weft_ep *ep, weft_peer peer, uint16_t code, uint64_t now_ns)
+{
+    if (peer >= ep->peers_used || ep->peers[peer].state == PEER_FREE ||
+        ep->peers[peer].state == PEER_CLOSING) {
+        return;
+    }
+    struct peer *p = &ep->peers[peer];
+    if (p->state == PEER_HALF_OPEN) {
+        /* Nobody was told of it, and its address is not proven: it is sent nothing, not even CLOSE. */
+        p->need_accept = false;
+        p->hello_ns = now_ns; /* its time is over, which the next deadline sees */
+        weft_core_peer_ready(ep, p);
+        return;
+    }
+    weft_core_close(ep, p, WEFT_DOWN_LOCAL, code, now_ns);
+}
+
+void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
+{
+    close_with(ep, peer, WEFT_CLOSE_FINISHED, now_ns);
+}
+
+void weft_ep_refuse(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
+{
+    close_with(ep, peer, WEFT_CLOSE_REPLACED, now_ns);
+}
+
+static bool state_find(const struct weft_ep *ep, enum peer_state state,
+                       const struct weft_addr *addr)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == state && (addr == NULL || addr_equal(&p->addr, addr))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_ep_connecting(const struct weft_ep *ep, const struct weft_addr *addr)
+{
+    return state_find(ep, PEER_CONNECTING, addr);
+}
+
+bool weft_ep_connected(const struct weft_ep *ep, const struct weft_addr *addr)
+{
+    return state_find(ep, PEER_OPEN, addr);
+}

@@ -1,0 +1,223 @@
+/* Timers: when a peer has something to do without being spoken to, and what it does then.
+ *
+ * The deadlines of all peers are a heap of peers, each with its index in it: the least is the
+ * endpoint's. A peer's own deadline is the least of the timers of its objects.
+ */
+#include "core/internal.h"
+
+/* Deadlines are not late by this much unless the process, or its machine, slept. Who sleeps for a
+ * good part of the peer timeout has not listened for it. */
+static uint64_t pause_ns(const struct weft_ep *ep)
+{
+    return weft_min_u64(WEFT_NS_PER_S, ep->config.peer_timeout_ns / 2);
+}
+
+/* Each peer's place in the heap lies beside it and not in the peer, so that to sift one touches no
+ * other, of which there may be hundreds that nothing else needs. */
+static void heap_place(struct weft_ep *ep, uint32_t pos, struct deadline d)
+{
+    ep->heap[pos] = d;
+    ep->heap_pos[d.peer] = pos;
+}
+
+static void heap_sift_up(struct weft_ep *ep, uint32_t pos)
+{
+    struct deadline d = ep->heap[pos];
+    while (pos > 0) {
+        uint32_t parent = (pos - 1) / 2;
+        if (ep->heap[parent].at_ns <= d.at_ns) {
+            break;
+        }
+        heap_place(ep, pos, ep->heap[parent]);
+        pos = parent;
+    }
+    heap_place(ep, pos, d);
+}
+
+static void heap_sift_down(struct weft_ep *ep, uint32_t pos)
+{
+    struct deadline d = ep->heap[pos];
+    for (;;) {
+        uint32_t child = 2 * pos + 1;
+        if (child >= ep->heap_count) {
+            break;
+        }
+        if (child + 1 < ep->heap_count && ep->heap[child + 1].at_ns < ep->heap[child].at_ns) {
+            child++;
+        }
+        if (d.at_ns <= ep->heap[child].at_ns) {
+            break;
+        }
+        heap_place(ep, pos, ep->heap[child]);
+        pos = child;
+    }
+    heap_place(ep, pos, d);
+}
+
+void weft_core_timers_remove(struct weft_ep *ep, const struct peer *p)
+{
+    uint32_t idx = peer_idx(ep, p);
+    uint32_t pos = ep->heap_pos[idx];
+    if (pos == UINT32_MAX) {
+        return;
+    }
+    ep->heap_pos[idx] = UINT32_MAX;
+    ep->heap_count--;
+    if (pos == ep->heap_count) {
+        return;
+    }
+    uint32_t moved = ep->heap[ep->heap_count].peer;
+    heap_place(ep, pos, ep->heap[ep->heap_count]);
+    heap_sift_up(ep, pos);
+    heap_sift_down(ep, ep->heap_pos[moved]);
+}
+
+static uint64_t peer_deadline(const struct peer *p)
+{
+    bool at_once = p->sec.broken || (p->replaced && p->state == PEER_OPEN);
+    uint64_t at = at_once ? 0 : weft_min_u64(p->hello_ns, p->path.timer_ns);
+    if (peer_connected(p)) {
+        at = weft_min_u64(at, p->sec.previous ? p->sec.previous_until_ns : WEFT_NEVER);
+        at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
+        at = weft_min_u64(at, p->loss_ns);
+        at = weft_min_u64(at, weft_min_u64(p->pto_ns, p->tail_ns));
+        at = weft_min_u64(at, p->pace_ns);
+        at = weft_min_u64(at, p->tx_pace_ns);
+        at = weft_min_u64(at, p->rx_timer_ns);
+        at = weft_min_u64(at, p->credit_ns);
+    }
+    return weft_min_u64(at, p->tx_deadline_ns);
+}
+
+static void peer_file(struct weft_ep *ep, const struct peer *p)
+{
+    uint64_t at = peer_deadline(p);
+    if (at == WEFT_NEVER) {
+        weft_core_timers_remove(ep, p);
+        return;
+    }
+    uint32_t idx = peer_idx(ep, p);
+    uint32_t pos = ep->heap_pos[idx];
+    if (pos == UINT32_MAX) {
+        pos = ep->heap_count++;
+        ep->heap[pos] = (struct deadline){.at_ns = at, .peer = idx};
+        heap_sift_up(ep, pos);
+    } else if (at != ep->heap[pos].at_ns) {
+        ep->heap[pos].at_ns = at;
+        heap_sift_up(ep, pos);
+        heap_sift_down(ep, ep->heap_pos[idx]);
+    }
+}
+
+uint64_t weft_ep_deadline(const struct weft_ep *ep)
+{
+    if (ep->guard.reply_count > 0 ||
+        weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
+        return 0; /* send has not been called to its end */
+    }
+    return weft_min_u64(ep->egress.look_ns,
+                        ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns);
+}
+
+static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    if (p->sec.broken) {
+        if (p->state == PEER_CLOSING && p->path.close_told) {
+            weft_core_peer_clear(ep, p);
+        } else {
+            weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);
+        }
+        return;
+    }
+    if (p->replaced && p->state == PEER_OPEN) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
+        return;
+    }
+    if (p->path.timer_ns <= now_ns) {
+        weft_core_life_timer(ep, p, now_ns);
+        if (p->state == PEER_FREE) {
+            return;
+        }
+    }
+    if (p->state == PEER_CONNECTING && ep->resumed_ns == now_ns) {
+        p->hello_since_ns = now_ns;
+    }
+    if (p->state == PEER_HALF_OPEN && p->hello_ns <= now_ns) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: it was never up */
+        return;
+    }
+    if (p->state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&
+        now_ns - p->hello_since_ns >= ep->config.peer_timeout_ns) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
+        return;
+    }
+    if (p->tx_deadline_ns <= now_ns) {
+        weft_core_tx_timer(p, now_ns);
+    }
+    if (!peer_connected(p)) {
+        return;
+    }
+    if (p->rx_timer_ns <= now_ns) {
+        weft_core_rx_timer(ep, p, now_ns);
+        if (p->state == PEER_FREE) {
+            return;
+        }
+    }
+    if (p->credit_ns <= now_ns) {
+        weft_core_credit_timer(ep, p, now_ns);
+    }
+    weft_core_secure_timer(ep, p, now_ns);
+    if (p->loss_ns <= now_ns) {
+        weft_core_loss_timer(ep, p, now_ns);
+    }
+    if (p->ack_pending > 0 && p->ack_ns <= now_ns) {
+        p->ack_now = true;
+    }
+    if (p->pace_ns <= now_ns) {
+        p->pace_ns = WEFT_NEVER;
+    }
+    if (p->tx_pace_ns <= now_ns) {
+        weft_core_pace_timer(ep, p, now_ns);
+    }
+    if (p->tail_ns <= now_ns) {
+        weft_core_tail_fire(ep, p, now_ns);
+    }
+    if (p->pto_ns <= now_ns) {
+        weft_core_pto_arm(ep, p); /* an answer may have come since it was armed */
+    }
+    if (p->pto_ns <= now_ns) {
+        weft_core_pto_fire(ep, p, now_ns);
+    }
+}
+
+void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
+{
+    ep->trace.now_ns = now_ns;
+    weft_core_egress_turn(ep, now_ns);
+    while (ep->heap_count > 0 && ep->event_count + EVENTS_RESERVE <= EVENTS_MAX) {
+        const struct deadline due = ep->heap[0];
+        struct peer *p = &ep->peers[due.peer];
+        if (due.at_ns > now_ns) {
+            return;
+        }
+        if (due.at_ns > 0 && now_ns - due.at_ns > pause_ns(ep)) { /* 0: at once */
+            ep->resumed_ns = now_ns;
+        }
+        weft_core_timers_remove(ep, p); /* filed again when send is done with it */
+        peer_timers(ep, p, now_ns);
+        if (p->state != PEER_FREE) {
+            weft_core_peer_ready(ep, p);
+        }
+    }
+}
+
+void weft_core_timers_arm(struct weft_ep *ep, struct peer *p)
+{
+    if (p->state != PEER_FREE) {
+        weft_core_pto_arm(ep, p);
+        weft_core_tail_arm(ep, p);
+        weft_core_credit_arm(ep, p);
+        weft_core_life_arm(ep, p);
+        peer_file(ep, p);
+    }
+}
