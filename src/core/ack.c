@@ -19,8 +19,6 @@
 #include <string.h>
 
 enum {
-    ACK_EVERY = 64,
-    ACK_EVERY_LATE = 16,  /* when the first of these came 100 us ago: who sends on has a smaller burst */
     LOSSY_ROUNDS = 16,    /* so many round trips after a gap every ACK is worth more */
     FEW_PACKETS = 4,
     FEW_LOSSES_PPM = 30000,
@@ -100,17 +98,6 @@ uint64_t weft_ep_batch_ns(const struct weft_ep *ep)
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce)
 {
     return ce ? weft_max_u64(p->ack_delay_ns / 4, ack_delay_ns_min) : p->ack_delay_ns;
-}
-
-void weft_core_ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns)
-{
-    p->ack_since_ns = p->ack_pending == 0 ? now_ns : p->ack_since_ns;
-    p->ack_pending++;
-    p->ack_ns = weft_min_u64(p->ack_ns, now_ns + delay_ns);
-    bool late = now_ns - p->ack_since_ns >= ack_delay_ns_min;
-    if (p->ack_pending >= (late ? ACK_EVERY_LATE : ACK_EVERY)) {
-        p->ack_now = true;
-    }
 }
 
 static size_t ack_notes(const struct peer *p, struct weft_wire_ack *ack)

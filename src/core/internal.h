@@ -9,8 +9,10 @@
  *   bound.c       how many chunks a message may miss
  *   handshake.c   HELLO and ACCEPT
  *   secure.c, guard.c   keys and packets' tags; who may shake hands (core/secure.h)
- *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
+ *   verify.c      is an incoming packet what it says it is?
+ *   rx.c          what it then does; incoming messages, the receiver's half of the bound
  *   pace.c        messages that are held, and their rate
+ *   pacer.c       token bucket of a peer
  *   critical.c    chunks that must not be missing, told apart from DATA
  *   credit.c      how much the peers may send to this end
  *   egress.c      whose chunks go next, and the host's own queue
@@ -51,6 +53,8 @@ enum {
     REORDER_FIRST = 3,
     FINISH_CHUNKS_MIN = 16,             /* shorter messages are not worth another packet */
     NOTES_MAX = 8,
+    ACK_EVERY = 64,
+    ACK_EVERY_LATE = 16,  /* when the first of these came 100 us ago: who sends on has a smaller burst */
     FEW_CHUNKS = 64,                    /* masks of so many are a word beside their message */
     TX_MASKS = 4,
     RX_MASKS = 2,
@@ -632,9 +636,54 @@ uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_
  * for its sender is to slow down. */
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce);
 /* An ack-eliciting packet came: acknowledge it within delay_ns. */
-void weft_core_ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns);
+static inline void weft_core_ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns)
+{
+    p->ack_since_ns = p->ack_pending == 0 ? now_ns : p->ack_since_ns;
+    p->ack_pending++;
+    p->ack_ns = weft_min_u64(p->ack_ns, now_ns + delay_ns);
+    bool late = now_ns - p->ack_since_ns >= ack_delay_ns_min;
+    if (p->ack_pending >= (late ? ACK_EVERY_LATE : ACK_EVERY)) {
+        p->ack_now = true;
+    }
+}
+/* Remember that packet pn came, to acknowledge it. */
+static inline void weft_core_ack_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
+{
+    uint64_t block = pn / 64;
+    if (pn > p->pn_largest) {
+        uint64_t from = p->pn_largest / 64 + 1;
+        if (block >= from + RX_WINDOW_BLOCKS) {
+            from = block - RX_WINDOW_BLOCKS + 1;
+        }
+        for (uint64_t b = from; b <= block; b++) {
+            p->rx_window[b % RX_WINDOW_BLOCKS] = 0;
+        }
+        if (pn > p->pn_largest + 1) {
+            p->ack_now = true; /* a gap: tell at once */
+            p->gap_ns = at_ns;
+        }
+        p->pn_largest = pn;
+        p->pn_largest_ns = at_ns;
+    } else {
+        p->pn_late_ns = at_ns;
+    }
+    p->rx_window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
+    p->ack_low = weft_min_u64(p->ack_low, block);
+}
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room);
+
+/* verify.c */
+/* What is in a packet that is verified. */
+struct incoming {
+    bool eliciting;                /* its sender waits for an acknowledgement */
+    struct weft_wire_packet packet;
+    struct weft_wire_data data;    /* when packet.data is set; that of a short header is completed */
+};
+/* The peer that a packet is of, and what is in it; NULL: it is dropped, and counted. */
+struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr *from,
+                                     uint8_t *bytes, size_t count, uint64_t now_ns,
+                                     struct incoming *in);
 
 /* rx.c */
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
@@ -823,8 +872,13 @@ static inline bool egress_waits(const struct weft_ep *ep, const struct peer *p)
     return weft_bits_test(ep->egress.waits, peer_idx(ep, p));
 }
 
-/* tx.c */
+/* pacer.c */
+void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
+/* May a packet of so many bytes go now? If not, the peer's pacer wakes when it may. */
+bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);
 uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);
+
+/* tx.c */
 /* The next packet that is not a chunk's burst; 0 = there is none, and the peer has its place among
  * those with chunks. */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,

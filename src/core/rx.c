@@ -1,8 +1,7 @@
-/* Incoming packets and incoming messages: the receiver's half of the bound.
+/* Incoming packets that are verified (verify.c): what they tell, and the messages that their chunks
+ * belong to, the receiver's half of the bound.
  *
- * Order of work on a packet: read its header; find the connection; look at the packet number;
- * verify (and decrypt); take it apart; check every frame and the DATA header; only then remember the
- * number and let frames act and the chunk land. A chunk's received
+ * A packet's number is remembered before its frames act and its chunk lands. A chunk's received
  * bit is set before the chunk is handed to its sink, so nothing is counted twice. A DATA packet
  * that finds no posted memory is treated as if it had been lost: not recorded, not acknowledged,
  * sent again.
@@ -18,34 +17,6 @@
 
 /* A way that has reordered packets may do so again for as long. */
 static const uint64_t late_memory_ns = 10 * WEFT_NS_PER_S;
-
-/* ---- packet numbers -------------------------------------------------------------------------- */
-
-static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
-{
-    uint64_t block = pn / 64;
-    if (pn > p->pn_largest) {
-        uint64_t from = p->pn_largest / 64 + 1;
-        if (block >= from + RX_WINDOW_BLOCKS) {
-            from = block - RX_WINDOW_BLOCKS + 1;
-        }
-        for (uint64_t b = from; b <= block; b++) {
-            p->rx_window[b % RX_WINDOW_BLOCKS] = 0;
-        }
-        if (pn > p->pn_largest + 1) {
-            p->ack_now = true; /* a gap: tell at once */
-            p->gap_ns = at_ns;
-        }
-        p->pn_largest = pn;
-        p->pn_largest_ns = at_ns;
-    } else {
-        p->pn_late_ns = at_ns;
-    }
-    p->rx_window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
-    p->ack_low = weft_min_u64(p->ack_low, block);
-}
-
-/* ---- messages -------------------------------------------------------------------------------- */
 
 static void rx_free(struct peer *p, struct rx_msg *m)
 {
@@ -388,19 +359,6 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
-/* By connection id alone: where it came from is looked at when it is known to be valid. */
-static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
-{
-    uint32_t idx = connection_id & 0xfff;
-    if (idx >= ep->peers_used) {
-        return NULL;
-    }
-    struct peer *p = &ep->peers[idx];
-    bool keyed = p->sec.mode == WEFT_MODE_NONE || p->sec.keyed;
-    bool alive = peer_connected(p) || (p->state == PEER_CLOSING && keyed);
-    return alive && p->connection_id == connection_id ? p : NULL;
-}
-
 /* False: a frame could not be taken in yet, and must come again. *frames_p: their types, as bits. */
 static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                         uint64_t at_ns, uint64_t now_ns, uint32_t *frames_p)
@@ -538,55 +496,6 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     }
 }
 
-/* Complete a short header with the grid of its message, as that was opened here: what does not fit
- * is known before any of the packet acts, as with DATA, which brings its grid. */
-static weft_status brief_decode(const struct peer *p, const struct weft_wire_packet *packet,
-                                struct weft_wire_data *data_p)
-{
-    struct weft_wire_brief brief;
-    if (weft_wire_brief_decode(packet->data, packet->data_bytes, &brief) != WEFT_OK) {
-        return WEFT_PROTO;
-    }
-    uint64_t seq = weft_core_brief_seq(p, brief.msg);
-    /* A place keeps its grid until it is taken, also by another peer. */
-    const struct rx_msg *m = &p->rx[seq & MSG_MASK];
-    if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx_open_from)) {
-        return seq < p->rx_open_from ? WEFT_NOTFOUND : WEFT_PROTO;
-    }
-    *data_p = (struct weft_wire_data){
-        .msg = (uint32_t)seq,
-        .total = m->total,
-        .chunk_elems = m->chunk_elems,
-        .elem_bytes = m->elem_bytes,
-        .critical = m->critical,
-        .lost_max = m->lost_max,
-        .tag = m->tag,
-    };
-    return weft_wire_brief_complete(&brief, data_p);
-}
-
-/* The whole number of a packet that has half of it; false when there is none with this half. */
-static bool number_complete(const struct peer *p, struct weft_wire_packet *packet)
-{
-    if (weft_wire_header_bytes(packet->flags) == WEFT_HEADER_BYTES) {
-        return true;
-    }
-    packet->number = weft_core_number_near(p->sec.seen_largest, (uint32_t)packet->number);
-    return packet->number != 0 && packet->number <= UINT64_MAX / 2;
-}
-
-/* The chunk that a packet ends in, with either header; counts what is refused. */
-static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
-                         const struct weft_wire_packet *packet, struct weft_wire_data *data_p)
-{
-    weft_status status = weft_wire_is_brief(packet->flags)
-                             ? brief_decode(p, packet, data_p)
-                             : weft_wire_data_decode(packet->data, packet->data_bytes, data_p);
-    ep->counters.old_packets += status == WEFT_NOTFOUND; /* of a message that is long forgotten */
-    ep->counters.bad_range += status == WEFT_PROTO;
-    return status == WEFT_OK;
-}
-
 /* What there was before a packet acted. */
 struct before {
     bool ack_now;
@@ -607,96 +516,45 @@ static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t f
            (before->tx_active & ~p->tx_active) != 0 && closed != 0 && p->rx_live == 0;
 }
 
-void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                           uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+/* A packet that is verified acts. */
+static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming *in,
+                       enum weft_ecn ecn, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
-    struct weft_wire_packet packet;
-    struct weft_wire_data data;
-    bool eliciting = false;
-    if (weft_wire_header_decode(bytes, count, &packet) != WEFT_OK) {
-        ep->counters.bad_packet++;
-        return;
-    }
-    struct peer *p = peer_find(ep, packet.connection_id);
-    if (p == NULL) {
-        ep->counters.bad_peer++;
-        weft_core_guard_unknown(ep, from, &packet, count, now_ns);
-        return;
-    }
-    if (packet.klass != p->sec.mode) {
-        ep->counters.bad_mode++;
-        return;
-    }
-    weft_core_ahead(ep, p, now_ns);
-    if (!number_complete(p, &packet)) {
-        ep->counters.bad_packet++;
-        return;
-    }
-    enum replay seen = weft_core_replay_look(&p->sec, packet.number);
-    if (seen != REPLAY_NEW) {
-        ep->counters.duplicate_packets += seen == REPLAY_SEEN;
-        ep->counters.old_packets += seen == REPLAY_OLD;
-        return;
-    }
-    if (!weft_core_secure_open(ep, p, &packet, bytes, count, now_ns)) {
-        return;
-    }
-    weft_core_ahead_of_events(ep, p, now_ns);
-    if (weft_wire_body_decode(bytes, count, &packet) != WEFT_OK) {
-        ep->counters.bad_packet++;
-        return;
-    }
-    if (packet.control != NULL &&
-        weft_wire_control_check(packet.control, packet.control_bytes, &eliciting) != WEFT_OK) {
-        ep->counters.bad_packet++;
-        return;
-    }
-    if (packet.data != NULL) {
-        if (!chunk_decode(ep, p, &packet, &data)) {
-            return;
-        }
-        eliciting = true;
-    }
-    if (!addr_equal(&p->addr, from) &&
-        (p->state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, &packet, now_ns))) {
-        ep->counters.bad_peer++;
-        return;
-    }
     if (p->state == PEER_CLOSING) {
-        weft_core_closing_recv(ep, p, &packet);
+        weft_core_closing_recv(ep, p, &in->packet);
         return;
     }
     /* Not before: of a copy from elsewhere that overtakes it, the original must still count. */
-    weft_core_replay_commit(&p->sec, packet.number);
-    bool has = packet.data != NULL;
-    trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, packet.flags, packet.number, has ? data.msg : 0,
-          has ? data.chunk : 0, count);
-    packet_note(ep, p, ecn, &packet, count, at_ns, now_ns);
+    weft_core_replay_commit(&p->sec, in->packet.number);
+    bool has = in->packet.data != NULL;
+    trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, in->packet.flags, in->packet.number,
+          has ? in->data.msg : 0, has ? in->data.chunk : 0, count);
+    packet_note(ep, p, ecn, &in->packet, count, at_ns, now_ns);
     weft_core_peer_ready(ep, p);
     const struct before before = {
         .ack_now = p->ack_now, .tx_active = p->tx_active, .rx_closed = p->rx_closed};
     bool acknowledge = true;
     bool bulk = false;
     uint32_t frames = 0;
-    if (packet.control != NULL) {
-        acknowledge = control_act(ep, p, &packet, at_ns, now_ns, &frames);
+    if (in->packet.control != NULL) {
+        acknowledge = control_act(ep, p, &in->packet, at_ns, now_ns, &frames);
         if (!peer_connected(p)) {
             return;
         }
     }
-    if (packet.data != NULL) {
-        data_note(p, &packet, &data, at_ns);
-        bool pass_end = (packet.flags & WEFT_FLAG_PASS_END) != 0;
-        acknowledge &= rx_data(ep, p, &data, pass_end, at_ns, now_ns, &bulk);
+    if (in->packet.data != NULL) {
+        data_note(p, &in->packet, &in->data, at_ns);
+        bool pass_end = (in->packet.flags & WEFT_FLAG_PASS_END) != 0;
+        acknowledge &= rx_data(ep, p, &in->data, pass_end, at_ns, now_ns, &bulk);
     }
-    bool later = is_answer(ep, p, frames, has ? data.chunks : 0, &before);
+    bool later = is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
     if (later) {
         p->rx_later |= p->rx_closed & ~before.rx_closed;
         p->ack_now = before.ack_now;
     }
     if (acknowledge) {
-        pn_commit(p, packet.number, at_ns);
-        if (eliciting) {
+        weft_core_ack_commit(p, in->packet.number, at_ns);
+        if (in->eliciting) {
             uint64_t delay_ns = later  ? WEFT_CONFIRM_LATER_NS
                                 : bulk ? weft_core_ack_delay(p, ecn == WEFT_ECN_CE)
                                        : ack_delay_ns_min;
@@ -707,5 +565,15 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         weft_core_rx_timer_arm(p);
     } else {
         p->rx_timer_ns = WEFT_NEVER;
+    }
+}
+
+void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
+                           uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+{
+    struct incoming in;
+    struct peer *p = weft_core_packet_verify(ep, from, bytes, count, now_ns, &in);
+    if (p != NULL) {
+        packet_act(ep, p, &in, ecn, count, at_ns, now_ns);
     }
 }

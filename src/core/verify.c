@@ -1,0 +1,130 @@
+/* Is a packet what it says it is? Everything about it that can be refused, before any of it acts.
+ *
+ * Order: read its header; find the connection; look at the packet number; verify (and decrypt);
+ * take it apart; check every frame and the DATA header; look where it came from. What is refused
+ * is dropped and counted, and changes nothing but what packets from unknown places may:
+ * weft_core_guard_unknown, weft_core_path_stray.
+ *
+ * Source: docs/PROTOCOL.md sections 3, 4 and 8.
+ */
+#include "core/internal.h"
+
+/* By connection id alone: where it came from is looked at when it is known to be valid. */
+static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
+{
+    uint32_t idx = connection_id & 0xfff;
+    if (idx >= ep->peers_used) {
+        return NULL;
+    }
+    struct peer *p = &ep->peers[idx];
+    bool keyed = p->sec.mode == WEFT_MODE_NONE || p->sec.keyed;
+    bool alive = peer_connected(p) || (p->state == PEER_CLOSING && keyed);
+    return alive && p->connection_id == connection_id ? p : NULL;
+}
+
+/* Complete a short header with the grid of its message, as that was opened here: what does not fit
+ * is known before any of the packet acts, as with DATA, which brings its grid. */
+static weft_status brief_decode(const struct peer *p, const struct weft_wire_packet *packet,
+                                struct weft_wire_data *data_p)
+{
+    struct weft_wire_brief brief;
+    if (weft_wire_brief_decode(packet->data, packet->data_bytes, &brief) != WEFT_OK) {
+        return WEFT_PROTO;
+    }
+    uint64_t seq = weft_core_brief_seq(p, brief.msg);
+    /* A place keeps its grid until it is taken, also by another peer. */
+    const struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx_open_from)) {
+        return seq < p->rx_open_from ? WEFT_NOTFOUND : WEFT_PROTO;
+    }
+    *data_p = (struct weft_wire_data){
+        .msg = (uint32_t)seq,
+        .total = m->total,
+        .chunk_elems = m->chunk_elems,
+        .elem_bytes = m->elem_bytes,
+        .critical = m->critical,
+        .lost_max = m->lost_max,
+        .tag = m->tag,
+    };
+    return weft_wire_brief_complete(&brief, data_p);
+}
+
+/* The whole number of a packet that has half of it; false when there is none with this half. */
+static bool number_complete(const struct peer *p, struct weft_wire_packet *packet)
+{
+    if (weft_wire_header_bytes(packet->flags) == WEFT_HEADER_BYTES) {
+        return true;
+    }
+    packet->number = weft_core_number_near(p->sec.seen_largest, (uint32_t)packet->number);
+    return packet->number != 0 && packet->number <= UINT64_MAX / 2;
+}
+
+/* The chunk that a packet ends in, with either header; counts what is refused. */
+static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
+                         const struct weft_wire_packet *packet, struct weft_wire_data *data_p)
+{
+    weft_status status = weft_wire_is_brief(packet->flags)
+                             ? brief_decode(p, packet, data_p)
+                             : weft_wire_data_decode(packet->data, packet->data_bytes, data_p);
+    ep->counters.old_packets += status == WEFT_NOTFOUND; /* of a message that is long forgotten */
+    ep->counters.bad_range += status == WEFT_PROTO;
+    return status == WEFT_OK;
+}
+
+struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr *from,
+                                     uint8_t *bytes, size_t count, uint64_t now_ns,
+                                     struct incoming *in)
+{
+    struct weft_wire_packet *packet = &in->packet;
+    in->eliciting = false;
+    if (weft_wire_header_decode(bytes, count, packet) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return NULL;
+    }
+    struct peer *p = peer_find(ep, packet->connection_id);
+    if (p == NULL) {
+        ep->counters.bad_peer++;
+        weft_core_guard_unknown(ep, from, packet, count, now_ns);
+        return NULL;
+    }
+    if (packet->klass != p->sec.mode) {
+        ep->counters.bad_mode++;
+        return NULL;
+    }
+    weft_core_ahead(ep, p, now_ns);
+    if (!number_complete(p, packet)) {
+        ep->counters.bad_packet++;
+        return NULL;
+    }
+    enum replay seen = weft_core_replay_look(&p->sec, packet->number);
+    if (seen != REPLAY_NEW) {
+        ep->counters.duplicate_packets += seen == REPLAY_SEEN;
+        ep->counters.old_packets += seen == REPLAY_OLD;
+        return NULL;
+    }
+    if (!weft_core_secure_open(ep, p, packet, bytes, count, now_ns)) {
+        return NULL;
+    }
+    weft_core_ahead_of_events(ep, p, now_ns);
+    if (weft_wire_body_decode(bytes, count, packet) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return NULL;
+    }
+    if (packet->control != NULL &&
+        weft_wire_control_check(packet->control, packet->control_bytes, &in->eliciting) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return NULL;
+    }
+    if (packet->data != NULL) {
+        if (!chunk_decode(ep, p, packet, &in->data)) {
+            return NULL;
+        }
+        in->eliciting = true;
+    }
+    if (!addr_equal(&p->addr, from) &&
+        (p->state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, packet, now_ns))) {
+        ep->counters.bad_peer++;
+        return NULL;
+    }
+    return p;
+}
