@@ -42,7 +42,7 @@ static bool few_losses(const struct weft_ep *ep)
  * lost, one grant in twenty among them, rounds took 1 % longer. */
 static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t packet_ns)
 {
-    if (p->rx_live == 0 || !few_losses(ep)) {
+    if (p->rx.live == 0 || !few_losses(ep)) {
         return 0;
     }
     uint64_t round_ns = (uint64_t)ep->credit.turn_packets * packet_ns;
@@ -65,11 +65,11 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
         return 0; /* the rate of the link is not known yet */
     }
     uint64_t packet_ns = ep->credit.pause_ns / PAUSE_PACKETS;
-    uint64_t base_ns = weft_time_add(p->rtt_ns_min, packet_ns); /* of a full packet */
-    uint64_t queue_ns = p->srtt_ns > base_ns ? p->srtt_ns - base_ns : 0;
+    uint64_t base_ns = weft_time_add(p->recovery.rtt_ns_min, packet_ns); /* of a full packet */
+    uint64_t queue_ns = p->recovery.srtt_ns > base_ns ? p->recovery.srtt_ns - base_ns : 0;
     uint64_t few_ns = FEW_PACKETS * packet_ns;
     uint64_t delay_ns;
-    bool lossy = p->gap_ns != 0 && now_ns - p->gap_ns < LOSSY_ROUNDS * p->srtt_ns;
+    bool lossy = p->ack.gap_ns != 0 && now_ns - p->ack.gap_ns < LOSSY_ROUNDS * p->recovery.srtt_ns;
     if (lossy && !(ep->credit.turns && few_losses(ep))) {
         delay_ns = weft_min_u64(queue_ns / 4, few_ns);
     } else {
@@ -77,8 +77,8 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
         uint64_t standing_ns = ep->credit.at_once_host * packet_ns;
         delay_ns = weft_min_u64(queue_ns - queue_ns / 8, standing_ns);
         /* Fewer in a round trip: they may be all that its window lets out. */
-        bool many = p->srtt_ns / 2 >= few_ns;
-        delay_ns = weft_max_u64(delay_ns, many ? weft_min_u64(few_ns, p->srtt_ns / 4) : 0);
+        bool many = p->recovery.srtt_ns / 2 >= few_ns;
+        delay_ns = weft_max_u64(delay_ns, many ? weft_min_u64(few_ns, p->recovery.srtt_ns / 4) : 0);
         delay_ns = weft_max_u64(delay_ns, turn_ns(ep, p, packet_ns));
     }
     return weft_min_u64(delay_ns, ack_delay_ns_max);
@@ -97,14 +97,14 @@ uint64_t weft_ep_batch_ns(const struct weft_ep *ep)
 
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce)
 {
-    return ce ? weft_max_u64(p->ack_delay_ns / 4, ack_delay_ns_min) : p->ack_delay_ns;
+    return ce ? weft_max_u64(p->ack.delay_ns / 4, ack_delay_ns_min) : p->ack.delay_ns;
 }
 
 static size_t ack_notes(const struct peer *p, struct weft_wire_ack *ack)
 {
     size_t count = 0;
-    for (uint64_t live = p->rx_live; live != 0 && count < NOTES_MAX; live &= live - 1) {
-        const struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
+    for (uint64_t live = p->rx.live; live != 0 && count < NOTES_MAX; live &= live - 1) {
+        const struct rx_msg *m = &p->rx.msgs[__builtin_ctzll(live)];
         if (m->pass_over) {
             ack->notes[count].msg = (uint32_t)m->seq;
             ack->notes[count].received = m->received_count;
@@ -119,39 +119,39 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room)
 {
     memset(ack, 0, offsetof(struct weft_wire_ack, words));
-    ack->largest = p->pn_largest;
-    if (p->pn_largest > 0) {
-        ack->delay = wire_clock(now_ns) - wire_clock(p->pn_largest_ns);
-        uint64_t newest = p->pn_largest / 64;
-        uint64_t low = weft_min_u64(weft_min_u64(p->ack_low, p->ack_low_before), newest);
+    ack->largest = p->ack.largest;
+    if (p->ack.largest > 0) {
+        ack->delay = wire_clock(now_ns) - wire_clock(p->ack.largest_ns);
+        uint64_t newest = p->ack.largest / 64;
+        uint64_t low = weft_min_u64(weft_min_u64(p->ack.low, p->ack.low_before), newest);
         uint64_t words = weft_min_u64(newest - low + 1, WEFT_ACK_WORDS_MAX);
         words = weft_min_u64(words, (room - WEFT_ACK_BYTES) / 8);
         ack->word_count = (uint8_t)words;
         for (uint64_t j = 0; j < words; j++) {
-            ack->words[j] = p->rx_window[(newest - j) % RX_WINDOW_BLOCKS];
+            ack->words[j] = p->ack.window[(newest - j) % RX_WINDOW_BLOCKS];
         }
         room -= words * 8;
     }
-    if (p->srtt_ns != 0) {
+    if (p->recovery.srtt_ns != 0) {
         trace_rtt(ep, p); /* this end's own samples come with every DATA packet: too many */
     }
     ack->delay_step = weft_wire_ack_delay_step(delay_choose(ep, p, now_ns));
-    p->ack_delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
+    p->ack.delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
     ack->clock = wire_clock(now_ns);
-    ack->ect = p->ect_received;
-    ack->ce = p->ce_received;
+    ack->ect = p->ack.ect_received;
+    ack->ce = p->ack.ce_received;
     ack->credit = weft_core_credit_told(ep, p);
-    ack->open_from = (uint32_t)p->tx_open_from;
-    ack->flags = (p->announce_idle > 0 ? WEFT_ACK_IDLE : 0) |
+    ack->open_from = (uint32_t)p->tx.open_from;
+    ack->flags = (p->conn.announce_idle > 0 ? WEFT_ACK_IDLE : 0) |
                  (ep->config.confirm_later != 0 ? WEFT_ACK_LATER : 0);
     if (room >= WEFT_ACK_BYTES + NOTES_MAX * sizeof(struct weft_wire_note)) {
         ack->note_count = (uint8_t)ack_notes(p, ack);
     }
-    p->announce_idle -= p->announce_idle > 0;
-    p->ack_low_before = p->ack_low;
-    p->ack_low = UINT64_MAX;
-    p->ack_pending = 0;
-    p->ack_now = false;
-    p->acked_ns = now_ns;
-    p->ack_ns = WEFT_NEVER;
+    p->conn.announce_idle -= p->conn.announce_idle > 0;
+    p->ack.low_before = p->ack.low;
+    p->ack.low = UINT64_MAX;
+    p->ack.pending = 0;
+    p->ack.at_once = false;
+    p->ack.sent_ns = now_ns;
+    p->ack.due_ns = WEFT_NEVER;
 }

@@ -48,9 +48,9 @@ void weft_ep_ahead(const struct weft_ep *ep, const void *bytes, size_t count)
     lines(p, offsetof(struct peer, sec) + offsetof(struct secure, send_secret));
     lines(&p->sec.seen_largest, 1);
     lines(&p->sec.seen[packet.number / 64 % REPLAY_BLOCKS], 1);
-    lines(&p->pn_next, offsetof(struct peer, rx_window) - offsetof(struct peer, pn_next));
-    lines(&p->rx_window[packet.number / 64 % RX_WINDOW_BLOCKS], 1);
-    lines(&p->pn_largest, sizeof(*p) - offsetof(struct peer, pn_largest));
+    lines(&p->allowed, offsetof(struct peer, ack) - offsetof(struct peer, allowed));
+    lines(&p->ack.window[packet.number / 64 % RX_WINDOW_BLOCKS], 1);
+    lines(&p->ack.largest, sizeof(*p) - offsetof(struct peer, ack) - offsetof(struct ack, largest));
     lines(&ep->expects.lists[idx], sizeof(*ep->expects.lists));
 }
 
@@ -71,7 +71,7 @@ void weft_ep_ahead_chunk(const struct weft_ep *ep, const void *bytes, size_t cou
     }
     const struct peer *p = &ep->peers[idx];
     uint64_t seq = weft_core_brief_seq(p, brief.msg);
-    const struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    const struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     if (m->state == RX_OPEN && m->seq == seq && m->sink != WEFT_SINK_HAND &&
         brief.chunk < m->chunks) {
         size_t chunk_bytes = (size_t)m->chunk_elems * m->elem_bytes;
@@ -83,24 +83,24 @@ void weft_ep_ahead_chunk(const struct weft_ep *ep, const void *bytes, size_t cou
 
 static void message_lines(const struct peer *p)
 {
-    lines(&p->rx[p->rx_open_from & MSG_MASK], sizeof(*p->rx));
-    lines(&p->rx[(p->rx_open_from + 1) & MSG_MASK], sizeof(*p->rx));
-    lines(&p->tx[p->tx_open_from & MSG_MASK], sizeof(*p->tx));
-    lines(&p->tx[p->tx_next_seq & MSG_MASK], sizeof(*p->tx));
+    lines(&p->rx.msgs[p->rx.open_from & MSG_MASK], sizeof(*p->rx.msgs));
+    lines(&p->rx.msgs[(p->rx.open_from + 1) & MSG_MASK], sizeof(*p->rx.msgs));
+    lines(&p->tx.msgs[p->tx.open_from & MSG_MASK], sizeof(*p->tx.msgs));
+    lines(&p->tx.msgs[p->tx.next_seq & MSG_MASK], sizeof(*p->tx.msgs));
 }
 
 static void ring_lines(const struct weft_ep *ep, const struct peer *p)
 {
     uint32_t mask = ep->config.tx_window_max - 1;
-    lines(&p->packets[p->pn_next & mask], sizeof(*p->packets));
-    lines(&p->packets[p->pn_oldest & mask], 1);
-    lines(&p->in_flight_bits[(p->pn_next & mask) / 64], 1);
-    lines(&p->lost_bits[(p->pn_next & mask) / 64], 1);
+    lines(&p->recovery.packets[p->recovery.pn_next & mask], sizeof(*p->recovery.packets));
+    lines(&p->recovery.packets[p->recovery.pn_oldest & mask], 1);
+    lines(&p->recovery.in_flight_bits[(p->recovery.pn_next & mask) / 64], 1);
+    lines(&p->recovery.lost_bits[(p->recovery.pn_next & mask) / 64], 1);
 }
 
 void weft_core_ahead(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
-    if (now_ns - p->heard_ns < fresh_ns) {
+    if (now_ns - p->conn.heard_ns < fresh_ns) {
         return;
     }
     weft_core_secure_ahead(ep, p);
@@ -114,14 +114,14 @@ void weft_core_ahead(const struct weft_ep *ep, const struct peer *p, uint64_t no
 
 void weft_core_ahead_of_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
-    if (now_ns - p->heard_ns < fresh_ns) {
+    if (now_ns - p->conn.heard_ns < fresh_ns) {
         return;
     }
     const struct weft_expect *first = weft_expects_likely(&ep->expects, peer_idx(ep, p));
     if (first != NULL && first->e.near != NULL) {
         lines(first->e.near, WEFT_NEAR_BYTES);
     }
-    const struct tx_msg *oldest = &p->tx[p->tx_open_from & MSG_MASK];
+    const struct tx_msg *oldest = &p->tx.msgs[p->tx.open_from & MSG_MASK];
     if (oldest->active && oldest->near != NULL) {
         lines(oldest->near, WEFT_NEAR_BYTES);
     }

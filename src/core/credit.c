@@ -277,13 +277,13 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
 static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t now_ns)
 {
     if (weft_core_credit_outstanding(p) == 0) {
-        p->granted = p->data_count;
-        p->credit_since_ns = now_ns;
+        p->credit.granted = p->credit.data_count;
+        p->credit.since_ns = now_ns;
     }
-    p->granted += packets;
-    trace(ep, p, WEFT_TRACE_CREDIT_GRANTED, 0, p->granted, packets, p->data_count, 0);
-    p->credit_turn = ++ep->credit.turn;
-    p->ack_now = true;
+    p->credit.granted += packets;
+    trace(ep, p, WEFT_TRACE_CREDIT_GRANTED, 0, p->credit.granted, packets, p->credit.data_count, 0);
+    p->credit.turn = ++ep->credit.turn;
+    p->ack.at_once = true;
     weft_core_rx_timer_arm(p); /* its silence counts from now */
     weft_core_peer_ready(ep, p);
 }
@@ -386,7 +386,7 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
         if (p == NULL) {
             break;
         }
-        grant(ep, p, (uint32_t)weft_min_u64(p->credit_room, quantum), now_ns);
+        grant(ep, p, (uint32_t)weft_min_u64(p->credit.room, quantum), now_ns);
         weft_core_credit_look(ep, p);
     }
 }
@@ -417,9 +417,9 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
                              bool data, bool ce, uint64_t at_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
-    if (data || p->rx_live != 0) { /* of a backlog alone only DATA counts */
-        p->credit_silent = false;
-        p->credit_silences = 0;
+    if (data || p->rx.live != 0) { /* of a backlog alone only DATA counts */
+        p->credit.silent = false;
+        p->credit.silences = 0;
     }
     c->span_lost += ahead > data ? ahead - data : 0;
     if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
@@ -431,7 +431,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (ahead == 0 && c->span_lost > 0) {
         c->span_lost--; /* it was only late */
     }
-    if (at_ns >= p->use_ns) {
+    if (at_ns >= p->credit.use_ns) {
         weft_core_credit_use(ep, p, at_ns);
     }
     pause_note(ep, at_ns);
@@ -450,18 +450,20 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
 uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
 {
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
-        uint32_t least = p->data_count + weft_core_credit_allowance(ep);
-        if ((int32_t)(least - p->granted) > 0) {
-            p->granted = least;
+        uint32_t least = p->credit.data_count + weft_core_credit_allowance(ep);
+        if ((int32_t)(least - p->credit.granted) > 0) {
+            p->credit.granted = least;
         }
     }
-    return p->granted;
+    return p->credit.granted;
 }
 
 /* When did the time begin in which this peer could have sent and did not? WEFT_NEVER: it cannot. */
 uint64_t weft_core_credit_silent_since(const struct peer *p)
 {
-    return weft_core_credit_outstanding(p) == 0 ? WEFT_NEVER : weft_max_u64(p->data_last_ns, p->credit_since_ns);
+    return weft_core_credit_outstanding(p) == 0
+               ? WEFT_NEVER
+               : weft_max_u64(p->credit.data_last_ns, p->credit.since_ns);
 }
 
 /* A holder of credit that says nothing is told again what it has, for the packet that told it may
@@ -469,32 +471,34 @@ uint64_t weft_core_credit_silent_since(const struct peer *p)
  * From the second time on its credit goes to others until it speaks. */
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
 {
-    p->credit_ns = WEFT_NEVER;
+    p->credit.timer_ns = WEFT_NEVER;
     bool active = weft_bits_test(ep->credit_active, peer_idx(ep, p));
-    if (!active || p->idle || weft_core_credit_outstanding(p) == 0 || weft_core_credit_remaining(p) == 0) {
+    if (!active || p->conn.idle || weft_core_credit_outstanding(p) == 0 ||
+        weft_core_credit_remaining(p) == 0) {
         return;
     }
-    uint64_t since_ns = weft_max_u64(weft_core_credit_silent_since(p), p->credit_told_ns);
-    uint64_t wait_ns = 2 * p->srtt_ns + retell_ns;
-    if (p->credit_silences > 0 || p->srtt_ns == 0) {
-        uint32_t doublings = (uint32_t)weft_min_u64(p->credit_silences, 10);
+    uint64_t since_ns = weft_max_u64(weft_core_credit_silent_since(p), p->credit.retold_ns);
+    uint64_t wait_ns = 2 * p->recovery.srtt_ns + retell_ns;
+    if (p->credit.silences > 0 || p->recovery.srtt_ns == 0) {
+        uint32_t doublings = (uint32_t)weft_min_u64(p->credit.silences, 10);
         wait_ns = 2 * weft_core_pto_base(p) << doublings >> 1;
     }
-    p->credit_ns = since_ns + weft_min_u64(wait_ns, pto_ns_max);
+    p->credit.timer_ns = since_ns + weft_min_u64(wait_ns, pto_ns_max);
 }
 
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    p->credit_ns = WEFT_NEVER;
-    p->credit_told_ns = now_ns;
-    p->ack_now = true;
-    if (p->credit_silences > 0 && !p->credit_silent) {
-        p->credit_silent = true;
-        if (p->rx_live == 0) {
-            p->backlog_end = p->data_count; /* it was taken back, and that was lost; or never meant */
+    p->credit.timer_ns = WEFT_NEVER;
+    p->credit.retold_ns = now_ns;
+    p->ack.at_once = true;
+    if (p->credit.silences > 0 && !p->credit.silent) {
+        p->credit.silent = true;
+        if (p->rx.live == 0) {
+            p->credit.backlog_end =
+                p->credit.data_count; /* it was taken back, and that was lost; or never meant */
         }
         weft_core_credit_touch(ep, p);
         ep->counters.credits_reclaimed++;
     }
-    p->credit_silences += p->credit_silences < UINT8_MAX;
+    p->credit.silences += p->credit.silences < UINT8_MAX;
 }

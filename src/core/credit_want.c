@@ -25,9 +25,9 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
         return lacking;
     }
     /* Of what the peer has sent since, not what arrived of other messages. */
-    uint32_t others = p->data_heard - m->data_heard_open - m->data_heard;
-    uint32_t sent = p->data_count - m->data_count_open - others;
-    bool alone = (p->rx_live & (p->rx_live - 1)) == 0;
+    uint32_t others = p->credit.data_heard - m->data_heard_open - m->data_heard;
+    uint32_t sent = p->credit.data_count - m->data_count_open - others;
+    bool alone = (p->rx.live & (p->rx.live - 1)) == 0;
     if (bound == 0 || !alone || sent < m->received_count) {
         return missing;
     }
@@ -46,8 +46,8 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
 static uint64_t size_class(const struct peer *p)
 {
     uint32_t chunks = UINT32_MAX;
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        uint32_t of_this = p->rx[__builtin_ctzll(live)].chunks;
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        uint32_t of_this = p->rx.msgs[__builtin_ctzll(live)].chunks;
         chunks = of_this < chunks ? of_this : chunks;
     }
     return 31 - (uint64_t)__builtin_clz(chunks);
@@ -58,12 +58,12 @@ static uint64_t size_class(const struct peer *p)
  * next packet will say so. */
 static uint8_t priority_of(const struct peer *p)
 {
-    if (p->rx_live == 0 && weft_core_credit_outstanding(p) > 0) {
+    if (p->rx.live == 0 && weft_core_credit_outstanding(p) > 0) {
         return PRIORITY_LAST;
     }
-    uint8_t priority = p->rx_live == 0 ? p->credit_priority : UINT8_MAX;
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        uint8_t of_this = p->rx[__builtin_ctzll(live)].priority;
+    uint8_t priority = p->rx.live == 0 ? p->credit.priority : UINT8_MAX;
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        uint8_t of_this = p->rx.msgs[__builtin_ctzll(live)].priority;
         priority = of_this < priority ? of_this : priority;
     }
     return priority;
@@ -71,7 +71,8 @@ static uint8_t priority_of(const struct peer *p)
 
 uint32_t weft_core_credit_backlog(const struct peer *p)
 {
-    int32_t packets = p->backlog_pn == 0 ? 0 : (int32_t)(p->backlog_end - p->data_count);
+    int32_t packets =
+        p->credit.backlog_pn == 0 ? 0 : (int32_t)(p->credit.backlog_end - p->credit.data_count);
     return packets <= 0 ? 0 : (uint32_t)packets;
 }
 
@@ -79,8 +80,8 @@ uint32_t weft_core_credit_backlog(const struct peer *p)
 uint64_t weft_core_credit_remaining(const struct peer *p)
 {
     uint64_t packets = 0;
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        packets += msg_remaining(p, &p->rx[__builtin_ctzll(live)]);
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        packets += msg_remaining(p, &p->rx.msgs[__builtin_ctzll(live)]);
     }
     return weft_max_u64(packets, weft_core_credit_backlog(p));
 }
@@ -118,7 +119,7 @@ static void want(struct weft_ep *ep, struct peer *p, uint32_t room)
 {
     size_t idx = peer_idx(ep, p);
     bool before = weft_bits_test(ep->credit_wants, idx);
-    p->credit_room = room;
+    p->credit.room = room;
     if (room > 0 && !before) {
         weft_bits_set(ep->credit_wants, idx);
         ep->credit.wanting++;
@@ -131,26 +132,26 @@ static void want(struct weft_ep *ep, struct peer *p, uint32_t room)
 /* The shortest base round trip is that of the link; others may have been measured in a queue. */
 static void rtt_look(struct credit *c, struct peer *p, uint64_t rtt_ns)
 {
-    c->rtt_stale |= rtt_ns > p->credit_rtt_ns && p->credit_rtt_ns == c->rtt_ns;
+    c->rtt_stale |= rtt_ns > p->credit.rtt_ns && p->credit.rtt_ns == c->rtt_ns;
     c->rtt_ns = weft_min_u64(c->rtt_ns, rtt_ns);
-    p->credit_rtt_ns = rtt_ns;
+    p->credit.rtt_ns = rtt_ns;
 }
 
 /* `out` packets, of which it uses `packets`. */
 static void hold(struct credit *c, struct peer *p, uint32_t packets, uint32_t out)
 {
-    c->total = c->total - p->credit_held + packets;
-    c->out = c->out - p->credit_out + out;
-    p->credit_held = packets;
-    p->credit_out = out;
+    c->total = c->total - p->credit.held + packets;
+    c->out = c->out - p->credit.out + out;
+    p->credit.held = packets;
+    p->credit.out = out;
 }
 
 static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
 {
-    c->told += (uint32_t)told - p->credit_told;
-    c->shared += (uint32_t)shared - p->credit_shared;
-    p->credit_told = told;
-    p->credit_shared = shared;
+    c->told += (uint32_t)told - p->credit.counted_told;
+    c->shared += (uint32_t)shared - p->credit.counted_shared;
+    p->credit.counted_told = told;
+    p->credit.counted_shared = shared;
 }
 
 /* Count this peer anew, which has a message open. What it holds beyond that message is the allowance
@@ -159,19 +160,19 @@ static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
 {
     uint32_t has = weft_core_credit_outstanding(p);
-    p->credit_left = weft_core_credit_remaining(p);
-    p->credit_class = size_class(p);
-    p->credit_priority = priority_of(p);
-    count_told(&ep->credit, p, p->sender_told, p->sender_shared);
-    uint32_t out = p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left);
+    p->credit.left = weft_core_credit_remaining(p);
+    p->credit.class = size_class(p);
+    p->credit.priority = priority_of(p);
+    count_told(&ep->credit, p, p->credit.sender_told, p->credit.sender_shared);
+    uint32_t out = p->credit.silent ? 0 : (uint32_t)weft_min_u64(has, p->credit.left);
     hold(&ep->credit, p, weft_core_credit_usable(ep, p, out), out);
-    uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
+    uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
     uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
     /* What is for the next message alone goes in halves, not with a packet for every few. */
-    bool enough = has >= p->credit_left && has >= ep->credit.allowance / 2;
+    bool enough = has >= p->credit.left && has >= ep->credit.allowance / 2;
     want(ep, p, enough ? 0 : room);
-    rtt_look(&ep->credit, p, p->rtt_ns_min);
+    rtt_look(&ep->credit, p, p->recovery.rtt_ns_min);
 }
 
 static void rtt_again(struct weft_ep *ep)
@@ -180,7 +181,7 @@ static void rtt_again(struct weft_ep *ep)
     ep->credit.rtt_ns = WEFT_NEVER;
     for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
          i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
-        ep->credit.rtt_ns = weft_min_u64(ep->credit.rtt_ns, ep->peers[i].rtt_ns_min);
+        ep->credit.rtt_ns = weft_min_u64(ep->credit.rtt_ns, ep->peers[i].recovery.rtt_ns_min);
     }
 }
 
@@ -197,7 +198,7 @@ void weft_core_credit_count(struct weft_ep *ep)
          i = weft_bits_next_one(ep->credit_touched, ep->peers_used, i + 1)) {
         weft_bits_clear(ep->credit_touched, i);
         struct peer *p = &ep->peers[i];
-        if (p->rx_live == 0 && weft_core_credit_backlog(p) == 0) {
+        if (p->rx.live == 0 && weft_core_credit_backlog(p) == 0) {
             weft_core_credit_idle(ep, p);
         } else if (weft_bits_test(ep->credit_active, i)) {
             weft_core_credit_look(ep, p);
@@ -220,8 +221,8 @@ void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
         weft_bits_set(ep->credit_active, peer_idx(ep, p));
         ep->credit.active++;
-        p->credit_since_ns = now_ns;
-        p->credit_rtt_ns = WEFT_NEVER;
+        p->credit.since_ns = now_ns;
+        p->credit.rtt_ns = WEFT_NEVER;
     }
     weft_core_credit_touch(ep, p);
 }
@@ -230,11 +231,11 @@ void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 void weft_core_credit_backlog_told(struct weft_ep *ep, struct peer *p, uint32_t end, uint64_t pn,
                                    uint64_t now_ns)
 {
-    if (pn <= p->backlog_pn) {
+    if (pn <= p->credit.backlog_pn) {
         return;
     }
-    p->backlog_pn = pn;
-    p->backlog_end = end;
+    p->credit.backlog_pn = pn;
+    p->credit.backlog_end = end;
     if (weft_core_credit_backlog(p) > 0) {
         weft_core_credit_open(ep, p, now_ns);
     } else {
@@ -262,8 +263,8 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
         want(ep, p, 0);
         count_told(&ep->credit, p, false, false);
         rtt_look(&ep->credit, p, WEFT_NEVER);
-        p->credit_ns = WEFT_NEVER;
-        p->credit_silent = false;
+        p->credit.timer_ns = WEFT_NEVER;
+        p->credit.silent = false;
         ep->credit.dirty = true;
     }
 }
@@ -280,13 +281,14 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
  * once, what comes is at most the budget twice (weft_core_credit_run). */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
-    uint64_t span_ns = 2 * (p->srtt_ns + p->ack_delay_ns + ep->credit.late_ns);
-    bool steady = at_ns < p->data_last_ns + span_ns && p->use_ns != 0;
-    bool kept = (int32_t)(p->use_granted - p->data_count) > 0;
-    p->use_most = steady && kept ? p->data_count - p->use_count + USE_SPARE : 0;
-    p->use_ns = at_ns + span_ns;
-    p->use_count = p->data_count;
-    p->use_granted = p->granted;
+    uint64_t span_ns = 2 * (p->recovery.srtt_ns + p->ack.delay_ns + ep->credit.late_ns);
+    bool steady = at_ns < p->credit.data_last_ns + span_ns && p->credit.use_ns != 0;
+    bool kept = (int32_t)(p->credit.use_granted - p->credit.data_count) > 0;
+    p->credit.use_most =
+        steady && kept ? p->credit.data_count - p->credit.use_count + USE_SPARE : 0;
+    p->credit.use_ns = at_ns + span_ns;
+    p->credit.use_count = p->credit.data_count;
+    p->credit.use_granted = p->credit.granted;
 }
 
 /* ---- who is next ----------------------------------------------------------------------------- */
@@ -324,15 +326,16 @@ struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
          i = weft_bits_next_one(ep->credit_wants, ep->peers_used, i + 1)) {
         struct peer *p = &ep->peers[i];
         uint32_t holds = weft_core_credit_outstanding(p);
-        if (p->credit_silent || holds >= most || (limited && p->use_most != 0 && holds >= p->use_most)) {
+        if (p->credit.silent || holds >= most ||
+            (limited && p->credit.use_most != 0 && holds >= p->credit.use_most)) {
             continue;
         }
-        struct turn turn = {.priority = longest ? 0 : p->credit_priority,
+        struct turn turn = {.priority = longest ? 0 : p->credit.priority,
                             .class = longest ? 0
-                                     : turns ? p->credit_class
-                                             : p->credit_left,
+                                     : turns ? p->credit.class
+                                             : p->credit.left,
                             .holds = !longest && turns ? holds : 0,
-                            .last = longest || turns ? p->credit_turn : 0};
+                            .last = longest || turns ? p->credit.turn : 0};
         if (best == NULL || turn_before(&turn, &best_turn)) {
             best_turn = turn;
             best = p;

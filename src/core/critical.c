@@ -106,7 +106,7 @@ static bool parts_left(const struct tx_msg *m)
 void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
 {
     if (m->masked && parts_left(m)) {
-        p->tx_critical |= UINT64_C(1) << (m->seq & MSG_MASK);
+        p->tx.critical |= UINT64_C(1) << (m->seq & MSG_MASK);
     }
 }
 
@@ -114,7 +114,7 @@ void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
 bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *msg_p,
                               uint32_t *parts_p)
 {
-    struct tx_msg *m = &p->tx[__builtin_ctzll(p->tx_critical)];
+    struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(p->tx.critical)];
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
     uint32_t from = (uint32_t)weft_bits_next_one(m->must_parts, parts_of(m->chunks), 0);
     size_t room = weft_writer_left(w) < WEFT_CRITICAL_BYTES
@@ -141,7 +141,7 @@ bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *m
         weft_bits_clear(m->must_parts, i);
     }
     if (!parts_left(m)) {
-        p->tx_critical &= p->tx_critical - 1;
+        p->tx.critical &= p->tx.critical - 1;
     }
     *msg_p = (uint32_t)m->seq;
     *parts_p = from << 16 | parts;
@@ -157,7 +157,7 @@ void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts
     for (uint32_t i = 0; i < (parts & 0xffff); i++) {
         weft_bits_set(m->must_parts, (parts >> 16) + i);
     }
-    p->tx_critical |= UINT64_C(1) << (m->seq & MSG_MASK);
+    p->tx.critical |= UINT64_C(1) << (m->seq & MSG_MASK);
 }
 
 /* ---- receiver -------------------------------------------------------------------------------- */
@@ -185,13 +185,13 @@ bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
                              const struct weft_wire_critical *frame)
 {
     uint64_t seq = weft_core_rx_seq(p, frame->msg);
-    if (seq < p->rx_open_from) {
+    if (seq < p->rx.open_from) {
         return true;
     }
-    if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+    if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
         return false;
     }
-    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     if (m->state != RX_OPEN) {
         return m->state == RX_CLOSED;
     }

@@ -94,7 +94,7 @@ static uint64_t key_of(const struct weft_ep *ep, const struct peer *p, const str
     }
     uint64_t class = 31 - (uint64_t)__builtin_clz(m->chunks);
     bool turns = m->together && ep->egress.turns;
-    uint64_t last = turns ? p->turn_ns >> 6 : m->opened;
+    uint64_t last = turns ? p->allowed.turn_ns >> 6 : m->opened;
     return (uint64_t)m->priority << PRIORITY_SHIFT | class << CLASS_SHIFT | last;
 }
 
@@ -126,9 +126,9 @@ void weft_core_egress_leave(struct weft_ep *ep, const struct peer *p)
 
 void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks)
 {
-    bool before = p->tx_unsent > 0;
-    p->tx_unsent += (uint64_t)chunks;
-    ep->egress.receivers += (p->tx_unsent > 0) - before;
+    bool before = p->tx.unsent > 0;
+    p->tx.unsent += (uint64_t)chunks;
+    ep->egress.receivers += (p->tx.unsent > 0) - before;
 }
 
 static struct peer *first_of(struct weft_ep *ep, bool oldest)

@@ -64,11 +64,12 @@ static void peers_init(struct weft_ep *ep)
     const struct weft_ep_config *c = &ep->config;
     for (uint32_t i = 0; i < c->peers_max; i++) {
         struct peer *p = &ep->peers[i];
-        p->tx = ep->tx_arena + (size_t)i * WEFT_MSGS_MAX;
-        p->rx = ep->rx_arena + (size_t)i * WEFT_MSGS_MAX;
-        p->packets = ep->packet_arena + (size_t)i * c->tx_window_max;
-        p->in_flight_bits = ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64);
-        p->lost_bits = p->in_flight_bits + c->tx_window_max / 64;
+        p->tx.msgs = ep->tx_arena + (size_t)i * WEFT_MSGS_MAX;
+        p->rx.msgs = ep->rx_arena + (size_t)i * WEFT_MSGS_MAX;
+        p->recovery.packets = ep->packet_arena + (size_t)i * c->tx_window_max;
+        p->recovery.in_flight_bits =
+            ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64);
+        p->recovery.lost_bits = p->recovery.in_flight_bits + c->tx_window_max / 64;
         ep->heap_pos[i] = UINT32_MAX;
     }
 }
@@ -162,14 +163,14 @@ const struct weft_ep_counters *weft_ep_counters(const struct weft_ep *ep)
 
 uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer)
 {
-    return peer < ep->peers_used ? ep->peers[peer].srtt_ns : 0;
+    return peer < ep->peers_used ? ep->peers[peer].recovery.srtt_ns : 0;
 }
 
 void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p)
 {
     uint64_t peers = 0;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
-        peers += ep->peers[i].state == PEER_OPEN;
+        peers += ep->peers[i].conn.state == PEER_OPEN;
     }
     *gauges_p = (struct weft_ep_gauges){
         .peers = peers,
@@ -186,12 +187,12 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
     (void)now_ns;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        if (p->state == PEER_OPEN && weft_core_peer_quiet(p) && p->pn_largest > 0) {
-            p->announce_idle = 3; /* not acknowledged, so said more than once */
-            p->path.idle_said = true;
+        if (p->conn.state == PEER_OPEN && weft_core_peer_quiet(p) && p->ack.largest > 0) {
+            p->conn.announce_idle = 3; /* not acknowledged, so said more than once */
+            p->conn.idle_said = true;
             weft_core_peer_ready(ep, p);
-        } else if (p->rx_later != 0) {
-            p->rx_later = 0; /* before it goes away */
+        } else if (p->rx.later != 0) {
+            p->rx.later = 0; /* before it goes away */
             weft_core_peer_ready(ep, p);
         }
     }
@@ -201,12 +202,13 @@ bool weft_ep_busy(const struct weft_ep *ep)
 {
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         const struct peer *p = &ep->peers[i];
-        if (p->state == PEER_CONNECTING || (p->state == PEER_CLOSING && weft_core_closing(p))) {
+        if (p->conn.state == PEER_CONNECTING ||
+            (p->conn.state == PEER_CLOSING && weft_core_closing(p))) {
             return true;
         }
-        bool owing = p->rx_need_done != 0 || p->ack_pending > 0 || peer_waiting(p);
+        bool owing = p->rx.need_done != 0 || p->ack.pending > 0 || peer_waiting(p);
         if (peer_connected(p) &&
-            (p->tx_active != 0 || p->rx_live != 0 || (owing && !p->idle))) {
+            (p->tx.active != 0 || p->rx.live != 0 || (owing && !p->conn.idle))) {
             return true; /* nothing is sent to an idle peer */
         }
     }
@@ -215,11 +217,11 @@ bool weft_ep_busy(const struct weft_ep *ep)
 
 static bool peer_only_done(const struct peer *p)
 {
-    bool one = p->rx_need_done != 0 && (p->rx_need_done & (p->rx_need_done - 1)) == 0;
-    bool asked = p->probes > 0 || p->need_ping || p->need_path_response || p->announce_idle > 0 ||
-                 p->path.challenges_due != 0 || p->tx_critical != 0;
-    return p->state == PEER_OPEN && one && !asked && !p->idle && p->tx_active == 0 &&
-           p->rx_live == 0;
+    bool one = p->rx.need_done != 0 && (p->rx.need_done & (p->rx.need_done - 1)) == 0;
+    bool asked = p->recovery.probes > 0 || p->conn.need_ping || p->path.response_due ||
+                 p->conn.announce_idle > 0 || p->path.challenges_due != 0 || p->tx.critical != 0;
+    return p->conn.state == PEER_OPEN && one && !asked && !p->conn.idle && p->tx.active == 0 &&
+           p->rx.live == 0;
 }
 
 bool weft_ep_only_done(const struct weft_ep *ep)
@@ -320,7 +322,7 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
     }
     for (size_t idx; (idx = ready_next(ep)) < ep->peers_used;) {
         struct peer *p = &ep->peers[idx];
-        uint32_t packets = p->state == PEER_FREE ? 0 : weft_core_peer_send(ep, p, now_ns, tx);
+        uint32_t packets = p->conn.state == PEER_FREE ? 0 : weft_core_peer_send(ep, p, now_ns, tx);
         ep->send_cursor = (uint32_t)idx + 1;
         if (packets > 0) {
             return burst_count(ep, p, packets, tx);

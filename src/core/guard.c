@@ -263,8 +263,8 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
     bool full = true;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         const struct peer *p = &ep->peers[i];
-        half_open += p->state == PEER_HALF_OPEN;
-        full &= p->state != PEER_FREE || p->events_unpolled > 0;
+        half_open += p->conn.state == PEER_HALF_OPEN;
+        full &= p->conn.state != PEER_FREE || p->conn.events_unpolled > 0;
     }
     /* Well below the table's size, so that a flood does not drive out honest handshakes. */
     uint64_t most =
@@ -305,8 +305,8 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
         ep->counters.duplicate_packets++;
     } else {
         memcpy(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie));
-        p->hello_ns = now_ns;
-        p->hello_interval_ns = hello_first_ns; /* it is there and answers */
+        p->conn.hello_ns = now_ns;
+        p->conn.hello_interval_ns = hello_first_ns; /* it is there and answers */
         weft_core_peer_ready(ep, p);
     }
 }
@@ -332,7 +332,7 @@ void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
 {
     uint32_t idx = header->connection_id & 0xfff;
     const struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
-    bool known = p != NULL && p->state != PEER_FREE && p->connection_id == header->connection_id;
+    bool known = p != NULL && p->conn.state != PEER_FREE && p->conn.id == header->connection_id;
     if (ep->config.mode == WEFT_MODE_NONE || header->klass < ep->config.mode || known ||
         count < WEFT_UNKNOWN_BYTES ||
         !bucket_take(&ep->guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
@@ -352,7 +352,7 @@ void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
 static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unknown *unknown)
 {
     bool half = unknown->number <= UINT32_MAX;
-    return half ? weft_core_number_near(p->pn_next - 1, (uint32_t)unknown->number)
+    return half ? weft_core_number_near(p->recovery.pn_next - 1, (uint32_t)unknown->number)
                 : unknown->number;
 }
 
@@ -370,14 +370,13 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
     for (uint32_t i = 0; look && i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         uint64_t number = unknown_number(p, &unknown);
-        if (p->state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
-            p->remote_connection_id != unknown.connection_id ||
-            !addr_equal(&p->addr, from) || number <= p->pn_acked_largest ||
-            number >= p->pn_next) {
+        if (p->conn.state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
+            p->conn.remote_id != unknown.connection_id || !addr_equal(&p->conn.addr, from) ||
+            number <= p->recovery.pn_acked_largest || number >= p->recovery.pn_next) {
             continue; /* what was acknowledged was known */
         }
         uint8_t right[WEFT_MAC_BYTES];
-        unknown_mac(ep, p->name, &unknown, right);
+        unknown_mac(ep, p->conn.name, &unknown, right);
         if (equal_secretly(right, unknown.mac, sizeof(right))) {
             weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
         } else {

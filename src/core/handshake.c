@@ -20,8 +20,8 @@ static struct peer *hello_find(struct weft_ep *ep, const struct weft_addr *from,
 {
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        if (peer_connected(p) && p->remote_connection_id == hello->connection_id &&
-            p->incarnation == hello->incarnation && addr_equal(&p->addr, from)) {
+        if (peer_connected(p) && p->conn.remote_id == hello->connection_id &&
+            p->conn.incarnation == hello->incarnation && addr_equal(&p->conn.addr, from)) {
             return p;
         }
     }
@@ -31,11 +31,11 @@ static struct peer *hello_find(struct weft_ep *ep, const struct weft_addr *from,
 static void params_take(struct peer *p, uint64_t name, uint64_t incarnation, uint64_t open_from,
                         uint16_t unscheduled, uint32_t packet_bytes_max)
 {
-    p->name = name;
-    p->incarnation = incarnation;
-    p->rx_open_from = weft_max_u64(open_from, 1);
-    p->credit = unscheduled > 0 ? unscheduled : 1;
-    p->packet_bytes = (uint32_t)weft_min_u64(p->packet_bytes, packet_bytes_max);
+    p->conn.name = name;
+    p->conn.incarnation = incarnation;
+    p->rx.open_from = weft_max_u64(open_from, 1);
+    p->allowed.limit = unscheduled > 0 ? unscheduled : 1;
+    p->path.packet_bytes = (uint32_t)weft_min_u64(p->path.packet_bytes, packet_bytes_max);
     p->path.ceiling_bytes = (uint32_t)weft_min_u64(p->path.ceiling_bytes, packet_bytes_max);
     p->path.base_bytes = (uint32_t)weft_min_u64(p->path.base_bytes, packet_bytes_max);
 }
@@ -45,8 +45,8 @@ struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_i
 {
     uint32_t idx = connection_id & 0xfff;
     struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
-    bool match = p != NULL && p->state == PEER_CONNECTING && p->connection_id == connection_id &&
-                 addr_equal(&p->addr, from);
+    bool match = p != NULL && p->conn.state == PEER_CONNECTING && p->conn.id == connection_id &&
+                 addr_equal(&p->conn.addr, from);
     return match ? p : NULL;
 }
 
@@ -72,11 +72,11 @@ static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
         weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_FULL, now_ns);
         return NULL;
     }
-    p->state = PEER_HALF_OPEN;
-    p->hello_ns = now_ns + half_open_ns;
-    p->accepted = true;
+    p->conn.state = PEER_HALF_OPEN;
+    p->conn.hello_ns = now_ns + half_open_ns;
+    p->conn.accepted = true;
     p->sec.proven = proven;
-    p->remote_connection_id = hello->connection_id;
+    p->conn.remote_id = hello->connection_id;
     params_take(p, hello->name, hello->incarnation, hello->open_from, hello->unscheduled,
                 hello->packet_bytes_max);
     weft_status status = weft_core_secure_hello_take(ep, p, hello, bytes);
@@ -112,8 +112,8 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
         ep->counters.hello_refused++; /* not a repetition of the one that made this peer */
         return;
     }
-    p->hello_clock = hello.clock;
-    p->need_accept = true;
+    p->conn.hello_clock = hello.clock;
+    p->conn.need_accept = true;
     weft_core_peer_ready(ep, p);
 }
 
@@ -155,24 +155,24 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     }
     uint32_t idx = accept.connection_id & 0xfff;
     struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
-    if (p == NULL || p->state == PEER_FREE || p->connection_id != accept.connection_id ||
-        !addr_equal(&p->addr, from)) {
+    if (p == NULL || p->conn.state == PEER_FREE || p->conn.id != accept.connection_id ||
+        !addr_equal(&p->conn.addr, from)) {
         ep->counters.bad_peer++;
         return;
     }
-    if (p->state != PEER_CONNECTING) {
+    if (p->conn.state != PEER_CONNECTING) {
         ep->counters.duplicate_packets++; /* the answer to a repeated HELLO */
         return;
     }
     if (!accept_verify(ep, p, &accept, bytes)) {
         return;
     }
-    if (accept.packet_bytes_max < p->packet_bytes) {
+    if (accept.packet_bytes_max < p->path.packet_bytes) {
         weft_core_peer_down(ep, p, WEFT_DOWN_PROTOCOL, now_ns);
         return;
     }
-    p->remote_connection_id = accept.own_connection_id;
-    p->hello_ns = WEFT_NEVER;
+    p->conn.remote_id = accept.own_connection_id;
+    p->conn.hello_ns = WEFT_NEVER;
     params_take(p, accept.name, accept.incarnation, accept.open_from, accept.unscheduled,
                 accept.packet_bytes_max);
     uint32_t elapsed = wire_clock(at_ns) - accept.clock;
@@ -180,7 +180,7 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
         weft_core_rtt_sample(p, (uint64_t)elapsed << 6, 0);
         trace_rtt(ep, p);
     }
-    p->need_ping = true; /* so that the other end knows us even when we have nothing to send */
+    p->conn.need_ping = true; /* so that the other end knows us even when we have nothing to send */
     weft_core_peer_up(ep, p, now_ns);
 }
 
@@ -188,17 +188,18 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
  * whatever it was called. */
 static bool same_other_end(const struct peer *a, const struct peer *b)
 {
-    return addr_equal(&a->addr, &b->addr) &&
-           (a->name == b->name || a->incarnation != b->incarnation);
+    return addr_equal(&a->conn.addr, &b->conn.addr) &&
+           (a->conn.name == b->conn.name || a->conn.incarnation != b->conn.incarnation);
 }
 
 /* A connection that its maker gave up before it came up here, for p. What is on its way of it, a CLOSE
  * sent again, say, must not bring it up after p and replace it. */
 static bool given_up_for(const struct peer *old, const struct peer *p)
 {
-    return old != p && old->state == PEER_HALF_OPEN && addr_equal(&old->addr, &p->addr) &&
-           old->name == p->name && old->incarnation == p->incarnation &&
-           old->hello_since_ns < p->hello_since_ns;
+    return old != p && old->conn.state == PEER_HALF_OPEN &&
+           addr_equal(&old->conn.addr, &p->conn.addr) && old->conn.name == p->conn.name &&
+           old->conn.incarnation == p->conn.incarnation &&
+           old->conn.hello_since_ns < p->conn.hello_since_ns;
 }
 
 void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
@@ -211,12 +212,12 @@ void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t 
         }
         /* Ends that connect to each other at the same time have two connections: that which this
          * end made stays unless the other end is a new process. */
-        if (old != p && old->state == PEER_OPEN && same_other_end(old, p) &&
-            (old->accepted || old->incarnation != p->incarnation)) {
+        if (old != p && old->conn.state == PEER_OPEN && same_other_end(old, p) &&
+            (old->conn.accepted || old->conn.incarnation != p->conn.incarnation)) {
             if (ep->event_count + 2 * EVENTS_RESERVE <= EVENTS_MAX) {
                 weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns);
             } else { /* the packet that p comes up with needs room for events too */
-                old->replaced = true;
+                old->conn.replaced = true;
                 weft_core_peer_ready(ep, old);
             }
         }
@@ -225,7 +226,7 @@ void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t 
 
 static uint32_t packet_alone(struct weft_tx *tx, const struct peer *p, size_t bytes)
 {
-    tx->addr = p->addr;
+    tx->addr = p->conn.addr;
     tx->ecn = WEFT_ECN_NOT;
     tx->fragment = false;
     tx->packets = 1;
@@ -251,21 +252,21 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
         size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
         weft_core_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
     }
-    p->hello_ns = now_ns + p->hello_interval_ns;
-    p->hello_interval_ns = weft_min_u64(2 * p->hello_interval_ns, WEFT_NS_PER_S);
+    p->conn.hello_ns = now_ns + p->conn.hello_interval_ns;
+    p->conn.hello_interval_ns = weft_min_u64(2 * p->conn.hello_interval_ns, WEFT_NS_PER_S);
     return packet_alone(tx, p, WEFT_HELLO_BYTES);
 }
 
 uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_tx *tx)
 {
     struct weft_wire_accept *accept = &p->sec.accept;
-    accept->clock = p->hello_clock;
+    accept->clock = p->conn.hello_clock;
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
     weft_wire_accept_encode(&w, accept);
     if (accept->mode != WEFT_MODE_NONE) {
         size_t covered = WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES;
         weft_core_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
     }
-    p->need_accept = false;
+    p->conn.need_accept = false;
     return packet_alone(tx, p, WEFT_ACCEPT_BYTES);
 }

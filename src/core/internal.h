@@ -24,8 +24,6 @@
  *   trace.c       records of what happened
  *   path.c        packet size, ECN validation, address change
  *   life.c        keep-alive, idle time-out, close
- *
- * A peer's fields are grouped by the file that writes them.
  */
 #ifndef WEFT_CORE_INTERNAL_H
 #define WEFT_CORE_INTERNAL_H
@@ -205,8 +203,10 @@ struct challenge {
     uint64_t at_ns; /* when it was sent last; 0 = a free entry */
 };
 
-/* What is known of the way to a peer. The size in use is the peer's packet_bytes. */
+/* What is known of the way to a peer. */
 struct path {
+    uint32_t packet_bytes; /* UDP payload to build */
+    bool ecn_capable;      /* marks of this path count; path.c */
     /* packet size: path.c */
     uint32_t base_bytes;       /* passes everywhere */
     uint32_t ceiling_bytes;    /* most that the configuration and the peer take */
@@ -241,19 +241,9 @@ struct path {
     /* another address: path.c */
     struct challenge challenge[CHALLENGES];
     uint8_t challenges_due;    /* bit = of these, to be sent */
-    uint64_t first_pn;         /* sent on this way; earlier ones tell of another */
-
-    /* life.c */
-    uint64_t timer_ns;         /* least of all timers of this struct */
-    uint64_t ping_ns;          /* last keep-alive */
-    uint64_t idle_pn;          /* number of the newest packet that said IDLE or ended it */
-    uint16_t close_code;
-    uint8_t close_sends;       /* CLOSEs sent */
-    bool close_told;           /* PEER_DOWN was raised */
-    bool close_answered;
-    bool idle_said;            /* by this end, which has heard nothing since */
-    uint64_t close_ns;         /* send CLOSE again at */
-    uint64_t drain_ns;         /* forget the connection at */
+    uint64_t response_token;   /* to answer */
+    bool response_due;
+    uint64_t first_pn; /* sent on this way; earlier ones tell of another */
 };
 
 /* Words that may be the last between two ends. */
@@ -261,17 +251,16 @@ enum tail { TAIL_ACK = 1, TAIL_LAST = 2 };
 
 enum peer_state { PEER_FREE, PEER_CONNECTING, PEER_HALF_OPEN, PEER_OPEN, PEER_CLOSING };
 
-struct peer {
+/* The connection: who is at the other end, how far the handshake is, and whether it still lives.
+ * handshake.c, life.c, peers.c */
+struct conn {
     enum peer_state state;
     struct weft_addr addr;
-    uint32_t connection_id;        /* ours: in packets to us */
-    uint32_t remote_connection_id; /* theirs: in packets to them */
+    uint32_t id;        /* ours: in packets to us */
+    uint32_t remote_id; /* theirs: in packets to them */
     uint64_t name;
     uint64_t incarnation;
-    uint32_t packet_bytes;         /* UDP payload to build */
     uint32_t events_unpolled;      /* SENT and RECEIVED in the ring: they point to masks here */
-
-    /* handshake.c */
     uint64_t hello_ns;             /* send HELLO at; WEFT_NEVER = not */
     uint64_t hello_interval_ns;
     uint64_t hello_since_ns;
@@ -281,25 +270,41 @@ struct peer {
     uint64_t accept_ns;            /* when the first was */
     uint32_t hello_clock;          /* to echo in ACCEPT */
     bool replaced;                 /* by a newer session: goes down at the next deadline */
-
-    struct secure sec;             /* secure.c */
-
-    /* tx.c */
-    uint64_t pn_next;              /* next packet number to send, from 1 */
-    uint32_t data_sent;            /* DATA packets, cumulative */
-    uint32_t credit;               /* DATA packets granted to us, cumulative */
-    uint64_t turn_ns;              /* its last burst, or when credit came after there was none */
-    int64_t tokens_bytes;          /* pacer's bucket */
-    uint64_t tokens_ns;            /* last refilled */
-    uint64_t pace_ns;              /* blocked by the pacer until */
     bool need_close;
     bool need_ping;
-    uint8_t announce_idle;         /* packets that still have to say IDLE */
-    uint8_t probes;                /* PTO probes to send now */
-    uint64_t challenge_token;      /* to answer */
-    bool need_path_response;
+    uint8_t announce_idle; /* packets that still have to say IDLE */
+    bool idle;             /* it said IDLE */
+    uint64_t heard_ns;     /* last valid packet */
+    uint64_t timer_ns;     /* least of all timers of life.c */
+    uint64_t ping_ns;      /* last keep-alive */
+    uint64_t idle_pn;      /* number of the newest packet that said IDLE or ended it */
+    uint16_t close_code;
+    uint8_t close_sends; /* CLOSEs sent */
+    bool close_told;     /* PEER_DOWN was raised */
+    bool close_answered;
+    bool idle_said;    /* by this end, which has heard nothing since */
+    uint64_t close_ns; /* send CLOSE again at */
+    uint64_t drain_ns; /* forget the connection at */
+};
 
-    /* loss.c */
+/* What the peer has granted this end, and what was used of it: tx.c */
+struct allowed {
+    uint32_t sent;                 /* DATA packets, cumulative */
+    uint32_t limit;                /* DATA packets granted to us, cumulative */
+    uint64_t turn_ns;              /* its last burst, or when credit came after there was none */
+    uint8_t turn_probes;           /* of these, since credit came last, for want of it */
+};
+
+/* A token bucket: pacer.c */
+struct pacer {
+    int64_t tokens_bytes;          /* pacer's bucket */
+    uint64_t tokens_ns;            /* last refilled */
+    uint64_t until_ns;             /* blocked by the pacer until */
+};
+
+/* What is on its way to the peer: packets sent, round-trip time, losses, probe timeout. loss.c, tail.c */
+struct recovery {
+    uint64_t pn_next;              /* next packet number to send, from 1 */
     struct tx_packet *packets;     /* ring of tx_window_max */
     uint64_t *in_flight_bits;      /* by packet number mod tx_window_max */
     uint64_t *lost_bits;           /* declared lost, still in the ring */
@@ -318,61 +323,70 @@ struct peer {
     uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
     uint64_t wait_since_ns;        /* since when nothing was heard although awaited */
     uint32_t pto_count;
-    uint8_t turn_probes;           /* of these, since credit came last, for want of it */
+    uint8_t probes; /* PTO probes to send now */
     uint64_t round_end_pn;
     uint32_t ce_seen;
     uint64_t path_rtt_ns;          /* as srtt_ns, without any delay of the other end; 0 = no sample */
     uint64_t peer_delay_ns;        /* how long its acknowledgements may take, by its last ACK */
     bool bulk_last;                /* that goes for the newest packet, too */
-    bool idle;                     /* it said IDLE */
-    bool later;                    /* it said LATER: it confirms answers late */
-    bool ecn_capable;              /* marks of this path count; path.c */
-    struct weft_cc cc;
-    struct path path;
-
-    /* tail.c */
+    bool confirms_late;            /* it said LATER: it confirms answers late */
     uint64_t tail_ns;              /* say again at */
     uint8_t tail_said;             /* enum tail: said again, and nothing new since */
+};
 
-    /* tx_msg.c */
-    struct tx_msg *tx;             /* WEFT_MSGS_MAX */
-    uint64_t tx_next_seq;
-    uint64_t tx_open_from;
-    uint64_t tx_active;            /* bit = seq mod WEFT_MSGS_MAX */
-    uint64_t tx_held;              /* of these, not begun: pace.c */
-    uint64_t tx_paced;             /* of these, that rest because of their rate */
-    uint64_t tx_pace_ns;           /* least time at which one of both goes on */
-    uint64_t tx_answers;           /* of these, bit = may be confirmed late */
-    uint64_t tx_finish;            /* FINISH to send */
-    uint64_t tx_critical;          /* bit = CRITICAL to send */
-    uint64_t tx_deadline_ns;       /* least deadline of active messages */
-    uint64_t tx_probed_seq;        /* message of the last probe: they take turns */
-    uint64_t tx_unsent;            /* first-pass chunks of active messages still to send */
+/* Outgoing messages: tx_msg.c, pace.c, critical.c */
+struct tx_msgs {
+    struct tx_msg *msgs; /* WEFT_MSGS_MAX */
+    uint64_t next_seq;
+    uint64_t open_from;
+    uint64_t active;               /* bit = seq mod WEFT_MSGS_MAX */
+    uint64_t held;                 /* of these, not begun: pace.c */
+    uint64_t paced;                /* of these, that rest because of their rate */
+    uint64_t pace_ns;              /* least time at which one of both goes on */
+    uint64_t answers;              /* of these, bit = may be confirmed late */
+    uint64_t finish;               /* FINISH to send */
+    uint64_t critical;             /* bit = CRITICAL to send */
+    uint64_t deadline_ns;          /* least deadline of active messages */
+    uint64_t probed_seq;           /* message of the last probe: they take turns */
+    uint64_t unsent;               /* first-pass chunks of active messages still to send */
     bool need_backlog;             /* the receiver knows of more of them, or of fewer */
     struct weft_bounds bounds;
+};
 
-    /* rx.c */
-    struct rx_msg *rx;             /* WEFT_MSGS_MAX */
-    uint64_t rx_open_from;         /* the peer's */
-    uint64_t rx_live;              /* bit = state OPEN */
-    uint64_t rx_need_done;         /* bit = DONE to send */
-    uint64_t rx_later;             /* of these, bit = but that may wait */
-    uint64_t rx_closed;            /* bit = state CLOSED */
-    uint64_t rx_window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
-    uint64_t pn_largest;           /* received */
-    uint64_t pn_largest_ns;
+/* Incoming messages: rx.c */
+struct rx_msgs {
+    struct rx_msg *msgs; /* WEFT_MSGS_MAX */
+    uint64_t open_from;  /* the peer's */
+    uint64_t live;       /* bit = state OPEN */
+    uint64_t need_done;  /* bit = DONE to send */
+    uint64_t later;      /* of these, bit = but that may wait */
+    uint64_t closed;     /* bit = state CLOSED */
+    uint64_t timer_ns;   /* least time at which an open message may close */
+};
+
+/* Packets that have come, and when they are acknowledged: ack.c */
+struct ack {
+    uint64_t window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
+    uint64_t largest;                  /* received */
+    uint64_t largest_ns;
     uint64_t gap_ns;               /* when a number was left out, last; 0 = never */
-    uint64_t pn_late_ns;           /* when one came behind a larger number, last; 0 = never */
-    uint64_t ack_low;              /* lowest block changed since the last ACK */
-    uint64_t ack_low_before;       /* and in the ACK before */
-    uint32_t ack_pending;          /* ack-eliciting packets not acknowledged */
-    bool ack_now;
-    uint64_t ack_since_ns;         /* when the first of these came */
-    uint64_t ack_ns;               /* send an ACK at */
-    uint64_t acked_ns;             /* when the last one went out */
-    uint64_t ack_delay_ns;         /* longest delay, as our last ACK said */
+    uint64_t late_ns;              /* when one came behind a larger number, last; 0 = never */
+    uint64_t low;                  /* lowest block changed since the last ACK */
+    uint64_t low_before;           /* and in the ACK before */
+    uint32_t pending;              /* ack-eliciting packets not acknowledged */
+    bool at_once;
+    uint64_t since_ns; /* when the first of these came */
+    uint64_t due_ns;   /* send an ACK at */
+    uint64_t sent_ns;  /* when the last one went out */
+    uint64_t delay_ns; /* longest delay, as our last ACK said */
     uint32_t ect_received;
     uint32_t ce_received;
+    uint32_t echo_clock; /* clock of the last ACK received, for DATA to echo */
+    uint64_t echo_ns;    /* when it came; 0 = none */
+};
+
+/* What the peer sends here, and what it was granted: credit.c, credit_want.c */
+struct peer_credit {
     uint32_t data_count;           /* highest seen, 32-bit */
     uint32_t data_heard;           /* DATA packets that arrived, 32-bit */
     uint64_t data_last_ns;         /* last DATA */
@@ -383,34 +397,41 @@ struct peer {
     uint8_t data_priority;         /* as the last long header of a DATA packet said */
     bool sender_told;              /* a short header has come */
     bool sender_shared;            /* as the last one said: it has other receivers, too */
-    uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
-    uint64_t echo_ns;              /* when it came; 0 = none */
-    uint64_t rx_timer_ns;          /* least time at which an open message may close */
-    uint64_t heard_ns;             /* last valid packet */
-
-    /* credit.c */
     uint32_t granted;              /* DATA packets granted to it, cumulative */
-    uint64_t credit_since_ns;      /* since when it holds credit without a break */
-    uint64_t credit_turn;          /* number of the last grant */
-    uint64_t credit_ns;            /* look at its silence at */
-    uint64_t credit_told_ns;       /* when it was told again */
-    uint8_t credit_silences;
-    bool credit_silent;            /* holds credit and says nothing: not counted */
-
-    /* credit_want.c: as last counted, while it has a message open */
-    uint32_t credit_held;          /* outstanding, of that what it uses; 0 when silent */
-    uint32_t credit_out;           /* outstanding, used or not; 0 when silent */
-    uint32_t credit_room;          /* how much more it could use */
-    uint64_t credit_left;          /* DATA packets that it still has to send */
-    bool credit_told;              /* its sender_told */
-    bool credit_shared;            /* its sender_shared */
-    uint8_t credit_priority;       /* of its most urgent open message */
-    uint64_t credit_class;         /* of its shortest open message: power of two of its chunks */
-    uint64_t credit_rtt_ns;        /* its rtt_ns_min */
+    uint64_t since_ns;             /* since when it holds credit without a break */
+    uint64_t turn;                 /* number of the last grant */
+    uint64_t timer_ns;             /* look at its silence at */
+    uint64_t retold_ns;            /* when it was told again */
+    uint8_t silences;
+    bool silent;                   /* holds credit and says nothing: not counted */
+    uint32_t held;                 /* outstanding, of that what it uses; 0 when silent */
+    uint32_t out;                  /* outstanding, used or not; 0 when silent */
+    uint32_t room;                 /* how much more it could use */
+    uint64_t left;                 /* DATA packets that it still has to send */
+    bool counted_told;             /* its sender_told */
+    bool counted_shared;           /* its sender_shared */
+    uint8_t priority;              /* of its most urgent open message */
+    uint64_t class;                /* of its shortest open message: power of two of its chunks */
+    uint64_t rtt_ns;               /* its rtt_ns_min */
     uint64_t use_ns;               /* until then what it uses is counted */
     uint32_t use_count;            /* its data_count when that began */
     uint32_t use_granted;          /* and what it had been granted */
     uint32_t use_most;             /* more credit than that it cannot use, as it seems; 0 = not known */
+};
+
+/* A peer is its objects. Those that every packet needs lie together. */
+struct peer {
+    struct conn conn;
+    struct secure sec;
+    struct allowed allowed;
+    struct pacer pacer;
+    struct recovery recovery;
+    struct weft_cc cc;
+    struct path path;
+    struct tx_msgs tx;
+    struct rx_msgs rx;
+    struct ack ack;
+    struct peer_credit credit;
 };
 
 enum { PRIORITY_LAST = 7 };
@@ -570,7 +591,7 @@ static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 /* ACCEPT came, and nothing since: whether the other end knows that it came is not known. */
 static inline bool peer_unheard(const struct peer *p)
 {
-    return p->state == PEER_OPEN && !p->accepted && p->pn_largest == 0;
+    return p->conn.state == PEER_OPEN && !p->conn.accepted && p->ack.largest == 0;
 }
 static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr *b)
 {
@@ -579,7 +600,7 @@ static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr 
 /* Messages that have begun. */
 static inline uint64_t tx_awake(const struct peer *p)
 {
-    return p->tx_active & ~p->tx_held;
+    return p->tx.active & ~p->tx.held;
 }
 /* Place of a message among those of its peer. */
 static inline uint16_t tx_order(uint8_t priority, bool paced, uint8_t rank)
@@ -598,18 +619,18 @@ static inline bool tx_ranked(const struct tx_msg *m)
  * server kept 64 slow workers' sockets full of PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
-    bool rests = p->in_flight_count == 0 && (tx_awake(p) & ~p->tx_paced) == 0;
+    bool rests = p->recovery.in_flight_count == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
     return (tx_awake(p) != 0 && !rests) || peer_unheard(p) ||
-           (p->rx_closed != 0 && p->in_flight_count > 0);
+           (p->rx.closed != 0 && p->recovery.in_flight_count > 0);
 }
 /* A keep-alive PING went out and nothing has been heard since. */
 static inline bool peer_asked(const struct peer *p)
 {
-    return p->path.ping_ns > p->heard_ns;
+    return p->conn.ping_ns > p->conn.heard_ns;
 }
 static inline bool peer_connected(const struct peer *p)
 {
-    return p->state == PEER_OPEN || p->state == PEER_HALF_OPEN;
+    return p->conn.state == PEER_OPEN || p->conn.state == PEER_HALF_OPEN;
 }
 
 /* ahead.c: what verifying and taking apart the packet that has come of this peer will touch, and then
@@ -638,37 +659,37 @@ uint64_t weft_core_ack_delay(const struct peer *p, bool ce);
 /* An ack-eliciting packet came: acknowledge it within delay_ns. */
 static inline void weft_core_ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns)
 {
-    p->ack_since_ns = p->ack_pending == 0 ? now_ns : p->ack_since_ns;
-    p->ack_pending++;
-    p->ack_ns = weft_min_u64(p->ack_ns, now_ns + delay_ns);
-    bool late = now_ns - p->ack_since_ns >= ack_delay_ns_min;
-    if (p->ack_pending >= (late ? ACK_EVERY_LATE : ACK_EVERY)) {
-        p->ack_now = true;
+    p->ack.since_ns = p->ack.pending == 0 ? now_ns : p->ack.since_ns;
+    p->ack.pending++;
+    p->ack.due_ns = weft_min_u64(p->ack.due_ns, now_ns + delay_ns);
+    bool late = now_ns - p->ack.since_ns >= ack_delay_ns_min;
+    if (p->ack.pending >= (late ? ACK_EVERY_LATE : ACK_EVERY)) {
+        p->ack.at_once = true;
     }
 }
 /* Remember that packet pn came, to acknowledge it. */
 static inline void weft_core_ack_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
 {
     uint64_t block = pn / 64;
-    if (pn > p->pn_largest) {
-        uint64_t from = p->pn_largest / 64 + 1;
+    if (pn > p->ack.largest) {
+        uint64_t from = p->ack.largest / 64 + 1;
         if (block >= from + RX_WINDOW_BLOCKS) {
             from = block - RX_WINDOW_BLOCKS + 1;
         }
         for (uint64_t b = from; b <= block; b++) {
-            p->rx_window[b % RX_WINDOW_BLOCKS] = 0;
+            p->ack.window[b % RX_WINDOW_BLOCKS] = 0;
         }
-        if (pn > p->pn_largest + 1) {
-            p->ack_now = true; /* a gap: tell at once */
-            p->gap_ns = at_ns;
+        if (pn > p->ack.largest + 1) {
+            p->ack.at_once = true; /* a gap: tell at once */
+            p->ack.gap_ns = at_ns;
         }
-        p->pn_largest = pn;
-        p->pn_largest_ns = at_ns;
+        p->ack.largest = pn;
+        p->ack.largest_ns = at_ns;
     } else {
-        p->pn_late_ns = at_ns;
+        p->ack.late_ns = at_ns;
     }
-    p->rx_window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
-    p->ack_low = weft_min_u64(p->ack_low, block);
+    p->ack.window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
+    p->ack.low = weft_min_u64(p->ack.low, block);
 }
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room);
@@ -731,13 +752,14 @@ static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const s
                                                uint64_t packets)
 {
     const struct credit *c = &ep->credit;
-    bool known = p->use_most != 0 && c->active > 1 && !c->turns; /* alone it takes it from nobody */
-    return (uint32_t)(known ? weft_min_u64(packets, p->use_most) : packets);
+    bool known =
+        p->credit.use_most != 0 && c->active > 1 && !c->turns; /* alone it takes it from nobody */
+    return (uint32_t)(known ? weft_min_u64(packets, p->credit.use_most) : packets);
 }
 
 static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
 {
-    int32_t ahead = (int32_t)(p->granted - p->data_count);
+    int32_t ahead = (int32_t)(p->credit.granted - p->credit.data_count);
     return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
@@ -844,7 +866,8 @@ static inline void trace(struct weft_ep *ep, const struct peer *p, enum weft_tra
 }
 static inline void trace_rtt(struct weft_ep *ep, const struct peer *p)
 {
-    trace(ep, p, WEFT_TRACE_RTT, 0, p->rtt_ns_min, p->rtt_latest_ns, p->srtt_ns, p->rttvar_ns);
+    trace(ep, p, WEFT_TRACE_RTT, 0, p->recovery.rtt_ns_min, p->recovery.rtt_latest_ns,
+          p->recovery.srtt_ns, p->recovery.rttvar_ns);
 }
 static inline void trace_round(struct weft_ep *ep, const struct peer *p,
                                const struct weft_cc_sample *sample)

@@ -21,33 +21,33 @@ enum { CLOSE_SENDS = 3, DRAIN_INTERVALS = 5 };
 
 bool weft_core_closing(const struct peer *p)
 {
-    const struct path *path = &p->path;
-    return p->need_close || !path->close_told ||
-           (!path->close_answered && path->close_sends < CLOSE_SENDS);
+    const struct conn *conn = &p->conn;
+    return p->conn.need_close || !conn->close_told ||
+           (!conn->close_answered && conn->close_sends < CLOSE_SENDS);
 }
 
 static void closing_begin(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns)
 {
-    p->need_close = peer_connected(p);
-    p->state = PEER_CLOSING;
-    p->path.close_code = code;
-    p->path.drain_ns = now_ns + DRAIN_INTERVALS * weft_core_pto_base(p);
-    p->tx_deadline_ns = WEFT_NEVER;
-    p->hello_ns = WEFT_NEVER;
+    p->conn.need_close = peer_connected(p);
+    p->conn.state = PEER_CLOSING;
+    p->conn.close_code = code;
+    p->conn.drain_ns = now_ns + DRAIN_INTERVALS * weft_core_pto_base(p);
+    p->tx.deadline_ns = WEFT_NEVER;
+    p->conn.hello_ns = WEFT_NEVER;
     weft_core_peer_ready(ep, p);
 }
 
 void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why, uint16_t code,
                      uint64_t now_ns)
 {
-    p->rx_need_done |= p->rx_closed; /* the last chance to be told */
+    p->rx.need_done |= p->rx.closed; /* the last chance to be told */
     closing_begin(ep, p, code, now_ns);
     if (why == WEFT_DOWN_LOCAL) {
-        p->path.timer_ns = now_ns; /* due at once: the ring of events may be full now */
+        p->conn.timer_ns = now_ns; /* due at once: the ring of events may be full now */
         return;
     }
     weft_core_peer_end(ep, p, why, code, now_ns);
-    p->path.close_told = true;
+    p->conn.close_told = true;
 }
 
 /* CLOSE came: answer it once, and once for each that comes again. */
@@ -56,9 +56,9 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
     bool replaced = code == WEFT_CLOSE_REPLACED;
     weft_core_peer_end(ep, p, replaced ? WEFT_DOWN_REPLACED : WEFT_DOWN_CLOSED, code, now_ns);
     closing_begin(ep, p, WEFT_CLOSE_FINISHED, now_ns);
-    p->rx_need_done = 0;
-    p->path.close_told = true;
-    p->path.close_answered = true;
+    p->rx.need_done = 0;
+    p->conn.close_told = true;
+    p->conn.close_answered = true;
 }
 
 void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
@@ -77,30 +77,30 @@ void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
     if (!close) {
         return;
     }
-    if (p->path.close_answered && p->path.close_sends < CLOSE_SENDS) {
-        p->need_close = true; /* our answer was lost */
+    if (p->conn.close_answered && p->conn.close_sends < CLOSE_SENDS) {
+        p->conn.need_close = true; /* our answer was lost */
     }
-    p->path.close_answered = true;
+    p->conn.close_answered = true;
     weft_core_peer_ready(ep, p);
 }
 
 static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    struct path *path = &p->path;
-    if (!path->close_told) {
-        path->close_told = true;
-        weft_core_peer_end(ep, p, WEFT_DOWN_LOCAL, path->close_code, now_ns);
-        if (!p->need_close && path->close_sends == 0) { /* there was no connection yet */
+    struct conn *conn = &p->conn;
+    if (!conn->close_told) {
+        conn->close_told = true;
+        weft_core_peer_end(ep, p, WEFT_DOWN_LOCAL, conn->close_code, now_ns);
+        if (!p->conn.need_close && conn->close_sends == 0) { /* there was no connection yet */
             weft_core_peer_clear(ep, p);
         }
         return;
     }
-    if (path->drain_ns <= now_ns) {
+    if (conn->drain_ns <= now_ns) {
         weft_core_peer_clear(ep, p);
         return;
     }
-    if (path->close_ns <= now_ns) {
-        p->need_close = true;
+    if (conn->close_ns <= now_ns) {
+        p->conn.need_close = true;
     }
 }
 
@@ -112,21 +112,22 @@ static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
  * dead. */
 void weft_core_idle_note(struct peer *p, uint64_t pn)
 {
-    if (pn >= weft_max_u64(p->sec.seen_largest, p->path.idle_pn)) {
-        p->idle = true;
-        p->backlog_end = p->data_count; /* it has nothing outstanding */
-        p->path.idle_pn = pn;
-        p->wait_since_ns = WEFT_NEVER; /* when it is there again it has the whole time to answer */
+    if (pn >= weft_max_u64(p->sec.seen_largest, p->conn.idle_pn)) {
+        p->conn.idle = true;
+        p->credit.backlog_end = p->credit.data_count; /* it has nothing outstanding */
+        p->conn.idle_pn = pn;
+        p->recovery.wait_since_ns =
+            WEFT_NEVER; /* when it is there again it has the whole time to answer */
     }
 }
 
 void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns)
 {
-    if (pn > p->path.idle_pn) {
-        p->idle = false;
-        p->path.idle_pn = pn;
-        p->pto_count = 0;
-        p->pto_base_ns = now_ns;
+    if (pn > p->conn.idle_pn) {
+        p->conn.idle = false;
+        p->conn.idle_pn = pn;
+        p->recovery.pto_count = 0;
+        p->recovery.pto_base_ns = now_ns;
     }
 }
 
@@ -134,26 +135,26 @@ void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns)
 
 static uint64_t closing_deadline(struct peer *p)
 {
-    struct path *path = &p->path;
-    if (!path->close_told) {
-        return path->timer_ns;
+    struct conn *conn = &p->conn;
+    if (!conn->close_told) {
+        return conn->timer_ns;
     }
-    bool again = !path->close_answered && path->close_sends > 0 && path->close_sends < CLOSE_SENDS;
+    bool again = !conn->close_answered && conn->close_sends > 0 && conn->close_sends < CLOSE_SENDS;
     if (!again) {
-        path->close_ns = WEFT_NEVER;
+        conn->close_ns = WEFT_NEVER;
     }
-    return weft_min_u64(path->close_ns, path->drain_ns);
+    return weft_min_u64(conn->close_ns, conn->drain_ns);
 }
 
 /* Silence counts from our own awakening: after a pause of ours everyone gets a chance to answer. */
 static uint64_t heard_ns(const struct weft_ep *ep, const struct peer *p)
 {
-    return weft_max_u64(p->heard_ns, ep->resumed_ns);
+    return weft_max_u64(p->conn.heard_ns, ep->resumed_ns);
 }
 
 static uint64_t keepalive_at(const struct weft_ep *ep, const struct peer *p)
 {
-    return peer_asked(p) ? WEFT_NEVER : weft_time_add(p->heard_ns, ep->config.keepalive_ns);
+    return peer_asked(p) ? WEFT_NEVER : weft_time_add(p->conn.heard_ns, ep->config.keepalive_ns);
 }
 
 static uint64_t idle_at(const struct weft_ep *ep, const struct peer *p)
@@ -169,30 +170,30 @@ static uint64_t asleep_until(const struct weft_ep *ep, const struct peer *p)
 
 void weft_core_life_arm(const struct weft_ep *ep, struct peer *p)
 {
-    if (p->state == PEER_CLOSING) {
-        p->path.timer_ns = closing_deadline(p);
+    if (p->conn.state == PEER_CLOSING) {
+        p->conn.timer_ns = closing_deadline(p);
         return;
     }
     uint64_t at = WEFT_NEVER;
-    if (p->state == PEER_OPEN && !p->idle) {
+    if (p->conn.state == PEER_OPEN && !p->conn.idle) {
         at = weft_min_u64(keepalive_at(ep, p), idle_at(ep, p));
         at = weft_min_u64(at, p->path.probe_pn != 0 ? p->path.probe_ns : WEFT_NEVER);
-    } else if (p->state == PEER_OPEN) {
+    } else if (p->conn.state == PEER_OPEN) {
         at = asleep_until(ep, p);
     }
-    p->path.timer_ns = at;
+    p->conn.timer_ns = at;
 }
 
 void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    if (p->state == PEER_CLOSING) {
+    if (p->conn.state == PEER_CLOSING) {
         closing_timer(ep, p, now_ns);
         return;
     }
-    if (p->state != PEER_OPEN) {
+    if (p->conn.state != PEER_OPEN) {
         return;
     }
-    if (p->idle) {
+    if (p->conn.idle) {
         if (asleep_until(ep, p) <= now_ns) {
             weft_core_close(ep, p, WEFT_DOWN_SILENT, WEFT_CLOSE_SILENT, now_ns);
         }
@@ -204,7 +205,7 @@ void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         return;
     }
     if (keepalive_at(ep, p) <= now_ns) {
-        p->path.ping_ns = now_ns;
-        p->need_ping = true;
+        p->conn.ping_ns = now_ns;
+        p->conn.need_ping = true;
     }
 }

@@ -26,11 +26,13 @@ static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
  * no queue before a link, and a window that shrinks for it leaves the link idle when it runs again. */
 static void path_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
-    uint64_t least_ns = weft_min_u64(p->rtt_ns_min, rtt_ns);
+    uint64_t least_ns = weft_min_u64(p->recovery.rtt_ns_min, rtt_ns);
     uint64_t path_ns = rtt_ns >= least_ns + delay_ns ? rtt_ns - delay_ns : rtt_ns;
-    uint64_t most_ns = OUTLIER_FACTOR * weft_max_u64(p->path_rtt_ns, granularity_ns);
-    path_ns = p->path_rtt_ns == 0 ? weft_min_u64(path_ns, rtt_ns_first_max) : weft_min_u64(path_ns, most_ns);
-    p->path_rtt_ns = p->path_rtt_ns == 0 ? path_ns : (7 * p->path_rtt_ns + path_ns) / 8;
+    uint64_t most_ns = OUTLIER_FACTOR * weft_max_u64(p->recovery.path_rtt_ns, granularity_ns);
+    path_ns = p->recovery.path_rtt_ns == 0 ? weft_min_u64(path_ns, rtt_ns_first_max)
+                                           : weft_min_u64(path_ns, most_ns);
+    p->recovery.path_rtt_ns =
+        p->recovery.path_rtt_ns == 0 ? path_ns : (7 * p->recovery.path_rtt_ns + path_ns) / 8;
 }
 
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
@@ -44,28 +46,30 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
      * belongs to the time that a probe must allow for, so it stays in the sample, as in RFC 9002
      * section 5.3; but not as a whole, for the acknowledgement that would have come in time may
      * have been lost: then the delay is that of the next reason to speak, seconds perhaps. */
-    uint64_t stays_ns = p->srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
-    uint64_t agreed_ns = weft_min_u64(delay_ns, p->peer_delay_ns);
+    uint64_t stays_ns =
+        p->recovery.srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
+    uint64_t agreed_ns = weft_min_u64(delay_ns, p->recovery.peer_delay_ns);
     delay_ns = weft_max_u64(agreed_ns, delay_ns > stays_ns ? delay_ns - stays_ns : 0);
-    p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, rtt_ns);
-    if (rtt_ns >= p->rtt_ns_min + delay_ns) {
+    p->recovery.rtt_ns_min = weft_min_u64(p->recovery.rtt_ns_min, rtt_ns);
+    if (rtt_ns >= p->recovery.rtt_ns_min + delay_ns) {
         rtt_ns -= delay_ns;
     }
     /* One sample from a time of trouble must not hold the probes back for seconds; a way that has
      * become longer for good is learnt from two or three. */
-    uint64_t most_ns = p->srtt_ns == 0
+    uint64_t most_ns = p->recovery.srtt_ns == 0
                            ? rtt_ns_first_max
-                           : OUTLIER_FACTOR * weft_max_u64(p->srtt_ns, granularity_ns);
+                           : OUTLIER_FACTOR * weft_max_u64(p->recovery.srtt_ns, granularity_ns);
     rtt_ns = weft_min_u64(rtt_ns, most_ns);
-    p->rtt_latest_ns = rtt_ns;
-    if (p->srtt_ns == 0) {
-        p->srtt_ns = rtt_ns;
-        p->rttvar_ns = rtt_ns / 2;
+    p->recovery.rtt_latest_ns = rtt_ns;
+    if (p->recovery.srtt_ns == 0) {
+        p->recovery.srtt_ns = rtt_ns;
+        p->recovery.rttvar_ns = rtt_ns / 2;
         return;
     }
-    uint64_t diff_ns = p->srtt_ns > rtt_ns ? p->srtt_ns - rtt_ns : rtt_ns - p->srtt_ns;
-    p->rttvar_ns = (3 * p->rttvar_ns + diff_ns) / 4;
-    p->srtt_ns = (7 * p->srtt_ns + rtt_ns) / 8;
+    uint64_t diff_ns =
+        p->recovery.srtt_ns > rtt_ns ? p->recovery.srtt_ns - rtt_ns : rtt_ns - p->recovery.srtt_ns;
+    p->recovery.rttvar_ns = (3 * p->recovery.rttvar_ns + diff_ns) / 4;
+    p->recovery.srtt_ns = (7 * p->recovery.srtt_ns + rtt_ns) / 8;
 }
 
 /* The RTT is sampled on the newest packet of a batch. A host with more to do than processors takes
@@ -74,16 +78,17 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
  * is in the timer already. */
 static void answer_note(struct peer *p, uint64_t oldest_sent_ns, uint64_t at_ns)
 {
-    uint64_t sent_ns = oldest_sent_ns + (p->peer_delay_ns - ack_delay_ns_min);
+    uint64_t sent_ns = oldest_sent_ns + (p->recovery.peer_delay_ns - ack_delay_ns_min);
     uint64_t wait_ns = at_ns > sent_ns ? at_ns - sent_ns : 0;
-    p->answer_ns = weft_max_u64(wait_ns, p->answer_ns - p->answer_ns / 8);
+    p->recovery.answer_ns =
+        weft_max_u64(wait_ns, p->recovery.answer_ns - p->recovery.answer_ns / 8);
 }
 
 /* ---- the ring of packets --------------------------------------------------------------------- */
 
 static struct tx_packet *packet_at(const struct weft_ep *ep, const struct peer *p, uint64_t pn)
 {
-    return &p->packets[pn & (ep->config.tx_window_max - 1)];
+    return &p->recovery.packets[pn & (ep->config.tx_window_max - 1)];
 }
 
 static uint64_t *bits_word(const struct weft_ep *ep, uint64_t *bits, uint64_t pn)
@@ -93,11 +98,11 @@ static uint64_t *bits_word(const struct weft_ep *ep, uint64_t *bits, uint64_t pn
 
 static void oldest_advance(struct weft_ep *ep, struct peer *p)
 {
-    uint64_t pn = p->pn_oldest;
-    while (pn < p->pn_next) {
-        uint64_t word = *bits_word(ep, p->in_flight_bits, pn) & (UINT64_MAX << (pn % 64));
-        if (p->in_flight_count == 0) {
-            pn = p->pn_next;
+    uint64_t pn = p->recovery.pn_oldest;
+    while (pn < p->recovery.pn_next) {
+        uint64_t word = *bits_word(ep, p->recovery.in_flight_bits, pn) & (UINT64_MAX << (pn % 64));
+        if (p->recovery.in_flight_count == 0) {
+            pn = p->recovery.pn_next;
         } else if (word != 0) {
             pn = (pn & ~UINT64_C(63)) + (uint64_t)__builtin_ctzll(word);
             break;
@@ -105,12 +110,13 @@ static void oldest_advance(struct weft_ep *ep, struct peer *p)
             pn = (pn | 63) + 1;
         }
     }
-    p->pn_oldest = weft_min_u64(pn, p->pn_next);
+    p->recovery.pn_oldest = weft_min_u64(pn, p->recovery.pn_next);
 }
 
 static bool packet_in_flight(const struct weft_ep *ep, struct peer *p, uint64_t pn)
 {
-    return pn < p->pn_next && ((*bits_word(ep, p->in_flight_bits, pn) >> (pn % 64)) & 1) != 0;
+    return pn < p->recovery.pn_next &&
+           ((*bits_word(ep, p->recovery.in_flight_bits, pn) >> (pn % 64)) & 1) != 0;
 }
 
 static bool answer_at(const struct weft_ep *ep, const struct peer *p, uint64_t pn)
@@ -120,19 +126,19 @@ static bool answer_at(const struct weft_ep *ep, const struct peer *p, uint64_t p
 
 static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 {
-    p->in_flight_bytes -= packet->bytes;
-    p->in_flight_count--;
+    p->recovery.in_flight_bytes -= packet->bytes;
+    p->recovery.in_flight_count--;
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 static void done_lost(struct peer *p, uint64_t pn)
 {
-    for (uint64_t closed = p->rx_closed; closed != 0; closed &= closed - 1) {
+    for (uint64_t closed = p->rx.closed; closed != 0; closed &= closed - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(closed);
-        if (p->rx[slot].done_first_pn <= pn && pn <= p->rx[slot].done_last_pn) {
-            p->rx[slot].done_word = 0;
-            p->rx_need_done |= UINT64_C(1) << slot;
+        if (p->rx.msgs[slot].done_first_pn <= pn && pn <= p->rx.msgs[slot].done_last_pn) {
+            p->rx.msgs[slot].done_word = 0;
+            p->rx.need_done |= UINT64_C(1) << slot;
         }
     }
 }
@@ -140,10 +146,10 @@ static void done_lost(struct peer *p, uint64_t pn)
 /* The receiver may not have learnt that these passes are over. */
 static void finish_again(struct peer *p)
 {
-    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+    for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(active);
-        if (p->tx[slot].finish_short || weft_core_tx_over(&p->tx[slot])) {
-            p->tx_finish |= UINT64_C(1) << slot;
+        if (p->tx.msgs[slot].finish_short || weft_core_tx_over(&p->tx.msgs[slot])) {
+            p->tx.finish |= UINT64_C(1) << slot;
         }
     }
 }
@@ -152,8 +158,8 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
 {
     struct tx_packet *packet = packet_at(ep, p, pn);
     uint64_t bit = UINT64_C(1) << (pn % 64);
-    *bits_word(ep, p->in_flight_bits, pn) &= ~bit;
-    *bits_word(ep, p->lost_bits, pn) |= bit;
+    *bits_word(ep, p->recovery.in_flight_bits, pn) &= ~bit;
+    *bits_word(ep, p->recovery.lost_bits, pn) |= bit;
     packet_resolve(p, packet);
     ep->counters.lost_packets++;
     ep->lost_ns = (packet->kind & TX_PACKET_MTU) != 0 ? ep->lost_ns : now_ns;
@@ -165,7 +171,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
         if (m != NULL) {
             weft_core_tx_lost(m, packet->chunk);
             if (weft_core_tx_over(m)) {
-                p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+                p->tx.finish |= UINT64_C(1) << (m->seq & MSG_MASK);
             }
         }
     }
@@ -178,7 +184,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
     if (packet->kind & TX_PACKET_FINISH) {
         finish_again(p);
     }
-    p->need_backlog |= (packet->kind & TX_PACKET_BACKLOG) != 0;
+    p->tx.need_backlog |= (packet->kind & TX_PACKET_BACKLOG) != 0;
 }
 
 /* A packet in the middle of a pass, whose acknowledgement may take peer_delay_ns. */
@@ -192,23 +198,24 @@ static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes)
 {
-    uint64_t pn = p->pn_next; /* moved on below: oldest_advance must not pass this packet */
+    uint64_t pn =
+        p->recovery.pn_next; /* moved on below: oldest_advance must not pass this packet */
     uint64_t bit = UINT64_C(1) << (pn % 64);
-    while (p->pn_oldest + ep->config.tx_window_max <= pn) {
+    while (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
         /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
          * packet hangs can still reach it. */
         oldest_advance(ep, p);
-        if (p->pn_oldest + ep->config.tx_window_max <= pn) {
-            packet_lost(ep, p, p->pn_oldest, now_ns);
+        if (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
+            packet_lost(ep, p, p->recovery.pn_oldest, now_ns);
             oldest_advance(ep, p);
         }
     }
-    p->pn_next++;
+    p->recovery.pn_next++;
     trace(ep, p, WEFT_TRACE_PACKET_SENT, kind, pn, msg, chunk, bytes);
-    *bits_word(ep, p->lost_bits, pn) &= ~bit;
+    *bits_word(ep, p->recovery.lost_bits, pn) &= ~bit;
     if (kind == 0) { /* acknowledgements alone are not tracked */
-        if (p->in_flight_count == 0) {
-            p->pn_oldest = p->pn_next;
+        if (p->recovery.in_flight_count == 0) {
+            p->recovery.pn_oldest = p->recovery.pn_next;
         }
         return;
     }
@@ -221,11 +228,11 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
         .ect = weft_core_ecn_marks(ep, p),
     };
     weft_core_ecn_sent(p);
-    p->bulk_last = bulk(p, kind, msg);
-    *bits_word(ep, p->in_flight_bits, pn) |= bit;
-    p->in_flight_bytes += bytes;
-    p->in_flight_count++;
-    p->pto_base_ns = now_ns;
+    p->recovery.bulk_last = bulk(p, kind, msg);
+    *bits_word(ep, p->recovery.in_flight_bits, pn) |= bit;
+    p->recovery.in_flight_bytes += bytes;
+    p->recovery.in_flight_count++;
+    p->recovery.pto_base_ns = now_ns;
 }
 
 /* Packets that may be acknowledged before an older one counts as lost. When nothing follows to be
@@ -233,13 +240,13 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
  * not reordered yet (early retransmit, RFC 5827): wrongly sent again, a chunk costs a packet. */
 static uint32_t reorder_allowed(const struct peer *p)
 {
-    if (p->reorder_threshold > REORDER_FIRST) {
-        return p->reorder_threshold;
+    if (p->recovery.reorder_threshold > REORDER_FIRST) {
+        return p->recovery.reorder_threshold;
     }
     for (uint64_t active = tx_awake(p); active != 0; active &= active - 1) {
-        const struct tx_msg *m = &p->tx[__builtin_ctzll(active)];
+        const struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(active)];
         if (m->pass_next < m->chunks && !m->finish_short) {
-            return p->reorder_threshold;
+            return p->recovery.reorder_threshold;
         }
     }
     return 1;
@@ -250,19 +257,19 @@ static uint32_t reorder_allowed(const struct peer *p)
 static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                               uint64_t *sent_ns_p)
 {
-    uint64_t rtt_ns = weft_max_u64(p->srtt_ns, p->rtt_latest_ns);
+    uint64_t rtt_ns = weft_max_u64(p->recovery.srtt_ns, p->recovery.rtt_latest_ns);
     rtt_ns = rtt_ns == 0 ? initial_rtt_ns : rtt_ns;
     uint64_t wait_ns = weft_max_u64(rtt_ns + rtt_ns / 8, granularity_ns);
     uint32_t lost = 0;
-    p->loss_ns = WEFT_NEVER;
+    p->recovery.loss_ns = WEFT_NEVER;
     oldest_advance(ep, p);
     uint32_t threshold = reorder_allowed(p);
-    uint64_t pn = p->pn_oldest;
-    while (pn < p->pn_acked_largest) {
-        if ((*bits_word(ep, p->in_flight_bits, pn) >> (pn % 64)) & 1) {
+    uint64_t pn = p->recovery.pn_oldest;
+    while (pn < p->recovery.pn_acked_largest) {
+        if ((*bits_word(ep, p->recovery.in_flight_bits, pn) >> (pn % 64)) & 1) {
             uint64_t due_ns = packet_at(ep, p, pn)->sent_ns + wait_ns;
-            if (pn + threshold > p->pn_acked_largest && due_ns > now_ns) {
-                p->loss_ns = due_ns;
+            if (pn + threshold > p->recovery.pn_acked_largest && due_ns > now_ns) {
+                p->recovery.loss_ns = due_ns;
                 break; /* later ones were sent later */
             }
             /* That a longer packet does not pass says nothing about congestion. */
@@ -284,19 +291,19 @@ static void cc_tell(struct peer *p, uint64_t now_ns, struct weft_cc_sample *samp
         return;
     }
     sample->now_ns = now_ns;
-    sample->srtt_ns = p->path_rtt_ns;
-    sample->kept_ns = p->peer_delay_ns;
-    sample->rtt_ns_min = p->rtt_ns_min;
-    sample->round_end = p->pn_acked_largest >= p->round_end_pn;
+    sample->srtt_ns = p->recovery.path_rtt_ns;
+    sample->kept_ns = p->recovery.peer_delay_ns;
+    sample->rtt_ns_min = p->recovery.rtt_ns_min;
+    sample->round_end = p->recovery.pn_acked_largest >= p->recovery.round_end_pn;
     if (sample->round_end) {
-        p->round_end_pn = p->pn_next;
+        p->recovery.round_end_pn = p->recovery.pn_next;
     }
     p->cc.ops->on_ack(&p->cc, sample);
 }
 
 void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
+    struct weft_cc_sample sample = {.in_flight_bytes = p->recovery.in_flight_bytes};
     sample.lost_packets = losses_detect(ep, p, now_ns, &sample.lost_sent_ns);
     cc_tell(p, now_ns, &sample);
     trace_round(ep, p, &sample);
@@ -316,7 +323,8 @@ static void packet_acked(struct weft_ep *ep, struct peer *p, uint64_t pn, bool i
         sample->acked_packets++;
     } else {
         ep->counters.spurious_losses++;
-        p->reorder_threshold = (uint32_t)weft_min_u64(2 * (uint64_t)p->reorder_threshold, 256);
+        p->recovery.reorder_threshold =
+            (uint32_t)weft_min_u64(2 * (uint64_t)p->recovery.reorder_threshold, 256);
     }
     weft_core_path_acked(ep, p, pn, packet);
     if (packet->kind & TX_PACKET_DATA) {
@@ -335,8 +343,8 @@ static void ack_word(struct weft_ep *ep, struct peer *p, uint64_t block, uint64_
     if (first < pn_low) {
         word &= UINT64_MAX << (pn_low - first); /* below, the ring holds newer packets */
     }
-    uint64_t *in_flight = bits_word(ep, p->in_flight_bits, first);
-    uint64_t *lost = bits_word(ep, p->lost_bits, first);
+    uint64_t *in_flight = bits_word(ep, p->recovery.in_flight_bits, first);
+    uint64_t *lost = bits_word(ep, p->recovery.lost_bits, first);
     uint64_t hit = word & *in_flight;
     *in_flight &= ~hit;
     for (; hit != 0; hit &= hit - 1) {
@@ -353,7 +361,7 @@ static void ack_words(struct weft_ep *ep, struct peer *p, const struct weft_wire
                       struct weft_cc_sample *sample)
 {
     uint64_t ring = ep->config.tx_window_max;
-    uint64_t pn_low = p->pn_next > ring ? p->pn_next - ring : 1;
+    uint64_t pn_low = p->recovery.pn_next > ring ? p->recovery.pn_next - ring : 1;
     for (unsigned j = 0; j < ack->word_count; j++) {
         uint64_t block = ack->largest / 64 - j;
         if (block * 64 + 63 < pn_low) {
@@ -366,24 +374,25 @@ static void ack_words(struct weft_ep *ep, struct peer *p, const struct weft_wire
 static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
                         const struct weft_wire_ack *ack, uint64_t at_ns)
 {
-    int32_t credit_ahead = (int32_t)(ack->credit - p->credit);
+    int32_t credit_ahead = (int32_t)(ack->credit - p->allowed.limit);
     if (credit_ahead > 0) {
         trace(ep, p, WEFT_TRACE_CREDIT_RECEIVED, 0, ack->credit, (uint32_t)credit_ahead,
-              p->data_sent, 0);
-        p->turn_ns = (int32_t)(p->credit - p->data_sent) <= 0 ? at_ns : p->turn_ns;
-        p->credit = ack->credit;
-        p->turn_probes = 0;
+              p->allowed.sent, 0);
+        p->allowed.turn_ns =
+            (int32_t)(p->allowed.limit - p->allowed.sent) <= 0 ? at_ns : p->allowed.turn_ns;
+        p->allowed.limit = ack->credit;
+        p->allowed.turn_probes = 0;
     }
-    int32_t from_ahead = (int32_t)(ack->open_from - (uint32_t)p->rx_open_from);
+    int32_t from_ahead = (int32_t)(ack->open_from - (uint32_t)p->rx.open_from);
     if (from_ahead > 0) {
-        weft_core_rx_open_from(ep, p, p->rx_open_from + (uint32_t)from_ahead);
+        weft_core_rx_open_from(ep, p, p->rx.open_from + (uint32_t)from_ahead);
     }
-    p->echo_clock = ack->clock;
-    p->echo_ns = at_ns;
+    p->ack.echo_clock = ack->clock;
+    p->ack.echo_ns = at_ns;
     if (ack->flags & WEFT_ACK_IDLE) {
         weft_core_idle_note(p, pn);
     }
-    p->later = (ack->flags & WEFT_ACK_LATER) != 0;
+    p->recovery.confirms_late = (ack->flags & WEFT_ACK_LATER) != 0;
     for (unsigned i = 0; i < ack->note_count; i++) {
         struct tx_msg *m = weft_core_tx_find(p, ack->notes[i].msg);
         if (m != NULL && ack->notes[i].received <= m->pass_next) {
@@ -396,35 +405,37 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
                      uint64_t at_ns, uint64_t now_ns)
 {
     uint64_t ring = ep->config.tx_window_max;
-    bool tracked = ack->largest + ring >= p->pn_next &&
-                   ((*bits_word(ep, p->in_flight_bits, ack->largest) >> (ack->largest % 64)) & 1);
+    bool tracked =
+        ack->largest + ring >= p->recovery.pn_next &&
+        ((*bits_word(ep, p->recovery.in_flight_bits, ack->largest) >> (ack->largest % 64)) & 1);
     uint64_t largest_sent_ns = packet_at(ep, p, ack->largest)->sent_ns;
-    struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
-    uint64_t oldest_sent_ns = packet_at(ep, p, p->pn_oldest)->sent_ns;
+    struct weft_cc_sample sample = {.in_flight_bytes = p->recovery.in_flight_bytes};
+    uint64_t oldest_sent_ns = packet_at(ep, p, p->recovery.pn_oldest)->sent_ns;
     bool oldest_waits =
-        packet_in_flight(ep, p, p->pn_oldest) && !answer_at(ep, p, p->pn_oldest);
+        packet_in_flight(ep, p, p->recovery.pn_oldest) && !answer_at(ep, p, p->recovery.pn_oldest);
     ack_words(ep, p, ack, &sample);
-    if (oldest_waits && !packet_in_flight(ep, p, p->pn_oldest)) {
+    if (oldest_waits && !packet_in_flight(ep, p, p->recovery.pn_oldest)) {
         answer_note(p, oldest_sent_ns, at_ns);
     }
     weft_core_ecn_check(ep, p, ack);
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
     /* What may be acknowledged late says nothing of the way; its next message's echo does. */
-    bool late = answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > p->peer_delay_ns;
+    bool late =
+        answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > p->recovery.peer_delay_ns;
     if (sampled && this_way && !late && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
         trace_rtt(ep, p);
     }
     if (sample.acked_packets > 0) {
-        p->pn_acked_largest = weft_max_u64(p->pn_acked_largest, ack->largest);
-        p->pto_base_ns = now_ns;
-        p->pto_count = 0;
+        p->recovery.pn_acked_largest = weft_max_u64(p->recovery.pn_acked_largest, ack->largest);
+        p->recovery.pto_base_ns = now_ns;
+        p->recovery.pto_count = 0;
     }
-    uint32_t ce_ahead = ack->ce - p->ce_seen;
+    uint32_t ce_ahead = ack->ce - p->recovery.ce_seen;
     if ((int32_t)ce_ahead > 0 && sample.acked_packets > 0) {
-        sample.ce_packets = p->ecn_capable ? ce_ahead : 0;
-        p->ce_seen = ack->ce;
+        sample.ce_packets = p->path.ecn_capable ? ce_ahead : 0;
+        p->recovery.ce_seen = ack->ce;
     }
     sample.lost_packets = losses_detect(ep, p, now_ns, &sample.lost_sent_ns);
     cc_tell(p, now_ns, &sample);
@@ -434,41 +445,41 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
 void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                         const struct weft_wire_ack *ack, uint64_t at_ns, uint64_t now_ns)
 {
-    if (ack->largest >= p->pn_next) {
+    if (ack->largest >= p->recovery.pn_next) {
         ep->counters.bad_ack++;
         return;
     }
     ack_numbers(ep, p, pn, ack, at_ns);
     /* This one was sent by what the one before announced, or by this if that was lost. */
     uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
-    p->peer_delay_ns = weft_max_u64(p->peer_delay_ns, delay_ns);
+    p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
     if (ack->word_count > 0) {
         ack_take(ep, p, ack, at_ns, now_ns);
     }
-    p->peer_delay_ns = delay_ns;
+    p->recovery.peer_delay_ns = delay_ns;
 }
 
 /* ---- probe timeout --------------------------------------------------------------------------- */
 
 uint64_t weft_core_pto_base(const struct peer *p)
 {
-    if (p->srtt_ns == 0) {
+    if (p->recovery.srtt_ns == 0) {
         return 3 * initial_rtt_ns;
     }
-    uint64_t base_ns =
-        p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + ack_delay_ns_min;
+    uint64_t base_ns = p->recovery.srtt_ns +
+                       weft_max_u64(4 * p->recovery.rttvar_ns, granularity_ns) + ack_delay_ns_min;
     /* Within limits: an acknowledgement that was lost looks like a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
-    uint64_t answer_ns = weft_min_u64(p->answer_ns + p->answer_ns / 8, most_ns);
+    uint64_t answer_ns = weft_min_u64(p->recovery.answer_ns + p->recovery.answer_ns / 8, most_ns);
     /* All that is in flight is acknowledged with the newest packet of it, if that gets there: within
      * 100 us, or that much later. */
-    uint64_t more_ns = p->bulk_last ? p->peer_delay_ns - ack_delay_ns_min : 0;
+    uint64_t more_ns = p->recovery.bulk_last ? p->recovery.peer_delay_ns - ack_delay_ns_min : 0;
     return weft_min_u64(weft_max_u64(base_ns, answer_ns) + more_ns, pto_ns_max);
 }
 
 static bool waits_for_credit(const struct peer *p)
 {
-    return p->in_flight_count == 0 && (int32_t)(p->credit - p->data_sent) <= 0;
+    return p->recovery.in_flight_count == 0 && (int32_t)(p->allowed.limit - p->allowed.sent) <= 0;
 }
 
 static uint64_t pto_interval(const struct peer *p)
@@ -478,21 +489,23 @@ static uint64_t pto_interval(const struct peer *p)
         /* We only wait for our turn; the receiver tells again by itself. Once it has answered a probe it
          * is asked less often: with many senders these were a tenth of all packets. */
         base_ns *= 4;
-        base_ns = weft_max_u64(base_ns, weft_min_u64(base_ns << p->turn_probes, turn_ns_max));
+        base_ns =
+            weft_max_u64(base_ns, weft_min_u64(base_ns << p->allowed.turn_probes, turn_ns_max));
     }
     /* The first two at one interval, then doubling. */
-    uint32_t doublings = p->pto_count > 1 ? p->pto_count - 1 : 0;
+    uint32_t doublings = p->recovery.pto_count > 1 ? p->recovery.pto_count - 1 : 0;
     uint64_t wait_ns = doublings >= 20 ? pto_ns_max
                                        : weft_min_u64(base_ns << doublings, pto_ns_max);
-    bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx_answers) == 0;
+    bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx.answers) == 0;
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
 
 /* When it asks a round trip after the answer went out, it has not got it. */
 void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
-    if (p->tx_answers != 0 && p->probes == 0 && at_ns >= p->pto_base_ns + p->srtt_ns) {
-        p->probes = 1;
+    if (p->tx.answers != 0 && p->recovery.probes == 0 &&
+        at_ns >= p->recovery.pto_base_ns + p->recovery.srtt_ns) {
+        p->recovery.probes = 1;
         ep->counters.probes++;
     }
 }
@@ -500,53 +513,58 @@ void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 {
     bool waiting = peer_waiting(p) || peer_asked(p);
-    if (p->state != PEER_OPEN || p->idle || (!waiting && p->rx_live == 0)) {
-        p->pto_ns = WEFT_NEVER;
+    if (p->conn.state != PEER_OPEN || p->conn.idle || (!waiting && p->rx.live == 0)) {
+        p->recovery.pto_ns = WEFT_NEVER;
         return;
     }
-    if (waiting && p->in_flight_count == 0 && egress_waits(ep, p)) {
-        p->pto_ns = WEFT_NEVER; /* it waits for this end; the probe's time begins when it has sent */
+    if (waiting && p->recovery.in_flight_count == 0 && egress_waits(ep, p)) {
+        p->recovery.pto_ns =
+            WEFT_NEVER; /* it waits for this end; the probe's time begins when it has sent */
         return;
     }
     if (!waiting) {
         /* Only the peer owes something, the rest of an open message: ask before its time is up, or
          * the death of a sender would leave its message open for ever. */
-        p->pto_base_ns = weft_max_u64(p->pto_base_ns, p->pn_largest_ns);
-        p->pto_ns = ep->config.peer_timeout_ns == WEFT_NEVER
-                        ? WEFT_NEVER
-                        : p->pto_base_ns + ep->config.peer_timeout_ns / 2;
+        p->recovery.pto_base_ns = weft_max_u64(p->recovery.pto_base_ns, p->ack.largest_ns);
+        p->recovery.pto_ns = ep->config.peer_timeout_ns == WEFT_NEVER
+                                 ? WEFT_NEVER
+                                 : p->recovery.pto_base_ns + ep->config.peer_timeout_ns / 2;
         return;
     }
-    p->pto_ns = p->pto_base_ns + pto_interval(p);
-    if (p->wait_since_ns != WEFT_NEVER && ep->config.peer_timeout_ns != WEFT_NEVER) {
-        p->pto_ns = weft_min_u64(p->pto_ns, p->wait_since_ns + ep->config.peer_timeout_ns);
+    p->recovery.pto_ns = p->recovery.pto_base_ns + pto_interval(p);
+    if (p->recovery.wait_since_ns != WEFT_NEVER && ep->config.peer_timeout_ns != WEFT_NEVER) {
+        p->recovery.pto_ns = weft_min_u64(p->recovery.pto_ns,
+                                          p->recovery.wait_since_ns + ep->config.peer_timeout_ns);
     }
 }
 
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (ep->resumed_ns == now_ns) {
-        p->wait_since_ns = WEFT_NEVER; /* a pause of ours or of the machine: ask again first */
+        p->recovery.wait_since_ns =
+            WEFT_NEVER; /* a pause of ours or of the machine: ask again first */
     }
-    if (p->wait_since_ns == WEFT_NEVER) {
-        p->wait_since_ns = now_ns; /* from the first question on: our own pause does not count */
+    if (p->recovery.wait_since_ns == WEFT_NEVER) {
+        p->recovery.wait_since_ns =
+            now_ns; /* from the first question on: our own pause does not count */
     }
     if (ep->config.peer_timeout_ns != WEFT_NEVER &&
-        now_ns - p->wait_since_ns >= ep->config.peer_timeout_ns) {
+        now_ns - p->recovery.wait_since_ns >= ep->config.peer_timeout_ns) {
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
         return;
     }
-    p->turn_probes += waits_for_credit(p) && p->turn_probes < TURN_PROBES_MAX;
-    p->pto_count++;
-    if (p->pto_count >= 2) {
+    p->allowed.turn_probes += waits_for_credit(p) && p->allowed.turn_probes < TURN_PROBES_MAX;
+    p->recovery.pto_count++;
+    if (p->recovery.pto_count >= 2) {
         weft_core_ecn_silence(p);
     }
-    p->pto_base_ns = now_ns;
-    p->tx_answers = 0; /* what is asked for is not waited for any longer than usual */
-    p->probes = p->pto_count > 2 && peer_waiting(p) ? 2 : 1;
+    p->recovery.pto_base_ns = now_ns;
+    p->tx.answers = 0; /* what is asked for is not waited for any longer than usual */
+    p->recovery.probes = p->recovery.pto_count > 2 && peer_waiting(p) ? 2 : 1;
     ep->counters.probes++;
-    trace(ep, p, WEFT_TRACE_PTO, 0, p->pn_next, p->pto_count, p->in_flight_count, 0);
-    if (p->pto_count == 4) {
+    trace(ep, p, WEFT_TRACE_PTO, 0, p->recovery.pn_next, p->recovery.pto_count,
+          p->recovery.in_flight_count, 0);
+    if (p->recovery.pto_count == 4) {
         p->cc.ops->on_silence(&p->cc);
     }
 }

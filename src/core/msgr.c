@@ -25,14 +25,14 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
     ep->event_count--;
     ep->event_head = ep->event_count == 0 ? 0 : (ep->event_head + 1) % EVENTS_MAX;
     struct peer *p = &ep->peers[event_p->peer];
-    p->events_unpolled -= event_p->type == WEFT_EVENT_SENT ||
-                          event_p->type == WEFT_EVENT_RECEIVED ||
-                          event_p->type == WEFT_EVENT_PEER_DOWN;
+    p->conn.events_unpolled -= event_p->type == WEFT_EVENT_SENT ||
+                               event_p->type == WEFT_EVENT_RECEIVED ||
+                               event_p->type == WEFT_EVENT_PEER_DOWN;
     if (event_p->type == WEFT_EVENT_SENT) {
-        p->tx[event_p->seq & MSG_MASK].unpolled = false;
+        p->tx.msgs[event_p->seq & MSG_MASK].unpolled = false;
     }
     if (event_p->type == WEFT_EVENT_RECEIVED) {
-        p->rx[event_p->seq & MSG_MASK].unpolled = false;
+        p->rx.msgs[event_p->seq & MSG_MASK].unpolled = false;
     }
     return true;
 }
@@ -50,7 +50,7 @@ uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes)
 uint32_t weft_core_grid(const struct weft_ep *ep, const struct peer *p, uint16_t elem_bytes,
                         uint32_t total)
 {
-    uint32_t elems = weft_core_chunk_elems(p->packet_bytes, elem_bytes);
+    uint32_t elems = weft_core_chunk_elems(p->path.packet_bytes, elem_bytes);
     if (elems > 0 && weft_div_ceil_u64(total, elems) <= ep->config.chunks_max) {
         return elems;
     }
@@ -72,15 +72,15 @@ static uint32_t ep_chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
     if (peer >= ep->peers_used || elem_bytes == 0) {
         return 0;
     }
-    return weft_core_chunk_elems(ep->peers[peer].packet_bytes, elem_bytes);
+    return weft_core_chunk_elems(ep->peers[peer].path.packet_bytes, elem_bytes);
 }
 
 static weft_status ep_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
                            uint64_t *seq_p)
 {
     struct weft_ep *ep = self;
-    if (send->peer >= ep->peers_used || ep->peers[send->peer].state == PEER_FREE ||
-        ep->peers[send->peer].state == PEER_CLOSING) {
+    if (send->peer >= ep->peers_used || ep->peers[send->peer].conn.state == PEER_FREE ||
+        ep->peers[send->peer].conn.state == PEER_CLOSING) {
         return WEFT_PEER;
     }
     ep->trace.now_ns = now_ns;
@@ -130,7 +130,7 @@ static struct rx_msg *rx_open_find(struct weft_ep *ep, weft_peer peer, uint64_t 
     if (peer >= ep->peers_used) {
         return NULL;
     }
-    struct rx_msg *m = &ep->peers[peer].rx[seq & MSG_MASK];
+    struct rx_msg *m = &ep->peers[peer].rx.msgs[seq & MSG_MASK];
     return m->state != RX_FREE && m->seq == seq ? m : NULL;
 }
 

@@ -26,25 +26,25 @@ static uint64_t bit_of(const struct tx_msg *m)
 
 static struct tx_msg *find(struct peer *p, uint64_t seq)
 {
-    struct tx_msg *m = &p->tx[seq & MSG_MASK];
+    struct tx_msg *m = &p->tx.msgs[seq & MSG_MASK];
     return m->active && m->seq == seq ? m : NULL;
 }
 
 static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
 {
     m->pace_ns = at_ns;
-    p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, at_ns);
+    p->tx.pace_ns = weft_min_u64(p->tx.pace_ns, at_ns);
 }
 
 /* It is as if it were opened now. */
 static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
     bool alone = !peer_waiting(p);
-    p->tx_held &= ~bit_of(m);
+    p->tx.held &= ~bit_of(m);
     m->unbegun = false;
-    p->need_backlog |= p->tx_unsent > 0;
+    p->tx.need_backlog |= p->tx.unsent > 0;
     weft_core_egress_unsent(ep, p, m->chunks);
-    p->pto_base_ns = alone ? now_ns : p->pto_base_ns;
+    p->recovery.pto_base_ns = alone ? now_ns : p->recovery.pto_base_ns;
     m->rate_clock_ns = now_ns;
 }
 
@@ -64,9 +64,9 @@ weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
     m->order = tx_order(m->priority, true, pace->rank);
     m->rate_bps = pace->rate_bps;
     m->rate_clock_ns = now_ns;
-    p->tx_paced &= ~bit_of(m);
+    p->tx.paced &= ~bit_of(m);
     if (pace->start_ns > now_ns) {
-        p->tx_paced |= m->unbegun ? 0 : bit_of(m);
+        p->tx.paced |= m->unbegun ? 0 : bit_of(m);
         rest_until(p, m, pace->start_ns);
         m->granted = true;
     } else if (m->unbegun) {
@@ -96,7 +96,7 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
         now_ns > lag_ns ? weft_max_u64(m->rate_clock_ns, now_ns - lag_ns) : m->rate_clock_ns;
     m->rate_clock_ns = weft_time_add(from_ns, weft_core_time_of(m->rate_bps, bytes));
     if (m->rate_clock_ns > now_ns + lead_ns) {
-        p->tx_paced |= bit_of(m);
+        p->tx.paced |= bit_of(m);
         rest_until(p, m, m->rate_clock_ns);
     }
 }
@@ -104,19 +104,19 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
 /* Nothing is waited for while all that is left rests. */
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    p->tx_pace_ns = WEFT_NEVER;
-    for (uint64_t rest = (p->tx_held | p->tx_paced) & p->tx_active; rest != 0; rest &= rest - 1) {
-        struct tx_msg *m = &p->tx[__builtin_ctzll(rest)];
+    p->tx.pace_ns = WEFT_NEVER;
+    for (uint64_t rest = (p->tx.held | p->tx.paced) & p->tx.active; rest != 0; rest &= rest - 1) {
+        struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(rest)];
         if (m->unbegun && !m->granted) {
             continue;
         }
         if (m->pace_ns > now_ns) {
-            p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, m->pace_ns);
+            p->tx.pace_ns = weft_min_u64(p->tx.pace_ns, m->pace_ns);
         } else if (m->unbegun) {
             begin(ep, p, m, now_ns);
         } else {
-            p->pto_base_ns = peer_waiting(p) ? p->pto_base_ns : now_ns;
-            p->tx_paced &= ~bit_of(m);
+            p->recovery.pto_base_ns = peer_waiting(p) ? p->recovery.pto_base_ns : now_ns;
+            p->tx.paced &= ~bit_of(m);
         }
     }
 }

@@ -41,7 +41,7 @@ uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes)
  * credit still goes out in bursts. */
 static bool bursts_cost(const struct peer *p)
 {
-    return p->cc.marks && p->srtt_ns / 2 < p->rtt_ns_min;
+    return p->cc.marks && p->recovery.srtt_ns / 2 < p->recovery.rtt_ns_min;
 }
 
 /* 100 us of the rate, ten packets, or half a window up to one GSO burst, whichever is most: where the
@@ -51,9 +51,9 @@ static bool bursts_cost(const struct peer *p)
 static uint64_t bucket_depth(const struct peer *p)
 {
     uint64_t least = weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
-    least = weft_max_u64(least, BUCKET_PACKETS * (uint64_t)p->packet_bytes);
+    least = weft_max_u64(least, BUCKET_PACKETS * (uint64_t)p->path.packet_bytes);
     if (bursts_cost(p)) {
-        least = BUCKET_PACKETS_MARKED * (uint64_t)p->packet_bytes;
+        least = BUCKET_PACKETS_MARKED * (uint64_t)p->path.packet_bytes;
     }
     return weft_max_u64(bytes_in(p->cc.rate_bps, bucket_ns), least);
 }
@@ -61,39 +61,39 @@ static uint64_t bucket_depth(const struct peer *p)
 void weft_core_pacer_refill(struct peer *p, uint64_t now_ns)
 {
     if (p->cc.rate_bps == 0) {
-        p->tokens_ns = now_ns;
+        p->pacer.tokens_ns = now_ns;
         return;
     }
     /* More than the bucket holds need not be counted. */
     const uint64_t depth = bucket_depth(p);
     uint64_t most_ns = weft_max_u64(refill_ns_max, weft_core_time_of(p->cc.rate_bps, 2 * depth));
-    if (now_ns - p->tokens_ns > most_ns) {
-        p->tokens_ns = now_ns - most_ns;
+    if (now_ns - p->pacer.tokens_ns > most_ns) {
+        p->pacer.tokens_ns = now_ns - most_ns;
     }
-    uint64_t bytes = bytes_in(p->cc.rate_bps, now_ns - p->tokens_ns);
+    uint64_t bytes = bytes_in(p->cc.rate_bps, now_ns - p->pacer.tokens_ns);
     /* Advance by the time of whole bytes only, or slow rates would lose the rest of each turn. */
-    p->tokens_ns += weft_core_time_of(p->cc.rate_bps, bytes);
-    p->tokens_bytes += (int64_t)bytes;
-    if (p->tokens_bytes > (int64_t)depth) {
-        p->tokens_bytes = (int64_t)depth;
+    p->pacer.tokens_ns += weft_core_time_of(p->cc.rate_bps, bytes);
+    p->pacer.tokens_bytes += (int64_t)bytes;
+    if (p->pacer.tokens_bytes > (int64_t)depth) {
+        p->pacer.tokens_bytes = (int64_t)depth;
     }
 }
 
 bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
 {
-    if (p->cc.rate_bps == 0 || p->tokens_bytes >= (int64_t)bytes) {
+    if (p->cc.rate_bps == 0 || p->pacer.tokens_bytes >= (int64_t)bytes) {
         return true;
     }
     /* A chunk of a grid from before the path shrank may be longer than the bucket is deep: it goes
      * when the bucket is full, and the bucket owes the rest. */
     uint64_t depth = bucket_depth(p);
     uint64_t enough = weft_min_u64(bytes, depth);
-    if (p->tokens_bytes >= (int64_t)enough) {
+    if (p->pacer.tokens_bytes >= (int64_t)enough) {
         return true;
     }
     /* Wake for half a bucket, not for one packet. */
     int64_t want = (int64_t)weft_max_u64(enough, depth / 2);
-    uint64_t wait_ns = weft_core_time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes));
-    p->pace_ns = now_ns + weft_max_u64(wait_ns, 1);
+    uint64_t wait_ns = weft_core_time_of(p->cc.rate_bps, (uint64_t)(want - p->pacer.tokens_bytes));
+    p->pacer.until_ns = now_ns + weft_max_u64(wait_ns, 1);
     return false;
 }

@@ -69,9 +69,10 @@ static void doubt_end(struct path *path)
 static void size_set(struct peer *p, uint32_t bytes)
 {
     struct path *path = &p->path;
-    p->packet_bytes = bytes;
+    p->path.packet_bytes = bytes;
     p->cc.packet_bytes = bytes;
-    path->large_pn = p->pn_next - 1; /* what was sent before tells nothing about this size */
+    path->large_pn =
+        p->recovery.pn_next - 1; /* what was sent before tells nothing about this size */
     path->large_bytes = UINT32_MAX;
     doubt_end(path);
 }
@@ -91,17 +92,17 @@ static uint32_t usual_between(uint32_t above, uint32_t below)
 static uint32_t search_next(const struct peer *p)
 {
     const struct path *path = &p->path;
-    if (p->packet_bytes >= path->ceiling_bytes || path->fragment) {
+    if (p->path.packet_bytes >= path->ceiling_bytes || path->fragment) {
         return 0;
     }
     if (path->refused_bytes > path->ceiling_bytes) {
         return path->ceiling_bytes;
     }
-    if (path->refused_bytes <= p->packet_bytes + SEARCH_GRAIN) {
+    if (path->refused_bytes <= p->path.packet_bytes + SEARCH_GRAIN) {
         return 0;
     }
-    uint32_t usual = usual_between(p->packet_bytes, path->refused_bytes);
-    return usual != 0 ? usual : (p->packet_bytes + path->refused_bytes) / 2;
+    uint32_t usual = usual_between(p->path.packet_bytes, path->refused_bytes);
+    return usual != 0 ? usual : (p->path.packet_bytes + path->refused_bytes) / 2;
 }
 
 static void search_go_on(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -113,7 +114,7 @@ static void search_go_on(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     path->companion_bytes = 0;
     path->probe_bytes = search_next(p);
     path->probe_due = path->probe_bytes != 0;
-    bool at_top = p->packet_bytes >= path->ceiling_bytes;
+    bool at_top = p->path.packet_bytes >= path->ceiling_bytes;
     path->raise_ns = path->probe_due || at_top ? WEFT_NEVER : now_ns + raise_after_ns;
     if (path->probe_due) {
         weft_core_peer_ready(ep, p);
@@ -126,7 +127,7 @@ static void search_begin(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     search_go_on(ep, p, now_ns);
     /* If not the longest, then what plain Ethernet takes. */
     uint32_t below = (uint32_t)weft_min_u64(p->path.probe_bytes, PLAIN_BYTES + 1);
-    p->path.companion_bytes = usual_between(p->packet_bytes, below);
+    p->path.companion_bytes = usual_between(p->path.packet_bytes, below);
 }
 
 static void back_to_base(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -163,13 +164,13 @@ void weft_core_path_probe_timer(struct weft_ep *ep, struct peer *p, uint64_t now
 static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uint64_t now_ns)
 {
     struct path *path = &p->path;
-    if (bytes > p->packet_bytes && bytes <= path->ceiling_bytes && !path->fragment) {
+    if (bytes > p->path.packet_bytes && bytes <= path->ceiling_bytes && !path->fragment) {
         size_set(p, bytes);
         ep->counters.mtu_raised++;
         path->refused_bytes = path->refused_bytes <= bytes ? path->ceiling_bytes + 1
                                                            : path->refused_bytes;
     }
-    if (bytes >= p->packet_bytes) {
+    if (bytes >= p->path.packet_bytes) {
         doubt_end(path);
     }
     /* A longer one that is still on its way (a companion came first) keeps its tries. */
@@ -183,10 +184,10 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
 {
     struct path *path = &p->path;
     uint32_t bytes = weft_core_path_room(p, packet->bytes);
-    bool large = bytes > path->base_bytes && bytes <= p->packet_bytes;
+    bool large = bytes > path->base_bytes && bytes <= p->path.packet_bytes;
     bool passed_since = pn <= path->large_pn && bytes <= path->large_bytes;
     if (!large || passed_since || path->small_pn <= path->small_counted_pn ||
-        packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
+        packet->sent_ns < weft_time_add(path->large_lost_ns, p->recovery.srtt_ns)) {
         return; /* of the same round as one that was counted, or nothing short passed since */
     }
     path->large_lost_bytes = path->large_lost == 0
@@ -196,7 +197,7 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
     path->large_lost_ns = packet->sent_ns + 1;
     if (++path->large_lost >= BLACK_HOLE_ROUNDS && !path->confirming) {
         path->confirming = true;
-        path->probe_bytes = p->packet_bytes;
+        path->probe_bytes = p->path.packet_bytes;
         path->companion_bytes = 0;
         path->probe_tries = 0;
         path->probe_pn = 0;
@@ -211,7 +212,7 @@ void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t 
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         struct path *path = &p->path;
-        if (!peer_connected(p) || !addr_equal(&p->addr, addr)) {
+        if (!peer_connected(p) || !addr_equal(&p->conn.addr, addr)) {
             continue;
         }
         ep->counters.mtu_too_big++;
@@ -220,7 +221,7 @@ void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t 
             continue;
         }
         path->refused_bytes = (uint32_t)weft_min_u64(path->refused_bytes, bytes);
-        if (p->packet_bytes >= bytes) {
+        if (p->path.packet_bytes >= bytes) {
             size_set(p, path->base_bytes);
         }
         search_go_on(ep, p, now_ns);
@@ -229,8 +230,8 @@ void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t 
 
 uint32_t weft_ep_packet_bytes(const struct weft_ep *ep, weft_peer peer)
 {
-    bool there = peer < ep->peers_used && ep->peers[peer].state != PEER_FREE;
-    return there ? ep->peers[peer].packet_bytes : 0;
+    bool there = peer < ep->peers_used && ep->peers[peer].conn.state != PEER_FREE;
+    return there ? ep->peers[peer].path.packet_bytes : 0;
 }
 
 /* ---- ECN ------------------------------------------------------------------------------------- */
@@ -258,7 +259,7 @@ void weft_core_ecn_silence(struct peer *p)
 static void ecn_fail(struct weft_ep *ep, struct peer *p)
 {
     p->path.ecn = PATH_ECN_FAILED;
-    p->ecn_capable = false;
+    p->path.ecn_capable = false;
     p->cc.marks = false;
     ep->counters.ecn_failed++;
 }
@@ -284,7 +285,7 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
         ecn_fail(ep, p);
     } else if (acked > 0) {
         path->ecn = PATH_ECN_CAPABLE;
-        p->ecn_capable = true;
+        p->path.ecn_capable = true;
     }
 }
 
@@ -297,7 +298,7 @@ static void size_passed(struct peer *p, uint64_t pn, uint32_t bytes)
     if (bytes <= path->base_bytes || bytes < path->large_lost_bytes) {
         path->small_pn = weft_max_u64(path->small_pn, pn);
     }
-    if (bytes > path->base_bytes && bytes <= p->packet_bytes && pn > path->large_pn) {
+    if (bytes > path->base_bytes && bytes <= p->path.packet_bytes && pn > path->large_pn) {
         path->large_pn = pn;
         path->large_bytes = bytes;
         if (bytes >= path->large_lost_bytes) {
@@ -346,25 +347,25 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
 /* The way has changed: nothing learnt of the old one holds. RFC 9000 section 9.4. */
 static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    p->srtt_ns = 0;
-    p->path_rtt_ns = 0;
-    p->rttvar_ns = 0;
-    p->rtt_latest_ns = 0;
-    p->rtt_ns_min = WEFT_NEVER;
-    p->pto_count = 0;
-    p->pto_base_ns = now_ns;
-    p->echo_ns = 0;
-    p->tokens_bytes = 0;
-    p->tokens_ns = now_ns;
+    p->recovery.srtt_ns = 0;
+    p->recovery.path_rtt_ns = 0;
+    p->recovery.rttvar_ns = 0;
+    p->recovery.rtt_latest_ns = 0;
+    p->recovery.rtt_ns_min = WEFT_NEVER;
+    p->recovery.pto_count = 0;
+    p->recovery.pto_base_ns = now_ns;
+    p->ack.echo_ns = 0;
+    p->pacer.tokens_bytes = 0;
+    p->pacer.tokens_ns = now_ns;
     p->path.ecn = PATH_ECN_TESTING;
     p->path.ecn_sent = 0;
     p->path.ecn_lost = 0;
     p->path.ecn_arrives = false;
-    p->ecn_capable = false;
+    p->path.ecn_capable = false;
     p->path.fragment = false;
-    p->path.first_pn = p->pn_next;
+    p->path.first_pn = p->recovery.pn_next;
     size_set(p, p->path.base_bytes);
-    p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
+    p->cc.ops->init(&p->cc, p->path.packet_bytes, now_ns);
     search_begin(ep, p, now_ns);
 }
 
@@ -387,7 +388,7 @@ static struct stray stray_look(const struct peer *p, const struct challenge *c,
         stray.response |=
             c != NULL && frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == c->token;
         stray.idle |= frame.type == WEFT_FRAME_ACK && (frame.ack.flags & WEFT_ACK_IDLE) != 0 &&
-                      frame.ack.largest < p->pn_next;
+                      frame.ack.largest < p->recovery.pn_next;
     }
     return stray;
 }
@@ -400,7 +401,7 @@ static void stray_idle(struct weft_ep *ep, struct peer *p, const struct weft_wir
                        bool idle, uint64_t now_ns)
 {
     bool newest = packet->number > p->sec.seen_largest;
-    if (p->state != PEER_OPEN || !newest || (!idle && !p->idle)) {
+    if (p->conn.state != PEER_OPEN || !newest || (!idle && !p->conn.idle)) {
         return;
     }
     if (idle) {
@@ -446,7 +447,7 @@ static bool challenge_early(const struct peer *p, const struct challenge *asked,
     for (unsigned i = 0; i < CHALLENGES; i++) {
         last_ns = weft_max_u64(last_ns, p->path.challenge[i].at_ns);
     }
-    bool heard = p->heard_ns >= last_ns; /* where it was: it has not moved */
+    bool heard = p->conn.heard_ns >= last_ns; /* where it was: it has not moved */
     uint64_t since_ns = heard ? last_ns : asked != NULL ? asked->at_ns : 0;
     return since_ns != 0 && now_ns < since_ns + challenge_every_ns;
 }
@@ -478,7 +479,7 @@ bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_
     struct challenge *asked = challenge_find(path, from);
     const struct stray stray = stray_look(p, asked, packet);
     if (stray.response) {
-        p->addr = *from;
+        p->conn.addr = *from;
         memset(path->challenge, 0, sizeof(path->challenge));
         path->challenges_due = 0;
         ep->counters.path_changes++;
@@ -501,15 +502,12 @@ void weft_core_path_init(const struct weft_ep *ep, struct peer *p)
     uint32_t sure = c->packet_bytes_sure == 0
                         ? c->packet_bytes
                         : (uint32_t)weft_min_u64(c->packet_bytes_sure, c->packet_bytes);
-    p->packet_bytes = sure;
     p->path = (struct path){
+        .packet_bytes = sure,
         .base_bytes = (uint32_t)weft_min_u64(BASE_BYTES, sure),
         .ceiling_bytes = c->packet_bytes,
         .refused_bytes = (uint32_t)c->packet_bytes + 1,
         .raise_ns = WEFT_NEVER,
-        .timer_ns = WEFT_NEVER,
-        .close_ns = WEFT_NEVER,
-        .drain_ns = WEFT_NEVER,
     };
 }
 
@@ -523,9 +521,9 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint32_t bytes, 
 {
     struct weft_wire_frame ping = {.type = WEFT_FRAME_PING};
     uint32_t bare = WEFT_HEADER_BYTES + 2 + WEFT_PING_BYTES + WEFT_TAG_BYTES;
-    uint64_t pn = p->pn_next;
+    uint64_t pn = p->recovery.pn_next;
     ep->counters.mtu_probes++;
-    if (weft_core_frame_build(ep, p, &p->addr, &ping, bytes - bare, tx) == 0) {
+    if (weft_core_frame_build(ep, p, &p->conn.addr, &ping, bytes - bare, tx) == 0) {
         return 0;
     }
     weft_core_packet_sent(ep, p, now_ns, TX_PACKET_MTU, 0, bytes, 0);
@@ -553,7 +551,7 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
         weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, 0);
         return 1;
     }
-    if (p->state != PEER_OPEN || p->idle || path->idle_said) {
+    if (p->conn.state != PEER_OPEN || p->conn.idle || p->conn.idle_said) {
         return 0; /* behind IDLE, a probe would say that this end is there */
     }
     if (path->raise_ns <= now_ns) { /* looked at only while something is sent: no timer of its own */
@@ -566,7 +564,7 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     if (path->companion_bytes != 0) {
         uint32_t bytes = path->companion_bytes;
         path->companion_bytes = 0;
-        return bytes > p->packet_bytes ? probe_build(ep, p, bytes, now_ns, tx) : 0;
+        return bytes > p->path.packet_bytes ? probe_build(ep, p, bytes, now_ns, tx) : 0;
     }
     return 0;
 }

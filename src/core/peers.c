@@ -13,34 +13,37 @@ void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
 void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
 {
     struct peer fresh = {
-        .events_unpolled = p->events_unpolled,
-        .packets = p->packets,
-        .in_flight_bits = p->in_flight_bits,
-        .lost_bits = p->lost_bits,
-        .tx = p->tx,
-        .rx = p->rx,
-        .hello_ns = WEFT_NEVER,
-        .pace_ns = WEFT_NEVER,
-        .loss_ns = WEFT_NEVER,
-        .pto_ns = WEFT_NEVER,
-        .tail_ns = WEFT_NEVER,
-        .wait_since_ns = WEFT_NEVER,
-        .tx_deadline_ns = WEFT_NEVER,
-        .tx_pace_ns = WEFT_NEVER,
-        .rx_timer_ns = WEFT_NEVER,
-        .ack_ns = WEFT_NEVER,
-        .ack_delay_ns = ack_delay_ns_min,
-        .peer_delay_ns = ack_delay_ns_min,
-        .credit_ns = WEFT_NEVER,
-        .ack_low = UINT64_MAX,
-        .ack_low_before = UINT64_MAX,
-        .pn_next = 1,
-        .pn_oldest = 1,
-        .tx_next_seq = 1,
-        .tx_open_from = 1,
-        .rx_open_from = 1,
-        .reorder_threshold = REORDER_FIRST,
-        .rtt_ns_min = WEFT_NEVER,
+        .conn.events_unpolled = p->conn.events_unpolled,
+        .recovery.packets = p->recovery.packets,
+        .recovery.in_flight_bits = p->recovery.in_flight_bits,
+        .recovery.lost_bits = p->recovery.lost_bits,
+        .tx.msgs = p->tx.msgs,
+        .rx.msgs = p->rx.msgs,
+        .conn.hello_ns = WEFT_NEVER,
+        .conn.timer_ns = WEFT_NEVER,
+        .conn.close_ns = WEFT_NEVER,
+        .conn.drain_ns = WEFT_NEVER,
+        .pacer.until_ns = WEFT_NEVER,
+        .recovery.loss_ns = WEFT_NEVER,
+        .recovery.pto_ns = WEFT_NEVER,
+        .recovery.tail_ns = WEFT_NEVER,
+        .recovery.wait_since_ns = WEFT_NEVER,
+        .tx.deadline_ns = WEFT_NEVER,
+        .tx.pace_ns = WEFT_NEVER,
+        .rx.timer_ns = WEFT_NEVER,
+        .ack.due_ns = WEFT_NEVER,
+        .ack.delay_ns = ack_delay_ns_min,
+        .recovery.peer_delay_ns = ack_delay_ns_min,
+        .credit.timer_ns = WEFT_NEVER,
+        .ack.low = UINT64_MAX,
+        .ack.low_before = UINT64_MAX,
+        .recovery.pn_next = 1,
+        .recovery.pn_oldest = 1,
+        .tx.next_seq = 1,
+        .tx.open_from = 1,
+        .rx.open_from = 1,
+        .recovery.reorder_threshold = REORDER_FIRST,
+        .recovery.rtt_ns_min = WEFT_NEVER,
     };
     weft_core_path_init(ep, &fresh);
     weft_core_timers_remove(ep, p);
@@ -48,17 +51,17 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     weft_core_secure_clear(ep, p);
     weft_bits_clear(ep->ready, peer_idx(ep, p));
     weft_core_egress_leave(ep, p);
-    weft_core_egress_unsent(ep, p, -(int64_t)p->tx_unsent);
+    weft_core_egress_unsent(ep, p, -(int64_t)p->tx.unsent);
     size_t words = ep->config.tx_window_max / 64;
-    memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
-    memset(p->lost_bits, 0, words * sizeof(uint64_t));
+    memset(p->recovery.in_flight_bits, 0, words * sizeof(uint64_t));
+    memset(p->recovery.lost_bits, 0, words * sizeof(uint64_t));
     *p = fresh;
     for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* a place that was not used stays untouched */
-        if (p->tx[i].active) {
-            p->tx[i].active = false;
+        if (p->tx.msgs[i].active) {
+            p->tx.msgs[i].active = false;
         }
-        if (p->rx[i].state != RX_FREE) {
-            p->rx[i].state = RX_FREE;
+        if (p->rx.msgs[i].state != RX_FREE) {
+            p->rx.msgs[i].state = RX_FREE;
         }
     }
 }
@@ -66,14 +69,15 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
 static struct peer *peer_find_free(struct weft_ep *ep)
 {
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
-        if (ep->peers[i].state == PEER_FREE && ep->peers[i].events_unpolled == 0) {
+        if (ep->peers[i].conn.state == PEER_FREE && ep->peers[i].conn.events_unpolled == 0) {
             return &ep->peers[i];
         }
     }
     /* First go those that only wait for late packets. */
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         const struct peer *p = &ep->peers[i];
-        if (p->state == PEER_CLOSING && !weft_core_closing(p) && p->events_unpolled == 0) {
+        if (p->conn.state == PEER_CLOSING && !weft_core_closing(p) &&
+            p->conn.events_unpolled == 0) {
             return &ep->peers[i];
         }
     }
@@ -82,11 +86,12 @@ static struct peer *peer_find_free(struct weft_ep *ep)
     struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         struct peer *p = &ep->peers[i];
-        if (p->state != PEER_HALF_OPEN || p->tx_active != 0 || p->events_unpolled > 0) {
+        if (p->conn.state != PEER_HALF_OPEN || p->tx.active != 0 || p->conn.events_unpolled > 0) {
             continue;
         }
         if (best == NULL || (best->sec.proven && !p->sec.proven) ||
-            (best->sec.proven == p->sec.proven && p->hello_since_ns < best->hello_since_ns)) {
+            (best->sec.proven == p->sec.proven &&
+             p->conn.hello_since_ns < best->conn.hello_since_ns)) {
             best = p;
         }
     }
@@ -96,7 +101,7 @@ static struct peer *peer_find_free(struct weft_ep *ep)
 /* Nothing of ours is on the way to it and nothing of its is half here. */
 bool weft_core_peer_quiet(const struct peer *p)
 {
-    return p->tx_active == 0 && !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
+    return p->tx.active == 0 && !peer_waiting(p) && p->rx.live == 0 && p->rx.closed == 0;
 }
 
 /* The peer that has been silent longest among those that said IDLE or those that did not, if that is
@@ -108,9 +113,9 @@ static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         bool dead =
-            p->state == PEER_OPEN && p->idle == idle && weft_core_peer_quiet(p) &&
-            weft_time_add(weft_max_u64(p->heard_ns, ep->resumed_ns), silence_ns) <= now_ns;
-        if (dead && (oldest == NULL || p->heard_ns < oldest->heard_ns)) {
+            p->conn.state == PEER_OPEN && p->conn.idle == idle && weft_core_peer_quiet(p) &&
+            weft_time_add(weft_max_u64(p->conn.heard_ns, ep->resumed_ns), silence_ns) <= now_ns;
+        if (dead && (oldest == NULL || p->conn.heard_ns < oldest->conn.heard_ns)) {
             oldest = p;
         }
     }
@@ -143,37 +148,38 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     weft_core_peer_clear(ep, p);
     uint32_t idx = peer_idx(ep, p);
     ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
-    p->addr = *addr;
+    p->conn.addr = *addr;
     /* 12 bits say where, 20 bits that it is not an earlier user of the slot. */
     uint64_t id = weft_prng_u64(&ep->prng);
     (void)weft_core_secret_u64(ep, &id); /* one who can guess it gains little: section 8.6 */
-    p->connection_id = (uint32_t)(id << 12) | idx;
-    p->credit = 1;
-    p->granted = weft_core_credit_first(ep);
-    p->hello_since_ns = now_ns;
-    p->tokens_ns = now_ns;
+    p->conn.id = (uint32_t)(id << 12) | idx;
+    p->allowed.limit = 1;
+    p->credit.granted = weft_core_credit_first(ep);
+    p->conn.hello_since_ns = now_ns;
+    p->pacer.tokens_ns = now_ns;
     p->cc.ops = ep->cc_ops;
-    p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
+    p->cc.ops->init(&p->cc, p->path.packet_bytes, now_ns);
     return p;
 }
 
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    p->state = PEER_OPEN;
-    p->hello_ns = WEFT_NEVER;
-    p->heard_ns = now_ns;
-    if (p->accepts == 1) {
+    p->conn.state = PEER_OPEN;
+    p->conn.hello_ns = WEFT_NEVER;
+    p->conn.heard_ns = now_ns;
+    if (p->conn.accepts == 1) {
         /* From ACCEPT to the first answer: no round trip to speak of, but not shorter than one,
          * and measured before there is a queue. */
-        p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, weft_max_u64(now_ns - p->accept_ns, 1000));
+        p->recovery.rtt_ns_min =
+            weft_min_u64(p->recovery.rtt_ns_min, weft_max_u64(now_ns - p->conn.accept_ns, 1000));
     }
-    trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->name, p->connection_id, 0, 0);
+    trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->conn.name, p->conn.id, 0, 0);
     weft_core_path_up(ep, p, now_ns);
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_PEER_UP;
     ev->peer = peer_idx(ep, p);
-    ev->name = p->name;
-    ev->incarnation = p->incarnation;
+    ev->name = p->conn.name;
+    ev->incarnation = p->conn.incarnation;
     ev->at_ns = now_ns;
     weft_core_peer_ready(ep, p);
 }
@@ -181,17 +187,17 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 void weft_core_peer_end(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
                         uint16_t close_code, uint64_t now_ns)
 {
-    bool was_known = p->state != PEER_HALF_OPEN;
+    bool was_known = p->conn.state != PEER_HALF_OPEN;
     weft_core_rx_close_all(ep, p, now_ns);
     weft_core_tx_close_all(ep, p, now_ns);
     if (was_known) {
-        trace(ep, p, WEFT_TRACE_PEER_DOWN, 0, p->name, why, 0, 0);
+        trace(ep, p, WEFT_TRACE_PEER_DOWN, 0, p->conn.name, why, 0, 0);
         struct weft_msg_event *ev = weft_core_event_push(ep);
         ev->type = WEFT_EVENT_PEER_DOWN;
-        p->events_unpolled++;
+        p->conn.events_unpolled++;
         ev->peer = peer_idx(ep, p);
-        ev->name = p->name;
-        ev->incarnation = p->incarnation;
+        ev->name = p->conn.name;
+        ev->incarnation = p->conn.incarnation;
         ev->down = why;
         ev->close_code = close_code;
         ev->at_ns = now_ns;
@@ -212,11 +218,11 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
     if (p == NULL) {
         return WEFT_NOMEM;
     }
-    p->state = PEER_CONNECTING;
+    p->conn.state = PEER_CONNECTING;
     p->sec.mode = ep->config.mode;
-    p->hello_ns = now_ns;
-    p->hello_interval_ns = hello_first_ns;
-    p->hello_since_ns = now_ns;
+    p->conn.hello_ns = now_ns;
+    p->conn.hello_interval_ns = hello_first_ns;
+    p->conn.hello_since_ns = now_ns;
     weft_core_peer_ready(ep, p);
     *peer_p = peer_idx(ep, p);
     return WEFT_OK;
@@ -224,15 +230,15 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
 
 static void close_with(struct weft_ep *ep, weft_peer peer, uint16_t code, uint64_t now_ns)
 {
-    if (peer >= ep->peers_used || ep->peers[peer].state == PEER_FREE ||
-        ep->peers[peer].state == PEER_CLOSING) {
+    if (peer >= ep->peers_used || ep->peers[peer].conn.state == PEER_FREE ||
+        ep->peers[peer].conn.state == PEER_CLOSING) {
         return;
     }
     struct peer *p = &ep->peers[peer];
-    if (p->state == PEER_HALF_OPEN) {
+    if (p->conn.state == PEER_HALF_OPEN) {
         /* Nobody was told of it, and its address is not proven: it is sent nothing, not even CLOSE. */
-        p->need_accept = false;
-        p->hello_ns = now_ns; /* its time is over, which the next deadline sees */
+        p->conn.need_accept = false;
+        p->conn.hello_ns = now_ns; /* its time is over, which the next deadline sees */
         weft_core_peer_ready(ep, p);
         return;
     }
@@ -254,7 +260,7 @@ static bool state_find(const struct weft_ep *ep, enum peer_state state,
 {
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         const struct peer *p = &ep->peers[i];
-        if (p->state == state && (addr == NULL || addr_equal(&p->addr, addr))) {
+        if (p->conn.state == state && (addr == NULL || addr_equal(&p->conn.addr, addr))) {
             return true;
         }
     }

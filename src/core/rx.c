@@ -22,39 +22,39 @@ static void rx_free(struct peer *p, struct rx_msg *m)
 {
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->state = RX_FREE;
-    p->rx_live &= ~bit;
-    p->rx_closed &= ~bit;
-    p->rx_need_done &= ~bit;
-    p->rx_later &= ~bit;
+    p->rx.live &= ~bit;
+    p->rx.closed &= ~bit;
+    p->rx.need_done &= ~bit;
+    p->rx.later &= ~bit;
 }
 
 /* The peer has confirmed all its messages below open_from. A claim about one that is still open
  * here contradicts itself and is ignored. */
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
 {
-    uint64_t end = weft_min_u64(open_from, p->rx_open_from + WEFT_MSGS_MAX);
-    for (uint64_t seq = p->rx_open_from; seq < end; seq++) {
-        const struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    uint64_t end = weft_min_u64(open_from, p->rx.open_from + WEFT_MSGS_MAX);
+    for (uint64_t seq = p->rx.open_from; seq < end; seq++) {
+        const struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
         if (m->state == RX_OPEN && m->seq == seq) {
             ep->counters.bad_ack++;
             return;
         }
     }
-    for (uint64_t seq = p->rx_open_from; seq < end; seq++) {
-        struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    for (uint64_t seq = p->rx.open_from; seq < end; seq++) {
+        struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
         if (m->state == RX_CLOSED && m->seq == seq) {
             rx_free(p, m);
         }
     }
-    p->rx_open_from = weft_max_u64(p->rx_open_from, open_from);
+    p->rx.open_from = weft_max_u64(p->rx.open_from, open_from);
 }
 
 static void rx_need_done(struct peer *p, struct rx_msg *m)
 {
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->done_word = 0;
-    p->rx_need_done |= bit;
-    p->rx_later &= ~bit;
+    p->rx.need_done |= bit;
+    p->rx.later &= ~bit;
 }
 
 static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
@@ -81,19 +81,19 @@ static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struc
     weft_core_credit_touch(ep, p);
     m->outcome = enough ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
     m->unpolled = true;
-    p->rx_live &= ~bit;
-    if (p->rx_live == 0) {
+    p->rx.live &= ~bit;
+    if (p->rx.live == 0) {
         weft_core_credit_closed(ep, p);
     }
-    p->rx_closed |= bit;
-    p->tail_said &= (uint8_t)~TAIL_LAST;
+    p->rx.closed |= bit;
+    p->recovery.tail_said &= (uint8_t)~TAIL_LAST;
     rx_need_done(p, m);
     ep->counters.messages_received++;
     trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_INCOMING | m->outcome << 1, m->seq,
           m->received_count, m->chunks, m->refused);
     ep->counters.messages_short += !enough;
     ep->counters.chunks_missing += m->chunks - m->received_count;
-    p->events_unpolled++;
+    p->conn.events_unpolled++;
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_RECEIVED;
     rx_event_fill(ep, p, m, ev);
@@ -108,7 +108,7 @@ static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struc
 static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uint64_t rtt_ns)
 {
     bool reorders =
-        p->pn_late_ns != 0 && m->pass_over_ns < weft_time_add(p->pn_late_ns, late_memory_ns);
+        p->ack.late_ns != 0 && m->pass_over_ns < weft_time_add(p->ack.late_ns, late_memory_ns);
     return reorders ? weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US) : 0;
 }
 
@@ -119,32 +119,32 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
     if (m->chunks - m->received_count > m->lost_max || m->critical_left != 0) {
         return at;
     }
-    uint64_t rtt_ns = p->srtt_ns != 0 ? p->srtt_ns : initial_rtt_ns;
+    uint64_t rtt_ns = p->recovery.srtt_ns != 0 ? p->recovery.srtt_ns : initial_rtt_ns;
     if (m->pass_over) {
         return weft_min_u64(at, m->pass_over_ns + reorder_window(p, m, rtt_ns));
     }
     uint64_t since_ns = weft_core_credit_silent_since(p);
-    if (p->sender_limited || since_ns == WEFT_NEVER) {
+    if (p->credit.sender_limited || since_ns == WEFT_NEVER) {
         return at; /* it may be waiting for its own limits, or for credit */
     }
     /* It is told again what it holds first, and has a round trip to answer: one grant may be lost. */
-    uint64_t silence_ns = weft_max_u64(3 * rtt_ns + retell_ns, 4 * p->data_gap_ns);
+    uint64_t silence_ns = weft_max_u64(3 * rtt_ns + retell_ns, 4 * p->credit.data_gap_ns);
     return weft_min_u64(at, since_ns + silence_ns);
 }
 
 void weft_core_rx_timer_arm(struct peer *p)
 {
     uint64_t at = WEFT_NEVER;
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        at = weft_min_u64(at, rx_close_time(p, &p->rx[__builtin_ctzll(live)]));
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        at = weft_min_u64(at, rx_close_time(p, &p->rx.msgs[__builtin_ctzll(live)]));
     }
-    p->rx_timer_ns = at;
+    p->rx.timer_ns = at;
 }
 
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        struct rx_msg *m = &p->rx.msgs[__builtin_ctzll(live)];
         if (rx_close_time(p, m) <= now_ns) {
             (void)rx_close(ep, p, m, now_ns);
         }
@@ -154,8 +154,8 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        rx_close(ep, p, &p->rx[__builtin_ctzll(live)], now_ns)->sender_gone = true;
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        rx_close(ep, p, &p->rx.msgs[__builtin_ctzll(live)], now_ns)->sender_gone = true;
     }
 }
 
@@ -181,19 +181,19 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
     if (x == NULL) {
         ep->counters.no_memory++;
-        p->ack_now = true; /* acknowledges nothing new, but says that we are alive */
+        p->ack.at_once = true; /* acknowledges nothing new, but says that we are alive */
         return NULL;
     }
-    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     WEFT_ASSERT(m->state == RX_FREE);
     bool masked = d->critical == WEFT_CRITICAL_MASKED;
     *m = (struct rx_msg){
         .state = RX_OPEN,
         .sink = x->e.sink,
         .critical = d->critical,
-        .priority = p->data_priority, /* a short header opens no message */
-        .data_count_open = p->data_count - 1,
-        .data_heard_open = p->data_heard - 1,
+        .priority = p->credit.data_priority, /* a short header opens no message */
+        .data_count_open = p->credit.data_count - 1,
+        .data_heard_open = p->credit.data_heard - 1,
         .critical_left = masked ? UINT32_MAX : d->critical,
         .chunk_elems = d->chunk_elems,
         .elem_bytes = d->elem_bytes,
@@ -207,7 +207,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .memory = x->e.memory,
     };
     masks_clear(ep, m);
-    p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
+    p->rx.live |= UINT64_C(1) << (seq & MSG_MASK);
     weft_core_credit_open(ep, p, now_ns);
     trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_INCOMING, seq, m->chunks, m->lost_max,
           m->chunk_elems * m->elem_bytes);
@@ -248,8 +248,8 @@ static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
 /* Full 64-bit sequence number of msg: the one nearest to the window. */
 uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg)
 {
-    int32_t ahead = (int32_t)(msg - (uint32_t)p->rx_open_from);
-    return p->rx_open_from + (uint64_t)(int64_t)ahead;
+    int32_t ahead = (int32_t)(msg - (uint32_t)p->rx.open_from);
+    return p->rx.open_from + (uint64_t)(int64_t)ahead;
 }
 
 static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
@@ -265,22 +265,22 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
                     bool pass_end, uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
 {
     uint64_t seq = weft_core_rx_seq(p, d->msg);
-    if (seq < p->rx_open_from || seq > UINT64_MAX / 2) {
+    if (seq < p->rx.open_from || seq > UINT64_MAX / 2) {
         ep->counters.late_chunks++;
         return true;
     }
     if (d->chunks > ep->config.chunks_max) {
         ep->counters.bad_range++;
-        p->ack_now = true; /* alive, but will not take it: the sender's deadline decides */
+        p->ack.at_once = true; /* alive, but will not take it: the sender's deadline decides */
         return false;
     }
-    if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+    if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
         weft_core_rx_open_from(ep, p, seq - WEFT_MSGS_MAX + 1);
-        if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+        if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
             return false;
         }
     }
-    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     if (m->state == RX_CLOSED) {
         ep->counters.late_chunks++;
         rx_need_done(p, m);
@@ -309,11 +309,11 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     if (pass_end && !m->pass_over) {
         m->pass_over = true;
         m->pass_over_ns = now_ns;
-        p->ack_now = true;
+        p->ack.at_once = true;
     }
     if (m->received_count == m->chunks) {
         (void)rx_close(ep, p, m, at_ns);
-        p->ack_now = true;
+        p->ack.at_once = true;
     }
     *bulk_p = !m->pass_over;
     return true;
@@ -324,18 +324,18 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
 uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
 {
     uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);
-    uint32_t ahead = (msg - (uint32_t)p->rx_open_from + half) & (2 * half - 1);
-    return p->rx_open_from + ahead - half;
+    uint32_t ahead = (msg - (uint32_t)p->rx.open_from + half) & (2 * half - 1);
+    return p->rx.open_from + ahead - half;
 }
 
 static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
                         uint64_t now_ns)
 {
     uint64_t seq = weft_core_rx_seq(p, f->msg);
-    if (seq < p->rx_open_from || seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+    if (seq < p->rx.open_from || seq >= p->rx.open_from + WEFT_MSGS_MAX) {
         return;
     }
-    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     bool give_up = (f->flags & WEFT_FINISH_SHORT) != 0;
     if (m->state == RX_OPEN) {
         if (!m->pass_over) {
@@ -352,7 +352,7 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
          * (While an event points to the mask of the place, it has to ask again.) */
         *m = (struct rx_msg){.state = RX_CLOSED, .outcome = WEFT_MSG_SHORT, .seq = seq};
         masks_clear(ep, m);
-        p->rx_closed |= UINT64_C(1) << (seq & MSG_MASK);
+        p->rx.closed |= UINT64_C(1) << (seq & MSG_MASK);
         rx_need_done(p, m);
     }
 }
@@ -375,18 +375,18 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             break;
         case WEFT_FRAME_DONE:
             weft_core_done_recv(ep, p, &f.done, now_ns);
-            p->ack_now = true;
+            p->ack.at_once = true;
             break;
         case WEFT_FRAME_FINISH:
             finish_recv(ep, p, &f.finish, now_ns);
-            p->ack_now = true;
+            p->ack.at_once = true;
             break;
         case WEFT_FRAME_PING:
-            p->ack_now = true;
+            p->ack.at_once = true;
             break;
         case WEFT_FRAME_PATH_CHALLENGE:
-            p->need_path_response = true;
-            p->challenge_token = f.token;
+            p->path.response_due = true;
+            p->path.response_token = f.token;
             break;
         case WEFT_FRAME_PATH_RESPONSE:
             break; /* weft_core_path_stray looks for it, in packets from the new address */
@@ -411,14 +411,14 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
  * is, and its losses for everybody's. Returns how many of the packets are news. */
 static uint32_t data_count_take(struct peer *p, uint16_t data_count, bool data)
 {
-    int16_t ahead = (int16_t)(data_count - (uint16_t)p->data_count);
+    int16_t ahead = (int16_t)(data_count - (uint16_t)p->credit.data_count);
     if (ahead <= 0) {
         return 0;
     }
-    int32_t credit = (int32_t)(p->granted - p->data_count);
+    int32_t credit = (int32_t)(p->credit.granted - p->credit.data_count);
     uint32_t left = credit > 0 ? (uint32_t)credit : 0;
     uint32_t taken = (uint32_t)weft_min_u64((uint32_t)ahead, left + PROBES_UNHEARD_MAX);
-    p->data_count += taken;
+    p->credit.data_count += taken;
     /* Lost probes into a dead path are no loss to speak of: only what had credit counts. */
     return (uint32_t)weft_min_u64(taken, left + data);
 }
@@ -429,22 +429,24 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         uint64_t now_ns)
 {
     uint32_t ahead = data_count_take(p, packet->data_count, packet->data != NULL);
-    if ((int32_t)(p->backlog_end - p->data_count) < 0) {
-        p->backlog_end = p->data_count; /* 2^31 packets later it would lie ahead again */
+    if ((int32_t)(p->credit.backlog_end - p->credit.data_count) < 0) {
+        p->credit.backlog_end =
+            p->credit.data_count; /* 2^31 packets later it would lie ahead again */
     }
     weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
                             ecn == WEFT_ECN_CE, at_ns, now_ns);
-    if (p->idle) {
+    if (p->conn.idle) {
         weft_core_awake_note(p, packet->number, now_ns);
     }
-    p->heard_ns = now_ns;
-    p->announce_idle = 0;
-    p->path.idle_said = false;
-    p->wait_since_ns = WEFT_NEVER; /* alive; whether it makes progress is another question */
-    p->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
-    p->ce_received += ecn == WEFT_ECN_CE;
+    p->conn.heard_ns = now_ns;
+    p->conn.announce_idle = 0;
+    p->conn.idle_said = false;
+    p->recovery.wait_since_ns =
+        WEFT_NEVER; /* alive; whether it makes progress is another question */
+    p->ack.ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
+    p->ack.ce_received += ecn == WEFT_ECN_CE;
     ep->counters.ce_received += ecn == WEFT_ECN_CE;
-    if (p->state == PEER_HALF_OPEN) {
+    if (p->conn.state == PEER_HALF_OPEN) {
         weft_core_older_replace(ep, p, now_ns);
         weft_core_peer_up(ep, p, now_ns);
     }
@@ -454,10 +456,10 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
  * would forget the pause before it. */
 static void data_gap_note(struct peer *p, uint64_t gap_ns)
 {
-    if (gap_ns >= p->data_gap_ns) {
-        p->data_gap_ns = gap_ns;
-    } else if (gap_ns > p->data_gap_ns / 8) {
-        p->data_gap_ns -= p->data_gap_ns / 8;
+    if (gap_ns >= p->credit.data_gap_ns) {
+        p->credit.data_gap_ns = gap_ns;
+    } else if (gap_ns > p->credit.data_gap_ns / 8) {
+        p->credit.data_gap_ns -= p->credit.data_gap_ns / 8;
     }
 }
 
@@ -465,29 +467,29 @@ static void data_gap_note(struct peer *p, uint64_t gap_ns)
 static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
 {
     uint64_t seq = weft_core_rx_seq(p, msg);
-    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     if (m->state == RX_OPEN && m->seq == seq) {
         m->priority = priority;
     }
-    p->data_priority = priority;
+    p->credit.data_priority = priority;
 }
 
 static void data_note(struct peer *p, const struct weft_wire_packet *packet,
                       const struct weft_wire_data *d, uint64_t at_ns)
 {
-    if (p->rx_live != 0 && at_ns > p->data_last_ns) {
-        data_gap_note(p, weft_min_u64(at_ns - p->data_last_ns, 10 * WEFT_NS_PER_MS));
+    if (p->rx.live != 0 && at_ns > p->credit.data_last_ns) {
+        data_gap_note(p, weft_min_u64(at_ns - p->credit.data_last_ns, 10 * WEFT_NS_PER_MS));
     }
-    p->data_last_ns = weft_max_u64(p->data_last_ns, at_ns);
-    p->sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
+    p->credit.data_last_ns = weft_max_u64(p->credit.data_last_ns, at_ns);
+    p->credit.sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
     if (weft_wire_is_brief(packet->flags)) {
-        p->sender_told = true;
-        p->sender_shared = (packet->flags & WEFT_FLAG_SHARED) != 0;
+        p->credit.sender_told = true;
+        p->credit.sender_shared = (packet->flags & WEFT_FLAG_SHARED) != 0;
     } else {
         priority_note(p, d->msg, (packet->flags & WEFT_FLAG_PRIORITY) >> 2);
     }
-    p->data_heard++;
-    p->tail_said &= (uint8_t)~TAIL_ACK;
+    p->credit.data_heard++;
+    p->recovery.tail_said &= (uint8_t)~TAIL_ACK;
     if (d->clock != 0) {
         uint32_t rtt = wire_clock(at_ns) - d->clock;
         if (rtt < UINT32_C(1) << 31) {
@@ -511,16 +513,16 @@ static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t f
                       uint32_t chunks, const struct before *before)
 {
     const uint32_t plain = UINT32_C(1) << WEFT_FRAME_ACK | UINT32_C(1) << WEFT_FRAME_DONE;
-    uint64_t closed = p->rx_closed & ~before->rx_closed;
+    uint64_t closed = p->rx.closed & ~before->rx_closed;
     return ep->config.confirm_later != 0 && chunks == 1 && (frames & ~plain) == 0 &&
-           (before->tx_active & ~p->tx_active) != 0 && closed != 0 && p->rx_live == 0;
+           (before->tx_active & ~p->tx.active) != 0 && closed != 0 && p->rx.live == 0;
 }
 
 /* A packet that is verified acts. */
 static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming *in,
                        enum weft_ecn ecn, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
-    if (p->state == PEER_CLOSING) {
+    if (p->conn.state == PEER_CLOSING) {
         weft_core_closing_recv(ep, p, &in->packet);
         return;
     }
@@ -532,7 +534,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     packet_note(ep, p, ecn, &in->packet, count, at_ns, now_ns);
     weft_core_peer_ready(ep, p);
     const struct before before = {
-        .ack_now = p->ack_now, .tx_active = p->tx_active, .rx_closed = p->rx_closed};
+        .ack_now = p->ack.at_once, .tx_active = p->tx.active, .rx_closed = p->rx.closed};
     bool acknowledge = true;
     bool bulk = false;
     uint32_t frames = 0;
@@ -549,8 +551,8 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     }
     bool later = is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
     if (later) {
-        p->rx_later |= p->rx_closed & ~before.rx_closed;
-        p->ack_now = before.ack_now;
+        p->rx.later |= p->rx.closed & ~before.rx_closed;
+        p->ack.at_once = before.ack_now;
     }
     if (acknowledge) {
         weft_core_ack_commit(p, in->packet.number, at_ns);
@@ -561,10 +563,10 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
             weft_core_ack_owe(p, delay_ns, now_ns);
         }
     }
-    if (p->rx_live != 0) {
+    if (p->rx.live != 0) {
         weft_core_rx_timer_arm(p);
     } else {
-        p->rx_timer_ns = WEFT_NEVER;
+        p->rx.timer_ns = WEFT_NEVER;
     }
 }
 

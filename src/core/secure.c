@@ -46,11 +46,11 @@ weft_status weft_core_secure_hello(struct weft_ep *ep, struct peer *p)
     *hello = (struct weft_wire_hello){
         .mode = p->sec.mode,
         .key_id = p->sec.mode == WEFT_MODE_NONE ? 0 : ep->guard.key_id,
-        .connection_id = p->connection_id,
+        .connection_id = p->conn.id,
         .incarnation = ep->config.incarnation,
         .name = ep->config.name,
-        .open_from = p->tx_open_from,
-        .unscheduled = (uint16_t)p->granted,
+        .open_from = p->tx.open_from,
+        .unscheduled = (uint16_t)p->credit.granted,
         .packet_bytes_max = 65000,
     };
     if (p->sec.mode != WEFT_MODE_NONE) {
@@ -122,12 +122,12 @@ weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
     *accept = (struct weft_wire_accept){
         .mode = hello->mode,
         .key_id = hello->key_id,
-        .connection_id = p->remote_connection_id,
-        .own_connection_id = p->connection_id,
+        .connection_id = p->conn.remote_id,
+        .own_connection_id = p->conn.id,
         .incarnation = ep->config.incarnation,
         .name = ep->config.name,
-        .open_from = p->tx_open_from,
-        .unscheduled = (uint16_t)p->granted,
+        .open_from = p->tx.open_from,
+        .unscheduled = (uint16_t)p->credit.granted,
         .packet_bytes_max = 65000,
     };
     p->sec.prepared = true;
@@ -203,8 +203,8 @@ bool weft_core_secret_u64(struct weft_ep *ep, uint64_t *value_p)
 void weft_core_secure_rekey(struct weft_ep *ep, struct peer *p)
 {
     struct secure *s = &p->sec;
-    if (s->mode == WEFT_MODE_NONE || p->pn_next - s->send_first_pn < ep->rekey_packets ||
-        p->pn_acked_largest < s->send_first_pn) {
+    if (s->mode == WEFT_MODE_NONE || p->recovery.pn_next - s->send_first_pn < ep->rekey_packets ||
+        p->recovery.pn_acked_largest < s->send_first_pn) {
         return;
     }
     secret_next(ep, s->send_secret, s->send_secret);
@@ -213,7 +213,7 @@ void weft_core_secure_rekey(struct weft_ep *ep, struct peer *p)
         return;
     }
     s->send_phase ^= 1;
-    s->send_first_pn = p->pn_next;
+    s->send_first_pn = p->recovery.pn_next;
     ep->counters.rekeys++;
 }
 

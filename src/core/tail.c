@@ -27,18 +27,18 @@
 
 static uint64_t after(const struct peer *p, uint64_t since_ns, uint64_t eighths)
 {
-    return since_ns + weft_max_u64(p->srtt_ns / 8 * eighths, granularity_ns);
+    return since_ns + weft_max_u64(p->recovery.srtt_ns / 8 * eighths, granularity_ns);
 }
 
 /* The pass of an open message is over: its sender waits to hear what is missing. */
 static uint64_t ack_time(const struct peer *p)
 {
-    if (p->gap_ns == 0 || (p->tail_said & TAIL_ACK) != 0) {
+    if (p->ack.gap_ns == 0 || (p->recovery.tail_said & TAIL_ACK) != 0) {
         return WEFT_NEVER;
     }
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        if (p->rx[__builtin_ctzll(live)].pass_over) {
-            return after(p, p->acked_ns, 3);
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        if (p->rx.msgs[__builtin_ctzll(live)].pass_over) {
+            return after(p, p->ack.sent_ns, 3);
         }
     }
     return WEFT_NEVER;
@@ -49,8 +49,8 @@ static uint64_t ack_time(const struct peer *p)
 static uint64_t finished(const struct peer *p)
 {
     uint64_t messages = 0;
-    for (uint64_t awake = p->tx_unsent > 0 ? 0 : tx_awake(p); awake != 0; awake &= awake - 1) {
-        const struct tx_msg *m = &p->tx[__builtin_ctzll(awake)];
+    for (uint64_t awake = p->tx.unsent > 0 ? 0 : tx_awake(p); awake != 0; awake &= awake - 1) {
+        const struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(awake)];
         messages |= m->acked_count > 0 || m->chunks >= FINISH_CHUNKS_MIN ? awake & -awake : 0;
     }
     return messages;
@@ -59,32 +59,32 @@ static uint64_t finished(const struct peer *p)
 /* An answer, and what is said with it, may be confirmed late by agreement. */
 static uint64_t last_time(const struct weft_ep *ep, const struct peer *p)
 {
-    if ((p->tail_said & TAIL_LAST) != 0 || p->in_flight_count == 0 || p->tx_unsent > 0 ||
-        p->tx_answers != 0 || !losses_likely(ep, p->pto_base_ns)) {
+    if ((p->recovery.tail_said & TAIL_LAST) != 0 || p->recovery.in_flight_count == 0 ||
+        p->tx.unsent > 0 || p->tx.answers != 0 || !losses_likely(ep, p->recovery.pto_base_ns)) {
         return WEFT_NEVER;
     }
     if (tx_awake(p) != 0) {
-        return finished(p) != 0 ? after(p, p->pto_base_ns, 9) : WEFT_NEVER;
+        return finished(p) != 0 ? after(p, p->recovery.pto_base_ns, 9) : WEFT_NEVER;
     }
-    bool told = (p->rx_closed & ~p->rx_need_done) != 0;
-    return told ? after(p, p->pto_base_ns, 3) : WEFT_NEVER;
+    bool told = (p->rx.closed & ~p->rx.need_done) != 0;
+    return told ? after(p, p->recovery.pto_base_ns, 3) : WEFT_NEVER;
 }
 
 void weft_core_tail_arm(const struct weft_ep *ep, struct peer *p)
 {
-    bool open = p->state == PEER_OPEN && !p->idle && p->srtt_ns != 0;
-    p->tail_ns = open ? weft_min_u64(ack_time(p), last_time(ep, p)) : WEFT_NEVER;
+    bool open = p->conn.state == PEER_OPEN && !p->conn.idle && p->recovery.srtt_ns != 0;
+    p->recovery.tail_ns = open ? weft_min_u64(ack_time(p), last_time(ep, p)) : WEFT_NEVER;
 }
 
 void weft_core_tail_fire(const struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (ack_time(p) <= now_ns) {
-        p->tail_said |= TAIL_ACK;
-        p->ack_now = true;
+        p->recovery.tail_said |= TAIL_ACK;
+        p->ack.at_once = true;
     }
     if (last_time(ep, p) <= now_ns) {
-        p->tail_said |= TAIL_LAST;
-        p->rx_need_done |= p->rx_closed;
-        p->tx_finish |= finished(p);
+        p->recovery.tail_said |= TAIL_LAST;
+        p->rx.need_done |= p->rx.closed;
+        p->tx.finish |= finished(p);
     }
 }

@@ -74,19 +74,19 @@ void weft_core_timers_remove(struct weft_ep *ep, const struct peer *p)
 
 static uint64_t peer_deadline(const struct peer *p)
 {
-    bool at_once = p->sec.broken || (p->replaced && p->state == PEER_OPEN);
-    uint64_t at = at_once ? 0 : weft_min_u64(p->hello_ns, p->path.timer_ns);
+    bool at_once = p->sec.broken || (p->conn.replaced && p->conn.state == PEER_OPEN);
+    uint64_t at = at_once ? 0 : weft_min_u64(p->conn.hello_ns, p->conn.timer_ns);
     if (peer_connected(p)) {
         at = weft_min_u64(at, p->sec.previous ? p->sec.previous_until_ns : WEFT_NEVER);
-        at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
-        at = weft_min_u64(at, p->loss_ns);
-        at = weft_min_u64(at, weft_min_u64(p->pto_ns, p->tail_ns));
-        at = weft_min_u64(at, p->pace_ns);
-        at = weft_min_u64(at, p->tx_pace_ns);
-        at = weft_min_u64(at, p->rx_timer_ns);
-        at = weft_min_u64(at, p->credit_ns);
+        at = weft_min_u64(at, p->ack.pending > 0 && !p->conn.idle ? p->ack.due_ns : WEFT_NEVER);
+        at = weft_min_u64(at, p->recovery.loss_ns);
+        at = weft_min_u64(at, weft_min_u64(p->recovery.pto_ns, p->recovery.tail_ns));
+        at = weft_min_u64(at, p->pacer.until_ns);
+        at = weft_min_u64(at, p->tx.pace_ns);
+        at = weft_min_u64(at, p->rx.timer_ns);
+        at = weft_min_u64(at, p->credit.timer_ns);
     }
-    return weft_min_u64(at, p->tx_deadline_ns);
+    return weft_min_u64(at, p->tx.deadline_ns);
 }
 
 static void peer_file(struct weft_ep *ep, const struct peer *p)
@@ -122,70 +122,70 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (p->sec.broken) {
-        if (p->state == PEER_CLOSING && p->path.close_told) {
+        if (p->conn.state == PEER_CLOSING && p->conn.close_told) {
             weft_core_peer_clear(ep, p);
         } else {
             weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);
         }
         return;
     }
-    if (p->replaced && p->state == PEER_OPEN) {
+    if (p->conn.replaced && p->conn.state == PEER_OPEN) {
         weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
         return;
     }
-    if (p->path.timer_ns <= now_ns) {
+    if (p->conn.timer_ns <= now_ns) {
         weft_core_life_timer(ep, p, now_ns);
-        if (p->state == PEER_FREE) {
+        if (p->conn.state == PEER_FREE) {
             return;
         }
     }
-    if (p->state == PEER_CONNECTING && ep->resumed_ns == now_ns) {
-        p->hello_since_ns = now_ns;
+    if (p->conn.state == PEER_CONNECTING && ep->resumed_ns == now_ns) {
+        p->conn.hello_since_ns = now_ns;
     }
-    if (p->state == PEER_HALF_OPEN && p->hello_ns <= now_ns) {
+    if (p->conn.state == PEER_HALF_OPEN && p->conn.hello_ns <= now_ns) {
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: it was never up */
         return;
     }
-    if (p->state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&
-        now_ns - p->hello_since_ns >= ep->config.peer_timeout_ns) {
+    if (p->conn.state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&
+        now_ns - p->conn.hello_since_ns >= ep->config.peer_timeout_ns) {
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
         return;
     }
-    if (p->tx_deadline_ns <= now_ns) {
+    if (p->tx.deadline_ns <= now_ns) {
         weft_core_tx_timer(p, now_ns);
     }
     if (!peer_connected(p)) {
         return;
     }
-    if (p->rx_timer_ns <= now_ns) {
+    if (p->rx.timer_ns <= now_ns) {
         weft_core_rx_timer(ep, p, now_ns);
-        if (p->state == PEER_FREE) {
+        if (p->conn.state == PEER_FREE) {
             return;
         }
     }
-    if (p->credit_ns <= now_ns) {
+    if (p->credit.timer_ns <= now_ns) {
         weft_core_credit_timer(ep, p, now_ns);
     }
     weft_core_secure_timer(ep, p, now_ns);
-    if (p->loss_ns <= now_ns) {
+    if (p->recovery.loss_ns <= now_ns) {
         weft_core_loss_timer(ep, p, now_ns);
     }
-    if (p->ack_pending > 0 && p->ack_ns <= now_ns) {
-        p->ack_now = true;
+    if (p->ack.pending > 0 && p->ack.due_ns <= now_ns) {
+        p->ack.at_once = true;
     }
-    if (p->pace_ns <= now_ns) {
-        p->pace_ns = WEFT_NEVER;
+    if (p->pacer.until_ns <= now_ns) {
+        p->pacer.until_ns = WEFT_NEVER;
     }
-    if (p->tx_pace_ns <= now_ns) {
+    if (p->tx.pace_ns <= now_ns) {
         weft_core_pace_timer(ep, p, now_ns);
     }
-    if (p->tail_ns <= now_ns) {
+    if (p->recovery.tail_ns <= now_ns) {
         weft_core_tail_fire(ep, p, now_ns);
     }
-    if (p->pto_ns <= now_ns) {
+    if (p->recovery.pto_ns <= now_ns) {
         weft_core_pto_arm(ep, p); /* an answer may have come since it was armed */
     }
-    if (p->pto_ns <= now_ns) {
+    if (p->recovery.pto_ns <= now_ns) {
         weft_core_pto_fire(ep, p, now_ns);
     }
 }
@@ -205,7 +205,7 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
         }
         weft_core_timers_remove(ep, p); /* filed again when send is done with it */
         peer_timers(ep, p, now_ns);
-        if (p->state != PEER_FREE) {
+        if (p->conn.state != PEER_FREE) {
             weft_core_peer_ready(ep, p);
         }
     }
@@ -213,7 +213,7 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
 
 void weft_core_timers_arm(struct weft_ep *ep, struct peer *p)
 {
-    if (p->state != PEER_FREE) {
+    if (p->conn.state != PEER_FREE) {
         weft_core_pto_arm(ep, p);
         weft_core_tail_arm(ep, p);
         weft_core_credit_arm(ep, p);

@@ -71,11 +71,11 @@ void weft_core_trace_write(struct weft_ep *ep, const struct peer *p, enum weft_t
 /* The state after a round of congestion control: two records. */
 void weft_core_trace_round(struct weft_ep *ep, const struct peer *p)
 {
-    int32_t credit = (int32_t)(p->credit - p->data_sent);
+    int32_t credit = (int32_t)(p->allowed.limit - p->allowed.sent);
     weft_core_trace_write(ep, p, WEFT_TRACE_CC, 0, p->cc.cwnd_bytes, p->cc.rate_bps / 1000,
-                          p->in_flight_bytes, credit > 0 ? (uint32_t)credit : 0);
-    weft_core_trace_write(ep, p, WEFT_TRACE_PATH, 0, 0, weft_cc_loss_ppm(&p->cc), p->ce_seen,
-                          ep->counters.lost_packets);
+                          p->recovery.in_flight_bytes, credit > 0 ? (uint32_t)credit : 0);
+    weft_core_trace_write(ep, p, WEFT_TRACE_PATH, 0, 0, weft_cc_loss_ppm(&p->cc),
+                          p->recovery.ce_seen, ep->counters.lost_packets);
 }
 
 /* Packets that carry no connection's number are written by their class, wherever they are built. */

@@ -26,13 +26,14 @@ enum {
 
 static bool window_open(const struct peer *p, uint64_t bytes)
 {
-    return p->in_flight_bytes + bytes <= p->cc.cwnd_bytes || p->in_flight_bytes == 0;
+    return p->recovery.in_flight_bytes + bytes <= p->cc.cwnd_bytes ||
+           p->recovery.in_flight_bytes == 0;
 }
 
 static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, uint64_t now_ns)
 {
-    return p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE &&
-           (int32_t)(p->credit - p->data_sent) > 0 && window_open(p, bytes) &&
+    return p->recovery.pn_next - p->recovery.pn_oldest < ep->config.tx_window_max - RING_RESERVE &&
+           (int32_t)(p->allowed.limit - p->allowed.sent) > 0 && window_open(p, bytes) &&
            weft_core_pacer_allows(p, bytes, now_ns);
 }
 
@@ -43,17 +44,17 @@ static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const
                            uint32_t bytes)
 {
     uint64_t ahead = (uint64_t)LIMITED_PACKETS * bytes;
-    bool paced = p->cc.rate_bps != 0 && p->tokens_bytes < (int64_t)ahead;
+    bool paced = p->cc.rate_bps != 0 && p->pacer.tokens_bytes < (int64_t)ahead;
     bool queued = ep->egress.waits_count > 1 && ep->egress.room_bytes < ahead;
-    return m->pass_next < m->chunks &&
-           (paced || m->rate_bps != 0 || queued || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
+    return m->pass_next < m->chunks && (paced || m->rate_bps != 0 || queued ||
+                                        p->recovery.in_flight_bytes + ahead > p->cc.cwnd_bytes);
 }
 
 /* ---- bursts ---------------------------------------------------------------------------------- */
 
 static void tx_begin(const struct weft_ep *ep, const struct peer *p, struct weft_tx *tx)
 {
-    tx->addr = p->addr;
+    tx->addr = p->conn.addr;
     tx->ecn = weft_core_ecn_marks(ep, p) ? WEFT_ECN_ECT0 : WEFT_ECN_NOT;
     tx->fragment = p->path.fragment;
     tx->packets = 0;
@@ -73,18 +74,18 @@ static struct weft_wire_packet header_make(const struct peer *p, uint8_t flags)
     return (struct weft_wire_packet){
         .klass = p->sec.mode, /* classes and modes have the same numbers */
         .flags = flags | (p->sec.send_phase != 0 ? WEFT_FLAG_KEY_PHASE : 0),
-        .data_count = (uint16_t)p->data_sent,
-        .connection_id = p->remote_connection_id,
-        .number = p->pn_next,
+        .data_count = (uint16_t)p->allowed.sent,
+        .connection_id = p->conn.remote_id,
+        .number = p->recovery.pn_next,
     };
 }
 
 static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
 {
-    if (p->echo_ns == 0) {
+    if (p->ack.echo_ns == 0) {
         return 0;
     }
-    uint32_t clock = p->echo_clock + (uint32_t)((now_ns - p->echo_ns) >> 6);
+    uint32_t clock = p->ack.echo_clock + (uint32_t)((now_ns - p->ack.echo_ns) >> 6);
     return clock == 0 ? 1 : clock;
 }
 
@@ -120,13 +121,13 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
          * acknowledgement of a packet after it. Where nothing was lost for long, it tells nothing that
          * DONE does not say: with the second DONE that answers it, and the acknowledgements of both, it
          * took 2 % of the bytes of messages of 18 chunks. */
-        p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+        p->tx.finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     }
-    p->data_sent++;
+    p->allowed.sent++;
     ep->counters.data_sent++;
     ep->counters.retransmitted_packets += again;
     if (again) {
-        trace(ep, p, WEFT_TRACE_CHUNK_AGAIN, 0, p->pn_next, m->seq & UINT32_MAX, chunk, 0);
+        trace(ep, p, WEFT_TRACE_CHUNK_AGAIN, 0, p->recovery.pn_next, m->seq & UINT32_MAX, chunk, 0);
     }
     bool brief = data_head_bytes(m) == WEFT_BRIEF_BYTES;
     struct weft_wire_data data = {
@@ -143,7 +144,8 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->told << 2);
     if (brief) {
         weft_wire_brief_encode(w, &data);
-        flags = ep->egress.receivers > (p->tx_unsent > 0) ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED : WEFT_FLAG_BRIEF;
+        flags = ep->egress.receivers > (p->tx.unsent > 0) ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED
+                                                          : WEFT_FLAG_BRIEF;
     } else {
         weft_wire_data_encode(w, &data);
     }
@@ -188,21 +190,22 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     uint32_t head_bytes = burst_head_bytes(m);
     uint32_t header_bytes = head_bytes - data_head_bytes(m);
     struct weft_writer body = weft_writer_make(head + header_bytes, data_head_bytes(m));
-    p->tx_answers &= ~(UINT64_C(1) << (m->seq & MSG_MASK));
+    p->tx.answers &= ~(UINT64_C(1) << (m->seq & MSG_MASK));
     uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
     struct weft_writer w = weft_writer_make(head, header_bytes);
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
-    tx->fragment |= weft_core_path_room(p, bytes) > p->packet_bytes; /* the path has shrunk since its grid was made */
+    tx->fragment |= weft_core_path_room(p, bytes) >
+                    p->path.packet_bytes; /* the path has shrunk since its grid was made */
     tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
     chunk_ahead(m);
-    if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
+    if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, first_iov, tx)) {
         return false;
     }
     tx->packets++;
-    p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : bytes;
+    p->pacer.tokens_bytes -= p->cc.rate_bps == 0 ? 0 : bytes;
     weft_core_packet_sent(ep, p, now_ns, (uint8_t)(TX_PACKET_DATA | kind), (uint32_t)m->seq, chunk,
                           bytes);
     return true;
@@ -216,8 +219,8 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
 static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
     uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
-    uint64_t most = weft_max_u64(2 * (uint64_t)p->in_flight_count, few);
-    most = weft_min_u64(most, ep->egress.room_bytes / p->packet_bytes);
+    uint64_t most = weft_max_u64(2 * (uint64_t)p->recovery.in_flight_count, few);
+    most = weft_min_u64(most, ep->egress.room_bytes / p->path.packet_bytes);
     return (uint32_t)weft_min_u64(weft_max_u64(most, 1), WEFT_TX_PACKETS_MAX);
 }
 
@@ -261,17 +264,17 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
  * end. */
 static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
 {
-    return p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE;
+    return p->recovery.pn_next - p->recovery.pn_oldest < ep->config.tx_window_max - RING_RESERVE;
 }
 
 static bool done_open(const struct weft_ep *ep, const struct peer *p)
 {
-    return p->rx_need_done != 0 && ring_has_room(ep, p);
+    return p->rx.need_done != 0 && ring_has_room(ep, p);
 }
 
 static bool done_due(const struct weft_ep *ep, const struct peer *p)
 {
-    return (p->rx_need_done & ~p->rx_later) != 0 && ring_has_room(ep, p);
+    return (p->rx.need_done & ~p->rx.later) != 0 && ring_has_room(ep, p);
 }
 
 /* A confirmation that may wait goes along with a message. */
@@ -279,15 +282,15 @@ static bool done_rides(const struct weft_ep *ep, struct peer *p)
 {
     uint32_t chunk;
     bool again;
-    return p->rx_later != 0 && ring_has_room(ep, p) && weft_core_tx_peek(p, &chunk, &again) != NULL;
+    return p->rx.later != 0 && ring_has_room(ep, p) && weft_core_tx_peek(p, &chunk, &again) != NULL;
 }
 
 static bool control_due(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
-    return p->ack_now || done_due(ep, p) || (p->tx_finish != 0 && ring_has_room(ep, p)) ||
-           p->need_ping || p->need_path_response || p->announce_idle > 0 ||
-           (p->need_backlog && ring_has_room(ep, p)) ||
-           (p->ack_pending > 0 && p->ack_ns <= now_ns);
+    return p->ack.at_once || done_due(ep, p) || (p->tx.finish != 0 && ring_has_room(ep, p)) ||
+           p->conn.need_ping || p->path.response_due || p->conn.announce_idle > 0 ||
+           (p->tx.need_backlog && ring_has_room(ep, p)) ||
+           (p->ack.pending > 0 && p->ack.due_ns <= now_ns);
 }
 
 static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_writer *w)
@@ -296,15 +299,15 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
     frame.type = WEFT_FRAME_ACK;
     /* Leave room for one part of a DONE, or in small packets notes would keep it out for ever. */
     size_t room = weft_writer_left(w);
-    room -= p->need_ping ? WEFT_PING_BYTES : 0;
-    room -= p->rx_need_done == 0 ? 0 : WEFT_DONE_BYTES + DONE_PART_WORDS * sizeof(uint64_t);
+    room -= p->conn.need_ping ? WEFT_PING_BYTES : 0;
+    room -= p->rx.need_done == 0 ? 0 : WEFT_DONE_BYTES + DONE_PART_WORDS * sizeof(uint64_t);
     weft_core_ack_fill(ep, p, now_ns, &frame.ack, room);
     weft_wire_frame_encode(w, &frame);
 }
 
 static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
 {
-    const struct tx_msg *m = &p->tx[slot];
+    const struct tx_msg *m = &p->tx.msgs[slot];
     struct weft_wire_frame frame = {.type = WEFT_FRAME_FINISH};
     frame.finish.msg = (uint32_t)m->seq;
     frame.finish.flags = m->finish_short ? WEFT_FINISH_SHORT : 0;
@@ -342,8 +345,8 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
     }
     weft_wire_frame_encode(w, &frame);
     trace(ep, p, WEFT_TRACE_DONE_SENT, d->status, d->msg, d->received, d->word_count, d->first);
-    m->done_first_pn = m->done_word == 0 ? p->pn_next : m->done_first_pn;
-    m->done_last_pn = p->pn_next;
+    m->done_first_pn = m->done_word == 0 ? p->recovery.pn_next : m->done_first_pn;
+    m->done_last_pn = p->recovery.pn_next;
     m->done_word += d->word_count;
     return !masked || m->done_word == words_all;
 }
@@ -351,20 +354,20 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
 static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_writer *w)
 {
     uint8_t kind = 0;
-    for (uint64_t due = p->rx_need_done; due != 0; due &= due - 1) {
+    for (uint64_t due = p->rx.need_done; due != 0; due &= due - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(due);
         if (weft_writer_left(w) < WEFT_DONE_BYTES) {
             break;
         }
         uint8_t *before = w->at;
-        bool complete = frame_done(ep, p, &p->rx[slot], w);
+        bool complete = frame_done(ep, p, &p->rx.msgs[slot], w);
         kind |= w->at != before ? TX_PACKET_DONE : 0;
         if (!complete) {
             break;
         }
-        p->rx[slot].done_word = 0;
-        p->rx_need_done &= ~(UINT64_C(1) << slot);
-        p->rx_later &= ~(UINT64_C(1) << slot);
+        p->rx.msgs[slot].done_word = 0;
+        p->rx.need_done &= ~(UINT64_C(1) << slot);
+        p->rx.later &= ~(UINT64_C(1) << slot);
     }
     return kind;
 }
@@ -375,33 +378,34 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 {
     uint8_t kind = 0;
     frame_ack(ep, p, now_ns, w);
-    if (p->need_ping) {
+    if (p->conn.need_ping) {
         weft_wire_frame_encode(w, &(struct weft_wire_frame){.type = WEFT_FRAME_PING});
-        p->need_ping = false;
+        p->conn.need_ping = false;
         kind |= TX_PACKET_PROBE;
     }
-    if (p->need_path_response && weft_writer_left(w) >= WEFT_PATH_BYTES) {
+    if (p->path.response_due && weft_writer_left(w) >= WEFT_PATH_BYTES) {
         struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_RESPONSE};
-        frame.token = p->challenge_token;
+        frame.token = p->path.response_token;
         weft_wire_frame_encode(w, &frame);
-        p->need_path_response = false;
+        p->path.response_due = false;
         kind |= TX_PACKET_PROBE;
     }
-    if (p->need_backlog && ring_has_room(ep, p) && weft_writer_left(w) >= WEFT_BACKLOG_BYTES) {
+    if (p->tx.need_backlog && ring_has_room(ep, p) && weft_writer_left(w) >= WEFT_BACKLOG_BYTES) {
         struct weft_wire_frame frame = {.type = WEFT_FRAME_BACKLOG};
-        frame.backlog_end = p->data_sent + (uint32_t)p->tx_unsent;
+        frame.backlog_end = p->allowed.sent + (uint32_t)p->tx.unsent;
         weft_wire_frame_encode(w, &frame);
-        p->need_backlog = false;
+        p->tx.need_backlog = false;
         kind |= TX_PACKET_BACKLOG;
     }
-    while (p->tx_finish != 0 && weft_writer_left(w) >= WEFT_FINISH_BYTES) {
-        unsigned slot = (unsigned)__builtin_ctzll(p->tx_finish);
+    while (p->tx.finish != 0 && weft_writer_left(w) >= WEFT_FINISH_BYTES) {
+        unsigned slot = (unsigned)__builtin_ctzll(p->tx.finish);
         frame_finish(p, w, slot);
-        p->tx_finish &= p->tx_finish - 1;
+        p->tx.finish &= p->tx.finish - 1;
         kind |= TX_PACKET_FINISH;
     }
     if (!done_open(ep, p)) {
-        p->rx_later = 0; /* what this acknowledges is not put off further: DONE when there is room */
+        p->rx.later =
+            0; /* what this acknowledges is not put off further: DONE when there is room */
         return kind;
     }
     return kind | frames_done(ep, p, w);
@@ -444,11 +448,11 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         struct weft_writer w = weft_writer_make(frames.at, head_bytes);
         flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
         used += head_bytes;
-        bool answer = p->later && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
+        bool answer = p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
                       (kind & TX_PACKET_BACKLOG) == 0;
         uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
-        p->tail_said &= (uint8_t)~TAIL_LAST;
-        p->tx_answers = answer ? p->tx_answers | bit : p->tx_answers & ~bit;
+        p->recovery.tail_said &= (uint8_t)~TAIL_LAST;
+        p->tx.answers = answer ? p->tx.answers | bit : p->tx.answers & ~bit;
         kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;
     }
     struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
@@ -459,13 +463,13 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     if (m != NULL) {
         tx_iov(tx, chunk_at(m, chunk), payload);
     }
-    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+    if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, 0, tx)) {
         return 0;
     }
     if (m != NULL) {
-        p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : tx->bytes;
+        p->pacer.tokens_bytes -= p->cc.rate_bps == 0 ? 0 : tx->bytes;
     }
-    if (kind == 0 && !p->ecn_capable) {
+    if (kind == 0 && !p->path.ecn_capable) {
         tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so no test of the marks */
     }
     tx->packets = 1;
@@ -479,7 +483,7 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
                                struct weft_tx *tx)
 {
     tx_begin(ep, p, tx);
-    size_t room = weft_min_u64(p->packet_bytes, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
+    size_t room = weft_min_u64(p->path.packet_bytes, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
     struct weft_writer frames =
         weft_writer_make(tx->scratch + CONTROL_OFFSET, room - CONTROL_OFFSET);
     uint32_t msg;
@@ -492,7 +496,7 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
     weft_wire_header_encode(&head, &packet);
     weft_write_u16(&head, (uint16_t)(frames.at - tx->scratch - CONTROL_OFFSET));
     tx_iov(tx, tx->scratch, (size_t)(frames.at - tx->scratch));
-    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+    if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, 0, tx)) {
         return 0;
     }
     tx->packets = 1;
@@ -506,17 +510,19 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
  * ones in vain, but only on a silent path). */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
-    p->probes--;
-    p->rx_need_done |= p->rx_closed;
+    p->recovery.probes--;
+    p->rx.need_done |= p->rx.closed;
     uint32_t chunk = UINT32_MAX;
     struct tx_msg *m = NULL;
     /* Of two probes one is short where longer packets may not pass any more: its acknowledgement
      * tells the difference between a dead peer and a path that has shrunk. */
-    bool small = p->probes == 1 && p->pto_count > 2 && p->packet_bytes > p->path.base_bytes;
+    bool small = p->recovery.probes == 1 && p->recovery.pto_count > 2 &&
+                 p->path.packet_bytes > p->path.base_bytes;
     if (!small) {
         m = weft_core_tx_probe(p, &chunk);
     }
-    trace(ep, p, WEFT_TRACE_PROBE, 0, p->pn_next, m != NULL ? m->seq & UINT32_MAX : 0, chunk, 0);
+    trace(ep, p, WEFT_TRACE_PROBE, 0, p->recovery.pn_next, m != NULL ? m->seq & UINT32_MAX : 0,
+          chunk, 0);
     if (m != NULL && chunk != UINT32_MAX) {
         bool again = m->pass_next == m->chunks;
         tx_begin(ep, p, tx);
@@ -525,11 +531,11 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         return made ? tx->packets : 0;
     }
     if (m != NULL) {
-        p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+        p->tx.finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     } else {
-        p->need_ping = !done_open(ep, p);
+        p->conn.need_ping = !done_open(ep, p);
     }
-    return control_build(ep, p, small ? p->path.base_bytes : p->packet_bytes, now_ns, tx);
+    return control_build(ep, p, small ? p->path.base_bytes : p->path.packet_bytes, now_ns, tx);
 }
 
 uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
@@ -557,7 +563,7 @@ uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct 
     if (zeros > 0) {
         tx_iov(tx, zero, zeros);
     }
-    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+    if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, 0, tx)) {
         return 0;
     }
     tx->packets = 1;
@@ -569,21 +575,21 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 {
     tx_begin(ep, p, tx);
     struct weft_wire_frame frame = {.type = WEFT_FRAME_CLOSE};
-    frame.close_code = p->path.close_code;
+    frame.close_code = p->conn.close_code;
     struct weft_wire_packet packet = header_make(p, WEFT_FLAG_CONTROL);
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
     weft_wire_header_encode(&w, &packet);
     weft_write_u16(&w, WEFT_CLOSE_BYTES);
     weft_wire_frame_encode(&w, &frame);
     tx_iov(tx, tx->scratch, (size_t)(w.at - tx->scratch));
-    p->need_close = false;
-    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+    p->conn.need_close = false;
+    if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, 0, tx)) {
         return 0;
     }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
-    p->path.close_sends++;
-    p->path.close_ns = now_ns + weft_core_pto_base(p);
+    p->conn.close_sends++;
+    p->conn.close_ns = now_ns + weft_core_pto_base(p);
     weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, tx->bytes);
     return 1;
 }
@@ -595,24 +601,24 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (p->sec.broken) {
         return 0;
     }
-    if (p->state == PEER_CONNECTING) {
-        return p->hello_ns <= now_ns ? weft_core_hello_build(ep, p, now_ns, tx) : 0;
+    if (p->conn.state == PEER_CONNECTING) {
+        return p->conn.hello_ns <= now_ns ? weft_core_hello_build(ep, p, now_ns, tx) : 0;
     }
-    if (p->state == PEER_CLOSING) {
-        if (p->need_close && p->path.close_sends == 0 && done_open(ep, p)) {
-            return control_build(ep, p, p->packet_bytes, now_ns, tx);
+    if (p->conn.state == PEER_CLOSING) {
+        if (p->conn.need_close && p->conn.close_sends == 0 && done_open(ep, p)) {
+            return control_build(ep, p, p->path.packet_bytes, now_ns, tx);
         }
-        return p->need_close ? close_build(ep, p, now_ns, tx) : 0;
+        return p->conn.need_close ? close_build(ep, p, now_ns, tx) : 0;
     }
-    if (p->need_accept) {
-        p->accept_ns = p->accepts == 0 ? now_ns : p->accept_ns;
-        p->accepts += p->accepts < UINT8_MAX;
+    if (p->conn.need_accept) {
+        p->conn.accept_ns = p->conn.accepts == 0 ? now_ns : p->conn.accept_ns;
+        p->conn.accepts += p->conn.accepts < UINT8_MAX;
         return weft_core_accept_build(ep, p, tx);
     }
     if (p->path.challenges_due != 0 && peer_connected(p)) {
         return weft_core_path_build(ep, p, now_ns, tx);
     }
-    if (p->state != PEER_OPEN || (p->idle && p->announce_idle == 0)) {
+    if (p->conn.state != PEER_OPEN || (p->conn.idle && p->conn.announce_idle == 0)) {
         return 0;
     }
     weft_core_secure_rekey(ep, p);
@@ -620,15 +626,15 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return 0;
     }
     weft_core_pacer_refill(p, now_ns);
-    p->pace_ns = WEFT_NEVER;
-    if (p->probes > 0) {
+    p->pacer.until_ns = WEFT_NEVER;
+    if (p->recovery.probes > 0) {
         return probe_build(ep, p, now_ns, tx);
     }
-    if (p->tx_critical != 0 && ring_has_room(ep, p)) {
+    if (p->tx.critical != 0 && ring_has_room(ep, p)) {
         return critical_build(ep, p, now_ns, tx);
     }
     if (control_due(ep, p, now_ns) || done_rides(ep, p)) {
-        return control_build(ep, p, p->packet_bytes, now_ns, tx);
+        return control_build(ep, p, p->path.packet_bytes, now_ns, tx);
     }
     if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {
         return 1;
@@ -641,16 +647,16 @@ uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_n
                               struct weft_tx *tx)
 {
     weft_core_pacer_refill(p, now_ns);
-    p->pace_ns = WEFT_NEVER;
+    p->pacer.until_ns = WEFT_NEVER;
     uint32_t packets = burst_build(ep, p, now_ns, tx);
     if (packets == 0) {
         weft_core_egress_leave(ep, p);
         return 0;
     }
-    p->turn_ns = now_ns;
-    p->tail_said &= (uint8_t)~TAIL_LAST;
+    p->allowed.turn_ns = now_ns;
+    p->recovery.tail_said &= (uint8_t)~TAIL_LAST;
     weft_core_egress_file(ep, p);
-    if (p->tx_finish != 0) {
+    if (p->tx.finish != 0) {
         weft_core_peer_ready(ep, p); /* the pass is over: FINISH follows at once */
     }
     weft_core_egress_sent(ep, tx->bytes + (uint64_t)packets * WIRE_BYTES);

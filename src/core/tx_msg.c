@@ -77,15 +77,15 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     if (!send_valid(ep, p, send, &chunk_elems)) {
         return WEFT_INVALID;
     }
-    if (p->tx_next_seq - p->tx_open_from >= WEFT_MSGS_MAX) {
+    if (p->tx.next_seq - p->tx.open_from >= WEFT_MSGS_MAX) {
         return WEFT_AGAIN;
     }
-    uint64_t seq = p->tx_next_seq;
-    struct tx_msg *m = &p->tx[seq & MSG_MASK];
+    uint64_t seq = p->tx.next_seq;
+    struct tx_msg *m = &p->tx.msgs[seq & MSG_MASK];
     if (m->unpolled) {
         return WEFT_AGAIN; /* its SENT event still points to the mask */
     }
-    p->tx_next_seq++;
+    p->tx.next_seq++;
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
     uint32_t critical = (uint32_t)weft_min_u64(send->critical, chunks);
     *m = (struct tx_msg){
@@ -101,7 +101,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .elem_bytes = send->elem_bytes,
         .total = send->total,
         .chunks = chunks,
-        .lost_max = weft_bound_reserve(&p->bounds, send, chunk_elems, chunks),
+        .lost_max = weft_bound_reserve(&p->tx.bounds, send, chunk_elems, chunks),
         .critical_left = critical,
         .chunk_bytes = chunk_elems * send->elem_bytes,
         .seq = seq,
@@ -118,13 +118,14 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     }
     perm_choose(ep, m, send->cut);
     if (!m->held) {
-        p->need_backlog |= p->tx_unsent > 0; /* the receiver will not see this one before the others end */
+        p->tx.need_backlog |=
+            p->tx.unsent > 0; /* the receiver will not see this one before the others end */
         weft_core_egress_unsent(ep, p, m->chunks);
-        p->pto_base_ns = peer_waiting(p) ? p->pto_base_ns : now_ns;
+        p->recovery.pto_base_ns = peer_waiting(p) ? p->recovery.pto_base_ns : now_ns;
     }
-    p->tx_active |= UINT64_C(1) << (seq & MSG_MASK);
-    p->tx_held |= (uint64_t)m->held << (seq & MSG_MASK);
-    p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+    p->tx.active |= UINT64_C(1) << (seq & MSG_MASK);
+    p->tx.held |= (uint64_t)m->held << (seq & MSG_MASK);
+    p->tx.deadline_ns = weft_min_u64(p->tx.deadline_ns, m->deadline_ns);
     trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_OUTGOING, seq, chunks, m->lost_max,
           m->chunk_bytes);
     trace(ep, p, WEFT_TRACE_MSG_TAG, WEFT_TRACE_OUTGOING, seq, m->tag >> 32, (uint32_t)m->tag,
@@ -135,7 +136,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
 
 struct tx_msg *weft_core_tx_find(struct peer *p, uint32_t msg)
 {
-    struct tx_msg *m = &p->tx[msg & MSG_MASK];
+    struct tx_msg *m = &p->tx.msgs[msg & MSG_MASK];
     return m->active && (uint32_t)m->seq == msg ? m : NULL;
 }
 
@@ -263,12 +264,12 @@ static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chun
 struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
 {
     struct tx_msg *best = NULL;
-    unsigned turn = p->tx_open_from & MSG_MASK;
-    uint64_t may = p->tx_active & ~(p->tx_held | p->tx_paced);
+    unsigned turn = p->tx.open_from & MSG_MASK;
+    uint64_t may = p->tx.active & ~(p->tx.held | p->tx.paced);
     uint64_t order = turn == 0 ? may : may >> turn | may << (WEFT_MSGS_MAX - turn);
     for (; order != 0; order &= order - 1) {
         unsigned slot = ((unsigned)__builtin_ctzll(order) + turn) & MSG_MASK;
-        struct tx_msg *m = &p->tx[slot];
+        struct tx_msg *m = &p->tx.msgs[slot];
         uint32_t chunk;
         bool again;
         if (best != NULL && best->order <= m->order) {
@@ -320,15 +321,15 @@ static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
  * rests has no turn: a probe would send its next chunk before its time. A PING asks for it. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
 {
-    uint64_t span = p->tx_next_seq - p->tx_open_from;
-    uint64_t from = weft_max_u64(p->tx_probed_seq + 1, p->tx_open_from) - p->tx_open_from;
+    uint64_t span = p->tx.next_seq - p->tx.open_from;
+    uint64_t from = weft_max_u64(p->tx.probed_seq + 1, p->tx.open_from) - p->tx.open_from;
     for (uint64_t i = 0; i < span; i++) {
-        uint64_t seq = p->tx_open_from + (from + i) % span;
-        struct tx_msg *m = &p->tx[seq & MSG_MASK];
+        uint64_t seq = p->tx.open_from + (from + i) % span;
+        struct tx_msg *m = &p->tx.msgs[seq & MSG_MASK];
         bool rests =
-            m->unbegun || ((p->tx_paced >> (seq & MSG_MASK) & 1) != 0 && m->pass_next < m->chunks);
+            m->unbegun || ((p->tx.paced >> (seq & MSG_MASK) & 1) != 0 && m->pass_next < m->chunks);
         if (m->active && m->seq == seq && (!rests || m->finish_short)) {
-            p->tx_probed_seq = seq;
+            p->tx.probed_seq = seq;
             probe_chunk(m, chunk_p);
             return m;
         }
@@ -340,20 +341,20 @@ struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
 
 void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
 {
-    p->tx_deadline_ns = WEFT_NEVER;
-    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+    p->tx.deadline_ns = WEFT_NEVER;
+    for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(active);
-        struct tx_msg *m = &p->tx[slot];
+        struct tx_msg *m = &p->tx.msgs[slot];
         if (m->finish_short) {
             continue;
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            p->idle = false; /* it must be told; and if it is dead, we must find out */
-            p->tx_finish |= UINT64_C(1) << slot;
-            p->tx_held &= ~(UINT64_C(1) << slot);
+            p->conn.idle = false; /* it must be told; and if it is dead, we must find out */
+            p->tx.finish |= UINT64_C(1) << slot;
+            p->tx.held &= ~(UINT64_C(1) << slot);
         } else {
-            p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+            p->tx.deadline_ns = weft_min_u64(p->tx.deadline_ns, m->deadline_ns);
         }
     }
 }
@@ -366,20 +367,20 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
 {
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     if (!m->unbegun) {
-        p->need_backlog |= m->pass_next < m->chunks;
+        p->tx.need_backlog |= m->pass_next < m->chunks;
         weft_core_egress_unsent(ep, p, -(int64_t)(m->chunks - m->pass_next));
     }
     m->active = false;
     m->unpolled = true;
-    p->events_unpolled++;
-    p->tx_active &= ~bit;
-    p->tx_held &= ~bit;
-    p->tx_paced &= ~bit;
-    p->tx_answers &= ~bit;
-    p->tx_finish &= ~bit;
-    p->tx_critical &= ~bit;
-    while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & MSG_MASK].active) {
-        p->tx_open_from++;
+    p->conn.events_unpolled++;
+    p->tx.active &= ~bit;
+    p->tx.held &= ~bit;
+    p->tx.paced &= ~bit;
+    p->tx.answers &= ~bit;
+    p->tx.finish &= ~bit;
+    p->tx.critical &= ~bit;
+    while (p->tx.open_from < p->tx.next_seq && !p->tx.msgs[p->tx.open_from & MSG_MASK].active) {
+        p->tx.open_from++;
     }
     ep->counters.messages_sent += outcome == WEFT_MSG_COMPLETE || outcome == WEFT_MSG_SHORT;
     ep->counters.messages_unknown += outcome == WEFT_MSG_UNKNOWN;
@@ -414,8 +415,8 @@ void weft_core_tx_withdrawn(struct weft_ep *ep, struct peer *p, struct tx_msg *m
 
 void weft_core_tx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
-        tx_close_unknown(ep, p, &p->tx[__builtin_ctzll(active)], now_ns);
+    for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
+        tx_close_unknown(ep, p, &p->tx.msgs[__builtin_ctzll(active)], now_ns);
     }
 }
 
@@ -486,8 +487,8 @@ void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_w
         tx_close_unknown(ep, p, m, now_ns);
         return;
     }
-    p->pto_count = 0;
-    p->pto_base_ns = now_ns;
+    p->recovery.pto_count = 0;
+    p->recovery.pto_base_ns = now_ns;
     enum weft_msg_outcome outcome =
         done->status == WEFT_DONE_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
     tx_close(ep, p, m, outcome, m->done, done->received, done->refused, now_ns);

@@ -18,8 +18,8 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
     }
     struct peer *p = &ep->peers[idx];
     bool keyed = p->sec.mode == WEFT_MODE_NONE || p->sec.keyed;
-    bool alive = peer_connected(p) || (p->state == PEER_CLOSING && keyed);
-    return alive && p->connection_id == connection_id ? p : NULL;
+    bool alive = peer_connected(p) || (p->conn.state == PEER_CLOSING && keyed);
+    return alive && p->conn.id == connection_id ? p : NULL;
 }
 
 /* Complete a short header with the grid of its message, as that was opened here: what does not fit
@@ -33,9 +33,9 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
     }
     uint64_t seq = weft_core_brief_seq(p, brief.msg);
     /* A place keeps its grid until it is taken, also by another peer. */
-    const struct rx_msg *m = &p->rx[seq & MSG_MASK];
-    if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx_open_from)) {
-        return seq < p->rx_open_from ? WEFT_NOTFOUND : WEFT_PROTO;
+    const struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
+    if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx.open_from)) {
+        return seq < p->rx.open_from ? WEFT_NOTFOUND : WEFT_PROTO;
     }
     *data_p = (struct weft_wire_data){
         .msg = (uint32_t)seq,
@@ -121,8 +121,8 @@ struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr 
         }
         in->eliciting = true;
     }
-    if (!addr_equal(&p->addr, from) &&
-        (p->state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, packet, now_ns))) {
+    if (!addr_equal(&p->conn.addr, from) &&
+        (p->conn.state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, packet, now_ns))) {
         ep->counters.bad_peer++;
         return NULL;
     }

@@ -6,7 +6,7 @@ enum { CHUNKS = 8000, BIG = 352 * CHUNKS };
 
 static uint32_t outstanding_at(const struct weft_ep *ep, weft_peer peer)
 {
-    int32_t ahead = (int32_t)(ep->peers[peer].granted - ep->peers[peer].data_count);
+    int32_t ahead = (int32_t)(ep->peers[peer].credit.granted - ep->peers[peer].credit.data_count);
     return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
@@ -46,16 +46,16 @@ static void test_the_most_urgent_come_first(void **state)
     ep->peers_used = 3;
     for (uint32_t i = 0; i < 3; i++) {
         struct peer *p = &ep->peers[i];
-        p->credit_priority = priority[i];
-        p->credit_left = left[i];
-        p->credit_class = class[i];
-        p->credit_turn = turn[i];
+        p->credit.priority = priority[i];
+        p->credit.left = left[i];
+        p->credit.class = class[i];
+        p->credit.turn = turn[i];
         weft_bits_set(ep->credit_wants, i);
     }
     assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[2]);
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[1]);
     assert_ptr_equal(weft_core_credit_pick(ep, true, false, true, UINT64_MAX), &ep->peers[0]);
-    ep->peers[1].granted = ep->peers[2].granted = 10; /* which hold all they may */
+    ep->peers[1].credit.granted = ep->peers[2].credit.granted = 10; /* which hold all they may */
     assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), &ep->peers[0]);
     ep->peers_used = 0;
     weft_ep_free(ep);
@@ -82,8 +82,8 @@ static void test_a_message_says_how_urgent_it_is(void **state)
         assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
         bool seen = false;
         while (t->sent_count == before && net_step(&t->net, WEFT_NEVER - 1)) {
-            bool counted = receiver->rx_live != 0 && !t->net.end[1].ep->credit.dirty;
-            assert_true(!counted || receiver->credit_priority == priority);
+            bool counted = receiver->rx.live != 0 && !t->net.end[1].ep->credit.dirty;
+            assert_true(!counted || receiver->credit.priority == priority);
             seen |= counted;
         }
         assert_true(seen);
@@ -98,7 +98,7 @@ static void assert_counted(const struct pair *t)
 {
     const struct credit *c = &t->net.end[1].ep->credit;
     const struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
-    if (!c->dirty && c->active > 0 && !p->credit_silent) {
+    if (!c->dirty && c->active > 0 && !p->credit.silent) {
         uint64_t counted =
             weft_min_u64(weft_core_credit_outstanding(p), weft_core_credit_remaining(p));
         assert_int_equal(c->total, counted);
@@ -126,7 +126,8 @@ static void test_outstanding_stays_under_the_budget(void **state)
             budget = weft_max_u64(budget, t->net.end[1].ep->credit.budget);
             assert_counted(t);
             assert_true(out <= budget);
-            assert_true((int32_t)(sender->credit - t->net.end[1].ep->peers[t->peer_of_1].granted) <= 0);
+            assert_true((int32_t)(sender->allowed.limit -
+                                  t->net.end[1].ep->peers[t->peer_of_1].credit.granted) <= 0);
         }
         assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
         assert_int_equal(t->sent.received, CHUNKS);
@@ -162,22 +163,22 @@ static void test_a_lost_grant_is_told_again(void **state)
     sender->cc.cwnd_bytes = UINT64_C(1) << 26; /* credit alone limits */
     sender->cc.rate_bps = 0;
     /* From now on nothing reaches the sender until it has used up all its credit. */
-    for (int i = 0; i < 1000 && (int32_t)(sender->credit - sender->data_sent) > 0; i++) {
+    for (int i = 0; i < 1000 && (int32_t)(sender->allowed.limit - sender->allowed.sent) > 0; i++) {
         net_step(&t->net, WEFT_NEVER - 1);
         queue_clear(t, 0);
     }
-    assert_int_equal((int32_t)(sender->credit - sender->data_sent), 0);
-    for (int i = 0; i < 1000 && receiver->data_count != sender->data_sent; i++) {
+    assert_int_equal((int32_t)(sender->allowed.limit - sender->allowed.sent), 0);
+    for (int i = 0; i < 1000 && receiver->credit.data_count != sender->allowed.sent; i++) {
         net_step(&t->net, WEFT_NEVER - 1);
         queue_clear(t, 0);
     }
     net_pump(&t->net);
     queue_clear(t, 0);
-    assert_true((int32_t)(receiver->granted - sender->credit) > 0);
-    uint32_t sent = sender->data_sent;
+    assert_true((int32_t)(receiver->credit.granted - sender->allowed.limit) > 0);
+    uint32_t sent = sender->allowed.sent;
     uint64_t probes = weft_ep_counters(t->net.end[0].ep)->probes;
-    run_for(t, 2 * receiver->srtt_ns + 100 * WEFT_NS_PER_US);
-    assert_true(sender->data_sent > sent);
+    run_for(t, 2 * receiver->recovery.srtt_ns + 100 * WEFT_NS_PER_US);
+    assert_true(sender->allowed.sent > sent);
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, probes);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
@@ -196,11 +197,11 @@ static void test_a_silent_holder_is_passed_over(void **state)
     run_for(t, WEFT_NS_PER_MS / 10);
     pair_cut(t, true);
     run_for(t, 200 * WEFT_NS_PER_MS);
-    assert_true(t->net.end[1].ep->peers[t->peer_of_1].credit_silent);
+    assert_true(t->net.end[1].ep->peers[t->peer_of_1].credit.silent);
     assert_int_equal(weft_ep_counters(t->net.end[1].ep)->credits_reclaimed, 1);
     pair_cut(t, false);
     run_for(t, 10 * WEFT_NS_PER_S);
-    assert_false(t->net.end[1].ep->peers[t->peer_of_1].credit_silent);
+    assert_false(t->net.end[1].ep->peers[t->peer_of_1].credit.silent);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);
     free(values);
@@ -271,7 +272,7 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_CONTROL,
         .data_count = data_count,
-        .connection_id = t->net.end[1].ep->peers[t->peer_of_1].connection_id,
+        .connection_id = t->net.end[1].ep->peers[t->peer_of_1].conn.id,
         .number = number,
     };
     struct weft_wire_frame ping = {.type = WEFT_FRAME_PING};
@@ -291,14 +292,14 @@ static void test_a_liar_loses_no_more_than_its_credit(void **state)
     struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
     run_for(t, WEFT_NS_PER_MS);
     t->net.end[1].ep->credit.span_lost = 0;
-    uint32_t granted = p->granted - p->data_count;
-    uint32_t before = p->data_count;
+    uint32_t granted = p->credit.granted - p->credit.data_count;
+    uint32_t before = p->credit.data_count;
     for (uint64_t i = 0; i < 100000; i++) { /* nothing is answered, so nothing more is granted */
-        claim(t, 1000 + i, (uint16_t)(p->data_count + 30000));
+        claim(t, 1000 + i, (uint16_t)(p->credit.data_count + 30000));
         assert_true(outstanding_at(t->net.end[1].ep, t->peer_of_1) <= granted);
     }
     assert_in_range(t->net.end[1].ep->credit.span_lost, 0, granted);
-    assert_true(p->data_count != before);
+    assert_true(p->credit.data_count != before);
 }
 
 /* Probes need no credit: those that a dead path took do not keep a live sender behind. */
@@ -308,9 +309,9 @@ static void test_lost_probes_are_caught_up_with(void **state)
     struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
     run_for(t, WEFT_NS_PER_MS);
     t->net.end[1].ep->credit.span_lost = 0;
-    uint32_t sent = p->granted + 1000;
+    uint32_t sent = p->credit.granted + 1000;
     claim(t, 1000, (uint16_t)sent);
-    assert_int_equal(p->data_count, sent);
+    assert_int_equal(p->credit.data_count, sent);
 }
 
 /* Peer i wants credit and holds so much. */
@@ -318,10 +319,10 @@ static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class
 {
     struct peer *p = &ep->peers[i];
     weft_bits_set(ep->credit_wants, i);
-    p->granted = p->data_count + holds;
-    p->credit_left = 100 - i;
-    p->credit_class = class;
-    p->credit_turn = turn;
+    p->credit.granted = p->credit.data_count + holds;
+    p->credit.left = 100 - i;
+    p->credit.class = class;
+    p->credit.turn = turn;
 }
 
 /* Peer 0 has waited longest and has not used what it has: it is busy with another receiver. */
@@ -335,7 +336,7 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     wants(ep, 2, 4, 5, 2);
     wants(ep, 3, 0, 6, 4); /* longer messages wait */
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[2]);
-    ep->peers[2].granted += 4;
+    ep->peers[2].credit.granted += 4;
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[1]);
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, 4), &ep->peers[3]);
     assert_ptr_equal(weft_core_credit_pick(ep, true, true, true, UINT64_MAX), &ep->peers[0]);
@@ -349,8 +350,8 @@ static void backlogs(struct weft_ep *ep, uint32_t peers, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < peers; i++) {
         struct peer *p = &ep->peers[i];
-        p->rtt_ns_min = 50 * WEFT_NS_PER_US;
-        weft_core_credit_backlog_told(ep, p, p->data_count + 100, 1, now_ns);
+        p->recovery.rtt_ns_min = 50 * WEFT_NS_PER_US;
+        weft_core_credit_backlog_told(ep, p, p->credit.data_count + 100, 1, now_ns);
     }
 }
 
@@ -419,7 +420,7 @@ static void test_credit_that_is_not_used_has_a_limit(void **state)
         ep->peers_used = senders;
         backlogs(ep, senders, now_ns);
         for (uint32_t j = 0; j < senders; j++) {
-            ep->peers[j].use_most = cases[i].used;
+            ep->peers[j].credit.use_most = cases[i].used;
         }
         weft_core_credit_run(ep, now_ns);
         for (uint32_t j = 0; j < senders; j++) {

@@ -72,20 +72,21 @@ static void a_backlog_alone_does_not_keep_its_place(void **state)
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
     }
     assert_int_equal(weft_core_credit_outstanding(p), 0);
-    weft_core_credit_backlog_told(ep, p, p->data_count + LONG_CHUNKS, p->pn_largest, net->now_ns);
+    weft_core_credit_backlog_told(ep, p, p->credit.data_count + LONG_CHUNKS, p->ack.largest,
+                                  net->now_ns);
     weft_core_credit_count(ep);
-    assert_int_equal(p->credit_priority, 0);
+    assert_int_equal(p->credit.priority, 0);
     assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), p);
     weft_core_credit_run(ep, net->now_ns);
     assert_in_range(weft_core_credit_outstanding(p), 1, BUDGET / 2);
-    assert_int_equal(p->credit_priority, 7);
+    assert_int_equal(p->credit.priority, 7);
     assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[1]);
     message(net, 0, SHORT_CHUNKS, 1);
-    for (uint32_t i = 0; i < 100 && p->rx_live == 0; i++) {
+    for (uint32_t i = 0; i < 100 && p->rx.live == 0; i++) {
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
     }
     weft_core_credit_look(ep, p);
-    assert_int_equal(p->credit_priority, 1); /* as its packet says */
+    assert_int_equal(p->credit.priority, 1); /* as its packet says */
     net_free(net);
 }
 
@@ -108,7 +109,7 @@ static void what_a_window_keeps_unused_is_for_others(void **state)
     uint64_t rounds = (net->now_ns - from_ns) / (2 * NET_DELAY_NS);
     assert_in_range(rounds, LONG_CHUNKS / BUDGET, 32);
     const struct peer *p = &net->end[1].ep->peers[0];
-    assert_in_range(p->use_most, WINDOW + 1, 4 * WINDOW + 2);
+    assert_in_range(p->credit.use_most, WINDOW + 1, 4 * WINDOW + 2);
     net_free(net);
 }
 
@@ -126,7 +127,7 @@ static void who_uses_all_that_it_holds_has_no_limit(void **state)
         window_open(net, 2);
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
         bool both = ep->credit.active == 2;
-        assert_true(!both || ep->peers[0].use_most + ep->peers[1].use_most == 0);
+        assert_true(!both || ep->peers[0].credit.use_most + ep->peers[1].credit.use_most == 0);
     }
     net_free(net);
 }

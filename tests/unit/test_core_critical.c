@@ -90,7 +90,7 @@ static void test_an_empty_mask_costs_nothing(void **state)
     uint64_t none[1] = {0};
     expect_floats(t, WEFT_SINK_COPY, memory, N);
     uint64_t seq = send_masked(t, values, N, none, 1);
-    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx[seq & MSG_MASK];
+    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx.msgs[seq & MSG_MASK];
     assert_false(m->masked);
     assert_int_equal(m->critical, 1);
     run_for(t, WEFT_NS_PER_S);
@@ -106,7 +106,7 @@ static void test_the_bound_leaves_room_for_the_critical(void **state)
     float *values = floats_new(N);
     uint64_t most[1] = {0xff};
     uint64_t seq = send_masked(t, values, N, most, 0);
-    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx[seq & MSG_MASK];
+    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx.msgs[seq & MSG_MASK];
     uint32_t chunks = m->chunks;
     assert_int_equal(m->critical_left, 8);
     assert_int_equal(m->lost_max, chunks - 8 < chunks / 2 ? chunks - 8 : chunks / 2);
@@ -126,11 +126,11 @@ static void test_lies_are_refused(void **state)
     struct weft_wire_critical frame = {.word_count = 1, .msg = 1, .chunks = 9, .words = {4}};
     assert_false(weft_core_critical_recv(t->net.end[1].ep, p, &frame)); /* not open yet */
     net_pump(&t->net);
-    for (uint32_t i = 0; t->net.queued > 0 && p->rx_live == 0 && i < 100; i++) {
+    for (uint32_t i = 0; t->net.queued > 0 && p->rx.live == 0 && i < 100; i++) {
         net_step(&t->net, WEFT_NEVER - 1);
     }
-    assert_int_not_equal(p->rx_live, 0);
-    struct rx_msg *m = &p->rx[1];
+    assert_int_not_equal(p->rx.live, 0);
+    struct rx_msg *m = &p->rx.msgs[1];
     if (!m->must_known) {
         uint64_t before = weft_ep_counters(t->net.end[1].ep)->bad_range;
         frame.chunks = m->chunks + 1;

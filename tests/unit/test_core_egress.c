@@ -109,8 +109,8 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     uint64_t bytes;
     struct weft_ep *ep = net->end[0].ep;
     ep->credit.round_shared = true;
-    ep->peers[0].turn_ns = net->now_ns - 1000;
-    ep->peers[1].turn_ns = net->now_ns - 2000;
+    ep->peers[0].allowed.turn_ns = net->now_ns - 1000;
+    ep->peers[1].allowed.turn_ns = net->now_ns - 2000;
     message_of(net, 1, 12, 0, true);
     message_of(net, 2, 12, 0, true);
     assert_int_equal(hand_over(net, to, &bytes), 24);
@@ -141,8 +141,8 @@ static void waiting_messages_follow_the_order(void **state)
     uint32_t to[SENT_MAX];
     uint64_t bytes;
     struct weft_ep *ep = net->end[0].ep;
-    ep->peers[0].turn_ns = net->now_ns - 1000;
-    ep->peers[1].turn_ns = net->now_ns - 2000;
+    ep->peers[0].allowed.turn_ns = net->now_ns - 1000;
+    ep->peers[1].allowed.turn_ns = net->now_ns - 2000;
     message_of(net, 1, 12, 0, true);
     message_of(net, 2, 12, 0, true);
     weft_core_egress_file(ep, &ep->peers[0]);
@@ -163,14 +163,14 @@ static void credit_waits_from_its_first_packet(void **state)
     struct net *net = rig_new(0);
     struct weft_ep *ep = net->end[0].ep;
     struct peer *p = &ep->peers[0];
-    struct weft_wire_ack ack = {.largest = 0, .credit = p->credit + 4};
-    p->data_sent = p->credit; /* nothing left */
-    weft_core_ack_recv(ep, p, p->pn_largest + 1, &ack, net->now_ns, net->now_ns);
+    struct weft_wire_ack ack = {.largest = 0, .credit = p->allowed.limit + 4};
+    p->allowed.sent = p->allowed.limit; /* nothing left */
+    weft_core_ack_recv(ep, p, p->ack.largest + 1, &ack, net->now_ns, net->now_ns);
     uint64_t since_ns = net->now_ns;
-    assert_int_equal(p->turn_ns, since_ns);
+    assert_int_equal(p->allowed.turn_ns, since_ns);
     ack.credit += 4;
-    weft_core_ack_recv(ep, p, p->pn_largest + 2, &ack, net->now_ns + 1000, net->now_ns + 1000);
-    assert_int_equal(p->turn_ns, since_ns);
+    weft_core_ack_recv(ep, p, p->ack.largest + 2, &ack, net->now_ns + 1000, net->now_ns + 1000);
+    assert_int_equal(p->allowed.turn_ns, since_ns);
     net_free(net);
 }
 
@@ -206,7 +206,7 @@ static void finish_follows_the_last_chunk_at_once(void **state)
     message(net, 1, 20, 0);
     assert_int_equal(hand_over(net, to, &bytes), 21);
     assert_int_equal(net_counters(net, 0)->data_sent, 20);
-    assert_int_equal(net->end[0].ep->peers[0].tx_finish, 0);
+    assert_int_equal(net->end[0].ep->peers[0].tx.finish, 0);
     net_free(net);
 }
 
@@ -252,8 +252,8 @@ static void what_waits_behind_a_message_is_told_and_granted_for(void **state)
     message(net, 1, 60, 0);
     message(net, 1, 50, 0);
     net_run(net, NET_DELAY_NS + 1000);
-    assert_true(net->end[0].ep->peers[0].tx_unsent > 50);
-    assert_int_equal(receiver->backlog_end, 110);
+    assert_true(net->end[0].ep->peers[0].tx.unsent > 50);
+    assert_int_equal(receiver->credit.backlog_end, 110);
     assert_true(weft_core_credit_remaining(receiver) > 60);
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].sent, 2);
@@ -278,11 +278,11 @@ static void a_backlog_that_is_given_up_is_taken_back(void **state)
     message(net, 1, 60, 0);
     message(net, 1, 60, 0);
     net->tap = drop_of_end_1; /* no more credit */
-    p->tx_deadline_ns = net->now_ns + WEFT_NS_PER_MS;
-    p->tx[(p->tx_next_seq - 1) & MSG_MASK].deadline_ns = p->tx_deadline_ns;
+    p->tx.deadline_ns = net->now_ns + WEFT_NS_PER_MS;
+    p->tx.msgs[(p->tx.next_seq - 1) & MSG_MASK].deadline_ns = p->tx.deadline_ns;
     net_run(net, WEFT_NS_PER_MS / 2);
-    assert_true(p->tx_unsent > 60);
-    assert_int_equal(weft_core_credit_backlog(receiver), p->tx_unsent);
+    assert_true(p->tx.unsent > 60);
+    assert_int_equal(weft_core_credit_backlog(receiver), p->tx.unsent);
     net_run(net, WEFT_NS_PER_MS);
     net->tap = NULL;
     net_run(net, 500 * WEFT_NS_PER_MS);
@@ -300,11 +300,12 @@ static void a_backlog_that_never_comes_ends(void **state)
     struct net *net = rig_new(0);
     struct weft_ep *ep = net->end[1].ep;
     struct peer *p = &ep->peers[0];
-    weft_core_credit_backlog_told(ep, p, p->data_count + 1000000, p->pn_largest, net->now_ns);
+    weft_core_credit_backlog_told(ep, p, p->credit.data_count + 1000000, p->ack.largest,
+                                  net->now_ns);
     assert_int_equal(weft_core_credit_backlog(p), 1000000);
     weft_core_peer_ready(ep, p);
     for (uint32_t i = 0; i < 100; i++) {
-        net->end[0].ep->peers[0].need_ping = true;
+        net->end[0].ep->peers[0].conn.need_ping = true;
         weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
         net_run(net, 10 * WEFT_NS_PER_MS);
     }
@@ -319,12 +320,12 @@ static void an_old_backlog_stays_over(void **state)
     (void)state;
     struct net *net = rig_new(0);
     struct peer *p = &net->end[1].ep->peers[0];
-    p->backlog_pn = 1;
-    p->backlog_end = p->data_count - 10;
+    p->credit.backlog_pn = 1;
+    p->credit.backlog_end = p->credit.data_count - 10;
     message(net, 1, 4, 0);
     net_run(net, 10 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].sent, 1);
-    assert_int_equal(p->backlog_end, p->data_count);
+    assert_int_equal(p->credit.backlog_end, p->credit.data_count);
     net_free(net);
 }
 
@@ -370,7 +371,7 @@ static void chunks_wait_for_the_host_s_queue_and_control_does_not(void **state)
     assert_int_equal(weft_ep_counters(ep)->queue_waits, 1);
     uint64_t look_ns = weft_ep_deadline(ep);
     assert_true(look_ns > net->now_ns && look_ns < net->now_ns + WEFT_NS_PER_MS);
-    ep->peers[0].ack_now = true;
+    ep->peers[0].ack.at_once = true;
     weft_core_peer_ready(ep, &ep->peers[0]);
     assert_int_equal(hand_over(net, to, &bytes), 1);
     assert_true(bytes < 100);
@@ -614,7 +615,7 @@ static void short_headers_say_whether_the_sender_has_other_receivers(void **stat
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_true(flags_seen[0] & WEFT_FLAG_BRIEF);
     assert_false(flags_seen[0] & WEFT_FLAG_SHARED);
-    assert_false(net->end[1].ep->peers[0].sender_shared);
+    assert_false(net->end[1].ep->peers[0].credit.sender_shared);
     message(net, 1, 60, 0);
     message(net, 2, 60, 0);
     net_run(net, WEFT_NS_PER_MS / 2);
@@ -632,16 +633,16 @@ static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
     (void)state;
     struct net *net = rig_new(0);
     struct peer *p = &net->end[0].ep->peers[0];
-    p->credit = p->data_sent + 8;
+    p->allowed.limit = p->allowed.sent + 8;
     message(net, 1, 60, 0);
     assert_int_equal(weft_ep_send(net->end[0].ep, net->now_ns, &tx), 4);
     net_burst(net, &net->end[0], &tx);
-    const struct tx_msg *m = &p->tx[p->tx_open_from & MSG_MASK];
-    while (p->in_flight_count > 0 || m->acked_count == 0) {
-        p->credit = p->data_sent; /* the grants are late */
+    const struct tx_msg *m = &p->tx.msgs[p->tx.open_from & MSG_MASK];
+    while (p->recovery.in_flight_count > 0 || m->acked_count == 0) {
+        p->allowed.limit = p->allowed.sent; /* the grants are late */
         assert_true(net_step(net, net->now_ns + 100 * WEFT_NS_PER_MS));
     }
-    p->credit = p->data_sent + 30;
+    p->allowed.limit = p->allowed.sent + 30;
     p->cc.cwnd_bytes = UINT64_C(1) << 26;
     p->cc.rate_bps = 0;
     weft_core_peer_ready(net->end[0].ep, p);

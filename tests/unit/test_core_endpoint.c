@@ -322,16 +322,16 @@ static void test_ring_goes_by_in_acknowledgements(void **state)
     struct pair *t = *state;
     struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     run_for(t, 10 * WEFT_NS_PER_MS);
-    assert_int_equal(p->in_flight_count, 0);
+    assert_int_equal(p->recovery.in_flight_count, 0);
     weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, TX_PACKET_PROBE, 0, 0, 100);
     for (uint32_t i = 1; i < t->net.end[0].ep->config.tx_window_max; i++) {
         weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, 0, 0, 0, 60);
     }
-    uint64_t pn = p->pn_next;
+    uint64_t pn = p->recovery.pn_next;
     weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, TX_PACKET_PROBE, 0, 0, 100);
-    assert_int_equal(p->in_flight_count, 1);
-    assert_int_equal(p->pn_oldest, pn);
-    assert_int_equal(p->in_flight_bytes, 100);
+    assert_int_equal(p->recovery.in_flight_count, 1);
+    assert_int_equal(p->recovery.pn_oldest, pn);
+    assert_int_equal(p->recovery.in_flight_bytes, 100);
 }
 
 /* A PING that nobody answers is no reason for another: nothing waits for it. */
@@ -340,7 +340,7 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
     struct pair *t = *state;
     run_for(t, 10 * WEFT_NS_PER_MS);
     uint64_t before = weft_ep_counters(t->net.end[0].ep)->datagrams_sent;
-    t->net.end[0].ep->peers[t->peer_of_0].need_ping = true;
+    t->net.end[0].ep->peers[t->peer_of_0].conn.need_ping = true;
     weft_core_peer_ready(t->net.end[0].ep, &t->net.end[0].ep->peers[t->peer_of_0]);
     pair_cut(t, true);
     run_for(t, 60 * WEFT_NS_PER_S);
@@ -393,17 +393,17 @@ static void test_a_burst_begins_small(void **state)
     expect_floats(t, WEFT_SINK_COPY, memory, ELEMS);
     struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     run_for(t, WEFT_NS_PER_MS);
-    p->credit = p->data_sent + 40;
+    p->allowed.limit = p->allowed.sent + 40;
     p->cc.cwnd_bytes = UINT64_C(1) << 26; /* nothing but the burst limits */
     p->cc.rate_bps = 0;
     send_floats(t, values, ELEMS, 0);
     uint32_t bursts = 0;
-    uint32_t under_way = p->in_flight_count;
+    uint32_t under_way = p->recovery.in_flight_count;
     assert_int_equal(under_way, 0);
     for (uint32_t packets; (packets = weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx)) > 0;
          bursts++) {
         assert_true(packets <= weft_max_u64(4, 2 * (uint64_t)under_way));
-        under_way = p->in_flight_count;
+        under_way = p->recovery.in_flight_count;
         net_burst(&t->net, &t->net.end[0], &tx);
     }
     assert_in_range(bursts, 4, 8); /* 4, 8, 24, the rest; the end of the pass says so apart */
@@ -424,12 +424,12 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     run_for(t, WEFT_NS_PER_MS);
     send_floats(t, values, ELEMS, 0);
-    p->packet_bytes = BUCKET_BYTES / 10;
+    p->path.packet_bytes = BUCKET_BYTES / 10;
     p->cc.cwnd_bytes = BUCKET_BYTES;
     p->cc.rate_bps = 10000000;
-    p->tokens_bytes = 0;
-    p->tokens_ns = t->net.now_ns;
-    p->srtt_ns = WEFT_NS_PER_S; /* no probe soon */
+    p->pacer.tokens_bytes = 0;
+    p->pacer.tokens_ns = t->net.now_ns;
+    p->recovery.srtt_ns = WEFT_NS_PER_S; /* no probe soon */
     uint64_t full_ns = t->net.now_ns + BUCKET_BYTES * 8 * WEFT_NS_PER_S / p->cc.rate_bps;
     assert_int_equal(weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx), 0);
     assert_in_range(weft_ep_deadline(t->net.end[0].ep), full_ns, full_ns + 1000);
@@ -437,7 +437,7 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     weft_ep_on_deadline(t->net.end[0].ep, t->net.now_ns);
     assert_int_equal(weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx), 1);
     assert_true(tx.bytes > BUCKET_BYTES);
-    assert_true(p->tokens_bytes < 0); /* the rest is owed: the rate is kept */
+    assert_true(p->pacer.tokens_bytes < 0); /* the rest is owed: the rate is kept */
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
     free(values);
 }
@@ -448,17 +448,17 @@ static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_
     static struct weft_tx tx;
     struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
     p->cc.marks = marks;
-    p->cc.cwnd_bytes = (uint64_t)30 * p->packet_bytes;
+    p->cc.cwnd_bytes = (uint64_t)30 * p->path.packet_bytes;
     p->cc.rate_bps = 30000000; /* a packet takes four times the 100 us */
-    p->srtt_ns = srtt_ns;
-    p->rtt_ns_min = rtt_ns_min;
-    p->tokens_bytes = INT32_MAX;
-    p->tokens_ns = t->net.now_ns;
-    uint32_t before = p->data_sent;
+    p->recovery.srtt_ns = srtt_ns;
+    p->recovery.rtt_ns_min = rtt_ns_min;
+    p->pacer.tokens_bytes = INT32_MAX;
+    p->pacer.tokens_ns = t->net.now_ns;
+    uint32_t before = p->allowed.sent;
     while (weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx) > 0) {
         net_burst(&t->net, &t->net.end[0], &tx);
     }
-    return p->data_sent - before;
+    return p->allowed.sent - before;
 }
 
 /* A path that marks gets no bursts if it is long; hosts that answer late get them all the same. */
@@ -483,7 +483,7 @@ static void test_a_long_path_that_marks_gets_no_bursts(void **state)
         float *values = floats_new(ELEMS);
         run_for(t, WEFT_NS_PER_MS);
         send_floats(t, values, ELEMS, 0);
-        t->net.end[0].ep->peers[t->peer_of_0].credit += 40;
+        t->net.end[0].ep->peers[t->peer_of_0].allowed.limit += 40;
         uint32_t packets = idle_burst(t, cases[i].marks, long_ns, cases[i].rtt_ns_min);
         assert_int_equal(packets, cases[i].packets);
         teardown(&fresh);

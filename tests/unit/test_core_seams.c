@@ -30,7 +30,7 @@ static void check_up_in_spite_of_loss(uint8_t mode)
     assert_int_equal(net->end[1].ups, 1);
     net_run(net, 20 * WEFT_NS_PER_S);
     assert_int_equal(net->end[0].downs + net->end[1].downs, 0);
-    assert_int_equal(net->end[1].ep->peers[net->end[1].peer].state, PEER_OPEN);
+    assert_int_equal(net->end[1].ep->peers[net->end[1].peer].conn.state, PEER_OPEN);
     assert_false(weft_ep_busy(net->end[0].ep));
     net_free(net);
 }
@@ -71,7 +71,7 @@ static void chunk_forge(struct net *net, const struct peer *p, uint32_t msg, uin
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_DATA | flags,
         .data_count = (uint16_t)number,
-        .connection_id = p->connection_id,
+        .connection_id = p->conn.id,
         .number = number,
     };
     struct weft_wire_data data = {.msg = msg,
@@ -93,7 +93,7 @@ static void data_forge(struct net *net, const struct peer *p, uint32_t msg)
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_DATA,
         .data_count = (uint16_t)msg,
-        .connection_id = p->connection_id,
+        .connection_id = p->conn.id,
         .number = msg,
     };
     struct weft_wire_data data = {.msg = msg, .total = 2, .chunk_elems = 1, .elem_bytes = 4};
@@ -127,7 +127,7 @@ static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **st
     assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
     for (uint32_t i = 0; i < SESSIONS; i++) {
         hello_forge(net, 1000 + i, 7, 70 + i);
-        assert_int_equal(e->ep->peers[i].state, PEER_HALF_OPEN);
+        assert_int_equal(e->ep->peers[i].conn.state, PEER_HALF_OPEN);
         for (uint32_t msg = 1; msg <= WEFT_MSGS_MAX; msg++) {
             data_forge(net, &e->ep->peers[i], msg);
         }
@@ -164,7 +164,7 @@ static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_DATA | WEFT_FLAG_CONTROL,
         .data_count = 2,
-        .connection_id = e->ep->peers[0].connection_id,
+        .connection_id = e->ep->peers[0].conn.id,
         .number = 2,
     };
     struct weft_wire_frame finish = {.type = WEFT_FRAME_FINISH};
@@ -203,10 +203,10 @@ static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     weft_peer peer = net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    net->end[0].ep->peers[peer].need_ping = true; /* as the keep-alive does */
+    net->end[0].ep->peers[peer].conn.need_ping = true; /* as the keep-alive does */
     weft_ep_idle(net->end[0].ep, net->now_ns);
     net_run(net, WEFT_NS_PER_S);
-    assert_true(net->end[1].ep->peers[net->end[1].peer].idle);
+    assert_true(net->end[1].ep->peers[net->end[1].peer].conn.idle);
     assert_false(weft_ep_busy(net->end[1].ep));
     net_free(net);
 }
@@ -223,7 +223,7 @@ static void test_a_broken_provider_is_no_pause(void **state)
     net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     weft_toy_crypto_fail(net->end[1].toy, WEFT_IO);
-    net->end[0].ep->peers[0].need_ping = true;
+    net->end[0].ep->peers[0].conn.need_ping = true;
     weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
     net_run(net, WEFT_NS_PER_MS);
     assert_int_equal(net->end[1].downs, 1);
@@ -245,7 +245,7 @@ static void test_a_packet_for_a_connection_closed_before_accept(void **state)
     struct weft_wire_packet packet = {
         .klass = WEFT_CLASS_SEAL,
         .flags = WEFT_FLAG_CONTROL,
-        .connection_id = net->end[0].ep->peers[peer].connection_id,
+        .connection_id = net->end[0].ep->peers[peer].conn.id,
         .number = 1,
     };
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
@@ -278,11 +278,11 @@ static void test_a_closed_connection_makes_room_before_a_handshake(void **state)
     weft_ep_close(net->end[0].ep, peer, net->now_ns);
     net_run(net, 100 * WEFT_NS_PER_US);
     assert_int_equal(net->end[1].downs, 1);
-    assert_int_equal(slots[0].state, PEER_CLOSING);
+    assert_int_equal(slots[0].conn.state, PEER_CLOSING);
     hello_forge(net, 1000, 7, 70);
     hello_forge(net, 1001, 7, 71);
-    assert_int_equal(slots[0].state, PEER_HALF_OPEN);
-    assert_int_equal(slots[1].state, PEER_HALF_OPEN);
+    assert_int_equal(slots[0].conn.state, PEER_HALF_OPEN);
+    assert_int_equal(slots[1].conn.state, PEER_HALF_OPEN);
     net_free(net);
 }
 
@@ -311,7 +311,7 @@ static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
     net_run(net, 3 * WEFT_NS_PER_S);
     assert_false(weft_ep_busy(net->end[0].ep));
     net_run(net, 3 * WEFT_NS_PER_S);
-    assert_int_equal(p->state, PEER_FREE);
+    assert_int_equal(p->conn.state, PEER_FREE);
     net_free(net);
 }
 
@@ -398,7 +398,7 @@ static void brief_forge(struct net *net, const struct peer *p, uint64_t number, 
     uint8_t packet_bytes[64];
     struct weft_wire_packet packet = {.flags = WEFT_FLAG_BRIEF,
                                       .data_count = (uint16_t)number,
-                                      .connection_id = p->connection_id,
+                                      .connection_id = p->conn.id,
                                       .number = number};
     struct weft_wire_data data = {.msg = msg, .chunk = chunk};
     struct weft_writer w = weft_writer_make(packet_bytes, sizeof(packet_bytes));
@@ -411,7 +411,7 @@ static void brief_forge(struct net *net, const struct peer *p, uint64_t number, 
 
 static bool number_taken(const struct peer *p, uint64_t number)
 {
-    return (p->rx_window[number / 64 % RX_WINDOW_BLOCKS] >> (number % 64) & 1) != 0;
+    return (p->ack.window[number / 64 % RX_WINDOW_BLOCKS] >> (number % 64) & 1) != 0;
 }
 
 /* What does not fit the message that it names is neither taken nor acknowledged, and a message that
@@ -451,7 +451,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
     brief_forge(net, p, 9, 2, 1, 4); /* it is closed */
     assert_int_equal(c->late_chunks, 1);
     assert_int_equal(c->old_packets, 0);
-    e->ep->peers[0].rx_open_from = 200;
+    e->ep->peers[0].rx.open_from = 200;
     brief_forge(net, p, 10, 100, 1, 4); /* long below the window */
     assert_int_equal(c->old_packets, 1);
     assert_int_equal(c->bad_range, 5);
@@ -459,7 +459,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
         assert_false(number_taken(p, number));
     }
     assert_true(number_taken(p, 8) && number_taken(p, 9) && !number_taken(p, 10));
-    assert_int_equal(p->data_count, 9); /* of what was refused nothing has acted */
+    assert_int_equal(p->credit.data_count, 9); /* of what was refused nothing has acted */
     net_free(net);
 }
 
@@ -496,8 +496,8 @@ static void test_short_headers_where_message_numbers_wrap(void **state)
         weft_peer peer = net_connect(net, 0, 1);
         net_run(net, 100 * WEFT_NS_PER_MS);
         struct peer *p = &net->end[0].ep->peers[peer];
-        p->tx_next_seq = p->tx_open_from = firsts[i];
-        net->end[1].ep->peers[net->end[1].peer].rx_open_from = firsts[i];
+        p->tx.next_seq = p->tx.open_from = firsts[i];
+        net->end[1].ep->peers[net->end[1].peer].rx.open_from = firsts[i];
         for (uint32_t n = 0; n < MESSAGES; n++) {
             memset(bytes, (int)(n + 1), BYTES);
             net_message(net, 0, peer, 1, bytes, BYTES, memory);
@@ -529,14 +529,14 @@ static void test_short_headers_where_packet_numbers_wrap(void **state)
         weft_peer peer = net_connect(net, 0, 1);
         net_run(net, 100 * WEFT_NS_PER_MS);
         struct peer *p = &net->end[0].ep->peers[peer];
-        assert_int_equal(p->in_flight_count, 0);
-        p->pn_next = p->pn_oldest = (wraps << 32) - 60;
+        assert_int_equal(p->recovery.in_flight_count, 0);
+        p->recovery.pn_next = p->recovery.pn_oldest = (wraps << 32) - 60;
         memset(bytes, (int)wraps, BYTES);
         net_message(net, 0, peer, 1, bytes, BYTES, memory);
         net_run(net, 100 * WEFT_NS_PER_MS);
         assert_int_equal(net->end[0].sent, 1);
         assert_memory_equal(memory, bytes, BYTES);
-        assert_true(p->pn_next > wraps << 32);
+        assert_true(p->recovery.pn_next > wraps << 32);
         assert_int_equal(net_drops(net, 1), 0);
         assert_true(seen.brief > seen.whole);
         net_free(net);

@@ -109,7 +109,7 @@ static void packets_of_a_lower_mode_are_dropped(void **state)
     uint8_t bytes[64];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     struct weft_wire_packet header = {
-        .flags = WEFT_FLAG_CONTROL, .connection_id = p->connection_id, .number = 1000};
+        .flags = WEFT_FLAG_CONTROL, .connection_id = p->conn.id, .number = 1000};
     weft_wire_header_encode(&w, &header);
     weft_write_u16(&w, WEFT_CLOSE_BYTES);
     weft_wire_frame_encode(&w, &(struct weft_wire_frame){.type = WEFT_FRAME_CLOSE});
@@ -135,9 +135,15 @@ struct glimpse {
 static struct glimpse look(const struct net *net, uint32_t end)
 {
     const struct net_end *e = &net->end[end];
-    struct glimpse g = {net_drops(net, end), e->ups, e->downs, e->received, e->sent, 0, {0}};
+    struct glimpse g;
+    memset(&g, 0, sizeof(g)); /* it is compared as bytes */
+    g.drops = net_drops(net, end);
+    g.ups = e->ups;
+    g.downs = e->downs;
+    g.received = e->received;
+    g.sent = e->sent;
     for (uint32_t i = 0; i < e->ep->peers_used; i++) {
-        g.half_open += e->ep->peers[i].state == PEER_HALF_OPEN;
+        g.half_open += e->ep->peers[i].conn.state == PEER_HALF_OPEN;
     }
     memcpy(&g.peer, &e->ep->peers[0], sizeof(g.peer));
     return g;
@@ -423,7 +429,7 @@ static void another_hello_of_the_same_name_changes_nothing(void **state)
     net->end[0].toy = weft_toy_crypto_new(12345, weft_ep_crypto_slots(config.peers_max));
     net_open(net, 0, &config);
     weft_peer twin = net_connect(net, 0, 1);
-    net->end[0].ep->peers[twin].connection_id = old.ep->peers[peer].connection_id;
+    net->end[0].ep->peers[twin].conn.id = old.ep->peers[peer].conn.id;
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_true(net_counters(net, 1)->hello_refused > 0);
     assert_int_equal(net->end[0].ups, 0);
@@ -459,7 +465,7 @@ static uint32_t half_open(const struct weft_ep *ep)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
-        count += ep->peers[i].state == PEER_HALF_OPEN;
+        count += ep->peers[i].conn.state == PEER_HALF_OPEN;
     }
     return count;
 }
@@ -589,8 +595,8 @@ static void the_unproven_make_room_first(void **state)
         net_run(net, 2 * WEFT_NS_PER_MS);
     }
     assert_int_equal(half_open(ep), 8);
-    assert_memory_equal(&ep->peers[0].addr, &net->end[0].addr, sizeof(struct weft_addr));
-    assert_memory_equal(&ep->peers[1].addr, &net->end[2].addr, sizeof(struct weft_addr));
+    assert_memory_equal(&ep->peers[0].conn.addr, &net->end[0].addr, sizeof(struct weft_addr));
+    assert_memory_equal(&ep->peers[1].conn.addr, &net->end[2].addr, sizeof(struct weft_addr));
     net_free(net);
 }
 
@@ -683,15 +689,15 @@ static void unknown_is_believed_only_from_a_key_holder_about_news(void **state)
     net->tap = NULL;
     abuse(net, &c);
     /* that of a server of another name does not */
-    uint64_t name = p->name;
-    ((struct peer *)p)->name = 5;
+    uint64_t name = p->conn.name;
+    ((struct peer *)p)->conn.name = 5;
     expect_dropped(net, 0, &c.caught.from, c.caught.data, c.caught.bytes);
-    ((struct peer *)p)->name = name;
+    ((struct peer *)p)->conn.name = name;
     /* nor one about a packet that was acknowledged, which is known to have been known */
-    uint64_t acked = p->pn_acked_largest;
-    ((struct peer *)p)->pn_acked_largest = p->pn_next - 1;
+    uint64_t acked = p->recovery.pn_acked_largest;
+    ((struct peer *)p)->recovery.pn_acked_largest = p->recovery.pn_next - 1;
     expect_dropped(net, 0, &c.caught.from, c.caught.data, c.caught.bytes);
-    ((struct peer *)p)->pn_acked_largest = acked;
+    ((struct peer *)p)->recovery.pn_acked_largest = acked;
     net_deliver(net, &net->end[0], &c.caught.from, c.caught.data, c.caught.bytes);
     assert_int_equal(net->end[0].why, WEFT_DOWN_RESTARTED);
     weft_ep_free(old);
@@ -710,7 +716,7 @@ static void unknown_answers_nothing_short_known_or_in_clear(void **state)
         uint8_t bytes[40] = {0};
         struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
         struct weft_wire_packet header = {.klass = mode, .flags = WEFT_FLAG_DATA, .number = 1};
-        header.connection_id = p->connection_id;
+        header.connection_id = p->conn.id;
         weft_wire_header_encode(&w, &header);
         struct weft_addr other = net_addr(1000);
         net_deliver(net, &net->end[1], &other, bytes, 40); /* known, of another address */

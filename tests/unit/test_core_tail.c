@@ -52,9 +52,10 @@ static struct net *joined(bool lossy)
     }
     assert_int_equal(net->end[0].sent, 10);
     for (uint32_t end = 0; end < 2; end++) {
-        assert_in_range(peer_of(net, end)->srtt_ns, 2 * way_ns, 2 * way_ns + WEFT_NS_PER_MS);
+        assert_in_range(peer_of(net, end)->recovery.srtt_ns, 2 * way_ns,
+                        2 * way_ns + WEFT_NS_PER_MS);
         net->end[end].ep->lost_ns = lossy ? net->now_ns : 0;
-        peer_of(net, end)->gap_ns = lossy ? net->now_ns : 0;
+        peer_of(net, end)->ack.gap_ns = lossy ? net->now_ns : 0;
     }
     return net;
 }
@@ -63,7 +64,7 @@ static struct net *joined(bool lossy)
 static void step(struct net *net)
 {
     for (uint32_t end = 0; end < 2; end++) {
-        peer_of(net, end)->rttvar_ns = 2 * way_ns;
+        peer_of(net, end)->recovery.rttvar_ns = 2 * way_ns;
     }
     assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
 }
@@ -79,7 +80,7 @@ static uint64_t until_sent(struct net *net, uint64_t from_ns)
 static void until_pass_over(struct net *net)
 {
     while (net->end[0].sent == 10 && net->end[1].received == 10 &&
-           (peer_of(net, 1)->rx_live == 0 || !peer_of(net, 1)->rx[11 & MSG_MASK].pass_over)) {
+           (peer_of(net, 1)->rx.live == 0 || !peer_of(net, 1)->rx.msgs[11 & MSG_MASK].pass_over)) {
         step(net);
     }
 }
@@ -102,7 +103,7 @@ static uint64_t with_done_lost(bool lossy, uint32_t times)
     uint64_t ns = until_sent(net, from_ns);
     net_run(net, WEFT_NS_PER_S);
     for (uint32_t end = 0; end < 2; end++) {
-        assert_int_equal(peer_of(net, end)->rx_closed, 0);
+        assert_int_equal(peer_of(net, end)->rx.closed, 0);
         assert_int_equal(weft_ep_deadline(net->end[end].ep), WEFT_NEVER);
         assert_int_equal(net_drops(net, end), 0);
     }
@@ -133,8 +134,8 @@ static void where_nothing_was_lost_nothing_is_said_again(void **state)
     message(net);
     while (net->end[0].sent < 12) {
         step(net);
-        assert_int_equal(peer_of(net, 0)->tail_ns, WEFT_NEVER);
-        assert_int_equal(peer_of(net, 1)->tail_ns, WEFT_NEVER);
+        assert_int_equal(peer_of(net, 0)->recovery.tail_ns, WEFT_NEVER);
+        assert_int_equal(peer_of(net, 1)->recovery.tail_ns, WEFT_NEVER);
     }
     net_run(net, 200 * WEFT_NS_PER_MS);
     uint64_t second = net_counters(net, 0)->datagrams_sent + net_counters(net, 1)->datagrams_sent;
@@ -144,13 +145,13 @@ static void where_nothing_was_lost_nothing_is_said_again(void **state)
 
 static bool in_the_middle(const struct net *net, const struct net_datagram *d)
 {
-    return d->bytes > 1400 && net->end[0].ep->peers[0].tx[11 & MSG_MASK].pass_next == CHUNKS;
+    return d->bytes > 1400 && net->end[0].ep->peers[0].tx.msgs[11 & MSG_MASK].pass_next == CHUNKS;
 }
 
 static bool over(const struct net *net, const struct net_datagram *d)
 {
     (void)d;
-    return peer_of(net, 1)->rx[11 & MSG_MASK].pass_over;
+    return peer_of(net, 1)->rx.msgs[11 & MSG_MASK].pass_over;
 }
 
 /* A chunk of the last burst is lost, and then the ACKs that tell of it. */
@@ -185,7 +186,7 @@ static void the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon(void **state)
 
 static bool last(const struct net *net, const struct net_datagram *d)
 {
-    const struct tx_msg *m = &net->end[0].ep->peers[0].tx[11 & MSG_MASK];
+    const struct tx_msg *m = &net->end[0].ep->peers[0].tx.msgs[11 & MSG_MASK];
     bool control = d->bytes < 200;
     return m->active && m->pass_next == CHUNKS && control;
 }
@@ -202,7 +203,7 @@ static void finish_comes_again_before_the_probe_timeout(void **state)
     while (lose.count > 0) {
         step(net);
     }
-    peer_of(net, 1)->tail_said |= TAIL_LAST | TAIL_ACK;
+    peer_of(net, 1)->recovery.tail_said |= TAIL_LAST | TAIL_ACK;
     net->end[1].ep->lost_ns = 0; /* the other end does not help */
     lose.from = 1;
     lose.due = over;

@@ -43,10 +43,10 @@ static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
     struct look *look = arg;
     const struct peer *p = &ep->peers[0];
     if (host < look->senders) {
-        look->known_ns_max = weft_max_u64(look->known_ns_max, p->peer_delay_ns);
+        look->known_ns_max = weft_max_u64(look->known_ns_max, p->recovery.peer_delay_ns);
     }
     for (uint32_t i = 0; host >= look->senders && i < ep->peers_used; i++) {
-        look->announced_ns_max = weft_max_u64(look->announced_ns_max, ep->peers[i].ack_delay_ns);
+        look->announced_ns_max = weft_max_u64(look->announced_ns_max, ep->peers[i].ack.delay_ns);
     }
 }
 
@@ -123,18 +123,20 @@ static void timers_and_round_trips_count_it(void **state)
 {
     (void)state;
     const uint64_t ms = WEFT_NS_PER_MS;
-    struct peer p = {.srtt_ns = 4 * ms, .rttvar_ns = ms / 4, .rtt_ns_min = ms,
-                     .peer_delay_ns = ack_delay_ns_min};
+    struct peer p = {.recovery.srtt_ns = 4 * ms,
+                     .recovery.rttvar_ns = ms / 4,
+                     .recovery.rtt_ns_min = ms,
+                     .recovery.peer_delay_ns = ack_delay_ns_min};
     uint64_t least_ns = weft_core_pto_base(&p);
     assert_int_equal(least_ns, 4 * ms + ms + ack_delay_ns_min);
-    p.peer_delay_ns = 3 * ms;
+    p.recovery.peer_delay_ns = 3 * ms;
     assert_int_equal(weft_core_pto_base(&p), least_ns);
-    p.bulk_last = true;
+    p.recovery.bulk_last = true;
     assert_int_equal(weft_core_pto_base(&p), least_ns + 3 * ms - ack_delay_ns_min);
     weft_core_rtt_sample(&p, 7 * ms, 3 * ms);
-    assert_int_equal(p.rtt_latest_ns, 4 * ms);
+    assert_int_equal(p.recovery.rtt_latest_ns, 4 * ms);
     weft_core_rtt_sample(&p, 9 * ms, 5 * ms);
-    assert_int_equal(p.rtt_latest_ns, 6 * ms);
+    assert_int_equal(p.recovery.rtt_latest_ns, 6 * ms);
 }
 
 /* Where a packet takes microseconds nothing waits longer than before. */
