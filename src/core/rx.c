@@ -555,12 +555,12 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         p->ack.at_once = before.ack_now;
     }
     if (acknowledge) {
-        weft_core_ack_commit(p, in->packet.number, at_ns);
+        weft_core_ack_commit(&p->ack, in->packet.number, at_ns);
         if (in->eliciting) {
             uint64_t delay_ns = later  ? WEFT_CONFIRM_LATER_NS
                                 : bulk ? weft_core_ack_delay(p, ecn == WEFT_ECN_CE)
                                        : ack_delay_ns_min;
-            weft_core_ack_owe(p, delay_ns, now_ns);
+            weft_core_ack_owe(&p->ack, delay_ns, now_ns);
         }
     }
     if (p->rx.live != 0) {

@@ -1,0 +1,21 @@
+/* The pacer: a token bucket at the congestion controller's rate (pacer.c). Internal to src/core. */
+#ifndef WEFT_CORE_PACER_H
+#define WEFT_CORE_PACER_H
+
+#include "core/limits.h"
+
+struct peer;
+struct weft_ep;
+
+struct pacer {
+    int64_t tokens_bytes;          /* pacer's bucket */
+    uint64_t tokens_ns;            /* last refilled */
+    uint64_t until_ns;             /* blocked by the pacer until */
+};
+
+void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
+/* May a packet of so many bytes go now? If not, the peer's pacer wakes when it may. */
+bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);
+uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);
+
+#endif

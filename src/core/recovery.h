@@ -1,0 +1,90 @@
+/* Packets on their way to the peer: when they were sent, which are lost, the round-trip time, and when
+ * to ask. Internal to src/core.
+ *
+ *   loss.c        ACK, RTT, loss detection, PTO
+ *   tail.c        what is said last, once more
+ */
+#ifndef WEFT_CORE_RECOVERY_H
+#define WEFT_CORE_RECOVERY_H
+
+#include "core/cc.h"
+#include "core/endpoint.h"
+#include "wire/packet.h"
+
+struct peer;
+struct weft_ep;
+
+enum tx_packet_kind {
+    TX_PACKET_DATA = 1,
+    TX_PACKET_DONE = 2,   /* holds at least one DONE */
+    TX_PACKET_PROBE = 4,
+    TX_PACKET_FINISH = 8, /* holds at least one FINISH */
+    TX_PACKET_CRITICAL = 16, /* holds CRITICAL of msg: parts (chunk >> 16) on, chunk & 0xffff */
+    TX_PACKET_MTU = 32,      /* asks whether `chunk` bytes pass; not in in_flight_bytes */
+    TX_PACKET_BACKLOG = 128,
+    TX_PACKET_ANSWER = 64,   /* a whole message beside DONE: may be acknowledged late */
+};
+
+/* One packet sent; slot = packet number mod tx_window_max. */
+struct tx_packet {
+    uint64_t sent_ns;
+    uint32_t msg;         /* DATA: low half of the sequence number */
+    uint32_t chunk;
+    uint16_t bytes;       /* in flight; only ack-eliciting packets count */
+    uint8_t kind;
+    bool ect;             /* marked ECT(0), and not yet proved to be without effect */
+};
+
+/* Words that may be the last between two ends. */
+enum tail { TAIL_ACK = 1, TAIL_LAST = 2 };
+
+struct recovery {
+    uint64_t pn_next;              /* next packet number to send, from 1 */
+    struct tx_packet *packets;     /* ring of tx_window_max */
+    uint64_t *in_flight_bits;      /* by packet number mod tx_window_max */
+    uint64_t *lost_bits;           /* declared lost, still in the ring */
+    uint64_t pn_oldest;            /* none below is in flight */
+    uint64_t pn_acked_largest;
+    uint64_t in_flight_bytes;
+    uint32_t in_flight_count;
+    uint32_t reorder_threshold;
+    uint64_t srtt_ns;              /* 0 = no sample */
+    uint64_t rttvar_ns;
+    uint64_t rtt_latest_ns;
+    uint64_t answer_ns;            /* longest wait for an acknowledgement lately; decays */
+    uint64_t rtt_ns_min;
+    uint64_t loss_ns;              /* time-threshold timer */
+    uint64_t pto_ns;
+    uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
+    uint64_t wait_since_ns;        /* since when nothing was heard although awaited */
+    uint32_t pto_count;
+    uint8_t probes; /* PTO probes to send now */
+    uint64_t round_end_pn;
+    uint32_t ce_seen;
+    uint64_t path_rtt_ns;          /* as srtt_ns, without any delay of the other end; 0 = no sample */
+    uint64_t peer_delay_ns;        /* how long its acknowledgements may take, by its last ACK */
+    bool bulk_last;                /* that goes for the newest packet, too */
+    bool confirms_late;            /* it said LATER: it confirms answers late */
+    uint64_t tail_ns;              /* say again at */
+    uint8_t tail_said;             /* enum tail: said again, and nothing new since */
+};
+
+/* loss.c */
+uint64_t weft_core_pto_base(const struct peer *p);
+void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);
+void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                        const struct weft_wire_ack *ack,
+                        uint64_t at_ns, uint64_t now_ns);
+void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
+                           uint32_t msg, uint32_t chunk, uint32_t bytes);
+/* The peer asks again for what was answered: was the answer lost? */
+void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns);
+void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p);
+void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+/* tail.c */
+void weft_core_tail_arm(const struct weft_ep *ep, struct peer *p);
+void weft_core_tail_fire(const struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+#endif
