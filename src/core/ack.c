@@ -147,7 +147,7 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (room >= WEFT_ACK_BYTES + NOTES_MAX * sizeof(struct weft_wire_note)) {
         ack->note_count = (uint8_t)ack_notes(p, ack);
     }
-    p->conn.announce_idle -= p->conn.announce_idle > 0;
+    conn_idle_announced(&p->conn);
     p->ack.low_before = p->ack.low;
     p->ack.low = UINT64_MAX;
     p->ack.pending = 0;

@@ -29,6 +29,32 @@ struct ack {
     uint64_t echo_ns;    /* when it came; 0 = none */
 };
 
+/* The next packet to this peer acknowledges, and it goes now. */
+static inline void ack_at_once(struct ack *a)
+{
+    a->at_once = true;
+}
+/* As it was before a packet that may be acknowledged late. */
+static inline void ack_at_once_restore(struct ack *a, bool was)
+{
+    a->at_once = was;
+}
+static inline void ack_ecn_note(struct ack *a, enum weft_ecn ecn)
+{
+    a->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
+    a->ce_received += ecn == WEFT_ECN_CE;
+}
+/* The clock that DATA is to echo, as the last ACK brought it. */
+static inline void ack_echo_set(struct ack *a, uint32_t clock, uint64_t at_ns)
+{
+    a->echo_clock = clock;
+    a->echo_ns = at_ns;
+}
+static inline void ack_echo_forget(struct ack *a)
+{
+    a->echo_ns = 0;
+}
+
 /* How long the acknowledgement of a chunk in the middle of a pass may wait; not so long that of a mark,
  * for its sender is to slow down. */
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce);

@@ -49,6 +49,72 @@ struct conn {
     uint64_t drain_ns; /* forget the connection at */
 };
 
+/* A valid packet of the other end came. */
+static inline void conn_heard(struct conn *c, uint64_t now_ns)
+{
+    c->heard_ns = now_ns;
+    c->announce_idle = 0;
+    c->idle_said = false;
+}
+/* This end has nothing to say for a while. Not acknowledged, so said more than once. */
+static inline void conn_idle_announce(struct conn *c)
+{
+    c->announce_idle = 3;
+    c->idle_said = true;
+}
+static inline void conn_idle_announced(struct conn *c)
+{
+    c->announce_idle -= c->announce_idle > 0;
+}
+/* What is sent to it does not wait any longer for a peer that said IDLE. */
+static inline void conn_idle_end(struct conn *c)
+{
+    c->idle = false;
+}
+static inline void conn_ping(struct conn *c, bool due)
+{
+    c->need_ping = due;
+}
+static inline void conn_close_building(struct conn *c)
+{
+    c->need_close = false;
+}
+static inline void conn_close_sent(struct conn *c, uint64_t again_ns)
+{
+    c->close_sends++;
+    c->close_ns = again_ns;
+}
+static inline void conn_accept_building(struct conn *c, uint64_t now_ns)
+{
+    c->accept_ns = c->accepts == 0 ? now_ns : c->accept_ns;
+    c->accepts += c->accepts < UINT8_MAX;
+}
+/* Send HELLO at now_ns, and again after interval_ns. */
+static inline void conn_hello_again(struct conn *c, uint64_t now_ns, uint64_t interval_ns)
+{
+    c->hello_ns = now_ns;
+    c->hello_interval_ns = interval_ns;
+}
+/* The time that the other end has to answer begins anew. */
+static inline void conn_hello_since(struct conn *c, uint64_t now_ns)
+{
+    c->hello_since_ns = now_ns;
+}
+/* It is reached there from now on. */
+static inline void conn_move(struct conn *c, const struct weft_addr *addr)
+{
+    c->addr = *addr;
+}
+/* Events in the ring that point into this slot. */
+static inline void conn_event_raised(struct conn *c)
+{
+    c->events_unpolled++;
+}
+static inline void conn_event_polled(struct conn *c, bool one)
+{
+    c->events_unpolled -= one;
+}
+
 /* handshake.c */
 /* The peer that waits for an answer to its HELLO; NULL. */
 struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_id,

@@ -283,7 +283,7 @@ static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t
     p->credit.granted += packets;
     trace(ep, p, WEFT_TRACE_CREDIT_GRANTED, 0, p->credit.granted, packets, p->credit.data_count, 0);
     p->credit.turn = ++ep->credit.turn;
-    p->ack.at_once = true;
+    ack_at_once(&p->ack);
     weft_core_rx_timer_arm(p); /* its silence counts from now */
     weft_core_peer_ready(ep, p);
 }
@@ -490,7 +490,7 @@ void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->credit.timer_ns = WEFT_NEVER;
     p->credit.retold_ns = now_ns;
-    p->ack.at_once = true;
+    ack_at_once(&p->ack);
     if (p->credit.silences > 0 && !p->credit.silent) {
         p->credit.silent = true;
         if (p->rx.live == 0) {

@@ -8,6 +8,7 @@
 #define WEFT_CORE_CREDIT_H
 
 #include "core/limits.h"
+#include "wire/packet.h"
 
 struct peer;
 struct weft_ep;
@@ -19,6 +20,23 @@ struct allowed {
     uint64_t turn_ns;              /* its last burst, or when credit came after there was none */
     uint8_t turn_probes;           /* of these, since credit came last, for want of it */
 };
+
+static inline void allowed_begin(struct allowed *a, uint32_t packets)
+{
+    a->limit = packets;
+}
+/* The peer grants more. */
+static inline void allowed_more(struct allowed *a, uint32_t limit, uint64_t at_ns)
+{
+    a->turn_ns = (int32_t)(a->limit - a->sent) <= 0 ? at_ns : a->turn_ns;
+    a->limit = limit;
+    a->turn_probes = 0;
+}
+/* It is asked again, for want of credit: `most` times counts. */
+static inline void allowed_asked(struct allowed *a, uint8_t most)
+{
+    a->turn_probes += a->turn_probes < most;
+}
 
 /* What the peer sends here, and what it was granted: credit.c, credit_want.c */
 struct peer_credit {
@@ -53,6 +71,66 @@ struct peer_credit {
     uint32_t use_granted;          /* and what it had been granted */
     uint32_t use_most;             /* more credit than that it cannot use, as it seems; 0 = not known */
 };
+
+static inline void credit_begin(struct peer_credit *c, uint32_t packets)
+{
+    c->granted = packets;
+}
+/* It has no more for this end than it has sent. */
+static inline void credit_backlog_none(struct peer_credit *c)
+{
+    c->backlog_end = c->data_count;
+}
+/* What is believed of a packet's data_count: no more DATA than was granted, and probes, which need no
+ * credit. Without a limit one liar with the key would pass for the owner of more credit than there
+ * is, and its losses for everybody's. Returns how many of the packets are news. */
+static inline uint32_t credit_data_count(struct peer_credit *c, uint16_t data_count, bool data)
+{
+    int16_t ahead = (int16_t)(data_count - (uint16_t)c->data_count);
+    uint32_t news = 0;
+    if (ahead > 0) {
+        int32_t credit = (int32_t)(c->granted - c->data_count);
+        uint32_t left = credit > 0 ? (uint32_t)credit : 0;
+        uint32_t taken = (uint32_t)weft_min_u64((uint32_t)ahead, left + PROBES_UNHEARD_MAX);
+        c->data_count += taken;
+        /* Lost probes into a dead path are no loss to speak of: only what had credit counts. */
+        news = (uint32_t)weft_min_u64(taken, left + data);
+    }
+    if ((int32_t)(c->backlog_end - c->data_count) < 0) {
+        credit_backlog_none(c); /* 2^31 packets later it would lie ahead again */
+    }
+    return news;
+}
+/* Gaps of comparable size decay the maximum; the tiny ones within a burst do not, or every burst
+ * would forget the pause before it. */
+static inline void credit_gap(struct peer_credit *c, uint64_t gap_ns)
+{
+    if (gap_ns >= c->data_gap_ns) {
+        c->data_gap_ns = gap_ns;
+    } else if (gap_ns > c->data_gap_ns / 8) {
+        c->data_gap_ns -= c->data_gap_ns / 8;
+    }
+}
+/* A DATA packet came; `open`: while a message of the peer was. */
+static inline void credit_data(struct peer_credit *c, uint8_t flags, bool open, uint64_t at_ns)
+{
+    if (open && at_ns > c->data_last_ns) {
+        credit_gap(c, weft_min_u64(at_ns - c->data_last_ns, 10 * WEFT_NS_PER_MS));
+    }
+    c->data_last_ns = weft_max_u64(c->data_last_ns, at_ns);
+    c->sender_limited = (flags & WEFT_FLAG_SENDER_LIMITED) != 0;
+    c->data_heard++;
+}
+/* What a short header says of its sender, and what a long one does. */
+static inline void credit_shared(struct peer_credit *c, bool shared)
+{
+    c->sender_told = true;
+    c->sender_shared = shared;
+}
+static inline void credit_urgency(struct peer_credit *c, uint8_t priority)
+{
+    c->data_priority = priority;
+}
 
 enum { CREDIT_RATES = 10, PAUSE_PACKETS = 8 }; /* no packet for as long as so many take is a pause */
 

@@ -127,7 +127,7 @@ void weft_core_egress_leave(struct weft_ep *ep, const struct peer *p)
 void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks)
 {
     bool before = p->tx.unsent > 0;
-    p->tx.unsent += (uint64_t)chunks;
+    tx_unsent_add(&p->tx, chunks);
     ep->egress.receivers += (p->tx.unsent > 0) - before;
 }
 

@@ -64,12 +64,11 @@ static void peers_init(struct weft_ep *ep)
     const struct weft_ep_config *c = &ep->config;
     for (uint32_t i = 0; i < c->peers_max; i++) {
         struct peer *p = &ep->peers[i];
-        p->tx.msgs = ep->tx_arena + (size_t)i * WEFT_MSGS_MAX;
-        p->rx.msgs = ep->rx_arena + (size_t)i * WEFT_MSGS_MAX;
-        p->recovery.packets = ep->packet_arena + (size_t)i * c->tx_window_max;
-        p->recovery.in_flight_bits =
-            ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64);
-        p->recovery.lost_bits = p->recovery.in_flight_bits + c->tx_window_max / 64;
+        tx_init(&p->tx, ep->tx_arena + (size_t)i * WEFT_MSGS_MAX);
+        rx_init(&p->rx, ep->rx_arena + (size_t)i * WEFT_MSGS_MAX);
+        recovery_init(&p->recovery, ep->packet_arena + (size_t)i * c->tx_window_max,
+                      ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64),
+                      c->tx_window_max);
         ep->heap_pos[i] = UINT32_MAX;
     }
 }
@@ -188,11 +187,10 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         if (p->conn.state == PEER_OPEN && weft_core_peer_quiet(p) && p->ack.largest > 0) {
-            p->conn.announce_idle = 3; /* not acknowledged, so said more than once */
-            p->conn.idle_said = true;
+            conn_idle_announce(&p->conn);
             weft_core_peer_ready(ep, p);
         } else if (p->rx.later != 0) {
-            p->rx.later = 0; /* before it goes away */
+            rx_later_end(&p->rx); /* before it goes away */
             weft_core_peer_ready(ep, p);
         }
     }

@@ -305,8 +305,7 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
         ep->counters.duplicate_packets++;
     } else {
         memcpy(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie));
-        p->conn.hello_ns = now_ns;
-        p->conn.hello_interval_ns = hello_first_ns; /* it is there and answers */
+        conn_hello_again(&p->conn, now_ns, hello_first_ns); /* it is there and answers */
         weft_core_peer_ready(ep, p);
     }
 }

@@ -33,11 +33,9 @@ static void params_take(struct peer *p, uint64_t name, uint64_t incarnation, uin
 {
     p->conn.name = name;
     p->conn.incarnation = incarnation;
-    p->rx.open_from = weft_max_u64(open_from, 1);
-    p->allowed.limit = unscheduled > 0 ? unscheduled : 1;
-    p->path.packet_bytes = (uint32_t)weft_min_u64(p->path.packet_bytes, packet_bytes_max);
-    p->path.ceiling_bytes = (uint32_t)weft_min_u64(p->path.ceiling_bytes, packet_bytes_max);
-    p->path.base_bytes = (uint32_t)weft_min_u64(p->path.base_bytes, packet_bytes_max);
+    rx_begin(&p->rx, open_from);
+    allowed_begin(&p->allowed, unscheduled > 0 ? unscheduled : 1);
+    path_limit(&p->path, packet_bytes_max);
 }
 
 struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_id,
@@ -75,7 +73,7 @@ static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
     p->conn.state = PEER_HALF_OPEN;
     p->conn.hello_ns = now_ns + half_open_ns;
     p->conn.accepted = true;
-    p->sec.proven = proven;
+    secure_cookie(&p->sec, proven);
     p->conn.remote_id = hello->connection_id;
     params_take(p, hello->name, hello->incarnation, hello->open_from, hello->unscheduled,
                 hello->packet_bytes_max);

@@ -32,7 +32,7 @@ static void closing_begin(struct weft_ep *ep, struct peer *p, uint16_t code, uin
     p->conn.state = PEER_CLOSING;
     p->conn.close_code = code;
     p->conn.drain_ns = now_ns + DRAIN_INTERVALS * weft_core_pto_base(p);
-    p->tx.deadline_ns = WEFT_NEVER;
+    tx_deadlines_end(&p->tx);
     p->conn.hello_ns = WEFT_NEVER;
     weft_core_peer_ready(ep, p);
 }
@@ -40,7 +40,7 @@ static void closing_begin(struct weft_ep *ep, struct peer *p, uint16_t code, uin
 void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why, uint16_t code,
                      uint64_t now_ns)
 {
-    p->rx.need_done |= p->rx.closed; /* the last chance to be told */
+    rx_done_again(&p->rx); /* the last chance to be told */
     closing_begin(ep, p, code, now_ns);
     if (why == WEFT_DOWN_LOCAL) {
         p->conn.timer_ns = now_ns; /* due at once: the ring of events may be full now */
@@ -56,7 +56,7 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
     bool replaced = code == WEFT_CLOSE_REPLACED;
     weft_core_peer_end(ep, p, replaced ? WEFT_DOWN_REPLACED : WEFT_DOWN_CLOSED, code, now_ns);
     closing_begin(ep, p, WEFT_CLOSE_FINISHED, now_ns);
-    p->rx.need_done = 0;
+    rx_done_none(&p->rx);
     p->conn.close_told = true;
     p->conn.close_answered = true;
 }
@@ -114,10 +114,10 @@ void weft_core_idle_note(struct peer *p, uint64_t pn)
 {
     if (pn >= weft_max_u64(p->sec.seen_largest, p->conn.idle_pn)) {
         p->conn.idle = true;
-        p->credit.backlog_end = p->credit.data_count; /* it has nothing outstanding */
+        credit_backlog_none(&p->credit); /* it has nothing outstanding */
         p->conn.idle_pn = pn;
-        p->recovery.wait_since_ns =
-            WEFT_NEVER; /* when it is there again it has the whole time to answer */
+        recovery_silence_end(
+            &p->recovery); /* when it is there again it has the whole time to answer */
     }
 }
 
@@ -126,8 +126,7 @@ void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns)
     if (pn > p->conn.idle_pn) {
         p->conn.idle = false;
         p->conn.idle_pn = pn;
-        p->recovery.pto_count = 0;
-        p->recovery.pto_base_ns = now_ns;
+        recovery_on_progress(&p->recovery, now_ns);
     }
 }
 

@@ -132,24 +132,13 @@ static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-static void done_lost(struct peer *p, uint64_t pn)
-{
-    for (uint64_t closed = p->rx.closed; closed != 0; closed &= closed - 1) {
-        unsigned slot = (unsigned)__builtin_ctzll(closed);
-        if (p->rx.msgs[slot].done_first_pn <= pn && pn <= p->rx.msgs[slot].done_last_pn) {
-            p->rx.msgs[slot].done_word = 0;
-            p->rx.need_done |= UINT64_C(1) << slot;
-        }
-    }
-}
-
 /* The receiver may not have learnt that these passes are over. */
 static void finish_again(struct peer *p)
 {
     for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(active);
         if (p->tx.msgs[slot].finish_short || weft_core_tx_over(&p->tx.msgs[slot])) {
-            p->tx.finish |= UINT64_C(1) << slot;
+            tx_finish_due(&p->tx, UINT64_C(1) << slot);
         }
     }
 }
@@ -171,12 +160,12 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
         if (m != NULL) {
             weft_core_tx_lost(m, packet->chunk);
             if (weft_core_tx_over(m)) {
-                p->tx.finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+                tx_finish_due(&p->tx, tx_bit(m->seq));
             }
         }
     }
     if (packet->kind & TX_PACKET_DONE) {
-        done_lost(p, pn);
+        weft_core_rx_done_lost(&p->rx, pn);
     }
     if (packet->kind & TX_PACKET_CRITICAL) {
         weft_core_critical_packet_lost(p, packet->msg, packet->chunk);
@@ -184,7 +173,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
     if (packet->kind & TX_PACKET_FINISH) {
         finish_again(p);
     }
-    p->tx.need_backlog |= (packet->kind & TX_PACKET_BACKLOG) != 0;
+    tx_backlog_due(&p->tx, (packet->kind & TX_PACKET_BACKLOG) != 0);
 }
 
 /* A packet in the middle of a pass, whose acknowledgement may take peer_delay_ns. */
@@ -378,17 +367,13 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     if (credit_ahead > 0) {
         trace(ep, p, WEFT_TRACE_CREDIT_RECEIVED, 0, ack->credit, (uint32_t)credit_ahead,
               p->allowed.sent, 0);
-        p->allowed.turn_ns =
-            (int32_t)(p->allowed.limit - p->allowed.sent) <= 0 ? at_ns : p->allowed.turn_ns;
-        p->allowed.limit = ack->credit;
-        p->allowed.turn_probes = 0;
+        allowed_more(&p->allowed, ack->credit, at_ns);
     }
     int32_t from_ahead = (int32_t)(ack->open_from - (uint32_t)p->rx.open_from);
     if (from_ahead > 0) {
         weft_core_rx_open_from(ep, p, p->rx.open_from + (uint32_t)from_ahead);
     }
-    p->ack.echo_clock = ack->clock;
-    p->ack.echo_ns = at_ns;
+    ack_echo_set(&p->ack, ack->clock, at_ns);
     if (ack->flags & WEFT_ACK_IDLE) {
         weft_core_idle_note(p, pn);
     }
@@ -553,13 +538,15 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
         return;
     }
-    p->allowed.turn_probes += waits_for_credit(p) && p->allowed.turn_probes < TURN_PROBES_MAX;
+    if (waits_for_credit(p)) {
+        allowed_asked(&p->allowed, TURN_PROBES_MAX);
+    }
     p->recovery.pto_count++;
     if (p->recovery.pto_count >= 2) {
         weft_core_ecn_silence(p);
     }
     p->recovery.pto_base_ns = now_ns;
-    p->tx.answers = 0; /* what is asked for is not waited for any longer than usual */
+    tx_answers_forget(&p->tx); /* what is asked for is not waited for any longer than usual */
     p->recovery.probes = p->recovery.pto_count > 2 && peer_waiting(p) ? 2 : 1;
     ep->counters.probes++;
     trace(ep, p, WEFT_TRACE_PTO, 0, p->recovery.pn_next, p->recovery.pto_count,

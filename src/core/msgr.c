@@ -25,9 +25,9 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
     ep->event_count--;
     ep->event_head = ep->event_count == 0 ? 0 : (ep->event_head + 1) % EVENTS_MAX;
     struct peer *p = &ep->peers[event_p->peer];
-    p->conn.events_unpolled -= event_p->type == WEFT_EVENT_SENT ||
-                               event_p->type == WEFT_EVENT_RECEIVED ||
-                               event_p->type == WEFT_EVENT_PEER_DOWN;
+    bool counted = event_p->type == WEFT_EVENT_SENT || event_p->type == WEFT_EVENT_RECEIVED ||
+                   event_p->type == WEFT_EVENT_PEER_DOWN;
+    conn_event_polled(&p->conn, counted);
     if (event_p->type == WEFT_EVENT_SENT) {
         p->tx.msgs[event_p->seq & MSG_MASK].unpolled = false;
     }

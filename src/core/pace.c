@@ -44,7 +44,9 @@ static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t
     m->unbegun = false;
     p->tx.need_backlog |= p->tx.unsent > 0;
     weft_core_egress_unsent(ep, p, m->chunks);
-    p->recovery.pto_base_ns = alone ? now_ns : p->recovery.pto_base_ns;
+    if (alone) {
+        recovery_wait(&p->recovery, now_ns);
+    }
     m->rate_clock_ns = now_ns;
 }
 
@@ -115,7 +117,9 @@ void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         } else if (m->unbegun) {
             begin(ep, p, m, now_ns);
         } else {
-            p->recovery.pto_base_ns = peer_waiting(p) ? p->recovery.pto_base_ns : now_ns;
+            if (!peer_waiting(p)) {
+                recovery_wait(&p->recovery, now_ns);
+            }
             p->tx.paced &= ~bit_of(m);
         }
     }

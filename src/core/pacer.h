@@ -13,6 +13,23 @@ struct pacer {
     uint64_t until_ns;             /* blocked by the pacer until */
 };
 
+/* Empty, and filling from now on. */
+static inline void pacer_restart(struct pacer *c, uint64_t now_ns)
+{
+    c->tokens_bytes = 0;
+    c->tokens_ns = now_ns;
+}
+/* It is asked again: it does not keep the peer until then. */
+static inline void pacer_wake(struct pacer *c)
+{
+    c->until_ns = WEFT_NEVER;
+}
+/* A packet went out; without a rate none is counted. */
+static inline void pacer_spend(struct pacer *c, uint64_t rate_bps, uint32_t bytes)
+{
+    c->tokens_bytes -= rate_bps == 0 ? 0 : bytes;
+}
+
 void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
 /* May a packet of so many bytes go now? If not, the peer's pacer wakes when it may. */
 bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);

@@ -347,16 +347,9 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
 /* The way has changed: nothing learnt of the old one holds. RFC 9000 section 9.4. */
 static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    p->recovery.srtt_ns = 0;
-    p->recovery.path_rtt_ns = 0;
-    p->recovery.rttvar_ns = 0;
-    p->recovery.rtt_latest_ns = 0;
-    p->recovery.rtt_ns_min = WEFT_NEVER;
-    p->recovery.pto_count = 0;
-    p->recovery.pto_base_ns = now_ns;
-    p->ack.echo_ns = 0;
-    p->pacer.tokens_bytes = 0;
-    p->pacer.tokens_ns = now_ns;
+    recovery_path_changed(&p->recovery, now_ns);
+    ack_echo_forget(&p->ack);
+    pacer_restart(&p->pacer, now_ns);
     p->path.ecn = PATH_ECN_TESTING;
     p->path.ecn_sent = 0;
     p->path.ecn_lost = 0;
@@ -479,7 +472,7 @@ bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_
     struct challenge *asked = challenge_find(path, from);
     const struct stray stray = stray_look(p, asked, packet);
     if (stray.response) {
-        p->conn.addr = *from;
+        conn_move(&p->conn, from);
         memset(path->challenge, 0, sizeof(path->challenge));
         path->challenges_due = 0;
         ep->counters.path_changes++;

@@ -62,6 +62,23 @@ struct path {
     uint64_t first_pn; /* sent on this way; earlier ones tell of another */
 };
 
+/* The other end takes no longer packets. */
+static inline void path_limit(struct path *path, uint32_t bytes_max)
+{
+    path->packet_bytes = (uint32_t)weft_min_u64(path->packet_bytes, bytes_max);
+    path->ceiling_bytes = (uint32_t)weft_min_u64(path->ceiling_bytes, bytes_max);
+    path->base_bytes = (uint32_t)weft_min_u64(path->base_bytes, bytes_max);
+}
+static inline void path_response_owe(struct path *path, uint64_t token)
+{
+    path->response_due = true;
+    path->response_token = token;
+}
+static inline void path_response_sent(struct path *path)
+{
+    path->response_due = false;
+}
+
 /* The packet size that a packet of so many bytes asks of a path: sizes leave room for a tag in every
  * mode, as the probes that measure them do. */
 uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes);

@@ -153,10 +153,10 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     uint64_t id = weft_prng_u64(&ep->prng);
     (void)weft_core_secret_u64(ep, &id); /* one who can guess it gains little: section 8.6 */
     p->conn.id = (uint32_t)(id << 12) | idx;
-    p->allowed.limit = 1;
-    p->credit.granted = weft_core_credit_first(ep);
+    allowed_begin(&p->allowed, 1);
+    credit_begin(&p->credit, weft_core_credit_first(ep));
     p->conn.hello_since_ns = now_ns;
-    p->pacer.tokens_ns = now_ns;
+    pacer_restart(&p->pacer, now_ns);
     p->cc.ops = ep->cc_ops;
     p->cc.ops->init(&p->cc, p->path.packet_bytes, now_ns);
     return p;
@@ -170,8 +170,7 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (p->conn.accepts == 1) {
         /* From ACCEPT to the first answer: no round trip to speak of, but not shorter than one,
          * and measured before there is a queue. */
-        p->recovery.rtt_ns_min =
-            weft_min_u64(p->recovery.rtt_ns_min, weft_max_u64(now_ns - p->conn.accept_ns, 1000));
+        recovery_rtt_bound(&p->recovery, weft_max_u64(now_ns - p->conn.accept_ns, 1000));
     }
     trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->conn.name, p->conn.id, 0, 0);
     weft_core_path_up(ep, p, now_ns);
@@ -219,7 +218,7 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
         return WEFT_NOMEM;
     }
     p->conn.state = PEER_CONNECTING;
-    p->sec.mode = ep->config.mode;
+    secure_begin(&p->sec, (uint8_t)ep->config.mode);
     p->conn.hello_ns = now_ns;
     p->conn.hello_interval_ns = hello_first_ns;
     p->conn.hello_since_ns = now_ns;

@@ -69,6 +69,53 @@ struct recovery {
     uint8_t tail_said;             /* enum tail: said again, and nothing new since */
 };
 
+static inline void recovery_init(struct recovery *r, struct tx_packet *packets, uint64_t *bits,
+                                 uint32_t window)
+{
+    r->packets = packets;
+    r->in_flight_bits = bits;
+    r->lost_bits = bits + window / 64;
+}
+/* The other end answered what was waited for, or is there again: the probe timeout begins anew. */
+static inline void recovery_on_progress(struct recovery *r, uint64_t now_ns)
+{
+    r->pto_count = 0;
+    r->pto_base_ns = now_ns;
+}
+/* From now on something is waited for. */
+static inline void recovery_wait(struct recovery *r, uint64_t now_ns)
+{
+    r->pto_base_ns = now_ns;
+}
+/* The other end is alive, or may sleep; whether it makes progress is another question. */
+static inline void recovery_silence_end(struct recovery *r)
+{
+    r->wait_since_ns = WEFT_NEVER;
+}
+static inline void recovery_rtt_bound(struct recovery *r, uint64_t rtt_ns)
+{
+    r->rtt_ns_min = weft_min_u64(r->rtt_ns_min, rtt_ns);
+}
+/* Nothing measured on another way holds. */
+static inline void recovery_path_changed(struct recovery *r, uint64_t now_ns)
+{
+    r->srtt_ns = 0;
+    r->path_rtt_ns = 0;
+    r->rttvar_ns = 0;
+    r->rtt_latest_ns = 0;
+    r->rtt_ns_min = WEFT_NEVER;
+    recovery_on_progress(r, now_ns);
+}
+/* Something new has happened: what is said last may be said once more. */
+static inline void recovery_tail_new(struct recovery *r, enum tail what)
+{
+    r->tail_said &= (uint8_t)~what;
+}
+static inline void recovery_probe_building(struct recovery *r)
+{
+    r->probes--;
+}
+
 /* loss.c */
 uint64_t weft_core_pto_base(const struct peer *p);
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);

@@ -57,6 +57,17 @@ static void rx_need_done(struct peer *p, struct rx_msg *m)
     p->rx.later &= ~bit;
 }
 
+void weft_core_rx_done_lost(struct rx_msgs *r, uint64_t pn)
+{
+    for (uint64_t closed = r->closed; closed != 0; closed &= closed - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(closed);
+        if (r->msgs[slot].done_first_pn <= pn && pn <= r->msgs[slot].done_last_pn) {
+            r->msgs[slot].done_word = 0;
+            r->need_done |= UINT64_C(1) << slot;
+        }
+    }
+}
+
 static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
                           struct weft_msg_event *ev)
 {
@@ -86,14 +97,14 @@ static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struc
         weft_core_credit_closed(ep, p);
     }
     p->rx.closed |= bit;
-    p->recovery.tail_said &= (uint8_t)~TAIL_LAST;
+    recovery_tail_new(&p->recovery, TAIL_LAST);
     rx_need_done(p, m);
     ep->counters.messages_received++;
     trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_INCOMING | m->outcome << 1, m->seq,
           m->received_count, m->chunks, m->refused);
     ep->counters.messages_short += !enough;
     ep->counters.chunks_missing += m->chunks - m->received_count;
-    p->conn.events_unpolled++;
+    conn_event_raised(&p->conn);
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_RECEIVED;
     rx_event_fill(ep, p, m, ev);
@@ -181,7 +192,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
     if (x == NULL) {
         ep->counters.no_memory++;
-        p->ack.at_once = true; /* acknowledges nothing new, but says that we are alive */
+        ack_at_once(&p->ack); /* acknowledges nothing new, but says that we are alive */
         return NULL;
     }
     struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
@@ -271,7 +282,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     }
     if (d->chunks > ep->config.chunks_max) {
         ep->counters.bad_range++;
-        p->ack.at_once = true; /* alive, but will not take it: the sender's deadline decides */
+        ack_at_once(&p->ack); /* alive, but will not take it: the sender's deadline decides */
         return false;
     }
     if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
@@ -309,11 +320,11 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     if (pass_end && !m->pass_over) {
         m->pass_over = true;
         m->pass_over_ns = now_ns;
-        p->ack.at_once = true;
+        ack_at_once(&p->ack);
     }
     if (m->received_count == m->chunks) {
         (void)rx_close(ep, p, m, at_ns);
-        p->ack.at_once = true;
+        ack_at_once(&p->ack);
     }
     *bulk_p = !m->pass_over;
     return true;
@@ -375,18 +386,17 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             break;
         case WEFT_FRAME_DONE:
             weft_core_done_recv(ep, p, &f.done, now_ns);
-            p->ack.at_once = true;
+            ack_at_once(&p->ack);
             break;
         case WEFT_FRAME_FINISH:
             finish_recv(ep, p, &f.finish, now_ns);
-            p->ack.at_once = true;
+            ack_at_once(&p->ack);
             break;
         case WEFT_FRAME_PING:
-            p->ack.at_once = true;
+            ack_at_once(&p->ack);
             break;
         case WEFT_FRAME_PATH_CHALLENGE:
-            p->path.response_due = true;
-            p->path.response_token = f.token;
+            path_response_owe(&p->path, f.token);
             break;
         case WEFT_FRAME_PATH_RESPONSE:
             break; /* weft_core_path_stray looks for it, in packets from the new address */
@@ -406,60 +416,24 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
     return taken;
 }
 
-/* What is believed of a packet's data_count: no more DATA than was granted, and probes, which need no
- * credit. Without a limit one liar with the key would pass for the owner of more credit than there
- * is, and its losses for everybody's. Returns how many of the packets are news. */
-static uint32_t data_count_take(struct peer *p, uint16_t data_count, bool data)
-{
-    int16_t ahead = (int16_t)(data_count - (uint16_t)p->credit.data_count);
-    if (ahead <= 0) {
-        return 0;
-    }
-    int32_t credit = (int32_t)(p->credit.granted - p->credit.data_count);
-    uint32_t left = credit > 0 ? (uint32_t)credit : 0;
-    uint32_t taken = (uint32_t)weft_min_u64((uint32_t)ahead, left + PROBES_UNHEARD_MAX);
-    p->credit.data_count += taken;
-    /* Lost probes into a dead path are no loss to speak of: only what had credit counts. */
-    return (uint32_t)weft_min_u64(taken, left + data);
-}
-
 /* What any valid packet of the peer tells, beyond its frames. */
 static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         const struct weft_wire_packet *packet, size_t bytes, uint64_t at_ns,
                         uint64_t now_ns)
 {
-    uint32_t ahead = data_count_take(p, packet->data_count, packet->data != NULL);
-    if ((int32_t)(p->credit.backlog_end - p->credit.data_count) < 0) {
-        p->credit.backlog_end =
-            p->credit.data_count; /* 2^31 packets later it would lie ahead again */
-    }
+    uint32_t ahead = credit_data_count(&p->credit, packet->data_count, packet->data != NULL);
     weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
                             ecn == WEFT_ECN_CE, at_ns, now_ns);
     if (p->conn.idle) {
         weft_core_awake_note(p, packet->number, now_ns);
     }
-    p->conn.heard_ns = now_ns;
-    p->conn.announce_idle = 0;
-    p->conn.idle_said = false;
-    p->recovery.wait_since_ns =
-        WEFT_NEVER; /* alive; whether it makes progress is another question */
-    p->ack.ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
-    p->ack.ce_received += ecn == WEFT_ECN_CE;
+    conn_heard(&p->conn, now_ns);
+    recovery_silence_end(&p->recovery);
+    ack_ecn_note(&p->ack, ecn);
     ep->counters.ce_received += ecn == WEFT_ECN_CE;
     if (p->conn.state == PEER_HALF_OPEN) {
         weft_core_older_replace(ep, p, now_ns);
         weft_core_peer_up(ep, p, now_ns);
-    }
-}
-
-/* Gaps of comparable size decay the maximum; the tiny ones within a burst do not, or every burst
- * would forget the pause before it. */
-static void data_gap_note(struct peer *p, uint64_t gap_ns)
-{
-    if (gap_ns >= p->credit.data_gap_ns) {
-        p->credit.data_gap_ns = gap_ns;
-    } else if (gap_ns > p->credit.data_gap_ns / 8) {
-        p->credit.data_gap_ns -= p->credit.data_gap_ns / 8;
     }
 }
 
@@ -471,25 +445,19 @@ static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
     if (m->state == RX_OPEN && m->seq == seq) {
         m->priority = priority;
     }
-    p->credit.data_priority = priority;
+    credit_urgency(&p->credit, priority);
 }
 
 static void data_note(struct peer *p, const struct weft_wire_packet *packet,
                       const struct weft_wire_data *d, uint64_t at_ns)
 {
-    if (p->rx.live != 0 && at_ns > p->credit.data_last_ns) {
-        data_gap_note(p, weft_min_u64(at_ns - p->credit.data_last_ns, 10 * WEFT_NS_PER_MS));
-    }
-    p->credit.data_last_ns = weft_max_u64(p->credit.data_last_ns, at_ns);
-    p->credit.sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
+    credit_data(&p->credit, packet->flags, p->rx.live != 0, at_ns);
     if (weft_wire_is_brief(packet->flags)) {
-        p->credit.sender_told = true;
-        p->credit.sender_shared = (packet->flags & WEFT_FLAG_SHARED) != 0;
+        credit_shared(&p->credit, (packet->flags & WEFT_FLAG_SHARED) != 0);
     } else {
         priority_note(p, d->msg, (packet->flags & WEFT_FLAG_PRIORITY) >> 2);
     }
-    p->credit.data_heard++;
-    p->recovery.tail_said &= (uint8_t)~TAIL_ACK;
+    recovery_tail_new(&p->recovery, TAIL_ACK);
     if (d->clock != 0) {
         uint32_t rtt = wire_clock(at_ns) - d->clock;
         if (rtt < UINT32_C(1) << 31) {
@@ -552,7 +520,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     bool later = is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
     if (later) {
         p->rx.later |= p->rx.closed & ~before.rx_closed;
-        p->ack.at_once = before.ack_now;
+        ack_at_once_restore(&p->ack, before.ack_now);
     }
     if (acknowledge) {
         weft_core_ack_commit(&p->ack, in->packet.number, at_ns);

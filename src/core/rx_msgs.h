@@ -61,6 +61,38 @@ struct rx_msgs {
     uint64_t timer_ns;   /* least time at which an open message may close */
 };
 
+static inline void rx_init(struct rx_msgs *r, struct rx_msg *msgs)
+{
+    r->msgs = msgs;
+}
+
+/* The other end's oldest message, as it said when the connection began. */
+static inline void rx_begin(struct rx_msgs *r, uint64_t open_from)
+{
+    r->open_from = open_from > 1 ? open_from : 1;
+}
+/* DONE of all closed messages is to be sent again, or of none. */
+static inline void rx_done_again(struct rx_msgs *r)
+{
+    r->need_done |= r->closed;
+}
+static inline void rx_done_none(struct rx_msgs *r)
+{
+    r->need_done = 0;
+}
+/* The whole DONE of one was sent. */
+static inline void rx_done_sent(struct rx_msgs *r, unsigned slot)
+{
+    r->msgs[slot].done_word = 0;
+    r->need_done &= ~(UINT64_C(1) << slot);
+    r->later &= ~(UINT64_C(1) << slot);
+}
+/* No confirmation waits any longer. */
+static inline void rx_later_end(struct rx_msgs *r)
+{
+    r->later = 0;
+}
+
 /* verify.c */
 /* What is in a packet that is verified. */
 struct incoming {
@@ -74,6 +106,8 @@ struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr 
                                      struct incoming *in);
 
 /* rx.c */
+/* Packet pn was lost, which held DONE. */
+void weft_core_rx_done_lost(struct rx_msgs *r, uint64_t pn);
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
                            uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from);

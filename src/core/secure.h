@@ -48,6 +48,15 @@ struct secure {
     struct weft_wire_accept accept; /* accepted */
 };
 
+static inline void secure_begin(struct secure *s, uint8_t mode)
+{
+    s->mode = mode;
+}
+static inline void secure_cookie(struct secure *s, bool proven)
+{
+    s->proven = proven;
+}
+
 /* A rate: the time at which the bucket would be full again. */
 struct bucket {
     uint64_t full_ns;

@@ -80,11 +80,11 @@ void weft_core_tail_fire(const struct weft_ep *ep, struct peer *p, uint64_t now_
 {
     if (ack_time(p) <= now_ns) {
         p->recovery.tail_said |= TAIL_ACK;
-        p->ack.at_once = true;
+        ack_at_once(&p->ack);
     }
     if (last_time(ep, p) <= now_ns) {
         p->recovery.tail_said |= TAIL_LAST;
-        p->rx.need_done |= p->rx.closed;
-        p->tx.finish |= finished(p);
+        rx_done_again(&p->rx);
+        tx_finish_due(&p->tx, finished(p));
     }
 }

@@ -140,7 +140,7 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         }
     }
     if (p->conn.state == PEER_CONNECTING && ep->resumed_ns == now_ns) {
-        p->conn.hello_since_ns = now_ns;
+        conn_hello_since(&p->conn, now_ns);
     }
     if (p->conn.state == PEER_HALF_OPEN && p->conn.hello_ns <= now_ns) {
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: it was never up */
@@ -171,10 +171,10 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_loss_timer(ep, p, now_ns);
     }
     if (p->ack.pending > 0 && p->ack.due_ns <= now_ns) {
-        p->ack.at_once = true;
+        ack_at_once(&p->ack);
     }
     if (p->pacer.until_ns <= now_ns) {
-        p->pacer.until_ns = WEFT_NEVER;
+        pacer_wake(&p->pacer);
     }
     if (p->tx.pace_ns <= now_ns) {
         weft_core_pace_timer(ep, p, now_ns);

@@ -121,7 +121,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
          * acknowledgement of a packet after it. Where nothing was lost for long, it tells nothing that
          * DONE does not say: with the second DONE that answers it, and the acknowledgements of both, it
          * took 2 % of the bytes of messages of 18 chunks. */
-        p->tx.finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+        tx_finish_due(&p->tx, tx_bit(m->seq));
     }
     p->allowed.sent++;
     ep->counters.data_sent++;
@@ -190,7 +190,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     uint32_t head_bytes = burst_head_bytes(m);
     uint32_t header_bytes = head_bytes - data_head_bytes(m);
     struct weft_writer body = weft_writer_make(head + header_bytes, data_head_bytes(m));
-    p->tx.answers &= ~(UINT64_C(1) << (m->seq & MSG_MASK));
+    tx_answer_mark(&p->tx, m->seq, false);
     uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
     struct weft_writer w = weft_writer_make(head, header_bytes);
     struct weft_wire_packet packet = header_make(p, flags);
@@ -205,7 +205,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
         return false;
     }
     tx->packets++;
-    p->pacer.tokens_bytes -= p->cc.rate_bps == 0 ? 0 : bytes;
+    pacer_spend(&p->pacer, p->cc.rate_bps, bytes);
     weft_core_packet_sent(ep, p, now_ns, (uint8_t)(TX_PACKET_DATA | kind), (uint32_t)m->seq, chunk,
                           bytes);
     return true;
@@ -365,9 +365,7 @@ static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_write
         if (!complete) {
             break;
         }
-        p->rx.msgs[slot].done_word = 0;
-        p->rx.need_done &= ~(UINT64_C(1) << slot);
-        p->rx.later &= ~(UINT64_C(1) << slot);
+        rx_done_sent(&p->rx, slot);
     }
     return kind;
 }
@@ -380,32 +378,30 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     frame_ack(ep, p, now_ns, w);
     if (p->conn.need_ping) {
         weft_wire_frame_encode(w, &(struct weft_wire_frame){.type = WEFT_FRAME_PING});
-        p->conn.need_ping = false;
+        conn_ping(&p->conn, false);
         kind |= TX_PACKET_PROBE;
     }
     if (p->path.response_due && weft_writer_left(w) >= WEFT_PATH_BYTES) {
         struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_RESPONSE};
         frame.token = p->path.response_token;
         weft_wire_frame_encode(w, &frame);
-        p->path.response_due = false;
+        path_response_sent(&p->path);
         kind |= TX_PACKET_PROBE;
     }
     if (p->tx.need_backlog && ring_has_room(ep, p) && weft_writer_left(w) >= WEFT_BACKLOG_BYTES) {
         struct weft_wire_frame frame = {.type = WEFT_FRAME_BACKLOG};
         frame.backlog_end = p->allowed.sent + (uint32_t)p->tx.unsent;
         weft_wire_frame_encode(w, &frame);
-        p->tx.need_backlog = false;
+        tx_backlog_sent(&p->tx);
         kind |= TX_PACKET_BACKLOG;
     }
     while (p->tx.finish != 0 && weft_writer_left(w) >= WEFT_FINISH_BYTES) {
-        unsigned slot = (unsigned)__builtin_ctzll(p->tx.finish);
-        frame_finish(p, w, slot);
-        p->tx.finish &= p->tx.finish - 1;
+        frame_finish(p, w, tx_finish_take(&p->tx));
         kind |= TX_PACKET_FINISH;
     }
     if (!done_open(ep, p)) {
-        p->rx.later =
-            0; /* what this acknowledges is not put off further: DONE when there is room */
+        rx_later_end(
+            &p->rx); /* what this acknowledges is not put off further: DONE when there is room */
         return kind;
     }
     return kind | frames_done(ep, p, w);
@@ -450,9 +446,8 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         used += head_bytes;
         bool answer = p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
                       (kind & TX_PACKET_BACKLOG) == 0;
-        uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
-        p->recovery.tail_said &= (uint8_t)~TAIL_LAST;
-        p->tx.answers = answer ? p->tx.answers | bit : p->tx.answers & ~bit;
+        recovery_tail_new(&p->recovery, TAIL_LAST);
+        tx_answer_mark(&p->tx, m->seq, answer);
         kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;
     }
     struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
@@ -467,7 +462,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         return 0;
     }
     if (m != NULL) {
-        p->pacer.tokens_bytes -= p->cc.rate_bps == 0 ? 0 : tx->bytes;
+        pacer_spend(&p->pacer, p->cc.rate_bps, tx->bytes);
     }
     if (kind == 0 && !p->path.ecn_capable) {
         tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so no test of the marks */
@@ -510,8 +505,8 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
  * ones in vain, but only on a silent path). */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
-    p->recovery.probes--;
-    p->rx.need_done |= p->rx.closed;
+    recovery_probe_building(&p->recovery);
+    rx_done_again(&p->rx);
     uint32_t chunk = UINT32_MAX;
     struct tx_msg *m = NULL;
     /* Of two probes one is short where longer packets may not pass any more: its acknowledgement
@@ -531,9 +526,9 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         return made ? tx->packets : 0;
     }
     if (m != NULL) {
-        p->tx.finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+        tx_finish_due(&p->tx, tx_bit(m->seq));
     } else {
-        p->conn.need_ping = !done_open(ep, p);
+        conn_ping(&p->conn, !done_open(ep, p));
     }
     return control_build(ep, p, small ? p->path.base_bytes : p->path.packet_bytes, now_ns, tx);
 }
@@ -582,14 +577,13 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     weft_write_u16(&w, WEFT_CLOSE_BYTES);
     weft_wire_frame_encode(&w, &frame);
     tx_iov(tx, tx->scratch, (size_t)(w.at - tx->scratch));
-    p->conn.need_close = false;
+    conn_close_building(&p->conn);
     if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, 0, tx)) {
         return 0;
     }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
-    p->conn.close_sends++;
-    p->conn.close_ns = now_ns + weft_core_pto_base(p);
+    conn_close_sent(&p->conn, now_ns + weft_core_pto_base(p));
     weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, tx->bytes);
     return 1;
 }
@@ -611,8 +605,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return p->conn.need_close ? close_build(ep, p, now_ns, tx) : 0;
     }
     if (p->conn.need_accept) {
-        p->conn.accept_ns = p->conn.accepts == 0 ? now_ns : p->conn.accept_ns;
-        p->conn.accepts += p->conn.accepts < UINT8_MAX;
+        conn_accept_building(&p->conn, now_ns);
         return weft_core_accept_build(ep, p, tx);
     }
     if (p->path.challenges_due != 0 && peer_connected(p)) {
@@ -626,7 +619,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return 0;
     }
     weft_core_pacer_refill(p, now_ns);
-    p->pacer.until_ns = WEFT_NEVER;
+    pacer_wake(&p->pacer);
     if (p->recovery.probes > 0) {
         return probe_build(ep, p, now_ns, tx);
     }
@@ -647,14 +640,14 @@ uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_n
                               struct weft_tx *tx)
 {
     weft_core_pacer_refill(p, now_ns);
-    p->pacer.until_ns = WEFT_NEVER;
+    pacer_wake(&p->pacer);
     uint32_t packets = burst_build(ep, p, now_ns, tx);
     if (packets == 0) {
         weft_core_egress_leave(ep, p);
         return 0;
     }
     p->allowed.turn_ns = now_ns;
-    p->recovery.tail_said &= (uint8_t)~TAIL_LAST;
+    recovery_tail_new(&p->recovery, TAIL_LAST);
     weft_core_egress_file(ep, p);
     if (p->tx.finish != 0) {
         weft_core_peer_ready(ep, p); /* the pass is over: FINISH follows at once */

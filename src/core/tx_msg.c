@@ -121,7 +121,9 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         p->tx.need_backlog |=
             p->tx.unsent > 0; /* the receiver will not see this one before the others end */
         weft_core_egress_unsent(ep, p, m->chunks);
-        p->recovery.pto_base_ns = peer_waiting(p) ? p->recovery.pto_base_ns : now_ns;
+        if (!peer_waiting(p)) {
+            recovery_wait(&p->recovery, now_ns);
+        }
     }
     p->tx.active |= UINT64_C(1) << (seq & MSG_MASK);
     p->tx.held |= (uint64_t)m->held << (seq & MSG_MASK);
@@ -350,7 +352,7 @@ void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            p->conn.idle = false; /* it must be told; and if it is dead, we must find out */
+            conn_idle_end(&p->conn); /* it must be told; and if it is dead, we must find out */
             p->tx.finish |= UINT64_C(1) << slot;
             p->tx.held &= ~(UINT64_C(1) << slot);
         } else {
@@ -372,7 +374,7 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
     }
     m->active = false;
     m->unpolled = true;
-    p->conn.events_unpolled++;
+    conn_event_raised(&p->conn);
     p->tx.active &= ~bit;
     p->tx.held &= ~bit;
     p->tx.paced &= ~bit;
@@ -487,8 +489,7 @@ void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_w
         tx_close_unknown(ep, p, m, now_ns);
         return;
     }
-    p->recovery.pto_count = 0;
-    p->recovery.pto_base_ns = now_ns;
+    recovery_on_progress(&p->recovery, now_ns);
     enum weft_msg_outcome outcome =
         done->status == WEFT_DONE_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
     tx_close(ep, p, m, outcome, m->done, done->received, done->refused, now_ns);

@@ -82,6 +82,55 @@ struct tx_msgs {
     struct weft_bounds bounds;
 };
 
+static inline void tx_init(struct tx_msgs *t, struct tx_msg *msgs)
+{
+    t->msgs = msgs;
+}
+
+static inline uint64_t tx_bit(uint64_t seq)
+{
+    return UINT64_C(1) << (seq & MSG_MASK);
+}
+/* FINISH is to be sent of these messages. */
+static inline void tx_finish_due(struct tx_msgs *t, uint64_t messages)
+{
+    t->finish |= messages;
+}
+/* The next message of which FINISH is due, which goes now. */
+static inline unsigned tx_finish_take(struct tx_msgs *t)
+{
+    unsigned slot = (unsigned)__builtin_ctzll(t->finish);
+    t->finish &= t->finish - 1;
+    return slot;
+}
+/* The receiver is to be told how much more there is; `due` of several reasons adds up. */
+static inline void tx_backlog_due(struct tx_msgs *t, bool due)
+{
+    t->need_backlog |= due;
+}
+static inline void tx_backlog_sent(struct tx_msgs *t)
+{
+    t->need_backlog = false;
+}
+/* May the message be confirmed late? */
+static inline void tx_answer_mark(struct tx_msgs *t, uint64_t seq, bool answer)
+{
+    t->answers = answer ? t->answers | tx_bit(seq) : t->answers & ~tx_bit(seq);
+}
+/* Not any longer than usual, of all. */
+static inline void tx_answers_forget(struct tx_msgs *t)
+{
+    t->answers = 0;
+}
+static inline void tx_unsent_add(struct tx_msgs *t, int64_t chunks)
+{
+    t->unsent += (uint64_t)chunks;
+}
+static inline void tx_deadlines_end(struct tx_msgs *t)
+{
+    t->deadline_ns = WEFT_NEVER;
+}
+
 /* Place of a message among those of its peer. */
 static inline uint16_t tx_order(uint8_t priority, bool paced, uint8_t rank)
 {

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Shows that objects.sh can fail: a small tree, then one broken rule at a time.
+here=$(dirname "$0")
+# shellcheck source=tests/lib/tap.sh
+. "$here/../lib/tap.sh"
+
+tree=$tap_tmp/tree
+
+good_tree() {
+    rm -rf "$tree"
+    mkdir -p "$tree/src/core" "$tree/tests/unit" "$tree/tests/fuzz"
+    printf 'p->ack.pending = 0;\nif (p->conn.idle == idle) {\nep->credit.dirty = true;\n' \
+        >"$tree/src/core/ack.c"
+    echo 'p->rx.live |= bit;' >"$tree/src/core/rx.c"
+    echo '    .conn.hello_ns = WEFT_NEVER,' >"$tree/src/core/peers.c"
+}
+
+# must_fail <name> <file> <line to add to it> <what the check must say>
+must_fail() {
+    good_tree
+    printf '%b\n' "$3" >>"$tree/$2"
+    seen=$("$here/objects.sh" "$tree")
+    status=$?
+    if [ $status != 0 ] && printf '%s\n' "$seen" | grep -q "$2:[0-9]*:.*$4"; then
+        tap_pass "$1"
+    else
+        tap_fail "$1" "exit $status
+$seen"
+    fi
+}
+
+good_tree
+tap_run "a good tree passes" "$here/objects.sh" "$tree"
+
+must_fail "another's field is set"       src/core/rx.c  'p->conn.heard_ns = now_ns;'      'conn is not written'
+must_fail "another's bits are set"       src/core/ack.c 'p->rx.need_done |= p->rx.closed;' 'rx is not written'
+must_fail "another's count moves"        src/core/rx.c  'p->recovery.pto_count++;'         'recovery is not written'
+must_fail "a write on the next line"     src/core/rx.c  'p->pacer.until_ns\n = WEFT_NEVER;' 'pacer is not written'
+must_fail "a place of another's array"   src/core/rx.c  'p->ack.window[b] = 0;'            'ack is not written'
+must_fail "a peer of the table"          src/core/rx.c  'ep->peers[i].tx.held &= ~bit;'    'tx is not written'
+
+good_tree
+awk 'BEGIN { for (i = 0; i < 701; i++) print "//" }' >"$tree/src/core/long.c"
+seen=$("$here/objects.sh" "$tree")
+if [ $? != 0 ] && printf '%s\n' "$seen" | grep -q 'long.c:701: too long'; then
+    tap_pass "a file is too long"
+else
+    tap_fail "a file is too long" "$seen"
+fi
+
+tap_done
