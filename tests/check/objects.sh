@@ -2,7 +2,8 @@
 # Proves that a peer of core is made of objects: a field of one is written by the files that own the
 # object and by the verbs of its header, and by nobody else. Usage: objects.sh [root of the tree]
 #
-# Also checked: no file of core is longer than 700 lines. objects_self.sh proves that this check can fail.
+# Also checked: no test but tests/unit/core_inspect.h reaches into the table of peers, and no file
+# of core is longer than 700 lines. objects_self.sh proves that this check can fail.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -56,6 +57,8 @@ for object in conn sec allowed pacer recovery path tx rx ack credit; do
     files=$(owners "$object")
     report "$object is written by: $files" "$(violations "$object" "$files")"
 done
+report "tests ask core_inspect.h for a peer" "$(grep -nE '(^|[^a-z_])ep(\[[^]]*\])?->peers\[' \
+    tests/unit/*.c tests/unit/*.h tests/fuzz/*.c 2>/dev/null | grep -v '^tests/unit/core_inspect.h:')"
 report "no file of core is longer than 700 lines" "$(wc -l src/core/*.[ch] |
     awk '$2 != "total" && $1 > 700 { print $2 ":" $1 ": too long" }')"
 

@@ -13,6 +13,8 @@ good_tree() {
         >"$tree/src/core/ack.c"
     echo 'p->rx.live |= bit;' >"$tree/src/core/rx.c"
     echo '    .conn.hello_ns = WEFT_NEVER,' >"$tree/src/core/peers.c"
+    echo 'return &ep->peers[peer];' >"$tree/tests/unit/core_inspect.h"
+    echo 'struct peer *p = inspect_peer(ep, 0);' >"$tree/tests/unit/test_core.c"
 }
 
 # must_fail <name> <file> <line to add to it> <what the check must say>
@@ -38,6 +40,7 @@ must_fail "another's count moves"        src/core/rx.c  'p->recovery.pto_count++
 must_fail "a write on the next line"     src/core/rx.c  'p->pacer.until_ns\n = WEFT_NEVER;' 'pacer is not written'
 must_fail "a place of another's array"   src/core/rx.c  'p->ack.window[b] = 0;'            'ack is not written'
 must_fail "a peer of the table"          src/core/rx.c  'ep->peers[i].tx.held &= ~bit;'    'tx is not written'
+must_fail "a test reaches into the table" tests/unit/test_core.c 't->ep[1]->peers[0].ack.at_once = true;' 'peers'
 
 good_tree
 awk 'BEGIN { for (i = 0; i < 701; i++) print "//" }' >"$tree/src/core/long.c"

@@ -13,7 +13,7 @@
  */
 #include "../lib/datagram_net.h"
 #include "base/cursor.h"
-#include "core/internal.h"
+#include "../unit/core_inspect.h"
 #include "sim/toy_crypto.h"
 #include "wire/packet.h"
 
@@ -393,7 +393,7 @@ static size_t forged_seal(uint8_t *bytes, size_t count, uint8_t flags, uint64_t 
     if (world.mode == WEFT_MODE_NONE || idx >= PEERS_MAX) {
         return count;
     }
-    const struct secure *sec = &world.victim.at->ep->peers[idx].sec;
+    const struct secure *sec = &inspect_peer(world.victim.at->ep, idx)->sec;
     uint32_t phase = (flags & WEFT_FLAG_KEY_PHASE) != 0;
     uint32_t generation = sec->generation + (phase != sec->generation % 2);
     uint32_t slot = idx * KEY_SLOTS + 1 + generation % (KEY_SLOTS - 1);

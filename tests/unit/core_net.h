@@ -4,7 +4,7 @@
 #define WEFT_TESTS_CORE_NET_H
 
 #include "../lib/datagram_net.h"
-#include "core/internal.h"
+#include "core_inspect.h"
 #include "sim/toy_crypto.h"
 
 #include <setjmp.h>

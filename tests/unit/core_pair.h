@@ -4,7 +4,7 @@
 
 #include "../lib/datagram_net.h"
 #include "base/bits.h"
-#include "core/internal.h"
+#include "core_inspect.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * packets; and the journal of the coordinator, which has its own format, too. */
 #include "golden.h"
 
-#include "core/internal.h"
+#include "core_inspect.h"
 #include "job/journal.h"
 #include "obs/pcap.h"
 #include "obs/records_db.h"
@@ -26,9 +26,9 @@ static void trace_fill(struct weft_ep *ep)
 {
     for (unsigned type = WEFT_TRACE_NONE + 1; type < WEFT_TRACE_TYPE_END; type++) {
         ep->trace.now_ns = UINT64_C(0x0102030405060700) + type;
-        weft_core_trace_write(ep, type % 2 == 0 ? NULL : &ep->peers[0], (enum weft_trace_type)type,
-                              0x80 + type, UINT64_C(0x1112131415161718), 0x21222324, 0x31323334,
-                              UINT64_MAX);
+        weft_core_trace_write(ep, type % 2 == 0 ? NULL : inspect_peer(ep, 0),
+                              (enum weft_trace_type)type, 0x80 + type, UINT64_C(0x1112131415161718),
+                              0x21222324, 0x31323334, UINT64_MAX);
     }
 }
 

@@ -69,7 +69,7 @@ static void quiet(struct net *net)
 {
     for (uint32_t end = 0; end < 2; end++) {
         assert_false(weft_ep_busy(net->end[end].ep));
-        assert_int_equal(net->end[end].ep->peers[0].rx.closed, 0);
+        assert_int_equal(inspect_peer(net->end[end].ep, 0)->rx.closed, 0);
         assert_int_equal(weft_ep_deadline(net->end[end].ep), WEFT_NEVER);
         assert_int_equal(net_drops(net, end), 0);
     }
@@ -127,7 +127,7 @@ static void the_round_trip_is_known_all_the_same(void **state)
         ask(net);
         net_run(net, gap_ns);
     }
-    const struct peer *p = &net->end[1].ep->peers[0];
+    const struct peer *p = inspect_peer(net->end[1].ep, 0);
     assert_in_range(p->recovery.srtt_ns, 2 * NET_DELAY_NS, 3 * NET_DELAY_NS);
     assert_true(weft_core_pto_base(p) < WEFT_NS_PER_MS);
     net_free(net);
@@ -219,7 +219,7 @@ static void who_goes_to_sleep_confirms_first(void **state)
     assert_int_equal(net->end[1].sent, 2);
     weft_ep_idle(net->end[0].ep, net->now_ns);
     net_run(net, WEFT_NS_PER_MS);
-    assert_true(net->end[1].ep->peers[0].conn.idle);
+    assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
     assert_false(weft_ep_busy(net->end[1].ep));
     net_free(net);
 }

@@ -140,7 +140,7 @@ static void test_streams_are_apart(void **state)
 
 static uint32_t lost_max_of(const struct pair *t, uint64_t seq)
 {
-    return t->net.end[0].ep->peers[t->peer_of_0].tx.msgs[seq & MSG_MASK].lost_max;
+    return inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.msgs[seq & MSG_MASK].lost_max;
 }
 
 /* A send that is refused reserves nothing, and the next connection begins at zero. */
@@ -156,10 +156,10 @@ static void test_a_connection_has_its_own(void **state)
     struct weft_msg_send send = {.peer = t->peer_of_0, .base = values, .total = 7 * ELEMS,
                                  .elem_bytes = sizeof(float), .bound_ppm = 100000, .tag = 42,
                                  .deadline_ns = WEFT_NEVER};
-    struct weft_bounds before = t->net.end[0].ep->peers[t->peer_of_0].tx.bounds;
+    struct weft_bounds before = inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.bounds;
     uint64_t seq;
     assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_AGAIN);
-    assert_memory_equal(&t->net.end[0].ep->peers[t->peer_of_0].tx.bounds, &before, sizeof(before));
+    assert_memory_equal(&inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.bounds, &before, sizeof(before));
     weft_ep_close(t->net.end[0].ep, t->peer_of_0, t->net.now_ns);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(pair_connect(t), WEFT_OK);
@@ -209,7 +209,7 @@ static bool in_order(const struct pair *t, const float *values, uint32_t bound_p
                                  .deadline_ns = deadline_ns};
     uint64_t seq;
     assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_OK);
-    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx.msgs[seq & MSG_MASK];
+    const struct tx_msg *m = &inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.msgs[seq & MSG_MASK];
     struct weft_perm perm = m->perm;
     bool ordered = true;
     for (uint32_t i = 0; i < m->chunks; i++) {

@@ -6,7 +6,7 @@ enum { CHUNKS = 8000, BIG = 352 * CHUNKS };
 
 static uint32_t outstanding_at(const struct weft_ep *ep, weft_peer peer)
 {
-    int32_t ahead = (int32_t)(ep->peers[peer].credit.granted - ep->peers[peer].credit.data_count);
+    int32_t ahead = (int32_t)(inspect_peer(ep, peer)->credit.granted - inspect_peer(ep, peer)->credit.data_count);
     return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
@@ -45,18 +45,18 @@ static void test_the_most_urgent_come_first(void **state)
     struct weft_ep *ep = ep_make(3);
     ep->peers_used = 3;
     for (uint32_t i = 0; i < 3; i++) {
-        struct peer *p = &ep->peers[i];
+        struct peer *p = inspect_peer(ep, i);
         p->credit.priority = priority[i];
         p->credit.left = left[i];
         p->credit.class = class[i];
         p->credit.turn = turn[i];
         weft_bits_set(ep->credit_wants, i);
     }
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[2]);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[1]);
-    assert_ptr_equal(weft_core_credit_pick(ep, true, false, true, UINT64_MAX), &ep->peers[0]);
-    ep->peers[1].credit.granted = ep->peers[2].credit.granted = 10; /* which hold all they may */
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), &ep->peers[0]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), inspect_peer(ep, 2));
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), inspect_peer(ep, 1));
+    assert_ptr_equal(weft_core_credit_pick(ep, true, false, true, UINT64_MAX), inspect_peer(ep, 0));
+    inspect_peer(ep, 1)->credit.granted = inspect_peer(ep, 2)->credit.granted = 10; /* which hold all they may */
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), inspect_peer(ep, 0));
     ep->peers_used = 0;
     weft_ep_free(ep);
 }
@@ -67,7 +67,7 @@ static void test_a_message_says_how_urgent_it_is(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    const struct peer *receiver = &t->net.end[1].ep->peers[t->peer_of_1];
+    const struct peer *receiver = inspect_peer(t->net.end[1].ep, t->peer_of_1);
     for (uint8_t priority = 0; priority < 8; priority += 3) {
         uint32_t before = t->sent_count;
         expect_floats(t, WEFT_SINK_COPY, memory, BIG);
@@ -97,7 +97,7 @@ static void test_a_message_says_how_urgent_it_is(void **state)
 static void assert_counted(const struct pair *t)
 {
     const struct credit *c = &t->net.end[1].ep->credit;
-    const struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
+    const struct peer *p = inspect_peer(t->net.end[1].ep, t->peer_of_1);
     if (!c->dirty && c->active > 0 && !p->credit.silent) {
         uint64_t counted =
             weft_min_u64(weft_core_credit_outstanding(p), weft_core_credit_remaining(p));
@@ -112,7 +112,7 @@ static void test_outstanding_stays_under_the_budget(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    struct peer *sender = &t->net.end[0].ep->peers[t->peer_of_0];
+    struct peer *sender = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     uint64_t budget = 0;
     uint32_t most = 0;
     for (uint32_t loss_ppm = 0; loss_ppm <= 300000; loss_ppm += 100000) {
@@ -127,7 +127,7 @@ static void test_outstanding_stays_under_the_budget(void **state)
             assert_counted(t);
             assert_true(out <= budget);
             assert_true((int32_t)(sender->allowed.limit -
-                                  t->net.end[1].ep->peers[t->peer_of_1].credit.granted) <= 0);
+                                  inspect_peer(t->net.end[1].ep, t->peer_of_1)->credit.granted) <= 0);
         }
         assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
         assert_int_equal(t->sent.received, CHUNKS);
@@ -155,8 +155,8 @@ static void test_a_lost_grant_is_told_again(void **state)
     struct pair *t = *state;
     float *values = floats_new(BIG);
     float *memory = malloc(BIG * sizeof(*memory));
-    struct peer *sender = &t->net.end[0].ep->peers[t->peer_of_0];
-    struct peer *receiver = &t->net.end[1].ep->peers[t->peer_of_1];
+    struct peer *sender = inspect_peer(t->net.end[0].ep, t->peer_of_0);
+    struct peer *receiver = inspect_peer(t->net.end[1].ep, t->peer_of_1);
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
     send_floats(t, values, BIG, 0);
     run_for(t, WEFT_NS_PER_MS / 10);
@@ -197,11 +197,11 @@ static void test_a_silent_holder_is_passed_over(void **state)
     run_for(t, WEFT_NS_PER_MS / 10);
     pair_cut(t, true);
     run_for(t, 200 * WEFT_NS_PER_MS);
-    assert_true(t->net.end[1].ep->peers[t->peer_of_1].credit.silent);
+    assert_true(inspect_peer(t->net.end[1].ep, t->peer_of_1)->credit.silent);
     assert_int_equal(weft_ep_counters(t->net.end[1].ep)->credits_reclaimed, 1);
     pair_cut(t, false);
     run_for(t, 10 * WEFT_NS_PER_S);
-    assert_false(t->net.end[1].ep->peers[t->peer_of_1].credit.silent);
+    assert_false(inspect_peer(t->net.end[1].ep, t->peer_of_1)->credit.silent);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);
     free(values);
@@ -272,7 +272,7 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_CONTROL,
         .data_count = data_count,
-        .connection_id = t->net.end[1].ep->peers[t->peer_of_1].conn.id,
+        .connection_id = inspect_peer(t->net.end[1].ep, t->peer_of_1)->conn.id,
         .number = number,
     };
     struct weft_wire_frame ping = {.type = WEFT_FRAME_PING};
@@ -289,7 +289,7 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
 static void test_a_liar_loses_no_more_than_its_credit(void **state)
 {
     struct pair *t = *state;
-    struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
+    struct peer *p = inspect_peer(t->net.end[1].ep, t->peer_of_1);
     run_for(t, WEFT_NS_PER_MS);
     t->net.end[1].ep->credit.span_lost = 0;
     uint32_t granted = p->credit.granted - p->credit.data_count;
@@ -306,7 +306,7 @@ static void test_a_liar_loses_no_more_than_its_credit(void **state)
 static void test_lost_probes_are_caught_up_with(void **state)
 {
     struct pair *t = *state;
-    struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
+    struct peer *p = inspect_peer(t->net.end[1].ep, t->peer_of_1);
     run_for(t, WEFT_NS_PER_MS);
     t->net.end[1].ep->credit.span_lost = 0;
     uint32_t sent = p->credit.granted + 1000;
@@ -317,7 +317,7 @@ static void test_lost_probes_are_caught_up_with(void **state)
 /* Peer i wants credit and holds so much. */
 static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class, uint64_t turn)
 {
-    struct peer *p = &ep->peers[i];
+    struct peer *p = inspect_peer(ep, i);
     weft_bits_set(ep->credit_wants, i);
     p->credit.granted = p->credit.data_count + holds;
     p->credit.left = 100 - i;
@@ -335,12 +335,12 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     wants(ep, 1, 4, 5, 3);
     wants(ep, 2, 4, 5, 2);
     wants(ep, 3, 0, 6, 4); /* longer messages wait */
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[2]);
-    ep->peers[2].credit.granted += 4;
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), &ep->peers[1]);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, 4), &ep->peers[3]);
-    assert_ptr_equal(weft_core_credit_pick(ep, true, true, true, UINT64_MAX), &ep->peers[0]);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[3]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), inspect_peer(ep, 2));
+    inspect_peer(ep, 2)->credit.granted += 4;
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), inspect_peer(ep, 1));
+    assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, 4), inspect_peer(ep, 3));
+    assert_ptr_equal(weft_core_credit_pick(ep, true, true, true, UINT64_MAX), inspect_peer(ep, 0));
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), inspect_peer(ep, 3));
     ep->peers_used = 0;
     weft_ep_free(ep);
 }
@@ -349,7 +349,7 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
 static void backlogs(struct weft_ep *ep, uint32_t peers, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < peers; i++) {
-        struct peer *p = &ep->peers[i];
+        struct peer *p = inspect_peer(ep, i);
         p->recovery.rtt_ns_min = 50 * WEFT_NS_PER_US;
         weft_core_credit_backlog_told(ep, p, p->credit.data_count + 100, 1, now_ns);
     }
@@ -367,12 +367,12 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     ep->credit.rounds_shared = true;
     backlogs(ep, 1, now_ns);
     weft_core_credit_run(ep, now_ns);
-    uint32_t few = weft_core_credit_outstanding(&ep->peers[0]);
+    uint32_t few = weft_core_credit_outstanding(inspect_peer(ep, 0));
     assert_in_range(few, 1, ep->credit.budget / 4 + 4);
     weft_core_credit_run(ep, now_ns + 49 * WEFT_NS_PER_US);
-    assert_int_equal(weft_core_credit_outstanding(&ep->peers[0]), few);
+    assert_int_equal(weft_core_credit_outstanding(inspect_peer(ep, 0)), few);
     weft_core_credit_run(ep, now_ns + 51 * WEFT_NS_PER_US);
-    assert_in_range(weft_core_credit_outstanding(&ep->peers[0]), ep->credit.budget - 8,
+    assert_in_range(weft_core_credit_outstanding(inspect_peer(ep, 0)), ep->credit.budget - 8,
                     ep->credit.budget);
     ep->peers_used = 0;
     weft_ep_free(ep);
@@ -397,7 +397,7 @@ static void test_grants_to_several_senders_are_few(void **state)
         backlogs(ep, cases[i].senders, now_ns);
         weft_core_credit_run(ep, now_ns);
         assert_int_equal(ep->credit.turn, cases[i].grants);
-        assert_int_equal(weft_core_credit_outstanding(&ep->peers[0]), cases[i].each);
+        assert_int_equal(weft_core_credit_outstanding(inspect_peer(ep, 0)), cases[i].each);
         ep->peers_used = 0;
         weft_ep_free(ep);
     }
@@ -420,17 +420,17 @@ static void test_credit_that_is_not_used_has_a_limit(void **state)
         ep->peers_used = senders;
         backlogs(ep, senders, now_ns);
         for (uint32_t j = 0; j < senders; j++) {
-            ep->peers[j].credit.use_most = cases[i].used;
+            inspect_peer(ep, j)->credit.use_most = cases[i].used;
         }
         weft_core_credit_run(ep, now_ns);
         for (uint32_t j = 0; j < senders; j++) {
-            out += weft_core_credit_outstanding(&ep->peers[j]);
+            out += weft_core_credit_outstanding(inspect_peer(ep, j));
         }
         assert_true(ep->credit.wanting > 0);
         assert_in_range(out, ep->credit.budget / 2, 2 * ep->credit.budget);
         assert_int_equal(ep->credit.out, out);
         for (uint32_t j = 0; j < senders; j++) {
-            weft_core_credit_idle(ep, &ep->peers[j]);
+            weft_core_credit_idle(ep, inspect_peer(ep, j));
         }
         assert_int_equal(ep->credit.out, 0);
         assert_int_equal(ep->credit.total, 0);

@@ -52,8 +52,8 @@ static void message(struct net *net, uint32_t from, uint32_t chunks, uint8_t pri
 /* Credit alone limits it. */
 static void window_open(struct net *net, uint32_t end)
 {
-    net->end[end].ep->peers[0].cc.cwnd_bytes = UINT64_C(1) << 26;
-    net->end[end].ep->peers[0].cc.rate_bps = 0;
+    inspect_peer(net->end[end].ep, 0)->cc.cwnd_bytes = UINT64_C(1) << 26;
+    inspect_peer(net->end[end].ep, 0)->cc.rate_bps = 0;
 }
 
 /* An urgent message has ended, and its sender, which is busy, has told of one behind it. It gets what it
@@ -64,7 +64,7 @@ static void a_backlog_alone_does_not_keep_its_place(void **state)
     (void)state;
     struct net *net = rig_new();
     struct weft_ep *ep = net->end[1].ep;
-    struct peer *p = &ep->peers[0];
+    struct peer *p = inspect_peer(ep, 0);
     message(net, 2, LONG_CHUNKS, 3);
     message(net, 0, SHORT_CHUNKS, 0);
     while (net->end[1].received == 0) {
@@ -80,7 +80,8 @@ static void a_backlog_alone_does_not_keep_its_place(void **state)
     weft_core_credit_run(ep, net->now_ns);
     assert_in_range(weft_core_credit_outstanding(p), 1, BUDGET / 2);
     assert_int_equal(p->credit.priority, 7);
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), &ep->peers[1]);
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX),
+                     inspect_peer(ep, 1));
     message(net, 0, SHORT_CHUNKS, 1);
     for (uint32_t i = 0; i < 100 && p->rx.live == 0; i++) {
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
@@ -102,13 +103,13 @@ static void what_a_window_keeps_unused_is_for_others(void **state)
     uint64_t from_ns = net->now_ns;
     while (net->end[1].received == 0) {
         window_open(net, 2);
-        net->end[0].ep->peers[0].cc.cwnd_bytes = WINDOW * 1500;
-        net->end[0].ep->peers[0].cc.rate_bps = 0;
+        inspect_peer(net->end[0].ep, 0)->cc.cwnd_bytes = WINDOW * 1500;
+        inspect_peer(net->end[0].ep, 0)->cc.rate_bps = 0;
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
     }
     uint64_t rounds = (net->now_ns - from_ns) / (2 * NET_DELAY_NS);
     assert_in_range(rounds, LONG_CHUNKS / BUDGET, 32);
-    const struct peer *p = &net->end[1].ep->peers[0];
+    const struct peer *p = inspect_peer(net->end[1].ep, 0);
     assert_in_range(p->credit.use_most, WINDOW + 1, 4 * WINDOW + 2);
     net_free(net);
 }
@@ -127,7 +128,9 @@ static void who_uses_all_that_it_holds_has_no_limit(void **state)
         window_open(net, 2);
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
         bool both = ep->credit.active == 2;
-        assert_true(!both || ep->peers[0].credit.use_most + ep->peers[1].credit.use_most == 0);
+        assert_true(!both ||
+                    inspect_peer(ep, 0)->credit.use_most + inspect_peer(ep, 1)->credit.use_most ==
+                        0);
     }
     net_free(net);
 }

@@ -90,7 +90,7 @@ static void test_an_empty_mask_costs_nothing(void **state)
     uint64_t none[1] = {0};
     expect_floats(t, WEFT_SINK_COPY, memory, N);
     uint64_t seq = send_masked(t, values, N, none, 1);
-    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx.msgs[seq & MSG_MASK];
+    const struct tx_msg *m = &inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.msgs[seq & MSG_MASK];
     assert_false(m->masked);
     assert_int_equal(m->critical, 1);
     run_for(t, WEFT_NS_PER_S);
@@ -106,7 +106,7 @@ static void test_the_bound_leaves_room_for_the_critical(void **state)
     float *values = floats_new(N);
     uint64_t most[1] = {0xff};
     uint64_t seq = send_masked(t, values, N, most, 0);
-    const struct tx_msg *m = &t->net.end[0].ep->peers[t->peer_of_0].tx.msgs[seq & MSG_MASK];
+    const struct tx_msg *m = &inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.msgs[seq & MSG_MASK];
     uint32_t chunks = m->chunks;
     assert_int_equal(m->critical_left, 8);
     assert_int_equal(m->lost_max, chunks - 8 < chunks / 2 ? chunks - 8 : chunks / 2);
@@ -122,7 +122,7 @@ static void test_lies_are_refused(void **state)
     expect_floats(t, WEFT_SINK_COPY, memory, BIG);
     uint64_t must[64] = {4};
     send_masked(t, values, BIG, must, 0);
-    struct peer *p = &t->net.end[1].ep->peers[t->peer_of_1];
+    struct peer *p = inspect_peer(t->net.end[1].ep, t->peer_of_1);
     struct weft_wire_critical frame = {.word_count = 1, .msg = 1, .chunks = 9, .words = {4}};
     assert_false(weft_core_critical_recv(t->net.end[1].ep, p, &frame)); /* not open yet */
     net_pump(&t->net);

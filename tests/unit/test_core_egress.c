@@ -109,8 +109,8 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     uint64_t bytes;
     struct weft_ep *ep = net->end[0].ep;
     ep->credit.round_shared = true;
-    ep->peers[0].allowed.turn_ns = net->now_ns - 1000;
-    ep->peers[1].allowed.turn_ns = net->now_ns - 2000;
+    inspect_peer(ep, 0)->allowed.turn_ns = net->now_ns - 1000;
+    inspect_peer(ep, 1)->allowed.turn_ns = net->now_ns - 2000;
     message_of(net, 1, 12, 0, true);
     message_of(net, 2, 12, 0, true);
     assert_int_equal(hand_over(net, to, &bytes), 24);
@@ -141,17 +141,17 @@ static void waiting_messages_follow_the_order(void **state)
     uint32_t to[SENT_MAX];
     uint64_t bytes;
     struct weft_ep *ep = net->end[0].ep;
-    ep->peers[0].allowed.turn_ns = net->now_ns - 1000;
-    ep->peers[1].allowed.turn_ns = net->now_ns - 2000;
+    inspect_peer(ep, 0)->allowed.turn_ns = net->now_ns - 1000;
+    inspect_peer(ep, 1)->allowed.turn_ns = net->now_ns - 2000;
     message_of(net, 1, 12, 0, true);
     message_of(net, 2, 12, 0, true);
-    weft_core_egress_file(ep, &ep->peers[0]);
-    weft_core_egress_file(ep, &ep->peers[1]);
-    assert_ptr_equal(weft_core_egress_next(ep), &ep->peers[0]); /* the older message */
+    weft_core_egress_file(ep, inspect_peer(ep, 0));
+    weft_core_egress_file(ep, inspect_peer(ep, 1));
+    assert_ptr_equal(weft_core_egress_next(ep), inspect_peer(ep, 0)); /* the older message */
     ep->credit.round_shared = true;
-    assert_ptr_equal(weft_core_egress_next(ep), &ep->peers[1]); /* the older credit */
+    assert_ptr_equal(weft_core_egress_next(ep), inspect_peer(ep, 1)); /* the older credit */
     ep->credit.round_shared = false;
-    assert_ptr_equal(weft_core_egress_next(ep), &ep->peers[0]);
+    assert_ptr_equal(weft_core_egress_next(ep), inspect_peer(ep, 0));
     assert_int_equal(hand_over(net, to, &bytes), 24);
     net_free(net);
 }
@@ -162,7 +162,7 @@ static void credit_waits_from_its_first_packet(void **state)
     (void)state;
     struct net *net = rig_new(0);
     struct weft_ep *ep = net->end[0].ep;
-    struct peer *p = &ep->peers[0];
+    struct peer *p = inspect_peer(ep, 0);
     struct weft_wire_ack ack = {.largest = 0, .credit = p->allowed.limit + 4};
     p->allowed.sent = p->allowed.limit; /* nothing left */
     weft_core_ack_recv(ep, p, p->ack.largest + 1, &ack, net->now_ns, net->now_ns);
@@ -206,7 +206,7 @@ static void finish_follows_the_last_chunk_at_once(void **state)
     message(net, 1, 20, 0);
     assert_int_equal(hand_over(net, to, &bytes), 21);
     assert_int_equal(net_counters(net, 0)->data_sent, 20);
-    assert_int_equal(net->end[0].ep->peers[0].tx.finish, 0);
+    assert_int_equal(inspect_peer(net->end[0].ep, 0)->tx.finish, 0);
     net_free(net);
 }
 
@@ -248,11 +248,11 @@ static void what_waits_behind_a_message_is_told_and_granted_for(void **state)
 {
     (void)state;
     struct net *net = rig_new(0);
-    const struct peer *receiver = &net->end[1].ep->peers[0];
+    const struct peer *receiver = inspect_peer(net->end[1].ep, 0);
     message(net, 1, 60, 0);
     message(net, 1, 50, 0);
     net_run(net, NET_DELAY_NS + 1000);
-    assert_true(net->end[0].ep->peers[0].tx.unsent > 50);
+    assert_true(inspect_peer(net->end[0].ep, 0)->tx.unsent > 50);
     assert_int_equal(receiver->credit.backlog_end, 110);
     assert_true(weft_core_credit_remaining(receiver) > 60);
     net_run(net, 100 * WEFT_NS_PER_MS);
@@ -273,8 +273,8 @@ static void a_backlog_that_is_given_up_is_taken_back(void **state)
 {
     (void)state;
     struct net *net = rig_new(0);
-    struct peer *p = &net->end[0].ep->peers[0];
-    const struct peer *receiver = &net->end[1].ep->peers[0];
+    struct peer *p = inspect_peer(net->end[0].ep, 0);
+    const struct peer *receiver = inspect_peer(net->end[1].ep, 0);
     message(net, 1, 60, 0);
     message(net, 1, 60, 0);
     net->tap = drop_of_end_1; /* no more credit */
@@ -299,14 +299,13 @@ static void a_backlog_that_never_comes_ends(void **state)
     (void)state;
     struct net *net = rig_new(0);
     struct weft_ep *ep = net->end[1].ep;
-    struct peer *p = &ep->peers[0];
+    struct peer *p = inspect_peer(ep, 0);
     weft_core_credit_backlog_told(ep, p, p->credit.data_count + 1000000, p->ack.largest,
                                   net->now_ns);
     assert_int_equal(weft_core_credit_backlog(p), 1000000);
     weft_core_peer_ready(ep, p);
     for (uint32_t i = 0; i < 100; i++) {
-        net->end[0].ep->peers[0].conn.need_ping = true;
-        weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
+        inspect_ping(net->end[0].ep, 0);
         net_run(net, 10 * WEFT_NS_PER_MS);
     }
     assert_int_equal(weft_core_credit_backlog(p), 0);
@@ -319,7 +318,7 @@ static void an_old_backlog_stays_over(void **state)
 {
     (void)state;
     struct net *net = rig_new(0);
-    struct peer *p = &net->end[1].ep->peers[0];
+    struct peer *p = inspect_peer(net->end[1].ep, 0);
     p->credit.backlog_pn = 1;
     p->credit.backlog_end = p->credit.data_count - 10;
     message(net, 1, 4, 0);
@@ -371,8 +370,8 @@ static void chunks_wait_for_the_host_s_queue_and_control_does_not(void **state)
     assert_int_equal(weft_ep_counters(ep)->queue_waits, 1);
     uint64_t look_ns = weft_ep_deadline(ep);
     assert_true(look_ns > net->now_ns && look_ns < net->now_ns + WEFT_NS_PER_MS);
-    ep->peers[0].ack.at_once = true;
-    weft_core_peer_ready(ep, &ep->peers[0]);
+    inspect_peer(ep, 0)->ack.at_once = true;
+    weft_core_peer_ready(ep, inspect_peer(ep, 0));
     assert_int_equal(hand_over(net, to, &bytes), 1);
     assert_true(bytes < 100);
     net->now_ns = look_ns;
@@ -615,7 +614,7 @@ static void short_headers_say_whether_the_sender_has_other_receivers(void **stat
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_true(flags_seen[0] & WEFT_FLAG_BRIEF);
     assert_false(flags_seen[0] & WEFT_FLAG_SHARED);
-    assert_false(net->end[1].ep->peers[0].credit.sender_shared);
+    assert_false(inspect_peer(net->end[1].ep, 0)->credit.sender_shared);
     message(net, 1, 60, 0);
     message(net, 2, 60, 0);
     net_run(net, WEFT_NS_PER_MS / 2);
@@ -632,7 +631,7 @@ static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
 {
     (void)state;
     struct net *net = rig_new(0);
-    struct peer *p = &net->end[0].ep->peers[0];
+    struct peer *p = inspect_peer(net->end[0].ep, 0);
     p->allowed.limit = p->allowed.sent + 8;
     message(net, 1, 60, 0);
     assert_int_equal(weft_ep_send(net->end[0].ep, net->now_ns, &tx), 4);

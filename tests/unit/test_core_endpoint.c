@@ -320,7 +320,7 @@ static void test_a_full_table_forgets_the_silent(void **state)
 static void test_ring_goes_by_in_acknowledgements(void **state)
 {
     struct pair *t = *state;
-    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
+    struct peer *p = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     run_for(t, 10 * WEFT_NS_PER_MS);
     assert_int_equal(p->recovery.in_flight_count, 0);
     weft_core_packet_sent(t->net.end[0].ep, p, t->net.now_ns, TX_PACKET_PROBE, 0, 0, 100);
@@ -340,8 +340,8 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
     struct pair *t = *state;
     run_for(t, 10 * WEFT_NS_PER_MS);
     uint64_t before = weft_ep_counters(t->net.end[0].ep)->datagrams_sent;
-    t->net.end[0].ep->peers[t->peer_of_0].conn.need_ping = true;
-    weft_core_peer_ready(t->net.end[0].ep, &t->net.end[0].ep->peers[t->peer_of_0]);
+    inspect_peer(t->net.end[0].ep, t->peer_of_0)->conn.need_ping = true;
+    weft_core_peer_ready(t->net.end[0].ep, inspect_peer(t->net.end[0].ep, t->peer_of_0));
     pair_cut(t, true);
     run_for(t, 60 * WEFT_NS_PER_S);
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->datagrams_sent, before + 1);
@@ -391,7 +391,7 @@ static void test_a_burst_begins_small(void **state)
     float *values = floats_new(ELEMS);
     float *memory = malloc(ELEMS * sizeof(*memory));
     expect_floats(t, WEFT_SINK_COPY, memory, ELEMS);
-    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
+    struct peer *p = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     run_for(t, WEFT_NS_PER_MS);
     p->allowed.limit = p->allowed.sent + 40;
     p->cc.cwnd_bytes = UINT64_C(1) << 26; /* nothing but the burst limits */
@@ -421,7 +421,7 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     static struct weft_tx tx;
     struct pair *t = *state;
     float *values = floats_new(ELEMS);
-    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
+    struct peer *p = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     run_for(t, WEFT_NS_PER_MS);
     send_floats(t, values, ELEMS, 0);
     p->path.packet_bytes = BUCKET_BYTES / 10;
@@ -446,7 +446,7 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
 static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_t rtt_ns_min)
 {
     static struct weft_tx tx;
-    struct peer *p = &t->net.end[0].ep->peers[t->peer_of_0];
+    struct peer *p = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     p->cc.marks = marks;
     p->cc.cwnd_bytes = (uint64_t)30 * p->path.packet_bytes;
     p->cc.rate_bps = 30000000; /* a packet takes four times the 100 us */
@@ -483,7 +483,7 @@ static void test_a_long_path_that_marks_gets_no_bursts(void **state)
         float *values = floats_new(ELEMS);
         run_for(t, WEFT_NS_PER_MS);
         send_floats(t, values, ELEMS, 0);
-        t->net.end[0].ep->peers[t->peer_of_0].allowed.limit += 40;
+        inspect_peer(t->net.end[0].ep, t->peer_of_0)->allowed.limit += 40;
         uint32_t packets = idle_burst(t, cases[i].marks, long_ns, cases[i].rtt_ns_min);
         assert_int_equal(packets, cases[i].packets);
         teardown(&fresh);

@@ -40,7 +40,7 @@ static struct net *asleep(struct weft_ep_config *server)
     net_run(net, 10 * WEFT_NS_PER_MS);
     weft_ep_idle(net->end[0].ep, net->now_ns);
     net_run(net, WEFT_NS_PER_MS);
-    assert_true(net->end[1].ep->peers[0].conn.idle);
+    assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
     return net;
 }
 
@@ -60,7 +60,7 @@ static void a_sleeper_has_ten_minutes(void **state)
     assert_int_equal(net->end[1].downs, 1);
     assert_int_equal(net->end[1].why, WEFT_DOWN_SILENT);
     assert_int_equal(net_counters(net, 1)->datagrams_sent, sent + 3);
-    assert_int_equal(net->end[1].ep->peers[0].conn.state, PEER_FREE);
+    assert_int_equal(inspect_peer(net->end[1].ep, 0)->conn.state, PEER_FREE);
     assert_int_equal(net->end[0].downs, 1);
     assert_int_equal(net->end[0].why, WEFT_DOWN_CLOSED); /* what it finds when it wakes */
     net_free(net);
@@ -103,14 +103,14 @@ static void a_sleeper_in_the_middle_of_a_message(void **state)
     static float got[352 * 100];
     net_message(net, 0, peer, 1, values, sizeof(values), got);
     net_pump(net); /* what credit allows, not all */
-    net->end[0].ep->peers[peer].conn.announce_idle = 3;
-    net->end[0].ep->peers[peer].ack.at_once = true;
-    weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[peer]);
+    inspect_peer(net->end[0].ep, peer)->conn.announce_idle = 3;
+    inspect_peer(net->end[0].ep, peer)->ack.at_once = true;
+    weft_core_peer_ready(net->end[0].ep, inspect_peer(net->end[0].ep, peer));
     net_pump(net);
     net->tap = lose_from_0;
     net_run(net, 10 * WEFT_NS_PER_MS);
-    assert_true(net->end[1].ep->peers[0].conn.idle);
-    assert_true(net->end[1].ep->peers[0].rx.live != 0);
+    assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
+    assert_true(inspect_peer(net->end[1].ep, 0)->rx.live != 0);
     net_run(net, 2 * WEFT_NS_PER_S);
     assert_int_equal(net->end[1].received, 1);
     assert_int_equal(net->end[1].downs, 1);
@@ -182,7 +182,7 @@ static void the_longest_sleeper_goes_first(void **state)
     }
     struct weft_addr second = net_addr(7);
     assert_int_equal(net->end[1].downs, 1);
-    assert_memory_equal(&net->end[1].ep->peers[1].conn.addr, &second, sizeof(second));
+    assert_memory_equal(&inspect_peer(net->end[1].ep, 1)->conn.addr, &second, sizeof(second));
     net_free(net);
 }
 
@@ -273,7 +273,7 @@ static void a_half_open_peer_is_closed_without_a_word(void **state)
         struct net_end *server = &net->end[1];
         (void)net_connect(net, 0, 1);
         net_run(net, NET_DELAY_NS); /* HELLO is there, ACCEPT on its way, or yet to be sent */
-        assert_int_equal(server->ep->peers[0].conn.state, PEER_HALF_OPEN);
+        assert_int_equal(inspect_peer(server->ep, 0)->conn.state, PEER_HALF_OPEN);
         static const float value = 1;
         uint64_t seq;
         struct weft_msg_send send = {
@@ -285,13 +285,13 @@ static void a_half_open_peer_is_closed_without_a_word(void **state)
         net_pump(net);
         net->tap = lose_from_0;
         uint64_t sent = net_counters(net, 1)->datagrams_sent;
-        server->ep->peers[0].conn.need_accept = true; /* its HELLO came again */
+        inspect_peer(server->ep, 0)->conn.need_accept = true; /* its HELLO came again */
         weft_ep_close(server->ep, 0, net->now_ns);
         net_run(net, WEFT_NS_PER_S);
         assert_int_equal(net_counters(net, 1)->datagrams_sent, sent);
         assert_int_equal(server->ups + server->downs, 0);
         assert_int_equal(server->sent, own);
-        assert_int_equal(server->ep->peers[0].conn.state, PEER_FREE);
+        assert_int_equal(inspect_peer(server->ep, 0)->conn.state, PEER_FREE);
         assert_false(weft_ep_busy(server->ep));
         net_free(net);
     }
@@ -347,8 +347,9 @@ static void a_sleeper_that_moved_is_waited_for(void **state)
             uint64_t rekeys = net_counters(net, 0)->rekeys;
             net_run(net, 60 * WEFT_NS_PER_S);
             assert_int_equal(net->end[1].downs, 0);
-            assert_true(net->end[1].ep->peers[0].conn.idle);
-            assert_int_equal(net->end[1].ep->peers[0].conn.addr.bytes[0], 1); /* not followed yet */
+            assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
+            assert_int_equal(inspect_peer(net->end[1].ep, 0)->conn.addr.bytes[0],
+                             1); /* not followed yet */
             net->tap = NULL;
             net_message(net, 0, 0, 1, values, sizeof(values), got);
             net_run(net, WEFT_NS_PER_S);
@@ -374,7 +375,7 @@ static void a_sleeper_that_wakes_elsewhere_must_answer(void **state)
     net_run(net, 60 * WEFT_NS_PER_S);
     net_message(net, 0, 0, 1, values, sizeof(values), got);
     net_run(net, 4900 * WEFT_NS_PER_MS);
-    assert_false(net->end[1].ep->peers[0].conn.idle);
+    assert_false(inspect_peer(net->end[1].ep, 0)->conn.idle);
     assert_int_equal(net->end[1].downs, 0);
     net_run(net, 2 * WEFT_NS_PER_S);
     assert_int_equal(net->end[1].downs, 1);
@@ -384,8 +385,7 @@ static void a_sleeper_that_wakes_elsewhere_must_answer(void **state)
 
 static void ping_kept(struct net *net)
 {
-    net->end[0].ep->peers[0].conn.need_ping = true;
-    weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
+    inspect_ping(net->end[0].ep, 0);
     net_pump(net);
 }
 
@@ -415,7 +415,7 @@ static void the_newest_packet_says_who_sleeps(void **state)
             struct weft_addr second = net_addr(7);
             bool from_first = !moved || order[i].packet == PING;
             net_deliver(net, &net->end[1], from_first ? &first : &second, d->data, d->bytes);
-            assert_int_equal(net->end[1].ep->peers[0].conn.idle, order[i].idle);
+            assert_int_equal(inspect_peer(net->end[1].ep, 0)->conn.idle, order[i].idle);
         }
         net_free(net);
     }
@@ -437,7 +437,7 @@ static void a_sleeper_asks_for_no_sizes(void **state)
     end_open(net, 1, &config);
     weft_peer peer = net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    struct peer *p = &net->end[0].ep->peers[peer];
+    struct peer *p = inspect_peer(net->end[0].ep, peer);
     p->path.packet_bytes = 1200; /* as if it had ended there ten minutes ago */
     p->path.raise_ns = net->now_ns;
     uint64_t probes = net_counters(net, 0)->mtu_probes;
@@ -445,7 +445,7 @@ static void a_sleeper_asks_for_no_sizes(void **state)
     net_pump(net);
     net->tap = lose_from_0;
     net_run(net, 60 * WEFT_NS_PER_S);
-    assert_true(net->end[1].ep->peers[0].conn.idle);
+    assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
     assert_int_equal(net->end[1].downs, 0);
     assert_int_equal(net_counters(net, 0)->mtu_probes, probes);
     net->tap = NULL; /* awake: it asks as soon as it has heard something */
@@ -476,7 +476,7 @@ static void a_sleeper_waits_for_its_first_answer(void **state)
         while (net->end[0].ups == 0) {
             assert_true(net_step(net, 2 * WEFT_NS_PER_S));
         }
-        assert_int_equal(net->end[0].ep->peers[peer].recovery.in_flight_count, 0);
+        assert_int_equal(inspect_peer(net->end[0].ep, peer)->recovery.in_flight_count, 0);
         while (weft_ep_busy(net->end[0].ep)) {
             assert_true(net_step(net, 2 * WEFT_NS_PER_S));
         }
@@ -486,7 +486,7 @@ static void a_sleeper_waits_for_its_first_answer(void **state)
         net_run(net, 60 * WEFT_NS_PER_S);
         assert_int_equal(net->end[1].ups, 1);
         assert_int_equal(net->end[1].downs, 0);
-        assert_true(net->end[1].ep->peers[0].conn.idle);
+        assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
         net_free(net);
     }
 }
@@ -519,10 +519,9 @@ static void a_challenge_is_drawn_by_the_provider(void **state)
         if (fails == 1) {
             weft_toy_crypto_fail(net->end[1].toy, WEFT_IO);
         }
-        net->end[0].ep->peers[peer].conn.need_ping = true;
-        weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[peer]);
+        inspect_ping(net->end[0].ep, peer);
         net_pump(net);
-        struct peer *p = &net->end[1].ep->peers[0];
+        struct peer *p = inspect_peer(net->end[1].ep, 0);
         net->now_ns += NET_DELAY_NS;
         if (fails == 1) { /* what verifies works still: only the draw of the number must fail */
             struct weft_wire_packet stray = {.klass = WEFT_CLASS_AUTH, .data_bytes = 100};
@@ -558,7 +557,7 @@ static void connection_ids_are_drawn_by_the_provider(void **state)
         weft_peer peer;
         struct weft_addr to = net_addr(2);
         assert_int_equal(weft_ep_connect(net->end[0].ep, &to, net->now_ns, &peer), WEFT_OK);
-        ids[i] = net->end[0].ep->peers[peer].conn.id;
+        ids[i] = inspect_peer(net->end[0].ep, peer)->conn.id;
         net_free(net);
     }
     assert_int_not_equal(ids[0], ids[1]);

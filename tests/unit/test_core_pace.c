@@ -84,7 +84,7 @@ static void nothing_of_a_held_message_is_sent(void **state)
     net_run(net, WEFT_NS_PER_S);
     assert_int_equal(net->end[0].sent, 1);
     assert_int_equal(counters(net, 0)->data_sent, 2);
-    const struct peer *from = &net->end[1].ep->peers[0];
+    const struct peer *from = inspect_peer(net->end[1].ep, 0);
     assert_int_equal(weft_core_credit_backlog(from), 0);
     assert_int_equal(pace(net, seq, 0, 0, 0), WEFT_OK);
     net_run(net, WEFT_NS_PER_S);
@@ -147,7 +147,7 @@ static void a_rate_may_change_on_the_way(void **state)
     net_run(net, 100 * WEFT_NS_PER_MS);
     uint64_t slow = counters(net, 0)->data_sent;
     assert_in_range(slow, 82, 92); /* of 86.2 */
-    assert_int_equal(net->end[1].ep->peers[0].rx.msgs[seq & MSG_MASK].priority, 4);
+    assert_int_equal(inspect_peer(net->end[1].ep, 0)->rx.msgs[seq & MSG_MASK].priority, 4);
     /* A later start stops it, and the receiver hears of another rank. */
     assert_int_equal(pace(net, seq, net->now_ns + 10 * WEFT_NS_PER_MS, 100 * 1000 * 1000, 0),
                      WEFT_OK);
@@ -155,7 +155,7 @@ static void a_rate_may_change_on_the_way(void **state)
     assert_int_equal(counters(net, 0)->data_sent, slow);
     net_run(net, 11 * WEFT_NS_PER_MS);
     assert_in_range(counters(net, 0)->data_sent - slow, 82, 100); /* of 86.2 in 10 ms */
-    assert_int_equal(net->end[1].ep->peers[0].rx.msgs[seq & MSG_MASK].priority, 1);
+    assert_int_equal(inspect_peer(net->end[1].ep, 0)->rx.msgs[seq & MSG_MASK].priority, 1);
     net_run(net, WEFT_NS_PER_S);
     assert_int_equal(net->end[0].sent, 1);
     net_free(net);
@@ -171,7 +171,7 @@ static void lower_rank_goes_first(void **state)
     assert_int_equal(pace(net, older, 0, 0, 2), WEFT_OK);
     assert_int_equal(pace(net, later, 0, 0, 1), WEFT_OK);
     uint64_t plain = message(net, 1, false, WEFT_NEVER, memory[2]);
-    const struct peer *p = &net->end[0].ep->peers[0];
+    const struct peer *p = inspect_peer(net->end[0].ep, 0);
     while (p->tx.msgs[plain & MSG_MASK].pass_next == 0) {
         assert_true(weft_ep_send(net->end[0].ep, net->now_ns, &tx) > 0);
         assert_true(p->tx.msgs[plain & MSG_MASK].pass_next == 1 ||
@@ -246,7 +246,7 @@ static void the_deadline_of_a_held_message_holds(void **state)
     net_run(net, 10 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].sent, 1);
     assert_int_equal(counters(net, 0)->data_sent, 0);
-    assert_int_equal(net->end[0].ep->peers[0].tx.unsent, 0);
+    assert_int_equal(inspect_peer(net->end[0].ep, 0)->tx.unsent, 0);
     net_free(net);
 }
 

@@ -2,7 +2,7 @@
  * that change, peers that fall silent, close or start anew. */
 #include "../lib/datagram_net.h"
 #include "base/bits.h"
-#include "core/internal.h"
+#include "core_inspect.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -265,15 +265,15 @@ static void test_lost_probes_are_no_congestion(void **state)
     t->config[0].packet_bytes_sure = 1200;
     t->mtu = 1300;
     open_both(t);
-    uint64_t window = t->net.end[0].ep->peers[t->peer].cc.cwnd_bytes;
+    uint64_t window = inspect_peer(t->net.end[0].ep, t->peer)->cc.cwnd_bytes;
     for (int i = 0; i < 60; i++) {
         transfer(t, 200, 0);
         run_for(t, 20 * WEFT_NS_PER_MS);
-        assert_int_equal(t->net.end[0].ep->peers[t->peer].cc.loss.span_lost, 0);
+        assert_int_equal(inspect_peer(t->net.end[0].ep, t->peer)->cc.loss.span_lost, 0);
     }
     assert_true(counters(t, 0)->lost_packets > 5);
     assert_true(counters(t, 0)->mtu_probes > 5);
-    assert_true(t->net.end[0].ep->peers[t->peer].cc.cwnd_bytes >= window);
+    assert_true(inspect_peer(t->net.end[0].ep, t->peer)->cc.cwnd_bytes >= window);
     assert_int_equal(counters(t, 0)->retransmitted_packets, 0);
 }
 
@@ -349,7 +349,7 @@ static void test_a_size_in_question_holds_no_chunk_back(void **state)
     t->config[1].packet_bytes = 8972;
     t->mtu = 1300;
     open_both(t); /* 50 ms: the third try is given up after 70 */
-    struct peer *p = &t->net.end[0].ep->peers[t->peer];
+    struct peer *p = inspect_peer(t->net.end[0].ep, t->peer);
     assert_true(p->path.probe_pn != 0);
     p->cc.cwnd_bytes = WEFT_CC_PACKETS_MIN * p->path.packet_bytes;
     assert_true(p->cc.cwnd_bytes < LONG_CHUNK * sizeof(float));
@@ -449,7 +449,7 @@ static void test_a_device_that_refuses_is_believed(void **state)
     transfer(t, 352 * 20, 0);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 2);
-    assert_true(t->net.end[0].ep->peers[t->peer].path.fragment);
+    assert_true(inspect_peer(t->net.end[0].ep, t->peer)->path.fragment);
 }
 
 /* ---- ECN ------------------------------------------------------------------------------------- */
@@ -460,7 +460,7 @@ static void test_marks_that_arrive_are_kept(void **state)
     open_both(t);
     transfer(t, 352 * 100, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_true(t->net.end[0].ep->peers[t->peer].path.ecn_capable);
+    assert_true(inspect_peer(t->net.end[0].ep, t->peer)->path.ecn_capable);
     assert_int_equal(counters(t, 0)->ecn_failed + counters(t, 1)->ecn_failed, 0);
 }
 
@@ -474,8 +474,8 @@ static void check_ecn_fails(struct path_rig *t, enum bleach bleach)
     run_for(t, 4 * WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 1);
     assert_int_equal(counters(t, 0)->ecn_failed, 1);
-    assert_false(t->net.end[0].ep->peers[t->peer].path.ecn_capable);
-    assert_false(weft_core_ecn_marks(t->net.end[0].ep, &t->net.end[0].ep->peers[t->peer]));
+    assert_false(inspect_peer(t->net.end[0].ep, t->peer)->path.ecn_capable);
+    assert_false(weft_core_ecn_marks(t->net.end[0].ep, inspect_peer(t->net.end[0].ep, t->peer)));
     assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
 }
 
@@ -500,9 +500,9 @@ static void test_counts_that_go_backwards_end_ecn(void **state)
     open_both(t);
     transfer(t, 352 * 10, 0);
     run_for(t, WEFT_NS_PER_S);
-    assert_true(t->net.end[0].ep->peers[t->peer].path.ecn_capable);
-    t->net.end[1].ep->peers[0].ack.ect_received -= 5;  /* a liar, */
-    t->net.end[1].ep->peers[0].ack.ce_received += 500; /* and no fool */
+    assert_true(inspect_peer(t->net.end[0].ep, t->peer)->path.ecn_capable);
+    inspect_peer(t->net.end[1].ep, 0)->ack.ect_received -= 5;  /* a liar, */
+    inspect_peer(t->net.end[1].ep, 0)->ack.ce_received += 500; /* and no fool */
     transfer(t, 352, 0);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(counters(t, 0)->ecn_failed, 1);
@@ -521,9 +521,9 @@ static void test_a_peer_that_moves_is_followed(void **state)
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 1);
     assert_int_equal(counters(t, 1)->path_changes, 1);
-    assert_int_equal(t->net.end[1].ep->peers[0].conn.addr.bytes[0], 77);
+    assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.addr.bytes[0], 77);
     assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
-    assert_true(t->net.end[1].ep->peers[0].recovery.srtt_ns < WEFT_NS_PER_MS); /* measured anew */
+    assert_true(inspect_peer(t->net.end[1].ep, 0)->recovery.srtt_ns < WEFT_NS_PER_MS); /* measured anew */
 }
 
 /* The question whether a size passes arrives by the old way, its answer comes by the new one. */
@@ -552,8 +552,8 @@ static void test_a_size_of_the_old_way_is_not_taken_along(void **state)
     }
     assert_int_equal(t->net.end[0].addr.bytes[0], 77);
     assert_int_equal(counters(t, 1)->path_changes, 1);
-    assert_true(t->net.end[1].ep->peers[0].recovery.rtt_ns_min < 100 * WEFT_NS_PER_US);
-    assert_true(t->net.end[1].ep->peers[0].recovery.srtt_ns < 300 * WEFT_NS_PER_US);
+    assert_true(inspect_peer(t->net.end[1].ep, 0)->recovery.rtt_ns_min < 100 * WEFT_NS_PER_US);
+    assert_true(inspect_peer(t->net.end[1].ep, 0)->recovery.srtt_ns < 300 * WEFT_NS_PER_US);
 }
 
 /* An attacker sends copies from elsewhere, before the originals arrive, and answers nothing. */
@@ -591,7 +591,7 @@ static void test_copies_from_elsewhere_move_nobody(void **state)
     }
     assert_int_equal(t->net.end[0].sent, 10);
     assert_int_equal(counters(t, 1)->path_changes, 0);
-    assert_int_equal(t->net.end[1].ep->peers[0].conn.addr.bytes[0], 1);
+    assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.addr.bytes[0], 1);
     assert_int_equal(counters(t, 0)->retransmitted_packets, 0); /* the originals count */
     /* Ten a second at most, for a thousand packets. */
     assert_in_range(counters(t, 1)->path_challenges, 1, 11);
@@ -613,7 +613,7 @@ static void test_copies_that_come_first_do_not_delay_a_move(void **state)
         transfer(t, 352, 0);
         run_for(t, 5 * WEFT_NS_PER_MS);
         assert_int_equal(counters(t, 1)->path_changes, i + 1);
-        assert_int_equal(t->net.end[1].ep->peers[0].conn.addr.bytes[0], 77 + i);
+        assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.addr.bytes[0], 77 + i);
         assert_int_equal(t->net.end[0].sent, 2 * i + 2);
     }
     /* One for each packet from elsewhere at most: nothing is amplified. */
@@ -625,7 +625,7 @@ static void test_an_answer_from_before_a_move_moves_nobody(void **state)
 {
     struct path_rig *t = *state;
     open_both(t);
-    struct peer *p = &t->net.end[1].ep->peers[0];
+    struct peer *p = inspect_peer(t->net.end[1].ep, 0);
     struct weft_wire_packet stray = {.klass = WEFT_CLASS_PLAIN, .data_bytes = 100};
     const struct weft_addr first = {.bytes = {66}, .bytes_used = 1};
     const struct weft_addr second = {.bytes = {67}, .bytes_used = 1};
@@ -652,7 +652,7 @@ static void test_a_wrong_answer_moves_nobody(void **state)
 {
     struct path_rig *t = *state;
     open_both(t);
-    struct peer *p = &t->net.end[1].ep->peers[0];
+    struct peer *p = inspect_peer(t->net.end[1].ep, 0);
     for (int right = 0; right < 2; right++) {
         p->path.challenge[0] = (struct challenge){.addr = {.bytes = {66}, .bytes_used = 1},
                                                   .token = 0x1234,
@@ -729,8 +729,8 @@ static void test_close_is_repeated_until_answered(void **state)
     assert_int_equal(t->down[1].close_code, WEFT_CLOSE_FINISHED);
     assert_int_equal(t->sent[0] - before, 3);
     assert_false(weft_ep_busy(t->net.end[0].ep) || weft_ep_busy(t->net.end[1].ep));
-    assert_int_equal(t->net.end[0].ep->peers[t->peer].conn.state, PEER_FREE); /* the drain is over */
-    assert_int_equal(t->net.end[1].ep->peers[0].conn.state, PEER_FREE);
+    assert_int_equal(inspect_peer(t->net.end[0].ep, t->peer)->conn.state, PEER_FREE); /* the drain is over */
+    assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.state, PEER_FREE);
 }
 
 static void test_close_to_the_dead_ends(void **state)
@@ -821,7 +821,7 @@ static void test_an_hour_of_sleep_kills_nobody(void **state)
     t->net.now_ns += 3600 * WEFT_NS_PER_S;
     run_for(t, 5 * WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 2);
-    assert_true(t->net.end[0].ep->peers[t->peer].recovery.srtt_ns < WEFT_NS_PER_S);
+    assert_true(inspect_peer(t->net.end[0].ep, t->peer)->recovery.srtt_ns < WEFT_NS_PER_S);
     /* The dead are found all the same. */
     transfer(t, 352, 0);
     t->cut = true;

@@ -30,7 +30,7 @@ static void check_up_in_spite_of_loss(uint8_t mode)
     assert_int_equal(net->end[1].ups, 1);
     net_run(net, 20 * WEFT_NS_PER_S);
     assert_int_equal(net->end[0].downs + net->end[1].downs, 0);
-    assert_int_equal(net->end[1].ep->peers[net->end[1].peer].conn.state, PEER_OPEN);
+    assert_int_equal(inspect_peer(net->end[1].ep, net->end[1].peer)->conn.state, PEER_OPEN);
     assert_false(weft_ep_busy(net->end[0].ep));
     net_free(net);
 }
@@ -127,14 +127,14 @@ static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **st
     assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
     for (uint32_t i = 0; i < SESSIONS; i++) {
         hello_forge(net, 1000 + i, 7, 70 + i);
-        assert_int_equal(e->ep->peers[i].conn.state, PEER_HALF_OPEN);
+        assert_int_equal(inspect_peer(e->ep, i)->conn.state, PEER_HALF_OPEN);
         for (uint32_t msg = 1; msg <= WEFT_MSGS_MAX; msg++) {
-            data_forge(net, &e->ep->peers[i], msg);
+            data_forge(net, inspect_peer(e->ep, i), msg);
         }
     }
     assert_int_equal(e->ups, SESSIONS);
     hello_forge(net, 999, 8, 69);
-    data_forge(net, &e->ep->peers[SESSIONS], 1);
+    data_forge(net, inspect_peer(e->ep, SESSIONS), 1);
     net_run(net, WEFT_NS_PER_MS);
     assert_int_equal(e->ups, SESSIONS + 1);
     assert_int_equal(e->downs, SESSIONS);
@@ -158,13 +158,13 @@ static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
     weft_expect_id id;
     assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
     hello_forge(net, 1000, 7, 70);
-    data_forge(net, &e->ep->peers[0], 1);
+    data_forge(net, inspect_peer(e->ep, 0), 1);
     uint8_t bytes[128] = {0};
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     struct weft_wire_packet packet = {
         .flags = WEFT_FLAG_DATA | WEFT_FLAG_CONTROL,
         .data_count = 2,
-        .connection_id = e->ep->peers[0].conn.id,
+        .connection_id = inspect_peer(e->ep, 0)->conn.id,
         .number = 2,
     };
     struct weft_wire_frame finish = {.type = WEFT_FRAME_FINISH};
@@ -203,10 +203,10 @@ static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     weft_peer peer = net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    net->end[0].ep->peers[peer].conn.need_ping = true; /* as the keep-alive does */
+    inspect_peer(net->end[0].ep, peer)->conn.need_ping = true; /* as the keep-alive does */
     weft_ep_idle(net->end[0].ep, net->now_ns);
     net_run(net, WEFT_NS_PER_S);
-    assert_true(net->end[1].ep->peers[net->end[1].peer].conn.idle);
+    assert_true(inspect_peer(net->end[1].ep, net->end[1].peer)->conn.idle);
     assert_false(weft_ep_busy(net->end[1].ep));
     net_free(net);
 }
@@ -223,8 +223,7 @@ static void test_a_broken_provider_is_no_pause(void **state)
     net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     weft_toy_crypto_fail(net->end[1].toy, WEFT_IO);
-    net->end[0].ep->peers[0].conn.need_ping = true;
-    weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
+    inspect_ping(net->end[0].ep, 0);
     net_run(net, WEFT_NS_PER_MS);
     assert_int_equal(net->end[1].downs, 1);
     assert_int_equal(net->end[1].why, WEFT_DOWN_CRYPTO);
@@ -245,7 +244,7 @@ static void test_a_packet_for_a_connection_closed_before_accept(void **state)
     struct weft_wire_packet packet = {
         .klass = WEFT_CLASS_SEAL,
         .flags = WEFT_FLAG_CONTROL,
-        .connection_id = net->end[0].ep->peers[peer].conn.id,
+        .connection_id = inspect_peer(net->end[0].ep, peer)->conn.id,
         .number = 1,
     };
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
@@ -302,7 +301,7 @@ static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     weft_peer peer = net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    struct peer *p = &net->end[0].ep->peers[peer];
+    struct peer *p = inspect_peer(net->end[0].ep, peer);
     for (int i = 0; i < 50; i++) {
         weft_core_rtt_sample(p, i % 2 == 0 ? 9 * WEFT_NS_PER_S : WEFT_NS_PER_MS, 0);
     }
@@ -342,7 +341,7 @@ static void test_one_chunk_below_the_bound_is_short(void **state)
         assert_int_equal(net_msg_expect(net, 1, &expect, &id), WEFT_OK);
         hello_forge(net, 1000, 7, 70);
         for (uint32_t number = 1; number <= came; number++) {
-            chunk_forge(net, &net->end[1].ep->peers[0], 1, 1, number, 0);
+            chunk_forge(net, inspect_peer(net->end[1].ep, 0), 1, 1, number, 0);
         }
         net_run(net, WEFT_NS_PER_S);
         assert_int_equal(net->end[1].received, 1);
@@ -366,7 +365,7 @@ static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(
     weft_expect_id id;
     assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
     hello_forge(net, 1000, 7, 70);
-    const struct peer *p = &e->ep->peers[0];
+    const struct peer *p = inspect_peer(e->ep, 0);
     for (uint32_t number = 1; number <= 8; number++) {
         chunk_forge(net, p, 1, 1, number, number == 8 ? WEFT_FLAG_PASS_END : 0);
     }
@@ -431,7 +430,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
     weft_expect_id id;
     assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
     hello_forge(net, 1000, 7, 70);
-    const struct peer *p = &e->ep->peers[0];
+    const struct peer *p = inspect_peer(e->ep, 0);
     const struct weft_ep_counters *c = net_counters(net, 1);
     brief_forge(net, p, 1, 1, 0, 4); /* described by nobody */
     assert_int_equal(c->bad_range, 1);
@@ -451,7 +450,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
     brief_forge(net, p, 9, 2, 1, 4); /* it is closed */
     assert_int_equal(c->late_chunks, 1);
     assert_int_equal(c->old_packets, 0);
-    e->ep->peers[0].rx.open_from = 200;
+    inspect_peer(e->ep, 0)->rx.open_from = 200;
     brief_forge(net, p, 10, 100, 1, 4); /* long below the window */
     assert_int_equal(c->old_packets, 1);
     assert_int_equal(c->bad_range, 5);
@@ -495,9 +494,9 @@ static void test_short_headers_where_message_numbers_wrap(void **state)
         net->tap_arg = &seen;
         weft_peer peer = net_connect(net, 0, 1);
         net_run(net, 100 * WEFT_NS_PER_MS);
-        struct peer *p = &net->end[0].ep->peers[peer];
+        struct peer *p = inspect_peer(net->end[0].ep, peer);
         p->tx.next_seq = p->tx.open_from = firsts[i];
-        net->end[1].ep->peers[net->end[1].peer].rx.open_from = firsts[i];
+        inspect_peer(net->end[1].ep, net->end[1].peer)->rx.open_from = firsts[i];
         for (uint32_t n = 0; n < MESSAGES; n++) {
             memset(bytes, (int)(n + 1), BYTES);
             net_message(net, 0, peer, 1, bytes, BYTES, memory);
@@ -528,7 +527,7 @@ static void test_short_headers_where_packet_numbers_wrap(void **state)
         net->tap_arg = &seen;
         weft_peer peer = net_connect(net, 0, 1);
         net_run(net, 100 * WEFT_NS_PER_MS);
-        struct peer *p = &net->end[0].ep->peers[peer];
+        struct peer *p = inspect_peer(net->end[0].ep, peer);
         assert_int_equal(p->recovery.in_flight_count, 0);
         p->recovery.pn_next = p->recovery.pn_oldest = (wraps << 32) - 60;
         memset(bytes, (int)wraps, BYTES);
@@ -565,7 +564,7 @@ static void test_a_short_header_with_a_number_below_the_first(void **state)
     (void)state;
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     hello_forge(net, 1000, 7, 70);
-    const struct peer *p = &net->end[1].ep->peers[0];
+    const struct peer *p = inspect_peer(net->end[1].ep, 0);
     const struct weft_ep_counters *c = net_counters(net, 1);
     uint64_t bad = c->bad_packet;
     brief_forge(net, p, 0, 1, 0, 4);

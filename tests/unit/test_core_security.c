@@ -105,7 +105,7 @@ static void packets_of_a_lower_mode_are_dropped(void **state)
     (void)state;
     weft_peer peer;
     struct net *net = connected(WEFT_MODE_AUTH, &peer);
-    const struct peer *p = &net->end[1].ep->peers[net->end[1].peer];
+    const struct peer *p = inspect_peer(net->end[1].ep, net->end[1].peer);
     uint8_t bytes[64];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     struct weft_wire_packet header = {
@@ -143,9 +143,9 @@ static struct glimpse look(const struct net *net, uint32_t end)
     g.received = e->received;
     g.sent = e->sent;
     for (uint32_t i = 0; i < e->ep->peers_used; i++) {
-        g.half_open += e->ep->peers[i].conn.state == PEER_HALF_OPEN;
+        g.half_open += inspect_peer(e->ep, i)->conn.state == PEER_HALF_OPEN;
     }
-    memcpy(&g.peer, &e->ep->peers[0], sizeof(g.peer));
+    memcpy(&g.peer, inspect_peer(e->ep, 0), sizeof(g.peer));
     return g;
 }
 
@@ -429,7 +429,7 @@ static void another_hello_of_the_same_name_changes_nothing(void **state)
     net->end[0].toy = weft_toy_crypto_new(12345, weft_ep_crypto_slots(config.peers_max));
     net_open(net, 0, &config);
     weft_peer twin = net_connect(net, 0, 1);
-    net->end[0].ep->peers[twin].conn.id = old.ep->peers[peer].conn.id;
+    inspect_peer(net->end[0].ep, twin)->conn.id = inspect_peer(old.ep, peer)->conn.id;
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_true(net_counters(net, 1)->hello_refused > 0);
     assert_int_equal(net->end[0].ups, 0);
@@ -465,7 +465,7 @@ static uint32_t half_open(const struct weft_ep *ep)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
-        count += ep->peers[i].conn.state == PEER_HALF_OPEN;
+        count += inspect_peer(ep, i)->conn.state == PEER_HALF_OPEN;
     }
     return count;
 }
@@ -579,7 +579,7 @@ static void the_unproven_make_room_first(void **state)
     net->keep = false;
     struct weft_ep *ep = net->end[1].ep;
     assert_int_equal(half_open(ep), 1);
-    assert_true(ep->peers[0].sec.proven);
+    assert_true(inspect_peer(ep, 0)->sec.proven);
     ep->config.half_open_max = 2;
     net->tap = flood_tap;
     net->tap_arg = &f;
@@ -595,8 +595,10 @@ static void the_unproven_make_room_first(void **state)
         net_run(net, 2 * WEFT_NS_PER_MS);
     }
     assert_int_equal(half_open(ep), 8);
-    assert_memory_equal(&ep->peers[0].conn.addr, &net->end[0].addr, sizeof(struct weft_addr));
-    assert_memory_equal(&ep->peers[1].conn.addr, &net->end[2].addr, sizeof(struct weft_addr));
+    assert_memory_equal(&inspect_peer(ep, 0)->conn.addr, &net->end[0].addr,
+                        sizeof(struct weft_addr));
+    assert_memory_equal(&inspect_peer(ep, 1)->conn.addr, &net->end[2].addr,
+                        sizeof(struct weft_addr));
     net_free(net);
 }
 
@@ -671,7 +673,7 @@ static void unknown_is_believed_only_from_a_key_holder_about_news(void **state)
     weft_peer peer;
     struct net *net = connected(WEFT_MODE_AUTH, &peer);
     transfer(net, peer);
-    const struct peer *p = &net->end[0].ep->peers[peer];
+    const struct peer *p = inspect_peer(net->end[0].ep, peer);
     struct catch c = {WEFT_CLASS_UNKNOWN, 0, {0}};
     struct weft_toy_crypto *old_toy = net->end[1].toy;
     struct weft_ep *old = net->end[1].ep;
@@ -712,7 +714,7 @@ static void unknown_answers_nothing_short_known_or_in_clear(void **state)
     for (uint8_t mode = WEFT_MODE_NONE; mode <= WEFT_MODE_AUTH; mode++) {
         weft_peer peer;
         struct net *net = connected(mode, &peer);
-        const struct peer *p = &net->end[1].ep->peers[net->end[1].peer];
+        const struct peer *p = inspect_peer(net->end[1].ep, net->end[1].peer);
         uint8_t bytes[40] = {0};
         struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
         struct weft_wire_packet header = {.klass = mode, .flags = WEFT_FLAG_DATA, .number = 1};
@@ -793,8 +795,8 @@ static void keys_are_replaced_on_the_way(void **state)
         assert_true(net_counters(net, 0)->rekeys > 8);
         assert_true(net_counters(net, 1)->rekeys > 2);
         assert_int_equal(net_drops(net, 0) + net_drops(net, 1), 0);
-        const struct peer *a = &net->end[0].ep->peers[peer];
-        const struct peer *b = &net->end[1].ep->peers[net->end[1].peer];
+        const struct peer *a = inspect_peer(net->end[0].ep, peer);
+        const struct peer *b = inspect_peer(net->end[1].ep, net->end[1].peer);
         assert_true(b->sec.generation >= net_counters(net, 0)->rekeys - 1);
         /* the newest key may not have sealed a packet yet */
         assert_true(a->sec.generation + 1 >= net_counters(net, 1)->rekeys);
@@ -837,7 +839,7 @@ static void the_old_key_opens_late_packets_for_three_ptos(void **state)
         net->tap_arg = &c;
         transfer(net, peer); /* its first packet is on a slow road */
         net->tap = NULL;
-        const struct peer *b = &net->end[1].ep->peers[net->end[1].peer];
+        const struct peer *b = inspect_peer(net->end[1].ep, net->end[1].peer);
         uint32_t generation = b->sec.generation;
         for (int i = 0; b->sec.generation == generation; i++) {
             net_message(net, 0, peer, 1, source, BYTES, memory);

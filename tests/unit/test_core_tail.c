@@ -29,7 +29,7 @@ static bool way(struct net *net, struct net_datagram *d)
 
 static struct peer *peer_of(const struct net *net, uint32_t end)
 {
-    return &net->end[end].ep->peers[0];
+    return inspect_peer(net->end[end].ep, 0);
 }
 
 static void message(struct net *net)
@@ -145,7 +145,8 @@ static void where_nothing_was_lost_nothing_is_said_again(void **state)
 
 static bool in_the_middle(const struct net *net, const struct net_datagram *d)
 {
-    return d->bytes > 1400 && net->end[0].ep->peers[0].tx.msgs[11 & MSG_MASK].pass_next == CHUNKS;
+    return d->bytes > 1400 &&
+           inspect_peer(net->end[0].ep, 0)->tx.msgs[11 & MSG_MASK].pass_next == CHUNKS;
 }
 
 static bool over(const struct net *net, const struct net_datagram *d)
@@ -186,7 +187,7 @@ static void the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon(void **state)
 
 static bool last(const struct net *net, const struct net_datagram *d)
 {
-    const struct tx_msg *m = &net->end[0].ep->peers[0].tx.msgs[11 & MSG_MASK];
+    const struct tx_msg *m = &inspect_peer(net->end[0].ep, 0)->tx.msgs[11 & MSG_MASK];
     bool control = d->bytes < 200;
     return m->active && m->pass_next == CHUNKS && control;
 }

@@ -1,6 +1,6 @@
 /* What acknowledgements take of the way back, and what the sender knows of their delay: incast rounds
  * at rates at which a packet takes from 1.2 us to 2.5 ms. */
-#include "core/internal.h"
+#include "core_inspect.h"
 #include "sim/incast.h"
 
 #include <inttypes.h>
@@ -41,12 +41,13 @@ static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
 {
     (void)last;
     struct look *look = arg;
-    const struct peer *p = &ep->peers[0];
+    const struct peer *p = inspect_peer(ep, 0);
     if (host < look->senders) {
         look->known_ns_max = weft_max_u64(look->known_ns_max, p->recovery.peer_delay_ns);
     }
     for (uint32_t i = 0; host >= look->senders && i < ep->peers_used; i++) {
-        look->announced_ns_max = weft_max_u64(look->announced_ns_max, ep->peers[i].ack.delay_ns);
+        look->announced_ns_max =
+            weft_max_u64(look->announced_ns_max, inspect_peer(ep, i)->ack.delay_ns);
     }
 }
 
