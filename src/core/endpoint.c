@@ -118,7 +118,7 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->rekey_packets = config->rekey_packets != 0      ? config->rekey_packets
                         : config->packet_bytes <= 2048 ? UINT64_C(1) << 28
                                                        : UINT64_C(1) << 23;
-    weft_core_guard_init(ep);
+    weft_core_handshake_guard_init(ep);
     *ep_p = ep;
     return WEFT_OK;
 }
@@ -133,7 +133,8 @@ void weft_ep_free(struct weft_ep *ep)
     }
     if (ep->config.crypto.ops != NULL) {
         ep->config.crypto.ops->wipe(ep->config.crypto.self, ep->config.psk, WEFT_PSK_BYTES);
-        ep->config.crypto.ops->wipe(ep->config.crypto.self, &ep->guard, sizeof(ep->guard));
+        ep->config.crypto.ops->wipe(ep->config.crypto.self, &ep->handshake_guard,
+                                    sizeof(ep->handshake_guard));
     }
     free(ep->trace.records);
     weft_core_egress_fini(ep);
@@ -225,7 +226,7 @@ static bool peer_only_done(const struct peer *p)
 bool weft_ep_only_done(const struct weft_ep *ep)
 {
     size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, 0);
-    if (idx >= ep->peers_used || ep->guard.reply_count > 0) {
+    if (idx >= ep->peers_used || ep->handshake_guard.reply_count > 0) {
         return false;
     }
     for (; idx < ep->peers_used; idx = weft_bits_next_one(ep->ready, ep->peers_used, idx + 1)) {

@@ -4,7 +4,7 @@
  * reads no clock, allocates only in weft_ep_new. One thread owns it. The same object code runs on
  * sockets (src/io) and in the simulator (src/sim).
  *
- * The crank, as every driver turns it:
+ * Progress, as every driver makes it:
  *
  *     for each datagram: weft_ep_recv, then poll events until there is none (CHUNK data points into
  *     the datagram);  then weft_ep_on_deadline if weft_ep_deadline <= now, and poll again;

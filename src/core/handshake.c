@@ -6,7 +6,7 @@
  * session with the same peer goes: HELLO itself changes nothing that exists.
  *
  * A repetition of HELLO or ACCEPT repeats its bytes but for clock, cookie and MAC (core/noise.h
- * says why). Who may shake hands is for guard.c, the keys are made in secure.c.
+ * says why). Who may shake hands is for handshake_guard.c, the keys are made in secure.c.
  */
 #include "core/internal.h"
 
@@ -48,7 +48,7 @@ struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_i
     return match ? p : NULL;
 }
 
-/* A stranger's HELLO, which has passed the doorman's first look. NULL: refused, and counted. */
+/* A stranger's HELLO, which has passed the handshake guard's first look. NULL: refused, and counted. */
 static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
                                const struct weft_wire_hello *hello, const uint8_t *bytes,
                                uint64_t now_ns)
@@ -56,18 +56,19 @@ static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
     if (!ep->config.accept || hello->packet_bytes_max < 256) {
         ep->counters.hello_refused++;
         if (!ep->config.accept) {
-            weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_CLOSED, now_ns);
+            weft_core_handshake_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_CLOSED,
+                                             now_ns);
         }
         return NULL;
     }
     bool proven;
-    if (!weft_core_guard_admit(ep, from, hello, now_ns, &proven)) {
+    if (!weft_core_handshake_guard_admit(ep, from, hello, now_ns, &proven)) {
         return NULL;
     }
     struct peer *p = weft_core_peer_take(ep, from, now_ns);
     if (p == NULL) {
         ep->counters.hello_refused++;
-        weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_FULL, now_ns);
+        weft_core_handshake_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_FULL, now_ns);
         return NULL;
     }
     p->conn.state = PEER_HALF_OPEN;
@@ -97,7 +98,7 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
         ep->counters.bad_packet++;
         return;
     }
-    if (!weft_core_guard_hello(ep, from, &hello, bytes, now_ns)) {
+    if (!weft_core_handshake_guard_hello(ep, from, &hello, bytes, now_ns)) {
         return;
     }
     struct peer *p = hello_find(ep, from, &hello);
@@ -121,19 +122,19 @@ static bool accept_verify(struct weft_ep *ep, struct peer *p, const struct weft_
 {
     if (accept->mode != p->sec.mode || !p->sec.prepared) {
         ep->counters.bad_mode++;
-        ep->guard.hint = WEFT_HINT_MODE;
+        ep->handshake_guard.hint = WEFT_HINT_MODE;
         return false;
     }
     if (accept->mode == WEFT_MODE_NONE) {
         return true;
     }
-    if (accept->key_id != ep->guard.key_id) {
+    if (accept->key_id != ep->handshake_guard.key_id) {
         ep->counters.bad_key++;
-        ep->guard.hint = WEFT_HINT_KEY;
+        ep->handshake_guard.hint = WEFT_HINT_KEY;
         return false;
     }
     size_t covered = WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES;
-    bool mac = weft_core_guard_mac_valid(ep, bytes, covered, accept->mac);
+    bool mac = weft_core_handshake_guard_mac_valid(ep, bytes, covered, accept->mac);
     weft_status status = mac ? weft_core_secure_accept_take(ep, p, accept) : WEFT_PROTO;
     if (status == WEFT_PROTO) {
         ep->counters.bad_tag++;
@@ -248,7 +249,7 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
     weft_wire_hello_encode(&w, hello);
     if (hello->mode != WEFT_MODE_NONE) {
         size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
-        weft_core_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
+        weft_core_handshake_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
     }
     p->conn.hello_ns = now_ns + p->conn.hello_interval_ns;
     p->conn.hello_interval_ns = weft_min_u64(2 * p->conn.hello_interval_ns, WEFT_NS_PER_S);
@@ -263,7 +264,7 @@ uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_
     weft_wire_accept_encode(&w, accept);
     if (accept->mode != WEFT_MODE_NONE) {
         size_t covered = WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES;
-        weft_core_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
+        weft_core_handshake_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
     }
     p->conn.need_accept = false;
     return packet_alone(tx, p, WEFT_ACCEPT_BYTES);

@@ -3,7 +3,7 @@
  * A peer is made of objects; each has a header with its struct and its verbs:
  *
  *   conn.h       the connection          handshake.c, life.c
- *   secure.h     keys and tags           secure.c; the handshake guard: guard.c
+ *   secure.h     keys and tags           secure.c
  *   recovery.h   packets on their way    loss.c, tail.c
  *   pacer.h      token bucket            pacer.c
  *   path.h       size, ECN, address      path.c
@@ -20,6 +20,7 @@
  *   timers.c     deadlines of all peers, and what is due
  *   msgr.c       the message interface and its events
  *   tx.c         building packets
+ *   handshake_guard.h, .c   who may shake hands
  *   ahead.c      memory that is asked for before it is needed
  *   trace.c      records of what happened
  */
@@ -35,6 +36,7 @@
 #include "core/egress.h"
 #include "core/endpoint.h"
 #include "core/expect.h"
+#include "core/handshake_guard.h"
 #include "core/limits.h"
 #include "core/pacer.h"
 #include "core/path.h"
@@ -67,7 +69,7 @@ struct trace {
     struct weft_trace_record *records;
     uint32_t mask;
     uint64_t written;
-    uint64_t now_ns;               /* of the call of the crank that runs */
+    uint64_t now_ns;                     /* of the call that runs */
     uint64_t drops[WEFT_TRACE_DROP_END]; /* counters as last written */
 };
 
@@ -100,7 +102,7 @@ struct weft_ep {
     uint64_t *credit_active;       /* bit = peer has a message open here */
     uint64_t *credit_wants;        /* of these, bit = it could use more credit */
     uint64_t *credit_touched;      /* bit = to be counted again */
-    struct guard guard;
+    struct handshake_guard handshake_guard;
     uint64_t rekey_packets;        /* packets under one send key */
     uint64_t *bitmaps;             /* arena of all masks: those of a place of tx_arena, then of rx_arena */
     struct tx_msg *tx_arena;

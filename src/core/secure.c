@@ -45,7 +45,7 @@ weft_status weft_core_secure_hello(struct weft_ep *ep, struct peer *p)
     struct weft_wire_hello *hello = &p->sec.hello;
     *hello = (struct weft_wire_hello){
         .mode = p->sec.mode,
-        .key_id = p->sec.mode == WEFT_MODE_NONE ? 0 : ep->guard.key_id,
+        .key_id = p->sec.mode == WEFT_MODE_NONE ? 0 : ep->handshake_guard.key_id,
         .connection_id = p->conn.id,
         .incarnation = ep->config.incarnation,
         .name = ep->config.name,
@@ -176,7 +176,7 @@ void weft_core_secure_clear(struct weft_ep *ep, struct peer *p)
 void weft_core_secure_fail(struct weft_ep *ep, struct peer *p)
 {
     ep->counters.crypto_failures++;
-    ep->guard.hint = WEFT_HINT_CRYPTO;
+    ep->handshake_guard.hint = WEFT_HINT_CRYPTO;
     p->sec.broken = true;
     weft_core_peer_ready(ep, p); /* files its deadline */
 }
@@ -191,7 +191,7 @@ bool weft_core_secret_u64(struct weft_ep *ep, uint64_t *value_p)
     }
     if (c->ops->random(c->self, &value, sizeof(value)) != WEFT_OK) {
         ep->counters.crypto_failures++;
-        ep->guard.hint = WEFT_HINT_CRYPTO;
+        ep->handshake_guard.hint = WEFT_HINT_CRYPTO;
         return false;
     }
     *value_p = value;

@@ -1,7 +1,5 @@
-/* Keys of a connection, the replay window, and the doorman of an endpoint. Internal to src/core.
- *
- *   secure.c   handshake keys, sealing and opening packets, key rotation, replay window
- *   guard.c    who may shake hands: MACs of the handshake, cookies, UNKNOWN, REFUSED, hints
+/* Keys of a connection: handshake keys, sealing and opening packets, key rotation, the replay window
+ * (secure.c). Internal to src/core.
  *
  * Source: docs/PROTOCOL.md section 8.
  */
@@ -17,11 +15,8 @@
 struct peer;
 
 enum {
-    KEY_SLOTS = 4,          /* of each peer: send; receive previous, current and next */
-    REPLAY_BLOCKS = 64,     /* packet numbers remembered: 64 x 64 */
-    REPLIES_MAX = 64,       /* answers without a connection that wait for the next send: more than
-                             * one batch of datagrams can ask for */
-    REPLY_BYTES_MAX = WEFT_COOKIE_BYTES,
+    KEY_SLOTS = 4,      /* of each peer: send; receive previous, current and next */
+    REPLAY_BLOCKS = 64, /* packet numbers remembered: 64 x 64 */
 };
 
 /* What one peer has of it. All zero is mode none. */
@@ -57,37 +52,8 @@ static inline void secure_cookie(struct secure *s, bool proven)
     s->proven = proven;
 }
 
-/* A rate: the time at which the bucket would be full again. */
-struct bucket {
-    uint64_t full_ns;
-};
-
-struct reply {
-    struct weft_addr addr;
-    uint32_t bytes;
-    uint8_t data[REPLY_BYTES_MAX];
-};
-
-/* What the endpoint has of it. */
-struct guard {
-    uint16_t key_id;                       /* tells job keys apart */
-    uint8_t mac_key[WEFT_HASH_BYTES];      /* of HELLO, ACCEPT, COOKIE */
-    uint8_t unknown_key[WEFT_HASH_BYTES];
-    uint8_t cookie_secret[2][WEFT_HASH_BYTES]; /* current, previous */
-    uint64_t cookie_ns;                    /* when the current one was drawn; 0 = never */
-    struct bucket hellos;
-    struct bucket unknowns;
-    struct bucket unknowns_taken;
-    struct bucket refusals;
-    struct reply replies[REPLIES_MAX];
-    uint32_t reply_head;
-    uint32_t reply_count;
-    enum weft_ep_hint hint;
-};
-
 enum replay { REPLAY_NEW, REPLAY_SEEN, REPLAY_OLD };
 
-/* secure.c */
 static inline uint32_t secure_tag_bytes(const struct secure *s)
 {
     return s->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
@@ -131,35 +97,5 @@ static inline uint64_t weft_core_number_near(uint64_t known, uint32_t low)
 }
 enum replay weft_core_replay_look(const struct secure *s, uint64_t pn);
 void weft_core_replay_commit(struct secure *s, uint64_t pn);
-
-/* guard.c */
-void weft_core_guard_init(struct weft_ep *ep);
-void weft_core_guard_mac(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
-                         uint8_t mac_p[WEFT_MAC_BYTES]);
-bool weft_core_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
-                               const uint8_t mac[WEFT_MAC_BYTES]);
-/* Mode, job key and MAC of a HELLO; false when it is dropped, counted, and perhaps told. */
-bool weft_core_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
-                           const struct weft_wire_hello *hello, const uint8_t *bytes,
-                           uint64_t now_ns);
-/* May it open a peer, or must it bring a cookie first? */
-bool weft_core_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
-                           const struct weft_wire_hello *hello, uint64_t now_ns, bool *proven_p);
-void weft_core_guard_refuse(struct weft_ep *ep, const struct weft_addr *to, uint32_t connection_id,
-                            enum weft_wire_refusal reason, uint64_t now_ns);
-/* A packet came for a connection that does not exist. */
-void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
-                             const struct weft_wire_packet *header, size_t count, uint64_t now_ns);
-void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
-                           size_t count, uint64_t now_ns);
-void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
-                            size_t count, uint64_t now_ns);
-void weft_core_refused_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
-                            size_t count);
-/* A datagram of another version. */
-void weft_core_version_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
-                            size_t count, uint64_t now_ns);
-/* The next answer that waits; 0 when there is none. */
-uint32_t weft_core_reply_build(struct weft_ep *ep, struct weft_tx *tx);
 
 #endif

@@ -111,7 +111,7 @@ static void peer_file(struct weft_ep *ep, const struct peer *p)
 
 uint64_t weft_ep_deadline(const struct weft_ep *ep)
 {
-    if (ep->guard.reply_count > 0 ||
+    if (ep->handshake_guard.reply_count > 0 ||
         weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
         return 0; /* send has not been called to its end */
     }

@@ -3,7 +3,7 @@
  * Records of one size go into a ring whose memory is taken once, in weft_ep_new, when
  * config.trace_records > 0; the newest overwrite the oldest, and the reader is told how many it
  * missed. Off, it costs one predictable branch at each place that would write a record. A driver
- * reads the ring between two turns of the crank and puts the records where it likes (src/obs).
+ * reads the ring between two calls of the endpoint and puts the records where it likes (src/obs).
  *
  * It is not a log of text and not a counter: counters (core/endpoint.h) are exact and cost nothing.
  *

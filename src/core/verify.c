@@ -3,7 +3,7 @@
  * Order: read its header; find the connection; look at the packet number; verify (and decrypt);
  * take it apart; check every frame and the DATA header; look where it came from. What is refused
  * is dropped and counted, and changes nothing but what packets from unknown places may:
- * weft_core_guard_unknown, weft_core_path_stray.
+ * weft_core_handshake_guard_unknown, weft_core_path_stray.
  *
  * Source: docs/PROTOCOL.md sections 3, 4 and 8.
  */
@@ -84,7 +84,7 @@ struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr 
     struct peer *p = peer_find(ep, packet->connection_id);
     if (p == NULL) {
         ep->counters.bad_peer++;
-        weft_core_guard_unknown(ep, from, packet, count, now_ns);
+        weft_core_handshake_guard_unknown(ep, from, packet, count, now_ns);
         return NULL;
     }
     if (packet->klass != p->sec.mode) {

@@ -350,7 +350,7 @@ static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
     struct weft_crypto crypto = weft_toy_crypto_ops(world.other.at->toy);
     struct weft_noise noise;
     struct weft_writer w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
-    hello->key_id = world.victim.at->ep->guard.key_id;
+    hello->key_id = world.victim.at->ep->handshake_guard.key_id;
     weft_wire_hello_encode(&w, hello);
     struct weft_crypto_span prologue[2] = {{bytes, 32}, {bytes + 36, 4}};
     weft_noise_init(&noise, &crypto, PEERS_MAX * KEY_SLOTS, world.victim.at->ep->config.psk,
@@ -363,7 +363,7 @@ static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
     size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
-    weft_core_guard_mac(world.victim.at->ep, bytes, covered, hello->mac);
+    weft_core_handshake_guard_mac(world.victim.at->ep, bytes, covered, hello->mac);
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
     return true;

@@ -1,4 +1,4 @@
-/* The doorman: what comes before and beside a connection.
+/* The handshake guard: what comes before and beside a connection.
  *
  * A HELLO passes in this order, cheapest first: mode, job key, MAC (one HMAC, no DH); then, when
  * many handshakes are under way, a cookie that proves its address; only then a peer is taken and DH
@@ -12,7 +12,7 @@
  *
  * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
  */
-#include "core/secure.h"
+#include "core/handshake_guard.h"
 
 #include "core/internal.h"
 
@@ -38,16 +38,16 @@ static void key_derive(const struct weft_ep *ep, const char *label, uint8_t key_
     c->ops->hmac(c->self, ep->config.psk, WEFT_PSK_BYTES, &span, 1, key_p);
 }
 
-void weft_core_guard_init(struct weft_ep *ep)
+void weft_core_handshake_guard_init(struct weft_ep *ep)
 {
     uint8_t id[WEFT_HASH_BYTES];
     if (ep->config.mode == WEFT_MODE_NONE) {
         return;
     }
-    key_derive(ep, "weft handshake mac", ep->guard.mac_key);
-    key_derive(ep, "weft unknown", ep->guard.unknown_key);
+    key_derive(ep, "weft handshake mac", ep->handshake_guard.mac_key);
+    key_derive(ep, "weft unknown", ep->handshake_guard.unknown_key);
     key_derive(ep, "weft key id", id);
-    ep->guard.key_id = (uint16_t)(id[0] << 8 | id[1]);
+    ep->handshake_guard.key_id = (uint16_t)(id[0] << 8 | id[1]);
 }
 
 /* In a time that does not tell where they differ. */
@@ -70,18 +70,18 @@ static void mac_make(const struct weft_ep *ep, const uint8_t key[WEFT_HASH_BYTES
     memcpy(mac_p, full, WEFT_MAC_BYTES);
 }
 
-void weft_core_guard_mac(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
-                         uint8_t mac_p[WEFT_MAC_BYTES])
+void weft_core_handshake_guard_mac(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
+                                   uint8_t mac_p[WEFT_MAC_BYTES])
 {
     struct weft_crypto_span span = {bytes, count};
-    mac_make(ep, ep->guard.mac_key, &span, 1, mac_p);
+    mac_make(ep, ep->handshake_guard.mac_key, &span, 1, mac_p);
 }
 
-bool weft_core_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
-                               const uint8_t mac[WEFT_MAC_BYTES])
+bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes,
+                                         size_t count, const uint8_t mac[WEFT_MAC_BYTES])
 {
     uint8_t right[WEFT_MAC_BYTES];
-    weft_core_guard_mac(ep, bytes, count, right);
+    weft_core_handshake_guard_mac(ep, bytes, count, right);
     return equal_secretly(right, mac, sizeof(right));
 }
 
@@ -101,7 +101,7 @@ static bool bucket_take(struct bucket *b, uint32_t per_s, uint32_t burst, uint64
 /* Room for one answer, as a writer; bad when the queue is full. */
 static struct weft_writer reply_begin(struct weft_ep *ep, const struct weft_addr *to)
 {
-    struct guard *g = &ep->guard;
+    struct handshake_guard *g = &ep->handshake_guard;
     if (g->reply_count == REPLIES_MAX) {
         return (struct weft_writer){.bad = true};
     }
@@ -112,7 +112,7 @@ static struct weft_writer reply_begin(struct weft_ep *ep, const struct weft_addr
 
 static bool reply_end(struct weft_ep *ep, const struct weft_writer *w)
 {
-    struct guard *g = &ep->guard;
+    struct handshake_guard *g = &ep->handshake_guard;
     if (w->bad) {
         return false;
     }
@@ -124,7 +124,7 @@ static bool reply_end(struct weft_ep *ep, const struct weft_writer *w)
 
 uint32_t weft_core_reply_build(struct weft_ep *ep, struct weft_tx *tx)
 {
-    struct guard *g = &ep->guard;
+    struct handshake_guard *g = &ep->handshake_guard;
     if (g->reply_count == 0) {
         return 0;
     }
@@ -142,15 +142,16 @@ uint32_t weft_core_reply_build(struct weft_ep *ep, struct weft_tx *tx)
     return 1;
 }
 
-void weft_core_guard_refuse(struct weft_ep *ep, const struct weft_addr *to, uint32_t connection_id,
-                            enum weft_wire_refusal reason, uint64_t now_ns)
+void weft_core_handshake_guard_refuse(struct weft_ep *ep, const struct weft_addr *to,
+                                      uint32_t connection_id, enum weft_wire_refusal reason,
+                                      uint64_t now_ns)
 {
     struct weft_wire_refused refused = {
         .reason = (uint8_t)reason,
         .mode = ep->config.mode,
         .connection_id = connection_id,
     };
-    if (bucket_take(&ep->guard.refusals, REFUSALS_PER_S, REFUSALS_BURST, now_ns)) {
+    if (bucket_take(&ep->handshake_guard.refusals, REFUSALS_PER_S, REFUSALS_BURST, now_ns)) {
         struct weft_writer w = reply_begin(ep, to);
         weft_wire_refused_encode(&w, &refused);
         (void)reply_end(ep, &w);
@@ -159,28 +160,28 @@ void weft_core_guard_refuse(struct weft_ep *ep, const struct weft_addr *to, uint
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 
-bool weft_core_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
-                           const struct weft_wire_hello *hello, const uint8_t *bytes,
-                           uint64_t now_ns)
+bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
+                                     const struct weft_wire_hello *hello, const uint8_t *bytes,
+                                     uint64_t now_ns)
 {
     bool other = ep->config.mode == WEFT_MODE_NONE && hello->mode != WEFT_MODE_NONE;
     if (hello->mode < ep->config.mode || other) {
         ep->counters.bad_mode++;
-        ep->guard.hint = WEFT_HINT_MODE;
-        weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_MODE, now_ns);
+        ep->handshake_guard.hint = WEFT_HINT_MODE;
+        weft_core_handshake_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_MODE, now_ns);
         return false;
     }
     if (hello->mode == WEFT_MODE_NONE) {
         return true;
     }
-    if (hello->key_id != ep->guard.key_id) {
+    if (hello->key_id != ep->handshake_guard.key_id) {
         ep->counters.bad_key++;
-        ep->guard.hint = WEFT_HINT_KEY;
-        weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_KEY, now_ns);
+        ep->handshake_guard.hint = WEFT_HINT_KEY;
+        weft_core_handshake_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_KEY, now_ns);
         return false;
     }
     size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
-    if (!weft_core_guard_mac_valid(ep, bytes, covered, hello->mac)) {
+    if (!weft_core_handshake_guard_mac_valid(ep, bytes, covered, hello->mac)) {
         ep->counters.bad_tag++;
         return false;
     }
@@ -204,7 +205,7 @@ static void cookie_make(const struct weft_ep *ep, const uint8_t *secret,
 static bool cookie_valid(const struct weft_ep *ep, const struct weft_addr *addr,
                          const struct weft_wire_hello *hello, uint64_t now_ns)
 {
-    const struct guard *g = &ep->guard;
+    const struct handshake_guard *g = &ep->handshake_guard;
     for (unsigned i = 0; i < 2; i++) {
         uint8_t right[WEFT_COOKIE_VALUE_BYTES];
         bool alive = g->cookie_ns != 0 && now_ns - g->cookie_ns < 2 * cookie_life_ns;
@@ -219,7 +220,7 @@ static bool cookie_valid(const struct weft_ep *ep, const struct weft_addr *addr,
 /* A secret lives as current for a life and as previous for another. */
 static weft_status cookie_refresh(struct weft_ep *ep, uint64_t now_ns)
 {
-    struct guard *g = &ep->guard;
+    struct handshake_guard *g = &ep->handshake_guard;
     const struct weft_crypto *c = &ep->config.crypto;
     if (g->cookie_ns != 0 && now_ns - g->cookie_ns < cookie_life_ns) {
         return WEFT_OK;
@@ -244,14 +245,14 @@ static void cookie_tell(struct weft_ep *ep, const struct weft_addr *to,
     struct weft_wire_cookie cookie = {.connection_id = hello->connection_id};
     if (cookie_refresh(ep, now_ns) != WEFT_OK) {
         ep->counters.crypto_failures++;
-        ep->guard.hint = WEFT_HINT_CRYPTO;
+        ep->handshake_guard.hint = WEFT_HINT_CRYPTO;
         return;
     }
-    cookie_make(ep, ep->guard.cookie_secret[0], to, hello, cookie.cookie);
+    cookie_make(ep, ep->handshake_guard.cookie_secret[0], to, hello, cookie.cookie);
     uint8_t bytes[WEFT_COOKIE_BYTES];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     weft_wire_cookie_encode(&w, &cookie);
-    weft_core_guard_mac(ep, bytes, sizeof(bytes) - WEFT_MAC_BYTES, cookie.mac);
+    weft_core_handshake_guard_mac(ep, bytes, sizeof(bytes) - WEFT_MAC_BYTES, cookie.mac);
     w = reply_begin(ep, to);
     weft_wire_cookie_encode(&w, &cookie);
     ep->counters.cookies_sent += reply_end(ep, &w);
@@ -270,11 +271,13 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
     uint64_t most =
         weft_min_u64(ep->config.half_open_max, weft_max_u64(ep->config.peers_max / 4, 1));
     return full || half_open >= most ||
-           !bucket_take(&ep->guard.hellos, ep->config.hello_rate_max, HELLOS_BURST, now_ns);
+           !bucket_take(&ep->handshake_guard.hellos, ep->config.hello_rate_max, HELLOS_BURST,
+                        now_ns);
 }
 
-bool weft_core_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
-                           const struct weft_wire_hello *hello, uint64_t now_ns, bool *proven_p)
+bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
+                                     const struct weft_wire_hello *hello, uint64_t now_ns,
+                                     bool *proven_p)
 {
     *proven_p = false;
     if (hello->mode == WEFT_MODE_NONE) {
@@ -299,7 +302,8 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
     struct peer *p = weft_core_connecting_find(ep, cookie.connection_id, from);
     if (p == NULL || p->sec.mode == WEFT_MODE_NONE || !p->sec.prepared) {
         ep->counters.bad_peer++;
-    } else if (!weft_core_guard_mac_valid(ep, bytes, count - WEFT_MAC_BYTES, cookie.mac)) {
+    } else if (!weft_core_handshake_guard_mac_valid(ep, bytes, count - WEFT_MAC_BYTES,
+                                                    cookie.mac)) {
         ep->counters.bad_tag++;
     } else if (memcmp(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie)) == 0) {
         ep->counters.duplicate_packets++;
@@ -323,18 +327,19 @@ static void unknown_mac(const struct weft_ep *ep, uint64_t name,
     weft_write_u32(&w, unknown->connection_id);
     weft_write_u64(&w, unknown->number);
     struct weft_crypto_span span = {bytes, sizeof(bytes)};
-    mac_make(ep, ep->guard.unknown_key, &span, 1, mac_p);
+    mac_make(ep, ep->handshake_guard.unknown_key, &span, 1, mac_p);
 }
 
-void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
-                             const struct weft_wire_packet *header, size_t count, uint64_t now_ns)
+void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
+                                       const struct weft_wire_packet *header, size_t count,
+                                       uint64_t now_ns)
 {
     uint32_t idx = header->connection_id & 0xfff;
     const struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
     bool known = p != NULL && p->conn.state != PEER_FREE && p->conn.id == header->connection_id;
     if (ep->config.mode == WEFT_MODE_NONE || header->klass < ep->config.mode || known ||
         count < WEFT_UNKNOWN_BYTES ||
-        !bucket_take(&ep->guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
+        !bucket_take(&ep->handshake_guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
         return;
     }
     struct weft_wire_unknown unknown = {
@@ -364,8 +369,8 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         return;
     }
     ep->counters.unknown_received++;
-    bool look =
-        bucket_take(&ep->guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S, UNKNOWNS_TAKEN_BURST, now_ns);
+    bool look = bucket_take(&ep->handshake_guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S,
+                            UNKNOWNS_TAKEN_BURST, now_ns);
     for (uint32_t i = 0; look && i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         uint64_t number = unknown_number(p, &unknown);
@@ -407,7 +412,7 @@ void weft_core_refused_recv(struct weft_ep *ep, const struct weft_addr *from, co
     }
     ep->counters.refused++;
     if (refused.reason < WEFT_ARRAY_COUNT(hints) && refused.reason > 0) {
-        ep->guard.hint = hints[refused.reason];
+        ep->handshake_guard.hint = hints[refused.reason];
     }
 }
 
@@ -423,14 +428,14 @@ void weft_core_version_recv(struct weft_ep *ep, const struct weft_addr *from, co
     ep->counters.bad_version++;
     if (klass == WEFT_CLASS_HELLO && count >= WEFT_REFUSED_BYTES && ep->config.accept) {
         struct weft_reader r = weft_reader_make(bytes + 4, 4);
-        ep->guard.hint = WEFT_HINT_VERSION;
-        weft_core_guard_refuse(ep, from, weft_read_u32(&r), WEFT_REFUSED_VERSION, now_ns);
+        ep->handshake_guard.hint = WEFT_HINT_VERSION;
+        weft_core_handshake_guard_refuse(ep, from, weft_read_u32(&r), WEFT_REFUSED_VERSION, now_ns);
     }
 }
 
 enum weft_ep_hint weft_ep_hint(const struct weft_ep *ep)
 {
-    return ep->guard.hint;
+    return ep->handshake_guard.hint;
 }
 
 const char *weft_ep_hint_text(enum weft_ep_hint hint)

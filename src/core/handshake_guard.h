@@ -1,0 +1,81 @@
+/* The handshake guard of an endpoint: who may shake hands, and answers to packets of no connection
+ * (handshake_guard.c). Internal to src/core.
+ *
+ * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
+ */
+#ifndef WEFT_CORE_HANDSHAKE_GUARD_H
+#define WEFT_CORE_HANDSHAKE_GUARD_H
+
+#include "core/endpoint.h"
+#include "wire/packet.h"
+
+#include <stdbool.h>
+
+struct weft_ep;
+
+enum {
+    REPLIES_MAX = 64, /* answers without a connection that wait for the next send: more than
+                             * one batch of datagrams can ask for */
+    REPLY_BYTES_MAX = WEFT_COOKIE_BYTES,
+};
+
+/* A rate: the time at which the bucket would be full again. */
+struct bucket {
+    uint64_t full_ns;
+};
+
+struct reply {
+    struct weft_addr addr;
+    uint32_t bytes;
+    uint8_t data[REPLY_BYTES_MAX];
+};
+
+struct handshake_guard {
+    uint16_t key_id;                  /* tells job keys apart */
+    uint8_t mac_key[WEFT_HASH_BYTES]; /* of HELLO, ACCEPT, COOKIE */
+    uint8_t unknown_key[WEFT_HASH_BYTES];
+    uint8_t cookie_secret[2][WEFT_HASH_BYTES]; /* current, previous */
+    uint64_t cookie_ns;                        /* when the current one was drawn; 0 = never */
+    struct bucket hellos;
+    struct bucket unknowns;
+    struct bucket unknowns_taken;
+    struct bucket refusals;
+    struct reply replies[REPLIES_MAX];
+    uint32_t reply_head;
+    uint32_t reply_count;
+    enum weft_ep_hint hint;
+};
+
+void weft_core_handshake_guard_init(struct weft_ep *ep);
+void weft_core_handshake_guard_mac(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
+                                   uint8_t mac_p[WEFT_MAC_BYTES]);
+bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes,
+                                         size_t count, const uint8_t mac[WEFT_MAC_BYTES]);
+/* Mode, job key and MAC of a HELLO; false when it is dropped, counted, and perhaps told. */
+bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
+                                     const struct weft_wire_hello *hello, const uint8_t *bytes,
+                                     uint64_t now_ns);
+/* May it open a peer, or must it bring a cookie first? */
+bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
+                                     const struct weft_wire_hello *hello, uint64_t now_ns,
+                                     bool *proven_p);
+void weft_core_handshake_guard_refuse(struct weft_ep *ep, const struct weft_addr *to,
+                                      uint32_t connection_id, enum weft_wire_refusal reason,
+                                      uint64_t now_ns);
+/* A packet came for a connection that does not exist. */
+void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
+                                       const struct weft_wire_packet *header, size_t count,
+                                       uint64_t now_ns);
+void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                           size_t count, uint64_t now_ns);
+void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                            size_t count, uint64_t now_ns);
+void weft_core_refused_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                            size_t count);
+/* A datagram of another version. */
+void weft_core_version_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                            size_t count, uint64_t now_ns);
+/* The next answer that waits; 0 when there is none. */
+uint32_t weft_core_reply_build(struct weft_ep *ep, struct weft_tx *tx);
+
+#endif
