@@ -18,7 +18,7 @@ struct ack {
     uint64_t low;                  /* lowest block changed since the last ACK */
     uint64_t low_before;           /* and in the ACK before */
     uint32_t pending;              /* ack-eliciting packets not acknowledged */
-    bool at_once;
+    bool at_once;                  /* the next packet goes now, and acknowledges */
     uint64_t since_ns; /* when the first of these came */
     uint64_t due_ns;   /* send an ACK at */
     uint64_t sent_ns;  /* when the last one went out */

@@ -494,8 +494,8 @@ void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (p->credit.silences > 0 && !p->credit.silent) {
         p->credit.silent = true;
         if (p->rx.live == 0) {
-            p->credit.backlog_end =
-                p->credit.data_count; /* it was taken back, and that was lost; or never meant */
+            /* It was taken back, and that was lost; or never meant. */
+            p->credit.backlog_end = p->credit.data_count;
         }
         weft_core_credit_touch(ep, p);
         ep->counters.credits_reclaimed++;

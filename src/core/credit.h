@@ -18,7 +18,7 @@ struct allowed {
     uint32_t sent;                 /* DATA packets, cumulative */
     uint32_t limit;                /* DATA packets granted to us, cumulative */
     uint64_t turn_ns;              /* its last burst, or when credit came after there was none */
-    uint8_t turn_probes;           /* of these, since credit came last, for want of it */
+    uint8_t turn_probes;           /* sent for want of credit since it came last */
 };
 
 static inline void allowed_begin(struct allowed *a, uint32_t packets)

@@ -187,8 +187,8 @@ static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes)
 {
-    uint64_t pn =
-        p->recovery.pn_next; /* moved on below: oldest_advance must not pass this packet */
+    /* Moved on below: oldest_advance must not pass this packet. */
+    uint64_t pn = p->recovery.pn_next;
     uint64_t bit = UINT64_C(1) << (pn % 64);
     while (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
         /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
@@ -503,8 +503,8 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
         return;
     }
     if (waiting && p->recovery.in_flight_count == 0 && egress_waits(ep, p)) {
-        p->recovery.pto_ns =
-            WEFT_NEVER; /* it waits for this end; the probe's time begins when it has sent */
+        /* It waits for this end; the probe's time begins when it has sent. */
+        p->recovery.pto_ns = WEFT_NEVER;
         return;
     }
     if (!waiting) {
@@ -526,12 +526,11 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (ep->resumed_ns == now_ns) {
-        p->recovery.wait_since_ns =
-            WEFT_NEVER; /* a pause of ours or of the machine: ask again first */
+        recovery_silence_end(&p->recovery); /* a pause of ours or of the machine: ask again first */
     }
     if (p->recovery.wait_since_ns == WEFT_NEVER) {
-        p->recovery.wait_since_ns =
-            now_ns; /* from the first question on: our own pause does not count */
+        /* From the first question on: our own pause does not count. */
+        p->recovery.wait_since_ns = now_ns;
     }
     if (ep->config.peer_timeout_ns != WEFT_NEVER &&
         now_ns - p->recovery.wait_since_ns >= ep->config.peer_timeout_ns) {

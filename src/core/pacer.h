@@ -8,9 +8,9 @@ struct peer;
 struct weft_ep;
 
 struct pacer {
-    int64_t tokens_bytes;          /* pacer's bucket */
+    int64_t tokens_bytes;          /* in the bucket; below 0: it owes */
     uint64_t tokens_ns;            /* last refilled */
-    uint64_t until_ns;             /* blocked by the pacer until */
+    uint64_t until_ns;             /* it keeps the peer until */
 };
 
 /* Empty, and filling from now on. */

@@ -71,8 +71,8 @@ static void size_set(struct peer *p, uint32_t bytes)
     struct path *path = &p->path;
     p->path.packet_bytes = bytes;
     p->cc.packet_bytes = bytes;
-    path->large_pn =
-        p->recovery.pn_next - 1; /* what was sent before tells nothing about this size */
+    /* What was sent before tells nothing about this size. */
+    path->large_pn = p->recovery.pn_next - 1;
     path->large_bytes = UINT32_MAX;
     doubt_end(path);
 }

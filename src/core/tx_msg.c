@@ -118,8 +118,8 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     }
     perm_choose(ep, m, send->cut);
     if (!m->held) {
-        p->tx.need_backlog |=
-            p->tx.unsent > 0; /* the receiver will not see this one before the others end */
+        /* The receiver will not see this one before the others end. */
+        p->tx.need_backlog |= p->tx.unsent > 0;
         weft_core_egress_unsent(ep, p, m->chunks);
         if (!peer_waiting(p)) {
             recovery_wait(&p->recovery, now_ns);
