@@ -1,0 +1,38 @@
+#!/bin/sh
+# Shows that walks.sh can fail: a small tree whose walk is true, then one that is not.
+here=$(dirname "$0")
+# shellcheck source=tests/lib/tap.sh
+. "$here/../lib/tap.sh"
+
+tree=$tap_tmp/tree
+
+good_tree() {
+    rm -rf "$tree"
+    mkdir -p "$tree/docs" "$tree/src/core"
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        echo "$i. \`step_$i\` (src/core/steps.c) does its part." >>"$tree/docs/ARCHITECTURE.md"
+        printf 'static void step_%d(void)\n{\n}\n' $i >>"$tree/src/core/steps.c"
+    done
+}
+
+good_tree
+tap_run "a true walk passes" "$here/walks.sh" "$tree"
+
+good_tree
+sed -i 's/step_7(/step_seven(/' "$tree/src/core/steps.c"
+tap_run_fails "a function has another name" 1 "$here/walks.sh" "$tree"
+
+good_tree
+printf 'void caller(void)\n{\n    step_21();\n}\n' >>"$tree/src/core/steps.c"
+echo '21. `step_21` (src/core/steps.c) is only called there.' >>"$tree/docs/ARCHITECTURE.md"
+tap_run_fails "a call is no definition" 1 "$here/walks.sh" "$tree"
+
+good_tree
+mv "$tree/src/core/steps.c" "$tree/src/core/stairs.c"
+tap_run_fails "the file is gone" 1 "$here/walks.sh" "$tree"
+
+good_tree
+echo 'Nothing.' >"$tree/docs/ARCHITECTURE.md"
+tap_run_fails "a page without a walk" 1 "$here/walks.sh" "$tree"
+
+tap_done
