@@ -12,8 +12,8 @@
  * AddressSanitizer sees it).
  */
 #include "../lib/datagram_net.h"
-#include "base/cursor.h"
 #include "../unit/core_inspect.h"
+#include "base/cursor.h"
 #include "sim/toy_crypto.h"
 #include "wire/packet.h"
 

@@ -159,7 +159,8 @@ static void test_a_connection_has_its_own(void **state)
     struct weft_bounds before = inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.bounds;
     uint64_t seq;
     assert_int_equal(net_msg_send(&t->net, 0, &send, &seq), WEFT_AGAIN);
-    assert_memory_equal(&inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.bounds, &before, sizeof(before));
+    assert_memory_equal(&inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.bounds, &before,
+                        sizeof(before));
     weft_ep_close(t->net.end[0].ep, t->peer_of_0, t->net.now_ns);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(pair_connect(t), WEFT_OK);

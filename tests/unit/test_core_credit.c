@@ -6,7 +6,8 @@ enum { CHUNKS = 8000, BIG = 352 * CHUNKS };
 
 static uint32_t outstanding_at(const struct weft_ep *ep, weft_peer peer)
 {
-    int32_t ahead = (int32_t)(inspect_peer(ep, peer)->credit.granted - inspect_peer(ep, peer)->credit.data_count);
+    int32_t ahead = (int32_t)(inspect_peer(ep, peer)->credit.granted -
+                              inspect_peer(ep, peer)->credit.data_count);
     return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
@@ -52,10 +53,12 @@ static void test_the_most_urgent_come_first(void **state)
         p->credit.turn = turn[i];
         weft_bits_set(ep->credit_wants, i);
     }
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), inspect_peer(ep, 2));
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX),
+                     inspect_peer(ep, 2));
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), inspect_peer(ep, 1));
     assert_ptr_equal(weft_core_credit_pick(ep, true, false, true, UINT64_MAX), inspect_peer(ep, 0));
-    inspect_peer(ep, 1)->credit.granted = inspect_peer(ep, 2)->credit.granted = 10; /* which hold all they may */
+    inspect_peer(ep, 1)->credit.granted = inspect_peer(ep, 2)->credit.granted =
+        10; /* which hold all they may */
     assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), inspect_peer(ep, 0));
     ep->peers_used = 0;
     weft_ep_free(ep);
@@ -126,8 +129,8 @@ static void test_outstanding_stays_under_the_budget(void **state)
             budget = weft_max_u64(budget, t->net.end[1].ep->credit.budget);
             assert_counted(t);
             assert_true(out <= budget);
-            assert_true((int32_t)(sender->allowed.limit -
-                                  inspect_peer(t->net.end[1].ep, t->peer_of_1)->credit.granted) <= 0);
+            const struct peer *receiver = inspect_peer(t->net.end[1].ep, t->peer_of_1);
+            assert_true((int32_t)(sender->allowed.limit - receiver->credit.granted) <= 0);
         }
         assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
         assert_int_equal(t->sent.received, CHUNKS);
@@ -340,7 +343,8 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), inspect_peer(ep, 1));
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, 4), inspect_peer(ep, 3));
     assert_ptr_equal(weft_core_credit_pick(ep, true, true, true, UINT64_MAX), inspect_peer(ep, 0));
-    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX), inspect_peer(ep, 3));
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, UINT64_MAX),
+                     inspect_peer(ep, 3));
     ep->peers_used = 0;
     weft_ep_free(ep);
 }

@@ -340,8 +340,7 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
     struct pair *t = *state;
     run_for(t, 10 * WEFT_NS_PER_MS);
     uint64_t before = weft_ep_counters(t->net.end[0].ep)->datagrams_sent;
-    inspect_peer(t->net.end[0].ep, t->peer_of_0)->conn.need_ping = true;
-    weft_core_peer_ready(t->net.end[0].ep, inspect_peer(t->net.end[0].ep, t->peer_of_0));
+    inspect_ping(t->net.end[0].ep, t->peer_of_0);
     pair_cut(t, true);
     run_for(t, 60 * WEFT_NS_PER_S);
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->datagrams_sent, before + 1);

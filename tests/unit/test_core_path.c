@@ -523,7 +523,8 @@ static void test_a_peer_that_moves_is_followed(void **state)
     assert_int_equal(counters(t, 1)->path_changes, 1);
     assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.addr.bytes[0], 77);
     assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
-    assert_true(inspect_peer(t->net.end[1].ep, 0)->recovery.srtt_ns < WEFT_NS_PER_MS); /* measured anew */
+    /* Measured anew. */
+    assert_true(inspect_peer(t->net.end[1].ep, 0)->recovery.srtt_ns < WEFT_NS_PER_MS);
 }
 
 /* The question whether a size passes arrives by the old way, its answer comes by the new one. */
@@ -671,8 +672,8 @@ static void test_a_wrong_answer_moves_nobody(void **state)
         weft_write_u16(&w, WEFT_PATH_BYTES);
         weft_wire_frame_encode(&w, &frame);
         struct weft_addr from = {.bytes = {right ? 67 : 66}, .bytes_used = 1};
-        weft_ep_recv(t->net.end[1].ep, &from, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes), t->net.now_ns,
-                     t->net.now_ns);
+        weft_ep_recv(t->net.end[1].ep, &from, WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes),
+                     t->net.now_ns, t->net.now_ns);
         assert_int_equal(p->conn.addr.bytes[0], 1);
         assert_int_equal(counters(t, 1)->path_changes, 0);
     }
@@ -729,7 +730,8 @@ static void test_close_is_repeated_until_answered(void **state)
     assert_int_equal(t->down[1].close_code, WEFT_CLOSE_FINISHED);
     assert_int_equal(t->sent[0] - before, 3);
     assert_false(weft_ep_busy(t->net.end[0].ep) || weft_ep_busy(t->net.end[1].ep));
-    assert_int_equal(inspect_peer(t->net.end[0].ep, t->peer)->conn.state, PEER_FREE); /* the drain is over */
+    assert_int_equal(inspect_peer(t->net.end[0].ep, t->peer)->conn.state,
+                     PEER_FREE); /* the drain is over */
     assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.state, PEER_FREE);
 }
 
