@@ -82,6 +82,10 @@ static const struct figure {
     FIGURE(rows_out, "Rows of aggregates."),
     FIGURE(bytes_in, "Bytes of pushes that were added up."),
     FIGURE(bytes_out, "Bytes of aggregates."),
+    FIGURE(clocks_in, "Ends of clocks received, for one worker and table each."),
+    FIGURE(clocks_passed, "Of these, that the server took from here."),
+    FIGURE(clocks_direct, "Of these, that their workers were told to tell the server themselves."),
+    FIGURE(clocks_out, "Messages that told the server of ends of clocks."),
     FIGURE(pulls_in, "Pulls received whole."),
     FIGURE(pulls_answered, "Pulls answered from here."),
     FIGURE(pulls_direct, "Pulls that their workers were told to send to the server."),
@@ -593,8 +597,8 @@ int weft_cli_aggregate(int argc, char **argv)
         .name = "aggregate",
         .summary = "add up the pushes of workers on their way to the servers, answer their pulls",
         .description =
-            "Workers that name it with --via send it their pushes and pulls, and everything else to\n"
-            "the servers. It adds up pushes of the same table and clock and sends the servers one\n"
+            "Workers that name it with --via send it their pushes, pulls and ends of clocks, and all\n"
+            "else to the servers. It adds up pushes of the same table and clock and sends the servers one\n"
             "message for all of them: fewer rows, fewer bytes, fewer requests. A worker's push is\n"
             "over when its server has it. A pull is answered with rows that it keeps or asks the\n"
             "server for, once for all workers that want them, and never with older ones than the\n"

@@ -126,6 +126,9 @@ static void add_run(cJSON *object, const struct weft_load *load,
     cJSON_AddNumberToObject(via, "pulls", (double)o->client.via_pulls);
     cJSON_AddNumberToObject(via, "answered", (double)o->client.via_answered);
     cJSON_AddNumberToObject(via, "pulls_direct", (double)o->client.via_pulls_direct);
+    cJSON_AddNumberToObject(via, "clocks", (double)o->client.via_clocks);
+    cJSON_AddNumberToObject(via, "clocks_taken", (double)o->client.via_clocks_taken);
+    cJSON_AddNumberToObject(via, "clocks_direct", (double)o->client.via_clocks_direct);
     cJSON_AddBoolToObject(run, "interrupted", o->is_interrupted);
     cJSON *rpc = cJSON_AddObjectToObject(run, "rpc_latency_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {

@@ -59,6 +59,8 @@ static const struct weft_metrics_family shard[] = {
     {"weft_aggregate_rows_total", "counter", "", SHARD(aggregate_rows), "Rows in them."},
     {"weft_aggregate_updates_total", "counter", "", SHARD(aggregate_gradients),
      "Gradients that had been added up in these, which are among the updates applied, too."},
+    {"weft_aggregate_clocks_total", "counter", "", SHARD(aggregate_clocks),
+     "Ends of clocks that aggregators told of, for one rank and table each."},
     {"weft_aggregates_refused_total", "counter", "", SHARD(aggregates_refused),
      "Messages of aggregators of which nothing was applied; their pushes come direct."},
 };

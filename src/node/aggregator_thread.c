@@ -3,6 +3,7 @@
 
 #include "io/clock.h"
 #include "io/random.h"
+#include "node/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct serving {
     uint64_t connect_ns; /* to the shard, not before */
     uint64_t refusals;   /* of the shard or the parent, told so far */
     uint64_t loops;      /* the same */
+    bool age_noted;
 };
 
 static uint64_t clock_now(void *arg)
@@ -121,6 +123,24 @@ static void note_refusal(struct serving *serving, uint64_t now_ns)
     serving->connect_ns = now_ns + refused_pause_ns;
 }
 
+/* Workers give up before a sum is old enough where not all are in it; its parent has said how long it waits there. */
+static void note_age(struct serving *serving)
+{
+    const struct weft_aggregator_thread_config *config = &serving->thread->config;
+    const uint64_t age_ns = weft_aggregator_age_ns(serving->aggregator);
+    if (serving->age_noted || age_ns < WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS) {
+        return;
+    }
+    serving->age_noted = true;
+    weft_node_warn(&config->log,
+                   "a push may wait %llu ms in sums, %llu ms of them here; a worker takes an aggregator that "
+                   "says nothing for %d ms (%d with a scheduler) for dead, and pushes to the server. Lower "
+                   "--flush-age-us here or above, until all levels together are below that",
+                   (unsigned long long)(age_ns / WEFT_NS_PER_MS),
+                   (unsigned long long)(config->aggregator.age_ns / WEFT_NS_PER_MS),
+                   (int)WEFT_WORKER_VIA_TIMEOUT_MS, (int)WEFT_WORKER_VIA_PLANNED_MS);
+}
+
 /* Between two steps. Returns how long the next may sleep. */
 static uint64_t turn(struct serving *serving)
 {
@@ -139,6 +159,7 @@ static uint64_t turn(struct serving *serving)
     weft_stats_query_poll(&serving->thread->query, serving);
     note_refusal(serving, now_ns);
     note_loop(serving, now_ns);
+    note_age(serving);
     due_ns = weft_aggregator_deadline(serving->aggregator);
     if (weft_aggregator_wants_shard(serving->aggregator)) {
         if (now_ns >= serving->connect_ns) {

@@ -118,6 +118,13 @@ static bool members_ascend(const struct weft_aggregate_view *view)
     return true;
 }
 
+static bool flags_good(const struct weft_aggregate_view *view)
+{
+    const uint32_t flags = view->request.flags;
+    return flags == 0 || flags == WEFT_RPC_CUT ||
+           (flags == WEFT_AGGREGATE_ENDS && view->request.rows == 0 && view->ids_bytes == 0);
+}
+
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p)
 {
@@ -135,7 +142,7 @@ weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
     view.members = numbers[0];
     view.ids_bytes = size;
     if (view.members == 0 || view.members > WEFT_AGGREGATE_MEMBERS_MAX || numbers[1] != 0 ||
-        rows > WEFT_AGGREGATE_ROWS_MAX || (view.request.flags & ~WEFT_RPC_CUT) != 0 ||
+        rows > WEFT_AGGREGATE_ROWS_MAX || !flags_good(&view) ||
         count != WEFT_AGGREGATE_HEAD_BYTES + (uint64_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES +
                      size + rows * (sizeof(uint16_t) + sizeof(float) * dim)) {
         return WEFT_PROTO;

@@ -64,6 +64,13 @@ struct weft_aggregate_view {
     const uint8_t *sums;   /* (rows, dim) */
 };
 
+/* In the flags of an AGGREGATE: it has no rows, and the `number` of each member is a clock that this rank has
+ * ended: CLOCKs of several workers as one message. */
+enum { WEFT_AGGREGATE_ENDS = WEFT_RPC_UPTO };
+
+/* In `can` of an aggregator's answer to TABLE: it takes CLOCK, too. */
+enum { WEFT_AGGREGATE_CAN_CLOCK = WEFT_RPC_CAN_AGGREGATE };
+
 /* In the head of a PUSH to an aggregator, in place of a pull's bound (< 10^6): the sum that a scheduler wants
  * it to be in. Of two sums that are made at a time the groups differ modulo 3,900. 0 = none wants that.
  * members 1 .. WEFT_AGGREGATE_MEMBERS_MAX. */
@@ -111,7 +118,7 @@ bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64
 /* Shape:   bytes (count,): the network's, anything may be in them; dim: of the table.
  * Owns:    *view_p borrows bytes.
  * Errors:  WEFT_PROTO  its parts do not make up its length, or members are not in ascending order of
- *                      rank and number. The ids are not looked at. */
+ *                      rank and number, or clocks that are ended with rows. The ids are not looked at. */
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p);
 

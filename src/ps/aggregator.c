@@ -8,7 +8,7 @@
 
 /* Answers that may be on their way to a worker besides those of its slots: a push is confirmed by the
  * transport long before it is answered. As many as a worker has pushes of one table under way. */
-enum { ANSWERS_PER_WORKER = 256, ANSWERS_PER_CHILD = 4 * WEFT_AGGREGATE_SLOTS };
+enum { ANSWERS_PER_WORKER = 258, ANSWERS_PER_CHILD = 4 * WEFT_AGGREGATE_SLOTS };
 
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
 {
@@ -30,9 +30,9 @@ void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
 
 uint32_t weft_aggregator_expects_max(const struct weft_aggregator_config *config)
 {
-    return config->workers_max * (config->push_slots + config->pull_slots + 1) +
+    return config->workers_max * (config->push_slots + config->pull_slots + 2) +
            config->children_max * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS + 1) +
-           config->groups_max + WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS +
+           config->groups_max + WEFT_AGGREGATE_SLOTS + AGG_ENDS_MAX + WEFT_AGGREGATE_PULLS +
            (config->has_parent ? config->tables_max : 0);
 }
 
@@ -80,7 +80,9 @@ static weft_status agg_init(struct weft_aggregator *agg)
         agg->tables[t].open =
             calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
         agg->tables[t].shards = calloc(agg->ranks_max, sizeof(uint64_t));
-        if (agg->tables[t].open == NULL || agg->tables[t].shards == NULL) {
+        agg->tables[t].ended = calloc(agg->ranks_max, sizeof(uint32_t));
+        if (agg->tables[t].open == NULL || agg->tables[t].shards == NULL ||
+            agg->tables[t].ended == NULL) {
             return WEFT_NOMEM;
         }
     }
@@ -126,6 +128,7 @@ void weft_aggregator_free(struct weft_aggregator *agg)
     for (uint32_t t = 0; agg->tables != NULL && t < agg->config.tables_max; t++) {
         free(agg->tables[t].open);
         free(agg->tables[t].shards);
+        free(agg->tables[t].ended);
     }
     weft_agg_groups_fini(agg);
     weft_agg_pulls_fini(agg);
@@ -286,6 +289,7 @@ static void post_all(struct weft_aggregator *agg, uint32_t rank)
         weft_agg_child_post(agg, rank);
     } else {
         weft_agg_pushes_post(agg, rank);
+        weft_agg_clock_post(agg, rank);
     }
 }
 
@@ -327,12 +331,14 @@ void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank)
         weft_agg_child_unbind(agg, rank);
     } else {
         weft_agg_pushes_unbind(agg, rank);
+        weft_agg_clock_unbind(agg, rank);
     }
     agg->parent_due = true;
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         struct agg_table *table = &agg->tables[t];
         if (weft_bits_test(table->open, rank)) {
             weft_bits_clear(table->open, rank);
+            table->ended[rank] = 0;
             table->open_count--;
             weft_agg_groups_look(agg, (uint16_t)t);
         }
@@ -453,7 +459,8 @@ static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t ran
     for (uint32_t i = 0; i < agg->group_count; i++) {
         /* Of workers that have left: their sums have rows of the length of before. */
         if (table->open_count == 0 && table->declared && agg->groups[i].table == spec->table &&
-            agg->groups[i].state != AGG_GROUP_FREE && table->spec.dim != spec->dim) {
+            !agg->groups[i].ends && agg->groups[i].state != AGG_GROUP_FREE &&
+            table->spec.dim != spec->dim) {
             return WEFT_RPC_SPEC_MISMATCH;
         }
     }
@@ -495,6 +502,18 @@ static enum weft_rpc_status table_take(struct weft_aggregator *agg, uint32_t ran
     return table_open(agg, rank, &spec, shard);
 }
 
+uint64_t weft_aggregator_age_ns(const struct weft_aggregator *agg)
+{
+    return weft_time_add(agg->config.age_ns, agg->above_age_ns);
+}
+
+static uint32_t age_ms(const struct weft_aggregator *agg)
+{
+    const uint64_t age_ns = weft_aggregator_age_ns(agg);
+    return (uint32_t)weft_min_u64(age_ns / WEFT_NS_PER_MS + (age_ns % WEFT_NS_PER_MS > 0),
+                                  UINT32_MAX);
+}
+
 static void table_received(struct weft_aggregator *agg, uint32_t rank,
                            const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -520,7 +539,9 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
     const struct weft_rpc_reply reply = {
         .rpc_id = request.rpc_id,
         .status = (uint16_t)status,
+        .can = status == WEFT_RPC_OK ? WEFT_AGGREGATE_CAN_CLOCK : 0,
         .t0_ns = request.t0_ns,
+        .clock = status == WEFT_RPC_OK ? age_ms(agg) : 0,
         .rows = status == WEFT_RPC_OK ? pulls : 0};
     weft_rpc_reply_pack(&reply, worker->table_answer);
     const struct weft_msg_send send = {
@@ -595,6 +616,9 @@ void weft_aggregator_event(struct weft_aggregator *agg, const struct weft_msg_ev
         break;
     case AGG_USER_FETCH:
         weft_agg_fetch_event(agg, index, event);
+        break;
+    case AGG_USER_CLOCK:
+        weft_agg_clock_event(agg, index, event, now_ns);
         break;
     case AGG_USER_CHILD:
         weft_agg_child_event(agg, index, event, now_ns);

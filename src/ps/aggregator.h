@@ -1,6 +1,7 @@
 /* An aggregator for one shard: takes pushes of workers, adds up those of one table and clock, and sends
- * the sums to the shard as one message (ps/aggregate.h); and answers pulls of workers, with rows that it
- * keeps or fetches from the shard. A worker's other requests do not come here.
+ * the sums to the shard as one message (ps/aggregate.h); passes on which clocks its workers have ended, those of
+ * several as one message; and answers pulls of workers, with rows that it keeps or fetches from the shard. A
+ * worker's other requests do not come here.
  *
  * A sans-I/O state machine over one transport, which workers connect to and which is connected to the
  * shard. A push is kept until all of it is there, then added to the open group of its table and clock. A
@@ -85,6 +86,10 @@ struct weft_aggregator_counters {
     uint64_t rows_out;  /* sums of rows, sent */
     uint64_t bytes_in;  /* of those pushes */
     uint64_t bytes_out; /* of the messages */
+    uint64_t clocks_in;     /* clocks that members have ended, as told by workers and children */
+    uint64_t clocks_passed; /* of these, the shard has taken */
+    uint64_t clocks_direct; /* and of these, were sent to the shard directly after all */
+    uint64_t clocks_out;    /* messages that told of them */
     uint64_t pulls_in;        /* pulls that were there, whole */
     uint64_t pulls_answered;  /* from here */
     uint64_t pulls_direct;    /* told to go direct; the next five say why */
@@ -142,6 +147,9 @@ void weft_aggregator_connect(struct weft_aggregator *aggregator, weft_peer peer)
 void weft_aggregator_event(struct weft_aggregator *aggregator, const struct weft_msg_event *event,
                            uint64_t now_ns);
 void weft_aggregator_progress(struct weft_aggregator *aggregator, uint64_t now_ns);
+
+/* A sum of pushes waits so long at most: here and, as far as the parent has said, above. */
+uint64_t weft_aggregator_age_ns(const struct weft_aggregator *aggregator);
 
 /* When progress has something to do at the latest; WEFT_NEVER. */
 uint64_t weft_aggregator_deadline(const struct weft_aggregator *aggregator);

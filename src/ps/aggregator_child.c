@@ -1,6 +1,8 @@
 /* Sums of other aggregators, whose parent this one is: taken whole, and added up as pushes are. What is wrong
  * with one is found out before any of it is added, as at the shard: its members must be none that are in the
- * group already, its ids must be a list, its sums finite. The sessions of its members only the shard can know.
+ * group already, nor of ranks that the table does not have or that are connected here as another process; its ids
+ * must be a list, its sums finite. The sessions of its members only the shard can know: a child is trusted with
+ * the ranks that it names, as it is with their gradients.
  *
  * A child has one answer for all members of a message: it goes with the first of them. */
 #include "ps/aggregator_internal.h"
@@ -157,6 +159,18 @@ static uint32_t count_max_of(const struct weft_aggregator *agg, const struct wef
     return (uint32_t)weft_min_u64(ascends ? most : all, WEFT_AGGREGATE_COUNT_MAX + 1);
 }
 
+/* A rank that the shard would refuse, and with it the members of others. */
+static bool is_strange(const struct weft_aggregator *agg, const struct weft_table_spec *spec,
+                       const struct weft_aggregate_member *member)
+{
+    if (member->rank >= spec->workers) {
+        return true;
+    }
+    const bool has_rank = member->rank < agg->config.workers_max;
+    const struct agg_worker *here = has_rank ? &agg->workers[member->rank] : NULL;
+    return here != NULL && here->up && here->incarnation != member->incarnation;
+}
+
 /* Why the message cannot be added; NULL: it can, and is in *input_p, whose members are in `members`. */
 static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *below,
                          const struct weft_rpc_tag *tag, size_t bytes,
@@ -174,20 +188,25 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
         !weft_aggregate_counts_good(view) || !weft_aggregate_sums_finite(view, spec->dim)) {
         return &agg->counters.direct_form;
     }
+    const bool ends = (view->request.flags & WEFT_AGGREGATE_ENDS) != 0;
     for (uint32_t i = 0; i < view->members; i++) {
         members[i] = (struct agg_member){.push = weft_aggregate_member_at(view, i),
                                          .answer = i == 0 ? below->answer : AGG_NONE};
+        if (is_strange(agg, spec, &members[i].push)) {
+            return &agg->counters.direct_form;
+        }
     }
     *input_p = (struct agg_input){
         .table = tag->table,
-        .clock = tag->number,
+        .clock = ends ? 0 : tag->number,
+        .ends = ends,
         .rank = below->rank,
         .wants_cut = (view->request.flags & WEFT_RPC_CUT) != 0,
         .member = members,
         .members = view->members,
         .rows = view->request.rows,
         .count_max = count_max_of(agg, view),
-        .bytes = bytes,
+        .bytes = ends ? 0 : bytes,
         .ids = (const uint8_t *)agg->below_ids,
         .ids_stride = sizeof(*agg->below_ids),
         .values = view->sums,
@@ -226,11 +245,12 @@ static void received(struct weft_aggregator *agg, struct agg_below *below,
     if (why == NULL && !weft_agg_group_add(agg, &input, now_ns)) {
         why = &agg->counters.direct_large;
     }
-    agg->counters.aggregates_in++;
-    agg->counters.pushes_in += view.members;
+    const bool ends = (request.flags & WEFT_AGGREGATE_ENDS) != 0;
+    agg->counters.aggregates_in += !ends;
+    *(ends ? &agg->counters.clocks_in : &agg->counters.pushes_in) += view.members;
     if (why != NULL) {
-        *why += view.members;
-        agg->counters.pushes_direct += view.members;
+        *why += ends ? 0 : view.members;
+        *(ends ? &agg->counters.clocks_direct : &agg->counters.pushes_direct) += view.members;
         weft_agg_answer(agg, below->answer, WEFT_RPC_SEND_DIRECT, NULL);
     }
     release(agg, below, true);

@@ -1,4 +1,5 @@
-/* Groups: sums of pushes of one table and clock, from the first push to the shard's answer.
+/* Groups: sums of pushes of one table and clock, from the first push to the shard's answer. And, in the same
+ * way but without rows, clocks of one table that members have ended.
  *
  * Rows are found by a hash of their id. A place of the index has the life of the group that wrote it, so a
  * new group begins with an empty index without touching it. A group is laid out in ascending order of ids,
@@ -12,13 +13,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INDEX_PLACES = 2 * WEFT_AGGREGATE_ROWS_MAX };
+enum {
+    INDEX_PLACES = 2 * WEFT_AGGREGATE_ROWS_MAX,
+    ENDS_BYTES =
+        WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBERS_MAX * WEFT_AGGREGATE_MEMBER_BYTES,
+};
+
+/* In BSP nobody goes on before all have ended a clock, so one that some have ended waits for those who are still
+ * missing here; not for long, as they may tell the shard themselves. */
+static const uint64_t ends_age_max_ns = 2 * WEFT_NS_PER_MS;
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static bool sums_init(struct agg_group *group)
+{
+    group->index = calloc(INDEX_PLACES, sizeof(*group->index));
+    group->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->ids));
+    group->counts = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->counts));
+    group->sums = malloc(WEFT_AGGREGATE_BYTES_MAX);
+    return group->index != NULL && group->ids != NULL && group->counts != NULL &&
+           group->sums != NULL;
+}
+
 weft_status weft_agg_groups_init(struct weft_aggregator *agg)
 {
-    agg->group_count = agg->config.groups_max + WEFT_AGGREGATE_SLOTS;
+    agg->sums_count = agg->config.groups_max + WEFT_AGGREGATE_SLOTS;
+    agg->group_count = agg->sums_count + AGG_ENDS_MAX;
     agg->groups = calloc(agg->group_count, sizeof(*agg->groups));
     agg->ids = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*agg->ids));
     /* What is written before it is read is not cleared: that would touch all of it. */
@@ -28,14 +48,11 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
     }
     for (uint32_t i = 0; i < agg->group_count; i++) {
         struct agg_group *group = &agg->groups[i];
+        group->ends = i >= agg->sums_count;
         group->ranks = calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
-        group->index = calloc(INDEX_PLACES, sizeof(*group->index));
-        group->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->ids));
-        group->counts = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->counts));
-        group->sums = malloc(WEFT_AGGREGATE_BYTES_MAX);
-        group->message = malloc(WEFT_AGGREGATE_BYTES_MAX);
-        if (group->ranks == NULL || group->index == NULL || group->ids == NULL ||
-            group->counts == NULL || group->sums == NULL || group->message == NULL) {
+        group->message = malloc(group->ends ? ENDS_BYTES : WEFT_AGGREGATE_BYTES_MAX);
+        if (group->ranks == NULL || group->message == NULL ||
+            (!group->ends && !sums_init(group))) {
             return WEFT_NOMEM;
         }
     }
@@ -65,29 +82,31 @@ static uint32_t rows_max_of(uint32_t dim)
                                   WEFT_AGGREGATE_ROWS_MAX);
 }
 
-static struct agg_group *group_new(struct weft_aggregator *agg, uint16_t table, uint32_t clock,
-                                   uint32_t sum, uint64_t now_ns)
+static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg_input *input,
+                                   uint64_t now_ns)
 {
+    const uint32_t first = input->ends ? agg->sums_count : 0;
+    const uint32_t end = input->ends ? agg->group_count : agg->sums_count;
     uint32_t open = 0;
     struct agg_group *group = NULL;
-    for (uint32_t i = 0; i < agg->group_count; i++) {
+    for (uint32_t i = first; i < end; i++) {
         open += agg->groups[i].state == AGG_GROUP_OPEN;
         group = agg->groups[i].state == AGG_GROUP_FREE ? &agg->groups[i] : group;
     }
-    if (group == NULL || open >= agg->config.groups_max) {
+    if (group == NULL || (!input->ends && open >= agg->config.groups_max)) {
         return NULL;
     }
     group->state = AGG_GROUP_OPEN;
     group->message_closed = group->answered = group->wants_cut = false;
-    group->table = table;
-    group->clock = clock;
-    group->sum = sum;
+    group->table = input->table;
+    group->clock = input->clock;
+    group->sum = input->sum;
     group->born_ns = now_ns;
-    group->members = group->rows = group->count_max = group->ranks_count = 0;
-    group->rows_max = rows_max_of(agg->tables[table].spec.dim);
+    group->members = group->rows = group->count_max = group->ranks_count = group->newest = 0;
+    group->rows_max = rows_max_of(agg->tables[input->table].spec.dim);
     memset(group->ranks, 0,
            WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
-    if (++group->life == 0) {
+    if (!group->ends && ++group->life == 0) {
         memset(group->index, 0, INDEX_PLACES * sizeof(*group->index));
         group->life = 1;
     }
@@ -171,23 +190,30 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
     group->members += input->members;
     group->ranks_count += !weft_bits_test(group->ranks, input->rank);
     weft_bits_set(group->ranks, input->rank);
+    for (uint32_t i = 0; group->ends && i < input->members; i++) {
+        uint32_t *ended = &agg->tables[input->table].ended[input->rank];
+        const uint32_t clock = input->member[i].push.number;
+        *ended = clock > *ended ? clock : *ended;
+        group->newest = clock > group->newest ? clock : group->newest;
+    }
     agg->counters.rows_in += input->rows;
     agg->counters.bytes_in += input->bytes;
 }
 
+/* why: of the counters of sums. */
 static void group_close(struct agg_group *group, uint64_t *why)
 {
     group->state = AGG_GROUP_CLOSED;
-    (*why)++;
+    *why += !group->ends;
 }
 
-static struct agg_group *group_of(struct weft_aggregator *agg, uint16_t table, uint32_t clock,
-                                  uint32_t sum)
+static struct agg_group *group_of(struct weft_aggregator *agg, const struct agg_input *input)
 {
     for (uint32_t i = 0; i < agg->group_count; i++) {
         struct agg_group *group = &agg->groups[i];
-        if (group->state == AGG_GROUP_OPEN && group->table == table && group->clock == clock &&
-            group->sum == sum) {
+        if (group->state == AGG_GROUP_OPEN && group->ends == input->ends &&
+            group->table == input->table && group->clock == input->clock &&
+            group->sum == input->sum) {
             return group;
         }
     }
@@ -197,7 +223,7 @@ static struct agg_group *group_of(struct weft_aggregator *agg, uint16_t table, u
 static void close_oldest(struct weft_aggregator *agg)
 {
     struct agg_group *oldest = NULL;
-    for (uint32_t i = 0; i < agg->group_count; i++) {
+    for (uint32_t i = 0; i < agg->sums_count; i++) {
         struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN &&
             (oldest == NULL || group->born_ns < oldest->born_ns)) {
@@ -209,12 +235,25 @@ static void close_oldest(struct weft_aggregator *agg)
     }
 }
 
+/* All that have the table open have ended the clock, here or in a message before. */
+static bool all_ended(const struct weft_aggregator *agg, const struct agg_group *group)
+{
+    const struct agg_table *table = &agg->tables[group->table];
+    bool all = true;
+    for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
+        all &= !weft_bits_test(table->open, rank) || weft_bits_test(group->ranks, rank) ||
+               table->ended[rank] >= group->newest;
+    }
+    return all;
+}
+
 static void look(struct weft_aggregator *agg, struct agg_group *group)
 {
-    uint32_t count_max = agg->config.count_max;
+    const uint32_t count_max = group->ends ? 0 : agg->config.count_max;
     const struct agg_table *table = &agg->tables[group->table];
     const bool by_age = agg->config.by_age_asp && table->spec.mode == WEFT_TABLE_ASP;
-    const bool is_whole = group->sum != 0
+    const bool is_whole = group->ends ? all_ended(agg, group)
+                          : group->sum != 0
                               ? group->ranks_count >= weft_aggregate_sum_members(group->sum)
                               : !by_age && group->ranks_count >= table->open_count;
     if (is_whole) {
@@ -237,7 +276,7 @@ static bool has_member(const struct agg_group *group, const struct weft_aggregat
 
 bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *input)
 {
-    const struct agg_group *group = group_of(agg, input->table, input->clock, input->sum);
+    const struct agg_group *group = group_of(agg, input);
     if (group == NULL ||
         (agg->config.children_max == 0 && !weft_bits_test(group->ranks, input->rank))) {
         return false;
@@ -251,18 +290,18 @@ bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *inp
 
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input, uint64_t now_ns)
 {
-    struct agg_group *group = group_of(agg, input->table, input->clock, input->sum);
+    struct agg_group *group = group_of(agg, input);
     if (group != NULL && !fits(agg, group, input)) {
         group_close(group, &agg->counters.flushed_pressure);
         group = NULL;
     }
     if (group == NULL) {
-        group = group_new(agg, input->table, input->clock, input->sum, now_ns);
+        group = group_new(agg, input, now_ns);
     }
-    if (group == NULL) {
+    if (group == NULL && !input->ends) {
         close_oldest(agg);
         weft_agg_groups_progress(agg, now_ns);
-        group = group_new(agg, input->table, input->clock, input->sum, now_ns);
+        group = group_new(agg, input, now_ns);
     }
     if (group == NULL) {
         return false;
@@ -376,12 +415,15 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
         .worker = agg->config.number,
         .t0_ns = agg->config.clock_ns(agg->config.clock_arg),
         .rows = group->rows,
-        .flags = group->wants_cut ? WEFT_RPC_CUT : 0,
+        .flags = group->ends        ? WEFT_AGGREGATE_ENDS
+                 : group->wants_cut ? WEFT_RPC_CUT
+                                    : 0,
     };
     weft_aggregate_head_pack(&request, group->members, ids_bytes, group->message);
     group->message_bytes =
         (size_t)(sums - group->message) + (size_t)group->rows * dim * sizeof(float);
-    WEFT_ASSERT(group->message_bytes <= WEFT_AGGREGATE_BYTES_MAX);
+    WEFT_ASSERT(group->message_bytes <=
+                (group->ends ? (size_t)ENDS_BYTES : WEFT_AGGREGATE_BYTES_MAX));
 }
 
 /* False: not now. */
@@ -399,9 +441,9 @@ static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uin
         .base = group->message,
         .total = (uint32_t)group->message_bytes,
         .elem_bytes = 1,
-        .priority = WEFT_RPC_PRIORITY,
+        .priority = group->ends ? WEFT_RPC_PRIORITY_CLOCK : WEFT_RPC_PRIORITY,
         .critical = 1,
-        .stream = weft_rpc_stream(WEFT_RPC_AGGREGATE, group->table),
+        .stream = group->ends ? 0 : weft_rpc_stream(WEFT_RPC_AGGREGATE, group->table),
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = WEFT_RPC_AGGREGATE, .table = group->table, .number = group->clock}),
         .deadline_ns = WEFT_NEVER,
@@ -413,6 +455,10 @@ static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uin
         return false; /* the same again, or PEER_DOWN comes */
     }
     group->state = AGG_GROUP_SENT;
+    if (group->ends) {
+        agg->counters.clocks_out++;
+        return true;
+    }
     agg->counters.aggregates_out++;
     agg->counters.rows_out += group->rows;
     agg->counters.bytes_out += group->message_bytes;
@@ -430,8 +476,13 @@ static void tell_members(struct weft_aggregator *agg, struct agg_group *group,
             weft_agg_answer(agg, group->member[i].answer, status, reply);
         }
     }
-    *why += group->members;
-    agg->counters.pushes_direct += status == WEFT_RPC_OK ? 0 : group->members;
+    if (group->ends) {
+        *(status == WEFT_RPC_OK ? &agg->counters.clocks_passed : &agg->counters.clocks_direct) +=
+            group->members;
+    } else {
+        *why += group->members;
+        agg->counters.pushes_direct += status == WEFT_RPC_OK ? 0 : group->members;
+    }
     group->members = 0;
 }
 
@@ -491,9 +542,28 @@ static bool is_shard_busy(const struct weft_aggregator *agg)
     return gone >= WEFT_AGGREGATE_SLOTS;
 }
 
+/* Clocks that are ended go one message at a time: what comes meanwhile goes together. */
+static bool is_held(const struct weft_aggregator *agg, const struct agg_group *group)
+{
+    if (!group->ends) {
+        return is_shard_busy(agg);
+    }
+    bool held = false;
+    for (uint32_t i = agg->sums_count; i < agg->group_count; i++) {
+        const struct agg_group *other = &agg->groups[i];
+        held |= other->table == group->table &&
+                (other->state == AGG_GROUP_CLOSED || other->state == AGG_GROUP_SENT);
+    }
+    return held;
+}
+
 static uint64_t flush_at(const struct weft_aggregator *agg, const struct agg_group *group)
 {
     uint64_t age_ns = agg->config.age_ns;
+    if (group->ends) {
+        const bool is_bsp = agg->tables[group->table].spec.mode == WEFT_TABLE_BSP;
+        age_ns = is_bsp ? weft_min_u64(age_ns, ends_age_max_ns) : 0;
+    }
     return weft_time_add(group->born_ns,
                          group->sum != 0 ? weft_max_u64(age_ns, agg->config.sum_age_ns) : age_ns);
 }
@@ -505,12 +575,13 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
         struct agg_group *group = &agg->groups[i];
         sent += group->state == AGG_GROUP_SENT;
         if (group->state == AGG_GROUP_OPEN && now_ns >= flush_at(agg, group) &&
-            !is_shard_busy(agg)) {
+            !is_held(agg, group)) {
             group_close(group, &agg->counters.flushed_age);
         }
     }
-    for (uint32_t i = 0; agg->shard_up && i < agg->group_count; i++) {
-        struct agg_group *group = &agg->groups[i];
+    /* Clocks first: others wait for them. */
+    for (uint32_t n = 0; agg->shard_up && n < agg->group_count; n++) {
+        struct agg_group *group = &agg->groups[(n + agg->sums_count) % agg->group_count];
         if (group->state == AGG_GROUP_CLOSED && sent < WEFT_AGGREGATE_SLOTS) {
             sent += group_send(agg, group, now_ns);
         }
@@ -521,9 +592,9 @@ uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
 {
     uint64_t first_ns =
         weft_min_u64(weft_agg_pulls_deadline(agg), weft_agg_parent_deadline(agg));
-    for (uint32_t i = 0; i < agg->group_count && !is_shard_busy(agg); i++) {
+    for (uint32_t i = 0; i < agg->group_count; i++) {
         const struct agg_group *group = &agg->groups[i];
-        if (group->state == AGG_GROUP_OPEN) {
+        if (group->state == AGG_GROUP_OPEN && !is_held(agg, group)) {
             first_ns = weft_min_u64(first_ns, flush_at(agg, group));
         }
     }
@@ -538,7 +609,7 @@ void weft_aggregator_gauges(const struct weft_aggregator *agg,
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         gauges_p->rows_kept += agg->tables[t].kept.count;
     }
-    for (uint32_t i = 0; i < agg->group_count; i++) {
+    for (uint32_t i = 0; i < agg->sums_count; i++) {
         gauges_p->groups_open += agg->groups[i].state == AGG_GROUP_OPEN;
         gauges_p->groups_sent += agg->groups[i].state >= AGG_GROUP_CLOSED;
     }

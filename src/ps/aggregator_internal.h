@@ -1,5 +1,6 @@
 /* The inside of an aggregator, shared by aggregator.c (life, peers, tables, answers), aggregator_push.c
- * (pushes), aggregator_child.c (sums of aggregators below), aggregator_group.c (sums, and their way up),
+ * (pushes), aggregator_clock.c (clocks that are ended), aggregator_child.c (sums of aggregators below),
+ * aggregator_group.c (sums, and their way up),
  * aggregator_parent.c (what an aggregator above is told), aggregator_pull.c (pulls), aggregator_fetch.c (what
  * they lack) and aggregator_cache.c (rows that are kept). Not for others.
  *
@@ -14,6 +15,9 @@
 
 #define AGG_NONE UINT32_MAX
 
+/* Messages that tell of clocks, at a time: being made, and under way. */
+enum { AGG_ENDS_MAX = 8 };
+
 /* `user` of what is given to the transport: one of these, plus a number. */
 #define AGG_USER_MASK   (UINT64_C(0xff) << 40)
 #define AGG_USER_PUSH   (UINT64_C(1) << 40) /* slot */
@@ -24,10 +28,11 @@
 #define AGG_USER_FETCH  (UINT64_C(6) << 40) /* fetch */
 #define AGG_USER_CHILD  (UINT64_C(7) << 40) /* struct agg_below */
 #define AGG_USER_PARENT (UINT64_C(8) << 40) /* table */
+#define AGG_USER_CLOCK  (UINT64_C(9) << 40) /* rank */
 
 /* A rank: of a worker, or workers_max plus the number of a child. */
 
-/* Memory of one answer to a PUSH or an AGGREGATE: taken when memory for the push is posted, so that there is always one. */
+/* Memory of one answer to a PUSH, a CLOCK or an AGGREGATE: taken when memory for the push is posted, so that there is always one. */
 struct agg_answer {
     uint32_t rank;
     uint32_t life; /* of the rank's connection */
@@ -77,6 +82,15 @@ struct agg_below {
     uint8_t *memory; /* (WEFT_AGGREGATE_BYTES_MAX,) */
 };
 
+/* Memory of one CLOCK of a worker while it arrives. */
+struct agg_clock {
+    enum agg_slot_state state;
+    bool stale; /* of a connection that is gone */
+    uint32_t answer;
+    weft_expect_id expect;
+    uint8_t memory[WEFT_RPC_REQUEST_BYTES];
+};
+
 struct agg_worker {
     bool up;
     weft_peer peer;
@@ -90,6 +104,7 @@ struct agg_worker {
     uint8_t table_answer[WEFT_RPC_REPLY_BYTES];
     uint64_t below[AGG_BELOW_WORDS]; /* child: what it said last is below it */
     uint64_t used_ns;                /* child: asked for something last */
+    struct agg_clock clock;          /* worker */
     uint64_t rival_ns;               /* child: since when another process wants its number; 0 = none does */
 };
 
@@ -120,6 +135,7 @@ struct agg_table {
     uint64_t *open; /* (ranks_max,) bits: ranks that are connected and have opened it */
     uint32_t open_count;
     uint64_t *shards; /* (ranks_max,): of these ranks, the incarnation of the shard that they named */
+    uint32_t *ended;  /* (ranks_max,): of these ranks, the last clock that any member has ended */
     struct agg_parent parent; /* only where there is one */
     uint32_t version; /* highest that the shard has told in an answer with rows */
     void *memory;     /* of the rows that are kept, or NULL */
@@ -199,12 +215,13 @@ struct agg_member {
     uint32_t answer; /* AGG_NONE: that of another member of the same message stands for it */
 };
 
-/* Gradients of one message from below: of a push, or sums. */
+/* What one message from below brings: the gradients of a push, sums, or clocks that are ended. */
 struct agg_input {
     uint16_t table;
-    uint32_t clock;
+    uint32_t clock; /* 0 where clocks are ended: each member has its own, in place of the push's number */
     uint32_t rank;
     bool wants_cut;
+    bool ends; /* clocks, and no rows */
     uint32_t sum; /* a push: that a scheduler wants it in; 0 = none, as of all that children send */
     const struct agg_member *member; /* (members,) */
     uint32_t members;
@@ -230,12 +247,14 @@ struct agg_group {
     bool message_closed;
     bool answered;
     bool wants_cut;
+    bool ends; /* as of an input; such groups have places of their own, behind the others */
     uint16_t table;
     uint32_t clock;
     uint32_t rpc_id;
     uint32_t sum; /* that a scheduler wants: of its members' heads; 0 = none */
     uint64_t born_ns;
     uint32_t life; /* of its places in `index` */
+    uint32_t newest; /* of clocks that are ended */
     uint32_t members;
     struct agg_member member[WEFT_AGGREGATE_MEMBERS_MAX];
     uint64_t *ranks; /* (ranks_max,) bits */
@@ -243,11 +262,11 @@ struct agg_group {
     uint32_t rows;
     uint32_t rows_max;
     uint32_t count_max; /* of counts */
-    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row */
+    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row; where clocks are ended NULL, as the next three */
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) */
     uint16_t *counts;   /* the same */
     float *sums;        /* WEFT_AGGREGATE_BYTES_MAX bytes */
-    uint8_t *message;   /* the same */
+    uint8_t *message;   /* the same; where clocks are ended, less */
     size_t message_bytes;
     weft_expect_id expect;
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
@@ -276,8 +295,9 @@ struct weft_aggregator {
     uint32_t answer_free;
     uint32_t ready_head;
     uint32_t ready_tail;
-    struct agg_group *groups;
+    struct agg_group *groups; /* sums, then clocks that are ended */
     uint32_t group_count;
+    uint32_t sums_count;
     uint64_t *ids;          /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch */
     struct agg_sort *order; /* (2, WEFT_AGGREGATE_ROWS_MAX) scratch */
     struct agg_pull *pulls; /* worker by worker */
@@ -293,6 +313,7 @@ struct weft_aggregator {
     bool shard_connecting;
     uint32_t rpc_id;
     bool lacks; /* some expectation is to be posted once more */
+    uint64_t above_age_ns; /* sums wait so long at the parent and above, at most, as it said last */
     bool parent_due; /* the parent may have to be told something */
     weft_peer *closed; /* (closed_max,), each once; more than there are connections */
     bool *closed_for_good;
@@ -364,6 +385,14 @@ void weft_agg_pushes_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pushes_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
                          const struct weft_msg_event *event, uint64_t now_ns);
+
+/* aggregator_clock.c */
+
+/* The rank is connected: post memory for its CLOCK; it is gone. */
+void weft_agg_clock_post(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_clock_unbind(struct weft_aggregator *agg, uint32_t rank);
+void weft_agg_clock_event(struct weft_aggregator *agg, uint32_t rank,
+                          const struct weft_msg_event *event, uint64_t now_ns);
 
 /* aggregator_group.c */
 

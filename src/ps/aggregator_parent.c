@@ -146,16 +146,17 @@ static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64
     return ask(agg, index, now_ns);
 }
 
-/* Nobody below has anything open: a parent would wait for sums that do not come. */
+/* The parent was told of a table that nobody below has open any more: it would wait for sums that do not come,
+ * whatever other tables have. What is under way is sent directly then. */
 static bool is_idle(const struct weft_aggregator *agg)
 {
-    bool told = false, open = false;
+    bool told = false, asked = false;
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         const struct agg_parent *parent = &agg->tables[t].parent;
-        told |= parent->state == AGG_PARENT_OPEN;
-        open |= parent->state == AGG_PARENT_ASKED || agg->tables[t].open_count > 0;
+        told |= parent->state == AGG_PARENT_OPEN && agg->tables[t].open_count == 0;
+        asked |= parent->state == AGG_PARENT_ASKED;
     }
-    return told && !open;
+    return told && !asked;
 }
 
 void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns)
@@ -186,6 +187,16 @@ static void send_away(struct weft_aggregator *agg, uint16_t index, bool open)
     }
 }
 
+/* Children are to ask again: the answer to TABLE says how long sums wait here and above. */
+static void children_again(struct weft_aggregator *agg, uint16_t index)
+{
+    for (uint32_t rank = agg->config.workers_max; rank < agg->ranks_max; rank++) {
+        if (agg->workers[rank].up && weft_bits_test(agg->tables[index].open, rank)) {
+            weft_agg_close_later(agg, agg->workers[rank].peer, false);
+        }
+    }
+}
+
 static void answered(struct weft_aggregator *agg, uint16_t index,
                      const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -198,6 +209,10 @@ static void answered(struct weft_aggregator *agg, uint16_t index,
     parent->open = is_answer && reply.status == WEFT_RPC_OK;
     parent->answers = parent->open && reply.rows >= WEFT_AGGREGATE_PULLS ? parent->process : 0;
     parent->state = parent->open ? AGG_PARENT_OPEN : AGG_PARENT_REFUSED;
+    if (parent->open && agg->above_age_ns != reply.clock * WEFT_NS_PER_MS) {
+        agg->above_age_ns = reply.clock * WEFT_NS_PER_MS;
+        children_again(agg, index);
+    }
     if (!parent->open) {
         agg->counters.parent_tables_refused++;
         agg->counters.loops += is_answer && reply.status == WEFT_RPC_BAD_REQUEST;

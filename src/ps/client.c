@@ -34,7 +34,7 @@ uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
     /* Of the log: what may be under way at once, and what is durable. */
     uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
     return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
-           log + (config->via_timeout_ns > 0 ? config->tables_max * weft_ps_vias(config) : 0);
+           log + (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)

@@ -176,6 +176,9 @@ struct weft_ps_client_counters {
     uint64_t via_pulls;     /* the same of pulls; */
     uint64_t via_answered;
     uint64_t via_pulls_direct;
+    uint64_t via_clocks;    /* and of clocks */
+    uint64_t via_clocks_taken;
+    uint64_t via_clocks_direct;
     uint64_t via_downs;     /* connections to aggregators that ended */
     uint64_t pushes_passed; /* refused in part or whole, for the shard had ended their clock without
                                 * this worker (shrink); not an error, but absent */

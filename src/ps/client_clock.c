@@ -118,17 +118,22 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
     struct ps_link *link = &client->links[index];
     uint32_t clock = link->clock_closed + 1;
     const struct ps_shard_end *end = &client->ends[shard];
-    if (link->clock_sending || link->clock_refused || end->down || end->away || link->resuming ||
+    if (link->clock_sending || link->clock_via || link->clock_refused || end->down || end->away ||
+        link->resuming ||
         clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0 ||
         (client->updates != NULL && weft_ps_update_keeps_clock(client, table, shard, clock))) {
         return;
+    }
+    link->clock_said = clock_next(client, table, shard, link);
+    if (link->clock_said == clock && weft_ps_via_takes_clock(client, table, shard, clock)) {
+        client->counters.again += !weft_ps_via_clock(client, table, shard, clock, now_ns);
+        return; /* not taken: the same again in the next progress, or PEER_DOWN comes */
     }
     struct weft_rpc_request request = {
         .rpc_id = weft_ps_rpc_id(client, shard),
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
     };
-    link->clock_said = clock_next(client, table, shard, link);
     request.flags = link->clock_said > clock ? WEFT_RPC_UPTO : 0;
     weft_rpc_request_pack(&request, link->clock_request);
     struct weft_msg_send send = {
@@ -162,8 +167,15 @@ void weft_ps_clock_sent(struct weft_ps_client *client, uint32_t index,
         weft_ps_clock_refuse(client, link, true);
         return;
     }
+    weft_ps_clock_taken(client, index, link->clock_said);
+}
+
+void weft_ps_clock_taken(struct weft_ps_client *client, uint32_t index, uint32_t clock)
+{
+    struct ps_link *link = &client->links[index];
     uint32_t from = link->clock_closed;
-    link->clock_closed = link->clock_said;
+    WEFT_ASSERT(clock > from);
+    link->clock_closed = clock;
     client->clocks_open -= link->clock_closed - from;
     client->counters.clocks++;
     weft_ps_clock_moved(client, (uint16_t)(index / client->config.shards),

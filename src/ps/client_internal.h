@@ -6,7 +6,7 @@
  *   client_link.h      what orders them: client_clock.c, client_resume.c (a shard that goes and comes back)
  *   client_list.h      ids that shards keep: client_known.c, client_list.c
  *   client_log.h       pushes that are kept until they are durable: client_log.c
- *   client_via.h       by way of an aggregator: client_via.c
+ *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c
  *   this header        rows and messages: client_rows.c, client_pack.c; what is missed: client_missed.c,
  *                      client_loss.c, client_last.c, residual.c; updates with a scheduler: client_update.c
  *

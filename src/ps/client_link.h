@@ -31,6 +31,7 @@ struct ps_link {
     uint64_t blocked_round;  /* round in which a part of it could not go; later ones must wait */
     uint32_t clock_said;     /* the CLOCK that is under way */
     bool clock_sending;
+    bool clock_via; /* it is under way by an aggregator */
     bool clock_refused;
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t probe_request[WEFT_RPC_REQUEST_BYTES];
@@ -117,6 +118,8 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t link, uint64_t n
 /* SENT of it. */
 void weft_ps_clock_sent(struct weft_ps_client *client, uint32_t link,
                         const struct weft_msg_event *event);
+/* The shard has taken it. */
+void weft_ps_clock_taken(struct weft_ps_client *client, uint32_t link, uint32_t clock);
 /* clocks_open anew. */
 void weft_ps_clocks_count(struct weft_ps_client *client);
 /* The shard takes no CLOCK of this table any more; or, after a break, it may again. */

@@ -16,6 +16,8 @@
  * its pulls wait, as they would at the shard; not in BSP, where they see no push of the clock in progress.
  * The aggregator is told which process of the shard this worker knows, and again when it is another one.
  *
+ * Clocks are in client_via_clock.c.
+ *
  * Never by an aggregator: pushes with a deadline, those that name a list or are sent again, heads alone;
  * pulls with a deadline, or of no rows.
  *
@@ -24,7 +26,7 @@
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
-#include "ps/aggregate.h"
+#include "ps/client_via_state.h"
 
 #include <stdlib.h>
 
@@ -33,35 +35,6 @@
 enum { ANSWER_TIMES = 4 };
 
 static const uint64_t again_pause_ns = WEFT_NS_PER_S;
-
-enum via_link_state { VIA_LINK_NONE, VIA_LINK_ASKED, VIA_LINK_OPEN, VIA_LINK_REFUSED };
-
-struct ps_via_link {
-    enum via_link_state state;
-    bool sending; /* the transport has `request` */
-    bool expected;
-    weft_expect_id expect;
-    uint32_t rpc_id;
-    uint32_t pulls;       /* so many pulls it takes at a time */
-    uint64_t incarnation; /* of the shard, as it was told */
-    uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES];
-    uint8_t reply[WEFT_RPC_REPLY_BYTES];
-};
-
-struct ps_via {
-    weft_peer peer;
-    uint32_t shard;
-    bool given; /* `peer` is a connection, or will be */
-    bool up;
-    bool close; /* the driver has to end it */
-    uint32_t flying;   /* pushes and pulls that wait for an answer */
-    uint32_t pulls;    /* of these, pulls */
-    uint32_t sending;  /* those of which the transport has the memory */
-    uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
-    uint64_t answer_ns; /* the longest lately from there being nothing to hear of to an answer */
-    uint64_t again_ns;
-    struct ps_via_link *links; /* (tables_max,) */
-};
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -162,6 +135,7 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
         }
         link->expected = false;
         link->state = VIA_LINK_NONE;
+        weft_ps_via_clock_down(client, index, (uint16_t)t);
     }
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
@@ -186,6 +160,8 @@ bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event
             client->counters.via_downs += via->up;
             via_down(client, v, now_ns);
         } else {
+            via->answer_ns = event->incarnation == via->incarnation ? via->answer_ns : 0;
+            via->incarnation = event->incarnation;
             via->up =
                 event->name == weft_rpc_aggregator_name(via->shard, (uint32_t)event->name & 0xff);
             via->close = !via->up;
@@ -257,9 +233,23 @@ static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t ta
     link->state = VIA_LINK_ASKED;
 }
 
+void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via)
+{
+    const uint64_t now_ns = ps_clock_ns(client);
+    via->answer_ns =
+        weft_max_u64(via->answer_ns - via->answer_ns / 8, now_ns - weft_min_u64(via->heard_ns, now_ns));
+    via->heard_ns = now_ns;
+}
+
 void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event)
 {
     const uint32_t index = (uint32_t)event->user;
+    const uint32_t tables_end = client->config.tables_max * client->via_total;
+    if (index >= tables_end) {
+        weft_ps_via_clock_event(client, (index - tables_end) % client->via_total,
+                    (uint16_t)((index - tables_end) / client->via_total), event);
+        return;
+    }
     struct ps_via *via = &client->vias[index % client->via_total];
     struct ps_via_link *link = &via->links[index / client->via_total];
     struct weft_rpc_reply reply;
@@ -272,6 +262,7 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
         link->expected = false;
         link->state = good ? VIA_LINK_OPEN : VIA_LINK_REFUSED;
         link->pulls = good ? reply.rows : 0;
+        link->takes_clocks = good && (reply.can & WEFT_AGGREGATE_CAN_CLOCK) != 0;
     }
 }
 
@@ -490,10 +481,7 @@ void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool co
 {
     struct ps_part *part = &client->parts[index];
     struct ps_via *via = &client->vias[part->via_index];
-    const uint64_t now_ns = ps_clock_ns(client);
-    via->answer_ns =
-        weft_max_u64(via->answer_ns - via->answer_ns / 8, now_ns - weft_min_u64(via->heard_ns, now_ns));
-    via->heard_ns = now_ns;
+    weft_ps_via_heard(client, via);
     part->expected = false;
     if (!committed) {
         go_direct(client, index);

@@ -1,4 +1,4 @@
-/* Pushes and pulls by way of an aggregator. For the client's files alone.
+/* Pushes, pulls and clocks by way of an aggregator. For the client's files alone.
  */
 #ifndef WEFT_PS_CLIENT_VIA_H
 #define WEFT_PS_CLIENT_VIA_H
@@ -39,6 +39,14 @@ void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t part);
 void weft_ps_via_close(struct weft_ps_client *client, const struct ps_part *part);
 void weft_ps_via_sent(struct weft_ps_client *client, uint32_t part,
                       const struct weft_msg_event *event);
+/* Would this CLOCK go by the shard's aggregator? */
+bool weft_ps_via_takes_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                             uint32_t clock);
+/* It goes; false: the transport does not take it now. */
+bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                       uint32_t number, uint64_t now_ns);
+/* The connection to the shard is gone: what aggregators say of clocks means nothing any more. */
+void weft_ps_via_clocks_void(struct weft_ps_client *client, uint32_t shard);
 /* Its answer came; committed: the shard has it. */
 void weft_ps_via_answered(struct weft_ps_client *client, uint32_t part, bool committed);
 

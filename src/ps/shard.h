@@ -123,6 +123,7 @@ struct weft_shard_counters {
     uint64_t aggregate_pushes;    /* pushes that they were, which are among `pushes`, too */
     uint64_t aggregate_rows;      /* rows that were in them; */
     uint64_t aggregate_gradients; /* and gradients that had been added up in these */
+    uint64_t aggregate_clocks;    /* clocks that ranks have ended, told by aggregators; said again, too */
     uint64_t aggregates_refused;  /* nothing of them was applied */
     uint64_t aggregators_refused; /* another one with their number was connected */
     uint64_t journal_records; /* written down (ps/journal.h) */

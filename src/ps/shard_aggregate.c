@@ -7,6 +7,9 @@
  * aggregator, from its worker, or both: what comes second finds the number closed, or begun, and an
  * aggregate with such a member is refused. The aggregator then tells all members to send theirs here.
  *
+ * A message may tell instead that its members have ended a clock, as CLOCK of each would: all are looked at first,
+ * as above, and to say a clock twice does nothing.
+ *
  * A worker renumbers pushes that a shard which was restored has not seen. What an aggregator still has of
  * them has numbers of before, so each member names the session in which its worker gave the number: the
  * worker says it in TABLE, another one after each break. A shard that has come back knows none.
@@ -158,6 +161,15 @@ static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint3
                                .number = weft_once_number_of(once, member->number)};
 }
 
+/* The process that has this rank said it since its last break. */
+static bool is_of_session(const struct weft_shard *shard, uint16_t index,
+                          const struct weft_aggregate_member *member)
+{
+    const struct shard_worker *worker = &shard->workers[member->rank];
+    return member->session != 0 && member->session == *session_of(shard, index, member->rank) &&
+           worker->incarnation != 0 && member->incarnation == worker->incarnation;
+}
+
 /* May this push begin here, by this aggregator? again: out of a journal, where it could. */
 static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t index, uint32_t clock,
                                          const struct weft_aggregate_member *member, bool again)
@@ -166,10 +178,7 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     if (member->rank >= shard->config.workers_max || member->rank >= table->spec.workers) {
         return WEFT_RPC_WRONG_WORKER;
     }
-    const struct shard_worker *worker = &shard->workers[member->rank];
-    if (!again &&
-        (member->session == 0 || member->session != *session_of(shard, index, member->rank) ||
-         worker->incarnation == 0 || member->incarnation != worker->incarnation)) {
+    if (!again && !is_of_session(shard, index, member)) {
         return WEFT_RPC_SEND_DIRECT;
     }
     const struct shard_slot push = push_of(shard, index, clock, member);
@@ -263,9 +272,42 @@ static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
     shard->counters.aggregate_pushes += view->members;
 }
 
+/* Clocks that the members have ended. */
+static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index,
+                                        const struct weft_aggregate_view *view, uint64_t now_ns)
+{
+    const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
+    for (uint32_t i = 0; i < view->members; i++) {
+        const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        if (member.rank >= shard->config.workers_max ||
+            member.rank >= shard_table(shard, index)->spec.workers) {
+            return WEFT_RPC_WRONG_WORKER;
+        }
+        /* Of a rank that is not connected the clock is over, or will be told when it is back. */
+        if (!shard->workers[member.rank].up || !is_of_session(shard, index, &member)) {
+            return WEFT_RPC_SEND_DIRECT;
+        }
+        if (member.number == 0 || member.number > clocks[member.rank] + 1) {
+            return WEFT_RPC_EARLY_CLOCK;
+        }
+    }
+    shard->counters.aggregate_clocks += view->members;
+    for (uint32_t i = 0; i < view->members; i++) {
+        const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        (void)weft_shard_clock_take(shard, index, member.rank, member.number, now_ns);
+    }
+    return WEFT_RPC_OK;
+}
+
+static bool is_ends(const struct weft_aggregate_view *view)
+{
+    return (view->request.flags & WEFT_AGGREGATE_ENDS) != 0;
+}
+
+/* again: out of a journal, which has the clocks themselves. */
 static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc_tag *tag,
                                  const uint8_t *bytes, size_t count, bool again,
-                                 struct weft_aggregate_view *view_p)
+                                 struct weft_aggregate_view *view_p, uint64_t now_ns)
 {
     const struct weft_table *table = shard_table(shard, tag->table);
     if (table == NULL) {
@@ -276,6 +318,9 @@ static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc
     }
     if (weft_aggregate_unpack(bytes, count, table->spec.dim, view_p) != WEFT_OK) {
         return WEFT_RPC_BAD_REQUEST;
+    }
+    if (is_ends(view_p)) {
+        return again ? WEFT_RPC_BAD_REQUEST : clocks_take(shard, tag->table, view_p, now_ns);
     }
     enum weft_rpc_status status = validate(shard, tag->table, tag->number, view_p, again);
     if (status == WEFT_RPC_OK) {
@@ -289,7 +334,8 @@ bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32
 {
     const struct weft_rpc_tag tag = {.table = table, .number = clock};
     struct weft_aggregate_view view;
-    return shard->aggregates != NULL && take(shard, &tag, bytes, count, true, &view) == WEFT_RPC_OK;
+    return shard->aggregates != NULL &&
+           take(shard, &tag, bytes, count, true, &view, 0) == WEFT_RPC_OK;
 }
 
 static uint32_t index_of(const struct weft_shard_aggregates *all,
@@ -465,7 +511,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
     }
     bool good = weft_rpc_tag_unpack(event->tag, &tag) && event->elem_bytes == 1;
     enum weft_rpc_status status =
-        good ? take(shard, &tag, slot->memory, bytes, false, &view) : WEFT_RPC_BAD_REQUEST;
+        good ? take(shard, &tag, slot->memory, bytes, false, &view, now_ns) : WEFT_RPC_BAD_REQUEST;
     const uint64_t end_ns = shard_clock_ns(shard);
     slot->table = tag.table;
     struct weft_rpc_reply reply = {
@@ -476,7 +522,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
         .ps_proc_ns = end_ns - begin_ns,
         .ps_queue_ns = begin_ns > event->at_ns ? begin_ns - event->at_ns : 0,
     };
-    if (status == WEFT_RPC_OK) {
+    if (status == WEFT_RPC_OK && !is_ends(&view)) {
         weft_shard_journal_aggregate(shard, &tag, slot->memory, bytes, &view);
         if ((request.flags & WEFT_RPC_CUT) != 0) {
             weft_shard_want_cut(shard, weft_shard_clock(shard, tag.table) + 1);

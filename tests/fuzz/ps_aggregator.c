@@ -5,8 +5,8 @@
  * with the transport.
  *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
- * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1, 4 and 5 are PUSH, TABLE and
- * PULL of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
+ * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1, 4, 5 and 6 are PUSH, TABLE,
+ * PULL and CLOCK of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
  * go by. */
 #include "ps/aggregator.h"
 #include "ps/id_pack.h"
@@ -23,7 +23,8 @@ enum {
     OP_ANSWER = 2,
     OP_SHARD = 3,
     OP_PULL = 5,
-    OPS = 6,
+    OP_CLOCK = 6,
+    OPS = 7,
     TABLES = 2,
     FLAG_SHORT = 1,
     FLAG_KILL = 2,
@@ -55,8 +56,10 @@ struct fake {
     uint16_t row_bytes[TABLES]; /* of an answer to PULL, by the last TABLE */
     uint64_t pushes_before;     /* of inputs before this one */
     uint64_t pulls_before;
+    uint64_t clocks_before;
     uint64_t answers;           /* to pushes */
     uint64_t pull_answers;
+    uint64_t clock_answers;
     bool came_again;        /* a worker: what its old connection sent may have had no answer */
 };
 
@@ -96,6 +99,7 @@ static void check_answer(struct fake *fake, const struct weft_msg_send *send)
     WEFT_ASSERT(has_rows ? send->total == head + reply.rows : bytes == WEFT_RPC_REPLY_BYTES);
     fake->answers += tag.op == (WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG);
     fake->pull_answers += tag.op == (WEFT_RPC_PULL | WEFT_RPC_REPLY_FLAG);
+    fake->clock_answers += tag.op == (WEFT_RPC_CLOCK | WEFT_RPC_REPLY_FLAG);
 }
 
 static void check_fetch(const struct weft_msg_send *send)
@@ -329,7 +333,8 @@ static void table_note(struct fake *fake, const uint8_t *data, uint8_t *message)
 static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes, size_t count)
 {
     const uint8_t flags = data[1];
-    const uint8_t op = data[0] % OPS == OP_PULL ? WEFT_RPC_PULL : data[0] % OPS;
+    const uint8_t kind = data[0] % OPS;
+    const uint8_t op = kind == OP_PULL ? WEFT_RPC_PULL : kind == OP_CLOCK ? WEFT_RPC_CLOCK : kind;
     const uint32_t rank = flags & FLAG_OTHER ? 1 : 0;
     struct held *held = &fake->held[rank];
     end(fake, held, false);
@@ -367,7 +372,8 @@ static void request(struct fake *fake, const uint8_t *data, const uint8_t *bytes
 static size_t record(struct fake *fake, const uint8_t *data, size_t size)
 {
     const uint8_t flags = data[1], op = data[0] % OPS;
-    const bool is_message = op == WEFT_RPC_PUSH || op == WEFT_RPC_TABLE || op == OP_PULL;
+    const bool is_message =
+        op == WEFT_RPC_PUSH || op == WEFT_RPC_TABLE || op == OP_PULL || op == OP_CLOCK;
     size_t count = is_message ? weft_min_u64(u16(data + 10), size - RECORD_BYTES) : 0;
     count = weft_min_u64(count, MESSAGE_BYTES_MAX);
     fake->t.again = flags & FLAG_AGAIN;
@@ -415,6 +421,10 @@ static void leave(struct fake *fake)
     WEFT_ASSERT(counters->pushes_in == counters->pushes_absorbed + counters->pushes_direct);
     const uint64_t pushes = counters->pushes_in - fake->pushes_before;
     WEFT_ASSERT(fake->answers <= pushes && (fake->came_again || fake->answers == pushes));
+    WEFT_ASSERT(counters->clocks_in == counters->clocks_passed + counters->clocks_direct);
+    const uint64_t clocks = counters->clocks_in - fake->clocks_before;
+    WEFT_ASSERT(fake->clock_answers <= clocks &&
+                (fake->came_again || fake->clock_answers == clocks));
     const uint64_t pulls = counters->pulls_in - fake->pulls_before;
     WEFT_ASSERT(fake->pull_answers <= pulls &&
                 (fake->came_again || fake->pull_answers == pulls));
@@ -455,6 +465,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fake.agg = agg;
     fake.pushes_before = weft_aggregator_counters(agg)->pushes_in;
     fake.pulls_before = weft_aggregator_counters(agg)->pulls_in;
+    fake.clocks_before = weft_aggregator_counters(agg)->clocks_in;
     worker_up(&fake, 0);
     worker_up(&fake, 1);
     for (int i = 0; i < RECORDS_MAX && size >= RECORD_BYTES; i++) {

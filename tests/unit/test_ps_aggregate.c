@@ -229,6 +229,36 @@ static uint16_t aggregate(struct bench *b, uint32_t clock, struct aggregate a)
     return answer(b);
 }
 
+/* The first `ranks` ranks have ended this clock. */
+struct ends {
+    uint32_t ranks;
+    uint32_t clock;
+    uint32_t session; /* of the last of them; the others' is right */
+    uint32_t flags;
+    uint32_t rows;
+};
+
+static uint16_t ends(struct bench *b, struct ends e)
+{
+    uint8_t *message = memory(b), *at = message + WEFT_AGGREGATE_HEAD_BYTES;
+    memset(message, 0, sizeof(b->message[0]));
+    for (uint32_t r = 0; r < e.ranks; r++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
+        const struct weft_aggregate_member member = {
+            .rank = r,
+            .session = r + 1 == e.ranks ? e.session : SESSION,
+            .incarnation = 1000 + WORKER + r,
+            .number = e.clock,
+            .rpc_id = 700 + e.clock,
+        };
+        weft_aggregate_member_pack(&member, at);
+    }
+    const struct weft_rpc_request head = {
+        .rpc_id = ++b->rpc_id, .rows = e.rows, .flags = e.flags};
+    weft_aggregate_head_pack(&head, e.ranks, 0, message);
+    send(b, BOX, WEFT_RPC_AGGREGATE, 0, 0, message, (size_t)(at - message) + e.rows * 6, 1);
+    return answer(b);
+}
+
 static uint32_t rows_with(const struct weft_shard *shard, float value)
 {
     uint32_t count = 0;
@@ -308,6 +338,61 @@ static void begun_direct(void **state)
         assert_int_equal(weft_shard_counters(b->shard)->aggregates, 0);
         bench_free(b);
     }
+}
+
+/* CLOCKs of several ranks as one message: all of them or none, and twice is once. */
+static void clocks_together(void **state)
+{
+    (void)state;
+    const struct weft_table_spec bsp = {.mode = WEFT_TABLE_BSP, .average = WEFT_AVERAGE_NONE};
+    struct bench *b = opened(bsp);
+    const struct weft_shard_counters *counters = weft_shard_counters(b->shard);
+    const struct ends first = {
+        .ranks = 2, .clock = 1, .session = SESSION, .flags = WEFT_AGGREGATE_ENDS};
+    struct ends e = first;
+    e.session = SESSION + 1; /* one of another session: nobody's is taken */
+    assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
+    e.session = 0;
+    assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
+    e = first;
+    e.clock = 2;
+    assert_int_equal(ends(b, e), WEFT_RPC_EARLY_CLOCK);
+    e.clock = 0;
+    assert_int_equal(ends(b, e), WEFT_RPC_EARLY_CLOCK);
+    e = first;
+    e.ranks = 3;
+    assert_int_equal(ends(b, e), WEFT_RPC_WRONG_WORKER);
+    e = first;
+    e.flags |= WEFT_RPC_CUT;
+    assert_int_equal(ends(b, e), WEFT_RPC_BAD_REQUEST);
+    e = first;
+    e.rows = 1;
+    assert_int_equal(ends(b, e), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(counters->clocks, 0);
+    assert_int_equal(counters->aggregate_clocks, 0);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    assert_int_equal(ends(b, first), WEFT_RPC_OK);
+    assert_int_equal(weft_shard_clock(b->shard, 0), 1);
+    assert_int_equal(b->head.clock, 1);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    assert_int_equal(ends(b, first), WEFT_RPC_OK);
+    clock_of(b, WORKER, 1); /* and by itself */
+    assert_int_equal(counters->clocks, 2);
+    assert_int_equal(counters->clocks_again, 3);
+    e = first;
+    e.clock = 2;
+    clock_of(b, WORKER, 2);
+    assert_int_equal(ends(b, e), WEFT_RPC_OK); /* the other one's is new */
+    assert_int_equal(weft_shard_clock(b->shard, 0), 2);
+    assert_int_equal(counters->clocks, 4);
+    assert_int_equal(counters->aggregate_clocks, 6);
+    assert_int_equal(counters->aggregates, 1);
+    fake_break(b->net, SHARD, OTHER); /* it is gone */
+    run(b);
+    e.clock = 3;
+    assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
+    assert_int_equal(counters->clocks, 4);
+    bench_free(b);
 }
 
 static void who_may(void **state)
@@ -524,6 +609,7 @@ int main(void)
         cmocka_unit_test(counts_once_whichever_way),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(begun_direct),
+        cmocka_unit_test(clocks_together),
         cmocka_unit_test(who_may),
         cmocka_unit_test(contradicts_itself),
         cmocka_unit_test(which_tables),

@@ -112,6 +112,12 @@ static void all_there(void **state)
     assert_int_equal(shard->aggregate_pushes, 40);
     assert_int_equal(shard->pushes, 40);
     assert_int_equal(shard->aggregate_gradients, counters->rows_in);
+    assert_int_equal(shard->clocks, 40); /* told by it, four together */
+    assert_int_equal(shard->aggregate_clocks, 40);
+    assert_int_equal(counters->clocks_in, 40);
+    assert_int_equal(counters->clocks_passed, 40);
+    assert_int_equal(counters->clocks_direct, 0);
+    assert_int_equal(counters->clocks_out, 10);
     struct weft_shard_gauges gauges;
     weft_shard_gauges(b.c.shard[SHARD], b.c.net->now_ns, WEFT_NS_PER_S, &gauges);
     assert_int_equal(gauges.aggregators_connected, 1);
@@ -122,8 +128,115 @@ static void all_there(void **state)
     for (uint32_t w = 0; w < 4; w++) {
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_committed, 10);
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_clocks_taken, 10);
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_clocks_direct, 0);
     }
     bench_close(&b);
+}
+
+/* Clocks wait in the box for one that does not end its own: for a while. A box that dies with them, and a worker
+ * whose connection to the shard breaks while they are there: each tells the shard itself. */
+static void clocks_that_wait(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open(&b, 3, WEFT_TABLE_BSP, 5);
+    b.box[0].config.push_bytes_max = 4096;
+    b.box[0].config.age_ns = WEFT_NS_PER_S;
+    box_again(&b, &b.box[0]);
+    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+        bench_step(&b);
+    }
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    for (uint32_t w = 0; w < 2; w++) { /* the third comes later */
+        assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
+    }
+    while (counters->clocks_in < 2) {
+        bench_step(&b);
+    }
+    assert_int_equal(counters->clocks_out, 0);
+    for (uint32_t steps = 0; steps < 500; steps++) {
+        bench_step(&b);
+    }
+    assert_int_equal(counters->clocks_out, 1); /* they were old enough */
+    assert_int_equal(shard->clocks, 2);
+    assert_int_equal(weft_ps_clock(b.c.client[2], 0, b.c.net->now_ns), WEFT_OK);
+    bench_quiet(&b);
+    assert_int_equal(shard->clocks, 3);
+    assert_int_equal(shard->aggregate_clocks, 3);
+    /* The box dies with them. */
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
+    }
+    while (counters->clocks_in < 5) {
+        bench_step(&b);
+    }
+    box_kill(&b, &b.box[0]);
+    assert_int_equal(weft_ps_clock(b.c.client[2], 0, b.c.net->now_ns), WEFT_OK);
+    bench_quiet(&b);
+    assert_int_equal(shard->clocks, 6);
+    assert_int_equal(shard->aggregate_clocks, 3);
+    assert_int_equal(weft_ps_client_counters(b.c.client[0])->via_clocks_direct, 1);
+    box_start(&b, &b.box[0]);
+    for (uint32_t steps = 0; steps < 200000; steps++) {
+        bench_step(&b);
+    }
+    /* A connection to the shard breaks. What the box has of it is of a session before. */
+    counters = weft_aggregator_counters(b.box[0].agg);
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
+    }
+    while (counters->clocks_in < 2) {
+        bench_step(&b);
+    }
+    fake_break(b.c.net, SHARD, 1);
+    bench_quiet(&b);
+    assert_int_equal(weft_ps_clock(b.c.client[2], 0, b.c.net->now_ns), WEFT_OK);
+    for (uint32_t steps = 0; steps < 500; steps++) {
+        bench_step(&b);
+    }
+    assert_int_equal(shard->clocks, 9);
+    for (uint32_t w = 0; w < 3; w++) {
+        assert_false(weft_ps_client_busy(b.c.client[w]));
+        assert_int_equal(weft_ps_clock_now(b.c.client[w], 0), 3);
+    }
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+/* How long a worker waits for a box follows its answers; not those of another process that was there before. */
+static void a_new_process_is_not_slow(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = 400 * WEFT_NS_PER_MS;
+    bench_open(&b, 2, WEFT_TABLE_ASP, 5);
+    b.box[0].config.push_bytes_max = 4096;
+    b.box[0].config.count_max = 0;
+    b.box[0].config.age_ns = 300 * WEFT_NS_PER_MS;
+    b.box[0].config.by_age_asp = true;
+    box_again(&b, &b.box[0]);
+    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+        bench_step(&b);
+    }
+    push(&b, 0, 0);
+    wait_all(&b);
+    assert_int_equal(weft_ps_client_counters(b.c.client[0])->via_committed, 1);
+    b.box[0].config.age_ns = 100 * WEFT_NS_PER_S;
+    box_again(&b, &b.box[0]);
+    for (uint32_t steps = 0; steps < 200000; steps++) {
+        bench_step(&b);
+    }
+    push(&b, 0, 0);
+    const uint64_t begin_ns = b.c.net->now_ns;
+    wait_all(&b);
+    assert_int_equal(weft_ps_client_counters(b.c.client[0])->via_direct, 1);
+    assert_true(b.c.net->now_ns - begin_ns < 600 * WEFT_NS_PER_MS);
+    check_sums(&b);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
 /* Grants say who is in a sum: it goes when these are there, though others have the table open. The shard counts
@@ -461,6 +574,8 @@ static void one_job(uint64_t seed, struct weft_shard_counters *sum,
     for (uint32_t w = 0; w < b.c.workers; w++) {
         workers->via_answered += weft_ps_client_counters(b.c.client[w])->via_answered;
         workers->via_pulls_direct += weft_ps_client_counters(b.c.client[w])->via_pulls_direct;
+        workers->via_clocks_taken += weft_ps_client_counters(b.c.client[w])->via_clocks_taken;
+        workers->via_clocks_direct += weft_ps_client_counters(b.c.client[w])->via_clocks_direct;
     }
     bench_close(&b);
 }
@@ -482,11 +597,15 @@ static void whatever_happens(void **state)
     print_message("%llu pulls answered by the aggregator, %llu sent on to the shard\n",
                   (unsigned long long)workers.via_answered,
                   (unsigned long long)workers.via_pulls_direct);
+    print_message("%llu clocks told by the aggregator, %llu by workers after all\n",
+                  (unsigned long long)workers.via_clocks_taken,
+                  (unsigned long long)workers.via_clocks_direct);
     if (first == NULL) { /* the jobs are such that all of this happens */
         assert_true(sum.aggregates > 10 * SEEDS && sum.aggregates_refused > 0);
         assert_true(sum.aggregate_pushes > sum.aggregates);
         assert_true(sum.pushes > sum.aggregate_pushes);
         assert_true(workers.via_answered > 10 * SEEDS && workers.via_pulls_direct > SEEDS);
+        assert_true(workers.via_clocks_taken > SEEDS && workers.via_clocks_direct > SEEDS / 10);
     }
 }
 
@@ -494,6 +613,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_there),
+        cmocka_unit_test(clocks_that_wait),
+        cmocka_unit_test(a_new_process_is_not_slow),
         cmocka_unit_test(granted_sums),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),

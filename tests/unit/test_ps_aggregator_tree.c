@@ -67,7 +67,14 @@ static void one_message_a_clock(const uint32_t *above, uint64_t from_children)
     assert_int_equal(counters_of(&b, 0)->aggregates_out, 10);
     assert_int_equal(counters_of(&b, 0)->flushed_all, 10);
     assert_int_equal(counters_of(&b, 2)->pushes_absorbed, 20);
+    assert_true(weft_aggregator_age_ns(b.box[0].agg) == WEFT_NS_PER_S);
+    assert_true(weft_aggregator_age_ns(b.box[2].agg) == (above == chain ? 3 : 2) * WEFT_NS_PER_S);
+    assert_int_equal(counters_of(&b, 0)->clocks_in, 40);
+    assert_int_equal(counters_of(&b, 0)->clocks_passed, 40);
+    assert_int_equal(counters_of(&b, 0)->clocks_out, 10);
+    assert_int_equal(counters_of(&b, 2)->clocks_passed, 20);
     const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(shard->aggregate_clocks, 40);
     assert_int_equal(shard->aggregates, 10);
     assert_int_equal(shard->aggregate_pushes, 40);
     uint64_t rows = 0;
@@ -294,6 +301,47 @@ static void nobody_below(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
+/* A child whose workers have left one of their tables, but not the other: its parent does not wait for sums of
+ * that one. */
+static void a_table_left(void **state)
+{
+    (void)state;
+    struct bench b;
+    weft_ps_op op;
+    struct weft_ps_result result;
+    via_timeout_ns = 10 * WEFT_NS_PER_S;
+    bench_open_tree(&b, 3, WEFT_TABLE_ASP, 5, 2, two_below_one); /* workers 0 and 2 by the child */
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 3);
+    spec.table = 1;
+    assert_int_equal(weft_ps_table_open(b.c.client[2], &spec, b.c.net->now_ns, &op), WEFT_OK);
+    while (!weft_ps_op_done(b.c.client[2], op, &result)) {
+        bench_step(&b);
+    }
+    weft_ps_op_release(b.c.client[2], op);
+    patient(&b);
+    round_of_pushes(&b);
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 1);
+    b.workers[2].via = 0; /* it alone had the other table */
+    fake_break(b.c.net, 3, b.box[1].node);
+    for (uint32_t steps = 0; steps < 300000; steps++) {
+        bench_step(&b);
+    }
+    const uint64_t id = 3;
+    const float row[DIM] = {1, 1, 1};
+    assert_int_equal(weft_ps_push(b.c.client[2], 1, &id, row, 1, 0, b.c.net->now_ns, &op), WEFT_OK);
+    while (!weft_ps_op_done(b.c.client[2], op, &result)) {
+        bench_step(&b);
+    }
+    weft_ps_op_release(b.c.client[2], op);
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 2);
+    assert_int_equal(counters_of(&b, 0)->flushed_age, 0);
+    round_of_pushes(&b); /* and of the first table it waits for both */
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 3);
+    check_sums(&b);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
 /* Boxes that are each other's parents: it is found, workers push to the shard, and nothing is lost. */
 static void circles(void **state)
 {
@@ -381,15 +429,31 @@ static void a_table_not_taken(void **state)
     bench_close(&b);
 }
 
-enum { HEAD_WORKER, BAD_IDS, ZERO_COUNT, NOT_FINITE, NO_MEMBERS, CUT_SHORT, WHOLE, AGAIN, HOSTILE };
+enum {
+    HEAD_WORKER,
+    BAD_IDS,
+    ZERO_COUNT,
+    NOT_FINITE,
+    NO_MEMBERS,
+    CUT_SHORT,
+    NO_RANK,
+    OTHER_PROCESS, /* than the one that is connected here with the member's rank */
+    WHOLE,
+    AGAIN,
+    HOSTILE
+};
 
 /* A sum of one row and one member, with something wrong; it has ids, counts and sums where the format says. */
-static size_t hostile_sum(uint8_t *out, uint32_t what)
+static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
 {
     const struct weft_rpc_request request = {
         .rpc_id = what + 2, .worker = what == HEAD_WORKER ? 6 : 7, .t0_ns = 1, .rows = 1};
     const struct weft_aggregate_member member = {
-        .rank = 0, .session = 9, .incarnation = 9, .number = 77, .rpc_id = 3};
+        .rank = what == NO_RANK ? b->c.workers : 0,
+        .session = 9,
+        .incarnation = b->c.net->nodes[1].incarnation + (what == OTHER_PROCESS),
+        .number = 77,
+        .rpc_id = 3};
     const uint64_t id = 5;
     uint32_t taken;
     uint8_t *at = out + WEFT_AGGREGATE_HEAD_BYTES;
@@ -448,7 +512,7 @@ static void a_hostile_child(void **state)
     uint8_t sum[HOSTILE][512];
     const struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 2);
     /* Its tables are not open yet. */
-    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(sum[WHOLE], WHOLE));
+    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(&b, sum[WHOLE], WHOLE));
     assert_int_equal(counters_of(&b, 0)->direct_table, 0); /* of no members that it would believe */
     assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
     weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
@@ -456,14 +520,14 @@ static void a_hostile_child(void **state)
     send_bytes(&b, child, WEFT_RPC_TABLE, table, sizeof(table) - 1); /* too short */
     send_bytes(&b, child, WEFT_RPC_TABLE, table, sizeof(table));
     for (uint32_t what = 0; what < WHOLE; what++) {
-        send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[what], hostile_sum(sum[what], what));
+        send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[what], hostile_sum(&b, sum[what], what));
         assert_int_equal(counters_of(&b, 0)->rows_in, 0);
         assert_int_equal(counters_of(&b, 0)->aggregates_in, 2 + what);
     }
     /* What is well formed is added, once. The shard does not know the session. */
-    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(sum[WHOLE], WHOLE));
+    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(&b, sum[WHOLE], WHOLE));
     assert_int_equal(counters_of(&b, 0)->rows_in, 1);
-    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[AGAIN], hostile_sum(sum[AGAIN], AGAIN));
+    send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[AGAIN], hostile_sum(&b, sum[AGAIN], AGAIN));
     assert_int_equal(counters_of(&b, 0)->rows_in, 1);
     round_of_pushes(&b);
     check_sums(&b);
@@ -485,11 +549,16 @@ enum {
 };
 
 /* A sum of rows with ids 0, step, 2 step and so on, each of `count` gradients. */
-static size_t long_sum(uint8_t *out, uint32_t number, uint32_t rows, uint64_t step, uint16_t count)
+static size_t long_sum(const struct bench *b, uint8_t *out, uint32_t number, uint32_t rows,
+                       uint64_t step, uint16_t count)
 {
     const struct weft_rpc_request request = {.rpc_id = number, .worker = 7, .t0_ns = 1, .rows = rows};
     const struct weft_aggregate_member member = {
-        .rank = 0, .session = 9, .incarnation = 9, .number = number, .rpc_id = 3};
+        .rank = 0,
+        .session = 9,
+        .incarnation = b->c.net->nodes[1].incarnation,
+        .number = number,
+        .rpc_id = 3};
     const float sums[DIM] = {1, 2, 3};
     uint8_t *const ids_at = out + WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBER_BYTES;
     uint8_t *at = ids_at;
@@ -573,7 +642,7 @@ static void counts_of_children(void **state)
               {2, 0, 40000},
               {10, 1, 30000}};
     for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(of); i++) {
-        size_t bytes = long_sum(sums[i], i + 2, of[i].rows, of[i].step, of[i].count);
+        size_t bytes = long_sum(&b, sums[i], i + 2, of[i].rows, of[i].step, of[i].count);
         send_bytes(&b, child, WEFT_RPC_AGGREGATE, sums[i], bytes);
         for (uint32_t steps = 0; steps < 3000; steps++) {
             bench_step(&b);
@@ -669,6 +738,7 @@ int main(void)
         cmocka_unit_test(asked_once),
         cmocka_unit_test(own_pushes_are_seen), cmocka_unit_test(rows_of_another_process),
         cmocka_unit_test(the_parent_returns),  cmocka_unit_test(nobody_below),
+        cmocka_unit_test(a_table_left),
         cmocka_unit_test(circles),             cmocka_unit_test(numbers_taken),
         cmocka_unit_test(a_table_not_taken),   cmocka_unit_test(a_hostile_child),
         cmocka_unit_test(refused_by_the_one_before),

@@ -1,0 +1,65 @@
+/* What a client keeps of its aggregators. For client_via.c and client_via_clock.c alone.
+ */
+#ifndef WEFT_PS_CLIENT_VIA_STATE_H
+#define WEFT_PS_CLIENT_VIA_STATE_H
+
+#include "ps/aggregate.h"
+#include "ps/client_internal.h"
+
+enum via_link_state { VIA_LINK_NONE, VIA_LINK_ASKED, VIA_LINK_OPEN, VIA_LINK_REFUSED };
+
+enum via_clock_state { VIA_CLOCK_NONE, VIA_CLOCK_ASKED, VIA_CLOCK_VOID /* its answer means nothing */ };
+
+/* A CLOCK by way of it. */
+struct ps_via_clock {
+    enum via_clock_state state;
+    bool sending; /* the transport has `request` */
+    uint32_t clock;
+    uint32_t direct; /* goes to the shard itself */
+    uint32_t rpc_id;
+    weft_expect_id expect;
+    uint8_t request[WEFT_RPC_REQUEST_BYTES];
+    uint8_t reply[WEFT_RPC_REPLY_BYTES];
+};
+
+struct ps_via_link {
+    enum via_link_state state;
+    bool sending; /* the transport has `request` */
+    bool expected;
+    weft_expect_id expect;
+    uint32_t rpc_id;
+    uint32_t pulls;       /* so many pulls it takes at a time */
+    bool takes_clocks;
+    struct ps_via_clock clock;
+    uint64_t incarnation; /* of the shard, as it was told */
+    uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES];
+    uint8_t reply[WEFT_RPC_REPLY_BYTES];
+};
+
+struct ps_via {
+    weft_peer peer;
+    uint32_t shard;
+    bool given; /* `peer` is a connection, or will be */
+    bool up;
+    bool close; /* the driver has to end it */
+    uint32_t flying;   /* pushes, pulls and clocks that wait for an answer */
+    uint32_t pulls;    /* of these, pulls */
+    uint32_t sending;  /* those of which the transport has the memory */
+    uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
+    uint64_t incarnation; /* of its process that was connected last */
+    uint64_t answer_ns; /* of that: the longest lately from there being nothing to hear of to an answer */
+    uint64_t again_ns;
+    struct ps_via_link *links; /* (tables_max,) */
+};
+
+/* An answer came. */
+void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via);
+
+/* client_via_clock.c */
+
+/* The connection to the aggregator is gone. */
+void weft_ps_via_clock_down(struct weft_ps_client *client, uint32_t via, uint16_t table);
+void weft_ps_via_clock_event(struct weft_ps_client *client, uint32_t via, uint16_t table,
+                             const struct weft_msg_event *event);
+
+#endif
