@@ -54,6 +54,9 @@ tap_is "every push came by it" "$(figure pushes_absorbed aggregate.out)" "$(figu
 tap_is "and there were some" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
 tap_is "fewer rows went out" \
     "$(($(figure rows_out aggregate.out) < $(figure rows_in aggregate.out)))" 1
+tap_is "the workers' clocks went by it" "$(($(figure clocks_passed aggregate.out) > 10))" 1
+tap_is "and several in one message" \
+    "$(($(figure clocks_out aggregate.out) < $(figure clocks_passed aggregate.out)))" 1
 tap_is "it answered pulls" "$(($(figure pulls_answered aggregate.out) > 10))" 1
 tap_is "and asked the server for fewer rows than they wanted" \
     "$(($(figure pull_rows_fetched aggregate.out) < $(figure pull_rows_in aggregate.out)))" 1
@@ -260,6 +263,21 @@ END
 else
     tap_skip "via in Python" "no python3 with cffi and numpy, or not the release build"
 fi
+
+# ---- ages beyond the patience of workers ------------------------------------------------------------
+
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers 127.0.0.1:9 --flush-age-us 1000000 >old.out 2>old.err &
+old=$!
+tap_run "sums as old as workers' patience: it says what to do" \
+    tap_until grep -q 'may wait 1000 ms in sums.*[.] Lower --flush-age-us here or above' old.err
+kill "$old"
+wait "$old"
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers 127.0.0.1:9 --flush-age-us 999999 >old.out 2>old.err &
+old=$!
+tap_until tap_lines 1 '^shard .*:' old.out
+kill "$old"
+wait "$old"
+tap_is "a little younger: nothing" "$(grep -c 'Lower --flush-age-us' old.err)" 0
 
 # ---- what it is told wrong -----------------------------------------------------------------------
 

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What a server gets of a job in BSP whose workers go by aggregators, beside the same job direct.
+
+    bench/aggregate_clocks.py [--weft build/weft] [--workers 64] [--boxes 8] [--epochs 3] [--batch 64]
+                              [--age 100000] [--instructions] [--way direct|aggregators]
+                              [--worker-words "..."]
+
+Two ways: all workers direct, and all of them by the aggregators in turn. Counted at the server, over the whole
+job, and for one step (all workers' steps of one clock): datagrams that came and went, messages of each kind;
+and the most connections, and how many of them were used within a second (median of readings from the second
+step on, the end of the job with its fewer workers among them). With
+--instructions the server runs in valgrind's callgrind, which counts its instructions, start and end included,
+for each push; it is slower by much, so choose few workers. What a step costs is the difference of two runs.
+Counts, not times: a busy machine changes them little. With a --weft of before, clocks go to the server.
+"""
+import argparse
+import glob
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import aggregate_run
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weft", default="build/weft")
+    for name, value in (("workers", 64), ("boxes", 8), ("epochs", 3), ("batch", 64), ("age", 100000)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--way", choices=("direct", "aggregators"), help="this one alone")
+    parser.add_argument("--worker-words", default="", help="more options of weft worker")
+    return parser.parse_args()
+
+
+def wrapper(weft, folder):
+    path = f"{folder}/weft"
+    with open(path, "w", encoding="ascii") as file:
+        file.write("#!/bin/sh\nexec valgrind --tool=callgrind "
+                   f"--callgrind-out-file={folder}/out.%p {shlex.quote(weft)} \"$@\"\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def instructions(folder):
+    counts = [0]
+    for path in glob.glob(f"{folder}/out.*"):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = re.search(r"^(?:summary|totals): (\d+)", file.read(), re.M)
+        counts.append(int(found[1]) if found else 0)
+    return max(counts)  # the server's; `weft keygen` is there, too
+
+
+def run(args, boxes):
+    weft = os.path.abspath(args.weft)
+    with tempfile.TemporaryDirectory(prefix="weft-callgrind-") as folder:
+        job = aggregate_run.Job(wrapper(weft, folder) if args.instructions else weft, args.workers,
+                                ["--aggregators", str(max(args.boxes, 1))])
+        job.weft = weft
+        try:
+            for number in range(boxes):
+                job.box(number, ["--flush-age-us", str(args.age)])
+            workers = []
+            for rank in range(args.workers):
+                via = ["--via", job.box_addresses[rank % boxes]] if boxes else []
+                workers.append(subprocess.Popen(
+                    [weft, "worker", "--servers", job.address, "--key-file", job.key, "--workers",
+                     str(args.workers), "--rank", str(rank), "--epochs", str(args.epochs), "--batch",
+                     str(args.batch), *via, *shlex.split(args.worker_words)],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            connected, active = 0, [0]
+            while any(worker.poll() is None for worker in workers):
+                read = aggregate_run.samples(job.metrics)
+                connected = max(connected, read["weft_peers_connected"])
+                if read['weft_requests_total{kind="clock"}'] > args.workers:
+                    active.append(read["weft_workers_active"] + read["weft_aggregators_active"])
+                time.sleep(5 if args.instructions else 0.3)  # an answer costs instructions, too
+            if any(worker.returncode != 0 for worker in workers):
+                sys.exit("a worker failed")
+            read = aggregate_run.samples(job.metrics)
+            boxes_read = [aggregate_run.samples(at) for at in job.box_metrics]
+        finally:
+            job.end()
+        read["instructions"] = instructions(folder) if args.instructions else 0
+    read["connected"], read["active"] = connected, statistics.median(active[1:] or active)
+    read["clocks_passed"] = sum(box.get("weft_aggregator_clocks_passed_total", 0) for box in boxes_read)
+    read["clocks_out"] = sum(box.get("weft_aggregator_clocks_out_total", 0) for box in boxes_read)
+    read["fetches"] = sum(box["weft_aggregator_fetches_out_total"] for box in boxes_read)
+    read["direct"] = sum(box["weft_aggregator_pushes_direct_total"] for box in boxes_read)
+    return read
+
+
+def main():
+    args = options()
+    print("way             steps  datagrams in, out a step  pushes  aggregates  clocks alone  clock messages  "
+          "pulls  connections  active  instructions a push")
+    for way, boxes in (("direct", 0), ("by aggregators", args.boxes)):
+        if args.way and (args.way == "direct") != (boxes == 0):
+            continue
+        read = run(args, boxes)
+        pushes = read['weft_requests_total{kind="push"}']
+        steps = read['weft_requests_total{kind="clock"}'] / args.workers
+        pulls = read['weft_requests_total{kind="pull"}']
+        alone = read['weft_requests_total{kind="clock"}'] - read.get("weft_aggregate_clocks_total", 0)
+        print(f"{way:15} {steps:5.0f}  {read['weft_datagrams_received_total'] / steps:13.1f} "
+              f"{read['weft_datagrams_sent_total'] / steps:11.1f} "
+              f"{pushes / steps:7.1f}  {read['weft_aggregates_total'] / steps:10.1f}  {alone / steps:12.1f}  "
+              f"{read['clocks_out'] / steps:14.1f}  {pulls / steps:5.1f}  "
+              f"{read['connected']:11.0f}  {read['active']:6.0f}  {read['instructions'] / pushes:19.0f}", flush=True)
+
+
+main()
