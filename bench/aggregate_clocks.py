@@ -7,8 +7,8 @@
 
 Two ways: all workers direct, and all of them by the aggregators in turn. Counted at the server, over the whole
 job, and for one step (all workers' steps of one clock): datagrams that came and went, messages of each kind;
-and the most connections, and how many of them were used within a second (median of readings from the second
-step on, the end of the job with its fewer workers among them). With
+and the most connections. "Alone" is what came over connections of workers: pushes, clocks and pulls that are in no
+message of an aggregator. With
 --instructions the server runs in valgrind's callgrind, which counts its instructions, start and end included,
 for each push; it is slower by much, so choose few workers. What a step costs is the difference of two runs.
 Counts, not times: a busy machine changes them little. With a --weft of before, clocks go to the server.
@@ -18,7 +18,6 @@ import glob
 import os
 import re
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -74,12 +73,10 @@ def run(args, boxes):
                      str(args.workers), "--rank", str(rank), "--epochs", str(args.epochs), "--batch",
                      str(args.batch), *via, *shlex.split(args.worker_words)],
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            connected, active = 0, [0]
+            connected = 0
             while any(worker.poll() is None for worker in workers):
                 read = aggregate_run.samples(job.metrics)
                 connected = max(connected, read["weft_peers_connected"])
-                if read['weft_requests_total{kind="clock"}'] > args.workers:
-                    active.append(read["weft_workers_active"] + read["weft_aggregators_active"])
                 time.sleep(5 if args.instructions else 0.3)  # an answer costs instructions, too
             if any(worker.returncode != 0 for worker in workers):
                 sys.exit("a worker failed")
@@ -88,7 +85,7 @@ def run(args, boxes):
         finally:
             job.end()
         read["instructions"] = instructions(folder) if args.instructions else 0
-    read["connected"], read["active"] = connected, statistics.median(active[1:] or active)
+    read["connected"] = connected
     read["clocks_passed"] = sum(box.get("weft_aggregator_clocks_passed_total", 0) for box in boxes_read)
     read["clocks_out"] = sum(box.get("weft_aggregator_clocks_out_total", 0) for box in boxes_read)
     read["fetches"] = sum(box["weft_aggregator_fetches_out_total"] for box in boxes_read)
@@ -98,21 +95,23 @@ def run(args, boxes):
 
 def main():
     args = options()
-    print("way             steps  datagrams in, out a step  pushes  aggregates  clocks alone  clock messages  "
-          "pulls  connections  active  instructions a push")
+    print("way             steps  datagrams in, out a step  pushes, alone  sums  clocks alone, messages  "
+          "pulls, alone  connections  instructions a push")
     for way, boxes in (("direct", 0), ("by aggregators", args.boxes)):
         if args.way and (args.way == "direct") != (boxes == 0):
             continue
         read = run(args, boxes)
-        pushes = read['weft_requests_total{kind="push"}']
-        steps = read['weft_requests_total{kind="clock"}'] / args.workers
-        pulls = read['weft_requests_total{kind="pull"}']
-        alone = read['weft_requests_total{kind="clock"}'] - read.get("weft_aggregate_clocks_total", 0)
+        pushes, clocks, pulls = (read[f'weft_requests_total{{kind="{kind}"}}']
+                                 for kind in ("push", "clock", "pull"))
+        steps = clocks / args.workers
+        alone = pushes - read["weft_aggregate_pushes_total"]
+        clocks -= read.get("weft_aggregate_clocks_total", 0)
         print(f"{way:15} {steps:5.0f}  {read['weft_datagrams_received_total'] / steps:13.1f} "
-              f"{read['weft_datagrams_sent_total'] / steps:11.1f} "
-              f"{pushes / steps:7.1f}  {read['weft_aggregates_total'] / steps:10.1f}  {alone / steps:12.1f}  "
-              f"{read['clocks_out'] / steps:14.1f}  {pulls / steps:5.1f}  "
-              f"{read['connected']:11.0f}  {read['active']:6.0f}  {read['instructions'] / pushes:19.0f}", flush=True)
+              f"{read['weft_datagrams_sent_total'] / steps:9.1f}  {pushes / steps:6.1f} {alone / steps:6.2f}  "
+              f"{read['weft_aggregates_total'] / steps:4.1f}  {clocks / steps:12.2f} "
+              f"{read['clocks_out'] / steps:9.1f}  {pulls / steps:5.1f} "
+              f"{(pulls - read['fetches']) / steps:6.2f}  {read['connected']:11.0f}  "
+              f"{read['instructions'] / pushes:19.0f}", flush=True)
 
 
 main()
