@@ -49,6 +49,8 @@ static void note_down(struct weft_worker *worker, uint32_t s, const struct weft_
     server->was_up = server->is_up;
     server->is_up = false;
     server->down = event->down;
+    /* The endpoint gives the number to the next connection, which may be another shard's. */
+    server->peer = WEFT_PEER_ANY;
 }
 
 /* False: not for the client. */

@@ -349,6 +349,34 @@ static void a_server_comes_back(void **state)
     site_stop(&site);
 }
 
+/* Two are away at once. Whichever is tried first may get the number that the other one's connection had,
+ * and what happens to it is no business of the other. */
+static void two_servers_come_back(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 16 };
+    struct site site;
+    struct weft_worker worker;
+    uint32_t shard;
+    site_start(&site, (struct ps_server_options){0});
+    struct weft_worker_config config = config_for(&site);
+    config.client.reconnect_ns = limit_ns;
+    must_open(&worker, &config);
+    assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        site_stop(&site);
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            start_shard(&site, s, (struct ps_server_options){.port = site.addresses[s].port});
+        }
+        wait_for_away(&worker);
+        must_push(&worker);
+        assert_false(weft_worker_is_lost(&worker, &shard));
+        assert_int_equal(weft_ps_client_counters(worker.client)->shards_away, round * SHARDS);
+    }
+    weft_worker_close(&worker);
+    site_stop(&site);
+}
+
 static void one_that_stays_away_is_given_up(void **state)
 {
     (void)state;
@@ -624,6 +652,7 @@ int main(void)
         cmocka_unit_test(another_key_is_no_matter_of_waiting),
         cmocka_unit_test(a_server_that_goes_is_named),
         cmocka_unit_test(a_server_comes_back),
+        cmocka_unit_test(two_servers_come_back),
         cmocka_unit_test(one_that_stays_away_is_given_up),
         cmocka_unit_test(the_coordinator_knows_where_it_is_now),
         cmocka_unit_test(a_move_before_the_first_look_is_seen),
