@@ -121,7 +121,7 @@ static void advanced(struct weft_shard *shard, uint16_t index, uint32_t min, uin
     move_along(shard, index);
     weft_shard_now_follow(shard, index);
     weft_snapshot_boundary(shard, index);
-    weft_transfer_boundary(shard);
+    weft_transfer_boundary(shard, now_ns);
     weft_shard_wake(shard, now_ns);
 }
 

@@ -389,6 +389,7 @@ static void stage(struct weft_replica *replica, const struct weft_piece_head *he
         replica->number = head->transfer;
     }
     bool is_last = (head->flags & WEFT_PIECE_LAST) != 0;
+    replica->state.too_large |= head->index >= replica->config.pieces_max;
     if (head->index >= replica->config.pieces_max || replica->staged[head->index] != NULL ||
         (replica->count != 0 && (is_last || head->index >= replica->count)) ||
         (is_last && head->index + 1 < replica->staged_end)) {
@@ -528,16 +529,16 @@ void weft_replica_progress(struct weft_replica *replica, uint64_t now_ns)
 /* ---- promotion ------------------------------------------------------------------------------- */
 
 enum weft_replica_why weft_replica_may_be_promoted(const struct weft_replica *replica,
-                                                   uint64_t now_ns)
+                                                   uint64_t at_ns)
 {
     const struct weft_replica_state *state = &replica->state;
     if (state->refused) {
-        return WEFT_REPLICA_REFUSED;
+        return state->too_large ? WEFT_REPLICA_TOO_LARGE : WEFT_REPLICA_REFUSED;
     }
     if (!state->ready) {
         return WEFT_REPLICA_NOT_READY;
     }
-    return now_ns >= weft_time_add(state->heard_ns, replica->shard->config.replica_lease_ns)
+    return at_ns >= weft_time_add(state->heard_ns, replica->shard->config.replica_lease_ns)
                ? WEFT_REPLICA_OLD
                : WEFT_REPLICA_GOOD;
 }
@@ -551,6 +552,9 @@ const char *weft_replica_why_text(enum weft_replica_why why)
         return "it has not got all of its shard yet";
     case WEFT_REPLICA_OLD:
         return "it has not heard of its shard for too long, and may be behind";
+    case WEFT_REPLICA_TOO_LARGE:
+        return "what its shard sends at once is more than a replica takes (4 GiB); more shards make each "
+               "smaller";
     case WEFT_REPLICA_REFUSED:
         return "it could not take what its shard sent: no memory for it, or another release";
     }

@@ -39,6 +39,7 @@ enum weft_replica_why {
     WEFT_REPLICA_GOOD,
     WEFT_REPLICA_NOT_READY, /* its shard has not said that it has every table */
     WEFT_REPLICA_OLD,          /* it has not heard of its shard for longer than the lease */
+    WEFT_REPLICA_TOO_LARGE,    /* a transfer has more than pieces_max */
     WEFT_REPLICA_REFUSED,      /* a transfer that could not be taken: WEFT_REPLICA_NO_MEMORY, or not valid */
 };
 
@@ -47,6 +48,7 @@ struct weft_replica_state {
     bool connected;
     bool ready; /* its shard has said so: it has everything but what the bound allows */
     bool refused;
+    bool too_large; /* and that is why */
     uint64_t transfers;
     uint64_t pieces;
     uint64_t pieces_bad; /* not valid by themselves: dropped, and the transfer with them */
@@ -84,9 +86,10 @@ void weft_replica_add_piece(struct weft_replica *replica, void *memory);
 /* A piece that is not in use, and more than the few that are always wanted (all: any); NULL = none. */
 void *weft_replica_take_piece(struct weft_replica *replica, bool all);
 
-/* May this replica take the shard's place, for all that it knows? */
+/* May this replica take the shard's place, for all that it knows? The shard has told nobody anything since
+ * at_ns: now; or earlier, if it is known to have been dead then. */
 enum weft_replica_why weft_replica_may_be_promoted(const struct weft_replica *replica,
-                                                   uint64_t now_ns);
+                                                   uint64_t at_ns);
 const char *weft_replica_why_text(enum weft_replica_why why);
 
 /* It takes no more: what is posted is taken back, a transfer that is not whole is dropped. */

@@ -489,7 +489,7 @@ bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *
                          uint64_t now_ns);
 void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns);
 /* Rows of a table have been stepped: it can be cut. */
-void weft_transfer_boundary(struct weft_shard *shard);
+void weft_transfer_boundary(struct weft_shard *shard, uint64_t now_ns);
 /* No answer may leave now. */
 bool weft_transfer_holds_answers(struct weft_shard *shard);
 /* BSP: no clock may end now; weft_shard_clock_advance is called again when one may. */

@@ -39,6 +39,7 @@ struct weft_transfer {
     bool is_ended;    /* its last piece is made */
     bool is_complete; /* with it the replica has every table */
     bool is_whole;    /* the replica has every table: answers wait */
+    bool is_waiting;  /* one is wanted, and begins when no rows are being stepped: no clock ends before */
     uint32_t index;   /* of the next piece */
     bool *sent;       /* (tables_max,): the replica has the table */
     bool *in_cut;     /* (tables_max,): it is in the transfer under way */
@@ -183,7 +184,7 @@ bool weft_transfer_holds_answers(struct weft_shard *shard)
 
 bool weft_transfer_holds_steps(const struct weft_shard *shard)
 {
-    return shard->transfer != NULL && shard->transfer->is_active;
+    return shard->transfer != NULL && (shard->transfer->is_active || shard->transfer->is_waiting);
 }
 
 static bool can_cut(const struct weft_shard *shard, uint32_t t)
@@ -207,7 +208,7 @@ static void settle(struct weft_shard *shard)
 static bool is_wanted(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
-    bool lacks = false;
+    bool lacks = !transfer->is_whole; /* with no table, too: a server may die before it has one */
     double since = 0;
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (can_cut(shard, t)) {
@@ -353,6 +354,14 @@ static void begin(struct weft_shard *shard)
     transfer->head_bytes = (size_t)(w.at - transfer->head);
 }
 
+/* Clocks that could have ended meanwhile. */
+static void go_on(struct weft_shard *shard, uint64_t now_ns)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
+    }
+}
+
 static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
 {
     struct weft_transfer *transfer = shard->transfer;
@@ -375,10 +384,7 @@ static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
     } else {
         transfer->state.failed++;
     }
-    /* Clocks that could have ended meanwhile. */
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
-    }
+    go_on(shard, now_ns);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -552,9 +558,11 @@ static void down(struct weft_shard *shard, uint64_t now_ns)
         transfer->is_lost = true;
         transfer->lost_until_ns = weft_time_add(now_ns, 2 * shard->config.replica_lease_ns);
     }
-    transfer->state.ready = transfer->is_whole = false;
+    transfer->state.ready = transfer->is_whole = transfer->is_waiting = false;
     if (transfer->is_active) {
         end(shard, false, now_ns);
+    } else {
+        go_on(shard, now_ns);
     }
     for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {
         transfer->pieces[i].is_full = false;
@@ -606,11 +614,13 @@ static void confirmed(struct weft_shard *shard, const struct weft_msg_event *eve
         end(shard, true, now_ns);
         return;
     }
-    /* It has nothing of the transfer, or contradicts itself: let it come anew. */
+    /* It has nothing of the transfer, or contradicts itself: let it come anew. Clocks of BSP do not wait for
+     * the end of its connection. */
     if (fits) {
-        transfer->state.ready = transfer->is_whole = false;
+        transfer->state.ready = false; /* it will not be promoted: nobody waits for that */
     }
     weft_shard_replace(shard, event->peer);
+    down(shard, now_ns);
 }
 
 bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *event,
@@ -659,15 +669,21 @@ static void become_ready(struct weft_shard *shard)
     }
 }
 
-void weft_transfer_boundary(struct weft_shard *shard)
+/* A table whose rows are being stepped cannot be cut. In a transfer of the others its clock would end,
+ * and what is told of it then would be beyond the bound. */
+void weft_transfer_boundary(struct weft_shard *shard, uint64_t now_ns)
 {
     struct weft_transfer *transfer = shard->transfer;
     if (transfer == NULL || !transfer->state.connected || transfer->is_active) {
         return;
     }
     settle(shard); /* and what is too much is cut at once */
-    if (is_wanted(shard)) {
+    const bool is_wanted_now = is_wanted(shard), waited = transfer->is_waiting;
+    transfer->is_waiting = is_wanted_now && shard->step_tables > 0;
+    if (is_wanted_now && !transfer->is_waiting) {
         begin(shard);
+    } else if (waited && !transfer->is_waiting) {
+        go_on(shard, now_ns);
     }
 }
 
@@ -685,7 +701,7 @@ void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns)
         end(shard, false, now_ns);
     }
     become_ready(shard);
-    weft_transfer_boundary(shard);
+    weft_transfer_boundary(shard, now_ns);
     send_pieces(shard, now_ns);
 }
 
@@ -707,11 +723,14 @@ uint64_t weft_shard_deadline(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
     uint64_t due_ns = WEFT_NEVER;
-    bool has_room = false; /* else an event comes before it can speak */
+    /* Else an event comes before it can speak: a piece is confirmed, or the transport has room for the one
+     * that it has not taken. */
+    bool has_room = false, is_taken = true;
     for (uint32_t i = 0; transfer != NULL && i < WEFT_PIECE_FLIGHT_MAX; i++) {
-        has_room |= !transfer->pieces[i].is_busy && !transfer->pieces[i].is_full;
+        has_room |= !transfer->pieces[i].is_busy;
+        is_taken &= !transfer->pieces[i].is_full;
     }
-    if (transfer != NULL && transfer->state.connected && has_room) {
+    if (transfer != NULL && transfer->state.connected && has_room && is_taken) {
         due_ns = weft_time_add(transfer->spoken_ns, beat_ns_of(shard));
     }
     if (transfer != NULL && transfer->is_lost) {

@@ -13,7 +13,9 @@
  *   SSP, ASP   a table is cut at any time, so a transfer begins as soon as one is wanted.
  *   BSP        a table is cut at the boundary of a clock; and a clock does not end (its rows are not
  *              stepped) while a transfer is under way. So at each boundary a transfer can begin at once,
- *              and none has to begin in the middle of a clock, where it could not.
+ *              and none has to begin in the middle of a clock, where it could not. Of several tables one
+ *              may be at its boundary while rows of another are stepped: then the transfer waits for those,
+ *              and no further clock ends meanwhile.
  *
  * A replica that has connected is not ready before it has all tables, and the bound holds; until it has
  * them answers do not wait. When its connection ends it may still be promoted for replica_lease_ns after

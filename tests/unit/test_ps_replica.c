@@ -26,6 +26,7 @@ struct rig {
     struct standby standbys[CHURN_SHARDS];
     struct {
         bool open;
+        bool clocks; /* in_turn */
         weft_ps_op op;
     } ops[CHURN_WORKERS][OPS];
     double pushed[IDS];
@@ -39,6 +40,7 @@ struct rig {
 
 static struct rig rig;
 static uint32_t ranks; /* that shards have room for; 0 = for those that there are */
+static uint32_t step_rows; /* 0 = as others have it */
 static uint32_t ttl;   /* of rows, in clocks; 0 = they stay */
 
 static void supply(struct weft_shard *shard)
@@ -337,6 +339,7 @@ static void start(uint8_t mode, uint8_t optimizer, double div_max, uint64_t seed
     shard->div_max = div_max;
     shard->replica_lease_ns = WEFT_NS_PER_MS;
     shard->workers_max = ranks > 0 ? ranks : shard->workers_max;
+    shard->step_rows = step_rows > 0 ? step_rows : shard->step_rows;
     shard->replica_spill_bytes = seed % 4 == 0 ? 2000 : 1 << 20;
     churn_start(&rig.churn, seed);
     rig.churn.c.net->packet_bytes = 600;
@@ -535,6 +538,71 @@ static void rows_go_within_a_clock(void **state)
     }
 }
 
+/* A worker of two tables: it pushes, waits for the answer, ends the clock, and so on. */
+static void in_turn(uint32_t w, uint16_t t)
+{
+    struct churn *churn = &rig.churn;
+    struct weft_ps_client *client = churn->c.client[w];
+    if (rig.ops[w][t].open) {
+        if (weft_ps_op_done(client, rig.ops[w][t].op, NULL)) {
+            weft_ps_op_release(client, rig.ops[w][t].op);
+            rig.ops[w][t].open = false;
+            rig.ops[w][t].clocks = true;
+        }
+    } else if (rig.ops[w][t].clocks) {
+        rig.ops[w][t].clocks = weft_ps_clock(client, t, churn->c.net->now_ns) != WEFT_OK;
+    } else if (weft_prng_chance(&churn->prng, 100000)) {
+        uint64_t ids[IDS];
+        float rows[IDS * DIM];
+        for (uint32_t i = 0; i < IDS; i++) {
+            ids[i] = churn_id(i);
+        }
+        for (uint32_t i = 0; i < IDS * DIM; i++) {
+            rows[i] = 1;
+        }
+        rig.ops[w][t].open = weft_ps_push(client, t, ids, rows, IDS, 0, churn->c.net->now_ns,
+                                          &rig.ops[w][t].op) == WEFT_OK;
+    }
+}
+
+/* BSP: rows of one table are stepped while another one is at its boundary, and replicas come and go. What
+ * can be cut is cut before anybody is told of it, so no answer waits for a clock that waits for it. */
+static void two_tables_have_boundaries(void **state)
+{
+    (void)state;
+    enum { CLOCKS = 60, STEPS = 400000 };
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        uint32_t clock = 0, steps = 0;
+        step_rows = 1; /* the end of a clock has many slices */
+        start(WEFT_TABLE_BSP, WEFT_OPTIMIZER_SGD, seed % 3 == 0 ? 0 : 30, seed);
+        step_rows = 0;
+        struct weft_table_spec second = rig.churn.spec;
+        second.table = 1;
+        cluster_open(&rig.churn.c, &second);
+        while (clock < CLOCKS) {
+            if (++steps == STEPS) {
+                fail_msg("seed %u: no clock ends after %u", (unsigned)seed, clock);
+            }
+            clock = CLOCKS;
+            (void)step();
+            for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+                if (rig.standbys[s].shard == NULL) {
+                    standby_start(s);
+                } else if (weft_prng_chance(&rig.churn.prng, 2000)) {
+                    shard_free(standby_end(s));
+                }
+            }
+            for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+                in_turn(w, 0);
+                in_turn(w, 1);
+                clock = (uint32_t)weft_min_u64(clock, weft_ps_clock_now(rig.churn.c.client[w], 0));
+                clock = (uint32_t)weft_min_u64(clock, weft_ps_clock_now(rig.churn.c.client[w], 1));
+            }
+        }
+        stop();
+    }
+}
+
 /* What a replica says is looked at: it comes anew, and the shard lives. */
 static void confirms_that_are_none(void **state)
 {
@@ -583,6 +651,8 @@ static void refuses_the_first_piece(void **state)
         (void)step();
     }
     assert_int_equal(weft_replica_state(rig.standbys[0].replica)->pieces_bad, 1);
+    assert_false(replication(0).connected); /* before its connection is */
+    assert_false(weft_transfer_holds_steps(rig.churn.c.shard[0]));
     assert_true(weft_shard_take_replaced(rig.churn.c.shard[0], &peer, &for_good));
     assert_true(peer == fake_peer(FIRST) && !for_good);
     stop();
@@ -727,6 +797,7 @@ int main(void)
         cmocka_unit_test(waits_for_a_lost_one),
         cmocka_unit_test(ready_within_the_bound),
         cmocka_unit_test(rows_go_within_a_clock),
+        cmocka_unit_test(two_tables_have_boundaries),
         cmocka_unit_test(refuses_the_first_piece),
         cmocka_unit_test(confirms_that_are_none),
     };
