@@ -193,6 +193,15 @@ void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns)
     }
 }
 
+bool weft_sched_link_is_sending(const struct weft_sched_link *link)
+{
+    bool is_busy = weft_sched_daemon_has_news(link->daemon);
+    for (uint32_t i = 0; i < SENDS; i++) {
+        is_busy |= link->sends[i].is_busy;
+    }
+    return link->is_up && is_busy;
+}
+
 /* With all sends under way, an event will come. */
 uint64_t weft_sched_link_deadline(const struct weft_sched_link *link)
 {

@@ -38,6 +38,8 @@ void weft_sched_link_connecting(struct weft_sched_link *link, weft_peer peer, ui
 bool weft_sched_link_event(struct weft_sched_link *link, const struct weft_msg_event *event,
                            uint64_t now_ns);
 void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns);
+/* Connected, and the scheduler has not all that was reported: before the endpoint is closed. */
+bool weft_sched_link_is_sending(const struct weft_sched_link *link);
 uint64_t weft_sched_link_deadline(const struct weft_sched_link *link);
 
 #endif

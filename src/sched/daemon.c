@@ -286,6 +286,11 @@ void weft_sched_daemon_unsent(struct weft_sched_daemon *daemon)
     daemon->heartbeat_ns = 0;
 }
 
+bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon)
+{
+    return daemon->made > daemon->taken;
+}
+
 /* When a worker waits no longer for a decision, whatever else the scheduler says meanwhile: one that never
  * decides, because a shard of the job does not report to it say, must not stop the job. */
 static uint64_t decide_by(const struct weft_sched_daemon *daemon)

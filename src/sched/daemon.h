@@ -111,6 +111,8 @@ void weft_sched_daemon_ended(struct weft_sched_daemon *daemon);
 void weft_sched_daemon_counts(struct weft_sched_daemon *daemon, uint64_t opened, uint64_t closed);
 void weft_sched_daemon_committed(struct weft_sched_daemon *daemon,
                                  const struct weft_sched_event *event);
+/* Of what was committed the scheduler has not said that it has all. */
+bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon);
 
 /* ---- figures --------------------------------------------------------------------------------- */
 

@@ -306,8 +306,12 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
     }
     if (was.role == WEFT_SCHED_WORKER && was.index < WEFT_SCHED_WORKERS_MAX &&
         service->workers[was.index].conn == conn) {
+        const struct service_worker *w = &service->workers[was.index];
         service->workers[was.index].conn = CONN_NONE;
-        service_forget_update(service, was.index, now_ns);
+        /* One that has said that its last update is over may leave before the servers say so. */
+        if (w->state != UPDATE_FLYING || w->untold_ns == WEFT_NEVER) {
+            service_forget_update(service, was.index, now_ns);
+        }
         gone(service, was.role, was.index, WEFT_SCHED_NOTE_LEFT);
     } else if (was.role == WEFT_SCHED_SERVER && was.index < WEFT_SCHED_SHARDS_MAX &&
                service->shards[was.index].conn == conn) {
@@ -329,7 +333,7 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
             service_forget_update(service, i, now_ns);
             service->counters.lapsed++;
             gone(service, WEFT_SCHED_WORKER, i, WEFT_SCHED_NOTE_LAPSED);
-        } else if (service_has_update(w)) {
+        } else if (w->is_here && service_has_update(w)) {
             service->lapse_ns = weft_min_u64(service->lapse_ns, due_ns);
         }
         if (w->untold_ns <= now_ns) {

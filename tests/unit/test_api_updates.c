@@ -19,6 +19,8 @@
 
 enum { SHARDS = 2, WORKERS = 2, DIM = 4, N = 500, TAU_MAX = 2 };
 
+static uint32_t loss_ppm; /* of what servers send */
+
 static const struct weft_security none = {.mode = WEFT_MODE_NONE};
 
 struct job {
@@ -75,6 +77,7 @@ static void job_start(struct job *job, uint32_t feedback_rows)
         test_server_start(&job->servers[s], (struct ps_server_options){.shard = s,
                                                                        .shards = SHARDS,
                                                                        .workers = WORKERS,
+                                                                       .loss_ppm = loss_ppm,
                                                                        .scheduler = &job->at,
                                                                        .delay_max = TAU_MAX});
         snprintf(job->list + used, sizeof(job->list) - used, "%s127.0.0.1:%u", s > 0 ? "," : "",
@@ -88,15 +91,34 @@ static void job_start(struct job *job, uint32_t feedback_rows)
     }
 }
 
+/* Of worker 0. */
+static void count(void *arg, void *object)
+{
+    const struct weft_scheduler *scheduler = object;
+    *(uint64_t *)arg = weft_planner_commits(weft_sched_service_planner(scheduler->service), 0);
+}
+
+static uint64_t commits(struct job *job)
+{
+    uint64_t commits;
+    assert_true(weft_stats_query_ask(&job->scheduler.query, count, &commits, 60 * WEFT_NS_PER_S));
+    return commits;
+}
+
+static void servers_stop(struct job *job)
+{
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        test_server_stop(&job->servers[s]);
+    }
+}
+
 static void job_stop(struct job *job)
 {
     for (uint32_t w = 0; w < WORKERS; w++) {
         must(job->ps[w], weft_ps_flush(job->ps[w], 60 * WEFT_NS_PER_S));
         weft_ps_close(job->ps[w]);
     }
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        test_server_stop(&job->servers[s]);
-    }
+    servers_stop(job);
     weft_scheduler_stop(&job->scheduler);
 }
 
@@ -315,12 +337,42 @@ static void servers_alone_keep_a_bound(void **state)
     }
 }
 
+/* Workers leave and servers end while their last reports are on their way, or are lost and have to go
+ * again. */
+static void the_last_commit_is_reported(void **state)
+{
+    (void)state;
+    uint32_t granted = 0;
+    for (int round = 0; round < 8; round++) {
+        static struct job job;
+        struct weft_result result;
+        loss_ppm = 500000;
+        job_start(&job, 0);
+        (void)until_granted(&job);
+        (void)pull(&job, 0);
+        const uint64_t before = commits(&job), direct = counters(&job, 0).updates_direct;
+        must(job.ps[0], update(&job, 0, 2, &result));
+        must(job.ps[0], weft_ps_flush(job.ps[0], 60 * WEFT_NS_PER_S));
+        const bool is_granted = counters(&job, 0).updates_direct == direct;
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            weft_ps_close(job.ps[w]);
+        }
+        servers_stop(&job);
+        assert_true(!is_granted || commits(&job) > before);
+        granted += is_granted;
+        weft_scheduler_stop(&job.scheduler);
+    }
+    loss_ppm = 0;
+    assert_true(granted > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_dropped_is_told_and_gone),
         cmocka_unit_test(what_is_dropped_comes_with_the_next_push),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(the_last_commit_is_reported),
         cmocka_unit_test(servers_alone_keep_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
