@@ -4,6 +4,8 @@
  */
 #include "cli/run/internal.h"
 
+#include "io/clock.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +50,8 @@ bool weft_run_promote(struct run *run, uint32_t s, const char *how)
     fprintf(stderr, "weft run: server %u %s; its replica is to take its place\n", s, how);
     cJSON *event = weft_channel_event("promote");
     cJSON_AddNumberToObject(event, "restart", run_server(run, s)->starts);
+    /* The clock is the machine's, and so the replica's, too. */
+    cJSON_AddNumberToObject(event, "died_ns", (double)weft_clock_now_ns());
     if (!replica->is_running || !replica->is_ready) {
         cJSON_Delete(event);
         give_up(run, s, "there is none");

@@ -65,12 +65,17 @@ weft_status weft_server_publish(struct server *server, struct weft_error *error)
 
 /* ---- promote.c ------------------------------------------------------------------------------- */
 
-/* The parent says: take the place of your server, whose slot was started so often. */
-bool weft_server_is_promotion(const cJSON *message, uint32_t *restart_p);
+/* The parent says: take the place of your server. */
+struct weft_server_promotion {
+    uint32_t restart; /* its slot was started so often */
+    uint64_t died_ns; /* it was dead then, by the machine's clock; 0 = not known */
+};
+bool weft_server_is_promotion(const cJSON *message, struct weft_server_promotion *promotion_p);
 /* Tell the parent, once, that this replica could take its server's place. */
 void weft_server_tell_replica(struct server *server);
 /* Do, or tell it why not. Errors: WEFT_PEER, WEFT_IO, WEFT_STATE: this process is of no use now. */
-weft_status weft_server_promote(struct server *server, uint32_t restart, struct weft_error *error);
+weft_status weft_server_promote(struct server *server, const struct weft_server_promotion *promotion,
+                                struct weft_error *error);
 
 /* ---- server_serve.c -------------------------------------------------------------------------- */
 

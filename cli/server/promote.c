@@ -11,22 +11,25 @@
 
 #include <string.h>
 
-bool weft_server_is_promotion(const cJSON *message, uint32_t *restart_p)
+bool weft_server_is_promotion(const cJSON *message, struct weft_server_promotion *promotion_p)
 {
     if (strcmp(weft_channel_text(message, "event"), "promote") != 0) {
         return false;
     }
-    *restart_p = (uint32_t)weft_channel_number(message, "restart");
+    promotion_p->restart = (uint32_t)weft_channel_number(message, "restart");
+    promotion_p->died_ns = (uint64_t)weft_channel_number(message, "died_ns");
     return true;
 }
 
-typedef weft_status ask_fn(struct weft_shard_thread *thread, enum weft_replica_why *why_p);
+typedef weft_status ask_fn(struct weft_shard_thread *thread, uint64_t at_ns,
+                           enum weft_replica_why *why_p);
 
-static weft_status ask_all(struct server *server, ask_fn *ask, struct weft_error *error)
+static weft_status ask_all(struct server *server, ask_fn *ask, uint64_t at_ns,
+                           struct weft_error *error)
 {
     for (uint32_t i = 0; i < server->started; i++) {
         enum weft_replica_why why = WEFT_REPLICA_GOOD;
-        weft_status status = ask(&server->threads[i], &why);
+        weft_status status = ask(&server->threads[i], at_ns, &why);
         if (status != WEFT_OK || why != WEFT_REPLICA_GOOD) {
             return weft_fail(error, WEFT_STATE, "the replica of shard %u is not promoted: %s",
                              server->shard_base + i,
@@ -40,7 +43,7 @@ static weft_status ask_all(struct server *server, ask_fn *ask, struct weft_error
 void weft_server_tell_replica(struct server *server)
 {
     struct weft_error error;
-    if (ask_all(server, weft_shard_thread_may_be_promoted, &error) == WEFT_OK) {
+    if (ask_all(server, weft_shard_thread_may_be_promoted, WEFT_NEVER, &error) == WEFT_OK) {
         server->has_told = true;
         (void)weft_channel_send(&server->channel, weft_channel_event("replica-ready"));
     }
@@ -59,10 +62,13 @@ static weft_status take_lease(struct server *server, struct weft_error *error)
     return status;
 }
 
-weft_status weft_server_promote(struct server *server, uint32_t restart, struct weft_error *error)
+weft_status weft_server_promote(struct server *server, const struct weft_server_promotion *promotion,
+                                struct weft_error *error)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
-    weft_status status = ask_all(server, weft_shard_thread_may_be_promoted, error);
+    /* From its death on the server has told nobody anything, however late the question comes. */
+    const uint64_t at_ns = promotion->died_ns != 0 ? promotion->died_ns : WEFT_NEVER;
+    weft_status status = ask_all(server, weft_shard_thread_may_be_promoted, at_ns, error);
     cJSON *event;
     if (status != WEFT_OK) {
         event = weft_channel_event("not-promoted");
@@ -70,9 +76,9 @@ weft_status weft_server_promote(struct server *server, uint32_t restart, struct 
         (void)weft_channel_send(&server->channel, event);
         return WEFT_OK; /* it stays a replica */
     }
-    server->membership.launch.restart = restart;
+    server->membership.launch.restart = promotion->restart;
     status = take_lease(server, error);
-    status = status == WEFT_OK ? ask_all(server, weft_shard_thread_promote, error) : status;
+    status = status == WEFT_OK ? ask_all(server, weft_shard_thread_promote, at_ns, error) : status;
     status = status == WEFT_OK ? weft_server_publish(server, error) : status;
     if (status == WEFT_OK) {
         server->replica_of = NULL;

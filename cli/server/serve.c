@@ -128,7 +128,8 @@ static bool is_word(struct server *server, weft_status *status_p, struct weft_er
     weft_status status;
     do {
         cJSON *message = NULL;
-        uint32_t rank, restart;
+        uint32_t rank;
+        struct weft_server_promotion promotion;
         uint64_t at_ns;
         status = weft_channel_next(channel, &message);
         if (message != NULL && weft_deaths_take(message, &rank, &at_ns)) {
@@ -137,8 +138,8 @@ static bool is_word(struct server *server, weft_status *status_p, struct weft_er
             }
         }
         if (message != NULL && server->replica_of != NULL &&
-            weft_server_is_promotion(message, &restart)) {
-            *status_p = weft_server_promote(server, restart, error);
+            weft_server_is_promotion(message, &promotion)) {
+            *status_p = weft_server_promote(server, &promotion, error);
         }
         cJSON_Delete(message);
         /* What came in the same bytes: no poll would tell. */

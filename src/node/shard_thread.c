@@ -238,6 +238,19 @@ static void renew(struct weft_shard_thread *thread, struct serving *serving)
     }
 }
 
+/* A replica that cannot take what its shard sends says so, once. */
+static void log_refusal(struct weft_shard_thread *thread, const struct serving *serving)
+{
+    const struct weft_replica *replica =
+        serving->standby != NULL ? weft_standby_replica(serving->standby) : NULL;
+    if (replica != NULL && weft_replica_state(replica)->refused && !thread->refusal_logged) {
+        thread->refusal_logged = true;
+        weft_node_info(&thread->config.log, "shard %u: this is no replica: %s",
+                       thread->config.shard.shard,
+                       weft_replica_why_text(weft_replica_may_be_promoted(replica, 0)));
+    }
+}
+
 /* Before a step: when the next one has to be over. */
 static uint64_t sleep_of(const struct serving *serving, uint64_t timeout_ns)
 {
@@ -255,6 +268,7 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
 {
     const struct weft_shard_thread_config *config = &thread->config;
     renew(thread, serving);
+    log_refusal(thread, serving);
     struct weft_shard_serving view = {
         .shard = serving->shard, .driver = serving->driver, .standby = serving->standby};
     take_deaths(thread, serving->shard);
@@ -269,6 +283,18 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
         config->hooks.turn(config->hooks.arg, serving->shard);
     }
     return again || weft_shard_has_work(serving->shard);
+}
+
+/* What was committed last is reported before the connection ends, unless the scheduler does not listen. */
+static void flush_link(struct serving *serving)
+{
+    static const uint64_t patience_ns = WEFT_NS_PER_S / 2, step_ns = 10 * WEFT_NS_PER_MS;
+    const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
+    bool more = serving->link != NULL;
+    for (uint64_t sleep_ns = 0; more; sleep_ns = step_ns) {
+        (void)weft_driver_step(serving->driver, sleep_ns, handle, serving);
+        more = weft_sched_link_is_sending(serving->link) && weft_clock_now_ns() < end_ns;
+    }
 }
 
 static void serve(struct weft_shard_thread *thread, struct serving *serving)
@@ -287,6 +313,7 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
         (void)weft_driver_step(serving->driver, has_work ? 0 : timeout_ns, handle, serving);
         has_work = turn(thread, serving);
     }
+    flush_link(serving);
     weft_stats_query_close(&thread->query);
     weft_stats_query_close(&thread->promotion);
     if (feed != NULL) {
@@ -478,42 +505,52 @@ void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t ra
     pthread_mutex_unlock(&thread->lock);
 }
 
+struct promotion {
+    uint64_t at_ns;
+    enum weft_replica_why why;
+};
+
 /* On the shard's thread. */
 static void may_be_promoted(void *arg, void *object)
 {
     const struct weft_shard_serving *serving = object;
-    enum weft_replica_why *why_p = arg;
-    *why_p = serving->standby == NULL
-                 ? WEFT_REPLICA_GOOD
-                 : weft_standby_may_end(serving->standby, weft_clock_now_ns());
+    struct promotion *promotion = arg;
+    const uint64_t at_ns = weft_min_u64(promotion->at_ns, weft_clock_now_ns());
+    promotion->why = serving->standby == NULL ? WEFT_REPLICA_GOOD
+                                              : weft_standby_may_end(serving->standby, at_ns);
 }
 
 static void promote(void *arg, void *object)
 {
     const struct weft_shard_serving *serving = object;
-    enum weft_replica_why *why_p = arg;
-    *why_p = serving->standby == NULL ? WEFT_REPLICA_GOOD
-                                      : weft_standby_end(serving->standby, weft_clock_now_ns());
+    struct promotion *promotion = arg;
+    const uint64_t at_ns = weft_min_u64(promotion->at_ns, weft_clock_now_ns());
+    promotion->why = serving->standby == NULL ? WEFT_REPLICA_GOOD
+                                              : weft_standby_end(serving->standby, at_ns);
 }
 
 static weft_status ask_for_promotion(struct weft_shard_thread *thread, weft_stats_query_fn *question,
-                                     enum weft_replica_why *why_p)
+                                     uint64_t at_ns, enum weft_replica_why *why_p)
 {
-    const uint64_t patience_ns = WEFT_NS_PER_S;
-    return weft_stats_query_ask(&thread->promotion, question, why_p, patience_ns) ? WEFT_OK
-                                                                                  : WEFT_TIMEOUT;
+    const uint64_t patience_ns = 10 * WEFT_NS_PER_S; /* on a busy machine a thread may wait for its turn */
+    struct promotion promotion = {.at_ns = at_ns, .why = *why_p};
+    if (!weft_stats_query_ask(&thread->promotion, question, &promotion, patience_ns)) {
+        return WEFT_TIMEOUT;
+    }
+    *why_p = promotion.why;
+    return WEFT_OK;
 }
 
-weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread,
+weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread, uint64_t at_ns,
                                               enum weft_replica_why *why_p)
 {
-    return ask_for_promotion(thread, may_be_promoted, why_p);
+    return ask_for_promotion(thread, may_be_promoted, at_ns, why_p);
 }
 
-weft_status weft_shard_thread_promote(struct weft_shard_thread *thread,
+weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t at_ns,
                                       enum weft_replica_why *why_p)
 {
-    return ask_for_promotion(thread, promote, why_p);
+    return ask_for_promotion(thread, promote, at_ns, why_p);
 }
 
 void weft_shard_thread_join(struct weft_shard_thread *thread)

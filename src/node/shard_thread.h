@@ -84,6 +84,7 @@ struct weft_shard_thread {
     struct weft_stats_query promotion; /* of its struct weft_shard_serving, for one thread alone */
     struct weft_stats_query query; /* of its struct weft_shard_serving, between two steps */
     uint32_t hints_logged; /* of enum weft_ep_hint: bit by bit */
+    bool refusal_logged;
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
     struct weft_driver_counters counters;
@@ -104,12 +105,13 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 /* Any thread: the process of this worker has died, at at_ns of the machine's clock. */
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);
 
-/* The thread that started it: may this replica serve in the place of its shard; and let it, when it
- * may. GOOD also for one that was no replica.
+/* The thread that started it: may this replica serve in the place of its shard, whose process was dead at
+ * at_ns of the machine's clock (WEFT_NEVER: nobody knows that); and let it, when it may. GOOD also for one
+ * that was no replica.
  * Errors: *why_p is not GOOD: nothing has changed. WEFT_TIMEOUT  the thread did not come by. */
-weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread,
+weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread, uint64_t at_ns,
                                               enum weft_replica_why *why_p);
-weft_status weft_shard_thread_promote(struct weft_shard_thread *thread,
+weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t at_ns,
                                       enum weft_replica_why *why_p);
 
 /* Tell the workers that it is over, give everything back, fill in the counters. */

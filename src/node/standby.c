@@ -1,8 +1,15 @@
 #include "node/standby.h"
 
+#include "base/bits.h"
+
 #include <stdlib.h>
 
 static const uint64_t reconnect_ns = 100 * WEFT_NS_PER_MS;
+
+/* After a transfer that could not be taken: it would be sent whole again, and most likely in vain. */
+static const uint64_t refused_ns = 5 * WEFT_NS_PER_S;
+
+enum { PEERS_MAX = 4096 }; /* of an endpoint */
 
 struct weft_standby {
     struct weft_driver *driver;
@@ -11,7 +18,7 @@ struct weft_standby {
     void (*supply)(struct weft_shard *shard);
     struct weft_replica *replica;
     weft_peer peer; /* WEFT_PEER_ANY = none, not even on the way */
-    weft_peer stranger; /* connected, and nobody that a replica knows; WEFT_PEER_ANY = none */
+    uint64_t strangers[PEERS_MAX / 64]; /* bits: connected, and nobody that a replica knows */
     uint64_t connect_ns; /* not before */
     bool was_up;             /* the replica has had its connection */
     bool is_spent;           /* and there is another one: */
@@ -52,8 +59,7 @@ weft_status weft_standby_new(struct weft_driver *driver, struct weft_shard *shar
                                      .shard = shard,
                                      .address = address,
                                      .supply = supply,
-                                     .peer = WEFT_PEER_ANY,
-                                     .stranger = WEFT_PEER_ANY};
+                                     .peer = WEFT_PEER_ANY};
     weft_status status = make_replica(standby);
     if (status != WEFT_OK) {
         free(standby);
@@ -87,16 +93,22 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
     standby->was_up |= event->type == WEFT_EVENT_PEER_UP && taken;
     if (event->type == WEFT_EVENT_PEER_DOWN && is_mine) {
         standby->peer = WEFT_PEER_ANY;
-        standby->connect_ns = weft_time_add(now_ns, reconnect_ns);
+        const struct weft_replica_state *state = weft_replica_state(standby->replica);
+        standby->connect_ns =
+            state->too_large ? WEFT_NEVER
+                             : weft_time_add(now_ns, state->refused ? refused_ns : reconnect_ns);
         standby->is_spent = false;
         return true;
+    }
+    if (event->type == WEFT_EVENT_PEER_DOWN && event->peer < PEERS_MAX) {
+        weft_bits_clear(standby->strangers, event->peer);
     }
     if (standby->has_ended) {
         return taken || is_mine;
     }
     /* Nobody has been told of this address. Whoever comes, and whoever is not the shard: no. */
-    if (event->type == WEFT_EVENT_PEER_UP && !taken) {
-        standby->stranger = event->peer;
+    if (event->type == WEFT_EVENT_PEER_UP && !taken && event->peer < PEERS_MAX) {
+        weft_bits_set(standby->strangers, event->peer);
     }
     return true;
 }
@@ -120,9 +132,10 @@ void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns)
 uint64_t weft_standby_maintain(struct weft_standby *standby, uint64_t now_ns)
 {
     struct weft_error error; /* it is tried again */
-    if (standby->stranger != WEFT_PEER_ANY) {
-        weft_driver_disconnect(standby->driver, standby->stranger);
-        standby->stranger = WEFT_PEER_ANY;
+    for (size_t peer = weft_bits_next_one(standby->strangers, PEERS_MAX, 0); peer < PEERS_MAX;
+         peer = weft_bits_next_one(standby->strangers, PEERS_MAX, peer + 1)) {
+        weft_bits_clear(standby->strangers, peer);
+        weft_driver_disconnect(standby->driver, (weft_peer)peer);
     }
     if (standby->has_ended || standby->peer != WEFT_PEER_ANY) {
         return WEFT_NEVER;
@@ -166,15 +179,15 @@ const struct weft_replica *weft_standby_replica(const struct weft_standby *stand
     return standby->replica;
 }
 
-enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t now_ns)
+enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t at_ns)
 {
     return standby->replica == NULL ? WEFT_REPLICA_REFUSED
-                                    : weft_replica_may_be_promoted(standby->replica, now_ns);
+                                    : weft_replica_may_be_promoted(standby->replica, at_ns);
 }
 
-enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t now_ns)
+enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t at_ns)
 {
-    enum weft_replica_why why = weft_standby_may_end(standby, now_ns);
+    enum weft_replica_why why = weft_standby_may_end(standby, at_ns);
     if (why == WEFT_REPLICA_GOOD && !standby->has_ended) {
         weft_replica_end(standby->replica);
         standby->has_ended = true;

@@ -43,10 +43,11 @@ weft_status weft_standby_renew(struct weft_standby *standby, struct weft_shard *
 /* NULL while there is none, for want of memory. */
 const struct weft_replica *weft_standby_replica(const struct weft_standby *standby);
 
-/* May the shard serve in the place of the one that it replicates? */
-enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t now_ns);
+/* May the shard serve in the place of the one that it replicates, which has told nobody anything since
+ * at_ns? */
+enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t at_ns);
 /* The shard is to serve from now on. WEFT_REPLICA_GOOD: it does, and the connection is closed. */
-enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t now_ns);
+enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t at_ns);
 bool weft_standby_has_ended(const struct weft_standby *standby);
 
 #endif

@@ -35,10 +35,11 @@ kill_server() {
     ! alive "$1" || kill -KILL "$victim"
 }
 
-# tallied <mode> <div-max>: two servers, each killed twice when its replica is ready
+# tallied <mode> <div-max>: two servers, each killed twice when its replica is ready, before the last clocks
 tallied() {
     rm -rf job && mkdir -p job/log && cd job || return 1
-    TALLY_MODE=$1 TALLY_PAUSE_MS=10 timeout $patience "$weft" run --peer-timeout 60 -n 2 -s 2 \
+    TALLY_MODE=$1 TALLY_PAUSE_MS=10 TALLY_HOLD=$((clocks - 10)) timeout $patience "$weft" run \
+        --peer-timeout 60 -n 2 -s 2 \
         --replicas 1 --div-max "$2" --on-server-death promote -- \
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
@@ -49,6 +50,7 @@ tallied() {
             kill_server $run $s
         done
     done
+    : >log/go
     wait $run
     status=$?
     replay=TALLY_REPLAY=1
