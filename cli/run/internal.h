@@ -24,6 +24,7 @@ struct run {
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* of a server whose lease lapsed: due; 0 = not */
     uint16_t replica_ports[WEFT_JOB_SHARDS_MAX];
+    char replica_metrics[WEFT_JOB_SHARDS_MAX][WEFT_METRICS_URL_BYTES]; /* "" = none */
     bool promoting[WEFT_JOB_SHARDS_MAX]; /* of servers: the replica was told so */
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
     int interrupted;

@@ -68,6 +68,9 @@ void weft_run_metrics_stop(struct weft_run_metrics *run)
 static int role_of(const struct weft_slot *slot)
 {
     int role = 0;
+    if (strcmp(slot->role, "replica") == 0) {
+        return 1; /* a server's process */
+    }
     while (role < WEFT_RUN_ROLES - 1 && strcmp(roles[role], slot->role) != 0) {
         role++;
     }
@@ -105,11 +108,16 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_super
     pthread_mutex_unlock(&run->targets.lock);
 }
 
+void weft_run_metrics_moved(struct weft_run_metrics *run, const struct weft_slot *slot,
+                            const char *url)
+{
+    if (run->metrics.http != NULL) {
+        weft_targets_set(&run->targets, slot->role, slot->rank, url);
+    }
+}
+
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message)
 {
-    if (run->metrics.http != NULL) {
-        weft_targets_set(&run->targets, slot->role, slot->rank,
-                         weft_channel_text(message, "metrics"));
-    }
+    weft_run_metrics_moved(run, slot, weft_channel_text(message, "metrics"));
 }

@@ -38,5 +38,8 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_super
 /* The slot's process is ready, and said this. */
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message);
+/* Another process has the slot, which serves its metrics there; "" = it serves none. */
+void weft_run_metrics_moved(struct weft_run_metrics *run, const struct weft_slot *slot,
+                            const char *url);
 
 #endif

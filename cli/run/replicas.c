@@ -76,6 +76,7 @@ static void promoted(struct run *run, uint32_t s, const cJSON *message)
     replica->starts = 0;
     run->promoting[s] = false;
     memcpy(run->ports + s * shards, run->replica_ports + s * shards, shards * sizeof(*run->ports));
+    weft_run_metrics_moved(&run->metrics, server, run->replica_metrics[s]);
     fprintf(stderr, "weft run: server %u: pid %d, which was its replica, after %.0f ms\n", s,
             (int)server->pid, weft_channel_number(message, "took_ms"));
     for (uint32_t w = 0; w < run->options->workers; w++) {
@@ -97,6 +98,8 @@ bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJS
     if (strcmp(event, "ready") == 0) {
         weft_channel_ports(message, run->replica_ports + s * shards, shards);
         slot->is_ready = true;
+        snprintf(run->replica_metrics[s], sizeof(run->replica_metrics[s]), "%s",
+                 weft_channel_text(message, "metrics"));
     } else if (strcmp(event, "replica-ready") == 0) {
         fprintf(stderr, "weft run: replica %u: ready to take its server's place\n", s);
     } else if (strcmp(event, "promoted") == 0) {

@@ -87,7 +87,8 @@ scheduled() {
     until grep -q '^scheduler: ' scheduler.out || ! alive $scheduler; do
         sleep 0.05
     done
-    TALLY_MODE=asp TALLY_PAUSE_MS=10 timeout $patience "$weft" run --key-file key \
+    TALLY_MODE=asp TALLY_PAUSE_MS=10 TALLY_HOLD=390 timeout $patience "$weft" run --key-file key \
+        --metrics 0 \
         --peer-timeout 60 -n 1 --replicas 1 --div-max 0 --on-server-death promote \
         --server-options "--scheduler $(sed -n 's/^scheduler: //p' scheduler.out)" -- \
         "$tally" work log 400 >job.log 2>&1 &
@@ -97,6 +98,18 @@ scheduled() {
         sleep 0.05
     done
     kill_server $run 0
+    until grep -q 'which was its replica' job.log || ! alive $run; do
+        sleep 0.05
+    done
+    python3 - "$(sed -n 's/^weft run: metrics: \(.*\)metrics$/\1targets/p' job.log)" >metrics.out 2>&1 <<'END'
+import json, sys, urllib.request
+def get(url):
+    return urllib.request.urlopen(url, timeout=60).read().decode()
+for group in json.loads(get(sys.argv[1])):
+    if group["labels"].get("role") == "server":
+        print(get("http://%s/metrics" % group["targets"][0]))
+END
+    : >log/go
     wait $run
     status=$?
     kill -INT $scheduler
@@ -107,6 +120,7 @@ scheduled() {
 }
 tap_run "a scheduler does not keep workers from a promoted server" scheduled
 tap_run "with a promotion" test "$(promotions)" = 1
+tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_aggregate_pushes_total'
 
 # ---- a training ----
 trained() {
