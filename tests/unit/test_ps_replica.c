@@ -40,7 +40,9 @@ struct rig {
 
 static struct rig rig;
 static uint32_t ranks; /* that shards have room for; 0 = for those that there are */
+static uint32_t pieces_max; /* of replicas; 0 = the default */
 static uint32_t step_rows; /* 0 = as others have it */
+static bool is_closed; /* no table is opened */
 static uint32_t ttl;   /* of rows, in clocks; 0 = they stay */
 
 static void supply(struct weft_shard *shard)
@@ -77,6 +79,7 @@ static void standby_start(uint32_t s)
     struct weft_replica_config config;
     weft_replica_config_default(&config);
     config.supply = supply;
+    config.pieces_max = pieces_max > 0 ? pieces_max : config.pieces_max;
     c->net->nodes[FIRST + s].name = weft_rpc_name(WEFT_ROLE_SERVER, s);
     c->net->nodes[FIRST + s].incarnation = ++standby->incarnation;
     standby->shard = cluster_shard_new(c, &rig.churn.config, s);
@@ -343,7 +346,9 @@ static void start(uint8_t mode, uint8_t optimizer, double div_max, uint64_t seed
     shard->replica_spill_bytes = seed % 4 == 0 ? 2000 : 1 << 20;
     churn_start(&rig.churn, seed);
     rig.churn.c.net->packet_bytes = 600;
-    cluster_open(&rig.churn.c, spec);
+    if (!is_closed) {
+        cluster_open(&rig.churn.c, spec);
+    }
 }
 
 static void run(uint32_t steps, bool deaths)
@@ -658,6 +663,53 @@ static void refuses_the_first_piece(void **state)
     stop();
 }
 
+/* One that has no room for what is sent says that, too, and not that it was ready. */
+static void refuses_what_is_too_large(void **state)
+{
+    (void)state;
+    ranks = 1000;
+    pieces_max = 1;
+    start(WEFT_TABLE_ASP, WEFT_OPTIMIZER_SGD, 0, 9);
+    standby_start(0);
+    for (uint32_t i = 0; i < 2000 && !weft_replica_state(rig.standbys[0].replica)->refused; i++) {
+        (void)step();
+    }
+    ranks = pieces_max = 0;
+    assert_int_equal(weft_replica_may_be_promoted(rig.standbys[0].replica, rig.churn.c.net->now_ns),
+                     WEFT_REPLICA_TOO_LARGE);
+    stop();
+}
+
+/* A server may die before anybody has opened a table. */
+static void replicates_a_shard_without_tables(void **state)
+{
+    (void)state;
+    is_closed = true;
+    start(WEFT_TABLE_ASP, WEFT_OPTIMIZER_SGD, 0, 9);
+    is_closed = false;
+    standby_start(0);
+    for (uint32_t i = 0; i < 100; i++) {
+        (void)cluster_step(&rig.churn.c);
+        standby_poll(0);
+    }
+    assert_true(replication(0).ready);
+    assert_int_equal(weft_replica_may_be_promoted(rig.standbys[0].replica, rig.churn.c.net->now_ns),
+                     WEFT_REPLICA_GOOD);
+    struct weft_shard *dead = rig.churn.c.shard[0];
+    fake_kill(rig.churn.c.net, 0);
+    rig.churn.c.shard[0] = standby_end(0);
+    rig.churn.c.shard[0]->msgr = fake_msgr(rig.churn.c.net, 0);
+    fake_revive(rig.churn.c.net, 0);
+    shard_free(dead);
+    for (uint32_t i = 0; i < 300; i++) {
+        (void)cluster_step(&rig.churn.c);
+        churn_reconnect(&rig.churn, WEFT_PPM);
+    }
+    cluster_open(&rig.churn.c, &rig.churn.spec);
+    run(300, false);
+    stop();
+}
+
 /* Against sums over all places: whatever comes when, nothing is forgotten, and nothing stays behind. */
 static void ways_are_added_up(void **state)
 {
@@ -799,6 +851,8 @@ int main(void)
         cmocka_unit_test(rows_go_within_a_clock),
         cmocka_unit_test(two_tables_have_boundaries),
         cmocka_unit_test(refuses_the_first_piece),
+        cmocka_unit_test(refuses_what_is_too_large),
+        cmocka_unit_test(replicates_a_shard_without_tables),
         cmocka_unit_test(confirms_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
