@@ -1,9 +1,7 @@
 #include "ps/transfer.h"
 
-#include "ps/divergence.h"
-#include "ps/shard_internal.h"
 #include "ps/table_internal.h"
-#include "ps/transfer_piece.h"
+#include "ps/transfer_internal.h"
 
 #include "base/assert.h"
 
@@ -13,68 +11,7 @@
 /* A replica hears something so often in the time for which it believes the last word. */
 enum { BEATS_PER_LEASE = 8 };
 
-/* Longest body of a section of ranks or ids: several fit a piece. */
-enum { BODY_MAX = 16384 };
-
-static_assert((int)BODY_MAX <= (int)WEFT_SECTION_BYTES_MAX);
-static_assert((1 << 18) / 8 + (int)WEFT_SECTION_PARTIAL_BYTES <= (int)WEFT_SECTION_BYTES_MAX);
-
-struct piece {
-    bool is_full; /* made, and not taken by the transport yet */
-    bool is_busy; /* borrowed by it */
-    uint32_t bytes;
-    uint8_t *memory; /* (WEFT_PIECE_BYTES_MAX,) */
-};
-
-struct weft_transfer {
-    struct weft_replication state;
-    weft_peer peer;
-    bool is_posted;
-    weft_expect_id expect;
-    bool is_lost; /* a ready one is gone; it may be promoted for a while */
-    uint64_t lost_until_ns;
-    uint64_t spoken_ns;
-    uint64_t number; /* of the transfer under way, or the last */
-    bool is_active;
-    bool is_ended;    /* its last piece is made */
-    bool is_complete; /* with it the replica has every table */
-    bool is_whole;    /* the replica has every table: answers wait */
-    bool is_waiting;  /* one is wanted, and begins when no rows are being stepped: no clock ends before */
-    uint32_t index;   /* of the next piece */
-    bool *sent;       /* (tables_max,): the replica has the table */
-    bool *in_cut;     /* (tables_max,): it is in the transfer under way */
-    struct weft_table_watch *watches;    /* (tables_max,) */
-    struct weft_divergence *divergences; /* (tables_max,) */
-    struct weft_spill spill;             /* of all of spill_memory while a transfer is under way */
-    uint8_t *spill_memory;
-    uint8_t *head; /* sections as of the cut: all but rows */
-    size_t head_max;
-    size_t head_bytes;
-    size_t head_at;
-    struct piece pieces[WEFT_PIECE_FLIGHT_MAX];
-};
-
 /* ---- life ------------------------------------------------------------------------------------ */
-
-/* Sections that hold so many bytes, each at most BODY_MAX, with their heads and padding. */
-static size_t room_for(size_t bytes)
-{
-    return bytes + (bytes / (BODY_MAX / 2) + 1) * (WEFT_SECTION_HEAD_BYTES + WEFT_PIECE_ELEM_BYTES);
-}
-
-static size_t head_max_of(const struct weft_shard *shard)
-{
-    const struct weft_shard_config *config = &shard->config;
-    const size_t words = WEFT_BITS_WORDS((size_t)config->chunks_max);
-    const size_t of_table = room_for(WEFT_RPC_SPEC_BYTES) +
-                            room_for(config->workers_max * sizeof(uint32_t)) +
-                            room_for(config->workers_max * WEFT_SECTION_PUSHES_BYTES) +
-                            room_for(WEFT_WATCH_REMOVED_MAX * sizeof(uint64_t));
-    return room_for(config->workers_max * WEFT_SECTION_RANK_BYTES) +
-           config->tables_max * of_table +
-           shard->partial_count *
-               (WEFT_SECTION_HEAD_BYTES + WEFT_SECTION_PARTIAL_BYTES + words * sizeof(uint64_t));
-}
 
 static weft_status tables_init(struct weft_shard *shard)
 {
@@ -102,7 +39,7 @@ weft_status weft_transfer_init(struct weft_shard *shard)
         return WEFT_NOMEM;
     }
     transfer->peer = WEFT_PEER_ANY;
-    transfer->head_max = head_max_of(shard);
+    transfer->head_max = weft_transfer_head_max(shard);
     transfer->sent = calloc(config->tables_max, sizeof(*transfer->sent));
     transfer->in_cut = calloc(config->tables_max, sizeof(*transfer->in_cut));
     transfer->watches = calloc(config->tables_max, sizeof(*transfer->watches));
@@ -221,115 +158,6 @@ static bool is_wanted(const struct weft_shard *shard)
 
 /* ---- the cut --------------------------------------------------------------------------------- */
 
-static void begin_section(struct weft_writer *w, const struct weft_section *section)
-{
-    bool fits = weft_section_begin(w, section);
-    WEFT_ASSERT(fits); /* head_max_of */
-}
-
-/* For each rank, in sections that are not too long. */
-static void write_ranks(struct weft_writer *w, const struct weft_shard *shard, uint16_t kind,
-                        uint16_t table, uint32_t rank_bytes,
-                        void (*write)(struct weft_writer *w, const struct weft_shard *shard,
-                                      uint16_t table, uint32_t rank))
-{
-    const uint32_t most = BODY_MAX / rank_bytes;
-    for (uint32_t first = 0, n; first < shard->config.workers_max; first += n) {
-        n = (uint32_t)weft_min_u64(most, shard->config.workers_max - first);
-        const struct weft_section section = {
-            .kind = kind, .table = table, .count = n, .first = first, .bytes = n * rank_bytes};
-        begin_section(w, &section);
-        for (uint32_t i = 0; i < n; i++) {
-            write(w, shard, table, first + i);
-        }
-        weft_section_end(w, section.bytes);
-    }
-}
-
-static void write_rank(struct weft_writer *w, const struct weft_shard *shard, uint16_t table,
-                       uint32_t rank)
-{
-    const struct shard_worker *worker = &shard->workers[rank];
-    (void)table;
-    weft_write_u64(w, worker->incarnation);
-    weft_write_u64(w, worker->retired.floor);
-    for (uint32_t i = 0; i < WEFT_RETIRED_MAX; i++) {
-        weft_write_u64(w, worker->retired.incarnations[i]);
-    }
-}
-
-static void write_clock(struct weft_writer *w, const struct weft_shard *shard, uint16_t table,
-                        uint32_t rank)
-{
-    weft_write_u32(w, shard->clocks[(size_t)table * shard->config.workers_max + rank]);
-}
-
-static void write_pushes(struct weft_writer *w, const struct weft_shard *shard, uint16_t table,
-                         uint32_t rank)
-{
-    weft_section_pushes_write(w, shard_pushes(shard, table, rank));
-}
-
-static void write_partials(struct weft_writer *w, const struct weft_shard *shard, uint16_t table)
-{
-    for (uint32_t i = 0; i < shard->partial_count; i++) {
-        const struct shard_partial *partial = &shard->partials[i];
-        if (!partial->live || partial->table != table || partial->number == 0) {
-            continue;
-        }
-        const uint32_t words = (uint32_t)WEFT_BITS_WORDS((size_t)partial->chunks);
-        const struct weft_section section = {
-            .kind = WEFT_SECTION_PARTIAL,
-            .table = table,
-            .count = partial->chunks,
-            .first = i / shard->partials_per_worker,
-            .bytes = WEFT_SECTION_PARTIAL_BYTES + words * (uint32_t)sizeof(uint64_t),
-        };
-        begin_section(w, &section);
-        weft_write_u64(w, partial->number);
-        weft_write_u64(w, partial->chunk_elems);
-        for (uint32_t k = 0; k < words; k++) {
-            weft_write_u64(w, partial->mask[k]);
-        }
-    }
-}
-
-static void write_removed(struct weft_writer *w, const struct weft_table_watch *watch)
-{
-    const uint32_t most = BODY_MAX / sizeof(uint64_t);
-    for (uint32_t first = 0, n; first < watch->removed_cut; first += n) {
-        n = (uint32_t)weft_min_u64(most, watch->removed_cut - first);
-        const struct weft_section section = {.kind = WEFT_SECTION_REMOVED,
-                                             .table = watch->table,
-                                             .count = n,
-                                             .bytes = n * (uint32_t)sizeof(uint64_t)};
-        begin_section(w, &section);
-        for (uint32_t i = 0; i < n; i++) {
-            weft_write_u64(w, watch->removed[first + i]);
-        }
-    }
-}
-
-static void cut_table(struct weft_shard *shard, struct weft_writer *w, uint16_t t)
-{
-    struct weft_transfer *transfer = shard->transfer;
-    struct weft_table_watch *watch = &transfer->watches[t];
-    weft_table_watch_cut(watch, &shard->tables[t], !transfer->sent[t], &transfer->spill);
-    weft_divergence_cut(&transfer->divergences[t]);
-    transfer->in_cut[t] = true;
-    const struct weft_section section = {.kind = WEFT_SECTION_TABLE,
-                                         .table = t,
-                                         .count = watch->is_whole,
-                                         .bytes = WEFT_RPC_SPEC_BYTES};
-    begin_section(w, &section);
-    weft_table_spec_pack(&shard->tables[t].spec, weft_write_take(w, WEFT_RPC_SPEC_BYTES));
-    weft_section_end(w, section.bytes);
-    write_ranks(w, shard, WEFT_SECTION_CLOCKS, t, sizeof(uint32_t), write_clock);
-    write_ranks(w, shard, WEFT_SECTION_PUSHES, t, WEFT_SECTION_PUSHES_BYTES, write_pushes);
-    write_partials(w, shard, t);
-    write_removed(w, watch);
-}
-
 /* Every table that can be cut, at this instant. */
 static void begin(struct weft_shard *shard)
 {
@@ -341,10 +169,10 @@ static void begin(struct weft_shard *shard)
     transfer->is_ended = false;
     transfer->number++;
     transfer->index = 0;
-    write_ranks(&w, shard, WEFT_SECTION_RANKS, 0, WEFT_SECTION_RANK_BYTES, write_rank);
+    weft_transfer_cut_ranks(shard, &w);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (can_cut(shard, t)) {
-            cut_table(shard, &w, (uint16_t)t);
+            weft_transfer_cut_table(shard, &w, (uint16_t)t);
         }
         transfer->is_complete &=
             !shard->tables[t].declared || transfer->sent[t] || transfer->in_cut[t];
@@ -389,76 +217,7 @@ static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static bool rows_are_out(const struct weft_shard *shard)
-{
-    const struct weft_transfer *transfer = shard->transfer;
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (transfer->in_cut[t] && transfer->watches[t].emitted < transfer->watches[t].cut_count) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* As many whole sections as there is room for. */
-static void put_head(struct weft_transfer *transfer, struct weft_writer *w)
-{
-    while (transfer->head_at < transfer->head_bytes) {
-        const uint8_t *section = transfer->head + transfer->head_at;
-        size_t bytes = weft_get_u32(section + 12);
-        bytes = WEFT_SECTION_HEAD_BYTES +
-                (bytes + WEFT_PIECE_ELEM_BYTES - 1) / WEFT_PIECE_ELEM_BYTES * WEFT_PIECE_ELEM_BYTES;
-        if (weft_writer_left(w) < bytes) {
-            return;
-        }
-        weft_write_bytes(w, section, bytes);
-        transfer->head_at += bytes;
-    }
-}
-
-/* Records of one table: those copied aside first. Returns how many; 0: the table with the next ones has
- * longer ones than fit. */
-static uint32_t take_rows(struct weft_shard *shard, uint8_t *out, size_t bytes, uint16_t *table_p)
-{
-    struct weft_transfer *transfer = shard->transfer;
-    if (transfer->spill.begin < transfer->spill.end) {
-        return weft_spill_take(&transfer->spill, transfer->watches, out, bytes, table_p);
-    }
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        struct weft_table_watch *watch = &transfer->watches[t];
-        if (transfer->in_cut[t] && watch->emitted < watch->cut_count) {
-            *table_p = (uint16_t)t;
-            uint64_t most = weft_min_u64(bytes / watch->record_bytes, UINT32_MAX);
-            return most == 0 ? 0
-                             : weft_table_watch_take(watch, &shard->tables[t], out, (uint32_t)most);
-        }
-    }
-    return 0;
-}
-
-static void put_rows(struct weft_shard *shard, struct weft_writer *w)
-{
-    while (weft_writer_left(w) > WEFT_SECTION_HEAD_BYTES + WEFT_PIECE_ELEM_BYTES) {
-        uint16_t table = 0;
-        uint8_t *body = w->at + WEFT_SECTION_HEAD_BYTES;
-        size_t room = weft_writer_left(w) - WEFT_SECTION_HEAD_BYTES - WEFT_PIECE_ELEM_BYTES;
-        uint32_t count = take_rows(shard, body, room, &table);
-        if (count == 0) {
-            return;
-        }
-        const struct weft_section section = {
-            .kind = WEFT_SECTION_ROWS,
-            .table = table,
-            .count = count,
-            .bytes = count * shard->transfer->watches[table].record_bytes};
-        begin_section(w, &section);
-        (void)weft_write_take(w, section.bytes);
-        weft_section_end(w, section.bytes);
-        shard->transfer->state.rows += count;
-    }
-}
-
-static void fill(struct weft_shard *shard, struct piece *piece, bool is_beat)
+static void fill(struct weft_shard *shard, struct transfer_piece *piece, bool is_beat)
 {
     struct weft_transfer *transfer = shard->transfer;
     struct weft_writer w = weft_writer_make(piece->memory, WEFT_PIECE_BYTES_MAX);
@@ -467,11 +226,7 @@ static void fill(struct weft_shard *shard, struct piece *piece, bool is_beat)
                                    .flags = is_beat ? WEFT_PIECE_BEAT : 0};
     (void)weft_write_take(&w, WEFT_PIECE_HEAD_BYTES);
     if (!is_beat) {
-        put_head(transfer, &w);
-        if (transfer->head_at == transfer->head_bytes) {
-            put_rows(shard, &w);
-        }
-        transfer->is_ended = transfer->head_at == transfer->head_bytes && rows_are_out(shard);
+        transfer->is_ended = weft_transfer_put(shard, &w);
         head.transfer = transfer->number;
         head.index = transfer->index++;
         head.flags |= transfer->is_ended ? WEFT_PIECE_LAST : 0;
@@ -487,7 +242,7 @@ static void fill(struct weft_shard *shard, struct piece *piece, bool is_beat)
 static bool send(struct weft_shard *shard, uint32_t i, uint64_t now_ns)
 {
     struct weft_transfer *transfer = shard->transfer;
-    struct piece *piece = &transfer->pieces[i];
+    struct transfer_piece *piece = &transfer->pieces[i];
     const struct weft_msg_send message = {
         .peer = transfer->peer,
         .base = piece->memory,
@@ -528,7 +283,7 @@ static void send_pieces(struct weft_shard *shard, uint64_t now_ns)
     struct weft_transfer *transfer = shard->transfer;
     bool takes = true;
     for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX && takes; i++) {
-        struct piece *piece = &transfer->pieces[i];
+        struct transfer_piece *piece = &transfer->pieces[i];
         if (piece->is_busy) {
             continue;
         }
