@@ -92,6 +92,21 @@ static const struct weft_metrics_family sums[] = {
      "Gradients clipped or dropped because they were not finite."},
 };
 
+#define REPLICATION(field) offsetof(struct weft_replication, field)
+
+static const struct weft_metrics_family replication[] = {
+    {"weft_replica_transfers_total", "counter", "", REPLICATION(transfers),
+     "Transfers that the replica has confirmed."},
+    {"weft_replica_transfers_failed_total", "counter", "", REPLICATION(failed),
+     "Transfers given up: the connection ended, or the memory for copies was used up."},
+    {"weft_replica_bytes_total", "counter", "", REPLICATION(bytes), "Sent to the replica."},
+    {"weft_replica_rows_total", "counter", "", REPLICATION(rows), "Rows in that."},
+    {"weft_replica_holds_total", "counter", "", REPLICATION(holds),
+     "Times that answers began to wait for the replica."},
+    {"weft_replicas_lost_total", "counter", "", REPLICATION(lost),
+     "Replicas that were ready, and whose connection ended."},
+};
+
 /* One table of one shard; made for the text. */
 struct labeled_table {
     char labels[WEFT_METRICS_LABELS_BYTES];
@@ -141,6 +156,7 @@ void weft_shard_stats_take(struct weft_shard_stats *stats, struct weft_shard *fr
     stats->shard = *weft_shard_counters(from);
     weft_shard_gauges(from, now_ns, WEFT_NS_PER_S, &stats->shard_gauges);
     weft_shard_table_sums(from, &stats->sums);
+    weft_shard_replication(from, &stats->replication);
     stats->push = *weft_shard_push_latencies(from);
     stats->pull = *weft_shard_pull_latencies(from);
     take_tables(stats, from);
@@ -184,6 +200,7 @@ void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_sh
     WEFT_METRICS_FAMILIES(text, shard, stats, AT(shard), count);
     WEFT_METRICS_FAMILIES(text, shard_gauges, stats, AT(shard_gauges), count);
     WEFT_METRICS_FAMILIES(text, sums, stats, AT(sums), count);
+    WEFT_METRICS_FAMILIES(text, replication, stats, AT(replication), count);
 #undef AT
     add_tables(text, stats, count);
     weft_exposition_family(text, "weft_served_latency_seconds", "histogram",

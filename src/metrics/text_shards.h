@@ -8,6 +8,7 @@
 #include "io/driver.h"
 #include "metrics/family.h"
 #include "ps/shard.h"
+#include "ps/transfer.h"
 
 enum { WEFT_METRICS_TABLES_MAX = 64 };
 
@@ -28,6 +29,7 @@ struct weft_shard_stats {
     struct weft_shard_counters shard;
     struct weft_shard_gauges shard_gauges;
     struct weft_shard_table_sums sums;
+    struct weft_replication replication; /* zeros without replicas */
     struct weft_shard_latencies push;
     struct weft_shard_latencies pull;
     struct weft_metrics_table tables[WEFT_METRICS_TABLES_MAX]; /* the first so many */

@@ -120,7 +120,7 @@ END
 }
 tap_run "a scheduler does not keep workers from a promoted server" scheduled
 tap_run "with a promotion" test "$(promotions)" = 1
-tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_aggregate_pushes_total'
+tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
 # ---- a training ----
 trained() {
