@@ -36,6 +36,8 @@ static void add_run(void *arg, struct weft_exposition *text)
 #undef AT
     weft_exposition_one(text, "weft_run_workers_finished", "gauge",
                         "Workers that ended with status 0.", run->finished);
+    weft_exposition_one(text, "weft_run_promotions_total", "counter",
+                        "Replicas that took their servers' places.", run->promotions);
     pthread_mutex_unlock(&run->targets.lock);
 }
 
@@ -113,6 +115,15 @@ void weft_run_metrics_moved(struct weft_run_metrics *run, const struct weft_slot
 {
     if (run->metrics.http != NULL) {
         weft_targets_set(&run->targets, slot->role, slot->rank, url);
+    }
+}
+
+void weft_run_metrics_promoted(struct weft_run_metrics *run)
+{
+    if (run->metrics.http != NULL) {
+        pthread_mutex_lock(&run->targets.lock);
+        run->promotions++;
+        pthread_mutex_unlock(&run->targets.lock);
     }
 }
 

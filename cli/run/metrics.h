@@ -18,6 +18,7 @@ struct weft_run_metrics {
         uint64_t deaths; /* ended otherwise than a finished worker does */
     } of[WEFT_RUN_ROLES];
     uint64_t finished; /* workers that ended with status 0 */
+    uint64_t promotions; /* of replicas */
 };
 
 /* Errors:  as weft_metrics_start. */
@@ -38,6 +39,8 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_super
 /* The slot's process is ready, and said this. */
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message);
+/* A replica has taken its server's place. */
+void weft_run_metrics_promoted(struct weft_run_metrics *run);
 /* Another process has the slot, which serves its metrics there; "" = it serves none. */
 void weft_run_metrics_moved(struct weft_run_metrics *run, const struct weft_slot *slot,
                             const char *url);

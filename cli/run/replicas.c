@@ -76,6 +76,7 @@ static void promoted(struct run *run, uint32_t s, const cJSON *message)
     replica->starts = 0;
     run->promoting[s] = false;
     memcpy(run->ports + s * shards, run->replica_ports + s * shards, shards * sizeof(*run->ports));
+    weft_run_metrics_promoted(&run->metrics);
     weft_run_metrics_moved(&run->metrics, server, run->replica_metrics[s]);
     fprintf(stderr, "weft run: server %u: pid %d, which was its replica, after %.0f ms\n", s,
             (int)server->pid, weft_channel_number(message, "took_ms"));

@@ -105,6 +105,7 @@ scheduled() {
 import json, sys, urllib.request
 def get(url):
     return urllib.request.urlopen(url, timeout=60).read().decode()
+print(get(sys.argv[1].replace("targets", "metrics")))
 for group in json.loads(get(sys.argv[1])):
     if group["labels"].get("role") == "server":
         print(get("http://%s/metrics" % group["targets"][0]))
@@ -120,6 +121,7 @@ END
 }
 tap_run "a scheduler does not keep workers from a promoted server" scheduled
 tap_run "with a promotion" test "$(promotions)" = 1
+tap_like "which the run has counted" "$(cat job/metrics.out)" '^weft_run_promotions_total 1$'
 tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
 # ---- a training ----
