@@ -1,0 +1,101 @@
+/* The leases of a coordinator: which member holds which rank, or which run of shards, and until
+ * when; and where the shards are. member/roster.h says what a lease is. For the roster's files
+ * alone.
+ *
+ * A table of members_max entries in no order, searched from its beginning: a job has tens of
+ * members, and each sends a few requests per lease. Besides it the shards, each with its holder and
+ * its address, and the ranks that have left with their work done. The table grants and removes;
+ * whether a request may have what it asks for is decided by the roster.
+ */
+#ifndef WEFT_MEMBER_LEASES_H
+#define WEFT_MEMBER_LEASES_H
+
+#include "member/format.h"
+
+/* One holder of a lease. member 0 = a free place in the table. */
+struct weft_lease {
+    uint64_t member;
+    uint64_t incarnation;
+    uint64_t epoch;
+    uint64_t until_ns; /* end of the lease */
+    uint32_t rank;
+    uint32_t first;
+    uint32_t span;
+    uint8_t role;
+    bool lapsed;
+};
+
+struct weft_lease_shard {
+    struct weft_lease *holder;          /* NULL = nobody */
+    struct weft_member_address address; /* port 0 = not reachable yet */
+};
+
+struct weft_leases {
+    struct weft_lease *entries;      /* (members_max,) */
+    struct weft_lease_shard *shards; /* (shards_max,) */
+    bool *done;                      /* (workers_max,): rank has left with DONE */
+    uint32_t members_max;
+    uint32_t workers;    /* W, <= workers_max; 0 = not known */
+    uint32_t shard_count; /* S, <= shards_max; 0 = not known */
+    uint64_t epoch_last; /* the highest that was given */
+};
+
+/* Errors:  WEFT_NOMEM  fini is needed all the same. */
+weft_status weft_leases_init(struct weft_leases *leases, uint32_t members_max, uint32_t workers_max,
+                             uint32_t shards_max);
+void weft_leases_fini(struct weft_leases *leases);
+
+/* ---- who has what: NULL = nobody ------------------------------------------------------------- */
+
+/* member 0: a free place. */
+struct weft_lease *weft_leases_find(const struct weft_leases *leases, uint64_t member);
+struct weft_lease *weft_leases_find_worker(const struct weft_leases *leases, uint32_t rank);
+/* Whose lease ends first, of those that have not lapsed. */
+struct weft_lease *weft_leases_next_to_lapse(const struct weft_leases *leases);
+/* When the next lease of that role ends; WEFT_NEVER = there is none. */
+uint64_t weft_leases_next_end_ns(const struct weft_leases *leases, uint8_t role);
+uint32_t weft_leases_count(const struct weft_leases *leases);
+
+/* ---- what is free: WEFT_MEMBER_NONE = nothing ------------------------------------------------ */
+
+/* A rank that nobody has, else one whose holder has lapsed. */
+uint32_t weft_leases_choose_rank(const struct weft_leases *leases);
+/* The first of a run of `span` shards, free or else lapsed. */
+uint32_t weft_leases_choose_first(const struct weft_leases *leases, uint32_t span);
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* Remove the lapsed holders of this rank (span 0) or of these shards. A holder that has not
+ * lapsed stops that: it is returned, with its rank or shard in *detail_p, and nothing was
+ * removed. */
+struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t rank, uint32_t first,
+                                         uint32_t span, uint32_t *detail_p);
+/* A place for a new member: a free one, else that of a lapsed worker, whom nobody can miss.
+ * NULL: the table is full. */
+struct weft_lease *weft_leases_make_room(struct weft_leases *leases);
+/* The holder gets this place, and its rank or its shards, which clear_way has made free. */
+void weft_leases_grant(struct weft_leases *leases, struct weft_lease *place,
+                       const struct weft_lease *holder);
+/* Its place, rank and shards are free. */
+void weft_leases_remove(struct weft_leases *leases, struct weft_lease *lease);
+/* The rank has left with its work done, or is wanted again. */
+void weft_leases_set_done(struct weft_leases *leases, uint32_t rank, bool done);
+/* This epoch was given: the next is above it. */
+void weft_leases_note_epoch(struct weft_leases *leases, uint64_t epoch);
+/* Restoring a journal: all leases give way to what was granted later, or none does. */
+void weft_leases_set_all_lapsed(struct weft_leases *leases, bool lapsed);
+/* Put its shards at the addresses of a request. False: they were there already, or it names
+ * none. */
+bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_lease *lease,
+                              const struct weft_member_request *request);
+
+/* ---- the list of all shards ------------------------------------------------------------------ */
+
+/* Each shard has a holder that has not lapsed, and an address. */
+bool weft_leases_complete(const struct weft_leases *leases);
+/* Names the content of the list; 0 = it is not complete. */
+uint64_t weft_leases_version(const struct weft_leases *leases);
+/* Every worker has left with DONE. */
+bool weft_leases_all_done(const struct weft_leases *leases);
+
+#endif
