@@ -39,7 +39,8 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
     struct weft_member_reply reply;
     struct weft_leases *leases = &roster->leases;
     struct weft_lease *entry = weft_leases_find(leases, record->member);
-    if (!weft_roster_epoch_is_likely(roster, record->epoch) ||
+    if (record->role == WEFT_ROLE_AGGREGATOR || /* none is written; it would have shards nowhere */
+        !weft_roster_epoch_is_likely(roster, record->epoch) ||
         weft_roster_agree(roster, record) != WEFT_MEMBER_OK ||
         weft_roster_in_range(roster, record) != WEFT_MEMBER_OK) {
         return WEFT_DATA;

@@ -587,6 +587,19 @@ static void aggregators(void **state)
     assert_false(b->changed);
 }
 
+/* None is ever written, and its shards would be nowhere. */
+static void a_journal_with_an_aggregator_is_not_taken(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = aggregator(10, 0, 0, 9000);
+    q.epoch = 1;
+    q.workers = 2;
+    q.shards = 4;
+    assert_int_equal(weft_roster_restore(b->roster, WEFT_MEMBER_REGISTER, &q, 0), WEFT_DATA);
+    assert_int_equal(weft_roster_restore(b->roster, WEFT_MEMBER_LEAVE, &q, 0), WEFT_DATA);
+    assert_int_equal(weft_roster_members(b->roster), 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -603,6 +616,7 @@ int main(void)
                                        TEST(members_bring_back),
                                        TEST(absurd_epochs_are_refused),
                                        TEST(a_journal_with_an_absurd_epoch_is_not_taken),
+                                       TEST(a_journal_with_an_aggregator_is_not_taken),
                                        TEST(table_is_bounded),
                                        cmocka_unit_test(records_say_all),
                                        cmocka_unit_test(limits)};
