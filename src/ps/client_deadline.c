@@ -115,7 +115,7 @@ void weft_ps_push_headless(struct weft_ps_client *client, uint32_t index)
     link->flying_xor ^= part->rpc_id;
     part->in_air = false;
     part->head_only = part->resent = true;
-    part->state = PART_QUEUED;
+    ps_part_to(part, PART_QUEUED);
     weft_ps_part_enqueue(client, index);
 }
 

@@ -362,7 +362,7 @@ weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *par
     uint64_t seq;
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
     if (status == WEFT_OK) {
-        part->state = PART_FLYING;
+        ps_part_to(part, PART_FLYING);
         part->list_flying = true;
         part->list_bad = false;
         part->list_status = WEFT_RPC_OK;
@@ -410,7 +410,7 @@ static bool is_late(const struct weft_ps_client *client, const struct ps_part *p
 static void again_queue(struct weft_ps_client *client, struct ps_part *part)
 {
     part->expected = part->request_closed = part->reply_closed = false;
-    part->state = PART_QUEUED;
+    ps_part_to(part, PART_QUEUED);
     if (is_late(client, part) && !part->head_only) {
         weft_ps_push_void(client, part);
     }

@@ -199,7 +199,7 @@ static bool expendable(struct weft_ps_client *client, const struct ps_part *part
 void weft_ps_log_done(struct weft_ps_client *client, struct ps_part *part)
 {
     if (expendable(client, part)) {
-        part->state = PART_FREE;
+        ps_part_to(part, PART_FREE);
         pop(client);
     }
 }
@@ -212,7 +212,7 @@ void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t s
         struct ps_part *part = part_at(client, i);
         if (part->state == PART_DONE && part->table == table && part->shard == shard &&
             expendable(client, part)) {
-            part->state = PART_FREE;
+            ps_part_to(part, PART_FREE);
             client->counters.pushes_durable += durable;
         }
     }
@@ -232,7 +232,7 @@ uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32
             weft_rpc_pushes_test(theirs, part->number)) {
             continue;
         }
-        part->state = PART_QUEUED;
+        ps_part_to(part, PART_QUEUED);
         part->resent = true;
         part->head_only = part->voided;
         part->expected = part->request_closed = part->reply_closed = part->begun = false;

@@ -277,7 +277,7 @@ void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
         return;
     }
     for (uint32_t i = 0; !client->ops[index].logged && i < client->ops[index].parts; i++) {
-        client->parts[index * client->parts_per_op + i].state = PART_FREE;
+        ps_part_to(&client->parts[index * client->parts_per_op + i], PART_FREE);
     }
     client->ops[index].state = OP_FREE;
 }

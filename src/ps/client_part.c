@@ -198,7 +198,7 @@ static void count_passed(struct weft_ps_client *client, const struct ps_part *pa
 
 void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
 {
-    part->state = PART_DONE;
+    ps_part_to(part, PART_DONE);
     if (part->update != 0) {
         weft_ps_update_part_done(client, part);
     }
@@ -298,7 +298,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
             0; /* a clock probe: what comes back may be far from the clock that it asked for */
     }
     if (flew) {
-        part->state = PART_QUEUED;
+        ps_part_to(part, PART_QUEUED);
         weft_ps_part_enqueue(client, index);
         client->counters.pushes_again += is_push;
         ps_link_of(client, part->table, part->shard)->resumed.pushes_again += is_push;
@@ -314,7 +314,7 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
     if (ps_via_holds(part)) {
         if (!part->reply_closed) {
             part->failing = true;
-            part->state = PART_FLYING;
+            ps_part_to(part, PART_FLYING);
         }
         weft_ps_via_close(client, part);
         return;

@@ -8,7 +8,13 @@
  *     FLYING --an aggregator will not have it--> QUEUED, to go to the shard itself
  *     FLYING --its LIST was taken (`list_flying`), or its list is unknown--> QUEUED
  *     QUEUED, FLYING --the shard is gone, or the request cannot be sent--> DONE, failed
+ *     QUEUED, FLYING --the same, and an aggregator's transport has its memory--> FLYING, `failing`
+ *     QUEUED --nobody waits for this pull any more--> DONE, never sent
  *     DONE --its operation is released; of the log: it is durable--> FREE
+ *     DONE --of the log: its shard came back without it--> QUEUED, to be sent again
+ *     DONE --a clock probe, or what resumes a table: its shard is asked once more--> QUEUED
+ *
+ * ps_part_to makes these transitions, and asserts that there is no other.
  *
  * A push counts as open for its clock from when it is queued until its request is closed
  * (weft_ps_push_opened, weft_ps_push_closed); the CLOCK waits for that.
@@ -20,6 +26,7 @@
 #ifndef WEFT_PS_CLIENT_PART_H
 #define WEFT_PS_CLIENT_PART_H
 
+#include "base/assert.h"
 #include "ps/client_list.h"
 #include "rpc/head.h"
 
@@ -109,6 +116,19 @@ struct ps_part {
     uint8_t *reply;
     uint32_t reply_bytes;
 };
+
+/* Go on to another state: by an arrow of the drawing above, and by no other. */
+static inline void ps_part_to(struct ps_part *part, enum ps_part_state to)
+{
+    static const uint8_t may[] = {
+        [PART_FREE] = 1U << PART_FREE | 1U << PART_QUEUED, /* released without having been queued */
+        [PART_QUEUED] = 1U << PART_FLYING | 1U << PART_DONE,
+        [PART_FLYING] = 1U << PART_FLYING | 1U << PART_QUEUED | 1U << PART_DONE,
+        [PART_DONE] = 1U << PART_FREE | 1U << PART_QUEUED,
+    };
+    WEFT_ASSERT((may[part->state] >> to & 1) != 0);
+    part->state = to;
+}
 
 static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
 {

@@ -18,7 +18,7 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
         part->number = ++link->number;
         weft_ps_push_opened(client, part);
     }
-    part->state = PART_QUEUED;
+    ps_part_to(part, PART_QUEUED);
     part->expected = part->request_closed = part->reply_closed = false;
     part->counted = part->begun = false;
     part->via = part->via_sending = part->via_answering = part->via_pull = false;

@@ -163,7 +163,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     uint64_t seq;
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
     if (status == WEFT_OK) {
-        part->state = PART_FLYING;
+        ps_part_to(part, PART_FLYING);
         if (is_push) {
             ps_part_take_off(link, part);
             update_sent(client, part, pace, seq, now_ns);

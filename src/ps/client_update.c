@@ -529,7 +529,7 @@ void weft_ps_update_withdrawn(struct weft_ps_client *client, uint32_t index)
     link->pushes_flying--;
     link->flying_xor ^= part->rpc_id;
     part->in_air = part->paced = false;
-    part->state = PART_QUEUED;
+    ps_part_to(part, PART_QUEUED);
     if (u != NULL && u->state == UPDATE_DROPPED) {
         weft_ps_update_void(client, part);
     }

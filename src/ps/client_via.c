@@ -117,7 +117,7 @@ static void go_direct(struct weft_ps_client *client, uint32_t index)
     }
     part->expected = part->reply_closed = false;
     part->resent = part->direct = true;
-    part->state = PART_QUEUED;
+    ps_part_to(part, PART_QUEUED);
     client->counters.via_direct += part->kind == WEFT_RPC_PUSH;
     client->counters.via_pulls_direct += part->kind == WEFT_RPC_PULL;
     weft_ps_part_enqueue(client, index);
