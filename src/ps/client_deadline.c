@@ -79,7 +79,8 @@ void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part)
         part->op == WEFT_PS_NONE ? NULL : &client->ops[part->op].result;
     uint64_t elements =
         (uint64_t)part->rows * weft_table_blocks(&client->tables[part->table].spec);
-    part->head_only = part->voided = part->counted = part->is_short = true;
+    ps_part_rows_to(part, ROWS_NEVER);
+    part->counted = part->is_short = true;
     weft_ps_part_missed(client, part);
     weft_ps_push_note_all(client, part);
     if (!part->begun) { /* else some of it is applied, and nobody here knows which */
@@ -101,7 +102,7 @@ static void push_expired(struct weft_ps_client *client, uint32_t index)
     const struct ps_op *op = &client->ops[index];
     for (uint32_t i = 0; i < op->parts; i++) {
         struct ps_part *part = &client->parts[ps_op_part(client, index, i)];
-        if (part->state == PART_QUEUED && !part->resent && !part->head_only) {
+        if (part->state == PART_QUEUED && !part->resent && !ps_part_head_only(part)) {
             weft_ps_push_void(client, part);
         }
     }
@@ -114,7 +115,8 @@ void weft_ps_push_headless(struct weft_ps_client *client, uint32_t index)
     link->pushes_flying--;
     link->flying_xor ^= part->rpc_id;
     part->in_air = false;
-    part->head_only = part->resent = true;
+    ps_part_rows_to(part, ROWS_LOST);
+    part->resent = true;
     ps_part_to(part, PART_QUEUED);
     weft_ps_part_enqueue(client, index);
 }

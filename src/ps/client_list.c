@@ -383,7 +383,7 @@ void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft
     client->counters.rpcs_refused += rpc_status != WEFT_RPC_OK;
     if (part->counted) { /* as if it had arrived, before its shard went away */
         weft_ps_part_missed(client, part);
-        part->head_only = part->voided = true;
+        ps_part_rows_to(part, ROWS_NEVER);
         weft_ps_list_drop(client, part);
         client->counters.pushes_lost++;
     } else {
@@ -411,7 +411,7 @@ static void again_queue(struct weft_ps_client *client, struct ps_part *part)
 {
     part->expected = part->request_closed = part->reply_closed = false;
     ps_part_to(part, PART_QUEUED);
-    if (is_late(client, part) && !part->head_only) {
+    if (is_late(client, part) && !ps_part_head_only(part)) {
         weft_ps_push_void(client, part);
     }
     weft_ps_part_enqueue(client, ps_part_index(client, part));
@@ -470,7 +470,7 @@ void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part
         weft_ps_known_kept(client, part);
         client->counters.lists_kept++;
     }
-    if (!part->listed || part->head_only || part->with_ids || part->op == WEFT_PS_NONE) {
+    if (!part->listed || ps_part_head_only(part) || part->with_ids || part->op == WEFT_PS_NONE) {
         return;
     }
     uint64_t plain = (uint64_t)part->rows * part->plain_id_bytes;
@@ -534,8 +534,8 @@ bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *pa
                          const struct weft_msg_event *event, struct weft_msg_event *event_p)
 {
     bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
-    if (!part->listed || part->head_only || event->outcome != WEFT_MSG_SHORT || !headless ||
-        event->refused == 0 || event->refused < event->received) {
+    if (!part->listed || ps_part_head_only(part) || event->outcome != WEFT_MSG_SHORT ||
+        !headless || event->refused == 0 || event->refused < event->received) {
         return false;
     }
     *event_p = nothing_came(client, event);
@@ -569,7 +569,7 @@ bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
                          const struct weft_msg_event *event)
 {
     struct ps_part *part = &client->parts[index];
-    if (!part->listed || part->head_only) {
+    if (!part->listed || ps_part_head_only(part)) {
         return false;
     }
     if (part->with_ids) {
@@ -634,6 +634,6 @@ void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part)
     part->with_ids = part->sent_unknown = false;
     part->list_doubt = DOUBT_NONE;
     part->list_tries = 0;
-    part->list_step = part->listed && !part->head_only ? LIST_BEFORE : LIST_THERE;
+    part->list_step = part->listed && !ps_part_head_only(part) ? LIST_BEFORE : LIST_THERE;
     client->list_part = client->list_part == index ? WEFT_PS_NONE : client->list_part;
 }

@@ -291,7 +291,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     part->expected = part->request_closed = part->reply_closed = part->begun = false;
     part->is_ahead = false; /* whoever calls counts anew */
     part->resent |= flew && !part->list_flying;
-    part->head_only = part->voided;
+    ps_part_rows_to(part, ROWS_GO);
     weft_ps_listed_reset(client, part);
     if (part->op == WEFT_PS_NONE && !is_push) {
         part->clock =

@@ -39,6 +39,18 @@ enum ps_part_state {
     PART_DONE,
 };
 
+/* Do the rows of a push go with its head?
+ *
+ *     GO --its deadline was over and its head was lost with them--> LOST
+ *     LOST --its shard is back, and may want all of it--> GO
+ *     GO, LOST --its deadline is over before it was sent, or no list can be named--> NEVER
+ */
+enum ps_part_rows {
+    ROWS_GO,
+    ROWS_LOST,  /* the head goes alone: its shard must know that the push is over */
+    ROWS_NEVER, /* so it goes, too, when it is sent again: its rows were counted as missed */
+};
+
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
@@ -48,8 +60,7 @@ struct ps_part {
     bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
     bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
-    bool head_only;      /* PUSH: its rows stay here: they were lost at its deadline */
-    bool voided;         /* PUSH: they were never sent, and never are */
+    enum ps_part_rows rows_state; /* PUSH: do they go with it? Set by ps_part_rows_to */
     bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
     bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
     bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
@@ -130,6 +141,17 @@ static inline void ps_part_to(struct ps_part *part, enum ps_part_state to)
     part->state = to;
 }
 
+static inline bool ps_part_head_only(const struct ps_part *part)
+{
+    return part->rows_state != ROWS_GO;
+}
+
+/* Rows that never go stay so. */
+static inline void ps_part_rows_to(struct ps_part *part, enum ps_part_rows to)
+{
+    part->rows_state = part->rows_state == ROWS_NEVER ? ROWS_NEVER : to;
+}
+
 static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
 {
     return part->order == NULL ? r : part->order[r];
@@ -138,7 +160,7 @@ static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
 /* Is it to go with its ids? Of one that was begun so, its shard knows chunks of that grid. */
 static inline bool ps_listed_goes_with_ids(const struct ps_part *part)
 {
-    return !part->head_only &&
+    return !ps_part_head_only(part) &&
            (part->list_step == LIST_NONE || (part->begun && part->ids_chunk_elems != 0));
 }
 

@@ -217,7 +217,7 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
             index = part->next;
             continue;
         }
-        bool by_list = part->listed && !part->head_only;
+        bool by_list = part->listed && !ps_part_head_only(part);
         weft_status status = by_list ? weft_ps_listed_send(client, part, now_ns)
                                      : weft_ps_part_send(client, part, now_ns);
         if (status == WEFT_PEER && client->config.reconnect_ns > 0) {

@@ -215,7 +215,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         client->counters.replies_bad += !good;
         weft_ps_resume_answered(client, part, good ? &reply : NULL);
     } else if ((!is_short || may_be_short) && take_answer(client, part, event, &reply)) {
-        if (part->listed && !part->head_only && !part->with_ids &&
+        if (part->listed && !ps_part_head_only(part) && !part->with_ids &&
             reply.status == WEFT_RPC_UNKNOWN_LIST) {
             weft_ps_listed_unknown(client, index, &reply);
             return;

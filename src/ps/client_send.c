@@ -48,7 +48,7 @@ bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *li
  * tag. */
 static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 {
-    return part->kind == WEFT_RPC_PUSH && !part->via && !part->head_only &&
+    return part->kind == WEFT_RPC_PUSH && !part->via && !ps_part_head_only(part) &&
            part->clock > link->clock_passed && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
@@ -94,7 +94,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .reply_bound_ppm = is_pull     ? part->bound_ppm
                            : part->via ? weft_ps_update_sum(client, part)
                                        : 0,
-        .rows = part->head_only               ? 0
+        .rows = ps_part_head_only(part)       ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
                                               : part->rows,
         .flags = flags_of(client, part, link, message->id_bytes),
@@ -187,7 +187,7 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
         .chunk_elems = part->request_chunk_elems,
         .id_bytes = part->list.id_bytes,
     };
-    if (part->head_only) {
+    if (ps_part_head_only(part)) {
         /* In one chunk, which fits where the chunks that were laid out may not. */
         message.total = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes);
         message.chunk_elems = (uint16_t)message.total;
@@ -197,19 +197,19 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
     }
     part->via = weft_ps_via_takes(client, part);
     part->via_pull = part->via && part->kind == WEFT_RPC_PULL;
-    weft_status status = message_send(client, part, &message, part->head_only, now_ns);
+    weft_status status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     if (status != WEFT_OK && part->via) { /* the aggregator takes no more now */
         if (part->expected) {
             (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         }
         part->expected = part->via = part->via_pull = false;
         part->direct = true;
-        status = message_send(client, part, &message, part->head_only, now_ns);
+        status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     }
     if (status == WEFT_OK && part->via) {
         weft_ps_via_went(client, part, now_ns);
     }
-    if (status == WEFT_OK && !part->head_only) {
+    if (status == WEFT_OK && !ps_part_head_only(part)) {
         part->ids_chunk_elems = 0; /* what its shard has begun is of these chunks */
     }
     return status;

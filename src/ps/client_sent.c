@@ -122,7 +122,7 @@ void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
                        const struct weft_msg_event *event)
 {
     struct ps_part *part = &client->parts[index];
-    if (!part->head_only) {
+    if (!ps_part_head_only(part)) {
         part->refused = event->refused;
     }
     if (part->kind == WEFT_RPC_PUSH) {

@@ -289,7 +289,7 @@ bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t ta
 bool weft_ps_update_may_go(const struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    return u == NULL || part->head_only || u->state == UPDATE_DIRECT ||
+    return u == NULL || ps_part_head_only(part) || u->state == UPDATE_DIRECT ||
            u->state == UPDATE_DROPPED || u->ends[part->shard].granted || part->resent;
 }
 
@@ -298,7 +298,8 @@ const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *cli
 {
     const struct ps_update *u = find(client, part->update);
     bool is_paced =
-        u != NULL && !part->head_only && u->state != UPDATE_DROPPED && u->ends[part->shard].granted;
+        u != NULL && !ps_part_head_only(part) && u->state != UPDATE_DROPPED &&
+        u->ends[part->shard].granted;
     return is_paced ? &u->ends[part->shard].pace : NULL;
 }
 
@@ -513,7 +514,7 @@ weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, 
     client->counters.updates_dropped++;
     FOR_EACH_PART(client, u, part)
     {
-        if (part->state == PART_QUEUED && !part->head_only) {
+        if (part->state == PART_QUEUED && !ps_part_head_only(part)) {
             weft_ps_update_void(client, part);
         }
     }

@@ -391,7 +391,7 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
         return weft_ps_via_takes_pull(client, part);
     }
     return part->kind == WEFT_RPC_PUSH && !part->direct && !part->expected && !part->resent && !part->listed &&
-           !part->head_only && !part->begun && part->op != WEFT_PS_NONE &&
+           !ps_part_head_only(part) && !part->begun && part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
            (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
            is_open(client, part->table, weft_ps_via_index(client, part));
