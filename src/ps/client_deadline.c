@@ -56,7 +56,8 @@ static void pull_expired(struct weft_ps_client *client, uint32_t index)
     struct ps_op *op = &client->ops[index];
     for (uint32_t i = 0; i < op->parts && ps_op_lent(op); i++) {
         struct ps_part *part = &client->parts[ps_op_part(client, index, i)];
-        if ((part->state == PART_FLYING && !part->reply_closed) || part->state == PART_QUEUED) {
+        if ((part->state == PART_FLYING && part->answer != ANSWER_CLOSED) ||
+            part->state == PART_QUEUED) {
             part_late(client, part);
         }
     }

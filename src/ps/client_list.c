@@ -338,13 +338,13 @@ weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *par
 {
     struct ps_shard_end *end = &client->ends[part->shard];
     WEFT_ASSERT(client->list_part == WEFT_PS_NONE);
-    if (!part->expected) {
+    if (part->answer != ANSWER_POSTED) {
         part->list_rpc_id = weft_ps_rpc_id(client, part->shard);
         weft_status status = weft_ps_part_expect(client, part, WEFT_RPC_LIST, part->list_rpc_id);
         if (status != WEFT_OK) {
             return status == WEFT_NOMEM ? WEFT_AGAIN : status;
         }
-        part->expected = true;
+        ps_part_posted(part);
     }
     const struct weft_msg_send send = {
         .peer = end->peer,
@@ -393,9 +393,10 @@ void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft
 
 void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part)
 {
-    if (part->list_step == LIST_BEFORE && part->expected) { /* it was not sent for want of a place */
+    if (part->list_step == LIST_BEFORE && part->answer == ANSWER_POSTED) {
+        /* LIST was not sent for want of a place. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
-        part->expected = false;
+        part->answer = ANSWER_NONE;
     }
     part->list_step = LIST_THERE;
 }
@@ -409,7 +410,8 @@ static bool is_late(const struct weft_ps_client *client, const struct ps_part *p
 /* Neither LIST nor the push is under way: it is queued. */
 static void again_queue(struct weft_ps_client *client, struct ps_part *part)
 {
-    part->expected = part->request_closed = part->reply_closed = false;
+    part->answer = ANSWER_NONE;
+    part->request_closed = false;
     ps_part_to(part, PART_QUEUED);
     if (is_late(client, part) && !ps_part_head_only(part)) {
         weft_ps_push_void(client, part);
@@ -421,7 +423,7 @@ static void again_queue(struct weft_ps_client *client, struct ps_part *part)
 static void list_over(struct weft_ps_client *client, struct ps_part *part)
 {
     client->list_part = WEFT_PS_NONE;
-    part->list_flying = part->expected = false;
+    part->list_flying = false;
     part->list_given = true;
     client->counters.replies_bad += part->list_bad;
     bool refused = !part->list_bad && part->list_status != WEFT_RPC_OK;
@@ -440,7 +442,7 @@ void weft_ps_list_sent(struct weft_ps_client *client, uint32_t index,
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
     part->request_closed = true;
-    if (part->reply_closed) {
+    if (part->answer == ANSWER_CLOSED) {
         list_over(client, part);
     }
 }
@@ -455,7 +457,7 @@ void weft_ps_list_reply(struct weft_ps_client *client, uint32_t index,
     struct weft_rpc_reply reply;
     bool good = event->outcome == WEFT_MSG_COMPLETE && event->elem_bytes == WEFT_RPC_REPLY_BYTES &&
                 event->total == 1 && weft_ps_reply_head(part, event, part->list_rpc_id, &reply);
-    part->reply_closed = true;
+    part->answer = ANSWER_CLOSED;
     part->list_bad = !good;
     part->list_status = good ? reply.status : WEFT_RPC_OK;
     if (part->request_closed) {
@@ -547,7 +549,7 @@ static void with_ids_sent(struct weft_ps_client *client, struct ps_part *part,
                           const struct weft_msg_event *event)
 {
     const uint32_t chunks = ps_part_chunks(part);
-    const bool came = event->outcome == WEFT_MSG_COMPLETE || part->reply_closed;
+    const bool came = event->outcome == WEFT_MSG_COMPLETE || part->answer == ANSWER_CLOSED;
     struct weft_msg_event same = *event;
     uint64_t *mask = (uint64_t *)(void *)(part->list_held + 1);
     memset(mask, 0, WEFT_BITS_WORDS((size_t)chunks) * sizeof(*mask));
@@ -582,7 +584,8 @@ bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
     }
     part->sent_unknown = event->outcome == WEFT_MSG_UNKNOWN;
     bool answer_comes = event->mask != NULL && weft_bits_test(event->mask, 0);
-    if (event->refused == 0 || part->reply_closed || !answer_comes || part->sent_unknown) {
+    if (event->refused == 0 || part->answer == ANSWER_CLOSED || !answer_comes ||
+        part->sent_unknown) {
         return false;
     }
     struct ps_held *held = part->list_held;

@@ -235,7 +235,8 @@ uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32
         ps_part_to(part, PART_QUEUED);
         part->resent = true;
         ps_part_rows_to(part, ROWS_GO);
-        part->expected = part->request_closed = part->reply_closed = part->begun = false;
+        part->answer = ANSWER_NONE;
+        part->request_closed = part->begun = false;
         weft_ps_listed_reset(client, part);
         weft_ps_part_enqueue(client, (uint32_t)(part - client->parts));
         again++;

@@ -255,11 +255,11 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     if (part->failing) {
         return; /* it ends when its memory comes back */
     }
-    if (part->via_sending && part->reply_closed) {
+    if (part->via_sending && part->answer == ANSWER_CLOSED) {
         if (!ps_log_on(client) || !is_push) {
             return; /* its shard has it; it is done when its memory comes back */
         }
-        part->reply_closed = false; /* what comes back may not have it */
+        part->answer = ANSWER_NONE; /* what comes back may not have it */
     }
     if (part->via) {
         weft_ps_via_recall(client, part);
@@ -268,11 +268,11 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         weft_ps_via_close(client, part);
     }
     weft_ps_unpack(client, part);
-    if (part->expected && !part->reply_closed) {
+    if (part->answer == ANSWER_POSTED) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
     /* Of a push that names a list: LIST was answered, or that the list is unknown. */
-    bool answered = part->reply_closed && !part->list_flying &&
+    bool answered = part->answer == ANSWER_CLOSED && !part->list_flying &&
                     part->list_doubt != DOUBT_UNKNOWN;
     if (flew && answered) {
         if (is_push && !part->request_closed) {
@@ -288,7 +288,8 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     if (is_push && part->request_closed && !part->list_flying) {
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
-    part->expected = part->request_closed = part->reply_closed = part->begun = false;
+    part->answer = ANSWER_NONE;
+    part->request_closed = part->begun = false;
     part->is_ahead = false; /* whoever calls counts anew */
     part->resent |= flew && !part->list_flying;
     ps_part_rows_to(part, ROWS_GO);
@@ -312,14 +313,14 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
         weft_ps_via_recall(client, part);
     }
     if (ps_via_holds(part)) {
-        if (!part->reply_closed) {
+        if (part->answer != ANSWER_CLOSED) {
             part->failing = true;
             ps_part_to(part, PART_FLYING);
         }
         weft_ps_via_close(client, part);
         return;
     }
-    if (part->expected && !part->reply_closed) {
+    if (part->answer == ANSWER_POSTED) {
         /* NOTFOUND: the transport has dropped it with the peer. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
@@ -329,7 +330,7 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
     weft_ps_listed_reset(client, part);
     if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING && !part->via_pull) {
         client->ends[part->shard].pulls_open -= !part->request_closed;
-        if (!part->reply_closed) {
+        if (part->answer != ANSWER_CLOSED) {
             ps_pull_answered(&client->ends[part->shard], part);
         }
     }

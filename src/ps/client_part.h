@@ -3,7 +3,7 @@
  *
  *     FREE --made, and given a place in its shard's queue--> QUEUED
  *     QUEUED --its turn has come, and the transport takes its request--> FLYING
- *     FLYING --SENT: `request_closed`, and the answer: `reply_closed`, in either order--> DONE
+ *     FLYING --SENT: `request_closed`, and the answer: ANSWER_CLOSED, in either order--> DONE
  *     FLYING --the connection breaks, and the shard is waited for--> QUEUED, to be sent again
  *     FLYING --an aggregator will not have it--> QUEUED, to go to the shard itself
  *     FLYING --its LIST was taken (`list_flying`), or its list is unknown--> QUEUED
@@ -39,6 +39,19 @@ enum ps_part_state {
     PART_DONE,
 };
 
+/* Its answer.
+ *
+ *     NONE --its memory is posted: before its request, which may then have to wait--> POSTED
+ *     POSTED --RECEIVED came--> CLOSED
+ *     POSTED, CLOSED --it will be sent again, to another or on another connection--> NONE
+ *     POSTED --it is never sent, or its aggregator is left: the memory is taken back--> NONE
+ */
+enum ps_part_answer {
+    ANSWER_NONE,
+    ANSWER_POSTED,
+    ANSWER_CLOSED,
+};
+
 /* Do the rows of a push go with its head?
  *
  *     GO --its deadline was over and its head was lost with them--> LOST
@@ -54,7 +67,7 @@ enum ps_part_rows {
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
-    bool expected;       /* the reply's memory is posted */
+    enum ps_part_answer answer;
     bool request_closed; /* SENT came */
     bool cut;            /* PULL: it asks for a checkpoint */
     bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
@@ -64,12 +77,11 @@ struct ps_part {
     bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
     bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
     bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
-    bool reply_closed;   /* RECEIVED came */
     bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
     bool is_ahead;       /* PULL: counted in pulls_ahead */
     bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
     bool listed;         /* PUSH: its chunks name a list; all that follows is of such */
-    bool list_flying;    /* FLYING is LIST; so are `expected` and the two `closed` */
+    bool list_flying;    /* FLYING is LIST; so are `answer` and `request_closed` */
     bool list_given;     /* LIST was sent for it */
     bool with_ids;       /* it was sent so, from `list_request` */
     enum ps_list_step list_step;
@@ -139,6 +151,13 @@ static inline void ps_part_to(struct ps_part *part, enum ps_part_state to)
     };
     WEFT_ASSERT((may[part->state] >> to & 1) != 0);
     part->state = to;
+}
+
+/* The memory of its answer is posted. */
+static inline void ps_part_posted(struct ps_part *part)
+{
+    WEFT_ASSERT(part->answer == ANSWER_NONE);
+    part->answer = ANSWER_POSTED;
 }
 
 static inline bool ps_part_head_only(const struct ps_part *part)

@@ -19,7 +19,8 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
         weft_ps_push_opened(client, part);
     }
     ps_part_to(part, PART_QUEUED);
-    part->expected = part->request_closed = part->reply_closed = false;
+    part->answer = ANSWER_NONE;
+    part->request_closed = false;
     part->counted = part->begun = false;
     part->via = part->via_sending = part->via_answering = part->via_pull = false;
     part->direct = part->failing = false;
@@ -108,7 +109,7 @@ void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t index)
     }
     *(before == WEFT_PS_NONE ? &end->queue_head : &client->parts[before].next) = part->next;
     end->queue_tail = end->queue_tail == index ? before : end->queue_tail;
-    if (part->expected) {
+    if (part->answer == ANSWER_POSTED) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
     weft_ps_part_done(client, part);

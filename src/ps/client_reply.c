@@ -184,14 +184,14 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         weft_ps_via_answer_over(client, index);
         return;
     }
-    WEFT_ASSERT(part->state == PART_FLYING && !part->reply_closed);
+    WEFT_ASSERT(part->state == PART_FLYING && part->answer != ANSWER_CLOSED);
     if (part->list_flying) {
         weft_ps_list_reply(client, index, event);
         return;
     }
     bool gone = event->outcome != WEFT_MSG_COMPLETE && event->sender_gone;
     if (gone && (client->config.reconnect_ns > 0 || part->via)) {
-        part->expected &= !part->via;
+        part->answer = part->via ? ANSWER_NONE : part->answer;
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
     /* A shard ends no answer before it is whole, or as whole as its bound wants. */
@@ -199,7 +199,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     bool may_be_short = weft_ps_reply_until(client, part) != 0;
     uint64_t taken_ns = ps_clock_ns(client);
     struct weft_rpc_reply reply;
-    part->reply_closed = true;
+    part->answer = ANSWER_CLOSED;
     if (part->kind == WEFT_RPC_PULL) {
         ps_pull_answered(&client->ends[part->shard], part);
     }

@@ -123,14 +123,14 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
                                 const struct ps_message *message, bool whole, uint64_t now_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    if (!part->expected) {
+    if (part->answer != ANSWER_POSTED) {
         /* Pulls may wait for a push by its name: it keeps it while it waits for its list. */
         part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
         weft_status status = weft_ps_part_expect(client, part, part->kind, part->rpc_id);
         if (status != WEFT_OK) {
             return status == WEFT_NOMEM ? WEFT_AGAIN : status;
         }
-        part->expected = true;
+        ps_part_posted(part);
     }
     write_head(client, part, link, message);
     bool is_push = part->kind == WEFT_RPC_PUSH;
@@ -199,10 +199,11 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
     part->via_pull = part->via && part->kind == WEFT_RPC_PULL;
     weft_status status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     if (status != WEFT_OK && part->via) { /* the aggregator takes no more now */
-        if (part->expected) {
+        if (part->answer == ANSWER_POSTED) {
             (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         }
-        part->expected = part->via = part->via_pull = false;
+        part->answer = ANSWER_NONE;
+        part->via = part->via_pull = false;
         part->direct = true;
         status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     }

@@ -52,7 +52,8 @@ void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
     uint32_t sent = packed ? part->rows : event->total - head_elems;
     uint32_t got = packed ? delivered_rows(client, part, event) : delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
-    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0 && part->reply_closed) {
+    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0 &&
+        part->answer == ANSWER_CLOSED) {
         got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
         is_short = false;
     }
@@ -97,7 +98,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         return;
     }
     if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0 &&
-        (!part->reply_closed || part->list_doubt == DOUBT_UNKNOWN)) {
+        (part->answer != ANSWER_CLOSED || part->list_doubt == DOUBT_UNKNOWN)) {
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
     if (weft_ps_listed_sent(client, index, event)) {
@@ -130,7 +131,7 @@ void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
         if (event->outcome == WEFT_MSG_SHORT) {
             client->counters.late++;
             bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
-            if (headless && !part->reply_closed) {
+            if (headless && part->answer != ANSWER_CLOSED) {
                 weft_ps_push_headless(client, index);
                 return;
             }
@@ -138,7 +139,7 @@ void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
         weft_ps_push_closed(client, part);
     }
     part->request_closed = true;
-    if (part->reply_closed) {
+    if (part->answer == ANSWER_CLOSED) {
         weft_ps_part_done(client, part);
     }
 }

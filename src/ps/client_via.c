@@ -111,11 +111,11 @@ static void go_direct(struct weft_ps_client *client, uint32_t index)
     struct ps_part *part = &client->parts[index];
     WEFT_ASSERT(part->state == PART_FLYING && part->via);
     weft_ps_via_leave(client, part);
-    if (part->expected) {
+    if (part->answer == ANSWER_POSTED) {
         /* NOTFOUND: the transport has dropped it with the peer. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
-    part->expected = part->reply_closed = false;
+    part->answer = ANSWER_NONE;
     part->resent = part->direct = true;
     ps_part_to(part, PART_QUEUED);
     client->counters.via_direct += part->kind == WEFT_RPC_PUSH;
@@ -142,7 +142,7 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
         if (part->via_answering && part->via_index == index) {
             weft_ps_via_answer_over(client, i); /* its expectation went with the peer */
         } else if (part->state == PART_FLYING && part->via && part->via_index == index &&
-                   !part->reply_closed) {
+                   part->answer != ANSWER_CLOSED) {
             go_direct(client, i);
         }
     }
@@ -357,8 +357,8 @@ uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_
 
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    if (part->kind != WEFT_RPC_PULL || part->direct || part->expected || part->resent ||
-        part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
+    if (part->kind != WEFT_RPC_PULL || part->direct || part->answer == ANSWER_POSTED ||
+        part->resent || part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
         client->ops[part->op].deadline_ns != WEFT_NEVER ||
         !weft_ps_via_open(client, part->table, part->shard)) {
         return false;
@@ -390,8 +390,9 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
     if (part->kind == WEFT_RPC_PULL) {
         return weft_ps_via_takes_pull(client, part);
     }
-    return part->kind == WEFT_RPC_PUSH && !part->direct && !part->expected && !part->resent && !part->listed &&
-           !ps_part_head_only(part) && !part->begun && part->op != WEFT_PS_NONE &&
+    return part->kind == WEFT_RPC_PUSH && !part->direct && part->answer != ANSWER_POSTED &&
+           !part->resent && !part->listed && !ps_part_head_only(part) && !part->begun &&
+           part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
            (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
            is_open(client, part->table, weft_ps_via_index(client, part));
@@ -425,9 +426,9 @@ void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part)
 {
     weft_ps_via_leave(client, part);
     part->via_answering =
-        part->expected && !part->reply_closed &&
+        part->answer == ANSWER_POSTED &&
         client->msgr.ops->cancel(client->msgr.self, part->expect) == WEFT_NOTFOUND;
-    part->expected = false;
+    part->answer = part->answer == ANSWER_POSTED ? ANSWER_NONE : part->answer;
     part->direct = true;
     client->vias[part->via_index].close = true; /* an answer that nobody takes would stay with the aggregator */
 }
@@ -469,10 +470,10 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
         return;
     }
     if (part->kind == WEFT_RPC_PUSH &&
-        (event->outcome != WEFT_MSG_UNKNOWN || part->reply_closed)) {
+        (event->outcome != WEFT_MSG_UNKNOWN || part->answer == ANSWER_CLOSED)) {
         weft_ps_push_count(client, part, event);
     }
-    if (part->state == PART_FLYING && part->reply_closed) {
+    if (part->state == PART_FLYING && part->answer == ANSWER_CLOSED) {
         weft_ps_part_done(client, part);
     }
 }
@@ -482,7 +483,6 @@ void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool co
     struct ps_part *part = &client->parts[index];
     struct ps_via *via = &client->vias[part->via_index];
     weft_ps_via_heard(client, via);
-    part->expected = false;
     if (!committed) {
         go_direct(client, index);
         return;
