@@ -1,4 +1,5 @@
-/* Life, peers, request memory and clocks. What a request does is in shard_request.c. */
+/* Life, queues, clocks and events. Peers and the memory of their requests are in shard_peers.c, what a
+ * request does in shard_request.c. */
 #include "ps/shard_internal.h"
 #include "ps/snapshot_internal.h"
 
@@ -8,9 +9,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-
-/* `user` of an expectation or a reply is its slot; of a CLOCK expectation this plus the rank. */
-#define USER_CLOCK (UINT64_C(1) << 32)
 
 /* Replies and CLOCK together must stay under WEFT_MSGS_MAX, or a worker could not be answered. */
 enum { SLOTS_MAX = WEFT_MSGS_MAX - 4 };
@@ -83,16 +81,6 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
     slot->answer = malloc(answer_bytes); /* touched as far as answers are long */
     bool lacks = (has_ids && slot->ids == NULL) || (is_pull && slot->came == NULL);
     return slot->answer == NULL || lacks ? WEFT_NOMEM : WEFT_OK;
-}
-
-/* The slots of a rank, or of an aggregator behind them. */
-static struct shard_slot *slots_of(const struct weft_shard *shard, uint32_t who, uint32_t *count_p)
-{
-    const uint32_t ranks = shard->config.workers_max;
-    *count_p = who < ranks ? shard->slots_per_worker : WEFT_AGGREGATE_PULLS;
-    return &shard->slots[who < ranks ? who * shard->slots_per_worker
-                                     : ranks * shard->slots_per_worker +
-                                           (who - ranks) * WEFT_AGGREGATE_PULLS];
 }
 
 static weft_status slots_init(struct weft_shard *shard)
@@ -265,288 +253,6 @@ uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queu
     return slot;
 }
 
-/* ---- request memory -------------------------------------------------------------------------- */
-
-/* Every expectation is for one request of one op of one worker, except CLOCK's, which needs no
- * memory and therefore never runs out. */
-static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, uint32_t count,
-                        uint64_t user, const void *near, weft_expect_id *id_p)
-{
-    struct weft_msg_expect expect = {
-        .peer = peer,
-        .sink = WEFT_SINK_HAND,
-        .tag = (uint64_t)op << 56,
-        .tag_mask = op == WEFT_RPC_PUSH ? WEFT_RPC_TAG_PUSH_MASK : WEFT_RPC_TAG_OP_MASK,
-        .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
-        .count = count,
-        .timeout_ns = WEFT_NEVER,
-        .user = user,
-        .near = near,
-    };
-    return shard->msgr.ops->expect(shard->msgr.self, &expect, id_p);
-}
-
-static void slot_post(struct weft_shard *shard, struct shard_slot *slot)
-{
-    struct shard_worker *worker = &shard->workers[slot->worker];
-    WEFT_ASSERT(slot->state == SLOT_IDLE);
-    if (!worker->up) {
-        return;
-    }
-    if (post(shard, worker->peer, slot->op, 1, (uint64_t)(slot - shard->slots), slot,
-             &slot->expect) != WEFT_OK) {
-        shard->counters.slots_unposted++;
-        shard->unposted_count++;
-        return;
-    }
-    slot->peer = worker->peer;
-    slot->state = SLOT_POSTED;
-}
-
-static void clock_post(struct weft_shard *shard, uint32_t rank)
-{
-    struct shard_worker *worker = &shard->workers[rank];
-    worker->clock_posted = post(shard, worker->peer, WEFT_RPC_CLOCK, UINT32_MAX, USER_CLOCK + rank,
-                                NULL, &worker->clock_expect) == WEFT_OK;
-    if (!worker->clock_posted) {
-        shard->counters.slots_unposted++;
-        shard->unposted_count++;
-    }
-}
-
-void weft_shard_slot_release(struct weft_shard *shard, uint32_t index)
-{
-    struct shard_slot *slot = &shard->slots[index];
-    WEFT_ASSERT(slot->state >= SLOT_OPEN);
-    shard->busy_count--;
-    slot->state = SLOT_IDLE;
-    slot_post(shard, slot);
-}
-
-/* What the transport had no room for. Rare, so the walk over all slots does not matter. */
-static void post_again(struct weft_shard *shard)
-{
-    shard->unposted_count = 0;
-    for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
-        if (shard->workers[rank].up && !shard->workers[rank].clock_posted) {
-            clock_post(shard, rank);
-        }
-    }
-    for (uint32_t i = 0; i < shard->slot_count; i++) {
-        if (shard->slots[i].state == SLOT_IDLE) {
-            slot_post(shard, &shard->slots[i]);
-        }
-    }
-}
-
-/* ---- peers ----------------------------------------------------------------------------------- */
-
-static void queue_drop_worker(struct weft_shard *shard, struct shard_queue *queue, uint32_t rank)
-{
-    struct shard_queue kept = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
-    uint32_t index;
-    while ((index = weft_shard_queue_pop(shard, queue)) != WEFT_SHARD_NONE) {
-        if (shard->slots[index].worker != rank) {
-            weft_shard_queue_push(shard, &kept, index);
-            continue;
-        }
-        shard->counters.requests_stale++;
-        weft_shard_slot_release(shard, index);
-    }
-    *queue = kept;
-}
-
-/* Forget a worker's connection: unposted memory comes back now, open requests when they close. */
-static void worker_unbind(struct weft_shard *shard, uint32_t rank)
-{
-    struct shard_worker *worker = &shard->workers[rank];
-    worker->up = false;
-    if (worker->clock_posted) {
-        /* NOTFOUND: the transport dropped it with the peer. Either way it is gone. */
-        (void)!shard->msgr.ops->cancel(shard->msgr.self, worker->clock_expect);
-        worker->clock_posted = false;
-    }
-    uint32_t count;
-    struct shard_slot *slots = slots_of(shard, rank, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        struct shard_slot *slot = &slots[i];
-        if (slot->state == SLOT_POSTED) {
-            (void)!shard->msgr.ops->cancel(shard->msgr.self, slot->expect);
-            slot->state = SLOT_IDLE;
-        } else if (slot->state == SLOT_OPEN) {
-            slot->stale = true;
-        }
-    }
-    queue_drop_worker(shard, &shard->waiting, rank);
-    queue_drop_worker(shard, &shard->due, rank);
-    queue_drop_worker(shard, &shard->ready, rank);
-    queue_drop_worker(shard, &shard->asking, rank);
-}
-
-static void slots_post(struct weft_shard *shard, uint32_t who)
-{
-    uint32_t count;
-    struct shard_slot *slots = slots_of(shard, who, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (slots[i].state == SLOT_IDLE) {
-            slot_post(shard, &slots[i]);
-        }
-    }
-}
-
-void weft_shard_pulls_bind(struct weft_shard *shard, uint32_t aggregator, weft_peer peer)
-{
-    const uint32_t who = shard->config.workers_max + aggregator;
-    shard->workers[who].up = true;
-    shard->workers[who].peer = peer;
-    slots_post(shard, who);
-}
-
-void weft_shard_pulls_unbind(struct weft_shard *shard, uint32_t aggregator)
-{
-    worker_unbind(shard, shard->config.workers_max + aggregator);
-}
-
-void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
-                             uint64_t now_ns)
-{
-    weft_shard_journal_renewed(shard, rank, incarnation);
-    weft_shard_lists_forget(shard, rank);
-    weft_shard_updates_forget(shard, rank);
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
-            weft_shard_close_short(shard, (uint16_t)t, rank);
-            weft_shard_again_forget(shard, (uint16_t)t, rank);
-            weft_shard_safe_forget(shard, (uint16_t)t, rank);
-            weft_shard_aggregate_forget(shard, (uint16_t)t, rank);
-        }
-    }
-    weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
-    shard->workers[rank].incarnation = incarnation;
-    /* Only now: a clock that moves may cut a checkpoint, behind the record above. With the windows of the
-     * process before, what this one pushes would be taken for pushed already by who restores it. */
-    weft_shard_members_leave(shard, rank, true, now_ns);
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
-            weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
-        }
-    }
-}
-
-static void replaced_add(struct weft_shard *shard, weft_peer peer, bool for_good)
-{
-    if (shard->replaced_count < WEFT_SHARD_REPLACED_MAX) {
-        shard->replaced[shard->replaced_count++] = (struct shard_replaced){peer, for_good};
-    }
-}
-
-void weft_shard_replace(struct weft_shard *shard, weft_peer peer)
-{
-    replaced_add(shard, peer, false);
-}
-
-void weft_shard_refuse_peer(struct weft_shard *shard, weft_peer peer)
-{
-    replaced_add(shard, peer, true);
-}
-
-/* It went by itself: its number may be another's from now on. */
-static void replaced_remove(struct weft_shard *shard, weft_peer peer)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < shard->replaced_count; i++) {
-        if (shard->replaced[i].peer != peer) {
-            shard->replaced[kept++] = shard->replaced[i];
-        }
-    }
-    shard->replaced_count = kept;
-}
-
-bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p, bool *for_good_p)
-{
-    if (shard->replaced_count == 0) {
-        return false;
-    }
-    const struct shard_replaced *replaced = &shard->replaced[--shard->replaced_count];
-    *peer_p = replaced->peer;
-    *for_good_p = replaced->for_good;
-    return true;
-}
-
-/* Whether a process may not have the rank. One that lost it does not get it back, even if nobody has
- * it: what it pushed is not known any more, and would count twice. One that is not known (it never
- * connected, or the shard was restored from before it did) and began before the process that is
- * connected waits until that is gone: most likely it hung, or else its host's clock is behind. */
-static bool is_refused(const struct shard_worker *worker, uint64_t incarnation, bool *for_good_p)
-{
-    if (incarnation == 0 || incarnation == worker->incarnation) {
-        return false;
-    }
-    *for_good_p = weft_retired_has(&worker->retired, incarnation);
-    return *for_good_p || (worker->up && incarnation < worker->incarnation);
-}
-
-static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
-{
-    uint32_t rank = (uint32_t)event->name;
-    if (event->name >> 32 != WEFT_ROLE_WORKER || rank >= shard->config.workers_max) {
-        shard->counters.peers_ignored++;
-        return;
-    }
-    struct shard_worker *worker = &shard->workers[rank];
-    bool for_good, renewed;
-    if (is_refused(worker, event->incarnation, &for_good)) {
-        shard->counters.workers_refused++;
-        replaced_add(shard, event->peer, for_good);
-        return;
-    }
-    renewed = event->incarnation == 0 || event->incarnation != worker->incarnation;
-    if (worker->up) {
-        shard->counters.workers_replaced++;
-        replaced_add(shard, worker->peer, renewed);
-        worker_unbind(shard, rank);
-    }
-    if (renewed) {
-        weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
-        weft_shard_safe_unbind(shard, rank, true);
-        worker->closed = (struct weft_rpc_window){0};
-    }
-    weft_shard_safe_unbind(shard, rank, false);
-    worker->up = true;
-    worker->up_ns = now_ns;
-    worker->peer = event->peer;
-    clock_post(shard, rank);
-    slots_post(shard, rank);
-}
-
-static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
-{
-    replaced_remove(shard, event->peer);
-    for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
-        if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
-            worker_unbind(shard, rank);
-            bool died = event->down != WEFT_DOWN_CLOSED && event->down != WEFT_DOWN_LOCAL;
-            weft_shard_journal_left(shard, rank);
-            weft_shard_members_leave(shard, rank, died, now_ns);
-        }
-    }
-}
-
-void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at_ns,
-                            uint64_t now_ns)
-{
-    if (rank >= shard->config.workers_max) {
-        return;
-    }
-    struct shard_worker *worker = &shard->workers[rank];
-    if (worker->up && worker->up_ns < at_ns) {
-        replaced_add(shard, worker->peer, false);
-        worker_unbind(shard, rank);
-        weft_shard_journal_left(shard, rank);
-        weft_shard_members_leave(shard, rank, true, now_ns);
-    }
-}
-
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
 static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_event *event,
@@ -609,12 +315,13 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
 
 static void incoming(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
-    if (event->user >= USER_CLOCK) {
+    if (event->user >= WEFT_SHARD_USER_CLOCK) {
         if (event->type == WEFT_EVENT_OPEN) {
-            weft_shard_record_open(shard, (uint32_t)(event->user - USER_CLOCK), event->at_ns);
+            weft_shard_record_open(shard, (uint32_t)(event->user - WEFT_SHARD_USER_CLOCK),
+                                   event->at_ns);
         }
         if (event->type == WEFT_EVENT_CHUNK) {
-            clock_chunk(shard, event, (uint32_t)(event->user - USER_CLOCK), now_ns);
+            clock_chunk(shard, event, (uint32_t)(event->user - WEFT_SHARD_USER_CLOCK), now_ns);
         }
         return;
     }
@@ -644,10 +351,10 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
     }
     switch (event->type) {
     case WEFT_EVENT_PEER_UP:
-        peer_up(shard, event, now_ns);
+        weft_shard_peer_up(shard, event, now_ns);
         break;
     case WEFT_EVENT_PEER_DOWN:
-        peer_down(shard, event, now_ns);
+        weft_shard_peer_down(shard, event, now_ns);
         break;
     case WEFT_EVENT_OPEN:
     case WEFT_EVENT_CHUNK:
@@ -671,7 +378,7 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
 void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
 {
     if (shard->unposted_count > 0) {
-        post_again(shard);
+        weft_shard_post_again(shard);
     }
     if (shard->step_tables > 0) {
         weft_shard_step(shard, now_ns);

@@ -1,5 +1,5 @@
-/* The inside of a shard, shared by shard.c (life, peers, slots, clocks), shard_request.c (what a
- * request does) and shard_push.c (a chunk of a push). Not for others. */
+/* The inside of a shard, shared by shard.c (life, clocks, events), shard_peers.c (who is connected, and
+ * slots), shard_request.c (what a request does) and shard_push.c (a chunk of a push). Not for others. */
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
 
@@ -16,6 +16,9 @@
 enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 
 #define WEFT_SHARD_NONE UINT32_MAX
+
+/* `user` of an expectation or a reply is its slot; of a CLOCK expectation this plus the rank. */
+#define WEFT_SHARD_USER_CLOCK (UINT64_C(1) << 32)
 
 /* `user` of what tells a worker that pushes are durable: this plus its rank. */
 #define WEFT_SHARD_USER_SAFE (UINT64_C(1) << 33)
@@ -411,6 +414,17 @@ bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *s
 /* shard.c */
 void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, uint32_t slot);
 uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue);
+/* The rank has finished this clock, and those before. False: nobody gets that far. */
+bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t rank, uint32_t clock,
+                           uint64_t now_ns);
+
+/* shard_peers.c */
+void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *event,
+                        uint64_t now_ns);
+void weft_shard_peer_down(struct weft_shard *shard, const struct weft_msg_event *event,
+                          uint64_t now_ns);
+/* What the transport had no room for. Rare, so the walk over all slots does not matter. */
+void weft_shard_post_again(struct weft_shard *shard);
 /* The request is over: post the slot's memory again when its worker is there. */
 void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
 /* This connection was replaced by another one of its process: for the driver to close. */
@@ -433,9 +447,6 @@ void weft_shard_pulls_unbind(struct weft_shard *shard, uint32_t aggregator);
 /* Another process speaks for this rank. */
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                              uint64_t now_ns);
-/* The rank has finished this clock, and those before. False: nobody gets that far. */
-bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t rank, uint32_t clock,
-                           uint64_t now_ns);
 
 /* shard_push.c */
 
