@@ -1,4 +1,5 @@
-/* `weft aggregate`: adds up pushes of workers on their way to the servers, and answers their pulls. */
+/* `weft aggregate`: aggregates pushes of workers in the path to the servers, and replies to their
+ * pulls. */
 #define _GNU_SOURCE
 #include "cli/child.h"
 #include "cli/metrics.h"
@@ -30,7 +31,7 @@ struct verb {
     const char *rack;
     const char *advertise;
     struct weft_membership membership;
-    uint64_t list_version; /* of the shards' addresses */
+    uint64_t list_version; /* version of the shard address list */
     uint32_t shards; /* with --parent */
     uint32_t push_mib;
     uint32_t age_us;
@@ -53,7 +54,7 @@ struct verb {
     struct weft_metrics metrics;
 };
 
-/* ---- figures --------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 static const struct figure {
     const char *name; /* in /metrics and in --json */
@@ -64,53 +65,56 @@ static const struct figure {
     {                                                                                              \
 #field, help, offsetof(struct weft_aggregator_counters, field)                             \
     }
-    FIGURE(pushes_in, "Pushes received whole."),
+    FIGURE(pushes_in, "Pushes received completely."),
     FIGURE(pushes_absorbed, "Pushes committed by the server inside an aggregate."),
-    FIGURE(pushes_direct, "Pushes that their workers were told to send to the server."),
-    FIGURE(direct_table, "Of these, of a table that is not open here or cannot be added up."),
-    FIGURE(direct_form, "Of these, that name a list, are malformed or not finite."),
-    FIGURE(direct_large, "Of these, with more rows than there was memory for."),
-    FIGURE(direct_shard, "Of these, while the server was away."),
-    FIGURE(direct_refused, "Of these, in an aggregate that the server refused."),
+    FIGURE(pushes_direct, "Pushes that workers were redirected to send to the server."),
+    FIGURE(direct_table, "Of these, of a table that is not open here or cannot be aggregated."),
+    FIGURE(direct_form,
+           "Of these, that refer to a list, are malformed, or contain values that are not finite."),
+    FIGURE(direct_large, "Of these, with more rows than memory was available for."),
+    FIGURE(direct_shard, "Of these, while the server was not connected."),
+    FIGURE(direct_refused, "Of these, in an aggregate that the server rejected."),
     FIGURE(aggregates_in, "Aggregates received from children; their pushes are in pushes_in."),
     FIGURE(aggregates_out, "Aggregates sent to the server."),
-    FIGURE(flushed_all, "Aggregates complete: every worker was in them."),
-    FIGURE(flushed_count, "Aggregates sent because they had enough pushes."),
+    FIGURE(flushed_all, "Aggregates sent with a push of every worker."),
+    FIGURE(flushed_count, "Aggregates sent because they had --flush-count pushes."),
     FIGURE(flushed_age, "Aggregates sent because of their age."),
-    FIGURE(flushed_pressure, "Aggregates sent because room was wanted."),
-    FIGURE(rows_in, "Rows of pushes that were added up."),
+    FIGURE(flushed_pressure, "Aggregates sent to free memory."),
+    FIGURE(rows_in, "Rows of pushes that were aggregated."),
     FIGURE(rows_out, "Rows of aggregates."),
-    FIGURE(bytes_in, "Bytes of pushes that were added up."),
+    FIGURE(bytes_in, "Bytes of pushes that were aggregated."),
     FIGURE(bytes_out, "Bytes of aggregates."),
-    FIGURE(clocks_in, "Ends of clocks received, for one worker and table each."),
-    FIGURE(clocks_passed, "Of these, that the server took from here."),
-    FIGURE(clocks_direct, "Of these, that their workers were told to tell the server themselves."),
-    FIGURE(clocks_out, "Messages that told the server of ends of clocks."),
-    FIGURE(pulls_in, "Pulls received whole."),
-    FIGURE(pulls_answered, "Pulls answered from here."),
-    FIGURE(pulls_direct, "Pulls that their workers were told to send to the server."),
+    FIGURE(clocks_in, "Ends of clocks received, one for each worker and table."),
+    FIGURE(clocks_passed, "Of these, accepted by the server."),
+    FIGURE(clocks_direct, "Of these, that workers were redirected to send to the server."),
+    FIGURE(clocks_out, "Messages with ends of clocks sent to the server."),
+    FIGURE(pulls_in, "Pulls received completely."),
+    FIGURE(pulls_answered, "Pulls replied to by this aggregator."),
+    FIGURE(pulls_direct, "Pulls that workers were redirected to send to the server."),
     FIGURE(pulls_direct_table, "Of these, of a table that is not open here, or malformed."),
-    FIGURE(pulls_direct_large, "Of these, with more rows than there was memory for."),
+    FIGURE(pulls_direct_large, "Of these, with more rows than memory was available for."),
     FIGURE(pulls_direct_shard,
-           "Of these, while the server was away, or was another process than the worker's."),
+           "Of these, while the server was not connected, or was another process than the "
+           "worker's."),
     FIGURE(pulls_direct_busy,
-           "Of these, that lacked rows when the connection to the server took no request."),
-    FIGURE(pulls_direct_late, "Of these, that had waited for the server for too long."),
-    FIGURE(pulls_direct_refused, "Of these, of whose rows the server refused some."),
+           "Of these, that lacked rows while the connection to the server accepted no request."),
+    FIGURE(pulls_direct_late, "Of these, whose request to the server timed out."),
+    FIGURE(pulls_direct_refused, "Of these, with rows that the server rejected."),
     FIGURE(fetches_out, "Requests for rows sent to the server."),
     FIGURE(pull_rows_in, "Rows of pulls."),
-    FIGURE(pull_rows_kept, "Of these, that were here and new enough."),
-    FIGURE(pull_rows_shared, "Of these, that came with a row asked for for another pull."),
-    FIGURE(pull_rows_fetched, "Rows asked for at the server, each once in a request."),
+    FIGURE(pull_rows_kept, "Of these, that were cached and recent enough."),
+    FIGURE(pull_rows_shared, "Of these, that shared a request already sent for another pull."),
+    FIGURE(pull_rows_fetched, "Rows requested from the server, each once per request."),
     FIGURE(shard_refusals,
-           "Connections that the server or the parent ended because it has another aggregator of this "
-           "number, or takes none of it."),
-    FIGURE(loops, "Times that the parent was this aggregator, was below it, or had its number."),
-    FIGURE(parent_tables_refused, "Tables that the parent refused."),
+           "Connections that the server or the parent closed because another aggregator has this "
+           "number, or because it accepts no aggregator with it."),
+    FIGURE(loops,
+           "Times that the parent was this aggregator, a descendant of it, or had its number."),
+    FIGURE(parent_tables_refused, "Tables that the parent rejected."),
     FIGURE(children_refused,
-           "Connections of aggregators with a number that another one has, or that is not taken."),
-    FIGURE(tables_refused, "Tables that workers asked for and that are not added up."),
-    FIGURE(workers_replaced, "Connections of workers that a newer one replaced."),
+           "Connections of aggregators with a number that is in use or out of range."),
+    FIGURE(tables_refused, "Tables that workers requested and that cannot be aggregated."),
+    FIGURE(workers_replaced, "Connections of workers that were replaced by a newer one."),
     FIGURE(peers_ignored, "Connections of processes that are neither worker nor server."),
 #undef FIGURE
 };
@@ -143,13 +147,13 @@ static void add_families(void *arg, struct weft_exposition *text)
                             verb->stats[i].gauges.workers_connected);
     }
     weft_exposition_family(text, "weft_aggregator_children", "gauge",
-                           "Aggregators connected whose parent this one is.");
+                           "Child aggregators connected.");
     for (uint32_t i = 0; i < verb->started; i++) {
         snprintf(label, sizeof(label), "shard=\"%u\"", i);
         weft_exposition_u64(text, "weft_aggregator_children", label,
                             verb->stats[i].gauges.children_connected);
     }
-    weft_exposition_family(text, "weft_aggregator_rows_kept", "gauge", "Rows kept for pulls.");
+    weft_exposition_family(text, "weft_aggregator_rows_kept", "gauge", "Rows cached for pulls.");
     for (uint32_t i = 0; i < verb->started; i++) {
         snprintf(label, sizeof(label), "shard=\"%u\"", i);
         weft_exposition_u64(text, "weft_aggregator_rows_kept", label,
@@ -164,7 +168,7 @@ static void add_families(void *arg, struct weft_exposition *text)
     }
 }
 
-/* To a parent, whose report has the counters of all its processes in one object. */
+/* Send the counters to a parent. Its report has the counters of all its processes in one object. */
 static void tell_parent(struct verb *verb, const struct weft_aggregator_counters *sum)
 {
     cJSON *event = weft_channel_event("done");
@@ -177,7 +181,7 @@ static void tell_parent(struct verb *verb, const struct weft_aggregator_counters
     (void)weft_channel_send(&verb->channel, event);
 }
 
-/* Of all shards together. */
+/* Report the counters, summed over all shards. */
 static void tell_counters(struct verb *verb)
 {
     struct weft_aggregator_counters sum = {0};
@@ -216,7 +220,7 @@ static void tell_counters(struct verb *verb)
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-/* One thread for each shard says this of its own. */
+/* Log callback of each shard's thread. */
 static void say(void *arg, enum weft_node_level level, const char *text)
 {
     (void)arg, (void)level;
@@ -264,7 +268,8 @@ static bool is_asked(void)
     return poll(&fd, 1, 0) > 0;
 }
 
-/* The number is claimed before a port is opened; the servers are where it says, unless there is a parent. */
+/* Claim the number before opening a port. The coordinator has the server addresses, unless there is
+ * a parent. */
 static weft_status join_job(struct verb *verb, struct weft_error *error)
 {
     struct weft_member_state state;
@@ -286,8 +291,8 @@ static weft_status join_job(struct verb *verb, struct weft_error *error)
     }
     if (state.list.count > WEFT_JOB_SHARDS_MAX ||
         (verb->port != 0 && verb->port + state.list.count - 1 > UINT16_MAX)) {
-        return weft_fail(error, WEFT_DATA, "the job has %u shards; there are not as many ports from "
-                                           "--listen :%u on", state.list.count, verb->port);
+        return weft_fail(error, WEFT_DATA, "the job has %u shards; --listen :%u leaves too "
+                                          "few ports", state.list.count, verb->port);
     }
     verb->count = state.list.count;
     verb->list_version = state.list.version;
@@ -302,7 +307,7 @@ static weft_status join_job(struct verb *verb, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* Where workers reach it. */
+/* Publish the address at which workers reach this aggregator. */
 static weft_status offer(struct verb *verb, struct weft_error *error)
 {
     struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
@@ -326,7 +331,7 @@ static weft_status offer(struct verb *verb, struct weft_error *error)
     return status;
 }
 
-/* False: another process has its number. Servers may have moved. */
+/* False: another process holds its number. Server addresses may have changed. */
 static bool look_at_membership(struct verb *verb, struct weft_error *error)
 {
     struct weft_member_state state;
@@ -389,7 +394,7 @@ static int serve(struct verb *verb)
         struct pollfd fds[] = {
             {.fd = signal_fd, .events = POLLIN},
             {.fd = verb->channel.fd,
-             .events = POLLIN}, /* the end of the parent; -1 is passed over */
+             .events = POLLIN}, /* the parent has ended; -1 is skipped */
         };
         tell_ready(verb);
         while (status == WEFT_OK && poll(fds, WEFT_ARRAY_COUNT(fds), has_coordinator ? 200 : -1) <= 0) {
@@ -421,12 +426,12 @@ static int check_parent(const struct weft_command *command, struct verb *verb)
     if (!weft_worker_via_parse(verb->parent, verb->addresses, verb->shards)) {
         return weft_options_usage(command,
                                   "--parent \"%.80s\" is not the HOST:PORT of another `weft "
-                                  "aggregate`, or one for each of --shards %u",
+                                  "aggregate`, or a list of one for each of --shards %u",
                                   verb->parent, verb->shards);
     }
     if (verb->port != 0 && verb->addresses[0].port == verb->port &&
         strcmp(verb->addresses[0].host, verb->host) == 0) {
-        return weft_options_usage(command, "--parent %.80s is this process itself: --listen",
+        return weft_options_usage(command, "--parent %.80s is the --listen address of this process",
                                   verb->parent);
     }
     verb->count = verb->shards;
@@ -446,7 +451,8 @@ static int check_servers(const struct weft_command *command, struct verb *verb)
     }
     const char *bad = weft_launch_servers_parse(verb->servers, verb->addresses, most, &verb->count);
     if (bad == NULL && verb->count > WEFT_JOB_SHARDS_MAX) {
-        return weft_options_usage(command, "--servers names %u shards; at most %d", verb->count,
+        return weft_options_usage(command, "--servers has %u shards; the maximum is %d",
+                                  verb->count,
                                   (int)WEFT_JOB_SHARDS_MAX);
     }
     if (bad != NULL) {
@@ -463,12 +469,13 @@ static bool is_given(const char *text)
 static int check(const struct weft_command *command, struct verb *verb)
 {
     if (is_given(verb->servers) && is_given(verb->parent)) {
-        return weft_options_usage(command, "--servers and --parent exclude each other: sums go to "
-                                           "the servers, or to another aggregator");
+        return weft_options_usage(command,
+            "--servers and --parent are mutually exclusive: sums are "
+            "sent either to the servers or to another aggregator");
     }
     if (verb->membership.coordinator == NULL && (is_given(verb->rack) || is_given(verb->advertise))) {
-        return weft_options_usage(command, "--rack and --advertise go with --coordinator, which tells "
-                                           "workers of this aggregator");
+        return weft_options_usage(command, "--rack and --advertise require --coordinator, which "
+                                           "assigns workers to this aggregator");
     }
     if (verb->membership.coordinator != NULL) {
         struct weft_launch flags = weft_launch_nothing();
@@ -478,7 +485,7 @@ static int check(const struct weft_command *command, struct verb *verb)
             return status;
         }
     } else if (!is_given(verb->servers) && !is_given(verb->parent)) {
-        return weft_options_usage(command, "--servers HOST:PORT,... is missing: the ports that "
+        return weft_options_usage(command, "--servers HOST:PORT,... is missing: the addresses that "
                                            "`weft server` prints, shard 0 first; or --parent, or "
                                            "--coordinator");
     }
@@ -495,8 +502,8 @@ static int check(const struct weft_command *command, struct verb *verb)
         return status;
     }
     if (verb->port != 0 && verb->count > 0 && verb->port + verb->count - 1 > UINT16_MAX) {
-        return weft_options_usage(command, "there are no %u ports from --listen :%u on",
-                                  verb->count, verb->port);
+        return weft_options_usage(command, "--listen :%u leaves too few ports for %u shards",
+                                  verb->port, verb->count);
     }
     return weft_security_check(command, &verb->security);
 }
@@ -519,64 +526,68 @@ int weft_cli_aggregate(int argc, char **argv)
     struct weft_aggregator_config *aggregator = &verb.each.aggregator;
     const struct weft_option options[] = {
         {"listen", "HOST:PORT",
-         "address that workers name with --via; shard s of the servers has port\n"
-         "PORT + s. Numeric; 0.0.0.0 = every address of this host",
+         "address that workers give with --via; shard s uses port PORT + s.\n"
+         "Numeric; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.listen},
         {"servers", "HOST:PORT,...", "all shards, shard 0 first, as `weft server` prints them",
          WEFT_OPTION_STRING, .value = &verb.servers,
-         .fallback = "must be given, or --parent or --coordinator"},
+         .fallback = "required, unless --parent or --coordinator is given"},
         {"parent", "HOST:PORT",
-         "send sums to this `weft aggregate` instead of the servers; it adds them\n"
-         "up further, with those of its own workers. It needs --children",
+         "send sums to this `weft aggregate` instead of the servers; it\n"
+         "aggregates them with those of its own workers. It needs --children",
          WEFT_OPTION_STRING, .value = &verb.parent, .fallback = "none: --servers"},
         WEFT_MEMBERSHIP_ROWS(&verb.membership),
         {"rack", "NAME",
-         "with --coordinator: workers with this --rack go by this one. Without, or\n"
-         "where no aggregator has theirs, workers are spread over all by rank",
-         WEFT_OPTION_STRING, .value = &verb.rack, .fallback = "not told"},
-        {"advertise", "HOST", "with --coordinator: the address that workers are told",
+         "with --coordinator: serve workers with the same --rack. Without it, or\n"
+         "if no aggregator has a worker's rack, workers are spread over all\n"
+         "aggregators by rank",
+         WEFT_OPTION_STRING, .value = &verb.rack, .fallback = "none"},
+        {"advertise", "HOST", "with --coordinator: the address given to workers",
          WEFT_OPTION_STRING, .value = &verb.advertise,
-         .fallback = "--listen, or this host's as the coordinator sees it"},
+         .fallback = "--listen; if it is a wildcard, this host's address as seen by the "
+                     "coordinator"},
         {"shards", "N", "shards of the job, with --parent", WEFT_OPTION_U32, .value = &verb.shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"children", "N",
-         "aggregators with numbers below N may name this one as --parent. Each has\n"
-         "64 MiB for each shard, used as needed",
+         "aggregators with numbers below N may use this one as --parent. Each\n"
+         "uses up to 64 MiB per shard",
          WEFT_OPTION_U32, .value = &aggregator->children_max, .max = WEFT_AGGREGATE_NUMBERS_MAX},
         {"number", "N",
-         "of this aggregator, from 0, where a job has several, each its own; below\n"
-         "--aggregators of the servers, which is 2 unless they are told, or below\n"
-         "--children of its parent",
+         "number of this aggregator, unique in the job, starting at 0. It must\n"
+         "be below --aggregators of the servers (default 2) or, with --parent,\n"
+         "below --children of the parent",
          WEFT_OPTION_U32, .value = &aggregator->number, .max = WEFT_SHARD_AGGREGATORS_MAX - 1},
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
          .value = &aggregator->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX},
-        {"tables", "N", "tables 0 to N-1 are added up", WEFT_OPTION_U32,
+        {"tables", "N", "aggregate tables 0 to N-1", WEFT_OPTION_U32,
          .value = &aggregator->tables_max, .min = 1, .max = 4096},
         {"flush-age-us", "US",
-         "send a sum this long after its first push, whoever is missing; it is\n"
-         "sent at once when all workers are in it",
+         "send a sum at the latest this long after its first push, even if\n"
+         "pushes of some workers are missing. A sum with a push of every worker\n"
+         "is sent at once",
          WEFT_OPTION_U32, .value = &verb.age_us, .min = 1, .max = 10000000},
         {"flush-by-age", NULL,
-         "ASP tables: keep a sum until it is that old, or has --flush-count pushes,\n"
-         "also when all workers are in it: more is added up, and workers that wait\n"
-         "for each push before the next one are slowed down to that age",
+         "ASP tables: hold a sum until it has that age or --flush-count pushes,\n"
+         "even if it has a push of every worker. More pushes are aggregated, but\n"
+         "workers that wait for each push are delayed by up to that age",
          WEFT_OPTION_FLAG, .value = &aggregator->by_age_asp},
-        {"flush-count", "N", "send a sum with N pushes; 0 = only when all workers are in it",
+        {"flush-count", "N", "send a sum with N pushes; 0 = when it has a push of every worker",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
         {"push-mib", "MIB",
-         "largest push that is added up, and largest answer to a pull; larger\n"
-         "ones are the server's. Each worker has eight times that, used as needed",
+         "largest push that is aggregated, and largest reply to a pull; larger\n"
+         "ones use the server directly. Each worker uses up to eight times that",
          WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
         {"pulls", "N",
-         "answer so many pulls of one worker at a time; 0 = they go to the server", WEFT_OPTION_U32,
+         "outstanding pulls per worker; 0 = send pulls to the servers", WEFT_OPTION_U32,
          .value = &aggregator->pull_slots, .max = 16},
         {"cache-mib", "MIB",
-         "keep so many rows of each server for pulls; the oldest go. 0 = ask for\n"
-         "each anew, once for all pulls that wait for it",
+         "memory per server for rows cached for pulls; the oldest are evicted. 0\n"
+         "= no cache: request each row again, once for all waiting pulls",
          WEFT_OPTION_U32, .value = &verb.cache_mib, .max = 65536},
         {"pull-age-us", "US",
-         "ASP tables: answer with rows that were asked for this long ago at most.\n"
-         "BSP and SSP need no such limit: there a row is as new as the clock says",
+         "ASP tables: maximum age of the rows in a reply, measured from their\n"
+         "request. BSP and SSP need no limit, since the clock determines how\n"
+         "recent a row must be",
          WEFT_OPTION_U32, .value = &verb.pull_age_us, .max = 10000000},
         WEFT_TRANSPORT_ROWS(&verb.transport),
         WEFT_SECURITY_NETWORK_ROWS(&verb.security),
@@ -585,7 +596,7 @@ int weft_cli_aggregate(int argc, char **argv)
          .value = &verb.json},
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
          .value = &verb.each.driver.udp.loss.loss_ppm},
-        {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
+        {"inject-seed", "N", "seed of the random choice of dropped datagrams", WEFT_OPTION_U64,
          .value = &verb.each.driver.udp.loss.seed},
         {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
          .value = &verb.each.driver.udp.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
@@ -595,20 +606,22 @@ int weft_cli_aggregate(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "aggregate",
-        .summary = "add up the pushes of workers on their way to the servers, answer their pulls",
+        .summary = "aggregate pushes and serve pulls between workers and servers",
         .description =
-            "Workers that name it with --via send it their pushes, pulls and ends of clocks, and all\n"
-            "else to the servers. It adds up pushes of the same table and clock and sends the servers one\n"
-            "message for all of them: fewer rows, fewer bytes, fewer requests. A worker's push is\n"
-            "over when its server has it. A pull is answered with rows that it keeps or asks the\n"
-            "server for, once for all workers that want them, and never with older ones than the\n"
-            "table's consistency allows. Of several aggregators with the same --number a server takes\n"
-            "one at a time. With --parent it is one of a tree: what it adds up is added up further\n"
-            "before it comes to the servers. With --coordinator it learns there where the servers are, and\n"
-            "workers with --via coordinator where it is. If the aggregator dies, or a push cannot be added up\n"
-            "(values other than float32, rows longer than 256 floats, admission, eviction),\n"
-            "workers send it to the server; nothing is lost or counted twice. Ctrl-C or SIGTERM\n"
-            "ends it.",
+         "Workers with --via send their pushes, pulls and ends of clocks to this process, and\n"
+         "everything else to the servers. It aggregates pushes of the same table and clock into one\n"
+         "message to the servers: fewer rows, bytes and requests. A worker's push completes when the\n"
+         "server has it. A pull is served from a cache or by requesting rows from the server, once\n"
+         "for all waiting workers; rows are never older than the table's consistency allows. A server\n"
+         "accepts one aggregator per --number at a time.\n"
+         "\n"
+         "With --parent, aggregators form a tree: the parent aggregates the sums of its children.\n"
+         "With --coordinator, the aggregator learns the server addresses from it, and workers with\n"
+         "--via coordinator learn the aggregator's address.\n"
+         "\n"
+         "If the aggregator fails or a push cannot be aggregated (values other than float32, rows\n"
+         "longer than 256 floats, admission, eviction), workers send the push to the server;\n"
+         "nothing is lost or counted twice. Ctrl-C or SIGTERM stops the aggregator.",
         .example =
             "  weft keygen job.key\n"
             "  weft server --key-file job.key --workers 2 --port 7700 &\n"
@@ -617,7 +630,7 @@ int weft_cli_aggregate(int argc, char **argv)
             "      --via 127.0.0.1:7800 &\n"
             "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 1 \\\n"
             "      --via 127.0.0.1:7800\n"
-            "  # a tree: one for a rack, one for a host in it\n"
+            "  # a tree: one aggregator per rack, one per host in it\n"
             "  weft aggregate --key-file job.key --servers 127.0.0.1:7700 --children 2 &\n"
             "  weft aggregate --key-file job.key --parent 127.0.0.1:7800 --number 1 \\\n"
             "      --listen 127.0.0.1:7810",

@@ -1,4 +1,4 @@
-/* `weft doctor`: what this host has and lacks for weft, as a table or as JSON. */
+/* `weft doctor`: checks what this host provides for weft; prints a table or JSON. */
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -40,21 +40,21 @@ static void print_table(const struct weft_doctor *doctor)
         missing += fact->state == WEFT_FACT_MISSING;
     }
     printf("\n%u facts, %u warnings, %u missing: ", doctor->count, warnings, missing);
-    puts(missing > 0    ? "weft does not work here as asked"
-         : warnings > 0 ? "weft works here; the warnings say what would make it faster"
+    puts(missing > 0    ? "weft does not work here with these options"
+         : warnings > 0 ? "weft works here; see the warnings for possible speedups"
                         : "weft works here");
 }
 
-/* Cryptography, and the key when one is named. */
+/* Cryptography, and the key if --key-file is given. */
 static void add_security(struct weft_doctor *doctor, const char *key_file)
 {
     struct weft_provider *provider = NULL;
     weft_status status = weft_provider_new(1, &provider);
     bool works = status == WEFT_OK;
     weft_doctor_add(doctor, "libcrypto", works ? WEFT_FACT_OK : WEFT_FACT_MISSING,
-                    "weft wants AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; see its configuration "
-                    "(openssl version -d)",
-                    "%s", works ? "works" : "does not offer what weft needs");
+                    "weft needs AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; check its "
+                    "configuration (openssl version -d)",
+                    "%s", works ? "works" : "lacks an algorithm that weft needs");
     if (works) {
         const struct weft_provider_aead aead = weft_provider_aead(provider);
         weft_doctor_add(doctor, "aes_gcm", aead.advice[0] == '\0' ? WEFT_FACT_OK : WEFT_FACT_WARN,
@@ -77,13 +77,14 @@ static void add_security(struct weft_doctor *doctor, const char *key_file)
                     error.text, "%s", value);
 }
 
-/* weft works without it: aggregation is then a host process's. */
+/* Optional: without XDP, a host process aggregates. */
 static void add_xdp(struct weft_doctor *doctor)
 {
     struct weft_error error = {.text = ""};
     bool works = weft_aggregate_probe(&error) == WEFT_OK;
     weft_doctor_add(doctor, "xdp_aggregation", works ? WEFT_FACT_OK : WEFT_FACT_WARN, error.text,
-                    "%s", works ? "loads and adds; native mode depends on the interface" : "no");
+                    "%s",
+                    works ? "loads and aggregates; native mode depends on the interface" : "no");
 }
 
 int weft_cli_doctor(int argc, char **argv)
@@ -92,21 +93,21 @@ int weft_cli_doctor(int argc, char **argv)
     const char *key_file = NULL;
     bool json = false;
     const struct weft_option options[] = {
-        {"key-file", "FILE", "also look at this job key and show its fingerprint",
+        {"key-file", "FILE", "also check this job key and show its fingerprint",
          WEFT_OPTION_STRING, .value = &key_file, .fallback = ""},
-        {"port", "P", "also say whether UDP port P is free on 127.0.0.1; 0 = do not look",
+        {"port", "P", "also check that UDP port P is free on 127.0.0.1; 0 = no check",
          WEFT_OPTION_U32, .value = &port, .max = UINT16_MAX},
-        {"json", NULL, "print the facts as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        {"json", NULL, "print the results as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
     };
     const struct weft_command command = {
         .name = "doctor",
         .summary = "check this host's socket buffers, offloads, MTU and ports",
         .description =
-            "Tries what weft uses (socket buffers, GSO and GRO, time stamps, ECN, MTU, ports; the XDP\n"
-            "program that adds packets up, which needs root) and says what to do where the host falls\n"
-            "short. Nothing is changed and nothing is sent beyond loopback. Exit status 1 when\n"
-            "something is missing that weft cannot do without.",
+          "Tests the features that weft uses (socket buffers, GSO and GRO, timestamps, ECN, MTU,\n"
+          "ports, and the XDP program for aggregation, which needs root) and prints a remedy for\n"
+          "each problem. It changes nothing and sends nothing beyond loopback. Exit status 1 if a\n"
+          "required feature is missing.",
         .example = "  weft doctor --port 7700 --key-file job.key",
         .options = options,
     };

@@ -55,7 +55,7 @@ bool weft_gnuplot_draw(const char *verb, const struct weft_gnuplot_files *files)
 {
     enum weft_gnuplot drawn = weft_gnuplot_run(verb, files->folder, files->gp);
     if (drawn == WEFT_GNUPLOT_MISSING) {
-        (void)weft_cli_fail(verb, "%s is written; the picture " WEFT_GNUPLOT_ADVICE,
+        (void)weft_cli_fail(verb, "wrote %s but no plot: drawing it " WEFT_GNUPLOT_ADVICE,
                             files->gp_path);
     }
     return drawn == WEFT_GNUPLOT_DRAWN;

@@ -1,5 +1,5 @@
-/* Pictures by gnuplot. A script holds its data and stays beside its picture: `gnuplot NAME.gp` draws
- * it again. */
+/* Plots by gnuplot. A script contains its data and stays next to its plot: `gnuplot NAME.gp`
+ * redraws it. */
 #ifndef WEFT_CLI_GNUPLOT_H
 #define WEFT_CLI_GNUPLOT_H
 
@@ -7,8 +7,8 @@
 
 enum weft_gnuplot {
     WEFT_GNUPLOT_DRAWN,
-    WEFT_GNUPLOT_FAILED,  /* said on standard error, with the verb */
-    WEFT_GNUPLOT_MISSING, /* the program; not said */
+    WEFT_GNUPLOT_FAILED,  /* reported on standard error, with the verb */
+    WEFT_GNUPLOT_MISSING, /* gnuplot is not installed; not reported */
 };
 
 enum { WEFT_GNUPLOT_PATH_BYTES = 1024 };
@@ -23,14 +23,14 @@ struct weft_gnuplot_files {
 
 #define WEFT_GNUPLOT_ADVICE "needs gnuplot (Debian: apt-get install gnuplot-nox)"
 
-/* Run the script, a name without folders, in that folder. */
+/* Run the script, a file name without directories, in `folder`. */
 enum weft_gnuplot weft_gnuplot_run(const char *verb, const char *folder, const char *script);
 
-/* False: no name for a picture. */
+/* False: the path has no file name. */
 bool weft_gnuplot_files_of(const char *path, struct weft_gnuplot_files *files_p);
 
-/* Run the script that was written to files->gp_path. False: said on standard error, with the verb, also that
- * gnuplot is missing. */
+/* Run the script in files->gp_path. False: the error was reported on standard error with the verb,
+ * including when gnuplot is missing. */
 bool weft_gnuplot_draw(const char *verb, const struct weft_gnuplot_files *files);
 
 #endif

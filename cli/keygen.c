@@ -1,4 +1,4 @@
-/* `weft keygen`: makes a job key, or says which key a file holds. */
+/* `weft keygen`: creates a job key, or prints the fingerprint of an existing one. */
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -12,12 +12,13 @@ static bool print_json(const char *path, const char *fingerprint)
     return weft_output_json("keygen", object, true);
 }
 
-/* The answer must not be half written. */
+/* A truncated result must not look like success: check standard output. */
 static bool print_text(const char *path, const char *fingerprint, bool made)
 {
     printf("%s: key %s\n", path, fingerprint);
     if (made) {
-        printf("copy it to every host of the job over a safe way (scp), and give it to weft with\n"
+        printf("copy it to every host of the job over a secure channel (scp), and give it to weft "
+               "with\n"
                "--key-file; `weft keygen --check FILE` must print the same 8 digits there\n");
     }
     return weft_output_close("keygen", NULL, stdout, true);
@@ -51,7 +52,8 @@ static int keygen(const char *path, bool check, bool json)
     status = weft_job_key_fingerprint(key, fingerprint);
     weft_job_key_free(key);
     if (status != WEFT_OK) {
-        return weft_cli_fail("keygen", "no fingerprint: %s", weft_status_text(status));
+        return weft_cli_fail("keygen", "cannot compute the fingerprint: %s",
+                             weft_status_text(status));
     }
     bool good = json ? print_json(path, fingerprint) : print_text(path, fingerprint, !check);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
@@ -63,7 +65,8 @@ int weft_cli_keygen(int argc, char **argv)
     bool check = false;
     bool json = false;
     const struct weft_option options[] = {
-        {"check", NULL, "make nothing; print the fingerprint of the key in FILE", WEFT_OPTION_FLAG,
+        {"check", NULL, "create nothing; print the fingerprint of the key in FILE",
+         WEFT_OPTION_FLAG,
          .value = &check},
         {"json", NULL, "print path and fingerprint as one JSON object", WEFT_OPTION_FLAG,
          .value = &json},
@@ -74,12 +77,12 @@ int weft_cli_keygen(int argc, char **argv)
         .summary = "create the secret key that the processes of a job share",
         .arguments = "FILE",
         .operand = &path,
-        .without = "which FILE?",
+        .without = "FILE is missing",
         .description =
-            "FILE is made new, readable by its owner only, with 64 random hexadecimal digits; an\n"
-            "existing file is never overwritten. Whoever has the key may take part in the job.\n"
-            "The 8 digits printed are a fingerprint, made so that they may be shown: equal on two\n"
-            "hosts means the same key.",
+        "Creates FILE, readable by its owner only, with 64 random hexadecimal digits; an existing\n"
+        "file is never overwritten. Any process with the key can join the job. The 8 digits\n"
+        "printed are a fingerprint and not secret: two hosts with the same fingerprint have the\n"
+        "same key.",
         .example = "  weft keygen job.key\n"
                    "  weft keygen --check job.key",
         .options = options,

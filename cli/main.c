@@ -1,4 +1,4 @@
-/* The one binary `weft`: finds the verb and hands over. One file per verb. */
+/* The `weft` binary: finds the verb and calls it. One file per verb. */
 #include "cli/verbs.h"
 #include "node/recording.h"
 
@@ -12,10 +12,11 @@ static const struct weft_verb verbs[] = {
      weft_cli_train},
     {"run", "start servers and your own worker program; restart what fails", weft_cli_run},
     {"coordinator", "run the rendezvous point of a job", weft_cli_coordinator},
-    {"scheduler", "run the transfer scheduler of a job: who pushes when, at what rate",
+    {"scheduler", "run the transfer scheduler of a job: order and rate of pushes",
      weft_cli_scheduler},
     {"server", "run a parameter server", weft_cli_server},
-    {"aggregate", "add up the pushes of workers on their way to the servers", weft_cli_aggregate},
+    {"aggregate", "aggregate pushes and serve pulls between workers and servers",
+     weft_cli_aggregate},
     {"worker", "run one worker of a built-in model, with servers that are already running", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
     {"predict", "print a saved model's prediction for each example of a data file",

@@ -1,5 +1,5 @@
-/* The options --metrics and --metrics-host, and WEFT_METRICS of the environment, which `weft worker`
- * heeds without them, as programs of the C API do; what they ask for is in metrics/serve.h. */
+/* The options --metrics and --metrics-host. `weft worker` also reads the environment variable
+ * WEFT_METRICS if they are absent, as programs of the C API do. See metrics/serve.h. */
 #ifndef WEFT_CLI_METRICS_H
 #define WEFT_CLI_METRICS_H
 
@@ -9,21 +9,21 @@
 
 const char *weft_metrics_parse(const char *text, void *value);
 
-/* Adds to WEFT_METRICS_HOST, where weft_metrics_start reads it and children find it; value is not
- * looked at. */
+/* Append to WEFT_METRICS_HOST, which weft_metrics_start reads and child processes inherit; value is
+ * unused. */
 const char *weft_metrics_host_parse(const char *text, void *value);
 
-/* WEFT_METRICS, for workers and for who starts them; it counts where --metrics was not given, or is
- * not handed on (NULL). No such variable, and an empty one, are fine.
- * WEFT_OPTIONS_RUN, or a usage error printed. */
+/* Check WEFT_METRICS, for workers and for the verbs that start them. It applies if --metrics was
+ * not given, or is not passed on (NULL). An unset or empty variable is valid.
+ * Returns WEFT_OPTIONS_RUN, or the status of a usage error that was printed. */
 int weft_metrics_check(const struct weft_command *command,
                        const struct weft_metrics_options *given);
 
-/* --metrics of a child, and WEFT_METRICS of a program: a free port of the same host. False: there is no
- * --metrics here. */
+/* The value of --metrics for a child, or of WEFT_METRICS for a program: any free port on the same
+ * host. False: this process has no --metrics. */
 bool weft_metrics_for_child(const struct weft_metrics_options *options,
                             char text_p[WEFT_METRICS_HOST_BYTES + 8]);
-/* The same as an argument of a child; nothing without --metrics. */
+/* Add --metrics to the arguments of a child, if this process has it. */
 void weft_metrics_add(const struct weft_metrics_options *options, struct weft_args *args);
 
 /* Rows of an option table. */
@@ -36,9 +36,9 @@ void weft_metrics_add(const struct weft_metrics_options *options, struct weft_ar
     },                                                                                             \
     {                                                                                              \
         "metrics-host", "NAME[,NAME...]",                                                          \
-            "accept HTTP requests whose Host header is NAME, besides those for\n"                 \
-     "localhost and for the address of --metrics; others are refused, as a\n"                  \
-     "protection against DNS rebinding",       \
+        "accept HTTP requests with Host header NAME, in addition to localhost and\n"               \
+        "the address of --metrics; others are rejected, as a protection against\n"                 \
+        "DNS rebinding",                                                                           \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
             .fallback = ""                                                                     \
     }

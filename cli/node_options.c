@@ -20,11 +20,10 @@ const char *weft_security_parse_mode(const char *text, void *value)
 int weft_security_check(const struct weft_command *command, const struct weft_security *security)
 {
     if (security->insecure_network && security->mode != WEFT_MODE_NONE) {
-        return weft_options_usage(command, "--insecure-network means something only with "
-                                           "--security none");
+        return weft_options_usage(command, "--insecure-network requires --security none");
     }
     if (security->key_file != NULL && security->mode == WEFT_MODE_NONE) {
-        return weft_options_usage(command, "--key-file has no use with --security none");
+        return weft_options_usage(command, "--key-file has no effect with --security none");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -39,13 +38,13 @@ int weft_transport_options_check(const struct weft_command *command, const struc
     bool tuned = transport->tcp_cc != NULL || transport->tcp_rto_min_ms != 0;
     if (transport->kind == WEFT_DRIVER_UDP) {
         return !tuned ? WEFT_OPTIONS_RUN
-                      : weft_options_usage(command, "--tcp-cc and --tcp-rto-min mean something "
-                                                    "only with --transport tcp");
+                      : weft_options_usage(command,
+                          "--tcp-cc and --tcp-rto-min require --transport tcp");
     }
     if (inject_loss_ppm != 0) {
-        return weft_options_usage(command, "--inject-loss has no use with --transport tcp: the "
-                                           "kernel sends again what is lost; make the network "
-                                           "lose packets instead");
+        return weft_options_usage(command, "--inject-loss has no effect with --transport tcp: the "
+                                           "kernel retransmits lost packets; configure loss in the "
+                                           "network instead");
     }
     if (trace != NULL) {
         return weft_options_usage(command, "--trace records weft's packets; over TCP there are "
@@ -70,7 +69,7 @@ static const char *nothing(void *arg, const char *name)
     return NULL;
 }
 
-/* A source that is not a flag has answered. */
+/* Did a source other than a command-line option provide a value? */
 static bool is_told(const struct weft_launch *launch)
 {
     const char *const from[] = {launch->role_from,    launch->rank_from,
@@ -92,8 +91,8 @@ int weft_scheduler_address(const struct weft_command *command, const char *text,
         return WEFT_OPTIONS_RUN;
     }
     return weft_options_usage(command,
-                              "--scheduler \"%.80s\" is not allowed; it must be the HOST:PORT that "
-                              "`weft scheduler` prints, with a numeric host",
+                              "--scheduler \"%.80s\" is not allowed; it must be the HOST:PORT "
+                              "printed by `weft scheduler`, with a numeric host",
                               text);
 }
 
@@ -118,12 +117,12 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     }
     const struct weft_launch *launch = &membership->launch;
     if (launch->workers != WEFT_LAUNCH_UNKNOWN && launch->workers > WEFT_JOB_WORKERS_MAX) {
-        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
+        return weft_options_usage(command, "%u workers (from %s) are too many; the maximum is %d",
                                   launch->workers, launch->workers_from,
                                   (int)WEFT_JOB_WORKERS_MAX);
     }
     if (launch->shards != WEFT_LAUNCH_UNKNOWN && launch->shards > WEFT_JOB_SHARDS_MAX) {
-        return weft_options_usage(command, "%u shards (from %s) are too many; at most %d",
+        return weft_options_usage(command, "%u shards (from %s) are too many; the maximum is %d",
                                   launch->shards, launch->shards_from, (int)WEFT_JOB_SHARDS_MAX);
     }
     if (is_told(&membership->launch)) {

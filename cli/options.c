@@ -28,7 +28,7 @@ static void list_choices(const char *const *choices, char *room, size_t bytes)
     }
 }
 
-/* What the option accepts, as the end of a sentence; `room` is the caller's. */
+/* The values that the option accepts, as the end of a sentence; `room` is the caller's buffer. */
 static const char *option_allows(const struct weft_option *option, char *room, size_t bytes)
 {
     switch (option->type) {
@@ -56,13 +56,13 @@ static const char *option_allows(const struct weft_option *option, char *room, s
         list_choices(option->choices, room, bytes);
         return room;
     case WEFT_OPTION_STRING:
-        return "a text that is not empty";
+        return "a non-empty string";
     case WEFT_OPTION_FLAG:
     case WEFT_OPTION_CUSTOM:
     case WEFT_OPTION_HEADING:
         break;
     }
-    return "something else";
+    return "another value";
 }
 
 static bool set_whole(const struct weft_option *option, const char *text)
@@ -87,7 +87,7 @@ static bool set_fraction(const struct weft_option *option, const char *text)
         return false;
     }
     double ppm = round((double)value * WEFT_PPM);
-    /* 0.9999999 must not become 1. */
+    /* Rounding must not turn 0.9999999 into 1. */
     *(uint32_t *)option->value = (uint32_t)fmin(ppm, WEFT_PPM - 1);
     return true;
 }
@@ -125,7 +125,7 @@ static bool set_choice(const struct weft_option *option, const char *text)
     return false;
 }
 
-/* Store the argument; NULL on success, else what is allowed. */
+/* Store the argument. NULL on success, else a description of the allowed values. */
 static const char *option_set(const struct weft_option *option, const char *text, char *room,
                               size_t bytes)
 {
@@ -165,7 +165,7 @@ static const char *option_set(const struct weft_option *option, const char *text
     return good ? NULL : option_allows(option, room, bytes);
 }
 
-/* ---- slips of the pen ------------------------------------------------------------------------ */
+/* ---- misspelled words ------------------------------------------------------------------------ */
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
@@ -173,11 +173,11 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
     return least < c ? least : c;
 }
 
-/* Insertions, deletions, changes and swaps of neighbours between two words of at most
- * WORD_BYTES_MAX bytes. */
+/* Edit distance of two words of at most WORD_BYTES_MAX bytes: insertions, deletions, substitutions
+ * and transpositions of adjacent letters. */
 static unsigned distance(const char *a, const char *b)
 {
-    unsigned rows[3][WORD_BYTES_MAX + 1]; /* of the last three letters of a, in turn */
+    unsigned rows[3][WORD_BYTES_MAX + 1]; /* for the last three letters of a, as a ring */
     size_t a_bytes = strlen(a);
     size_t b_bytes = strlen(b);
     for (size_t j = 0; j <= b_bytes; j++) {
@@ -206,7 +206,7 @@ const char *weft_options_closest(const char *word, const char *const *names)
         return NULL;
     }
     for (; *names != NULL; names++) {
-        /* A beginning of the name counts as one slip, however long the rest is. */
+        /* A prefix of the name counts as one error, independent of the missing length. */
         unsigned d = strncmp(*names, word, word_bytes) == 0 ? 1 : distance(word, *names);
         if (d < best_distance) {
             best_distance = d;
@@ -257,8 +257,8 @@ static void default_text(const struct weft_option *option, char *room, size_t by
     }
 }
 
-/* The help text; further lines of it stand under the first. The default goes behind it, or on a line
- * of its own where that would be too long. */
+/* Print the help text; its further lines are aligned with the first. The default follows on the
+ * same line if it fits, else on its own line. */
 static void print_text(const struct weft_option *option)
 {
     char room[256];
@@ -308,7 +308,7 @@ static void print_help(const struct weft_command *command)
             print_option(option);
         }
     }
-    printf("  --help%*sthis text\n", HELP_COLUMN - 8, "");
+    printf("  --help%*sprint this help\n", HELP_COLUMN - 8, "");
     if (command->example != NULL) {
         printf("\nexample:\n%s\n", command->example);
     }
@@ -350,7 +350,7 @@ static const struct weft_option *find(const struct weft_command *command, const 
     return NULL;
 }
 
-/* "-o": by its letter. */
+/* Find the option of "-o" by its letter. */
 static const struct weft_option *find_letter(const struct weft_command *command, const char *word)
 {
     for (const struct weft_option *option = command->options; option->name != NULL; option++) {
@@ -402,11 +402,11 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
             continue;
         }
         if (is_operand && command->operands != NULL) {
-            argv[++*command->operand_count] = argv[i]; /* at most i: argv[i] has been read */
+            argv[++*command->operand_count] = argv[i]; /* at most i: argv[i] was read already */
             continue;
         }
         if (option == NULL && strncmp(word, "--", 2) != 0) {
-            return weft_options_usage(command, "\"%.80s\" is no option; options begin with --",
+            return weft_options_usage(command, "\"%.80s\" is not an option; options begin with --",
                                       word);
         }
         const char *text = NULL;

@@ -1,8 +1,7 @@
-/* Being asked to end: SIGINT, SIGTERM or SIGHUP sets a flag, and a sleeping socket is woken.
+/* Termination by signal: SIGINT, SIGTERM or SIGHUP sets a flag and wakes a blocked socket.
  *
- * For the verbs that run one thread; those that sleep in poll read the signals from a descriptor.
- * `weft train` and `weft run` get them from their supervisor (job/supervisor.h).
- */
+ * For the single-threaded verbs; those that block in poll read signals from a descriptor. `weft
+ * train` and `weft run` use their supervisor (job/supervisor.h). */
 #ifndef WEFT_CLI_STOP_H
 #define WEFT_CLI_STOP_H
 
@@ -10,16 +9,16 @@
 
 #include <stdbool.h>
 
-/* Call once. A SIGINT that is ignored (a child of `weft train`) stays ignored. */
+/* Call once. If SIGINT is ignored (in a child of `weft train`), it stays ignored. */
 void weft_stop_install(void);
 
-/* Wake this transport when asked; NULL = none. */
+/* Wake this transport on a signal; NULL = none. */
 void weft_stop_wakes(struct weft_driver *driver);
 
 bool weft_stop_asked(void);
 
-/* Block SIGINT, SIGTERM, SIGHUP and one more (0 = none), in this thread and those that it starts, and
- * give a descriptor that is readable when one came; < 0: refused. */
+/* Block SIGINT, SIGTERM, SIGHUP and `more` (0 = none) in this thread and in threads that it starts.
+ * Returns a descriptor that is readable when one of them arrives; < 0 on failure. */
 int weft_stop_fd(int more);
 
 #endif

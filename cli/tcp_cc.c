@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Of the process: the kernel lets go of it when the process ends. */
+/* Owned by the process: the kernel detaches it when the process ends. */
 static struct weft_dctcp *attached;
 static char attached_name[WEFT_DCTCP_NAME_BYTES];
 

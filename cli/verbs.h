@@ -1,4 +1,4 @@
-/* The verbs. argv[0] is the verb itself; the result is the exit status (options.h). */
+/* The verbs. argv[0] is the verb itself; the return value is the exit status (options.h). */
 #ifndef WEFT_CLI_VERBS_H
 #define WEFT_CLI_VERBS_H
 
@@ -20,7 +20,7 @@ int weft_cli_perf(int argc, char **argv);
 int weft_cli_lab(int argc, char **argv);
 int weft_cli_sim(int argc, char **argv);
 
-/* Those of `weft sim` and of `weft perf`. */
+/* Verbs of `weft sim` and `weft perf`. */
 int weft_cli_sim_incast(int argc, char **argv);
 int weft_cli_sim_exchange(int argc, char **argv);
 int weft_cli_sim_allreduce(int argc, char **argv);
@@ -41,16 +41,16 @@ struct weft_verb {
 /* A command that is a list of verbs: `weft`, `weft lab`. */
 struct weft_verb_list {
     const char *name;        /* "weft lab" */
-    const char *word;        /* what is listed: "command" */
+    const char *word;        /* noun for a list entry: "command" */
     const char *summary;     /* one line */
     const char *usage;       /* "VERB [options]" */
     const char *description; /* paragraphs before the list; NULL = none */
-    const char *notes;       /* behind it: where there is more help, examples */
+    const char *notes;       /* after the list: more help, examples */
     const struct weft_verb *verbs; /* ends with a NULL name */
 };
 
-/* Run the verb that argv[1] names, or print the help. Else a sentence on standard error, with the
- * verb that may have been meant, and WEFT_EXIT_USAGE. */
+/* Run the verb in argv[1], or print the help. For an unknown verb, print an error with a suggestion
+ * on standard error and return WEFT_EXIT_USAGE. */
 int weft_verbs_run(const struct weft_verb_list *list, int argc, char **argv);
 
 #endif

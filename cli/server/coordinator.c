@@ -1,4 +1,4 @@
-/* `weft coordinator`: the coordinator, through which the members of a job find each other. */
+/* `weft coordinator`: runs the coordinator, through which the members of a job find each other. */
 #define _GNU_SOURCE
 #include "metrics/coordinator.h"
 #include "cli/child.h"
@@ -39,7 +39,7 @@ struct verb {
     struct weft_coordinator_metrics metrics;
 };
 
-/* The main thread's events, and those of the coordinator's, must not mix. */
+/* Serializes the events of the main thread and of the coordinator's thread. */
 static void send_event(struct verb *verb, cJSON *event)
 {
     pthread_mutex_lock(&verb->channel_lock);
@@ -70,7 +70,7 @@ static void tell_ready(struct verb *verb)
     fflush(stdout);
 }
 
-/* `weft run` replaces a server whose lease has lapsed. */
+/* Report a lapsed lease: `weft run` replaces the server. */
 static void tell_lapsed(void *arg, const struct weft_member_request *who, bool lapsed)
 {
     struct verb *verb = arg;
@@ -83,12 +83,12 @@ static void tell_lapsed(void *arg, const struct weft_member_request *who, bool l
     send_event(verb, event);
 }
 
-/* Until a signal, the end of the parent, or (with --until-done) that of the work. */
+/* Wait for a signal, for the end of the parent, or (with --until-done) for the end of the job. */
 static void wait_for_end(struct verb *verb, int signal_fd)
 {
     struct pollfd fds[] = {
         {.fd = signal_fd, .events = POLLIN},
-        {.fd = verb->channel.fd, .events = POLLIN}, /* -1 is passed over */
+        {.fd = verb->channel.fd, .events = POLLIN}, /* -1 is skipped */
         {.fd = verb->until_done ? verb->coordinator.over_fd : -1, .events = POLLIN},
     };
     while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
@@ -155,7 +155,7 @@ static int load_and_serve(struct verb *verb)
     return leave(verb, status, &error);
 }
 
-/* The port that members are told is the port to listen at. */
+/* The port given to members is the port to listen on. */
 static int check(const struct weft_command *command, struct verb *verb)
 {
     struct weft_launch flags = weft_launch_nothing();
@@ -186,28 +186,29 @@ int weft_cli_coordinator(int argc, char **argv)
                                    .channel = {.fd = -1},
                                    .channel_lock = PTHREAD_MUTEX_INITIALIZER};
     const struct weft_option options[] = {
-        {"host", "ADDRESS", "address to bind, numeric; 0.0.0.0 = every one of this host",
+        {"host", "ADDRESS", "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.host},
-        {"port", "P", "port to listen at (UDP; with --transport tcp TCP); 0 = any free",
+        {"port", "P", "port to listen on (UDP; with --transport tcp TCP); 0 = any free",
          WEFT_OPTION_U32, .value = &verb.port, .max = UINT16_MAX,
-         .fallback = "that of WEFT_COORDINATOR, else 7690"},
+         .fallback = "from WEFT_COORDINATOR, else 7690"},
         {"workers", "N", "workers of the job; all members must agree", WEFT_OPTION_U32,
          .value = &verb.workers, .min = 1, .max = WEFT_JOB_WORKERS_MAX,
-         .fallback = "as the environment or the first member says"},
-        {"shards", "N", "shards of the job; the same", WEFT_OPTION_U32, .value = &verb.shards,
+         .fallback = "from the environment or the first member"},
+        {"shards", "N", "shards of the job; all members must agree", WEFT_OPTION_U32,
+         .value = &verb.shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX,
-         .fallback = "as the environment or the first member says"},
+         .fallback = "from the environment or the first member"},
         {"lease-ms", "MS",
-         "a member that was silent for so long may be replaced; members speak\n"
-         "five times as often",
+         "lease duration: a member that did not renew its lease for this long\n"
+         "may be replaced; members renew five times per lease",
          WEFT_OPTION_U32, .value = &verb.lease_ms, .min = 100, .max = 3600000},
         {"journal", "FILE",
-         "write members and leases here, and read them at the start: then the\n"
-         "coordinator may be killed and started again",
+         "store members and leases in FILE, and read them at startup, so that\n"
+         "the coordinator can be killed and restarted",
          WEFT_OPTION_STRING, .value = &verb.journal, .fallback = "none"},
         {"until-done", NULL,
-         "end when every worker has finished and left, and have the servers of\n"
-         "the job end, too",
+         "exit when every worker has finished and left, and make the servers of\n"
+         "the job exit",
          WEFT_OPTION_FLAG, .value = &verb.until_done},
         WEFT_TRANSPORT_ROWS(&verb.transport),
         WEFT_SECURITY_NETWORK_ROWS(&verb.security),
@@ -220,10 +221,10 @@ int weft_cli_coordinator(int argc, char **argv)
         .name = "coordinator",
         .summary = "run the rendezvous point of a job",
         .description =
-            "Servers register their shards here, workers ask where all shards are and get a rank\n"
-            "if they have none; whoever is silent for longer than the lease may be replaced. Work\n"
-            "that runs goes on without it. Prints one line when it can be reached; Ctrl-C or\n"
-            "SIGTERM ends it. docs/RUN.md tells how to start a job.",
+        "Servers register their shards here. Workers query the addresses of the shards, and get a\n"
+        "rank if they have none. A member whose lease expired may be replaced. A running job\n"
+        "continues without the coordinator. Prints one line when it is ready; Ctrl-C or SIGTERM\n"
+        "stops it. docs/RUN.md describes how to start a job.",
         .example = "  weft keygen job.key\n"
                    "  weft coordinator --key-file job.key --workers 1 --shards 1 --until-done &\n"
                    "  weft server --key-file job.key --coordinator 127.0.0.1:7690 --port 0 &\n"

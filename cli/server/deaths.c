@@ -28,7 +28,7 @@ cJSON *weft_deaths_event(uint32_t rank)
 {
     cJSON *event = weft_channel_event("worker-died");
     cJSON_AddNumberToObject(event, "rank", rank);
-    /* The clock is the machine's, and so the server's, too. */
+    /* The clock is the host's, so the server on this host has the same one. */
     cJSON_AddNumberToObject(event, "at_ns", (double)weft_clock_now_ns());
     return event;
 }

@@ -1,8 +1,7 @@
-/* What a server does when a worker dies, as an option; and the word of a supervisor that one has.
+/* The option --on-worker-death, and the message from a supervisor that a worker has died.
  *
- * A supervisor on the same machine (`weft run`, `weft train`) sees a death at once, long before a
- * connection over UDP falls silent, and tells the servers over their channels.
- */
+ * A supervisor on the same host (`weft run`, `weft train`) detects a death at once, long before a
+ * UDP connection times out, and notifies the servers over their channels. */
 #ifndef WEFT_CLI_SERVER_DEATHS_H
 #define WEFT_CLI_SERVER_DEATHS_H
 
@@ -10,7 +9,7 @@
 
 #include <cjson/cJSON.h>
 
-/* For WEFT_OPTION_CUSTOM; value is an enum weft_worker_death. */
+/* Parser for WEFT_OPTION_CUSTOM; value is an enum weft_worker_death. */
 const char *weft_deaths_parse(const char *text, void *value);
 /* "wait", "shrink", "fail". */
 const char *weft_deaths_name(enum weft_worker_death death);
@@ -20,15 +19,15 @@ const char *weft_deaths_name(enum weft_worker_death death);
     {                                                                                              \
         "on-worker-death", "WHAT",                                                                 \
             "wait = block clocks until the rank rejoins, so that a mean is always\n"               \
-     "over all workers; shrink = continue with the others, and a worker that\n"                    \
-     "rejoins starts at the current clock; fail = end the job, also when a\n"                      \
-     "connection breaks",                                                                          \
+            "over all workers; shrink = continue with the others, and a worker that\n"             \
+            "rejoins starts at the current clock; fail = end the job, also when a\n"               \
+            "connection breaks",                                                                   \
             WEFT_OPTION_CUSTOM, .value = (death), .parse = weft_deaths_parse, .fallback = "wait"   \
     }
 
-/* The message that the process of this rank has died, now. */
+/* The message that the process of this rank has died now. */
 cJSON *weft_deaths_event(uint32_t rank);
-/* False: the message is another one. */
+/* False: it is another kind of message. */
 bool weft_deaths_take(const cJSON *message, uint32_t *rank_p, uint64_t *at_ns_p);
 
 #endif

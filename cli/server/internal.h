@@ -1,5 +1,5 @@
-/* The inside of `weft server`, shared by server.c (options), server_start.c (from the job's word to
- * shards that serve) and server_serve.c (until the end). Not for others. */
+/* Internals of `weft server`, shared by server.c (options), start.c (from joining the job to
+ * serving shards), serve.c (until shutdown) and promote.c. */
 #ifndef WEFT_CLI_SERVER_INTERNAL_H
 #define WEFT_CLI_SERVER_INTERNAL_H
 
@@ -16,14 +16,14 @@
 #include "node/transport_options.h"
 
 struct server {
-    struct weft_shard_thread_config each; /* of every shard, but what tells one from the others */
+    struct weft_shard_thread_config each; /* of every shard; fields that differ are set per shard */
     uint32_t port;
     uint32_t shards_here;
     uint32_t shard_base;
     struct weft_credit_share credit_share;
     uint32_t keepalive_ms;
     uint32_t idle_timeout_ms;
-    bool restarted; /* in place of one that died */
+    bool restarted; /* replaces a process that died */
     const char *trace;
     struct weft_recording recording;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
@@ -33,18 +33,18 @@ struct server {
     struct weft_membership membership;
     const char *scheduler; /* HOST:PORT; NULL = none */
     struct weft_launch_address scheduler_address;
-    bool replicate;         /* take replicas */
-    double div_max;         /* of the job */
-    bool has_told;          /* the replica, that it could take its server's place */
-    const char *replica_of; /* "HOST:PORT,..." of the shards replicated; NULL = it is no replica */
+    bool replicate;         /* accept replicas */
+    double div_max;         /* divergence bound of the job */
+    bool has_told;          /* this replica has reported that it can be promoted */
+    const char *replica_of; /* "HOST:PORT,..." of the replicated shards; NULL = not a replica */
     struct weft_launch_address replicated[WEFT_JOB_SHARDS_MAX];
-    uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
-    const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
-    const char *advertise;    /* what workers are told to connect to; NULL = host */
+    uint32_t coordinate_port; /* UINT32_MAX = run no coordinator */
+    const char *ports;        /* "p,p,...", from `weft run`; NULL = use `port` */
+    const char *advertise;    /* address given to workers; NULL = host */
     struct weft_metrics_options metrics_options;
 
     struct weft_server_metrics metrics;
-    struct weft_checkpoint *checkpoint; /* NULL = none are made */
+    struct weft_checkpoint *checkpoint; /* NULL = no checkpoints */
     struct weft_coordinator coordinator;
     struct weft_tracing tracing;
     struct weft_channel channel;
@@ -52,37 +52,38 @@ struct server {
     struct weft_shard_thread threads[WEFT_JOB_SHARDS_MAX];
 };
 
-/* ---- server_start.c -------------------------------------------------------------------------- */
+/* ---- start.c --------------------------------------------------------------------------------- */
 
-/* All of it: coordinator, lease, checkpoints, shards, metrics. signal_fd: a signal that comes on it
- * ends the waiting. What was started is to be ended in each case. */
+/* Start the coordinator, the lease, checkpoints, shards and metrics. A signal on signal_fd ends the
+ * wait. The caller stops whatever was started, also after an error. */
 weft_status weft_server_start(struct server *server, int signal_fd, struct weft_error *error);
 
-/* The lease. Errors: WEFT_PEER. */
+/* Acquire the lease. Errors: WEFT_PEER. */
 weft_status weft_server_join(struct server *server, struct weft_error *error);
-/* Tell the coordinator where the shards are. */
+/* Publish the addresses of the shards at the coordinator. */
 weft_status weft_server_publish(struct server *server, struct weft_error *error);
 
 /* ---- promote.c ------------------------------------------------------------------------------- */
 
-/* The parent says: take the place of your server. */
+/* The parent's request to promote this replica. */
 struct weft_server_promotion {
-    uint32_t restart; /* its slot was started so often */
-    uint64_t died_ns; /* it was dead then, by the machine's clock; 0 = not known */
+    uint32_t restart; /* number of starts of the server's slot */
+    uint64_t died_ns; /* the server was dead at this time, by the machine's clock; 0 = unknown */
 };
 bool weft_server_is_promotion(const cJSON *message, struct weft_server_promotion *promotion_p);
-/* Tell the parent, once, that this replica could take its server's place. */
+/* Report to the parent, once, that this replica can be promoted. */
 void weft_server_tell_replica(struct server *server);
-/* Do, or tell it why not. Errors: WEFT_PEER, WEFT_IO, WEFT_STATE: this process is of no use now. */
+/* Promote this replica, or report the reason for a failure to the parent. Errors: WEFT_PEER,
+ * WEFT_IO, WEFT_STATE: this process cannot continue. */
 weft_status weft_server_promote(struct server *server, const struct weft_server_promotion *promotion,
                                 struct weft_error *error);
 
-/* ---- server_serve.c -------------------------------------------------------------------------- */
+/* ---- serve.c --------------------------------------------------------------------------------- */
 
-/* From the checkpoints' own thread, too; the main thread says nothing meanwhile. */
+/* Also called from the checkpoint thread; the main thread does not log meanwhile. */
 void weft_server_say_checkpoint(void *server, enum weft_node_level level, const char *text);
 
-/* The exit status. */
+/* Returns the exit status. */
 int weft_server_serve(struct server *server);
 
 #endif

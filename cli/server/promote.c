@@ -1,9 +1,9 @@
-/* A server that is a replica, and takes the place of the server whose shards it replicates.
+/* Promotion of a replica: it replaces the server whose shards it replicates.
  *
- * Each step is needed before the next: its shards say that they are within the bound, and have heard of
- * the server lately; the coordinator gives it the lease, by which the process before is replaced and
- * ends (it may only have been cut off); the shards begin to serve; workers are told where.
- */
+ * The order of the steps matters. (1) All shards of the replica are within the divergence bound and
+ * have received data from the server recently. (2) The coordinator transfers the lease, so that the
+ * previous process, which may only be disconnected, is replaced and exits. (3) The shards start to
+ * serve. (4) Workers get the new addresses. */
 #include "cli/server/internal.h"
 
 #include "cli/child.h"
@@ -33,7 +33,7 @@ static weft_status ask_all(struct server *server, ask_fn *ask, uint64_t at_ns,
         if (status != WEFT_OK || why != WEFT_REPLICA_GOOD) {
             return weft_fail(error, WEFT_STATE, "the replica of shard %u is not promoted: %s",
                              server->shard_base + i,
-                             status != WEFT_OK ? "its thread does not answer"
+                             status != WEFT_OK ? "its thread does not reply"
                                                : weft_replica_why_text(why));
         }
     }
@@ -55,8 +55,8 @@ static weft_status take_lease(struct server *server, struct weft_error *error)
     weft_status status = weft_server_join(server, error);
     if (status == WEFT_OK && (server->shard_base != first || server->each.shard.shards != shards)) {
         status = weft_fail(error, WEFT_PEER,
-                           "the coordinator gives shards from %u on of %u, but this is a replica "
-                           "from shard %u on of %u",
+                           "the coordinator assigned shards from %u of %u, but this is a replica "
+                           "of shards from %u of %u",
                            server->shard_base, server->each.shard.shards, first, shards);
     }
     return status;
@@ -74,7 +74,7 @@ weft_status weft_server_promote(struct server *server, const struct weft_server_
         event = weft_channel_event("not-promoted");
         cJSON_AddStringToObject(event, "text", error->text);
         (void)weft_channel_send(&server->channel, event);
-        return WEFT_OK; /* it stays a replica */
+        return WEFT_OK; /* still a replica */
     }
     server->membership.launch.restart = promotion->restart;
     status = take_lease(server, error);

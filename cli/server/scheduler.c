@@ -45,7 +45,7 @@ static void tell_ready(struct verb *verb)
         (void)weft_channel_send(&verb->channel, weft_child_ready(&port, 1, metrics));
         return;
     }
-    FILE *out = verb->json ? stderr : stdout; /* standard output is the report's */
+    FILE *out = verb->json ? stderr : stdout; /* standard output has the JSON report */
     fprintf(out, "scheduler: %s:%u\n", verb->host, port);
     if (verb->coordinator.is_running) {
         fprintf(out, "coordinator: %s:%u\n", verb->host, weft_coordinator_port(&verb->coordinator));
@@ -56,12 +56,12 @@ static void tell_ready(struct verb *verb)
     fflush(out);
 }
 
-/* Until a signal or the end of the parent. */
+/* Wait for a signal or the end of the parent. */
 static void wait_for_end(const struct verb *verb, int signal_fd)
 {
     struct pollfd fds[] = {
         {.fd = signal_fd, .events = POLLIN},
-        {.fd = verb->channel.fd, .events = POLLIN}, /* -1 is passed over */
+        {.fd = verb->channel.fd, .events = POLLIN}, /* -1 is skipped */
     };
     while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
     }
@@ -110,14 +110,14 @@ static weft_status tell_report(struct verb *verb, struct weft_error *error)
         cJSON_AddItemToObject(event, "scheduler", report(&stats));
         (void)weft_channel_send(&verb->channel, event);
     } else if (verb->json && !weft_output_json("scheduler", report(&stats), true)) {
-        return weft_fail(error, WEFT_IO, "the report could not be written");
+        return weft_fail(error, WEFT_IO, "cannot write the report");
     }
     return WEFT_OK;
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
 
-/* A small job needs no process more for finding each other. */
+/* A small job needs no separate coordinator process. */
 static weft_status coordinate(struct verb *verb, struct weft_error *error)
 {
     if (verb->coordinate_port == UINT32_MAX) {
@@ -199,26 +199,29 @@ int weft_cli_scheduler(int argc, char **argv)
                          .security = WEFT_SECURITY_DEFAULTS,
                          .channel = {.fd = -1}};
     const struct weft_option options[] = {
-        {"host", "ADDRESS", "address to bind, numeric; 0.0.0.0 = every one of this host",
+        {"host", "ADDRESS", "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.host},
-        {"port", "P", "port to listen at (UDP; with --transport tcp TCP); 0 = any free",
+        {"port", "P", "port to listen on (UDP; with --transport tcp TCP); 0 = any free",
          WEFT_OPTION_U32, .value = &verb.port, .max = UINT16_MAX},
         {"workers", "N", "workers of the job; all processes must agree", WEFT_OPTION_U32,
          .value = &verb.workers, .min = 1, .max = WEFT_SCHED_WORKERS_MAX,
-         .fallback = "as the first of them says"},
-        {"shards", "N", "shards of the job; the same", WEFT_OPTION_U32, .value = &verb.shards,
-         .min = 1, .max = WEFT_SCHED_SHARDS_MAX, .fallback = "as the first of them says"},
+         .fallback = "from the first process"},
+        {"shards", "N", "shards of the job; all processes must agree", WEFT_OPTION_U32,
+         .value = &verb.shards,
+         .min = 1, .max = WEFT_SCHED_SHARDS_MAX, .fallback = "from the first process"},
         {"link-mbps", "MBPS",
-         "rate of the links of hosts that do not report theirs, in Mbit/s; a\n"
-         "link that turns out to be slower is planned with what it carries",
+         "rate of the links of hosts that do not report theirs, in Mbit/s; for\n"
+         "slower links the measured rate is used",
          WEFT_OPTION_U32, .value = &verb.link_mbps, .min = 1, .max = 10000000},
         {"ahead", "N",
-         "grant at most N pushes to each shard ahead of time: more keep a link\n"
-         "busy over a slower answer, fewer let a later push be preferred",
+         "grant at most N pushes to each shard in advance: a larger N keeps\n"
+         "links busy despite slow replies, a smaller N lets a later, shorter\n"
+         "push go first",
          WEFT_OPTION_U32, .value = &verb.ahead, .min = 1, .max = WEFT_PLANNER_AHEAD_MAX},
-        {"coordinate", "P", "be the job's coordinator, too, at this port; 0 = any free",
+        {"coordinate", "P", "also run the job's coordinator, on this port; 0 = any free",
          WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "no"},
-        {"json", NULL, "at the end, print what was planned as one JSON object", WEFT_OPTION_FLAG,
+        {"json", NULL, "at the end, print the scheduling statistics as one JSON object",
+         WEFT_OPTION_FLAG,
          .value = &verb.json},
         WEFT_TRANSPORT_ROWS(&verb.transport),
         WEFT_SECURITY_NETWORK_ROWS(&verb.security),
@@ -229,23 +232,21 @@ int weft_cli_scheduler(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "scheduler",
-        .summary = "run the transfer scheduler of a job: who pushes when, at what rate",
+        .summary = "run the transfer scheduler of a job: order and rate of pushes",
         .description =
-            "`weft train --scheduler on` starts one; workers and servers that are started one by "
-            "one\n"
-            "take its address with --scheduler.\n\n"
-            "Workers ask it before they push an update of 64 KB or more. It grants updates one "
-            "after\n"
-            "the other instead of letting them share a link, shortest first, so that most arrive\n"
-            "earlier and are computed from a newer model; with a delay bound it drops an update "
-            "that\n"
-            "could only come too late, and its worker reads the model again. In bsp, where all "
-            "are\n"
-            "waited for, none has to wait for another. When it is silent for a\n"
-            "second, workers push without asking until it speaks again: it may be killed and "
-            "started\n"
-            "again at any time. It keeps nothing on disk. Prints one line when it can be reached;\n"
-            "Ctrl-C or SIGTERM ends it. docs/SCHEDULER.md explains how it decides.",
+        "`weft train --scheduler on` starts a scheduler. Workers and servers that are started\n"
+        "separately get its address with --scheduler.\n"
+        "\n"
+        "Workers request a grant before they push an update of 64 KB or more. The scheduler\n"
+        "grants updates one after the other, shortest first, instead of letting them share a\n"
+        "link. Most updates then arrive earlier and are computed from a newer model. With a delay\n"
+        "bound it drops an update that would exceed the bound, and its worker pulls the model\n"
+        "again. In bsp, where every update must arrive anyway, it grants every update at once.\n"
+        "\n"
+        "If it does not reply for a second, workers push without grants until it replies again,\n"
+        "so it can be killed and restarted at any time. It stores nothing on disk. Prints one\n"
+        "line when it is ready; Ctrl-C or SIGTERM stops it. docs/SCHEDULER.md describes the\n"
+        "algorithm.",
         .example = "  weft keygen job.key\n"
                    "  weft scheduler --key-file job.key --workers 4 --shards 2 --metrics 9104",
         .options = options,

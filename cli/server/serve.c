@@ -1,4 +1,5 @@
-/* A server from its start to its end: what it is asked and told meanwhile, and what it says then. */
+/* A running server: handles signals, parent messages and membership changes, and reports at the
+ * end. */
 #define _GNU_SOURCE
 #include "cli/server/internal.h"
 
@@ -16,10 +17,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* How often a replica is looked at, until it could take its server's place. */
+/* Interval of promotion checks of a replica, until it can be promoted. */
 enum { REPLICA_LOOK_MS = 50 };
 
-/* A server that never let anybody in, although somebody knocked, has failed, and says why. */
+/* A server that rejected every connection has failed; report the reason. */
 static weft_status judge(struct server *server, struct weft_error *error)
 {
     enum weft_ep_hint hint = WEFT_HINT_NONE;
@@ -35,7 +36,7 @@ static weft_status judge(struct server *server, struct weft_error *error)
     }
     char why[WEFT_SECURITY_HINT_BYTES];
     weft_security_hint(&server->security, hint, why, sizeof(why));
-    return weft_fail(error, WEFT_PEER, "no worker ever got in: %s", why);
+    return weft_fail(error, WEFT_PEER, "every connection was rejected: %s", why);
 }
 
 void weft_server_say_checkpoint(void *arg, enum weft_node_level level, const char *text)
@@ -73,8 +74,8 @@ static void tell_ready(struct server *server)
     fflush(stdout);
 }
 
-/* Another process has this one's shards: serving on would show workers two truths, and a last
- * checkpoint would be of the wrong one. */
+/* Another process owns the shards of this one. If this one continued, workers would see two
+ * different models, and its last checkpoint would be wrong. */
 static weft_status look_at_membership(struct server *server, bool *was_replaced_p,
                                       struct weft_error *error)
 {
@@ -91,7 +92,7 @@ static weft_status look_at_membership(struct server *server, bool *was_replaced_
     return WEFT_PEER;
 }
 
-/* The checkpoint directory says so: no coordinator is needed for that. */
+/* Detect a replacement by the checkpoint directory, without a coordinator. */
 static weft_status look_at_claim(struct server *server, bool *was_replaced_p,
                                  struct weft_error *error)
 {
@@ -102,7 +103,7 @@ static weft_status look_at_claim(struct server *server, bool *was_replaced_p,
     return WEFT_PEER;
 }
 
-/* SIGUSR1 came; or another one, which is left in the descriptor's word: false. */
+/* True if SIGUSR1 arrived. False: another signal, which stays pending in the descriptor. */
 static bool is_request(struct server *server, int signal_fd)
 {
     struct signalfd_siginfo info;
@@ -111,17 +112,17 @@ static bool is_request(struct server *server, int signal_fd)
     }
     if (server->checkpoint == NULL) {
         weft_server_say_checkpoint(server, WEFT_NODE_WARNING,
-                                   "SIGUSR1 asks for a checkpoint, but there is no --checkpoint");
+                                   "SIGUSR1 requests a checkpoint, but --checkpoint is not set");
     } else if (!weft_checkpoint_request(server->checkpoint)) {
         weft_server_say_checkpoint(
             server, WEFT_NODE_WARNING,
-            "SIGUSR1: this server has not all shards; see --checkpoint-every");
+            "SIGUSR1: this server does not have all shards; see --checkpoint-every");
     }
     return true;
 }
 
-/* The parent says that a worker has died, or that a replica is to be promoted; false: it is gone itself,
- * or *status_p is not OK. */
+/* Handle messages from the parent: a worker died, or promote this replica. False: the parent has
+ * exited, or *status_p is not OK. */
 static bool is_word(struct server *server, weft_status *status_p, struct weft_error *error)
 {
     struct weft_channel *channel = &server->channel;
@@ -142,21 +143,21 @@ static bool is_word(struct server *server, weft_status *status_p, struct weft_er
             *status_p = weft_server_promote(server, &promotion, error);
         }
         cJSON_Delete(message);
-        /* What came in the same bytes: no poll would tell. */
+        /* Messages that arrived in the same read: poll would not report them. */
     } while (status == WEFT_OK && channel->count > 0 &&
              memchr(channel->bytes, '\n', channel->count) != NULL);
     return status == WEFT_OK && *status_p == WEFT_OK;
 }
 
-/* Sleep until a signal asks us to end, the parent is gone, the coordinator says so, or a worker has
- * died whose death ends the job. */
+/* Block until a signal, the end of the parent, a message from the coordinator, or the death of a
+ * worker that ends the job. */
 static weft_status wait_for_end(struct server *server, int signal_fd, struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     struct pollfd fds[] = {
         {.fd = signal_fd, .events = POLLIN},
-        {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
-        {.fd = -1, .events = POLLIN}, /* the membership's, which a replica does not have yet */
+        {.fd = server->channel.fd, .events = POLLIN}, /* -1 is skipped */
+        {.fd = -1, .events = POLLIN}, /* the membership's; a replica has none yet */
         {.fd = server->each.lost_fd, .events = POLLIN},
         {.fd = server->checkpoint != NULL ? weft_checkpoint_replaced_fd(server->checkpoint) : -1,
          .events = POLLIN},
@@ -178,14 +179,14 @@ static weft_status wait_for_end(struct server *server, int signal_fd, struct wef
     return status;
 }
 
-/* --on-worker-death fail, and one has. */
+/* With --on-worker-death fail: fail if a worker has died. */
 static weft_status look_for_lost(struct server *server, struct weft_error *error)
 {
     for (uint32_t i = 0; i < server->started; i++) {
         uint32_t rank = atomic_load(&server->threads[i].lost_rank);
         if (rank != UINT32_MAX) {
             return weft_fail(error, WEFT_PEER,
-                             "worker %u has died; --on-worker-death fail ends the job", rank);
+                             "worker %u has died, and --on-worker-death is fail", rank);
         }
     }
     return WEFT_OK;
@@ -218,7 +219,8 @@ static void tell_counters(struct server *server)
 int weft_server_serve(struct server *server)
 {
     struct weft_error error = {.text = ""};
-    /* Before the threads start: they inherit the mask; signals come to this descriptor alone. */
+    /* Before the threads start: they inherit the mask, and signals arrive at this descriptor
+     * only. */
     int signal_fd = weft_stop_fd(SIGUSR1);
     if (signal_fd < 0) {
         (void)weft_fail(&error, WEFT_IO, "signalfd is refused");

@@ -1,4 +1,5 @@
-/* `weft server`: shards of the parameters, one thread and one port each, until told to end. */
+/* `weft server`: serves shards of the parameters, one thread and one port each, until it is
+ * stopped. */
 #include "cli/child.h"
 #include "cli/node_options.h"
 #include "cli/server/internal.h"
@@ -11,19 +12,20 @@ enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matte
 static int check_rest(const struct weft_command *command, struct server *server)
 {
     if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
-        return weft_options_usage(command, "there are no %u ports from --port %u on",
-                                  server->shards_here, server->port);
+        return weft_options_usage(command, "--port %u leaves too few ports for %u shards",
+                                  server->port, server->shards_here);
     }
     if (server->checkpoints.restore && server->checkpoints.directory == NULL) {
-        return weft_options_usage(command, "--restore needs --checkpoint: from where?");
+        return weft_options_usage(command, "--restore requires --checkpoint DIR");
     }
     if (server->checkpoints.journal.directory != NULL && server->checkpoints.directory == NULL) {
-        return weft_options_usage(command, "--journal goes with --checkpoint: it keeps what came "
-                                           "after the newest one");
+        return weft_options_usage(command, "--journal requires --checkpoint: the journal has the "
+                                           "changes since the newest checkpoint");
     }
     if (server->replicate && server->checkpoints.directory != NULL) {
-        return weft_options_usage(command, "--replicate does not go with --checkpoint yet: what a "
-                                           "replica takes over is not in the directory");
+        return weft_options_usage(command, "--replicate cannot be combined with --checkpoint yet: "
+                                           "the checkpoint directory does not have the rows that a "
+                                           "replica takes over");
     }
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
@@ -34,8 +36,8 @@ static int check_rest(const struct weft_command *command, struct server *server)
     if (server->scheduler != NULL) {
         status = weft_scheduler_address(command, server->scheduler, &server->scheduler_address);
     } else if (server->each.shard.delay_max > 0) {
-        status = weft_options_usage(command, "--tau-max needs --scheduler: only workers that have "
-                                             "one tell which model an update is of");
+        status = weft_options_usage(command, "--tau-max requires --scheduler: only workers with a "
+                                             "scheduler send the model version of an update");
     }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
@@ -47,25 +49,26 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                       : weft_security_check(command, &server->security);
 }
 
-/* Which shards a replica has is said by its options or its environment: it has no lease yet. */
+/* Options or the environment determine the shards of a replica, since it has no lease yet. */
 static int check_replica(const struct weft_command *command, struct server *server)
 {
     const struct weft_launch *launch = &server->membership.launch;
     uint32_t count = 0;
     if (launch->coordinator_port == 0) {
-        return weft_options_usage(command, "--replica-of needs --coordinator: without its lease a "
-                                           "replica must not take the place of a server");
+        return weft_options_usage(command,
+            "--replica-of requires --coordinator: a replica must not "
+            "replace a server without its lease");
     }
     if (!server->replicate) {
-        return weft_options_usage(command, "--replica-of needs --replicate and --div-max, as its "
-                                           "server has them");
+        return weft_options_usage(command, "--replica-of requires --replicate and --div-max, with "
+                                           "the values of its server");
     }
     if (weft_launch_servers_parse(server->replica_of, server->replicated, WEFT_JOB_SHARDS_MAX,
                                   &count) != NULL ||
         count != server->shards_here) {
-        return weft_options_usage(command, "--replica-of \"%.80s\" is not allowed; it must be "
-                                           "HOST:PORT of each of the %u shards here, with numeric "
-                                           "hosts and commas between them",
+        return weft_options_usage(command, "--replica-of \"%.80s\" is not allowed; it must be the "
+                                           "HOST:PORT of each of the %u shards here, "
+                                           "comma-separated, with numeric hosts",
                                   server->replica_of, server->shards_here);
     }
     if (server->shard_base == UINT32_MAX) {
@@ -77,13 +80,13 @@ static int check_replica(const struct weft_command *command, struct server *serv
                                     : server->shard_base + server->shards_here;
     return server->shard_base + server->shards_here <= server->each.shard.shards
                ? WEFT_OPTIONS_RUN
-               : weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
+               : weft_options_usage(command, "shards %u to %u are not within --shards %u",
                                     server->shard_base,
                                     server->shard_base + server->shards_here - 1,
                                     server->each.shard.shards);
 }
 
-/* What the table of options cannot say: how the options fit together. */
+/* Checks between options. */
 static int check(const struct weft_command *command, struct server *server)
 {
     struct weft_shard_config *shard = &server->each.shard;
@@ -91,7 +94,7 @@ static int check(const struct weft_command *command, struct server *server)
     flags.role = WEFT_LAUNCH_SERVER;
     flags.shards = shard->shards != 0 ? shard->shards : WEFT_LAUNCH_UNKNOWN;
     flags.workers = shard->workers_max != 0 ? shard->workers_max : WEFT_LAUNCH_UNKNOWN;
-    /* A child of `weft train` is told everything; one of `weft run` has a coordinator. */
+    /* A child of `weft train` gets all settings as options; one of `weft run` has a coordinator. */
     bool environment = server->control_fd == 0 || server->membership.coordinator != NULL;
     int detected = weft_membership_detect(&server->membership, command, &flags,
                                           server->shards_here, environment);
@@ -118,7 +121,7 @@ static int check(const struct weft_command *command, struct server *server)
         shard->shards = server->shard_base + server->shards_here;
     }
     if (server->shard_base + server->shards_here > shard->shards) {
-        return weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
+        return weft_options_usage(command, "shards %u to %u are not within --shards %u",
                                   server->shard_base, server->shard_base + server->shards_here - 1,
                                   shard->shards);
     }
@@ -161,9 +164,11 @@ int weft_cli_server(int argc, char **argv)
     udp->loss.seed = 1;
     const struct weft_option options[] = {
         {"host", "ADDRESS",
-         "address to bind, numeric; 0.0.0.0 = every one of this host",
+         "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &udp->host},
-        {"port", "P", "port (UDP; with --transport tcp TCP) of the first shard; the next ones follow; 0 = any free",
+        {"port", "P",
+         "port of the first shard (UDP; with --transport tcp TCP); further shards use\n"
+         "the next ports; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
          .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
@@ -171,37 +176,43 @@ int weft_cli_server(int argc, char **argv)
          .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1,
          .fallback = "the launcher's rank times --shards-per-server, else 0"},
         {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &shard->shards,
-         .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "those here and before"},
+         .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "--shard-base plus --shards-per-server"},
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
-         .value = &shard->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX, .fallback = "as the job says, else 16"},
+         .value = &shard->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX,
+         .fallback = "from the coordinator, else 16"},
         WEFT_MEMBERSHIP_ROWS(&server.membership),
         WEFT_SCHEDULER_ROW(&server.scheduler),
         {"tau-max", "N",
-         "with a scheduler: refuse updates that would be applied more than N others\n"
-         "after the model that they are computed from; 0 = none",
+         "with a scheduler: reject an update if more than N other updates would\n"
+         "be applied between the model that it is computed from and itself; 0 =\n"
+         "no bound",
          WEFT_OPTION_U32, .value = &shard->delay_max, .max = WEFT_TAU_MAX_MAX},
-        {"advertise", "ADDRESS", "a name or address of this host that workers reach it by",
+        {"advertise", "ADDRESS", "name or address of this host that workers connect to",
          WEFT_OPTION_STRING, .value = &server.advertise,
-         .fallback = "--host, or the way to the coordinator"},
-        {"coordinate", "P", "be the coordinator, too, at this port; 0 = any free: for a job\n"
-         "without `weft coordinator`; its members are lost when this ends",
+         .fallback = "--host; if it is a wildcard, the local address on the route to the "
+                     "coordinator"},
+        {"coordinate", "P", "also run the coordinator, on this port; 0 = any free. For a job\n"
+                            "without `weft coordinator`; the membership is lost when this server\n"
+                            "ends",
          WEFT_OPTION_U32, .value = &server.coordinate_port, .max = UINT16_MAX,
          .fallback = "not"},
-        {"rows-max", "N", "rows that a shard takes for each table; further ones are refused and\n"
-         "counted",
+        {"rows-max", "N", "maximum number of rows of each table per shard; more are rejected and\n"
+                          "counted",
          WEFT_OPTION_U32, .value = &shard->rows_max, .min = 1, .max = 1u << 28},
         {"table-bytes", "N",
-         "bytes that a shard's part of a table may take, its index and the counts\n"
-         "of its admission included; 0 = as many as rows-max rows need, and at\n"
-         "most as many again for those counts",
+         "maximum memory in bytes of a table per shard, including its index and\n"
+         "its admission counters; 0 = as needed for --rows-max rows, plus at\n"
+         "most the same again for the admission counters",
          WEFT_OPTION_U64, .value = &shard->table_bytes_max},
-        {"tables", "N", "tables that workers may make, numbered 0 to N-1", WEFT_OPTION_U32,
+        {"tables", "N", "tables that workers may create, numbered 0 to N-1", WEFT_OPTION_U32,
          .value = &shard->tables_max, .min = 1, .max = 4096},
-        {"list-ids", "N", "ids of its newest pulls that each shard keeps of each worker, 8 bytes each,\n"
-         "so that pushes of the same rows need not send them; 0 = none",
+        {"list-ids", "N", "row ids that each shard caches per worker, from its latest pulls, 8\n"
+                          "bytes each, so that pushes of the same rows need not send them; 0 =\n"
+                          "none",
          WEFT_OPTION_U32, .value = &shard->list_ids, .max = 1u << 30},
-        {"aggregators", "N", "take aggregates of `weft aggregate --number` 0 to N-1. Each shard has 32 MiB\n"
-         "for each, used as needed", WEFT_OPTION_U32, .value = &shard->aggregators_max,
+        {"aggregators", "N",
+         "accept aggregates from `weft aggregate --number` 0 to N-1; each shard\n"
+         "uses up to 32 MiB for each", WEFT_OPTION_U32, .value = &shard->aggregators_max,
          .min = 1, .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
          .value = &shard->dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
@@ -209,48 +220,53 @@ int weft_cli_server(int argc, char **argv)
         WEFT_SECURITY_NETWORK_ROWS(&server.security),
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
          .value = &udp->loss.loss_ppm},
-        {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
+        {"inject-seed", "N", "seed of the random choice of dropped datagrams", WEFT_OPTION_U64,
          .value = &udp->loss.seed},
         {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
          .value = &udp->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
         {"keepalive-ms", "N",
-         "ask a worker that was silent for so many ms whether it is there; when\n"
-         "nothing comes for --peer-timeout then, it is given up. 0 = only a worker that\n"
-         "owes an answer is asked. Longer than the longest step of workers, or\n"
-         "with their --drive engine",
+         "probe a worker that sent nothing for N ms; without a reply within\n"
+         "--peer-timeout it is declared dead. 0 = probe only workers with\n"
+         "outstanding replies. Choose N larger than the longest step of a\n"
+         "worker, or use --drive engine in the workers",
          WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX,
          .fallback = "0; with --on-worker-death shrink or fail 5000"},
         {"idle-timeout-ms", "N",
-         "close a worker's connection over which nothing was heard for so many\n"
-         "ms, with nothing outstanding; 0 = never",
+         "close a worker's connection after N ms without a packet, if nothing is\n"
+         "outstanding; 0 = never",
          WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
         WEFT_DEATHS_OPTION(&shard->on_death),
         WEFT_CHECKPOINT_ROWS(&server.checkpoints),
         WEFT_JOURNAL_ROWS(&server.checkpoints.journal),
-        {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
-         "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
-        {"replicate", NULL, "take a replica of each shard, a `weft server --replica-of`: then answers wait\n"
-         "while the model would be farther than --div-max from it", WEFT_OPTION_FLAG,
+        {"restore", NULL, "start from the newest valid checkpoint of --checkpoint, which may have\n"
+                          "a different number of shards", WEFT_OPTION_FLAG,
+                          .value = &server.checkpoints.restore},
+        {"replicate", NULL, "accept a replica of each shard (`weft server --replica-of`); replies\n"
+                            "are delayed while the divergence from the replica would exceed\n"
+                            "--div-max", WEFT_OPTION_FLAG,
          .value = &server.replicate},
-        {"div-max", "D", "with --replicate: Euclidean norm, over all weights of the job; 0 = every\n"
-         "update is at the replica before it is answered", WEFT_OPTION_F64,
+        {"div-max", "D", "with --replicate: maximum divergence, the Euclidean norm of the\n"
+                         "difference over all weights of the job; 0 = every update is replicated\n"
+                         "before the reply", WEFT_OPTION_F64,
          .value = &server.div_max},
-        {"replica-of", "HOST:PORT,...", "be a replica of the server with these shards, and take its place when\n"
-         "the parent process says so, by the coordinator's lease",
+        {"replica-of", "HOST:PORT,...",
+         "run as a replica of the server with these shards; when the parent\n"
+         "process requests promotion, take over its lease at the coordinator",
          WEFT_OPTION_STRING, .value = &server.replica_of, .fallback = "not"},
         WEFT_METRICS_OPTIONS(&server.metrics_options),
         {"hot-top", "N",
-         "rows of each table with most updates that a shard knows, for /hot and\n"
-         "records; 16 bytes each; 0 = none",
+         "most updated rows per table that a shard tracks, for /hot and records;\n"
+         "16 bytes each; 0 = none",
          WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         WEFT_RECORDING_ROWS(&server.recording),
         WEFT_RECORDING_WINDOW_ROW(&server.recording),
         WEFT_RECORDING_CHILD_ROW(&server.recording),
-        {"ports", "P,...", "one for each shard, from `weft run`", WEFT_OPTION_STRING,
+        {"ports", "P,...", "one port per shard, from `weft run`", WEFT_OPTION_STRING,
          .value = &server.ports, .hidden = true},
-        {"restarted", NULL, "in place of one that was ready and died, from `weft run`", WEFT_OPTION_FLAG,
+        {"restarted", NULL, "replaces a server that was ready and died, from `weft run`",
+         WEFT_OPTION_FLAG,
          .value = &server.restarted, .hidden = true},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &server.control_fd, .hidden = true},
@@ -260,9 +276,9 @@ int weft_cli_server(int argc, char **argv)
         .name = "server",
         .summary = "serve shards of the parameters",
         .description =
-            "Each shard is one thread with one port and a slice of all rows; workers name the\n"
-            "ports of all shards in order. Prints a line for each shard when it can be reached.\n"
-            "Ctrl-C or SIGTERM ends it; then the counters are printed as a JSON object.",
+         "Each shard is one thread with one port and a slice of all rows; workers list the\n"
+         "addresses of all shards in order. Prints a line for each shard when it is ready. Ctrl-C\n"
+         "or SIGTERM stops the server; it then prints its counters as a JSON object.",
         .example = "  weft keygen job.key\n"
                    "  weft server --key-file job.key --shards-per-server 2 --workers 1 &\n"
                    "  weft worker --key-file job.key --servers 127.0.0.1:7700,127.0.0.1:7701",

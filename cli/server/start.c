@@ -1,4 +1,4 @@
-/* How a server comes to serve: the job, checkpoints, shards. */
+/* Startup of a server: joining the job, checkpoints, shards. */
 #include "cli/server/internal.h"
 
 #include "cli/output.h"
@@ -25,7 +25,7 @@ static weft_status open_checkpoints(struct server *server, struct weft_error *er
     return status == WEFT_OK ? WEFT_OK : WEFT_IO;
 }
 
-/* The shards serve. */
+/* The shards are serving; start the checkpoints. */
 static weft_status begin_checkpoints(struct server *server, struct weft_error *error)
 {
     if (server->checkpoint == NULL) {
@@ -41,7 +41,7 @@ static weft_status begin_checkpoints(struct server *server, struct weft_error *e
     return status == WEFT_OK ? WEFT_OK : WEFT_IO;
 }
 
-/* Of the i-th shard here; 0 = any. */
+/* Port of the i-th shard of this process; 0 = any. */
 static uint16_t port_of(const struct server *server, uint32_t i)
 {
     const char *at = server->ports;
@@ -55,7 +55,7 @@ static uint16_t port_of(const struct server *server, uint32_t i)
     return at != NULL ? (uint16_t)strtoul(at, NULL, 10) : 0;
 }
 
-/* What the options could not say of every shard. */
+/* Fill in the shard settings that have no option. */
 static void complete(struct server *server)
 {
     struct weft_shard_thread_config *each = &server->each;
@@ -73,7 +73,7 @@ static void complete(struct server *server)
         each->scheduler_workers =
             is_known ? each->shard.workers_max : each->scheduler_workers;
         weft_os_random(&each->scheduler_host, sizeof(each->scheduler_host));
-        each->scheduler_host |= 1; /* 0 = a link of its own */
+        each->scheduler_host |= 1; /* 0 = its own link */
     }
     if (server->replicate) {
         each->shard.replicas_max = 1;
@@ -113,7 +113,7 @@ static weft_status start_metrics(struct server *server, struct weft_error *error
         server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, error);
 }
 
-static int signal_fd_asked = -1; /* for is_asked, which takes no argument */
+static int signal_fd_asked = -1; /* for is_asked, which has no argument */
 
 static bool is_asked(void)
 {
@@ -121,7 +121,7 @@ static bool is_asked(void)
     return poll(&fd, 1, 0) > 0;
 }
 
-/* The coordinator of a job that has none of its own. */
+/* Run the coordinator of a job that has no separate one. */
 static weft_status coordinate(struct server *server, struct weft_error *error)
 {
     struct weft_coordinator_config config = {.host = server->each.driver.udp.host,
@@ -148,7 +148,7 @@ static weft_status coordinate(struct server *server, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* The lease comes first: a server that is refused never opens a port. */
+/* Acquire the lease first: a rejected server never opens a port. */
 weft_status weft_server_join(struct server *server, struct weft_error *error)
 {
     struct weft_member_state state;
@@ -179,7 +179,8 @@ weft_status weft_server_join(struct server *server, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* Where workers reach this server: as said, or as bound, or the way to the coordinator. */
+/* The address for workers: as given, else as bound, else the local address on the route to the
+ * coordinator. */
 weft_status weft_server_publish(struct server *server, struct weft_error *error)
 {
     struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
@@ -202,7 +203,7 @@ weft_status weft_server_publish(struct server *server, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* The first shard's number is in the spool's name. */
+/* The spool's name contains the number of the first shard. */
 static weft_status open_records(struct server *server, struct weft_error *error)
 {
     weft_status status = weft_recording_open(&server->recording, "server", server->shard_base,
@@ -218,12 +219,12 @@ weft_status weft_server_start(struct server *server, int signal_fd, struct weft_
         status = coordinate(server, error);
     }
     bool has_coordinator = weft_membership_has_coordinator(&server->membership);
-    /* A replica has no lease: its server does. */
+    /* A replica has no lease yet; its server has it. */
     has_coordinator &= server->replica_of == NULL;
     if (status == WEFT_OK && has_coordinator) {
         status = weft_server_join(server, error);
     }
-    /* What is restored depends on which shards these are. */
+    /* The shards that this server was assigned determine what is restored. */
     status = status == WEFT_OK ? open_checkpoints(server, error) : status;
     status = status == WEFT_OK ? open_records(server, error) : status;
     status = status == WEFT_OK ? start_shards(server, error) : status;

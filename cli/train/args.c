@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { DIM_MAX_DEFAULT = 64 /* of `weft server` */ };
+enum { DIM_MAX_DEFAULT = 64 /* default of `weft server` */ };
 
 void weft_train_args_path(const struct weft_job *job, struct weft_args *args)
 {
@@ -24,7 +24,7 @@ void weft_train_args_transport(const struct weft_transport_options *transport,
     weft_args_add(args, "--peer-timeout=%u", transport->peer_timeout_s);
 }
 
-/* Floats in a row of the table. */
+/* Floats per row of the table. */
 static uint32_t job_dim(const struct weft_job *job)
 {
     return weft_ml_model_dim(job->kind, job->settings.factors);

@@ -1,5 +1,5 @@
-/* `weft eval` and `weft predict`: a saved model, or the newest checkpoint of a directory, on a data
- * file. No servers: the model is read into this process (ckpt/model.h). */
+/* `weft eval` and `weft predict`: apply a saved model, or the newest checkpoint of a directory, to
+ * a data file. They need no servers: the model is loaded into this process (ckpt/model.h). */
 #include "cli/output.h"
 #include "cli/train/job.h"
 #include "cli/verbs.h"
@@ -19,33 +19,34 @@ struct eval {
     const char *verb;
     const char *model_path;
     const char *data;
-    const char *format_name; /* NULL = the model's */
-    const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not said */
+    const char *format_name; /* NULL = that of the model */
+    const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not given */
     bool is_checkpoint;
-    uint32_t which; /* rows */
+    uint32_t which; /* WHICH of --rows */
     const char *output; /* predict; NULL = standard output */
     bool json;          /* eval */
 
     struct weft_ckpt_model file;
-    struct weft_ml_model model;           /* that it is */
-    const struct weft_ml_format *format; /* of its data; NULL = not known */
+    struct weft_ml_model model;           /* model of the file */
+    const struct weft_ml_format *format; /* of the model's data; NULL = unknown */
     struct weft_ml_dataset dataset;
-    struct weft_ml_batch batch; /* the rows asked for */
+    struct weft_ml_batch batch; /* the selected rows */
     float *rows;                /* (weft_ml_model_rows of the batch, dim) */
-    uint32_t known;             /* of the batch's ids, by the model */
+    uint32_t known;             /* ids of the batch that the model has */
 };
 
-/* The rows of both tables of options. */
+/* Option rows of both verbs. */
 #define WEFT_EVAL_OPTIONS(e)                                                                       \
-    {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",        \
+    {"model-file", "PATH", "file from `weft train --save`, or a checkpoint directory",             \
      WEFT_OPTION_STRING, .value = &(e)->model_path, .fallback = ""},                               \
-    {"model", "NAME", "of a checkpoint: lr, fm, mf, mlp or lda", WEFT_OPTION_CUSTOM, .value = &(e)->kind,    \
-     .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},                        \
-    {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,              \
+    {"model", "NAME", "model of a checkpoint: lr, fm, mf, mlp or lda", WEFT_OPTION_CUSTOM,         \
+     .value = &(e)->kind,                                                                          \
+     .parse = weft_job_parse_model, .fallback = "lr; not needed for a saved model"},               \
+    {"data", "PATH", "data file, searched for as by `weft train`", WEFT_OPTION_STRING,             \
      .value = &(e)->data, .fallback = ""},                                                         \
-    {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &(e)->format_name,              \
-     .parse = weft_job_parse_format, .fallback = "the one that the model was trained on"},         \
-    {"rows", "WHICH", "test = those that training leaves out, train, or all", WEFT_OPTION_CHOICE,  \
+    {"format", "NAME", "format of the data", WEFT_OPTION_CUSTOM, .value = &(e)->format_name,       \
+     .parse = weft_job_parse_format, .fallback = "that of the training data"},                     \
+    {"rows", "WHICH", "test = those not used for training, train, or all", WEFT_OPTION_CHOICE,     \
      .value = &(e)->which, .choices = which_names}
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -55,23 +56,23 @@ static weft_status check_format(const struct weft_ml_model_kind *kind,
 {
     if (kind->predicts_ratings && !dataset->has_ratings) {
         return weft_fail(error, WEFT_DATA,
-                         "the model predicts ratings, and the format of the data has none");
+                         "the model predicts ratings, and the data format has none");
     }
     return kind->counts_topics == dataset->has_counts
                ? WEFT_OK
                : weft_fail(error, WEFT_DATA,
-                           "topics (lda) go with counts of words (docword), and nothing else does");
+                           "lda requires the format docword, and docword requires lda");
 }
 
-/* The rows of a dense model in a checkpoint are numbered: those of the features of the data that it
- * was trained on, then those of the output. */
+/* The rows of a dense model in a checkpoint have consecutive ids: first the feature rows of its
+ * training data, then the output rows. */
 static weft_status name_dense_rows(struct eval *eval, struct weft_error *error)
 {
     const struct weft_ml_dataset *set = &eval->dataset;
     if (eval->file.count != set->feature_count + WEFT_ML_OUTPUT_ROWS) {
         return weft_fail(error, WEFT_DATA,
-                         "the checkpoint has %u rows, and a model of this data has %u: --data must "
-                         "be the file of the training",
+                         "the checkpoint has %u rows, but a model of this data has %u: --data must "
+                         "be the training file",
                          eval->file.count, set->feature_count + WEFT_ML_OUTPUT_ROWS);
     }
     for (uint32_t i = 0; i < eval->file.count; i++) {
@@ -81,7 +82,7 @@ static weft_status name_dense_rows(struct eval *eval, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* A checkpoint has rows, and nothing that says what they are. */
+/* A checkpoint has rows, but does not record the model that they belong to. */
 static weft_status name_model(struct eval *eval, struct weft_error *error)
 {
     uint32_t dim = eval->file.dim;
@@ -92,8 +93,8 @@ static weft_status name_model(struct eval *eval, struct weft_error *error)
     struct weft_ml_model_settings settings = kind->settings;
     if (!weft_ml_model_factors(kind, dim, &settings.factors)) {
         return weft_cli_fail(eval->verb,
-                             "the rows of the checkpoint have %u floats, which is no %s; say which "
-                             "model it is: --model",
+                             "the rows of the checkpoint have %u floats, which does not match %s; "
+                             "give the model with --model",
                              dim, kind->name);
     }
     weft_status status = check_format(kind, &eval->dataset, error);
@@ -112,7 +113,8 @@ static weft_status load_data(struct eval *eval, struct weft_error *error)
     const struct weft_ml_format *format = eval->format;
     char path[WEFT_ML_PATH_BYTES];
     if (eval->format_name != NULL) {
-        (void)!weft_ml_format_find(eval->format_name, NULL, &format); /* parsed: it is known */
+        /* known: the option was parsed */
+        (void)!weft_ml_format_find(eval->format_name, NULL, &format);
     }
     struct weft_job job = {.format = format->name, .data = eval->data};
     if (weft_job_locate(&job, error, path) != WEFT_OK ||
@@ -125,7 +127,7 @@ static weft_status load_data(struct eval *eval, struct weft_error *error)
     return check_format(eval->model.kind, &eval->dataset, error);
 }
 
-/* What the model knows of the batch. */
+/* Look up the batch's rows in the model. */
 static weft_status find_rows(struct eval *eval, struct weft_error *error)
 {
     static const uint64_t output[WEFT_ML_OUTPUT_ROWS] = {WEFT_ML_OUTPUT_ID, WEFT_ML_OUTPUT_ID + 1};
@@ -140,7 +142,7 @@ static weft_status find_rows(struct eval *eval, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* The rows asked for, in the order of the file, as one batch, and what the model knows of it. */
+/* Build one batch of the selected rows, in file order, and look up its rows in the model. */
 static weft_status choose_rows(struct eval *eval, struct weft_error *error)
 {
     const struct weft_ml_dataset *set = &eval->dataset;
@@ -172,7 +174,7 @@ static void complain(void *arg, uint64_t number, const char *text)
 {
     (void)arg;
     if (number == 0) {
-        fprintf(stderr, "weft: passed over: %s\n", text);
+        fprintf(stderr, "weft: skipped: %s\n", text);
     } else {
         fprintf(stderr, "weft: checkpoint %" PRIu64 " cannot be used: %s\n", number, text);
     }
@@ -206,7 +208,7 @@ static weft_status load_file(struct eval *eval, struct weft_error *error)
         !weft_ml_model_factors(model->kind, model->dim, &model->settings.factors) ||
         (model->kind->counts_topics && (model->settings.alpha <= 0 || model->settings.beta <= 0))) {
         return weft_fail(error, WEFT_DATA,
-                         "%.200s: this release has no such model, or no such format",
+                         "%.200s: unknown model or format; it may be of a newer release",
                          eval->model_path);
     }
     return WEFT_OK;
@@ -218,11 +220,11 @@ static weft_status load(struct eval *eval, struct weft_error *error)
     eval->is_checkpoint = stat(eval->model_path, &info) == 0 && S_ISDIR(info.st_mode);
     if (eval->is_checkpoint && eval->format_name == NULL) {
         return weft_fail(error, WEFT_DATA,
-                         "a checkpoint does not say of which data it is: --format");
+                         "--format is missing: a checkpoint does not record the data format");
     }
     if (!eval->is_checkpoint && eval->kind != NULL) {
         return weft_fail(error, WEFT_DATA,
-                         "--model goes with a checkpoint; a saved model knows what it is");
+                         "--model is only for a checkpoint; a saved model has its name");
     }
     if ((eval->is_checkpoint ? load_checkpoint : load_file)(eval, error) != WEFT_OK) {
         return WEFT_DATA;
@@ -249,10 +251,10 @@ static int run(struct eval *eval, const struct weft_command *command, int argc, 
         return status;
     }
     if (eval->model_path == NULL) {
-        return weft_options_usage(command, "--model-file is missing: which model?");
+        return weft_options_usage(command, "--model-file is missing");
     }
     if (eval->data == NULL) {
-        return weft_options_usage(command, "--data is missing: on which data?");
+        return weft_options_usage(command, "--data is missing");
     }
     struct weft_error error = {.text = ""};
     status = load(eval, &error) == WEFT_OK ? run_loaded(eval)
@@ -300,14 +302,15 @@ static int evaluate(struct eval *eval)
 {
     struct weft_ml_quality quality;
     if (eval->batch.row_count == 0) {
-        return weft_cli_fail(eval->verb, "there are no such rows in the data");
+        return weft_cli_fail(eval->verb, "the data has no such rows");
     }
     weft_status status =
         weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
     if (status == WEFT_DATA) {
         return weft_cli_fail(eval->verb, "%s", eval->model.kind->counts_topics
                                                    ? "no document has a word to predict"
-                                                   : "all rows are of one class: there is no AUC");
+                                                   : "all rows have the same class; the AUC is "
+                                                     "undefined");
     }
     if (status != WEFT_OK) {
         return weft_cli_fail(eval->verb, "out of memory");
@@ -328,10 +331,11 @@ int weft_cli_eval(int argc, char **argv)
         .name = "eval",
         .summary = "evaluate a saved model on a data file",
         .description =
-            "AUC and log-loss, for a model of ratings the RMSE, for topics the perplexity of every\n"
-            "second word of a document given the others. Features that the model does not\n"
-            "know count as absent. Of a directory of checkpoints the newest is read; its data are\n"
-            "to be those of the training where the model is mf: the mean rating is not in it.",
+         "Prints AUC and log-loss; for a model of ratings, RMSE; for topics, the perplexity of\n"
+         "every second word of a document given the others. Features that the model does not have\n"
+         "count as absent. For a checkpoint directory, the newest checkpoint is read. For mf it\n"
+         "must be evaluated with the data file of the training, because a checkpoint does not\n"
+         "include the mean rating.",
         .example = "  weft train --model fm --save model.safetensors\n"
                    "  weft eval --model-file model.safetensors --data adult.data\n"
                    "  weft eval --model-file ckpt --model fm --format adult --data adult.data",
@@ -346,8 +350,8 @@ static int predict(struct eval *eval)
 {
     bool is_rating = eval->model.kind->predicts_ratings;
     if (eval->model.kind->counts_topics) {
-        return weft_cli_fail(eval->verb, "lda predicts no number for a document; `weft eval` says how "
-                                         "well it predicts words");
+        return weft_cli_fail(eval->verb, "lda does not predict a number per document; use `weft "
+                                         "eval` for its perplexity");
     }
     float *scores = calloc((size_t)eval->batch.row_count + 1, sizeof(*scores));
     if (scores == NULL) {
@@ -369,7 +373,7 @@ int weft_cli_predict(int argc, char **argv)
     struct eval eval = {.verb = "predict", .which = ROWS_ALL};
     const struct weft_option options[] = {
         WEFT_EVAL_OPTIONS(&eval),
-        {"output", "FILE", "write here", WEFT_OPTION_STRING, .value = &eval.output,
+        {"output", "FILE", "output file", WEFT_OPTION_STRING, .value = &eval.output,
          .fallback = "standard output"},
         {0},
     };
@@ -377,9 +381,9 @@ int weft_cli_predict(int argc, char **argv)
         .name = "predict",
         .summary = "print a saved model's prediction for each example of a data file",
         .description =
-            "One line a row, in the order of the file: the probability of label 1, or the rating.\n"
-            "The rows need labels, which are not used (any that the format admits will do).\n"
-            "Features that the model does not know count as absent.",
+          "Prints one line per row, in file order: the probability of label 1, or the rating. The\n"
+          "rows need labels, but their values are not used. Features that the model does not have\n"
+          "count as absent.",
         .example = "  weft predict --model-file model.safetensors --data adult.data --rows test",
         .options = options,
     };

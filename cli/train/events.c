@@ -1,4 +1,4 @@
-/* What the processes of `weft train` say, and how they end. */
+/* Events of the processes of `weft train`, and their exits. */
 #include "cli/train/internal.h"
 
 #include "io/clock.h"
@@ -33,7 +33,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     }
     if (strcmp(event, "resumed") == 0) {
         fprintf(train->progress,
-                "worker %u: shard %.0f came back; %.0f pushes sent again, %.0f lost\n",
+                "worker %u: reconnected to shard %.0f; %.0f pushes resent, %.0f lost\n",
                 slot->rank, weft_channel_number(message, "shard"),
                 weft_channel_number(message, "pushes_again"),
                 weft_channel_number(message, "pushes_lost"));
@@ -61,7 +61,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
                                train->servers * train->shards_per_server);
             train->aggregators_ready++;
         } else if (train_is_server(slot)) {
-            /* Servers become ready in any order; their shards have a fixed one. */
+            /* Servers become ready in any order; the shards of each have fixed positions. */
             uint32_t shards = train->shards_per_server;
             weft_channel_ports(message, train->ports + slot->rank * shards, shards);
             train->servers_ready++;
@@ -79,8 +79,8 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     weft_results_show_epochs(&train->results, train->progress);
 }
 
-/* An end is in turn after "done"; a server says that only when it was told to end. Nothing is lost with an
- * aggregator, so a run goes on without it. */
+/* An exit is expected after "done"; a server sends that only when told to stop. A failed aggregator
+ * loses nothing, so the run continues without it. */
 static void note_exit(struct train *train, struct weft_slot *slot)
 {
     if (train_is_aggregator(slot) && train->aggregators_ready == train->aggregators) {
@@ -88,7 +88,9 @@ static void note_exit(struct train *train, struct weft_slot *slot)
         if (slot->wait_status != 0) {
             char ending[128];
             weft_slot_ending(slot, ending, sizeof(ending));
-            fprintf(train->progress, "aggregator (pid %d) %s; workers push to their servers\n", (int)slot->pid,
+            fprintf(train->progress,
+                    "aggregator (pid %d) %s; workers push to the servers directly\n",
+                    (int)slot->pid,
                     ending);
         }
         return;
@@ -111,7 +113,8 @@ static void note_exit(struct train *train, struct weft_slot *slot)
     }
 }
 
-/* Some process has ended out of turn, or says that it cannot go on; or we shall end. */
+/* True if a process exited unexpectedly or reported an error, or if a signal requests
+ * termination. */
 static bool in_trouble(const struct train *train)
 {
     return train->error.text[0] != '\0' || train->killed != NULL || train->ended != NULL ||
@@ -134,7 +137,7 @@ bool weft_train_hear(struct train *train, uint64_t timeout_ns)
     case WEFT_SUPERVISOR_SIGNAL:
         train->interrupted = event.signal;
         break;
-    case WEFT_SUPERVISOR_DUE: /* nobody asks for restarts */
+    case WEFT_SUPERVISOR_DUE: /* no restarts are requested */
     case WEFT_SUPERVISOR_TIMEOUT:
         return false;
     }
@@ -162,7 +165,7 @@ void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, c
         struct weft_slot *slot = &train->supervisor.slots[i];
         if (slot->is_running && strcmp(slot->role, role) == 0 && slot->rank <= rank_max &&
             slot->channel.fd >= 0) {
-            /* One that is gone shows by its exit. */
+            /* A send to a process that has exited fails; its exit is reported separately. */
             (void)weft_channel_send(&slot->channel, weft_channel_event(word));
         }
     }

@@ -14,8 +14,8 @@ weft_status weft_train_hosts_find(struct weft_train_hosts *hosts, uint32_t serve
     if (status == WEFT_OK && hosts->info.hosts < 2) {
         return weft_fail(
             error, WEFT_INVALID,
-            "lab %s has one host, and servers and workers on it would not use the network: "
-            "bring one up with --hosts %u, a host for each process, or with 2 at least",
+            "lab %s has only one host, so servers and workers would not use the network; run `weft "
+            "lab up` with --hosts %u (one host per process), or at least 2",
             hosts->lab, servers + workers);
     }
     return status;

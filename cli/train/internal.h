@@ -1,5 +1,5 @@
-/* The inside of `weft train`, shared by train.c (the order of things, the options), start.c (its
- * processes) and events.c (what they say, and how they end). Not for others. */
+/* Internals of `weft train`, shared by train.c (options and the phases of a run), start.c (starting
+ * its processes) and events.c (their events and exits). */
 #ifndef WEFT_CLI_TRAIN_INTERNAL_H
 #define WEFT_CLI_TRAIN_INTERNAL_H
 
@@ -26,13 +26,13 @@ struct train {
     struct weft_metrics_options metrics_options;
     bool has_own_scheduler; /* --scheduler on */
     uint32_t schedulers_ready;
-    cJSON *planned; /* what the scheduler of its own says at its end; NULL = nothing */
-    uint32_t restarts; /* 0 = the first death ends the run */
-    uint32_t replicas; /* as of weft run, like the next two */
+    cJSON *planned; /* final report of the scheduler of this run; NULL = none */
+    uint32_t restarts; /* 0 = the run ends when a process dies */
+    uint32_t replicas; /* as in weft run, like the next two */
     double div_max;
     enum weft_run_server_death on_server_death;
     enum weft_run_durability durability;
-    bool has_reconnect; /* --reconnect-s, --replay-bytes were given */
+    bool has_reconnect; /* --reconnect-s or --replay-bytes was given */
     bool has_replay;
 
     struct weft_train_metrics metrics;
@@ -45,20 +45,21 @@ struct train {
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint32_t servers_ready;
     uint32_t workers_ready;
-    uint32_t epochs_last_ended; /* workers that are through the last epoch */
+    uint32_t epochs_last_ended; /* workers that finished the last epoch */
     uint32_t workers_done;
     uint32_t servers_done;
     uint32_t aggregators_wanted; /* --aggregators */
-    uint32_t flush_age_us;       /* 0 = theirs */
-    uint32_t aggregators;        /* of --via on; else 0 */
+    uint32_t flush_age_us;       /* 0 = the aggregators' default */
+    uint32_t aggregators;        /* with --via on; else 0 */
     uint32_t aggregators_ready;
     uint32_t aggregators_ended;
     uint16_t aggregator_ports[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX];
-    char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24]; /* of each, as `addresses` */
-    int interrupted;                    /* the signal */
-    struct weft_error error;            /* what the first process in trouble said of itself */
-    struct weft_slot *killed;           /* the first that a signal ended */
-    struct weft_slot *ended;            /* the first that ended out of turn in another way */
+    /* of each aggregator, as `addresses` */
+    char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24];
+    int interrupted;                    /* signal number */
+    struct weft_error error;            /* the error reported by the first failed process */
+    struct weft_slot *killed;           /* first process killed by a signal */
+    struct weft_slot *ended;            /* first process that exited unexpectedly otherwise */
 };
 
 static inline bool train_is_server(const struct weft_slot *slot)
@@ -81,7 +82,8 @@ static inline uint32_t train_aggregator_process(const struct train *train, uint3
     return train->servers + train->job.workers + number;
 }
 
-/* Of --scheduler on: the last, so that a lab counts its hosts as without. */
+/* Process number of the scheduler of --scheduler on. It is last, so that the host numbers of the
+ * other processes do not depend on it. */
 static inline uint32_t train_scheduler_process(const struct train *train)
 {
     return train->servers + train->job.workers + train->aggregators;
@@ -92,7 +94,7 @@ static inline struct weft_slot *train_scheduler(struct train *train)
     return &train->supervisor.slots[train_scheduler_process(train)];
 }
 
-/* ---- start.c: WEFT_IO, and train->error says why --------------------------------------------- */
+/* ---- start.c: return WEFT_IO, with the reason in train->error -------------------------------- */
 
 weft_status weft_train_start_scheduler(struct train *train);
 weft_status weft_train_start_server(struct train *train, uint32_t rank);
@@ -101,22 +103,22 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 
 /* ---- events.c -------------------------------------------------------------------------------- */
 
-/* Take the next event; false when none came in timeout_ns. */
+/* Process the next event; false if none arrived within timeout_ns. */
 bool weft_train_hear(struct train *train, uint64_t timeout_ns);
 
-/* Hear until *count reaches wanted. Errors: WEFT_PEER  the run is over; WEFT_TIMEOUT. */
+/* Process events until *count reaches `wanted`. Errors: WEFT_PEER the run is over; WEFT_TIMEOUT. */
 weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_t wanted,
                              uint64_t patience_ns, const char *what);
 
-/* Say a word to the processes of a role, up to a rank. */
+/* Send a message to the processes of a role with ranks up to rank_max. */
 void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word);
 
 /* ---- restart.c ------------------------------------------------------------------------------- */
 
-/* WEFT_OPTIONS_RUN, or a usage error printed. */
+/* Returns WEFT_OPTIONS_RUN, or the status of a usage error that was printed. */
 int weft_train_restart_check(const struct weft_command *command, const struct train *train);
 
-/* Run the job to its end, those that die started again. The exit status. */
+/* Run the job to its end, restarting processes that die. Returns the exit status. */
 int weft_train_restart(struct train *train);
 
 #endif

@@ -93,7 +93,7 @@ float weft_job_rate(const struct weft_job *job)
     return job->optimizer == WEFT_ML_SGD ? pace->sgd_rate : pace->adagrad_rate;
 }
 
-/* The folder `data` beside the program: a build folder has one. NULL = its path does not fit. */
+/* The `data` directory next to the program, as in a build directory. NULL: its path is too long. */
 static const char *beside_program(char path_p[WEFT_ML_PATH_BYTES])
 {
     static const char name[] = "data";
@@ -131,7 +131,8 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error
     return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
 }
 
-/* What was given and does not go with counts; NULL = all does. Before defaults are filled in. */
+/* The first given option that cannot be used with counts; NULL if there is none. Call before
+ * defaults are set. */
 static const char *not_of_topics(const struct weft_job *job)
 {
     return job->bound_ppm != WEFT_JOB_BOUND_UNSET && job->bound_ppm > 0 ? "--loss-bound"
@@ -149,7 +150,8 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
 {
     if (job->kind->counts_topics && not_of_topics(job) != NULL) {
         return weft_options_usage(command,
-                                  "%s does not go with --model lda, whose counts arrive whole",
+                                  "%s cannot be used with --model lda, which requires complete "
+                                  "delivery of counts",
                                   not_of_topics(job));
     }
     if (job->kind->counts_topics) {
@@ -177,7 +179,7 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
         status = weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &bytes, &error);
         job->replay_bytes = bytes;
     }
-    /* Pushes are kept for servers that come back. */
+    /* Only pushes for servers that can be reconnected are kept. */
     job->replay_bytes = job->reconnect_s > 0 ? job->replay_bytes : 0;
     return status == WEFT_OK ? WEFT_OPTIONS_RUN : weft_options_usage(command, "%s", error.text);
 }
@@ -185,23 +187,26 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
 static int check_scheduler(const struct weft_command *command, const struct weft_job *job)
 {
     if (job->tau_max > 0 && job->scheduler == NULL) {
-        return weft_options_usage(command, "--tau-max needs --scheduler: who keeps the bound?");
+        return weft_options_usage(command,
+                                  "--tau-max requires --scheduler, which enforces the bound");
     }
     if (job->tau_max > 0 && job->mode.kind == WEFT_JOB_BSP) {
-        return weft_options_usage(command, "--tau-max goes with --mode ssp or asp; in bsp every "
-                                           "update is waited for");
+        return weft_options_usage(command, "--tau-max requires --mode ssp or asp; bsp waits for "
+                                           "every update");
     }
     if (job->tau_max > 0 && job->kind->counts_topics) {
-        return weft_options_usage(command, "--tau-max does not go with --model lda, whose counts "
-                                           "must not be dropped");
+        return weft_options_usage(command,
+            "--tau-max cannot be used with --model lda, whose counts "
+            "must not be dropped");
     }
     if (job->scheduler != NULL && job->via != NULL && strcmp(job->via, "coordinator") == 0) {
-        return weft_options_usage(command, "--scheduler does not go with --via coordinator: it plans "
-                                           "by a list of aggregators that all workers have");
+        return weft_options_usage(command, "--scheduler cannot be used with --via coordinator: it "
+                                           "needs a list of aggregators that is the same for all "
+                                           "workers");
     }
     if (job->tau_max > 0 && job->via != NULL) {
-        return weft_options_usage(command, "--tau-max does not go with --via: an update that is "
-                                           "added up with others has no delay of its own");
+        return weft_options_usage(command, "--tau-max cannot be used with --via: an update in an "
+                                           "aggregate has no delay of its own");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -211,25 +216,28 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
     const struct weft_ml_format *format;
     if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && format->shipped == NULL &&
         job->data == NULL) {
-        return weft_options_usage(command, "--data is missing: no data ships in the format %s",
+        return weft_options_usage(command,
+                                  "--data is missing: no data set is installed with weft for the "
+                                  "format %s",
                                   format->name);
     }
     if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
         job->kind->predicts_ratings && !format->has_ratings) {
-        return weft_options_usage(command, "--model %s needs ratings; the format %s has none "
+        return weft_options_usage(command,
+                                  "--model %s requires ratings, which the format %s does not have "
                                            "(--format movielens has)",
                                   job->kind->name, format->name);
     }
     if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
         job->kind->counts_topics != format->has_counts) {
-        return weft_options_usage(command, "--model %s and --format %s do not fit: lda takes counts of "
-                                           "words, and docword is the format that has them",
+        return weft_options_usage(command, "--model %s and --format %s do not match: lda requires "
+                                           "word counts, and only docword has them",
                                   job->kind->name, job->format);
     }
     if ((job->kind->predicts_ratings || job->kind->counts_topics) &&
         weft_until_is_set(&job->until)) {
-        return weft_options_usage(command, "--until-loss and --until-auc are of models of clicks; "
-                                           "--model %s has neither",
+        return weft_options_usage(command, "--until-loss and --until-auc are for click models; "
+                                           "--model %s has no log-loss and no AUC",
                                   job->kind->name);
     }
     int status = check_scheduler(command, job);

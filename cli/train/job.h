@@ -1,6 +1,5 @@
-/* What one training job is: the settings that `weft train` and its workers share, and the options
- * that set them. The same table serves both verbs, so that what train passes on, worker takes.
- */
+/* The settings of a training job that `weft train` and its workers share, and the options that set
+ * them. Both verbs use the same table, so a worker accepts every option that train passes on. */
 #ifndef WEFT_CLI_TRAIN_JOB_H
 #define WEFT_CLI_TRAIN_JOB_H
 
@@ -18,54 +17,55 @@
 #include "ml/locate.h"
 #include "ml/reference.h"
 
-/* Limits that keep every table of the endpoints small; this release runs on one machine. */
+/* Limits that keep the endpoints' tables small. */
 enum { WEFT_JOB_WORKERS_MAX = 64, WEFT_JOB_SHARDS_MAX = 32 };
 
 enum weft_job_mode_kind { WEFT_JOB_BSP, WEFT_JOB_SSP, WEFT_JOB_ASP };
 
 struct weft_job_mode {
     enum weft_job_mode_kind kind;
-    uint32_t staleness; /* SSP: clocks that a worker may be ahead of the slowest */
+    uint32_t staleness; /* SSP: maximum lead over the slowest worker, in clocks */
 };
 
 struct weft_job {
     const struct weft_ml_model_kind *kind;
-    struct weft_ml_model_settings settings; /* weft_job_settle replaces what was not given */
-    const char *data;   /* as the user wrote it; NULL = the format's shipped file */
+    struct weft_ml_model_settings settings; /* weft_job_settle fills in defaults */
+    const char *data;   /* as given; NULL = the data set installed with weft for the format */
     const char *format;
     uint32_t workers;
     struct weft_job_mode mode;
     uint32_t bound_ppm;
-    uint32_t average; /* 1: gradients of a row over those that came, 0: over the workers */
+    uint32_t average; /* divide gradients of a row by 1: the number received, 0: the number of
+                       * workers */
     uint32_t value_type;      /* enum weft_value_type: of gradients on the network */
-    uint32_t pull_value_type; /* of weights */
+    uint32_t pull_value_type; /* the same for weights */
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
     uint32_t batch_rows;
-    float learning_rate; /* 0 = weft_job_rate; a worker fills in what weft_job_find_rate found */
+    float learning_rate; /* 0 = weft_job_rate; a worker sets the result of weft_job_find_rate */
     uint64_t seed;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     uint32_t busy_poll_us;
     uint32_t keepalive_ms; /* 0 = never */
-    uint32_t reconnect_s;  /* UINT32_MAX = as the environment says */
-    uint64_t replay_bytes; /* UINT64_MAX = as the environment says */
+    uint32_t reconnect_s;  /* UINT32_MAX = from the environment */
+    uint64_t replay_bytes; /* UINT64_MAX = from the environment */
     const char *trace; /* file to write the trace to; NULL = none */
     struct weft_recording recording;
-    struct weft_record_ring *records; /* of this process's client; NULL = none */
+    struct weft_record_ring *records; /* records of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
-    const char *via;         /* aggregators of a worker's pushes; NULL = none */
+    const char *via;         /* aggregators for a worker's pushes; NULL = none */
     const char *scheduler; /* HOST:PORT; `weft train`: or "on"; NULL = none */
     struct weft_launch_address scheduler_address;
     uint32_t tau_max;        /* 0 = no bound */
-    uint32_t no_key_caching; /* 1: pushes send their ids, whatever was pulled */
-    uint32_t drive;    /* 1, engine: the endpoint has a thread of its own */
+    uint32_t no_key_caching; /* 1: pushes always send their ids */
+    uint32_t drive;    /* 1, engine: the endpoint has its own thread */
     struct weft_until until;
     struct weft_transport_options transport;
     struct weft_security security;
 };
 
-#define WEFT_JOB_BOUND_UNSET UINT32_MAX /* weft_job_settle replaces it */
+#define WEFT_JOB_BOUND_UNSET UINT32_MAX /* weft_job_settle sets the default */
 enum { WEFT_JOB_BOUND_DEFAULT_PPM = 100000 };
 
 enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 1000 };
@@ -75,11 +75,11 @@ enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 100
     "every thread has its own CPU, much slower if threads share CPUs; 0 = off"
 
 #define WEFT_JOB_KEEPALIVE_HELP                                                                    \
-    "probe a server after N ms of silence, so that a failed server is noticed\n"                   \
-    "also by a worker that is waiting for other workers; after --peer-timeout\n"                   \
-    "without an answer it is declared dead. 0 = do not probe"
+    "probe a server after N ms of silence, so that a worker that is waiting for\n"                 \
+    "other workers also detects a failed server; without a reply within\n"                         \
+    "--peer-timeout the server is declared dead. 0 = do not probe"
 
-/* As the endpoint takes it. */
+/* Milliseconds as a time of the endpoint, in ns; 0 = never. */
 uint64_t weft_job_span_ns(uint32_t ms);
 
 #define WEFT_JOB_DEFAULTS                                                                          \
@@ -99,20 +99,20 @@ const char *weft_job_parse_model(const char *text, void *value);
 const char *weft_job_parse_l2(const char *text, void *value);
 const char *weft_job_parse_format(const char *text, void *value);
 const char *weft_job_parse_mode(const char *text, void *value);
-/* For WEFT_OPTION_CHOICE. */
+/* Names for WEFT_OPTION_CHOICE. */
 extern const char *const weft_job_averages[];
-extern const char *const weft_job_optimizers[]; /* of enum weft_ml_optimizer */
+extern const char *const weft_job_optimizers[]; /* by enum weft_ml_optimizer */
 extern const char *const weft_job_drives[];
-extern const char *const weft_job_value_types[]; /* of enum weft_value_type */
+extern const char *const weft_job_value_types[]; /* by enum weft_value_type */
 extern const char *const weft_job_pull_value_types[];
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
     WEFT_OPTIONS_HEADING("model and data"),                                                        \
-    {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
-     "mf = matrix factorization of ratings, mlp = neural network with one\n"                       \
-     "hidden layer, all of whose parameters travel in every step, lda = topics\n"                  \
-     "of documents (latent Dirichlet allocation)",                                                 \
+    {"model", "NAME", "lr = logistic regression, fm = factorization machine, mf = matrix\n"        \
+                      "factorization of ratings, mlp = dense neural network with one hidden\n"     \
+                      "layer (every step transfers all parameters), lda = topics of documents\n"   \
+                      "(latent Dirichlet allocation)",                                             \
      WEFT_OPTION_CUSTOM, .value = &(job)->kind, .parse = weft_job_parse_model,                     \
      .fallback = "lr"},                                                                            \
     {"factors", "N", "dimension of the latent vectors (fm, mf); hidden units (mlp);\n"             \
@@ -129,8 +129,9 @@ extern const char *const weft_job_pull_value_types[];
      .value = &(job)->settings.alpha, .fallback = "0.1"},                                          \
     {"beta", "X", "lda: prior of the words of a topic", WEFT_OPTION_F32,                           \
      .value = &(job)->settings.beta, .fallback = "0.05"},                                          \
-    {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is looked for in the\n"      \
-     "current directory, in $WEFT_DATA_DIR and in weft's data directory", WEFT_OPTION_STRING,      \
+    {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is searched for in the\n"    \
+                     "current directory, in $WEFT_DATA_DIR and in weft's data directory",          \
+                     WEFT_OPTION_STRING,                                                           \
      .value = &(job)->data, .fallback = "the data set installed with weft for the format, if any"},     \
     {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult plus three-way feature\n"           \
      "crosses (15 times as many distinct features); libsvm = label and\n"                          \
@@ -158,21 +159,22 @@ extern const char *const weft_job_pull_value_types[];
     WEFT_OPTIONS_HEADING("consistency and packet loss"),                                           \
     {"workers", "N", "number of workers in the job", WEFT_OPTION_U32, .value = &(job)->workers,    \
      .min = 1, .max = WEFT_JOB_WORKERS_MAX,                                                        \
-     .fallback = (job)->workers == 0 ? "as the launcher says, else 1" : NULL},                     \
+     .fallback = (job)->workers == 0 ? "from the launcher's environment, else 1" : NULL},          \
     {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps ahead\n"    \
      "of the slowest; asp = workers never wait for each other", WEFT_OPTION_CUSTOM,                \
      .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
     {"tau-max", "N", WEFT_TAU_MAX_HELP, WEFT_OPTION_U32, .value = &(job)->tau_max,                 \
      .max = WEFT_TAU_MAX_MAX},                                                                     \
     {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
-     "elements missing, 0 <= F < 1; packets lost beyond that are retransmitted.\n" \
-     "Only whole packets can be missing; the unused part of a packet counts for\n"                 \
-     "the next message, which may then miss one packet more", WEFT_OPTION_PPM, .value = &(job)->bound_ppm,                  \
+                        "elements missing, 0 <= F < 1; packets lost beyond that are\n"             \
+                        "retransmitted. Only whole packets can be missing; the unused fraction\n"  \
+                        "of a packet is carried over to the next message, which may then miss\n"   \
+                        "one packet more", WEFT_OPTION_PPM, .value = &(job)->bound_ppm,            \
      .fallback = "0.1; 0 for lda"},              \
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
-     "contributors = divide them by the number of gradients that arrived for\n"                    \
-     "the row in the step. ssp and asp have no common steps; with them,\n"                         \
-     "contributors applies gradients undivided",                                 \
+                        "contributors = divide them by the number of gradients received for the\n" \
+                        "row in the step. In ssp and asp there are no common steps, and\n"         \
+                        "contributors applies gradients undivided",                                \
      WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
     {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
      WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
@@ -181,27 +183,29 @@ extern const char *const weft_job_pull_value_types[];
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
     WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
-    {"value-type", "TYPE", "send gradients as float32, as bf16, which has half the bytes, or as int8,\n" \
-     "which has 1.03 bytes a gradient; a worker adds the rounding error to the\n"                   \
-     "row's next gradient, and does the same with gradients that were lost",                       \
+    {"value-type", "TYPE", "send gradients as float32, as bf16 (half the bytes) or as int8 (1.03\n"\
+                           "bytes per gradient); a worker adds rounding errors and lost "          \
+                           "gradients\n"                                                           \
+                           "to the row's next gradient",                                           \
      WEFT_OPTION_CHOICE, .value = &(job)->value_type, .choices = weft_job_value_types},            \
     {"pull-value-type", "TYPE", "send weights as float32 or as bf16; those on the servers stay\n"  \
      "float32", WEFT_OPTION_CHOICE, .value = &(job)->pull_value_type,                              \
      .choices = weft_job_pull_value_types},                                                        \
-    {"drive", "THREAD", "thread that sends and receives packets: caller = the training thread;\n"\
-     "engine = a thread of its own in each worker", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
+    {"drive", "THREAD", "thread that sends and receives packets: caller = the training thread;\n"  \
+                        "engine = a separate thread in each worker", WEFT_OPTION_CHOICE,           \
+                        .value = &(job)->drive,                                                    \
      .choices = weft_job_drives},                                                                  \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
     {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
-    {"reconnect-s", "S", "workers wait up to S seconds for a lost server to come back; 0 = a lost\n" \
-     "server ends the run", WEFT_OPTION_U32,                                                       \
+    {"reconnect-s", "S", "workers wait up to S seconds to reconnect to a failed server; 0 = the\n" \
+                         "failure of a server ends the run", WEFT_OPTION_U32,                      \
      .value = &(job)->reconnect_s, .max = 86400,                                                   \
      .fallback = "WEFT_RECONNECT_S, else 0; under --restart 60"},                              \
-    {"replay-bytes", "N", "memory in each worker for copies of the pushes that no checkpoint holds\n"\
-     "yet; if a restarted server cannot read them from its journal (see\n"                         \
-     "--durability), the worker sends them again. 0 = no copies",                               \
+    {"replay-bytes", "N", "memory in each worker for copies of pushes that are in no checkpoint\n" \
+                          "yet; the worker resends those that a restarted server cannot restore\n" \
+                          "from its journal (see --durability). 0 = no copies",                    \
      WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
      .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
     WEFT_OPTIONS_HEADING("measurement"),                                                           \
@@ -212,25 +216,27 @@ extern const char *const weft_job_pull_value_types[];
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);
 
-/* The name of the training loss in reports and in what workers say. */
+/* Key of the training loss in reports and worker events. */
 const char *weft_job_train_key(const struct weft_job *job);
 
-/* The learning rate asked for, or the optimizer's default. */
+/* The learning rate of --lr, or the optimizer's default. */
 float weft_job_rate(const struct weft_job *job);
 
-/* Without --lr the workers search for the rate in the data (ml/rate.h): it has a scale of its own,
- * and the model is a logistic regression. */
+/* Without --lr, workers search for a learning rate on the data (ml/rate.h) if the format's features
+ * have a scale of their own and the model is a logistic regression. */
 bool weft_job_searches_rate(const struct weft_job *job);
 
-/* Find the data file of a job that was checked.   Errors: those of weft_ml_locate. */
+/* Find the data file of a job after weft_job_check. Errors: those of weft_ml_locate. */
 weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error,
                             char path_p[WEFT_ML_PATH_BYTES]);
 
-/* Fill in what was not given and what depends on the model: settings, epochs, what the environment
- * says. WEFT_OPTIONS_RUN, or a usage error printed: a variable is no number. */
+/* Fill in defaults, including those that depend on the model (settings, epochs) or the environment.
+ * Returns WEFT_OPTIONS_RUN, or the status of a usage error that was printed: a variable is not a
+ * number. */
 int weft_job_settle(const struct weft_command *command, struct weft_job *job);
 
-/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+/* Checks between options. Returns WEFT_OPTIONS_RUN, or the status of a usage error that was
+ * printed. */
 int weft_job_check(const struct weft_command *command, const struct weft_job *job);
 
 #endif

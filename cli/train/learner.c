@@ -13,7 +13,7 @@
 enum { TABLE = 0 };
 
 static const uint64_t step_timeout_ns = 200 * WEFT_NS_PER_MS;
-/* How soon to look again whether a push has room. */
+/* Retry interval of a push for which a buffer was full. */
 static const uint64_t room_ns = 5 * WEFT_NS_PER_MS;
 
 static weft_status fail_status(struct weft_learner *learner, weft_status status, const char *what)
@@ -23,7 +23,7 @@ static weft_status fail_status(struct weft_learner *learner, weft_status status,
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Fails when a server is gone or the user wants an end. */
+/* Make progress. Fails if a server has failed or the user requested termination. */
 static weft_status progress(struct weft_learner *learner, uint64_t timeout_ns)
 {
     uint32_t shard;
@@ -35,7 +35,7 @@ static weft_status progress(struct weft_learner *learner, uint64_t timeout_ns)
                                                          : WEFT_OK;
 }
 
-/* Wait for an operation and give it back. */
+/* Wait for an operation and return its result. */
 static weft_status finish(struct weft_learner *learner, weft_ps_op op, const char *what,
                           struct weft_ps_result *result_p)
 {
@@ -52,9 +52,9 @@ static weft_status finish(struct weft_learner *learner, weft_ps_op op, const cha
                                        : weft_worker_refused(&learner->worker, what, result_p);
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- init and fini --------------------------------------------------------------------------- */
 
-/* What a first pull that loses a row leaves in its place. */
+/* Initial values for rows that the first pull loses. */
 static void begin_seen(struct weft_learner *learner)
 {
     bool is_dense = learner->model.kind->is_dense;
@@ -72,7 +72,7 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
     weft_status status =
         weft_ml_model_init(&learner->model, job->kind, &job->settings, job->seed, dataset);
     if (status != WEFT_OK) {
-        return fail_status(learner, status, "the model does not fit the data");
+        return fail_status(learner, status, "the model does not match the data");
     }
     size_t row_bytes = learner->model.dim * sizeof(float);
     learner->row_count = weft_ml_model_rows(&learner->model, dataset->feature_count);
@@ -84,7 +84,7 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
     }
     if (learner->seen == NULL || learner->ids == NULL || learner->gradient == NULL ||
         learner->steps[0].weights == NULL || learner->steps[1].weights == NULL) {
-        return fail_status(learner, WEFT_NOMEM, "memory of the model");
+        return fail_status(learner, WEFT_NOMEM, "allocating the model");
     }
     begin_seen(learner);
     status = weft_ml_batch_init(&learner->test_batch, dataset);
@@ -98,7 +98,7 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
     if (status == WEFT_OK) {
         status = weft_ml_share_init(&learner->share, dataset, rank, job->workers, job->seed);
     }
-    return status == WEFT_OK ? status : fail_status(learner, status, "memory of the batches");
+    return status == WEFT_OK ? status : fail_status(learner, status, "allocating the batches");
 }
 
 static void set_endpoint(struct weft_learner *learner, uint32_t rank,
@@ -134,7 +134,7 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
     client->can &= learner->job->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }
 
-/* Memory for what rounding takes from gradients; no more rows than the table has. */
+/* Allocate the residuals of error feedback, for at most as many rows as the table has. */
 static weft_status keep_remainders(struct weft_learner *learner, const struct weft_table_spec *spec)
 {
     uint32_t rows =
@@ -144,12 +144,12 @@ static weft_status keep_remainders(struct weft_learner *learner, const struct we
     }
     learner->kept = malloc(weft_row_store_bytes(rows, spec->dim));
     if (learner->kept == NULL) {
-        return fail_status(learner, WEFT_NOMEM, "memory of error feedback");
+        return fail_status(learner, WEFT_NOMEM, "allocating error feedback");
     }
     return weft_ps_client_feedback(learner->worker.client, TABLE, learner->kept, rows);
 }
 
-/* The table of the weights: one row per feature, or a vector of all rows. */
+/* Open the table of the weights: one row per feature, or one dense vector of all rows. */
 static weft_status open_table(struct weft_learner *learner)
 {
     static const uint8_t modes[] = {[WEFT_JOB_BSP] = WEFT_TABLE_BSP,
@@ -199,14 +199,15 @@ static weft_status open_table(struct weft_learner *learner)
     if (status == WEFT_OK && job->kind->counts_topics &&
         weft_ps_clock_now(learner->worker.client, TABLE) > 0) {
         return weft_fail(&learner->worker.error, WEFT_STATE,
-                         "the servers have counted this worker's documents, and their topics were in "
-                         "the process that ended: start the job anew, with empty servers");
+                         "the servers already count this worker's documents, but the topics of "
+                         "their words were lost with its previous process: restart the job with "
+                         "empty servers");
     }
     if (status == WEFT_DATA && result.rpc_status == WEFT_RPC_SPEC_MISMATCH) {
         size_t used = strlen(learner->worker.error.text);
         snprintf(learner->worker.error.text + used, sizeof(learner->worker.error.text) - used,
-                 " (here: learning rate %.7g; another worker or a checkpoint may have another: "
-                 "give all workers the same --lr)",
+                 " (here: learning rate %.7g; another worker or a checkpoint may use a different "
+                 "one: give all workers the same --lr)",
                  (double)weft_job_rate(job));
     }
     return status;
@@ -281,14 +282,14 @@ void weft_learner_fini(struct weft_learner *learner)
 
 /* ---- weights and gradients ------------------------------------------------------------------- */
 
-/* Rows of a batch: of its ids, and of a dense model's output. */
+/* Rows of a batch: those of its ids and, for a dense model, the output rows. */
 static uint32_t rows_of(const struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
     return weft_ml_model_rows(&learner->model, batch->id_count);
 }
 
-/* Rows of a batch between `weights` and what was seen of them. Those of the output are behind all
- * features, in the batch (which is of all, then) as in the table. */
+/* Copy the rows of a batch from `weights` to `seen` (store) or back. The output rows follow all
+ * feature rows, both in the batch (which then has all features) and in the table. */
 static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *batch,
                       float *weights, bool store)
 {
@@ -301,7 +302,7 @@ static void copy_seen(struct weft_learner *learner, const struct weft_ml_batch *
     }
 }
 
-/* Rows in one operation; longer lists are cut. */
+/* Maximum rows of one operation; longer lists are split. */
 static uint32_t part_max(void)
 {
     struct weft_ps_client_config config;
@@ -309,7 +310,7 @@ static uint32_t part_max(void)
     return config.rows_per_op_max;
 }
 
-/* The n rows of a batch from `at` on: by their ids, or as a piece of a dense model's vector. */
+/* Rows [at, at + n) of a batch: by their ids, or as a slice of a dense model's vector. */
 static struct weft_ps_list pull_list(const struct weft_learner *learner,
                                      const struct weft_ml_batch *batch, float *weights, uint32_t at)
 {
@@ -322,7 +323,7 @@ static struct weft_ps_list pull_list(const struct weft_learner *learner,
     };
 }
 
-/* The weights of a batch, whole, now; for tests. */
+/* Pull all weights of a batch completely, for tests. */
 static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_batch *batch,
                             float *weights)
 {
@@ -347,7 +348,7 @@ static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_b
     return WEFT_OK;
 }
 
-/* Look at the outcome of the push that is under way, if any. */
+/* Wait for the push in flight, if any, and check its result. */
 static weft_status finish_push(struct weft_learner *learner)
 {
     if (!learner->is_pushing) {
@@ -358,11 +359,11 @@ static weft_status finish_push(struct weft_learner *learner)
     return finish(learner, learner->push, "push", &result);
 }
 
-/* Start pushing the gradient of a step's batch; its last part stays under way. */
+/* Push the gradient of a step's batch; the last part is left in flight. */
 static weft_status push(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
     for (uint32_t at = 0; at < rows_of(learner, batch);) {
-        /* A part that is waited for before the clock's end would wait for a grant forever. */
+        /* A part that is waited for before the end of the clock would wait for a grant forever. */
         weft_ps_update_end(learner->worker.client, weft_clock_now_ns());
         weft_status status = finish_push(learner);
         if (status != WEFT_OK) {
@@ -377,7 +378,7 @@ static weft_status push(struct weft_learner *learner, const struct weft_ml_batch
         };
         status = weft_ps_push_lists(learner->worker.client, &list, 1, learner->job->bound_ppm,
                                     weft_clock_now_ns(), &learner->push);
-        if (status == WEFT_AGAIN) { /* a shard is away, or kept pushes leave no room */
+        if (status == WEFT_AGAIN) { /* a shard is down, or the buffer of kept pushes is full */
             status = progress(learner, room_ns);
             if (status != WEFT_OK) {
                 return status;
@@ -387,7 +388,7 @@ static weft_status push(struct weft_learner *learner, const struct weft_ml_batch
         if (status == WEFT_NOMEM) {
             return weft_fail(
                 &learner->worker.error, status,
-                "--replay-bytes is full, and no checkpoint empties it; make it larger, or "
+                "--replay-bytes is used up and no checkpoint frees it; increase it, or make "
                 "checkpoints more frequent");
         }
         if (status != WEFT_OK) {
@@ -407,7 +408,7 @@ static weft_status end_clock(struct weft_learner *learner)
             weft_ps_client_progress(learner->worker.client, weft_clock_now_ns());
             return WEFT_OK;
         }
-        /* A shard that is gone (PEER) is named by progress. */
+        /* progress reports a failed shard (PEER) */
         if (status != WEFT_AGAIN && status != WEFT_PEER) {
             return fail_status(learner, status, "clock");
         }
@@ -427,13 +428,13 @@ static weft_status build(struct weft_learner *learner, struct weft_learner_step 
     uint32_t row_count;
     weft_ml_share_step(&learner->share, s, steps, &rows, &row_count);
     if (weft_ml_model_batch(&learner->model, &step->batch, rows, row_count) != WEFT_OK) {
-        return fail_status(learner, WEFT_NOMEM, "memory of a batch");
+        return fail_status(learner, WEFT_NOMEM, "allocating a batch");
     }
     step->is_built = true;
     return WEFT_OK;
 }
 
-/* Ask for the weights of a batch from its row `at` on, at most for as many as an operation takes. */
+/* Pull the weights of a batch, starting at row `at`, at most as many as one operation allows. */
 static weft_status begin_pull(struct weft_learner *learner, struct weft_learner_step *step,
                               uint32_t at, uint32_t ahead)
 {
@@ -445,8 +446,9 @@ static weft_status begin_pull(struct weft_learner *learner, struct weft_learner_
     return status == WEFT_OK ? WEFT_OK : fail_status(learner, status, "pull");
 }
 
-/* While this worker waits for the others: what the next step begins with. Where its weights are there
- * already, others wait for this one, and the next batch has to wait. */
+/* While this worker waits for the others, build the batch of the next step and request its weights.
+ * If those have arrived already, other workers are waiting for this one, and the next batch is
+ * built later. */
 static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t steps)
 {
     const struct weft_ps_client *client = learner->worker.client;
@@ -464,7 +466,7 @@ static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t
     return row_count > 0 && row_count <= part_max() ? begin_pull(learner, next, 0, 1) : status;
 }
 
-/* Wait for the weights of a step's batch, of the rest of which is asked when the first are there. */
+/* Wait for the weights of a step's batch. The remaining parts are requested after the first arrives. */
 static weft_status finish_pull(struct weft_learner *learner, struct weft_learner_step *step)
 {
     for (uint32_t at = 0; at < rows_of(learner, &step->batch); at += part_max()) {
@@ -484,7 +486,7 @@ static weft_status finish_pull(struct weft_learner *learner, struct weft_learner
     return WEFT_OK;
 }
 
-/* Does the step after this one follow without a stop? */
+/* Does the next step follow without a stop? */
 static bool may_begin_next(const struct weft_learner *learner, uint32_t epoch, uint32_t s,
                            uint32_t steps)
 {
@@ -498,8 +500,8 @@ static weft_status step(struct weft_learner *learner, uint32_t epoch, uint32_t s
 {
     struct weft_learner_step *now = &learner->steps[learner->step_at];
     weft_status status = now->is_built ? WEFT_OK : build(learner, now, s, steps);
-    /* The answer to a pull that was sent ahead comes after this worker's CLOCK, unless its shard went on
-     * without this worker meanwhile. */
+    /* The reply to a prefetching pull arrives after this worker's CLOCK, unless its shard has since
+     * continued without this worker. */
     if (!now->is_pulling || !weft_ps_op_done(learner->worker.client, now->pull, NULL)) {
         copy_seen(learner, &now->batch, now->weights, false);
     }
@@ -523,14 +525,14 @@ static weft_status step(struct weft_learner *learner, uint32_t epoch, uint32_t s
     return status == WEFT_OK ? end_clock(learner) : status;
 }
 
-/* A diverged model must end the run: JSON has no infinity to report. */
+/* A diverged model must end the run: JSON cannot represent infinity. */
 static weft_status check_loss(struct weft_learner *learner, double loss)
 {
     if (isfinite(loss)) {
         return WEFT_OK;
     }
     return weft_fail(&learner->worker.error, WEFT_DATA,
-                     "training diverged: the loss is no finite number; a lower --lr may help");
+                     "training diverged: the loss is not finite; a lower --lr may help");
 }
 
 weft_status weft_learner_settle(struct weft_learner *learner)
@@ -555,7 +557,7 @@ uint32_t weft_learner_first_epoch(const struct weft_learner *learner)
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p)
 {
     uint32_t steps = steps_of(learner);
-    /* A clock is a step: this rank has finished so many of this epoch. */
+    /* One clock per step: the difference is the number of finished steps of this epoch. */
     uint32_t first = weft_ps_clock_now(learner->worker.client, TABLE) - epoch * steps;
     double loss_sum = 0.0;
     uint32_t s = first;
@@ -586,7 +588,7 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
     status = weft_ml_model_evaluate(&learner->model, &learner->test_batch, weights, quality_p);
     return status == WEFT_OK
                ? check_loss(learner, quality_p->log_loss + quality_p->rmse + quality_p->perplexity)
-                             : fail_status(learner, status, "test of the model");
+                             : fail_status(learner, status, "testing the model");
 }
 
 weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p)
@@ -605,7 +607,7 @@ weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_
     return status;
 }
 
-/* Ids of the rows of a saved model. */
+/* Row ids of a saved model. */
 static uint64_t *model_ids(struct weft_learner *learner)
 {
     uint32_t feature_count = learner->dataset->feature_count;
@@ -618,7 +620,7 @@ static uint64_t *model_ids(struct weft_learner *learner)
 
 weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p)
 {
-    /* All that a pull looks at in a batch are its ids. */
+    /* A pull uses only the ids of a batch. */
     const struct weft_ml_batch all = {.dataset = learner->dataset,
                                       .ids = learner->dataset->feature_ids,
                                       .id_count = learner->dataset->feature_count};

@@ -7,11 +7,11 @@ static void add_train(void *arg, struct weft_exposition *text)
     struct weft_train_metrics *train = arg;
     pthread_mutex_lock(&train->targets.lock);
     weft_exposition_family(text, "weft_train_processes", "gauge",
-                           "Processes of the job that said that they are ready.");
+                           "Processes of the job that are ready.");
     weft_exposition_u64(text, "weft_train_processes", "role=\"server\"", train->servers_ready);
     weft_exposition_u64(text, "weft_train_processes", "role=\"worker\"", train->workers_ready);
     weft_exposition_one(text, "weft_train_epochs_total", "counter",
-                        "Epochs finished, of all workers together.", train->epochs);
+                        "Epochs finished, summed over all workers.", train->epochs);
     pthread_mutex_unlock(&train->targets.lock);
 }
 

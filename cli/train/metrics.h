@@ -1,5 +1,5 @@
-/* /metrics and /targets of `weft train`: how far the job is, and where its processes say the rest.
- */
+/* /metrics and /targets of `weft train`: the progress of the job, and the metrics addresses of its
+ * processes. */
 #ifndef WEFT_CLI_TRAIN_METRICS_H
 #define WEFT_CLI_TRAIN_METRICS_H
 
@@ -8,20 +8,20 @@
 
 struct weft_train_metrics {
     struct weft_metrics metrics;
-    struct weft_targets targets; /* its lock is of the rest, too */
+    struct weft_targets targets; /* its lock also protects the other fields */
     uint32_t servers_ready;
     uint32_t workers_ready;
-    uint64_t epochs; /* finished, of all workers together */
+    uint64_t epochs; /* finished, summed over all workers */
 };
 
 /* Errors:  as weft_metrics_start. */
 weft_status weft_train_metrics_start(struct weft_train_metrics *train,
                                      const struct weft_metrics_options *options,
                                      struct weft_error *error);
-/* A zeroed one is fine. */
+/* A zeroed object is valid. */
 void weft_train_metrics_stop(struct weft_train_metrics *train);
 
-/* A child said this. */
+/* Process a message of a child. */
 void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_slot *slot,
                              const cJSON *message);
 

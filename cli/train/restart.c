@@ -1,7 +1,6 @@
-/* `weft train --restart`: a job whose dead processes are started again, as `weft run` does it, with its
- * coordinator and the servers' journals. What goes with that: a report. Its sums are of processes that
- * begin and end together, and what a killed one had counted is gone with it.
- */
+/* `weft train --restart`: restarts processes that die, using the coordinator and the servers'
+ * journals, as `weft run` does. It writes no report: the sums of a report require that all
+ * processes run from start to end, and the counters of a killed process are lost. */
 #include "cli/train/args.h"
 #include "cli/train/internal.h"
 
@@ -31,22 +30,25 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
     if (train->restarts == 0 && train->replicas == 0) {
         return train->durability == WEFT_RUN_DURABILITY_UNSAID
                    ? WEFT_OPTIONS_RUN
-                   : weft_options_usage(command, "--durability goes with --restart");
+                   : weft_options_usage(command, "--durability requires --restart");
     }
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(alone); i++) {
         if (alone[i].given) {
-            return weft_options_usage(command, "--%s does not go with --%s: it is of a run without "
+            return weft_options_usage(command,
+                                      "--%s cannot be used with --%s: it requires a run without "
                                                "deaths", alone[i].name,
                                       train->restarts > 0 ? "restart" : "replicas");
         }
     }
     if (train->has_own_scheduler) {
-        return weft_options_usage(command, "--scheduler on does not go with --restart or --replicas; start `weft "
-                                           "scheduler` and name its HOST:PORT");
+        return weft_options_usage(command, "--scheduler on cannot be used with --restart or "
+                                           "--replicas; start `weft scheduler` and give its "
+                                           "HOST:PORT");
     }
     if (train->checkpoints.directory == NULL && train->replicas == 0) {
-        return weft_options_usage(command, "--restart needs --checkpoint DIR: a server that is "
-                                           "started again goes on from there");
+        return weft_options_usage(command,
+            "--restart requires --checkpoint DIR: a restarted server "
+            "continues from a checkpoint");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -69,7 +71,7 @@ static void add_worker(const struct train *train, struct weft_args *args)
         weft_args_add(args, "--replay-bytes=%llu", (unsigned long long)job->replay_bytes);
     }
     if (job->save != NULL) {
-        weft_args_add(args, "--save=%s", job->save); /* rank 0 does */
+        weft_args_add(args, "--save=%s", job->save); /* only rank 0 saves */
     }
 }
 

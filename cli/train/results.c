@@ -37,7 +37,7 @@ void weft_results_fini(struct weft_results *results)
     *results = (struct weft_results){0};
 }
 
-/* ---- taking in ------------------------------------------------------------------------------- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static struct weft_results_epoch *epoch_of(struct weft_results *results, const cJSON *message)
 {
@@ -58,7 +58,7 @@ static bool counts_topics(const struct weft_results *results)
     return results->job->kind->counts_topics;
 }
 
-/* Over the workers: the mean, of perplexities the geometric one. */
+/* Mean over the workers; for perplexities the geometric mean. */
 static double train_loss(const struct weft_results *results, const struct weft_results_epoch *epoch)
 {
     double mean = epoch->train_loss_sum / results->job->workers;
@@ -143,14 +143,14 @@ weft_status weft_results_add(struct weft_results *results, const struct weft_slo
     return WEFT_DATA;
 }
 
-/* ---- derived figures ------------------------------------------------------------------------- */
+/* ---- derived values -------------------------------------------------------------------------- */
 
 static double counter(const struct weft_results *results, const char *name)
 {
     return weft_channel_number(results->counters, name);
 }
 
-/* Rows trained on, all epochs together; the last may have been cut short. */
+/* Examples trained on in all epochs; the last epoch may be incomplete. */
 static double samples(const struct weft_results *results)
 {
     const struct weft_until_log *log = &results->until;
@@ -162,7 +162,7 @@ static double samples(const struct weft_results *results)
     return (double)results->rows_train * log->checks[log->tested - 1].step / log->steps_per_epoch;
 }
 
-/* 1 when nothing was promised. */
+/* 1 if nothing was sent. */
 static double fraction(double delivered, double promised)
 {
     return promised > 0.0 ? delivered / promised : 1.0;
@@ -179,7 +179,7 @@ static double rate(double samples, double seconds)
     return seconds > 0.0 ? samples / seconds : 0.0;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- text output ----------------------------------------------------------------------------- */
 
 static void quality_text(const struct weft_results *results, const struct weft_results_epoch *epoch,
                          char *text, size_t bytes)
@@ -244,11 +244,11 @@ static void show_steps(const struct weft_results *results, FILE *out)
     const struct weft_hist *hist = &results->step_ns;
     double ms = (double)WEFT_NS_PER_MS;
     if (weft_until_is_set(&results->job->until)) {
-        fprintf(out, "  %-30s %12.3f s   %s\n", "of it until the last check",
+        fprintf(out, "  %-30s %12.3f s   %s\n", "until the last check",
                 (double)results->until.training_ns / (double)WEFT_NS_PER_S,
                 weft_until_is_met(&results->until) ? "target reached" : "target NOT reached");
     }
-    fprintf(out, "  %-30s %12.3f ms  p99 %.3f ms\n", "a step, p50",
+    fprintf(out, "  %-30s %12.3f ms  p99 %.3f ms\n", "step time, p50",
             (double)weft_hist_quantile(hist, 500000) / ms,
             (double)weft_hist_quantile(hist, 990000) / ms);
 }
@@ -273,17 +273,17 @@ void weft_results_show(const struct weft_results *results, FILE *out)
     fprintf(out, "  %-30s %12.3f %%\n", "delivered",
             100.0 * fraction(counter(results, "elements_delivered"), counter(results, "elements")));
     fprintf(out, "  %-30s %12.0f\n", "messages", counter(results, "messages"));
-    fprintf(out, "  %-30s %12.0f\n", "of these closed short", counter(results, "messages_short"));
+    fprintf(out, "  %-30s %12.0f\n", "of these incomplete", counter(results, "messages_short"));
     fprintf(out, "  %-30s %12.0f\n", "datagrams received", received);
-    fprintf(out, "  %-30s %12.0f   %.3f %%\n", "dropped on purpose", dropped,
+    fprintf(out, "  %-30s %12.0f   %.3f %%\n", "dropped by --inject-loss", dropped,
             received > 0.0 ? 100.0 * dropped / received : 0.0);
-    fprintf(out, "  %-30s %12.0f\n", "packets sent again",
+    fprintf(out, "  %-30s %12.0f\n", "packets retransmitted",
             counter(results, "retransmitted_packets"));
     show_latencies(results, out);
     fflush(out);
 }
 
-/* ---- for programs ---------------------------------------------------------------------------- */
+/* ---- JSON output ----------------------------------------------------------------------------- */
 
 void weft_results_add_rate(cJSON *object, float rate, uint32_t sample_rows)
 {
@@ -409,7 +409,8 @@ weft_status weft_results_write(const char *path, const char *text)
     FILE *file = weft_output_open(neighbour);
     bool good = false;
     if (file != NULL) {
-        /* A report that a power cut empties would look like one of a run that measured nothing. */
+        /* After a power failure an empty report could be mistaken for a run without results: sync
+         * it. */
         good = fprintf(file, "%s\n", text) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0 &&
                rename(neighbour, path) == 0;
         int why = errno;

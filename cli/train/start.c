@@ -1,22 +1,22 @@
-/* The processes of `weft train`: their command lines, their keys. */
+/* Starting the processes of `weft train`: their command lines and keys. */
 #include "cli/train/args.h"
 #include "cli/train/internal.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-/* What every process of the job is told. */
+/* Arguments for every process of the job. */
 static void add_all(struct train *train, struct weft_args *args)
 {
     const struct weft_job *job = &train->job;
-    /* Hosts of a lab have networks of their own, which nobody here could ask through. */
+    /* Hosts of a lab have their own networks, from which /metrics cannot be reached. */
     if (train->hosts.lab == NULL) {
         weft_metrics_add(&train->metrics_options, args);
     }
     weft_args_add(args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
     weft_args_add(args, "--workers=%u", job->workers);
     weft_train_args_transport(&job->transport, &job->security, args);
-    /* A lab's network ends on this machine, too. */
+    /* A lab's network is also confined to this host. */
     if (train->hosts.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
         weft_args_add(args, "--insecure-network");
     }
@@ -28,7 +28,7 @@ static void add_common(struct train *train, struct weft_args *args)
     weft_train_args_path(&train->job, args);
 }
 
-/* Standard output is the report's. */
+/* Standard output is reserved for the report. */
 static weft_status start_process(struct train *train, struct weft_slot *slot)
 {
     struct weft_args *args = &slot->args;
@@ -51,7 +51,7 @@ static weft_status start_process(struct train *train, struct weft_slot *slot)
     return WEFT_OK;
 }
 
-/* A trace and a spool of records for each process that has some. */
+/* Start a process, with a trace and a spool of records if it writes them. */
 static weft_status start(struct train *train, struct weft_slot *slot)
 {
     struct weft_args *args = &slot->args;
@@ -60,7 +60,7 @@ static weft_status start(struct train *train, struct weft_slot *slot)
     }
     if (train->job.recording.path != NULL) {
         weft_args_add(args, "--records=%s", train->job.recording.path);
-        weft_args_add(args, "--records-spool"); /* the one file is made at the end */
+        weft_args_add(args, "--records-spool"); /* the database is made at the end */
     }
     return start_process(train, slot);
 }
@@ -110,7 +110,7 @@ weft_status weft_train_start_server(struct train *train, uint32_t rank)
     return start(train, slot);
 }
 
-/* Behind the workers, also in the order of a lab's hosts. */
+/* Aggregators follow the workers in process numbers, which also determine the lab host. */
 weft_status weft_train_start_aggregator(struct train *train, uint32_t number)
 {
     const uint32_t process = train_aggregator_process(train, number);
@@ -129,7 +129,7 @@ weft_status weft_train_start_aggregator(struct train *train, uint32_t number)
     if (train->flush_age_us > 0) {
         weft_args_add(args, "--flush-age-us=%u", train->flush_age_us);
     }
-    return start_process(train, slot); /* it has no RPCs of its own */
+    return start_process(train, slot); /* it sends no RPCs */
 }
 
 weft_status weft_train_start_worker(struct train *train, uint32_t rank)
@@ -145,7 +145,7 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank)
     weft_args_add(args, "--servers=%s", train->addresses);
     weft_args_add(args, "--rank=%u", rank);
     if (train->aggregators > 0 && job->scheduler != NULL) {
-        char all[sizeof(train->via)] = ""; /* grants say which */
+        char all[sizeof(train->via)] = ""; /* grants select one of them */
         for (uint32_t a = 0; a < train->aggregators; a++) {
             strcat(all, a > 0 ? "/" : "");
             strcat(all, train->via[a]);

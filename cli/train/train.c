@@ -1,11 +1,10 @@
-/* `weft train`: a whole job on this machine. Starts servers and workers as processes, shows the
- * run, and writes the report.
+/* `weft train`: runs a whole job on this machine. It starts servers and workers as processes, shows
+ * progress, and writes the report.
  *
- * The order of things: servers ready; workers ready (data read, table declared); "go" to all, the
- * clock starts; epochs; when all workers are through the last one, "test" to worker 0; workers
- * done; servers are told to end and report their counters; tables, report. Any process that ends
- * out of turn ends the run.
- */
+ * The phases: servers ready; workers ready (data read, table declared); "go" to all, the clock
+ * starts; epochs; after all workers have finished the last epoch, "test" to worker 0; workers done;
+ * servers are told to stop and report their counters; tables, report. A process that exits
+ * unexpectedly ends the run. */
 #define _GNU_SOURCE
 #include "cli/node_options.h"
 #include "cli/output.h"
@@ -22,10 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A server that cannot say in this time that it is ready, or its counters, hangs. */
+/* A server that does not become ready, or does not report its counters, within this time hangs. */
 #define SERVER_PATIENCE_NS (120 * WEFT_NS_PER_S)
 
-/* After the first sign of trouble: time for other signs that may explain it better. */
+/* Wait after the first error for further errors, which may have the actual cause. */
 #define DIAGNOSIS_NS (300 * WEFT_NS_PER_MS)
 
 #define SCHEDULER_PATIENCE_NS (2 * WEFT_NS_PER_S)
@@ -36,7 +35,7 @@ enum { TRAIN_PEER_TIMEOUT_S = 60 };
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Behind those of the shards before: the address of shard s, at a process. */
+/* Append the address of shard s, on a process, to the list. */
 static void add_address(const struct train *train, char list[WEFT_JOB_SHARDS_MAX * 24], uint32_t s,
                         uint32_t process, uint16_t port)
 {
@@ -65,7 +64,7 @@ static weft_status start_aggregators(struct train *train)
     return status;
 }
 
-/* Before the servers: they have what those have answered. */
+/* Stop aggregators before servers, whose replies they may still need. */
 static weft_status end_aggregators(struct train *train)
 {
     for (uint32_t a = 0; a < train->aggregators; a++) {
@@ -78,7 +77,7 @@ static weft_status end_aggregators(struct train *train)
                             SERVER_PATIENCE_NS, "aggregators reported their counters");
 }
 
-/* Before the others, who are told where it is. */
+/* Start the scheduler before the processes that need its address. */
 static weft_status start_scheduler(struct train *train)
 {
     if (!train->has_own_scheduler) {
@@ -123,11 +122,11 @@ static weft_status start_all(struct train *train)
             return WEFT_IO;
         }
     }
-    /* No limit: a large file takes long to read, and a worker that cannot go on says so. */
+    /* No time limit: a large file takes long to read, and a worker that fails reports it. */
     return weft_train_await(train, &train->workers_ready, train->job.workers, WEFT_NEVER, "");
 }
 
-/* From check to check (until.h). */
+/* Train from check to check (until.h). */
 static weft_status train_until(struct train *train)
 {
     struct weft_until_log *log = &train->results.until;
@@ -158,7 +157,7 @@ static weft_status train_all(struct train *train)
             train->results.rows_train, train->results.rows_test, train->results.features);
     if (train->results.learning_rate_rows > 0) {
         fprintf(train->progress,
-                "learning rate %.4g, found on a sample of %u rows; --lr sets another\n",
+                "learning rate %.4g, found on a sample of %u rows; override with --lr\n",
                 (double)train->results.learning_rate, train->results.learning_rate_rows);
     }
     fflush(train->progress);
@@ -181,14 +180,14 @@ static weft_status end_servers(struct train *train)
             kill(train->supervisor.slots[s].pid, SIGTERM);
         }
     }
-    /* A last checkpoint takes as long as the disk does. */
+    /* The final checkpoint takes as long as the disk needs. */
     uint64_t patience_ns =
         train->checkpoints.directory != NULL ? WEFT_NEVER : SERVER_PATIENCE_NS;
     return weft_train_await(train, &train->servers_done, train->servers, patience_ns,
                  "servers reported their counters");
 }
 
-/* Nothing depends on what it planned: one that is frozen is not waited for. */
+/* Nothing depends on the scheduler any more: do not wait for one that hangs. */
 static void end_scheduler(struct train *train)
 {
     uint64_t until_ns = weft_time_add(weft_clock_now_ns(), SCHEDULER_PATIENCE_NS);
@@ -203,7 +202,8 @@ static void end_scheduler(struct train *train)
     }
 }
 
-/* For the report: null without a scheduler. Its figures: null when it is not the job's own, or died. */
+/* For the report: null without a scheduler. Its statistics are null if it is external or has
+ * died. */
 static cJSON *scheduler_report(struct train *train)
 {
     const struct weft_launch_address *address = &train->job.scheduler_address;
@@ -222,12 +222,12 @@ static cJSON *scheduler_report(struct train *train)
     return object;
 }
 
-/* Say why the run is over, as exactly as the signs allow: a process that was killed explains the
- * others' complaints, a complaint explains an exit. */
+/* Print the most specific reason for the failure: a killed process explains the errors of others,
+ * and a reported error explains an exit. */
 static void print_failure(struct train *train)
 {
     uint64_t until_ns = weft_clock_now_ns() + DIAGNOSIS_NS;
-    bool more = true; /* what is there already is heard, too, however late it is by then */
+    bool more = true; /* also process events that are already queued, however late it is */
     while (train->interrupted == 0 && train->killed == NULL && more) {
         uint64_t now_ns = weft_clock_now_ns();
         more = weft_train_hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
@@ -274,8 +274,8 @@ static int report(struct train *train)
     return result;
 }
 
-/* After all processes have ended, in whatever way: what they recorded is worth most when something
- * went wrong. */
+/* Make the database after all processes have ended, for whatever reason: records are most useful
+ * after a failure. */
 static bool make_records(struct train *train)
 {
     const struct weft_recording_spools spools = {.servers = train->servers,
@@ -328,7 +328,7 @@ static int run(struct train *train)
     bool recorded = make_records(train);
     if (status != WEFT_OK) {
         fprintf(stderr,
-                "\nweft train: all processes of the run were ended; no report was written\n");
+                "\nweft train: stopped all processes of the run; no report was written\n");
         return WEFT_EXIT_FAILED;
     }
     int result = report(train);
@@ -337,7 +337,7 @@ static int run(struct train *train)
 
 /* ---- before the run -------------------------------------------------------------------------- */
 
-/* What would fail only after the training shall fail before it. */
+/* Detect an unwritable output before the training. */
 static bool can_be_written(const char *path)
 {
     if (path == NULL) {
@@ -357,7 +357,7 @@ static bool can_be_written(const char *path)
     return good;
 }
 
-/* The file's name without its folder and compression. */
+/* The name of the file without its directory and compression suffix. */
 static void name_dataset(struct train *train)
 {
     const char *slash = strrchr(train->data_path, '/');
@@ -384,7 +384,7 @@ static int prepare_and_run(struct train *train)
     if (train->restarts > 0 || train->replicas > 0) {
         return weft_train_restart(train);
     }
-    /* All processes are our children, so a key that nobody else ever sees is as good as any. */
+    /* All processes are children of this one, so a new key is as good as a given one. */
     if (weft_security_load(&train->job.security, true, error) != WEFT_OK ||
         (records != NULL && weft_records_check_path(records, true, error) != WEFT_OK) ||
         weft_train_hosts_find(&train->hosts, train->servers, train->job.workers, error) !=
@@ -432,15 +432,16 @@ static int check(const struct weft_command *command, struct train *train)
     uint32_t shards = train->servers * train->shards_per_server;
     if (shards > WEFT_JOB_SHARDS_MAX) {
         return weft_options_usage(
-            command, "%u servers of %u shards are too many; at most %d shards", train->servers,
+            command, "%u servers of %u shards are too many; the maximum is %d shards",
+            train->servers,
             train->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
     }
     if (train->port != 0 && train->port + shards - 1 > UINT16_MAX) {
-        return weft_options_usage(command, "there are no %u ports from --port %u on", shards,
-                                  train->port);
+        return weft_options_usage(command, "--port %u leaves too few ports for %u shards",
+                                  train->port, shards);
     }
     if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
-        return weft_options_usage(command, "--resume needs --checkpoint: from where?");
+        return weft_options_usage(command, "--resume requires --checkpoint DIR");
     }
     int status = check_scheduler(command, train);
     status = status == WEFT_OPTIONS_RUN ? weft_train_restart_check(command, train) : status;
@@ -450,20 +451,20 @@ static int check(const struct weft_command *command, struct train *train)
     bool via_on = train->job.via != NULL && strcmp(train->job.via, "on") == 0;
     train->aggregators = via_on ? train->aggregators_wanted : 0;
     if (train->aggregators_wanted != 1 && !via_on) {
-        return weft_options_usage(command, "--aggregators goes with --via on");
+        return weft_options_usage(command, "--aggregators requires --via on");
     }
     if (train->job.via != NULL && !via_on &&
         !weft_worker_via_parse(train->job.via, (struct weft_launch_address[WEFT_JOB_SHARDS_MAX]){0},
                                shards)) {
         return weft_options_usage(command,
                                   "--via \"%.80s\" is neither on nor the HOST:PORT of `weft "
-                                  "aggregate`, or one for each of the %u shards",
+                                  "aggregate`, or a list of one for each of the %u shards",
                                   train->job.via, shards);
     }
     train->has_reconnect = train->job.reconnect_s != UINT32_MAX;
     train->has_replay = train->job.replay_bytes != UINT64_MAX;
     status = weft_job_settle(command, &train->job);
-    /* Workers of a lab are given no --metrics (start.c). */
+    /* Workers in a lab get no --metrics (start.c). */
     bool in_lab = train->hosts.lab != NULL;
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
@@ -480,7 +481,8 @@ int weft_cli_train(int argc, char **argv)
     train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
                            .durability = WEFT_RUN_DURABILITY_UNSAID, .aggregators_wanted = 1,
                            .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
-    /* A child that died is seen at once; one that is silent waits for its turn on a busy machine. */
+    /* A child that died is detected at once; one that does not reply may be waiting for a CPU on a
+     * busy machine. */
     train.job.transport.peer_timeout_s = weft_launch_peer_timeout_s(TRAIN_PEER_TIMEOUT_S);
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
@@ -495,29 +497,36 @@ int weft_cli_train(int argc, char **argv)
         {"port", "P", "port of the first server's first shard; the others, server by server,\n"
          "use the ports after it; 0 = any",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
-        {"scheduler", "WHAT", "transfer scheduler, which decides which worker sends its update when:\n"
-         "on = `weft scheduler` runs as a process of the job; HOST:PORT = one that\n"
-         "runs already, with the same job key; off (docs/SCHEDULER.md)",
+        {"scheduler", "WHAT",
+         "transfer scheduler, which orders the workers' updates: on = start\n"
+         "`weft scheduler` as a process of the job; HOST:PORT = use a running\n"
+         "one with the same job key; off (docs/SCHEDULER.md)",
          WEFT_OPTION_STRING, .value = &train.job.scheduler, .fallback = "off"},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
-        {"resume", NULL, "continue from the newest finished checkpoint in the directory of\n"
-         "--checkpoint; --workers, --batch and --seed must be given as in the run\n"
-         "that wrote it, --servers may differ", WEFT_OPTION_FLAG,
+        {"resume", NULL, "continue from the newest complete checkpoint in the directory of\n"
+                         "--checkpoint; --workers, --batch and --seed must be the same as in the\n"
+                         "run that wrote it, --servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
-        {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
-         "and --report cannot be used. 0 = the first death ends the run", WEFT_OPTION_U32,
+        {"restart", "N", "restart processes that die, each up to N times; requires --checkpoint\n"
+                         "and excludes --report. 0 = the run ends when a process dies",
+                         WEFT_OPTION_U32,
          .value = &train.restarts, .max = 1000000},
         WEFT_REPLICA_ROWS(&train),
-        {"durability", "WHAT", "what happens, with --restart, to the pushes that came after a failed\n"
-         "server's last checkpoint: replay = they are applied again, from a journal\n"
-         "that the server keeps in a folder in $TMPDIR; none = they are lost", WEFT_OPTION_CHOICE,
+        {"durability", "WHAT",
+         "with --restart: pushes received after a failed server's last\n"
+         "checkpoint are replay = applied again from a journal that the server\n"
+         "keeps in a directory in $TMPDIR; none = lost", WEFT_OPTION_CHOICE,
          .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
-        {"via", "on|HOST:PORT", "add up pushes on their way to the servers: on = start `weft aggregate`\n"
-         "as a process of the run, HOST:PORT = by one that runs", WEFT_OPTION_STRING,
+        {"via", "on|HOST:PORT", "aggregate pushes on the path to the servers: on = start `weft\n"
+                                "aggregate` as a process of the run, HOST:PORT = use a running one",
+                                WEFT_OPTION_STRING,
          .value = &train.job.via, .fallback = "WEFT_VIA, else workers push to the servers"},
-        {"aggregators", "N", "processes that --via on starts; worker w goes by number w modulo N", WEFT_OPTION_U32,
+        {"aggregators", "N", "processes started by --via on; worker w uses number w modulo N",
+         WEFT_OPTION_U32,
          .value = &train.aggregators_wanted, .min = 1, .max = TRAIN_AGGREGATORS_MAX},
-        {"flush-age-us", "US", "of these: send a sum this long after its first push, whoever is missing",
+        {"flush-age-us", "US",
+         "with --via on: send a sum at the latest this long after its first push,\n"
+         "even if pushes of some workers are missing",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
@@ -534,15 +543,17 @@ int weft_cli_train(int argc, char **argv)
         .name = "train",
         .summary = "train a model on this machine, with servers and workers as separate processes",
         .description =
-            "Every worker and every server is a separate process. They communicate over UDP on\n"
-            "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
-            "the job key: --key-file, else the environment variable WEFT_JOB_KEY, else a key made for\n"
-            "this run. Each push and each pull reply is accepted with up to --loss-bound of its\n"
-            "elements missing, by default a tenth (lda: none). Loopback almost never loses packets, so use\n"
-            "--inject-loss to see an effect. The run prints a line per epoch, then results and\n"
-            "latencies. Ctrl-C ends all processes. If a process dies, the run ends; if it wrote\n"
-            "checkpoints (--checkpoint), a later run can continue from them (--resume). With\n"
-            "--restart, processes that die are restarted instead, and --report cannot be used.",
+        "Every worker and every server is a separate process. They communicate over UDP on\n"
+        "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
+        "the job key: --key-file, else the environment variable WEFT_JOB_KEY, else a key\n"
+        "generated for this run. Each push and each pull reply is accepted with up to\n"
+        "--loss-bound of its elements missing, by default a tenth (lda: none). Loopback almost\n"
+        "never loses packets, so use --inject-loss to see an effect.\n"
+        "\n"
+        "The run prints a line per epoch, then results and latencies. Ctrl-C stops all processes.\n"
+        "If a process dies, the run ends; if it wrote checkpoints (--checkpoint), a later run can\n"
+        "continue from them (--resume). With --restart, processes that die are restarted instead,\n"
+        "and --report cannot be used.",
         .example = "  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 \\\n"
                    "      --inject-loss 0.02 --report report.json\n"
                    "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",

@@ -14,13 +14,11 @@ bool weft_until_is_set(const struct weft_until *until)
 int weft_until_verify(const struct weft_command *command, const struct weft_until *until)
 {
     if (until->auc >= 1.0F) {
-        return weft_options_usage(command, "--until-auc %g is not allowed; no AUC gets there, it "
-                                           "must be below 1",
+        return weft_options_usage(command, "--until-auc %g is not allowed; it must be below 1",
                                   (double)until->auc);
     }
     if (until->give_up_s > 0 && !weft_until_is_set(until)) {
-        return weft_options_usage(command, "--give-up without --until-loss or --until-auc: there "
-                                           "is no target to give up");
+        return weft_options_usage(command, "--give-up requires --until-loss or --until-auc");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -57,7 +55,7 @@ void weft_until_log_go(struct weft_until_log *log, uint64_t now_ns)
     log->went_ns = now_ns;
 }
 
-/* Room for the check that the first worker to stop begins. */
+/* Make space for the check that the first stopped worker begins. */
 static weft_status begin_check(struct weft_until_log *log, uint32_t step)
 {
     if (log->count == log->capacity) {
@@ -126,7 +124,7 @@ bool weft_until_is_met(const struct weft_until_log *log)
         return false;
     }
     const struct weft_until_check *check = &log->checks[log->tested - 1];
-    /* The target as it was written, not as a float holds it: 0.3 must not mean 0.30000001. */
+    /* Compare with the target rounded as the option was, to float: 0.3 must not mean 0.30000001. */
     return (log->until->loss <= 0.0F || (float)check->test_logloss <= log->until->loss) &&
            (log->until->auc <= 0.0F || (float)check->test_auc >= log->until->auc);
 }
@@ -161,7 +159,7 @@ static void add_target(cJSON *object, const char *name, float value)
     }
 }
 
-/* Whole ones and the part of the last. */
+/* Complete epochs plus the fraction of the last. */
 static double epochs_of(const struct weft_until_log *log)
 {
     return log->tested > 0 ? (double)log->checks[log->tested - 1].step / log->steps_per_epoch : 0;

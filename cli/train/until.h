@@ -1,15 +1,14 @@
-/* When a job ends by what it has learned instead of by its epochs: the options, the tests at fixed
- * steps, and the time to the one that was good enough.
+/* Training until a target quality is reached: the options, the tests at fixed steps, and the
+ * training time until the test that met the target.
  *
- * Every --check-steps steps, and at the end of each epoch, all workers stop: their pushes and clocks
- * are closed. Then worker 0 pulls the weights whole and tests them on all test rows, and the parent
- * says go or stop. So the model that is tested is the one after exactly that many steps of every
- * worker, in every mode and over every transport, and a job without losses ends at the same step
- * whatever carries it. The parent's clock runs from its word until the last worker has stopped: what
- * it adds up is training, without start-up and without tests.
+ * Every --check-steps steps, and at the end of each epoch, all workers stop: their pushes and
+ * clocks are closed. Worker 0 then pulls the complete weights and evaluates them on all test rows,
+ * and the parent sends go or stop. The tested model is therefore the one after exactly that many
+ * steps of every worker, in every mode and over every transport, and a job without losses ends at
+ * the same step on every transport. The parent's clock runs from its go until the last worker has
+ * stopped: the sum is the training time, without startup and tests.
  *
- * With several targets all of them must be met.
- */
+ * If several targets are set, all of them must be met. */
 #ifndef WEFT_CLI_TRAIN_UNTIL_H
 #define WEFT_CLI_TRAIN_UNTIL_H
 
@@ -45,16 +44,17 @@ struct weft_until {
     {"give-up", "S", "stop after S seconds of training if the target is not reached; 0 = never",   \
      WEFT_OPTION_U32, .value = &(until)->give_up_s, .max = 86400}
 
-/* Some target is set. */
+/* Is a target set? */
 bool weft_until_is_set(const struct weft_until *until);
 
-/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+/* Checks between options. Returns WEFT_OPTIONS_RUN, or the status of a usage error that was
+ * printed. */
 int weft_until_verify(const struct weft_command *command, const struct weft_until *until);
 
-/* Pass on to a worker. */
+/* Add the options to the arguments of a worker. */
 void weft_until_add(const struct weft_until *until, struct weft_args *args);
 
-/* True when a worker stops after this step of an epoch of `steps`, all counted from 0. */
+/* True if a worker stops after this step of an epoch of `steps`, numbered from 0. */
 bool weft_until_is_check(const struct weft_until *until, uint32_t epoch, uint32_t step,
                          uint32_t steps);
 
@@ -62,7 +62,7 @@ bool weft_until_is_check(const struct weft_until *until, uint32_t epoch, uint32_
 
 struct weft_until_check {
     uint32_t step;        /* steps of each worker so far */
-    uint64_t training_ns; /* until here, without start-up and tests */
+    uint64_t training_ns; /* so far, without startup and tests */
     double test_logloss;
     double test_auc;
 };
@@ -72,34 +72,34 @@ struct weft_until_log {
     struct weft_until_check *checks; /* (capacity,) */
     uint32_t count;
     uint32_t capacity;
-    uint32_t stopped;      /* workers that have stopped at the check that is due */
+    uint32_t stopped;      /* workers that have stopped at the current check */
     uint32_t tested;       /* checks tested: count or count - 1 */
     uint32_t epoch;        /* of the last stop, from 1 */
     uint32_t steps_per_epoch;
-    bool is_last;          /* there is no step behind it */
-    uint64_t went_ns;      /* when the word was given */
-    uint64_t stopped_ns;   /* when the last worker had stopped */
+    bool is_last;          /* no step follows */
+    uint64_t went_ns;      /* time of the last go */
+    uint64_t stopped_ns;   /* time at which the last worker stopped */
     uint64_t training_ns;
 };
 
-/* A log that is all zero but for `until` is ready. */
+/* A log that is zero except for `until` is initialized. */
 void weft_until_log_fini(struct weft_until_log *log);
 
-/* The parent has said go. */
+/* The parent has sent go. */
 void weft_until_log_go(struct weft_until_log *log, uint64_t now_ns);
 
-/* Take in "stopped" or "check".
- * Errors:  WEFT_DATA  it lacks something.   WEFT_NOMEM. */
+/* Process "stopped" or "check".
+ * Errors: WEFT_DATA a field is missing. WEFT_NOMEM. */
 weft_status weft_until_log_add(struct weft_until_log *log, const cJSON *message, uint64_t at_ns);
 
-/* After a check: whether its targets are met, and whether the job is over, met or not. */
+/* After a check: are its targets met, and is the job over, with or without meeting them? */
 bool weft_until_is_met(const struct weft_until_log *log);
 bool weft_until_is_over(const struct weft_until_log *log);
 
-/* A line about the last check. */
+/* Print a line about the last check. */
 void weft_until_log_show(const struct weft_until_log *log, FILE *out);
 
-/* For the report: targets, whether they were met, when, and every check.   Owns: gives. */
+/* For the report: targets, whether and when they were met, and every check. Owns: gives. */
 cJSON *weft_until_log_report(const struct weft_until_log *log);
 
 #endif

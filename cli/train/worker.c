@@ -1,4 +1,4 @@
-/* `weft worker`: one worker of a training job, against servers that run already. */
+/* `weft worker`: one worker of a training job, using servers that are already running. */
 #include "cli/child.h"
 #include "cli/metrics.h"
 #include "cli/node_options.h"
@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often the parent's channel is looked at while the transport is served. */
+/* Poll interval of the parent's channel while the transport makes progress. */
 #define WORD_POLL_NS (500 * WEFT_NS_PER_US)
 
 struct worker {
@@ -42,24 +42,24 @@ struct worker {
     struct weft_launch_address addresses[WEFT_JOB_SHARDS_MAX]; /* of the servers */
     uint32_t shard_count;
     struct weft_ml_dataset dataset;
-    uint32_t rate_rows; /* of the sample on which the learning rate was found; 0 = it was not */
+    uint32_t rate_rows; /* size of the sample for the learning rate search; 0 = no search */
     struct weft_learner learner;
 
-    struct weft_hist step_ns;     /* from the end of a step to that of the next */
+    struct weft_hist step_ns;     /* from the end of a step to the end of the next */
     uint64_t step_begun_ns;
     struct weft_ml_quality quality; /* of the last check of --until-... */
 };
 
-/* ---- talking --------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void say(struct worker *worker, cJSON *event)
 {
     weft_child_say(&worker->channel, event);
 }
 
-/* Wait for one of two words of the parent, serving the transport meanwhile: a peer that gets no
- * answer would take this worker for dead. Returns the one that came; NULL: interrupted, or the
- * parent is gone. */
+/* Wait for one of two messages of the parent. Progress continues meanwhile, since a peer without
+ * replies would declare this worker dead. Returns the message that arrived; NULL: interrupted, or
+ * the parent has exited. */
 static const char *wait_for_either(struct worker *worker, const char *word, const char *other)
 {
     for (;;) {
@@ -85,7 +85,7 @@ static const char *wait_for_either(struct worker *worker, const char *word, cons
     }
 }
 
-/* Without a parent there is nothing to wait for. */
+/* Returns at once if there is no parent. */
 static bool wait_for_word(struct worker *worker, const char *word)
 {
     return worker->channel.fd < 0 || wait_for_either(worker, word, word) != NULL;
@@ -114,7 +114,8 @@ static weft_status check_data(const struct weft_ml_model_kind *kind,
         weft_ml_lda_tokens(dataset, false) + weft_ml_lda_tokens(dataset, true) >
             WEFT_ML_DOCWORD_COUNT_MAX) {
         return weft_fail(error, WEFT_DATA,
-                         "%s: more than 2^24 tokens, which the float32 of a table cannot count", path);
+                         "%s: more than 2^24 tokens, more than the float32 values of a table can "
+                         "count", path);
     }
     if (has_labels && (positive == 0 || positive == dataset->test_count)) {
         return weft_fail(error, WEFT_DATA,
@@ -124,8 +125,8 @@ static weft_status check_data(const struct weft_ml_model_kind *kind,
     return WEFT_OK;
 }
 
-/* Every worker of a job searches alone, in the same data, and finds the same. One with other data is
- * refused by the servers, for its table is another. */
+/* Every worker of a job searches independently on the same data and finds the same rate. The
+ * servers reject a worker with different data, since its table differs. */
 static weft_status find_rate(struct worker *worker, struct weft_error *error)
 {
     struct weft_ml_rate found;
@@ -137,7 +138,7 @@ static weft_status find_rate(struct worker *worker, struct weft_error *error)
     weft_status status = weft_ml_rate_find(&worker->dataset, worker->job.optimizer,
                                            worker->job.settings.l2, steps, &found);
     if (status != WEFT_OK) {
-        return weft_fail(error, status, "the search for a learning rate: %s; give --lr",
+        return weft_fail(error, status, "learning rate search: %s; set --lr",
                          weft_status_text(status));
     }
     worker->job.learning_rate = found.rate;
@@ -183,8 +184,8 @@ static void write_stats(void *arg, const void *stats, struct weft_exposition *te
     weft_metrics_text_worker(text, stats);
 }
 
-/* The parent hears the address with "ready". Without --metrics WEFT_METRICS counts, as for programs of
- * the C API; that it cannot be served there is no failure. */
+/* The parent gets the address with "ready". Without --metrics, WEFT_METRICS is used, as in programs
+ * of the C API; there, failing to listen is not an error. */
 static weft_status start_metrics(struct worker *worker, struct weft_error *error)
 {
     const struct weft_metrics_live_config config = {.role = "worker",
@@ -203,7 +204,7 @@ static weft_status start_metrics(struct worker *worker, struct weft_error *error
     }
     weft_status status = weft_metrics_live_start(&config, &options, &worker->metrics, error);
     if (status != WEFT_OK && !is_given) {
-        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", worker->rank,
+        fprintf(stderr, "weft worker %u: %s; continuing without metrics\n", worker->rank,
                 error->text);
         return WEFT_OK;
     }
@@ -308,7 +309,7 @@ static void say_check(struct worker *worker)
     say(worker, event);
 }
 
-/* Shards that went away and came back since the last step. */
+/* Report shards that were reconnected since the last step. */
 static void say_resumed(struct worker *worker)
 {
     struct weft_ps_resumed resumed;
@@ -328,7 +329,8 @@ static weft_status interrupted(struct worker *worker)
     return weft_fail(&worker->learner.worker.error, WEFT_TIMEOUT, "interrupted");
 }
 
-/* All workers stop; rank 0 tests when the parent has heard it from all; go on, or not (until.h). */
+/* All workers stop; rank 0 tests after the parent has received this from all; continue or end
+ * (until.h). */
 static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t step,
                                uint32_t steps)
 {
@@ -368,7 +370,8 @@ static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t st
     return status;
 }
 
-/* What was pushed is neither lost nor counted twice: so many tokens are counted as there are. */
+/* Check that no push was lost or counted twice: the servers' token count must equal that of the
+ * documents. */
 static weft_status count_tokens(struct worker *worker)
 {
     uint64_t counted = 0, tokens = weft_ml_lda_tokens(&worker->dataset, false);
@@ -376,12 +379,12 @@ static weft_status count_tokens(struct worker *worker)
     return status != WEFT_OK || counted == tokens
                ? status
                : weft_fail(&worker->learner.worker.error, WEFT_DATA,
-                           "the servers count %" PRIu64 " tokens, and the documents have %" PRIu64,
+                           "the servers count %" PRIu64 " tokens, but the documents have %" PRIu64,
                            counted, tokens);
 }
 
-/* Rank 0 tests after each epoch. After the last one it waits for the parent's word that all
- * workers are through, so that the final figure is that of the final model in every mode. */
+/* Rank 0 tests after each epoch. After the last one it waits for the parent's message that all
+ * workers have finished, so that the final values are those of the final model in every mode. */
 static weft_status test(struct worker *worker, uint32_t epoch)
 {
     bool is_last = epoch + 1 == worker->job.epochs;
@@ -389,7 +392,7 @@ static weft_status test(struct worker *worker, uint32_t epoch)
         return WEFT_OK;
     }
     if (weft_until_is_set(&worker->job.until)) {
-        say_test(worker, epoch, &worker->quality); /* of the check that ended the epoch */
+        say_test(worker, epoch, &worker->quality); /* from the check that ended the epoch */
         return WEFT_OK;
     }
     if (is_last && !wait_for_word(worker, "test")) {
@@ -397,7 +400,7 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     }
     struct weft_ml_quality quality;
     weft_status status = weft_learner_test(&worker->learner, &quality);
-    /* Without a parent nobody says that the others are through; in BSP they are in the same step. */
+    /* Without a parent, other workers may not have finished; in BSP they are in the same step. */
     bool all_are_through = worker->channel.fd >= 0 || worker->job.mode.kind == WEFT_JOB_BSP;
     if (status == WEFT_OK && is_last && all_are_through && worker->job.kind->counts_topics) {
         status = count_tokens(worker);
@@ -408,7 +411,7 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     return status;
 }
 
-/* Rank 0 writes the model down, after the last test. */
+/* Rank 0 saves the model after the last test. */
 static weft_status save(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
@@ -438,13 +441,15 @@ static weft_status train(struct worker *worker)
         return interrupted(worker);
     }
     uint32_t first = weft_learner_first_epoch(learner);
-    /* A process that was started again may find that the one before it had done everything. */
+    /* A restarted process may find that its predecessor had finished everything. */
     if (first >= worker->job.epochs && worker->membership.launch.restart == 0) {
         return weft_fail(error, WEFT_STATE,
-                         "the servers have finished all --epochs already; more of them train on");
+                         "the servers have already finished all --epochs; increase --epochs to "
+                         "continue");
     }
     if (first >= worker->job.epochs) {
-        status = test(worker, worker->job.epochs - 1); /* which the one before may not have said */
+        status = test(worker, worker->job.epochs - 1); /* its predecessor may not have reported
+                                                        * it */
     }
     learner->stepped = stepped;
     learner->stepped_arg = worker;
@@ -452,7 +457,7 @@ static weft_status train(struct worker *worker)
          status == WEFT_OK && epoch < worker->job.epochs && !learner->is_over; epoch++) {
         double loss;
         if (weft_learner_first_epoch(learner) > epoch) {
-            continue; /* done by the others, while the servers had given this worker up */
+            continue; /* finished by the others while the servers had declared this worker dead */
         }
         worker->step_begun_ns = weft_clock_now_ns();
         status = weft_learner_epoch(learner, epoch, &loss);
@@ -471,7 +476,7 @@ static weft_status train(struct worker *worker)
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-/* Where the shards are, which rank this is, and how many workers there are. */
+/* Determine the addresses of the shards, the rank and the number of workers. */
 static weft_status join_job(struct worker *worker, struct weft_error *error)
 {
     struct weft_member_state state;
@@ -495,8 +500,8 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
     }
     if (state.list.count > WEFT_JOB_SHARDS_MAX || state.grant.workers > WEFT_JOB_WORKERS_MAX) {
         return weft_fail(error, WEFT_DATA,
-                         "the job has %u shards and %u workers; this release "
-                         "takes %d and %d",
+                         "the job has %u shards and %u workers; the maximum of this release is %d "
+                         "and %d",
                          state.list.count, state.grant.workers, (int)WEFT_JOB_SHARDS_MAX,
                          (int)WEFT_JOB_WORKERS_MAX);
     }
@@ -510,7 +515,7 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* Now that the rank is known, which is in the spool's name. */
+/* Open the records when the rank, which is part of the spool's name, is known. */
 static weft_status open_records(struct worker *worker, struct weft_error *error)
 {
     struct weft_error why = {.text = ""};
@@ -551,7 +556,7 @@ static int run(struct worker *worker)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* Who this is, as far as flags and the environment say. */
+/* Determine role and rank from options and the environment. */
 static int detect(const struct weft_command *command, struct worker *worker)
 {
     struct weft_launch flags = weft_launch_nothing();
@@ -586,8 +591,7 @@ static int check(const struct weft_command *command, struct worker *worker)
     }
     bool has_coordinator = weft_membership_has_coordinator(&worker->membership);
     if (worker->servers == NULL && !has_coordinator) {
-        return weft_options_usage(command, "--servers is missing: which servers? (or --coordinator: "
-                                           "who knows them?)");
+        return weft_options_usage(command, "--servers or --coordinator is missing");
     }
     if (!has_coordinator &&
         weft_launch_servers_parse(worker->servers, worker->addresses, WEFT_JOB_SHARDS_MAX,
@@ -598,13 +602,14 @@ static int check(const struct weft_command *command, struct worker *worker)
                                   worker->servers, (int)WEFT_JOB_SHARDS_MAX);
     }
     if (!has_coordinator && worker->rank >= worker->job.workers) {
-        return weft_options_usage(command, "--rank %u goes with --workers", worker->rank);
+        return weft_options_usage(command, "--rank %u requires --workers", worker->rank);
     }
     if (worker->control_fd != 0) {
         worker->channel.fd = (int)worker->control_fd;
     } else if (weft_until_is_set(&worker->job.until)) {
-        return weft_options_usage(command, "--until-loss and --until-auc take `weft train`, which "
-                                           "tells all workers when to end");
+        return weft_options_usage(command,
+            "--until-loss and --until-auc require `weft train`, which "
+            "stops all workers at the same step");
     }
     status = worker->job.scheduler != NULL
                  ? weft_scheduler_address(command, worker->job.scheduler,
@@ -627,20 +632,21 @@ int weft_cli_worker(int argc, char **argv)
     worker.job.workers = 0;
     const struct weft_option options[] = {
         {"servers", "LIST",
-         "HOST:PORT of every shard, in their order, separated by commas;\n"
-         "HOST is a numeric address",
-         WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "as the coordinator says"},
-        {"via", "HOST:PORT", "send pushes by way of this aggregator (`weft aggregate`), which adds\n"
-         "them up; shard s is at PORT + s, or one HOST:PORT for each shard.\n"
-         "coordinator = by the one that the coordinator names, as long as there is\n"
-         "one: of the same --rack, else spread by rank",
+         "HOST:PORT of every shard, in shard order, comma-separated; HOST is a\n"
+         "numeric address",
+         WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "from the coordinator"},
+        {"via", "HOST:PORT",
+         "send pushes through this aggregator (`weft aggregate`); shard s is at\n"
+         "PORT + s, or give one HOST:PORT per shard. coordinator = use an\n"
+         "aggregator assigned by the coordinator, if any: one with the same\n"
+         "--rack, else chosen by rank",
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
-        {"rack", "NAME", "where this worker is, for --via coordinator: any name, of a rack or host",
-         WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "not told"},
+        {"rack", "NAME", "location of this worker for --via coordinator: any rack or host name",
+         WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "none"},
         WEFT_SCHEDULER_ROW(&worker.job.scheduler),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,
-         .fallback = "as the launcher or the coordinator says, else 0"},
+         .fallback = "from the launcher's environment or the coordinator, else 0"},
         WEFT_MEMBERSHIP_ROWS(&worker.membership),
         WEFT_JOB_OPTIONS(&worker.job),
         WEFT_SECURITY_NETWORK_ROWS(&worker.job.security),
@@ -652,16 +658,17 @@ int weft_cli_worker(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "worker",
-        .summary = "train on one part of the data, using servers that already run",
+        .summary = "train on one part of the data, using servers that are already running",
         .description =
-            "All workers of a job must be given the same options but --rank; worker r of W trains\n"
-            "on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object a "
-            "line:\n"
-            "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
-            "weights that are pulled whole), resumed (a server came back) and done (counters and\n"
-            "latencies). A server that does not answer for --peer-timeout, and does not come back\n"
-            "within --reconnect-s, ends it with exit status 1. What is not given is taken from the\n"
-            "variables of torchrun, mpirun, srun or `weft run` (docs/RUN.md).",
+         "All workers of a job must be started with the same options except --rank; worker r of W\n"
+         "trains on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object\n"
+         "per line: ready, epoch (its own training loss), test (rank 0: quality on the test rows,\n"
+         "with weights that are pulled completely), resumed (reconnected to a server) and done\n"
+         "(counters and latencies).\n"
+         "\n"
+         "The worker exits with status 1 if a server does not reply within --peer-timeout and no\n"
+         "reconnection succeeds within --reconnect-s. Options not given are read from the\n"
+         "environment of torchrun, mpirun, srun or `weft run` (docs/RUN.md).",
         .example = "  weft keygen job.key\n"
                    "  weft server --key-file job.key --workers 2 &\n"
                    "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 0 &\n"

@@ -120,7 +120,7 @@ tap_until tap_lines 1 '^epoch 1/' killed.out
 kill -9 "$(sed -n 's/^aggregator 0: pid //p' killed.out)"
 wait "$train"
 tap_is "its aggregator is killed: the run ends well" $? 0
-tap_like "and says so" "$(cat killed.out)" '^aggregator (pid [0-9]*) .*; workers push to their servers$'
+tap_like "and says so" "$(cat killed.out)" '^aggregator (pid [0-9]*) .*; workers push to the servers directly$'
 
 port=7823
 "$WEFT_BIN" aggregate --listen "127.0.0.1:$port" --workers 2 --json --servers 127.0.0.1:7821 \
@@ -293,9 +293,9 @@ tap_is "a parent that is no address: wrong usage" $? 2
 tap_like "it says what it must be" "$(cat usage.err)" 'is not the HOST:PORT of another .weft aggregate'
 "$WEFT_BIN" aggregate --listen 127.0.0.1:7850 --parent 127.0.0.1:7850 2>usage.err
 tap_is "its own parent: wrong usage" $? 2
-tap_like "it says so" "$(cat usage.err)" 'is this process itself'
+tap_like "it says so" "$(cat usage.err)" '--listen address of this process'
 "$WEFT_BIN" worker --servers 127.0.0.1:9 --via nowhere >usage.out 2>&1
 tap_is "--via that is no address fails" $? 1
 tap_like "and says what it must be" "$(cat usage.out)" 'must be the HOST:PORT of .weft aggregate'
-tap_like "help tells what it is for" "$("$WEFT_BIN" aggregate --help)" 'adds up pushes'
+tap_like "help tells what it is for" "$("$WEFT_BIN" aggregate --help)" 'aggregates pushes'
 tap_done

@@ -222,6 +222,6 @@ tap_is "a coordinator that is no address: wrong usage" $? 2
 for option in rack advertise; do
     "$WEFT_BIN" aggregate --servers 127.0.0.1:9 "--$option" north 2>usage.err
     tap_is "--$option without a coordinator: wrong usage" $? 2
-    tap_like "--$option: it says what it goes with" "$(cat usage.err)" 'go with --coordinator'
+    tap_like "--$option: it says what it goes with" "$(cat usage.err)" '--coordinator, which assigns'
 done
 tap_done

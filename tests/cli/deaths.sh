@@ -32,7 +32,7 @@ tap_like "from the clock in progress on" "$(cat late/log.2)" '^start 20$'
 
 tap_run_fails "fail: a death ends the run" 1 env TALLY_DIE="1 3" \
     "$weft" run --peer-timeout 60 -n 2 --restart 5 --on-worker-death fail -- "$tally" work fail 20
-tap_like "in words" "$(cat run.out)" 'worker 1 \(was killed by signal 9\|has died; --on-worker-death\)'
+tap_like "in words" "$(cat run.out)" 'worker 1 \(was killed by signal 9\|has died, and --on-worker-death\)'
 
 # Without a supervisor: the server sees the connection break.
 "$weft" keygen key >/dev/null
@@ -47,7 +47,7 @@ TALLY_DIE="1 1" TALLY_TRANSPORT=tcp WEFT_RANK=1 WEFT_WORKERS=2 "$tally" work alo
 wait $server
 tap_is "ends with its worker" $? 1
 tap_like "and says why" "$(cat server.out)" \
-    '^weft server: worker 1 has died; --on-worker-death fail ends the job$'
+    '^weft server: worker 1 has died, and --on-worker-death fail ends the job$'
 tap_run_fails "another word" 2 "$weft" server --on-worker-death die
 tap_like "is refused" "$(cat run.out)" 'it must be wait, shrink or fail'
 tap_done

@@ -72,7 +72,7 @@ tap_run "every push counts once" exact
 
 # What it costs to be without: the pushes are gone, and nothing counts twice.
 tap_run_fails "a journal needs checkpoints" 2 "$weft" server --journal here
-tap_like "in words" "$(cat run.out)" '--journal goes with --checkpoint'
+tap_like "in words" "$(cat run.out)" '--journal requires --checkpoint'
 
 # ---- full, and the disk as well: a limit on the size of files stands in for it ----
 # serve <limit of files, blocks of 512 bytes> <options...>

@@ -191,9 +191,9 @@ refused "no servers" "which servers" --workers 2
 refused "both kinds of servers" "exclude" --servers 127.0.0.1:1 --local 1
 refused "servers that are none" "HOST:PORT" --servers nowhere
 refused "a mix of nothing" "PUSH:PULL" --local 1 --mix 0:0
-refused "a share that cannot be" "does not go with" --local 1 --zipf-top 100:0.01 --keys 1000
-refused "more popular keys than keys" "does not go with" --local 1 --zipf-top 100:0.5 --keys 50
-refused "aggregators of local shards" "goes with --servers" --local 1 --via 127.0.0.1:7800
+refused "a share that cannot be" "cannot be combined with" --local 1 --zipf-top 100:0.01 --keys 1000
+refused "more popular keys than keys" "cannot be combined with" --local 1 --zipf-top 100:0.5 --keys 50
+refused "aggregators of local shards" "requires --servers" --local 1 --via 127.0.0.1:7800
 refused "an aggregator that is none" 'via "nowhere" is not allowed' --servers 127.0.0.1:1 --via nowhere
 refused "evictions behind an aggregator" "eviction lru does not go with --via" --servers 127.0.0.1:1 \
     --via 127.0.0.1:7800 --eviction lru

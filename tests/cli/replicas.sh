@@ -150,13 +150,13 @@ refused() {
     tap_run_fails "$words" 2 "$weft" "$@"
     tap_like "in words" "$(cat run.out)" "$pattern"
 }
-refused "a promotion of nobody" 'needs --replicas 1' run --on-server-death promote -- true
-refused "a bound of nothing" 'div-max goes with' run --div-max 1 -- true
-refused "a replica of nobody" 'needs --coordinator' server --replica-of 127.0.0.1:1
-refused "a replica without a bound" 'needs --replicate' server --replica-of 127.0.0.1:1 \
+refused "a promotion of nobody" 'requires --replicas 1' run --on-server-death promote -- true
+refused "a bound of nothing" 'div-max requires' run --div-max 1 -- true
+refused "a replica of nobody" 'requires --coordinator' server --replica-of 127.0.0.1:1
+refused "a replica without a bound" 'requires --replicate' server --replica-of 127.0.0.1:1 \
     --coordinator 127.0.0.1:1
 refused "a replica of more shards" 'each of the 1 shards here' server --replicate \
     --replica-of 127.0.0.1:1,127.0.0.1:2 --coordinator 127.0.0.1:1
-refused "a replica beside checkpoints" 'does not go with' server --replicate --checkpoint c
+refused "a replica beside checkpoints" 'cannot be combined with' server --replicate --checkpoint c
 refused "a bound below 0" 'div-max' server --replicate --div-max -1
 tap_done

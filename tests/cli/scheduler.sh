@@ -185,16 +185,16 @@ wrong() {
     tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
 }
 wrong "no address" 'must be the HOST:PORT that .weft scheduler. prints' train --scheduler nowhere
-wrong "a bound without a scheduler" 'tau-max needs --scheduler' train --mode asp --tau-max 3
-wrong "the same of a server" 'tau-max needs --scheduler' server --tau-max 3
-wrong "a bound in bsp" 'goes with --mode ssp or asp' train --scheduler on --tau-max 3
+wrong "a bound without a scheduler" 'tau-max requires --scheduler' train --mode asp --tau-max 3
+wrong "the same of a server" 'tau-max requires --scheduler' server --tau-max 3
+wrong "a bound in bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3
 wrong "counts" 'counts must not be dropped' train --model lda --format docword --data d \
     --scheduler on --tau-max 3 --mode asp
-wrong "a bound with an aggregator" 'does not go with --via' worker --servers 127.0.0.1:9 \
+wrong "a bound with an aggregator" 'cannot be used with --via' worker --servers 127.0.0.1:9 \
     --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
-wrong "aggregators that the coordinator names" 'does not go with --via coordinator' worker \
+wrong "aggregators that the coordinator names" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
-wrong "aggregators without --via on" 'goes with --via on' train --aggregators 2
+wrong "aggregators without --via on" 'requires --via on' train --aggregators 2
 wrong "too many of them" 'aggregators' train --via on --aggregators 99
-wrong "with restarts" 'does not go with --restart' train --scheduler on --restart 1 --checkpoint c
+wrong "with restarts" 'cannot be used with --restart' train --scheduler on --restart 1 --checkpoint c
 tap_done

@@ -54,10 +54,10 @@ refused() {
     tap_run_fails "$1" 2 train --restart 2 $2
     tap_like "in words" "$(cat run.out)" "$3"
 }
-refused "no checkpoint" "" '--restart needs --checkpoint'
-refused "a report" "--checkpoint other --report r.json" '--report does not go with --restart'
-refused "records" "--checkpoint other --records r.db" '--records does not go with --restart'
-refused "a target" "--checkpoint other --until-auc 0.9" 'until-auc does not go with --restart'
+refused "no checkpoint" "" '--restart requires --checkpoint'
+refused "a report" "--checkpoint other --report r.json" '--report cannot be used with --restart'
+refused "records" "--checkpoint other --records r.db" '--records cannot be used with --restart'
+refused "a target" "--checkpoint other --until-auc 0.9" 'until-auc cannot be used with --restart'
 refused "a durability of its own" "--checkpoint other --durability most" 'must be none or replay'
 tap_run_fails "two arguments for the servers in one of ours" 1 train --restart 2 --checkpoint other \
     --checkpoint-every "40 --restore"

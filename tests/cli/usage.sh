@@ -38,7 +38,7 @@ refused 'unknown command "zzz"' zzz
 refused 'did you mean --loss-bound?' train --loss-bond 0.1
 refused 'did you mean --model?' train --modle lr
 refused 'unknown option --zzz' train --zzz
-refused '"now" is no option' train now
+refused '"now" is not an option' train now
 refused '--epochs needs an argument' train --epochs
 refused '--json takes no argument' train --json=yes
 
@@ -68,7 +68,7 @@ refused '--data is missing' train --format libsvm
 refused 'too many' train --servers 32 --shards-per-server 2
 refused 'no 2 ports' train --port 65535
 
-refused '--servers is missing' worker
+refused '--servers or --coordinator is missing' worker
 refused 'must be HOST:PORT' worker --coordinator localhost
 refused 'must be HOST:PORT' server --coordinator :1
 refused '--lease-ms "99".*from 100' coordinator --lease-ms 99
@@ -76,7 +76,7 @@ refused 'the command is missing' run -n 2
 refused 'the command is missing' run --
 refused '--workers "0"' run -n 0 -- true
 refused 'at most 32 shards' run -s 8 --shards-per-server 8 -- true
-refused 'is no option' run true -- true
+refused 'is not an option' run true -- true
 export WEFT_ROLE=worker
 refused 'WEFT_ROLE says that this process is a worker, but it is a server' server
 unset WEFT_ROLE
@@ -90,11 +90,11 @@ refused "$wanted" worker --servers 127.0.0.1:1
 refused "$wanted" train
 refused "$wanted" train --lab none --metrics 0
 refused "$wanted" run -- true
-refused '--servers is missing' worker --metrics 0
+refused '--servers or --coordinator is missing' worker --metrics 0
 refused '--data is missing' train --metrics 0 --format libsvm
-refused '--key-file has no use' server --security none --key-file x
+refused '--key-file has no effect with --security none' server --security none --key-file x
 WEFT_METRICS=
-refused '--servers is missing' worker
+refused '--servers or --coordinator is missing' worker
 unset WEFT_METRICS
 export WEFT_WORKERS=65
 refused '65 workers (from WEFT_WORKERS) are too many' worker --servers 127.0.0.1:1
@@ -104,21 +104,21 @@ refused 'must be HOST:PORT' worker --servers localhost
 refused 'must be HOST:PORT' worker --servers 127.0.0.1:0
 refused 'must be HOST:PORT' worker --servers 127.0.0.1:1,
 refused '--rank 2 is not allowed' worker --servers 127.0.0.1:1 --workers 2 --rank 2
-refused 'do not lie within' server --shards 1 --shard-base 1
+refused 'are not within --shards' server --shards 1 --shard-base 1
 refused 'loopback.*--insecure-network' server --security none --host 192.0.2.1 --port 0
 refused 'loopback.*--insecure-network' worker --security none --servers 192.0.2.1:7700
 for verb in server worker train; do
     refused '--security "tls".*auth, seal or none' "$verb" --security tls
 done
-refused '--key-file has no use' server --security none --key-file x
-refused '--key-file has no use' train --security none --key-file x
-refused '--insecure-network means something only with --security none' server --insecure-network
+refused '--key-file has no effect with --security none' server --security none --key-file x
+refused '--key-file has no effect with --security none' train --security none --key-file x
+refused '--insecure-network requires --security none' server --insecure-network
 refused '--port "65536"' doctor --port 65536
 
-refused 'which FILE?' keygen
-refused 'which FILE?' keygen --check
-refused '"two" is no option' keygen one two
-refused 'is no option' keygen ''
+refused 'FILE is missing' keygen
+refused 'FILE is missing' keygen --check
+refused '"two" is not an option' keygen one two
+refused 'is not an option' keygen ''
 refused '--check takes no argument' keygen --check=file
 refused 'a pattern is missing' perf
 refused 'unknown pattern "steam"' perf steam
@@ -165,7 +165,7 @@ refused '--ecn takes a --rate' lab up x --rate none --ecn 64kb
 refused 'HOST=RATE, such as' lab up x --uplink 1
 refused 'there is no host 9; the last is 3' lab up x --uplink 9=1mbit
 refused 'star or spine-leaf' lab up x --topology ring
-refused 'go with --topology spine-leaf' lab up x --spines 2
+refused 'require --topology spine-leaf' lab up x --spines 2
 refused 'more than 256 hosts' lab up x --topology spine-leaf --leaves 64 --hosts 9
 refused 'cannot read /nonexistent: No such file' lab up x --trace /nonexistent
 printf '0 h1 1gbit\n1 h1 fast\n' >"$tap_tmp/rates"
