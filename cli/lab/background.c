@@ -1,8 +1,7 @@
 /* `weft lab background`: flows of a published size distribution between all hosts of a lab.
  *
- * Two processes: the one that makes the traffic is a member of the lab and ends with it; this one
- * waits for it and passes on the wish to stop.
- */
+ * Two processes: one generates the traffic, is a member of the lab and ends with it; this one waits
+ * for it and forwards termination signals. */
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
 #include "cli/output.h"
@@ -19,7 +18,7 @@ struct background {
     const char *sizes_name;
     double load;
     uint64_t rate_bps; /* 0 = the lab's */
-    uint32_t seconds;  /* 0 = until asked to stop */
+    uint32_t seconds;  /* 0 = until a signal */
     uint32_t drain_seconds;
     uint32_t flows_max;
     uint64_t seed;
@@ -51,14 +50,14 @@ static void print_table(const struct background *b)
            (unsigned long long)b->seed);
     printf("load: offered %.4f, achieved %.4f\n", weft_background_offered(&b->config, r),
            weft_background_achieved(&b->config, r));
-    printf("flows: %llu offered, %llu refused (%u under way), %llu failed, %llu unfinished\n",
+    printf("flows: %llu offered, %llu rejected (%u in progress), %llu failed, %llu unfinished\n",
            (unsigned long long)r->offered_flows, (unsigned long long)r->refused_flows,
            b->flows_max, (unsigned long long)r->failed_flows,
            (unsigned long long)r->unfinished_flows);
     if (r->failed_flows > 0) {
         printf("the last failure: %s\n", strerror(r->failed_errno));
     }
-    printf("at most %llu flows were under way; the latest start was %.1f ms late\n",
+    printf("at most %llu flows were in progress; the latest start was %.1f ms late\n",
            (unsigned long long)r->under_way_max, ms(r->late_ns_max));
     printf("\n%-16s %10s %12s %12s %12s %12s\n", "completion, ms", "flows", "mean", "p50", "p99",
            "max");
@@ -125,7 +124,7 @@ static int show(const struct background *b)
 
 /* ---- the two processes ----------------------------------------------------------------------- */
 
-/* In the member. Does not return: what is above on the stack is the other's. */
+/* Runs in the member. Does not return: the stack frames above belong to the other process. */
 [[gnu::noreturn]] static void make_traffic(struct background *b)
 {
     struct weft_error error = {.text = ""};
@@ -137,7 +136,7 @@ static int show(const struct background *b)
     _exit(status);
 }
 
-/* Wait for the member, which gets the signals that ask to stop. */
+/* Wait for the member, which gets the termination signals. */
 static int wait_for(pid_t pid, int signal_fd)
 {
     int status = WEFT_EXIT_FAILED;
@@ -150,7 +149,7 @@ static int wait_for(pid_t pid, int signal_fd)
     return status;
 }
 
-/* The namespaces' descriptors stay in the member alone, so that they end with the lab. */
+/* Only the member has the namespaces' descriptors, so that they end with the lab. */
 static int start(struct background *b)
 {
     struct weft_error error = {.text = ""};
@@ -192,11 +191,11 @@ static int configure(struct background *b, const struct weft_command *command, c
         return weft_cli_fail("lab background", "%s", error.text);
     }
     if (b->rate_bps == 0 && b->info.rate_bps == 0) {
-        return weft_options_usage(command, "the links of lab %s have no limit: --rate says what "
-                                           "the load is a fraction of", name);
+        return weft_options_usage(command, "the links of lab %s have no rate limit; set --rate, of "
+                                           "which the load is a fraction", name);
     }
     if (b->info.hosts < 2) {
-        return weft_options_usage(command, "lab %s has one host; traffic takes two", name);
+        return weft_options_usage(command, "lab %s has one host; traffic requires two", name);
     }
     int found = weft_cli_tcp_cc(command->name, "cc", &b->cc);
     if (found != WEFT_OPTIONS_RUN) {
@@ -233,19 +232,20 @@ int weft_cli_lab_background(int argc, char **argv)
     const struct weft_option options[] = {
         {"sizes", "SIZES", "websearch, datamining, hadoop, or a file of lines \"BYTES PROBABILITY\"",
          WEFT_OPTION_STRING, .value = &b.sizes_name},
-        {"load", "FRACTION", "of each host's link rate, in the flows' own bytes",
+        {"load", "FRACTION",
+         "offered load as a fraction of each host's link rate, in payload bytes",
          WEFT_OPTION_F64, &b.load, .least = 1e-6, .most = 10},
-        {"rate", "RATE", "what the load is a fraction of", WEFT_OPTION_CUSTOM, &b.rate_bps,
+        {"rate", "RATE", "rate that the load is a fraction of", WEFT_OPTION_CUSTOM, &b.rate_bps,
          .fallback = "the lab's", .parse = weft_lab_option_rate},
-        {"seconds", "N", "flows arrive for so long; 0 = until Ctrl-C or the lab's end",
+        {"seconds", "N", "seconds of arrivals; 0 = until Ctrl-C or the lab's end",
          WEFT_OPTION_U32, &b.seconds, .max = 1000000},
-        {"drain", "SECONDS", "wait so long after that for flows that are under way",
+        {"drain", "SECONDS", "then wait up to SECONDS for flows in progress",
          WEFT_OPTION_U32, &b.drain_seconds, .max = 1000000},
         {"cc", "NAME", "TCP congestion control; dctcp needs no kernel module",
          WEFT_OPTION_STRING, &b.cc, .fallback = "the kernel's"},
-        {"flows-max", "N", "flows under way at a time; what arrives beyond is refused and counted",
+        {"flows-max", "N", "maximum flows in progress; further ones are rejected and counted",
          WEFT_OPTION_U32, &b.flows_max, .min = 1, .max = WEFT_BACKGROUND_FLOWS_MAX},
-        {"seed", "N", "of sizes, times and places", WEFT_OPTION_U64, .value = &b.seed},
+        {"seed", "N", "seed of sizes, times and destinations", WEFT_OPTION_U64, .value = &b.seed},
         {"json", NULL, "print the report as one JSON object", WEFT_OPTION_FLAG, .value = &b.json},
         {0},
     };
@@ -254,12 +254,12 @@ int weft_cli_lab_background(int argc, char **argv)
         .summary = "fill a lab with flows of a published size distribution",
         .arguments = "NAME",
         .operand = &name,
-        .without = "which lab? `weft lab status` lists them",
+        .without = "the name of a lab is missing; `weft lab status` lists the labs",
         .description =
-            "Flows arrive at every host as a Poisson process, whether earlier ones have ended or\n"
-            "not, and go to another host drawn at random: each a new TCP connection. Their mean\n"
-            "rate is load x rate / mean size. The report says what was offered and achieved, and\n"
-            "how long flows took from the moment they were due. docs/LAB.md has the sources.",
+        "Flows arrive at every host as a Poisson process, independent of earlier flows, and go to\n"
+        "another host drawn at random, each in a new TCP connection. Their mean rate is load x\n"
+        "rate / mean size. The report has the offered and the achieved load, and completion times\n"
+        "from the scheduled start. docs/LAB.md has the sources.",
         .example = "  weft lab background demo --sizes websearch --load 0.3 --seconds 10\n"
                    "  weft lab background demo --sizes hadoop --load 0.5 --cc dctcp --json",
         .options = options,

@@ -30,7 +30,7 @@ static void print_row(const cJSON *facts)
 static void print_labs(const cJSON *labs)
 {
     if (cJSON_GetArraySize(labs) == 0) {
-        puts("no lab is up; `weft lab up NAME` makes one");
+        puts("no lab is up; `weft lab up NAME` creates one");
         return;
     }
     printf("%-16s %-9s %-10s %5s  %-8s %-8s %-8s %-7s %9s  %s\n", "name", "state", "topology",
@@ -46,16 +46,16 @@ static int verb_status(int argc, char **argv)
     const char *name = NULL;
     bool json = false;
     const struct weft_option options[] = {
-        {"json", NULL, "print all that is known as a JSON array of labs", WEFT_OPTION_FLAG,
+        {"json", NULL, "print all properties as a JSON array of labs", WEFT_OPTION_FLAG,
          .value = &json},
         {0},
     };
     const struct weft_command command = {
         .name = "lab status",
-        .summary = "list the labs of this machine, or one",
+        .summary = "list the labs of this machine, or show one",
         .arguments = "[NAME]",
         .operand = &name,
-        .description = "Exit status 1 when NAME is given and is not up.",
+        .description = "Exit status 1 if NAME is given and is not up.",
         .example = "  weft lab status\n  weft lab status demo --json | jq '.[0].holder'",
         .options = options,
     };
@@ -88,9 +88,9 @@ static int verb_down(int argc, char **argv)
         .summary = "end a lab and all processes in it",
         .arguments = "NAME",
         .operand = &name,
-        .without = "which lab? `weft lab status` lists them",
-        .description = "Returns when the processes are gone. A lab that is being set up can be "
-                       "ended, too.",
+        .without = "the name of a lab is missing; `weft lab status` lists the labs",
+        .description = "Returns when the processes have exited. Also ends a lab that is being set "
+                       "up.",
         .example = "  weft lab down demo",
         .options = options,
     };
@@ -117,12 +117,12 @@ static int verb_down(int argc, char **argv)
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static const struct weft_verb verbs[] = {
-    {"up", "make a lab that stays", weft_cli_lab_up},
+    {"up", "create a lab that stays until `weft lab down`", weft_cli_lab_up},
     {"exec", "run a command on a host of a lab", weft_cli_lab_exec},
     {"status", "list the labs of this machine", verb_status},
     {"down", "end a lab and all processes in it", verb_down},
     {"background", "fill a lab with flows of a published size distribution", weft_cli_lab_background},
-    {"run", "make a lab, run one command, and end the lab whatever happens", weft_cli_lab_run},
+    {"run", "create a lab, run one command, and remove the lab in any case", weft_cli_lab_run},
     {0},
 };
 
@@ -131,14 +131,14 @@ int weft_cli_lab(int argc, char **argv)
     static const struct weft_verb_list list = {
         .name = "weft lab",
         .word = "command",
-        .summary = "emulated clusters on this machine, of real kernel networks",
+        .summary = "emulated clusters on this machine, with the kernel's network stack",
         .usage = "COMMAND [options]",
         .description =
-            "Every host is a network namespace with its own TCP stack; links have a rate, switch\n"
-            "ports a buffer that overflows, packets get lost when asked. Addresses are the same in\n"
-            "every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1. Takes\n"
-            "root. Nothing of the machine's own network is touched, and when the lab's one holding\n"
-            "process ends, the kernel removes everything.",
+          "Every host is a network namespace with its own TCP stack. Links have a rate, switch\n"
+          "ports a buffer that overflows, and packets are lost on request. Addresses are the same\n"
+          "in every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1.\n"
+          "Requires root. The machine's own network is not changed; when the lab's holder process\n"
+          "ends, the kernel removes everything.",
         .notes = "`weft lab COMMAND --help` describes a command\n"
                  "\nexample:\n"
                  "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"

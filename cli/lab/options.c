@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two frames: with less, a port could not even hold one behind the one that it sends. */
+/* Two frames: with less, a port could not queue one frame while it sends another. */
 static const uint64_t buffer_bytes_min = UINT64_C(2) * 1514;
 
 /* Two segments, likewise. */
@@ -70,7 +70,7 @@ const char *weft_lab_option_rates(const char *text, void *value)
     return good ? NULL : allowed;
 }
 
-/* Bursts of one can lose every other packet at most: after each, the link is good for one. */
+/* Bursts of one packet can lose at most every other packet: after each loss one packet passes. */
 const char *weft_lab_option_bursts(const char *text, void *value)
 {
     static const char allowed[] = "FRACTION:PACKETS, such as 0.01:5: up to 0.3, bursts of 1 to 10000";
@@ -101,7 +101,7 @@ static int set_links(struct weft_lab_options *o, const struct weft_command *comm
         for (uint32_t i = 0; i < both[way]->count; i++) {
             uint32_t host = both[way]->hosts[i];
             if (host >= spec->hosts) {
-                return weft_options_usage(command, "--%s: there is no host %u; the last is %u",
+                return weft_options_usage(command, "--%s: host %u does not exist; the last is %u",
                                           way == 0 ? "uplink" : "downlink", host,
                                           spec->hosts - 1);
             }
@@ -128,7 +128,7 @@ static int read_trace(struct weft_lab_options *o, const struct weft_command *com
         if ((step->link.up_bps != 0 && link->up_bps == 0) ||
             (step->link.down_bps != 0 && link->down_bps == 0)) {
             return weft_options_usage(command,
-                                      "--trace: h%u has a link without a limit; give it a rate that "
+                                      "--trace: the link of h%u has no rate limit; set a rate that "
                                       "can change",
                                       step->host);
         }
@@ -137,7 +137,7 @@ static int read_trace(struct weft_lab_options *o, const struct weft_command *com
     return WEFT_OPTIONS_RUN;
 }
 
-/* The holder reads a file of sizes from another folder. */
+/* The holder reads a file of sizes from another directory, so make its path absolute. */
 static int check_background(struct weft_lab_options *o, const struct weft_command *command)
 {
     struct weft_lab_spec *spec = &o->spec;
@@ -152,7 +152,7 @@ static int check_background(struct weft_lab_options *o, const struct weft_comman
         return weft_options_usage(command, "--background: %s", error.text);
     }
     if (spec->rate_bps == 0 || spec->hosts < 2) {
-        return weft_options_usage(command, "--background takes a --rate, and two hosts");
+        return weft_options_usage(command, "--background requires --rate and at least two hosts");
     }
     int name_bytes = (int)(strrchr(o->background, ':') - o->background);
     snprintf(path, sizeof(path), "%.*s", name_bytes, o->background);
@@ -165,14 +165,14 @@ static int check_background(struct weft_lab_options *o, const struct weft_comman
                : weft_options_usage(command, "--background: the file's path is too long");
 }
 
-/* What only a spine-leaf has, given for a star, would be a misunderstanding. */
+/* Options of spine-leaf given for a star are probably a mistake. */
 static int set_topology(struct weft_lab_spec *spec, bool spine_leaf,
                         const struct weft_command *command)
 {
     bool core_given = spec->core_bps != core_not_given;
     if (!spine_leaf && (spec->leaves != 0 || spec->spines != 0 || core_given)) {
         return weft_options_usage(command,
-                                  "--leaves, --spines and --core-rate go with --topology "
+                                  "--leaves, --spines and --core-rate require --topology "
                                   "spine-leaf");
     }
     if (!spine_leaf) {
@@ -191,7 +191,7 @@ static int set_topology(struct weft_lab_spec *spec, bool spine_leaf,
     return WEFT_OPTIONS_RUN;
 }
 
-/* Marks that never come look like a network without congestion. */
+/* Without marks the network would look uncongested. */
 static int set_ecn(struct weft_lab_options *o, const struct weft_command *command)
 {
     const struct weft_lab_spec *spec = &o->spec;
@@ -202,23 +202,24 @@ static int set_ecn(struct weft_lab_options *o, const struct weft_command *comman
                                   (unsigned long long)spec->buffer_bytes);
     }
     if (o->ecn_bytes > 0 && spec->rate_bps == 0 && o->down.count == 0 && spec->spines == 0) {
-        return weft_options_usage(command, "--ecn takes a --rate: without one no queue builds up");
+        return weft_options_usage(command,
+                                  "--ecn requires --rate: without a limit no queue builds up");
     }
     o->spec.ecn_bytes = (uint32_t)o->ecn_bytes;
     return WEFT_OPTIONS_RUN;
 }
 
-/* What is lost or dropped as one must be as small as was meant. */
+/* Losses and drops must have the requested granularity. */
 static int check_offload(const struct weft_lab_spec *spec, const struct weft_command *command)
 {
     if (spec->offload && (spec->loss_ppm > 0 || spec->burst_ppm > 0)) {
-        return weft_options_usage(command, "--offload and --%s, not both: a loss would take a "
-                                           "segment of up to 64 KB, 44 packets at once",
+        return weft_options_usage(command, "--offload cannot be combined with --%s: a loss would "
+                                           "drop a segment of up to 64 KB, 44 packets at once",
                                   spec->loss_ppm > 0 ? "loss" : "burst-loss");
     }
     if (spec->offload && spec->buffer_bytes < offload_buffer_bytes_min) {
-        return weft_options_usage(command, "--offload takes a --buffer of at least 128kb: segments "
-                                           "have up to 64 KB, and their headers");
+        return weft_options_usage(command, "--offload requires a --buffer of at least 128kb: "
+                                           "segments have up to 64 KB, and their headers");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -227,8 +228,8 @@ int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command 
                           const char *name)
 {
     if (!weft_lab_name_ok(name)) {
-        return weft_options_usage(command, "\"%.40s\" cannot be the name of a lab; letters, digits "
-                                           "and dashes can, at most %d",
+        return weft_options_usage(command, "\"%.40s\" is not a valid lab name; use letters, digits "
+                                           "and dashes, at most %d",
                                   name, WEFT_LAB_NAME_BYTES - 1);
     }
     snprintf(o->spec.name, sizeof(o->spec.name), "%s", name);

@@ -1,15 +1,14 @@
-/* `weft lab exec`: a command on a host. `weft lab run`: a lab for the time of one command.
+/* `weft lab exec`: runs a command on a host. `weft lab run`: creates a lab for one command.
  *
- * `run` is three processes, so that nothing depends on one of them being asked politely:
+ * `run` has three processes, so that cleanup does not depend on any one of them exiting in order:
  *
- *     weft lab run --- guard --+-- holder (process 1 of the lab)
- *                              +-- the command
+ * weft lab run --- guard --+-- holder (process 1 of the lab)
+ * +-- the command
  *
- * The guard has the kernel tell it when weft ends (PR_SET_PDEATHSIG), and both adopt the orphans of
- * their descendants (PR_SET_CHILD_SUBREAPER). So when weft is killed by SIGKILL, the guard ends the
- * lab, the command and whatever the command started; when the guard is, weft does. Signals are
- * passed on to the command; the terminal's own (Ctrl-C) reach it anyway.
- */
+ * The kernel signals the guard when weft ends (PR_SET_PDEATHSIG), and both adopt the orphans of
+ * their descendants (PR_SET_CHILD_SUBREAPER). If weft is killed by SIGKILL, the guard ends the lab,
+ * the command and all processes started by it; if the guard is killed, weft does. Signals are
+ * forwarded to the command; the terminal's own (Ctrl-C) reach it directly. */
 #define _GNU_SOURCE
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
@@ -76,8 +75,8 @@ bool weft_cli_lab_wait(pid_t child, int signal_fd, pid_t parent, int *exit_statu
     }
 }
 
-/* SIGKILL to every child, and to those that we adopt by that, until there is none. A kernel without
- * the list (CONFIG_PROC_CHILDREN) still ends the holder and the command, which die with the guard. */
+/* SIGKILL every child, and adopted ones, until none is left. On a kernel without the list
+ * (CONFIG_PROC_CHILDREN) this still ends the holder and the command, which die with the guard. */
 static void end_descendants(void)
 {
     char path[64];
@@ -106,7 +105,7 @@ static void end_descendants(void)
 
 /* ---- exec ------------------------------------------------------------------------------------ */
 
-/* A host by number or name, or a router by name: the name of the node, or false. */
+/* Find a host by number or name, or a router by name. False: no such node. */
 static bool find_node(const struct weft_lab_info *info, const char *text,
                       char node[WEFT_LAB_NODE_BYTES])
 {
@@ -150,10 +149,10 @@ static const struct weft_command exec_command = {
     .summary = "run a command on a host of a lab",
     .arguments = "NAME HOST -- CMD...",
     .description =
-        "HOST is 0 or h0 for the first host; switch, leaf0 or spine0 for what is between them. The\n"
-        "command has the host's network, name and /sys, the lab's processes in /proc, and the files\n"
-        "of the machine. It ends when the lab ends. The exit status is the command's; 128 + n when\n"
-        "signal n ended it, 127 when there is no such command. Signals are passed on.",
+        "HOST is 0 or h0 for the first host; switch, leaf0 or spine0 for a switch. The command\n"
+        "has the host's network, name and /sys, the lab's processes in /proc, and the files of\n"
+        "the machine. It ends when the lab ends. The exit status is the command's; 128 + n if\n"
+        "signal n ended it, 127 if the command was not found. Signals are forwarded.",
     .example = "  weft lab exec demo 0 -- ping -c 3 h1\n"
                "  weft lab exec demo h1 -- sh -c 'ss -ti | head'\n"
                "  weft lab exec demo switch -- tc -s qdisc",
@@ -169,7 +168,7 @@ int weft_cli_lab_exec(int argc, char **argv)
         }
     }
     if (argc < 3 || strcmp(argv[2], "--") == 0) {
-        return weft_options_usage(&exec_command, "it takes the lab's name and a host");
+        return weft_options_usage(&exec_command, "the lab's name or the host is missing");
     }
     int words = argc > 3 && strcmp(argv[3], "--") == 0 ? 4 : 3;
     if (words >= argc) {
@@ -192,14 +191,14 @@ int weft_cli_lab_exec(int argc, char **argv)
 
 struct run {
     struct weft_lab_options options;
-    const char *on; /* NULL = on the machine */
+    const char *on; /* NULL = on this machine */
     uint32_t host;
     char **words;
     sigset_t mask; /* for the command */
     int signal_fd;
 };
 
-/* On the machine, the command dies with the guard. */
+/* On this machine, the command dies with the guard. */
 static pid_t fork_here(void)
 {
     pid_t guard = getpid();
@@ -235,7 +234,7 @@ static int run_command(struct run *run, const struct weft_lab_info *info, pid_t 
     return status;
 }
 
-/* When weft was interrupted while the lab was being made: by which signal. */
+/* The signal that interrupted weft while the lab was being created. */
 static int interrupted(int stop_fd)
 {
     struct signalfd_siginfo info;
@@ -273,8 +272,8 @@ static int guard_run(struct run *run, pid_t parent)
     return run_lab(run, parent);
 }
 
-/* When the guard was killed, its descendants are ours now, but for the holder, which the kernel ends
- * with the guard; its entry stays. */
+/* After the guard was killed, its descendants are children of this process, except the holder,
+ * which the kernel ends with the guard; its directory entry remains. */
 static void clean_up_after_guard(const char *name)
 {
     end_descendants();
@@ -319,7 +318,7 @@ static int run_spec(struct run *run, const struct weft_command *command)
         return status;
     }
     if (run->on != NULL && !weft_lab_parse_host(run->on, run->options.spec.hosts, &run->host)) {
-        return weft_options_usage(command, "--on: there is no host \"%.40s\"; the last is %u",
+        return weft_options_usage(command, "--on: host \"%.40s\" does not exist; the last is %u",
                                   run->on, run->options.spec.hosts - 1);
     }
     return run_guarded(run);
@@ -331,19 +330,19 @@ int weft_cli_lab_run(int argc, char **argv)
     weft_lab_options_init(&run.options);
     const struct weft_option options[] = {
         WEFT_LAB_OPTIONS(&run.options),
-        {"on", "HOST", "run the command on that host; else on the machine", WEFT_OPTION_STRING,
+        {"on", "HOST", "run the command on that host; default: on this machine", WEFT_OPTION_STRING,
          &run.on, .fallback = ""},
         {0},
     };
     const struct weft_command command = {
         .name = "lab run",
-        .summary = "make a lab, run one command, and end the lab whatever happens",
+        .summary = "create a lab, run one command, and remove the lab in any case",
         .arguments = "-- CMD...",
         .description =
-            "The command finds the lab's name in WEFT_LAB. When it ends, the lab and everything\n"
-            "that the command has started end, too; so they do when weft is killed, even by\n"
-            "SIGKILL. The exit status is the command's; 128 + n when signal n ended it, 127 when\n"
-            "there is no such command.",
+          "The variable WEFT_LAB has the lab's name. When the command ends, the lab and all\n"
+          "processes started by the command end, too, even if weft is killed by SIGKILL. The exit\n"
+          "status is the command's; 128 + n if signal n ended it, 127 if the command was not "
+          "found.",
         .example =
             "  weft lab run --hosts 2 --rate 100mbit --on 0 -- ping -c 3 h1\n"
             "  weft lab run --hosts 9 --loss 0.01 -- sh -c 'weft lab exec $WEFT_LAB 1 -- ip route'",

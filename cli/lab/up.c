@@ -1,4 +1,4 @@
-/* `weft lab up`: make a lab that stays. */
+/* `weft lab up`: creates a lab that stays. */
 #define _GNU_SOURCE
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
@@ -20,8 +20,8 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
     weft_lab_address(info, info->hosts - 1, last);
     printf("lab %s is up: %s, hosts 0 .. %u at %s .. %s\n", info->name, info->topology,
            info->hosts - 1, first, last);
-    printf("links %s, switch buffers %s, loss %g%s; every host reaches every other, there and back "
-           "in %.0f us\n",
+    printf("links %s, switch buffers %s, loss %g%s; all hosts can reach each other; base RTT %.0f "
+           "us\n",
            weft_lab_rate_text(spec->rate_bps, rate, sizeof(rate)),
            weft_lab_bytes_text(spec->buffer_bytes, buffer, sizeof(buffer)), spec->loss_ppm / 1e6,
            spec->offload ? ", segmentation offload on" : "", (double)info->base_rtt_ns / 1e3);
@@ -53,17 +53,16 @@ int weft_cli_lab_up(int argc, char **argv)
     const struct weft_option options[] = {WEFT_LAB_OPTIONS(&o), {0}};
     const struct weft_command command = {
         .name = "lab up",
-        .summary = "make a lab that stays until `weft lab down`",
+        .summary = "create a lab that stays until `weft lab down`",
         .arguments = "NAME",
         .operand = &name,
-        .without = "the lab needs a name",
+        .without = "the lab's name is missing",
         .description =
-            "Returns when every host has reached every other. A switch port towards a host is the\n"
-            "bottleneck: a token bucket whose queue drops what does not fit into --buffer. Losses\n"
-            "strike behind it, packet by packet (segmentation offloads are off, but for "
-            "--offload),\n"
-            "once on the way of each packet. Takes root; a set-up that fails leaves nothing. "
-            "docs/LAB.md has more.",
+        "Returns when every host has reached every other. A switch port towards a host is the\n"
+        "bottleneck: a token bucket with a drop-tail queue of --buffer bytes. Random losses are\n"
+        "applied after it, to each packet once on its path (segmentation offloads are off, except\n"
+        "with --offload). Requires root; a failed setup leaves nothing behind. docs/LAB.md has\n"
+        "more.",
         .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
                    "  weft lab up slow --hosts 3 --uplink 1=100mbit --downlink 1=100mbit\n"
                    "  weft lab up core --topology spine-leaf --spines 2 --leaves 4 --hosts 8 "

@@ -1,6 +1,5 @@
-/* One thread of `weft load` and its workers. The thread's state is its own; what it and the one that
- * waits for it tell each other is in struct load_shared.
- */
+/* Internals of `weft load`: one thread and its workers. The thread's state is private; struct
+ * load_shared has the state that it shares with the supervising thread. */
 #ifndef WEFT_CLI_LOAD_INTERNAL_H
 #define WEFT_CLI_LOAD_INTERNAL_H
 
@@ -11,17 +10,17 @@
 #include <stdatomic.h>
 
 /* ---- live.c: /metrics ------------------------------------------------------------------------
- * How far the run is and what its workers have done so far, copied by the threads that turn them when
- * somebody asks. It is of the workers alone: what shards of the same process (--local) count is not in
- * it. Unlike the result it counts from the beginning, warm-up included. */
+ * Progress of the run and counters of its workers, copied by the worker threads on request. Shards
+ * of the same process (--local) are not included. Unlike the result, the counters start at the
+ * beginning of the run, warm-up included. */
 
-/* Of one thread's workers. */
+/* Counters of one thread's workers. */
 struct weft_load_figures {
     struct weft_driver_counters transport;
     struct weft_ps_client_counters client;
     struct weft_load_seen seen;
     uint64_t connected; /* workers that have reached all shards */
-    uint64_t measuring; /* 1: what happens counts for the result */
+    uint64_t measuring; /* 1: the measurement interval has begun */
 };
 
 struct weft_load_live {
@@ -30,20 +29,20 @@ struct weft_load_live {
     uint32_t workers;
 };
 
-/* copy fills a struct weft_load_figures from what each thread polls served with.
- * Errors:  as weft_metrics_live_start. */
+/* Start /metrics. copy fills a struct weft_load_figures; each thread polls `served` with it.
+ * Errors: as weft_metrics_live_start. */
 weft_status weft_load_live_start(struct weft_load_live *live,
                                  const struct weft_metrics_options *options, uint32_t workers,
                                  uint32_t threads, weft_stats_query_fn *copy,
                                  struct weft_error *error);
 
-/* Add (subtract) structs of nothing but uint64_t. */
+/* Add (subtract) structs that consist of uint64_t only. */
 void weft_load_counters_add(void *into, const void *from, size_t bytes);
 void weft_load_counters_sub(void *into, const void *from, size_t bytes);
 
 /* ---- run.c, thread.c ---------------------------------------------------------------------------- */
 
-/* What the threads and the one that waits for them tell each other. */
+/* State shared between the worker threads and the supervising thread. */
 struct load_shared {
     struct weft_load *load;
     const float *gradients;
@@ -64,11 +63,11 @@ struct load_thread {
     struct weft_load_seen seen;
     struct weft_load_worker *workers; /* (count,) */
     uint32_t count;
-    uint32_t first;   /* rank of the first */
-    uint32_t opened;  /* of these */
-    uint32_t settled; /* of these: connected, or failed */
-    bool *again;      /* (count,): to be turned before the next wait */
-    bool *told;       /* (count,): counted as ready or failed */
+    uint32_t first;   /* rank of the first worker */
+    uint32_t opened;  /* workers opened */
+    uint32_t settled; /* workers that are connected or have failed */
+    bool *again;      /* (count,): run again before the next wait */
+    bool *told;       /* (count,): was counted as ready or failed */
     bool any_again;
     int epoll_fd;
     enum phase phase;
@@ -81,15 +80,15 @@ struct load_thread {
     struct weft_load_outcome *outcome;
 };
 
-/* A thread's share of the workers. False: no memory; to be freed all the same, as is a zeroed one whose
- * epoll_fd is -1. */
+/* Create a thread's share of the workers. False: no memory. Free it also then; a zeroed object with
+ * epoll_fd -1 can be freed, too. */
 bool weft_load_thread_new(struct load_thread *thread, struct load_shared *shared, uint32_t index);
 void weft_load_thread_free(struct load_thread *thread);
 
-/* The thread: connect, warm up, measure, end. */
+/* The thread function: connect, warm up, measure, disconnect. */
 void *weft_load_thread_run(void *thread);
 
-/* The copy for weft_load_live_start. */
+/* Copy function for weft_load_live_start. */
 void weft_load_thread_figures(void *arg, void *thread);
 
 void weft_load_latencies_merge(struct weft_ps_latencies *into,

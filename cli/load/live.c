@@ -60,11 +60,11 @@ static void add_text(const struct weft_load_figures *figures, uint32_t workers,
     weft_exposition_u64(text, "weft_load_workers", "state=\"connecting\"",
                         workers - figures->connected);
     weft_exposition_one(text, "weft_load_measuring", "gauge",
-                        "1 = what happens now is in the result.", figures->measuring);
+                        "1 = the measurement interval has begun.", figures->measuring);
     weft_exposition_one(text, "weft_load_requests_refused_total", "counter",
-                        "Requests that a server refused.", figures->seen.refused);
+                        "Requests that a server rejected.", figures->seen.refused);
     weft_exposition_family(text, latency, "histogram",
-                           "Requests, from when they were due until their last answer.");
+                           "Requests, from their scheduled time to their last reply.");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
         char labels[32];
         snprintf(labels, sizeof(labels), "kind=\"%s\"", kinds[kind]);

@@ -1,4 +1,4 @@
-/* `weft load`: many logical workers from one machine, as pgbench is to PostgreSQL. */
+/* `weft load`: load generator with many logical workers on one host, as pgbench for PostgreSQL. */
 #include "cli/load/run.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
@@ -21,14 +21,15 @@ static int check_keys(const struct weft_command *command, struct weft_load *load
     const struct weft_load_workload *w = &load->workload;
     double exponent;
     if (w->id_bits == 32 && w->keys > UINT64_C(1) << 32) {
-        return weft_options_usage(command, "--id-bits 32 has room for 4294967296 keys");
+        return weft_options_usage(command, "--id-bits 32 allows at most 4294967296 keys");
     }
     if (weft_zipf_calibrate(w->top.keys, w->keys, w->top.share, &exponent) != WEFT_OK ||
         weft_zipf_init(&load->zipf, w->keys, exponent, (uint8_t)w->id_bits, w->seed) != WEFT_OK) {
         return weft_options_usage(command,
-                                  "--zipf-top %llu:%g does not go with --keys %llu: the most "
-                                  "popular must be fewer than all, and take their share of the "
-                                  "keys (%g) at least",
+                                  "--zipf-top %llu:%g cannot be combined with --keys %llu: the "
+                                  "most popular keys must be fewer than all keys, and their "
+                                  "fraction of the updates must be at least their fraction of the "
+                                  "keys (%g)",
                                   (unsigned long long)w->top.keys, w->top.share,
                                   (unsigned long long)w->keys,
                                   (double)w->top.keys / (double)w->keys);
@@ -50,8 +51,9 @@ static int check_vias(const struct weft_command *command, struct weft_load *load
 {
     struct weft_load_vias *vias = &load->vias;
     if (vias->count > 0 && load->server_list == NULL) {
-        return weft_options_usage(command, "--via goes with --servers: an aggregator is told where "
-                                           "the servers are before they have workers");
+        return weft_options_usage(command,
+            "--via requires --servers: an aggregator needs the server "
+            "addresses before it has workers");
     }
     for (uint32_t i = 0; i < vias->count; i++) {
         if (!weft_worker_via_parse(vias->texts[i], vias->at[i], load->servers.count)) {
@@ -81,11 +83,12 @@ static int check(const struct weft_command *command, struct weft_load *load)
         return status;
     }
     if (load->server_list != NULL && w->shards != 0) {
-        return weft_options_usage(command, "--servers and --local (or --scale) exclude each other");
+        return weft_options_usage(command,
+                                  "--servers and --local (or --scale) are mutually exclusive");
     }
     if (load->server_list == NULL && w->shards == 0) {
-        return weft_options_usage(command, "which servers? --local S starts S shards here, "
-                                           "--servers names running ones");
+        return weft_options_usage(command, "--servers or --local is missing: --local S starts S "
+                                           "shards, --servers uses running ones");
     }
     if (load->server_list != NULL &&
         weft_launch_servers_parse(load->server_list, load->servers.shards, WEFT_LOAD_SHARDS_MAX,
@@ -100,7 +103,7 @@ static int check(const struct weft_command *command, struct weft_load *load)
         return status;
     }
     if (w->shards != 0 && load->servers.server_pid != 0) {
-        return weft_options_usage(command, "--server-pid goes with --servers");
+        return weft_options_usage(command, "--server-pid requires --servers");
     }
     load->threads = load->threads < w->workers ? load->threads : w->workers;
     status = weft_security_check(command, &load->security);
@@ -108,8 +111,8 @@ static int check(const struct weft_command *command, struct weft_load *load)
                                       : weft_transport_options_check(command, &load->transport, 0, NULL);
 }
 
-/* An endpoint has a socket, an epoll, an event and a timer; over TCP also a socket for each shard,
- * which has one itself. */
+/* An endpoint has a socket, an epoll instance, an eventfd and a timerfd. Over TCP it also has a
+ * socket per shard, and so has the shard. */
 static bool enough_files(const struct weft_load *load)
 {
     const struct weft_load_workload *w = &load->workload;
@@ -126,8 +129,8 @@ static bool enough_files(const struct weft_load *load)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur < wanted) {
         fprintf(stderr,
-                "weft load: this takes %llu open files, and the limit is %llu: fewer --workers%s, "
-                "or a higher limit (ulimit -Hn)\n",
+                "weft load: %llu open files are needed, and the limit is %llu: use fewer "
+                "--workers%s, or a higher limit (ulimit -Hn)\n",
                 (unsigned long long)wanted, (unsigned long long)limit.rlim_cur,
                 tcp ? " or shards" : "");
         return false;
@@ -149,7 +152,7 @@ static int report(const struct weft_load *load, const struct weft_load_outcome *
     return WEFT_EXIT_OK;
 }
 
-/* The shards of this process, if there are any, and the workers. */
+/* Start the shards of this process, if any, and run the workers. */
 static int serve_and_run(struct weft_load *load)
 {
     struct weft_error error;
@@ -185,8 +188,8 @@ static int run(struct weft_load *load)
         return WEFT_EXIT_FAILED;
     }
     weft_stop_install();
-    /* Shards of this process and its workers: a key that nobody else ever sees is as good as any.
-     * One process that may be both; the servers' role has what theirs needs. */
+    /* With --local, shards and workers are in this process, so a new key is as good as a given one.
+     * The process may have both roles; the server's role includes what it needs. */
     if (weft_security_load(&load->security, local, &error) != WEFT_OK) {
         fprintf(stderr, "weft load: %s\n", error.text);
     } else if (weft_recording_open(&load->recording, local ? "server" : "worker", 0,
@@ -204,7 +207,8 @@ static int run(struct weft_load *load)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* --workload comes before all other options, wherever it stands: they win over it. */
+/* Read --workload before all other options, independent of its position, so that they take
+ * precedence. */
 static int read_workload(const struct weft_command *command, int argc, char **argv)
 {
     static const char word[] = "--workload";
@@ -234,7 +238,7 @@ static int parse_and_run(const struct weft_command *command, struct weft_load *l
         load->workload.shards = 0;
         status = weft_options_parse(command, argc, argv);
     }
-    /* --servers wins over the file's `local`, too. */
+    /* --servers also takes precedence over `local` in the file. */
     if (load->workload.shards == 0 && load->server_list == NULL) {
         load->workload.shards = shards;
     }
@@ -264,74 +268,74 @@ int weft_cli_load(int argc, char **argv)
     struct weft_load_workload *w = &load.workload;
     const struct weft_option options[] = {
         {"servers", "LIST",
-         "HOST:PORT of every shard of running servers, in their order,\n"
-         "separated by commas; HOST is a numeric address",
+         "HOST:PORT of every shard of running servers, in shard order,\n"
+         "comma-separated; HOST is a numeric address",
          WEFT_OPTION_STRING, .value = &load.server_list, .fallback = ""},
         {"via", "HOST:PORT",
-         "aggregator of the pushes and pulls (`weft aggregate`), or one for each\n"
-         "shard, separated by commas; given N times, worker r goes by number r\n"
-         "modulo N. Needs --eviction none, which is then the default",
+         "send pushes and pulls through this aggregator (`weft aggregate`), or\n"
+         "one per shard, comma-separated; if given N times, worker r uses the\n"
+         "one with index r modulo N. Needs --eviction none, then the default",
          WEFT_OPTION_CUSTOM, .value = &load.vias, .parse = parse_via, .fallback = "none"},
-        {"local", "S", "start S shards here, a thread each, for this run", WEFT_OPTION_U32,
+        {"local", "S", "run S shards in this process, one thread each", WEFT_OPTION_U32,
          .value = &w->shards, .min = 1, .max = WEFT_LOAD_SHARDS_MAX, .fallback = ""},
-        {"workers", "W", "logical workers, each with an endpoint and a rank of its own",
+        {"workers", "W", "logical workers, each with its own endpoint and rank",
          WEFT_OPTION_U32, .value = &w->workers, .min = 1, .max = WEFT_LOAD_WORKERS_MAX},
         {"scale", "NAME",
          "workers and shards of [imc20] Table 2: S1 = 80 + 20, S2 = 120 + 30,\n"
          "S3 = 160 + 40, S4 = 200 + 50, S5 = 240 + 60, S6 = 280 + 70",
          WEFT_OPTION_CUSTOM, .value = w, .parse = weft_load_parse_scale, .fallback = ""},
         {"rows", "N",
-         "rows of a request; they go to the shards that have them. 0 = requests\n"
-         "that carry nothing, each to one shard: what an RPC costs at least",
+         "rows per request, sent to the shards that own them; 0 = empty\n"
+         "requests, each to one shard: the minimum cost of an RPC",
          WEFT_OPTION_U32, .value = &w->rows, .max = WEFT_LOAD_ROWS_MAX},
-        {"dim", "D", "floats of a row", WEFT_OPTION_U32, .value = &w->dim, .min = 1, .max = 1024},
-        {"mix", "PUSH:PULL", "parts of pushes and of pulls among the requests", WEFT_OPTION_CUSTOM,
+        {"dim", "D", "floats per row", WEFT_OPTION_U32, .value = &w->dim, .min = 1, .max = 1024},
+        {"mix", "PUSH:PULL", "ratio of pushes to pulls", WEFT_OPTION_CUSTOM,
          .value = &w->mix, .parse = weft_load_parse_mix, .fallback = "1:1"},
-        {"keys", "K", "different keys", WEFT_OPTION_U64, .value = &w->keys, .min = 2,
+        {"keys", "K", "number of distinct keys", WEFT_OPTION_U64, .value = &w->keys, .min = 2,
          .max = UINT64_C(1) << 40},
-        {"zipf-top", "N:F", "popularity by Zipf's law: the N most popular keys take the fraction F",
+        {"zipf-top", "N:F", "popularity by Zipf's law: the N most popular keys get the fraction F",
          WEFT_OPTION_CUSTOM, .value = &w->top, .parse = weft_load_parse_top,
          .fallback = "20000:0.5"},
-        {"id-bits", "B", "ids are spread over 64 or 32 bits", WEFT_OPTION_CUSTOM,
+        {"id-bits", "B", "width of the ids: 64 or 32 bits", WEFT_OPTION_CUSTOM,
          .value = &w->id_bits, .parse = weft_load_parse_id_bits, .fallback = "64"},
         {"eviction", "WHICH",
-         "which row is evicted when the table is full: lru = the least recently\n"
-         "used; none = new rows are rejected, and aggregators may sum pushes;\n"
+         "eviction when the table is full: lru = the least recently used row;\n"
+         "none = new rows are rejected, and aggregators can be used;\n"
          "auto = none with --via, else lru",
          WEFT_OPTION_CHOICE, .value = &w->eviction, .choices = weft_load_evictions},
-        {"in-flight", "N", "requests of one worker at a time", WEFT_OPTION_U32,
+        {"in-flight", "N", "outstanding requests per worker", WEFT_OPTION_U32,
          .value = &w->in_flight, .min = 1, .max = WEFT_LOAD_IN_FLIGHT_MAX},
         {"rate", "R",
-         "open loop: R requests a second of all workers together, at random times\n"
-         "(Poisson) whatever the servers do; latency counts from the time meant",
+         "open loop: R requests/s over all workers, with Poisson arrivals\n"
+         "independent of replies; latency is measured from the scheduled time",
          WEFT_OPTION_F64, .value = &w->rate, .least = 0.001, .most = 1e8,
-         .fallback = "closed loop: the next request when one is answered"},
-        {"seconds", "T", "how long to measure", WEFT_OPTION_F64, .value = &w->seconds,
+         .fallback = "closed loop: the next request follows a reply"},
+        {"seconds", "T", "seconds of measurement", WEFT_OPTION_F64, .value = &w->seconds,
          .least = 0.01, .most = 86400},
-        {"warmup", "T", "seconds of load before that, which count for nothing", WEFT_OPTION_F64,
+        {"warmup", "T", "seconds of load before that, which are not measured", WEFT_OPTION_F64,
          .value = &w->warmup, .most = 3600},
-        {"seed", "N", "of keys, arrivals and the order of pushes and pulls", WEFT_OPTION_U64,
+        {"seed", "N", "seed of keys, arrivals and the order of pushes and pulls", WEFT_OPTION_U64,
          .value = &w->seed},
         {"workload", "FILE",
-         "take the workload from a file of `key = value`; options of the\n"
-         "command line win over it",
+         "read the workload from a file of `key = value`; command-line options\n"
+         "take precedence",
          WEFT_OPTION_STRING, .value = &load.workload_file, .fallback = ""},
-        {"print-workload", NULL, "print the workload as such a file and end", WEFT_OPTION_FLAG,
+        {"print-workload", NULL, "print the workload in that format and exit", WEFT_OPTION_FLAG,
          .value = &load.print_workload},
-        {"threads", "N", "threads that turn the workers", WEFT_OPTION_U32, .value = &load.threads,
-         .min = 1, .max = THREADS_MAX, .fallback = "one for each CPU"},
+        {"threads", "N", "threads that run the workers", WEFT_OPTION_U32, .value = &load.threads,
+         .min = 1, .max = THREADS_MAX, .fallback = "one per CPU"},
         {"server-rows", "N",
-         "--local: rows of the table, all shards together; when it is full the\n"
-         "row goes that was not used for the longest time",
+         "--local: rows of the table, over all shards; when it is full, the\n"
+         "least recently used row is evicted",
          WEFT_OPTION_U32, .value = &load.servers.rows_max, .min = 1024, .max = 1u << 28},
-        {"server-pid", "PID", "--servers: the process whose CPU time is the servers'",
+        {"server-pid", "PID", "--servers: process whose CPU time is reported as the servers'",
          WEFT_OPTION_U32, .value = &load.servers.server_pid, .min = 1, .max = INT32_MAX,
-         .fallback = "not known"},
+         .fallback = "unknown"},
         {"start-timeout", "S",
-         "--servers: give up when for so long none of them has answered, or the\n"
-         "network or a server says why it will not",
+         "--servers: fail if no server replies for S seconds; earlier if the\n"
+         "network or a server reports a reason",
          WEFT_OPTION_U32, .value = &load.start_timeout_s, .min = 1, .max = 3600},
-        {"busy-poll", "US", "--local: shards look at the socket so long before they sleep",
+        {"busy-poll", "US", "--local: shards busy-poll the socket for US before sleeping",
          WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},
         {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,
          .value = &load.json},
@@ -346,13 +350,11 @@ int weft_cli_load(int argc, char **argv)
         .name = "load",
         .summary = "load-test parameter servers with many simulated workers",
         .description =
-            "Each worker has an endpoint, a rank and a connection to every shard; a few threads "
-            "turn\n"
-            "them all. Keys follow Zipf's law as measured in production ([imc20]: the top 20,000 "
-            "of\n"
-            "150 million take half of all updates). Prints throughput, latencies of requests, the\n"
-            "five stages of an RPC, and what it costs the servers and the workers in CPU time.\n"
-            "Ctrl-C ends it early with the result so far. docs/LOAD.md explains every figure.",
+        "Each worker has an endpoint, a rank and a connection to every shard; a few threads run\n"
+        "all workers. Keys follow Zipf's law as measured in production ([imc20]: the top 20,000\n"
+        "of 150 million get half of all updates). Prints throughput, request latencies, the five\n"
+        "stages of an RPC, and the CPU time of servers and workers. Ctrl-C ends the run early and\n"
+        "prints the result so far. docs/LOAD.md defines every value.",
         .example = "  weft load --local 1 --workers 200 --rows 64 --dim 16 --seconds 5\n"
                    "  weft load --local 1 --workers 200 --rows 0 --transport tcp --json\n"
                    "  weft load --scale S1 --zipf-top 20000:0.7 --rate 20000\n"

@@ -84,7 +84,7 @@ static void add_latencies(cJSON *object, const struct weft_load_outcome *o)
     }
 }
 
-/* What was run, and what the contract's fields do not say. */
+/* Add the parameters of the run, and values that are not in the contract's fields. */
 static void add_run(cJSON *object, const struct weft_load *load,
                     const struct weft_load_outcome *o)
 {
@@ -185,7 +185,7 @@ static void print_workload(const struct weft_load *load)
     } else {
         printf(", closed loop, %u in flight\n", w->in_flight);
     }
-    printf("%llu keys, the top %llu take %.4g of the updates (Zipf exponent %.6f)\n\n",
+    printf("%llu keys, the top %llu get %.4g of the updates (Zipf exponent %.6f)\n\n",
            (unsigned long long)w->keys, (unsigned long long)w->top.keys, w->top.share,
            load->zipf.exponent);
 }
@@ -196,7 +196,7 @@ static void print_costs(const struct weft_load *load, const struct weft_load_out
         printf("server CPU %.2f s, %.2f us an RPC; ", seconds(o->server_cpu_ns),
                server_us_per_rpc(o));
     } else {
-        printf("server CPU not known (see --server-pid); ");
+        printf("server CPU unknown (see --server-pid); ");
     }
     printf("worker CPU %.2f s; %.0f MB resident\n", seconds(o->worker_cpu_ns),
            (double)o->rss_bytes / 1e6);
@@ -205,18 +205,18 @@ static void print_costs(const struct weft_load *load, const struct weft_load_out
                active(&load->servers, 990000));
     }
     if (load->vias.count > 0) {
-        printf("by %u aggregators: pushes %llu, %llu of them sent again to the server; "
-               "pulls %llu, %llu\n",
+        printf("through %u aggregators: pushes %llu, of these resent to the server %llu; pulls "
+               "%llu, %llu\n",
                load->vias.count, (unsigned long long)o->client.via_pushes,
                (unsigned long long)o->client.via_direct, (unsigned long long)o->client.via_pulls,
                (unsigned long long)o->client.via_pulls_direct);
     }
     if (o->sums.unanswered > 0) {
-        printf("%llu requests were without an answer at the end; they count with the time waited\n",
+        printf("%llu requests had no reply at the end; they are included with their waiting time\n",
                (unsigned long long)o->sums.unanswered);
     }
     if (o->sums.refused > 0) {
-        printf("%llu requests were refused by the servers\n", (unsigned long long)o->sums.refused);
+        printf("%llu requests were rejected by the servers\n", (unsigned long long)o->sums.refused);
     }
 }
 
@@ -233,6 +233,6 @@ void weft_load_report_text(const struct weft_load *load, const struct weft_load_
             print_kind(o, kind);
         }
     }
-    printf("%66s mean us of an RPC\n\n", "");
+    printf("%66s mean us per RPC\n\n", "");
     print_costs(load, o);
 }

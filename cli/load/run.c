@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-static const uint64_t connect_ns = 60 * WEFT_NS_PER_S;  /* for the next one */
-static const uint64_t tell_each_ns = 2 * WEFT_NS_PER_S; /* while they connect */
+static const uint64_t connect_ns = 60 * WEFT_NS_PER_S;  /* for the next worker */
+static const uint64_t tell_each_ns = 2 * WEFT_NS_PER_S; /* report interval while workers connect */
 
 static void sums_add(struct weft_load_outcome *into, const struct weft_load_outcome *from)
 {
@@ -42,13 +42,13 @@ static const struct weft_load_worker *first_failed(const struct load_thread *poo
     return NULL;
 }
 
-/* What was said last, and when. */
+/* Last progress report, and its time. */
 struct told {
     enum phase phase;
     uint64_t at_ns;
 };
 
-/* Say how far the run is: once each, and while many connect from time to time. */
+/* Report the progress: each phase once, and the number of connected workers periodically. */
 static void tell(const struct load_shared *shared, struct told *told, uint64_t now_ns)
 {
     const struct weft_load_workload *w = &shared->load->workload;
@@ -58,7 +58,7 @@ static void tell(const struct load_shared *shared, struct told *told, uint64_t n
         fprintf(stderr, "%u workers are connected to %u shards\n", w->workers, servers->count);
         *said = WARMING;
     } else if (*said == CONNECTING && now_ns - told->at_ns >= tell_each_ns) {
-        fprintf(stderr, "connecting: %u of %u workers have reached %s\n",
+        fprintf(stderr, "connecting: %u of %u workers are connected to %s\n",
                 atomic_load(&shared->ready), w->workers,
                 servers->count == 1 ? "the shard" : "all shards");
         told->at_ns = now_ns;
@@ -68,8 +68,8 @@ static void tell(const struct load_shared *shared, struct told *told, uint64_t n
     }
 }
 
-/* Let them connect, go, and wait for their end; stop them when something is wrong.
- * Returns OK, PEER (one failed), TIMEOUT (not all have connected). */
+/* Let the workers connect, start them, and wait for the end of the run; stop them on an error.
+ * Returns OK, PEER (a worker failed), TIMEOUT (not all have connected). */
 static weft_status supervise(struct load_shared *shared, struct weft_load_outcome *outcome)
 {
     const struct weft_load_workload *w = &shared->load->workload;

@@ -4,13 +4,13 @@
 #include <time.h>
 
 enum {
-    SLOTS = 4,           /* pushes, and pulls, of one worker taken at a time */
-    TX_WINDOW = 256,     /* packets in flight to one worker: the least that there is */
-    PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: silence is no death */
-    HOT_TOP = 20000,     /* as `weft server` */
+    SLOTS = 4,           /* concurrent pushes, and pulls, of one worker */
+    TX_WINDOW = 256,     /* packets in flight to one worker: the minimum */
+    PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: slow replies are no failure */
+    HOT_TOP = 20000,     /* as in `weft server` */
 };
 
-/* ---- local ones ------------------------------------------------------------------------------ */
+/* ---- local shards ---------------------------------------------------------------------------- */
 
 static bool on_event(void *arg, struct weft_msgr msgr, const struct weft_msg_event *event)
 {
@@ -65,7 +65,7 @@ static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft
     thread.shard.records = weft_recording_ring(&load->recording);
     thread.driver.udp.ep.credit_share = &servers->share;
     thread.hooks.arg = local;
-    /* Peers are numbered below the endpoint's table size: twice the workers and some. */
+    /* Peer indices are below the endpoint's table size: twice the workers plus a reserve. */
     weft_status status =
         weft_active_init(&servers->active[shard], 2 * load->workload.workers + 8);
     if (status != WEFT_OK) {

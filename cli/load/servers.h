@@ -1,10 +1,9 @@
-/* The servers of a load: those that are named, or shards started for the run, a thread each.
+/* The servers of a load: external ones, or shards started for the run, one thread each.
  *
- * What shards of this process cost is read from their threads' CPU clocks, so that it is apart from
- * what the workers of the same process cost. On loopback the kernel does the receiving side's work
- * of a datagram in the sender's system call: a shard's share holds that of its answers, and not that
- * of the requests that come to it.
- */
+ * The CPU time of shards in this process is read from their threads' CPU clocks, separate from that
+ * of the workers. On loopback the kernel does the receiver's work for a datagram in the sender's
+ * system call: a shard is charged for that work of its replies, but not of the requests that it
+ * receives. */
 #ifndef WEFT_CLI_LOAD_SERVERS_H
 #define WEFT_CLI_LOAD_SERVERS_H
 
@@ -18,7 +17,7 @@
 
 struct weft_load_servers;
 
-/* One shard that runs here, as its thread sees it. */
+/* A shard of this process, as seen by its thread. */
 struct weft_load_local {
     struct weft_load_servers *servers;
     struct weft_shard_thread thread;
@@ -27,13 +26,13 @@ struct weft_load_local {
 struct weft_load_servers {
     struct weft_launch_address shards[WEFT_LOAD_SHARDS_MAX];
     uint32_t count;
-    uint32_t server_pid;           /* --server-pid; 0 = not known */
-    uint32_t rows_max;             /* of all shards together; local ones */
-    struct weft_load_local *local; /* (count,); NULL = elsewhere */
+    uint32_t server_pid;           /* --server-pid; 0 = unknown */
+    uint32_t rows_max;             /* over all local shards */
+    struct weft_load_local *local; /* (count,); NULL = external servers */
     struct weft_active *active;
     struct weft_credit_share share;
     uint32_t running;
-    /* Requests that arrive in between count as activity. */
+    /* Requests that arrive in this interval are counted as activity. */
     _Atomic uint64_t measure_from_ns;
     _Atomic uint64_t measure_to_ns;
 };
@@ -41,13 +40,13 @@ struct weft_load_servers {
 struct weft_load;
 
 /* Start the workload's shards on loopback, as load->servers.
- * Owns:    weft_load_servers_stop is due, also after an error. Borrows all of load until then. */
+ * Owns: call weft_load_servers_stop also after an error. Borrows all of load until then. */
 weft_status weft_load_servers_start(struct weft_load *load, struct weft_error *error);
-/* Ends the threads; their counters can be read then. Calling it twice is fine. */
+/* Stop the threads; their counters can be read afterwards. Idempotent. */
 void weft_load_servers_stop(struct weft_load_servers *servers);
 void weft_load_servers_fini(struct weft_load_servers *servers);
 
-/* False when it is not known: servers elsewhere without --server-pid, or a process that is gone. */
+/* False if unknown: external servers without --server-pid, or the process has exited. */
 bool weft_load_servers_cpu_ns(const struct weft_load_servers *servers, uint64_t *cpu_ns_p);
 
 #endif

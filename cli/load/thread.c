@@ -12,11 +12,11 @@
 
 enum {
     EVENTS = 64,
-    LOOK_MS = 20, /* for edges and the wish to stop, when nothing happens */
-    /* What a thread has under way at a time: so many connections, but one worker at least and a few
-     * at most. Where more of them wait for a processor than are served, both ends ask again, and
-     * the answers cost as much as the handshakes: with 8 workers to 60 shards each, 2.2 ms of CPU
-     * for a connection instead of 1.3 (bench/NOTEBOOK.md). */
+    LOOK_MS = 20, /* poll interval for the fixed times and for termination */
+    /* Connections that a thread sets up concurrently: up to this number, but at least one worker
+     * and at most a few workers. If more handshakes wait for a CPU than are served, both ends
+     * retransmit, and the replies cost as much as the handshakes: with 8 workers and 60 shards
+     * each, 2.2 ms of CPU per connection instead of 1.3 (bench/NOTEBOOK.md). */
     CONNECTIONS_MAX = 16,
     CONNECTING_MAX = 8,
     CONNECTING_LOOK_MS = 2,
@@ -46,7 +46,7 @@ static uint64_t rss_bytes(void)
     return pages[1] * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- turning --------------------------------------------------------------------------------- */
+/* ---- running workers ------------------------------------------------------------------------- */
 
 static void note_state(struct load_thread *thread, uint32_t index)
 {
@@ -70,7 +70,7 @@ static void turn(struct load_thread *thread, uint32_t index)
     note_state(thread, index);
 }
 
-/* At those that connect: their servers may not be there. */
+/* Check the workers that are connecting: their servers may be unreachable. */
 static void look(struct load_thread *thread)
 {
     uint64_t now_ns = weft_clock_now_ns();
@@ -106,9 +106,9 @@ static void wait_and_turn(struct load_thread *thread)
     }
 }
 
-/* ---- edges ----------------------------------------------------------------------------------- */
+/* ---- the fixed times ------------------------------------------------------------------------- */
 
-/* What the endpoints of the thread have counted so far. */
+/* Sum of the counters of the thread's endpoints. */
 static struct weft_driver_counters transport_now(const struct load_thread *thread)
 {
     struct weft_driver_counters sum = {0};
@@ -130,7 +130,7 @@ static struct weft_ps_client_counters client_now(const struct load_thread *threa
     return sum;
 }
 
-/* weft_stats_query_fn: of a thread, for weft_load_live. */
+/* weft_stats_query_fn of a thread, for weft_load_live. */
 void weft_load_thread_figures(void *arg, void *object)
 {
     struct weft_load_figures *figures = arg;
@@ -156,7 +156,8 @@ static void begin(struct load_thread *thread, uint64_t go_ns)
     turn_all(thread);
 }
 
-/* From now and not from when it was meant: a thread that was late measures as long as the others. */
+/* Measure from now, not from the scheduled time: a thread that is late measures as long as the
+ * others. */
 static void measure(struct load_thread *thread, uint64_t now_ns)
 {
     struct weft_load_servers *servers = &thread->shared->load->servers;
@@ -178,7 +179,7 @@ static void measure(struct load_thread *thread, uint64_t now_ns)
     thread->cpu_from_ns = thread_cpu_ns();
 }
 
-/* They are histograms and nothing else. */
+/* The struct consists of histograms only. */
 void weft_load_latencies_merge(struct weft_ps_latencies *into, const struct weft_ps_latencies *from)
 {
     for (size_t i = 0; i < sizeof(*into) / sizeof(struct weft_hist); i++) {
@@ -248,7 +249,7 @@ static void cross_edges(struct load_thread *thread)
 
 /* ---- a thread -------------------------------------------------------------------------------- */
 
-/* False: it could not be opened. */
+/* False: the worker could not be opened. */
 static bool open_one(struct load_thread *thread, uint32_t index)
 {
     struct weft_load_worker *worker = &thread->workers[index];
@@ -274,8 +275,8 @@ static uint32_t connecting_max(const struct load_thread *thread)
     return workers < 1 ? 1 : workers < CONNECTING_MAX ? workers : CONNECTING_MAX;
 }
 
-/* Not all at once: a server does so many handshakes a second (hello_rate_max of core/endpoint.h) and
- * answers so many ahead; over TCP it drops the others. */
+/* Open workers gradually: a server accepts a limited rate of handshakes (hello_rate_max of
+ * core/endpoint.h) with a limited burst; over TCP it drops the excess. */
 static void open_some(struct load_thread *thread)
 {
     uint32_t threads = thread->shared->load->threads;
@@ -288,7 +289,8 @@ static void open_some(struct load_thread *thread)
     }
 }
 
-/* Answers to what is under way: a server must not find its workers gone in the middle. */
+/* Wait for outstanding replies, so that a server does not lose its workers in the middle of a
+ * request. */
 static void drain(struct load_thread *thread)
 {
     uint64_t until_ns = weft_clock_now_ns() + drain_ns;

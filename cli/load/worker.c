@@ -8,12 +8,12 @@
 
 enum {
     TABLE = 0,
-    TX_WINDOW = 256, /* packets in flight to one shard: the least that there is */
+    TX_WINDOW = 256, /* packets in flight to one shard: the minimum */
     PEER_TIMEOUT_S = 60,
     SOCKET_BUFFER_BYTES = 1 << 20,
 };
 
-/* Between two looks: a process that was stopped has not waited. */
+/* Maximum time counted between two checks: a process that was stopped did not wait. */
 static const uint64_t look_ns_max = 100 * WEFT_NS_PER_MS;
 
 static weft_status fail(struct weft_load_worker *worker, weft_status status, const char *what)
@@ -25,13 +25,13 @@ static weft_status fail(struct weft_load_worker *worker, weft_status status, con
     return status;
 }
 
-/* In the words of node/worker.h. */
+/* Fail with the error of node/worker.h. */
 static weft_status fail_node(struct weft_load_worker *worker, weft_status status)
 {
     return fail(worker, status, worker->node.error.text);
 }
 
-/* ---- what it opens ---------------------------------------------------------------------------- */
+/* ---- settings of the endpoint ---------------------------------------------------------------- */
 
 static void set_client(const struct weft_load_worker *worker, struct weft_ps_client_config *client)
 {
@@ -44,7 +44,7 @@ static void set_client(const struct weft_load_worker *worker, struct weft_ps_cli
     client->rows_per_op_max = workload->rows > 0 ? workload->rows : 1;
     client->rows_per_rpc_max = client->rows_per_op_max;
     client->dim_max = workload->dim;
-    client->missed_max = 1; /* every pull is asked for whole */
+    client->missed_max = 1; /* every pull is requested completely */
     client->records = worker->context->records;
     client->can &= workload->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }
@@ -61,12 +61,12 @@ static void set_endpoint(const struct weft_load_worker *worker,
     udp->ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
     udp->ep.keepalive_ns = WEFT_NEVER;
     udp->ep.idle_timeout_ns = WEFT_NEVER;
-    udp->ep.confirm_later = 1; /* its thread makes progress whenever something comes */
+    udp->ep.confirm_later = 1; /* its thread makes progress on every packet that arrives */
 }
 
-/* Rows as a model's embeddings have them; who waits for nobody. When the shard is full the row that
- * was used longest ago goes, so that a run may be as long as one likes; not with
- * --eviction none, which is what aggregators add up. */
+/* Declare a table with rows like the embeddings of a model, without synchronization between
+ * workers. When the shard is full, the least recently used row is evicted, so that a run can have
+ * any length; not with --eviction none, which aggregators require. */
 static weft_status declare(struct weft_load_worker *worker)
 {
     struct weft_table_spec spec = {
@@ -148,7 +148,7 @@ static void begin(struct weft_load_worker *worker, struct weft_load_request *req
     worker->busy_count++;
 }
 
-/* Time until the next of arrivals with the rate of one worker: exponential. */
+/* Exponentially distributed time to the next arrival, at the rate of one worker. */
 static uint64_t draw_gap_ns(struct weft_load_worker *worker)
 {
     const struct weft_load_workload *workload = &worker->context->load->workload;
@@ -176,8 +176,8 @@ static void begin_due(struct weft_load_worker *worker)
     }
 }
 
-/* Closed loop: begun and answered in the span. Open loop: due in it; those that are late are what
- * the open loop is for. */
+/* Closed loop: started and replied to in the interval. Open loop: scheduled in the interval; late
+ * replies are included. */
 static bool counts(const struct weft_load_context *context, uint64_t due_ns, uint64_t done_ns)
 {
     uint64_t until_ns = context->load->workload.rate > 0 ? due_ns : done_ns;
@@ -247,7 +247,8 @@ static void on_progress(void *arg, uint64_t now_ns)
     }
 }
 
-/* True when somebody said why, or nobody has answered at all; false: they are only slow. */
+/* True if a peer or the network reported a reason, or no server has replied at all; false if the
+ * servers are only slow. */
 static bool is_hopeless(struct weft_load_worker *worker, char why_p[WEFT_SECURITY_HINT_BYTES])
 {
     struct weft_driver_counters counters;
@@ -260,7 +261,7 @@ void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 {
     char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_ERROR_BYTES];
     const struct weft_load *load = worker->context->load;
-    bool local = load->workload.shards != 0; /* they are there */
+    bool local = load->workload.shards != 0; /* local servers exist */
     uint64_t patience_ns = local ? WEFT_NEVER : load->start_timeout_s * WEFT_NS_PER_S;
     uint64_t since_ns = worker->looked_ns != 0 ? now_ns - worker->looked_ns : 0;
     worker->looked_ns = now_ns;
@@ -269,13 +270,13 @@ void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
         !is_hopeless(worker, why)) {
         return;
     }
-    snprintf(text, sizeof(text), "%s after %llu s: %s (--start-timeout waits longer)",
+    snprintf(text, sizeof(text), "%s after %llu s: %s (see --start-timeout)",
              load->servers.count == 1 ? "the server cannot be reached"
                                       : "not all servers can be reached",
              (unsigned long long)(patience_ns / WEFT_NS_PER_S),
              why[0] != '\0' ? why
-                            : "no answer at all; check --servers, and that a firewall lets UDP or, "
-                              "with --transport tcp, TCP through");
+                            : "no reply at all; check --servers, and that firewalls pass UDP or, "
+                              "with --transport tcp, TCP");
     (void)fail(worker, WEFT_TIMEOUT, text);
 }
 

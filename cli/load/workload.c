@@ -94,7 +94,7 @@ static char *trimmed(char *text)
     return text;
 }
 
-/* Those that describe the run and not the workload are not in a file. */
+/* Options that describe the run, not the workload, are not in a file. */
 static bool is_key(const char *key)
 {
     static const char *const keys[] = {"local", "workers", "scale",     "rows",   "dim",
@@ -109,7 +109,7 @@ static bool is_key(const char *key)
     return false;
 }
 
-/* `key = value` as if --key=value were given. */
+/* Process `key = value` like --key=value. */
 static int take_line(const struct weft_command *command, const char *path, unsigned number,
                      char *line)
 {
@@ -127,8 +127,8 @@ static int take_line(const struct weft_command *command, const char *path, unsig
     const char *key = trimmed(text), *value = trimmed(equals + 1);
     if (!is_key(key)) {
         fprintf(stderr,
-                "weft load: %s line %u: unknown key \"%.80s\"; `weft load --print-workload` shows "
-                "those that there are\n",
+                "weft load: %s line %u: unknown key \"%.80s\"; `weft load --print-workload` lists "
+                "the keys\n",
                 path, number, key);
         return WEFT_EXIT_USAGE;
     }

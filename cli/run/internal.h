@@ -1,5 +1,5 @@
-/* The inside of `weft run`, shared by run.c (options, key, folder), slots.c (commands and environments)
- * and supervise.c (what happens to them). Not for others. */
+/* Internals of `weft run`, shared by run.c (options, key, directory), slots.c (command lines and
+ * environments), replicas.c and supervise.c (process supervision). */
 #ifndef WEFT_CLI_RUN_INTERNAL_H
 #define WEFT_CLI_RUN_INTERNAL_H
 
@@ -14,7 +14,7 @@ struct run {
     const struct weft_run_options *options;
     bool replays;                   /* durability: replay */
     struct weft_security security;  /* loaded */
-    uint32_t lost;                  /* workers that died and are not started again (SHRINK) */
+    uint32_t lost;                  /* workers that died and are not restarted (SHRINK) */
     struct weft_run_metrics metrics;
 
     struct weft_supervisor supervisor;
@@ -22,11 +22,12 @@ struct run {
     char key[WEFT_JOB_KEY_TEXT_BYTES + 2]; /* text and newline; "" in mode none */
     uint16_t coordinator_port;
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
-    uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* of a server whose lease lapsed: due; 0 = not */
+    uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* time to replace a server whose lease lapsed; 0 =
+                                               * none */
     uint16_t replica_ports[WEFT_JOB_SHARDS_MAX];
     char replica_metrics[WEFT_JOB_SHARDS_MAX][WEFT_METRICS_URL_BYTES]; /* "" = none */
-    bool promoting[WEFT_JOB_SHARDS_MAX]; /* of servers: the replica was told so */
-    bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
+    bool promoting[WEFT_JOB_SHARDS_MAX]; /* by server: its replica was asked to take over */
+    bool was_ready[WEFT_JOB_SHARDS_MAX]; /* by server: was ready at least once */
     int interrupted;
     struct weft_error error; /* why the run is over; "" = it is not */
 };
@@ -46,7 +47,7 @@ static inline struct weft_slot *run_worker(struct run *run, uint32_t w)
     return &run->supervisor.slots[1 + run->options->servers + w];
 }
 
-/* Behind the workers; only with replicas. */
+/* Replicas follow the workers; only with --replicas. */
 static inline struct weft_slot *run_replica(struct run *run, uint32_t s)
 {
     return &run->supervisor.slots[1 + run->options->servers + run->options->workers + s];
@@ -59,7 +60,7 @@ static inline struct weft_slot *run_aggregator(struct run *run, uint32_t a)
     return &run->supervisor.slots[1 + options->servers * (1 + options->replicas) + options->workers + a];
 }
 
-/* Which server's replica a slot is for; UINT32_MAX = none. */
+/* The server of a replica's slot; UINT32_MAX = not a replica. */
 static inline uint32_t run_replica_of(struct run *run, const struct weft_slot *slot)
 {
     for (uint32_t s = 0; run->options->replicas > 0 && s < run->options->servers; s++) {
@@ -73,26 +74,26 @@ static inline uint32_t run_replica_of(struct run *run, const struct weft_slot *s
 /* ---- slots.c --------------------------------------------------------------------------------- */
 
 void weft_run_make_coordinator(struct run *run);
-void weft_run_make_server(struct run *run, uint32_t s); /* the coordinator is ready */
-void weft_run_make_worker(struct run *run, uint32_t w); /* the servers are */
+void weft_run_make_server(struct run *run, uint32_t s); /* call when the coordinator is ready */
+void weft_run_make_worker(struct run *run, uint32_t w); /* call when the servers are ready */
 
-void weft_run_make_replica(struct run *run, uint32_t s); /* its server is ready */
+void weft_run_make_replica(struct run *run, uint32_t s); /* call when its server is ready */
 
 void weft_run_make_aggregator(struct run *run, uint32_t a); /* the servers are ready */
 
-/* What a worker is told of where the shards are. */
+/* Set the addresses of the shards in a worker's environment. */
 void weft_run_tell_servers(struct run *run, struct weft_slot *worker);
 
-/* Errors:  WEFT_IO  run->error says why. */
+/* Errors: WEFT_IO, see run->error. */
 weft_status weft_run_start(struct run *run, struct weft_slot *slot);
 
 /* ---- replicas.c ------------------------------------------------------------------------------ */
 
-/* Start the replica of a server that is ready, in its slot, anew. Errors: run->error. */
+/* Start the replica of a server that is ready, in its slot. Errors: run->error. */
 void weft_run_start_replica(struct run *run, uint32_t s);
-/* The process of a server has died. True: its replica is to take its place. */
+/* Handle the death of a server's process. True: its replica is being promoted. */
 bool weft_run_promote(struct run *run, uint32_t s, const char *how);
-/* A message, or the end, of a slot. False: it is not a replica's, or not about that. */
+/* Handle a message, or the exit, of a slot's process. False: it does not concern a replica. */
 bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJSON *message);
 bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *how);
 
@@ -105,7 +106,7 @@ void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const cha
 
 /* ---- supervise.c ----------------------------------------------------------------------------- */
 
-/* From the first process to the end of the last one. The exit status. */
+/* Run the job from the first process to the exit of the last. Returns the exit status. */
 int weft_run_all(struct run *run);
 
 #endif

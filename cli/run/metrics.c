@@ -8,7 +8,7 @@
 static const char *const roles[WEFT_RUN_ROLES] = {"coordinator", "server", "replica",
                                                   "aggregator", "worker"};
 
-/* One family with a sample for each role; offset: of a role's figure within of[]. */
+/* Add a metric family with a sample per role; offset: of the role's value within of[]. */
 static void add_roles(const struct weft_run_metrics *run, struct weft_exposition *text,
                       const char *name, const char *type, const char *help, size_t offset)
 {
@@ -27,15 +27,15 @@ static void add_run(void *arg, struct weft_exposition *text)
     struct weft_run_metrics *run = arg;
     pthread_mutex_lock(&run->targets.lock);
 #define AT(member) ((size_t)((const char *)&run->of[0].member - (const char *)&run->of[0]))
-    add_roles(run, text, "weft_run_processes", "gauge", "Processes of the job that run.",
+    add_roles(run, text, "weft_run_processes", "gauge", "Running processes of the job.",
               AT(running));
     add_roles(run, text, "weft_run_starts_total", "counter",
-              "Processes started, those in place of a dead one included.", AT(starts));
+              "Processes started, including restarts.", AT(starts));
     add_roles(run, text, "weft_run_deaths_total", "counter",
-              "Processes that ended before their work was done.", AT(deaths));
+              "Processes that exited before they were done.", AT(deaths));
 #undef AT
     weft_exposition_one(text, "weft_run_workers_finished", "gauge",
-                        "Workers that ended with status 0.", run->finished);
+                        "Workers that exited with status 0.", run->finished);
     weft_exposition_one(text, "weft_run_promotions_total", "counter",
                         "Replicas that took their servers' places.", run->promotions);
     pthread_mutex_unlock(&run->targets.lock);
@@ -79,7 +79,7 @@ static int role_of(const struct weft_slot *slot)
     return role;
 }
 
-/* A worker whose death is not repaired is finished, too, but not with status 0. */
+/* A dead worker that is not restarted is finished, too, but not with status 0. */
 static bool has_succeeded(const struct weft_slot *slot)
 {
     return slot->is_done && slot->wait_status == 0;
@@ -97,7 +97,7 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_super
     for (uint32_t i = 0; i < supervisor->count; i++) {
         const struct weft_slot *slot = &supervisor->slots[i];
         if (slot->role == NULL || slot->is_retired) {
-            continue; /* not started yet; or counted as a death in the slot that it had */
+            continue; /* not started yet, or counted as a death in its previous slot */
         }
         int role = role_of(slot);
         run->targets.workers += role == WEFT_RUN_ROLES - 1;

@@ -1,6 +1,5 @@
-/* /metrics and /targets of `weft run`: which processes of the job run and how often they died, and
- * where the coordinator, the servers and the workers serve the rest.
- */
+/* /metrics and /targets of `weft run`: running processes and deaths of the job, and the metrics
+ * addresses of the coordinator, the servers and the workers. */
 #ifndef WEFT_CLI_RUN_METRICS_H
 #define WEFT_CLI_RUN_METRICS_H
 
@@ -11,13 +10,13 @@ enum { WEFT_RUN_ROLES = 5 };
 
 struct weft_run_metrics {
     struct weft_metrics metrics;
-    struct weft_targets targets; /* its lock is of the rest, too */
+    struct weft_targets targets; /* its lock also protects the other fields */
     struct {
         uint64_t running;
         uint64_t starts;
-        uint64_t deaths; /* ended otherwise than a finished worker does */
+        uint64_t deaths; /* exits other than that of a finished worker */
     } of[WEFT_RUN_ROLES];
-    uint64_t finished; /* workers that ended with status 0 */
+    uint64_t finished; /* workers that exited with status 0 */
     uint64_t promotions; /* of replicas */
 };
 
@@ -25,18 +24,18 @@ struct weft_run_metrics {
 weft_status weft_run_metrics_start(struct weft_run_metrics *run,
                                    const struct weft_metrics_options *options, const char *folder,
                                    struct weft_error *error);
-/* A zeroed one is fine. */
+/* A zeroed object is valid. */
 void weft_run_metrics_stop(struct weft_run_metrics *run);
 
-/* What a worker is told, so that it serves metrics at a free port of the same host and says where;
- * nothing without --metrics. */
+/* Make a worker serve metrics on any free port of the same host and report the address; no effect
+ * without --metrics. */
 void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
                            struct weft_slot *slot);
 
-/* Count again. */
+/* Update the counters. */
 void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_supervisor *supervisor);
 
-/* The slot's process is ready, and said this. */
+/* Process the ready message of the slot's process. */
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message);
 /* A replica has taken its server's place. */

@@ -1,7 +1,6 @@
-/* Replicas of the servers of `weft run`: each has one in a slot of its own, behind the workers. When a
- * server's process has died, its replica is asked to take its place; it takes the lease that the dead one
- * had, moves to the server's slot, and gets a replica itself.
- */
+/* Replicas of the servers of `weft run`: one per server, in slots after the workers. When a
+ * server's process dies, its replica is asked to take over. It acquires the dead process's lease,
+ * moves to the server's slot, and gets a replica itself. */
 #include "cli/run/internal.h"
 
 #include "io/clock.h"
@@ -13,31 +12,32 @@ int weft_run_check_replicas(const struct weft_command *command,
                             const struct weft_run_options *options, bool has_checkpoints)
 {
     if (options->on_server_death == WEFT_RUN_PROMOTE && options->replicas == 0) {
-        return weft_options_usage(command, "--on-server-death promote needs --replicas 1: whom else?");
+        return weft_options_usage(command, "--on-server-death promote requires --replicas 1");
     }
     if (options->replicas == 0 && options->div_max != 0) {
-        return weft_options_usage(command, "--div-max goes with --replicas 1");
+        return weft_options_usage(command, "--div-max requires --replicas 1");
     }
     if (options->replicas > 0 && options->on_server_death != WEFT_RUN_PROMOTE) {
-        return weft_options_usage(command, "--replicas 1 goes with --on-server-death promote: a "
-                                           "replica of a server that is started again is of no use");
+        return weft_options_usage(command, "--replicas 1 requires --on-server-death promote: a "
+                                           "replica is not used when its server is restarted");
     }
     return options->replicas > 0 && has_checkpoints
-               ? weft_options_usage(command, "--replicas does not go with checkpoints yet")
+               ? weft_options_usage(command, "--replicas cannot be combined with checkpoints yet")
                : WEFT_OPTIONS_RUN;
 }
 
 void weft_run_start_replica(struct run *run, uint32_t s)
 {
     weft_run_make_replica(run, s);
-    (void)weft_run_start(run, run_replica(run, s)); /* a failure is in run->error */
+    (void)weft_run_start(run, run_replica(run, s)); /* run->error has a failure */
 }
 
 static void give_up(struct run *run, uint32_t s, const char *why)
 {
     if (run->error.text[0] == '\0') {
-        (void)weft_fail(&run->error, WEFT_PEER, "server %u has died, and its replica cannot take its "
-                                                "place: %s", s, why);
+        (void)weft_fail(&run->error, WEFT_PEER,
+            "server %u has died, and its replica cannot replace it: "
+            "%s", s, why);
     }
 }
 
@@ -47,28 +47,28 @@ bool weft_run_promote(struct run *run, uint32_t s, const char *how)
         return false;
     }
     struct weft_slot *replica = run_replica(run, s);
-    fprintf(stderr, "weft run: server %u %s; its replica is to take its place\n", s, how);
+    fprintf(stderr, "weft run: server %u %s; promoting its replica\n", s, how);
     cJSON *event = weft_channel_event("promote");
     cJSON_AddNumberToObject(event, "restart", run_server(run, s)->starts);
     /* The clock is the machine's, and so the replica's, too. */
     cJSON_AddNumberToObject(event, "died_ns", (double)weft_clock_now_ns());
     if (!replica->is_running || !replica->is_ready) {
         cJSON_Delete(event);
-        give_up(run, s, "there is none");
+        give_up(run, s, "there is no replica");
     } else if (weft_channel_send(&replica->channel, event) != WEFT_OK) {
-        give_up(run, s, "it does not listen");
+        give_up(run, s, "it does not reply");
     } else {
         run->promoting[s] = true;
     }
     return true;
 }
 
-/* It is the server from now on. */
+/* The replica's process is the server from now on. */
 static void promoted(struct run *run, uint32_t s, const cJSON *message)
 {
     const uint32_t shards = run->options->shards_per_server;
     struct weft_slot *server = run_server(run, s), *replica = run_replica(run, s);
-    const uint32_t starts = server->starts + 1; /* as the coordinator counts them */
+    const uint32_t starts = server->starts + 1; /* same count as at the coordinator */
     weft_supervisor_swap(&run->supervisor, server, replica);
     server->role = "server";
     server->starts = starts;
@@ -82,7 +82,7 @@ static void promoted(struct run *run, uint32_t s, const cJSON *message)
             (int)server->pid, weft_channel_number(message, "took_ms"));
     for (uint32_t w = 0; w < run->options->workers; w++) {
         if (run_worker(run, w)->role != NULL) {
-            weft_run_tell_servers(run, run_worker(run, w)); /* its next process */
+            weft_run_tell_servers(run, run_worker(run, w)); /* for its next process */
         }
     }
     weft_run_start_replica(run, s);
@@ -102,7 +102,7 @@ bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJS
         snprintf(run->replica_metrics[s], sizeof(run->replica_metrics[s]), "%s",
                  weft_channel_text(message, "metrics"));
     } else if (strcmp(event, "replica-ready") == 0) {
-        fprintf(stderr, "weft run: replica %u: ready to take its server's place\n", s);
+        fprintf(stderr, "weft run: replica %u: ready for promotion\n", s);
     } else if (strcmp(event, "promoted") == 0) {
         promoted(run, s, message);
     } else if (strcmp(event, "not-promoted") == 0 || (run->promoting[s] && strcmp(event, "error") == 0)) {
@@ -125,7 +125,8 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
         fprintf(stderr, "weft run: replica %u %s; restart %u of %u\n", s, how, slot->starts,
                 run->options->restarts);
     } else {
-        fprintf(stderr, "weft run: replica %u %s; its server goes on without one\n", s, how);
+        fprintf(stderr, "weft run: replica %u %s; its server continues without a replica\n", s,
+                how);
     }
     return true;
 }

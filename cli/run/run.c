@@ -1,13 +1,12 @@
-/* `weft run`: a job on this machine. Starts the coordinator, the servers, and W copies of a command;
- * starts again what dies, as often as allowed; ends everything together.
+/* `weft run`: runs a job on this machine. It starts the coordinator, the servers, and W copies of a
+ * command, restarts failed processes up to a limit, and stops all processes at the end.
  *
- * The order of things: coordinator ready; servers ready; workers started. When all workers have ended
- * with status 0, servers and coordinator are told to end. Ports are chosen at the first start and kept
- * at the next ones, so that the next process of a slot is found where the dead one was.
+ * The phases: coordinator ready; servers ready; workers started. When all workers have exited with
+ * status 0, servers and coordinator are told to stop. A slot's port is chosen at its first start
+ * and kept, so that a restarted process has the address of its predecessor.
  *
- * It knows nothing of what the command does: that learns from the environment who it is
- * (docs/RUN.md section 1).
- */
+ * It does not interpret the command, which reads its role and rank from the environment
+ * (docs/RUN.md section 1). */
 #define _GNU_SOURCE
 #include "cli/node_options.h"
 #include "cli/run/internal.h"
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Before a process is started again. */
+/* Delay before a restart. */
 static const uint64_t restart_pause_ns = 50 * WEFT_NS_PER_MS;
 enum { RESTART_DOUBLINGS = 5 };
 
@@ -38,7 +37,7 @@ bool weft_run_servers_have(const struct weft_run_options *options, const char *n
     return false;
 }
 
-/* The key's text, to be handed to children in their environment. */
+/* Copy the key's text, which children get in their environment. */
 static weft_status copy_key(struct run *run)
 {
     int fd;
@@ -55,23 +54,23 @@ static weft_status prepare(struct run *run)
 {
     const char *temporary = getenv("TMPDIR");
     uint64_t number;
-    /* What workers heed, and passes through. */
+    /* Check variables that only the workers use. */
     if (weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &number, &run->error) != WEFT_OK ||
         weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &number, &run->error) !=
             WEFT_OK) {
         return WEFT_IO;
     }
-    /* All processes are our children, so a key that nobody else ever sees is as good as any. */
+    /* All processes are children of this one, so a new key is as good as a given one. */
     if (weft_security_load(&run->security, true, &run->error) != WEFT_OK) {
         return WEFT_IO;
     }
     if (copy_key(run) != WEFT_OK) {
-        return weft_fail(&run->error, WEFT_IO, "cannot hand on the job key: %s", strerror(errno));
+        return weft_fail(&run->error, WEFT_IO, "cannot pass on the job key: %s", strerror(errno));
     }
     int used = snprintf(run->folder, sizeof(run->folder), "%s/weft-run-XXXXXX",
                         temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
     if (used >= (int)sizeof(run->folder) || mkdtemp(run->folder) == NULL) {
-        return weft_fail(&run->error, WEFT_IO, "cannot make the folder %s: %s", run->folder,
+        return weft_fail(&run->error, WEFT_IO, "cannot create the directory %s: %s", run->folder,
                          strerror(errno));
     }
     return WEFT_OK;
@@ -105,7 +104,7 @@ int weft_run(const struct weft_run_options *options)
         } else {
             (void)weft_cli_fail("run", "out of memory or descriptors: %s", strerror(errno));
         }
-        weft_supervisor_fini(&run.supervisor); /* its watchdog removes the folder */
+        weft_supervisor_fini(&run.supervisor); /* its watchdog removes the directory */
     }
     weft_job_key_wipe(run.key, sizeof(run.key));
     weft_security_fini(&run.security);
@@ -121,7 +120,7 @@ static int check(const struct weft_command *command, const struct weft_run_optio
 {
     if (options->durability == WEFT_RUN_DURABILITY_REPLAY &&
         !weft_run_servers_have(options, "checkpoint")) {
-        return weft_options_usage(command, "--durability replay goes with checkpoints: "
+        return weft_options_usage(command, "--durability replay requires checkpoints: "
                                            "--server-options \"--checkpoint DIR\"");
     }
     if (options->worker_args.count == 0) {
@@ -129,7 +128,8 @@ static int check(const struct weft_command *command, const struct weft_run_optio
     }
     if (options->servers * options->shards_per_server > WEFT_JOB_SHARDS_MAX) {
         return weft_options_usage(
-            command, "%u servers of %u shards are too many; at most %d shards", options->servers,
+            command, "%u servers of %u shards are too many; the maximum is %d shards",
+            options->servers,
             options->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
     }
     int status = weft_metrics_check(command, &options->metrics);
@@ -146,7 +146,7 @@ static int check(const struct weft_command *command, const struct weft_run_optio
     return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &options->security);
 }
 
-/* What is behind "--" is the command. Returns the number of arguments before. */
+/* The command follows "--". Returns the number of arguments before it. */
 static int split(struct weft_run_options *run, int argc, char **argv)
 {
     int count = 1;
@@ -157,7 +157,7 @@ static int split(struct weft_run_options *run, int argc, char **argv)
     return count;
 }
 
-/* Arguments with blanks between them. */
+/* Arguments separated by blanks. */
 static const char *parse_words(const char *text, void *value)
 {
     struct weft_args *args = value;
@@ -167,7 +167,7 @@ static const char *parse_words(const char *text, void *value)
         weft_args_add(args, "%.*s", (int)bytes, text);
         text += bytes;
     }
-    return args->count > 0 ? NULL : "a text that is not empty";
+    return args->count > 0 ? NULL : "a non-empty string";
 }
 
 int weft_cli_run(int argc, char **argv)
@@ -180,22 +180,26 @@ int weft_cli_run(int argc, char **argv)
          .value = &run.servers, .min = 1, .max = WEFT_JOB_SHARDS_MAX, .letter = 's'},
         {"shards-per-server", "N", "shards of each server, each a thread and a port",
          WEFT_OPTION_U32, .value = &run.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
-        {"restart", "N", "start a process that died again, so often for each; 0 = the first death\n"
-         "ends the run", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
+        {"restart", "N", "restart a failed process, at most N times each; 0 = the run ends when\n"
+                         "a process dies", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
         WEFT_DEATHS_OPTION(&run.on_death),
-        {"durability", "WHAT", "with --restart, of pushes that a killed server's last checkpoint lacks:\n"
-         "replay = the server keeps a journal of them, and workers keep and send\n"
-         "again what that lacks; none = they are lost",
+        {"durability", "WHAT",
+         "with --restart: pushes that are not in a killed server's last\n"
+         "checkpoint are replay = restored from a journal that the server keeps,\n"
+         "and resent by workers if the journal lacks them; none = lost",
          WEFT_OPTION_CHOICE, .value = &run.durability, .choices = weft_run_durabilities,
-         .fallback = "replay when --server-options has --checkpoint, else none"},
-        {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"
-         "pushes from one checkpoint to the next", WEFT_OPTION_U64, .value = &run.replay_bytes,
+         .fallback = "replay if --server-options has --checkpoint, else none"},
+        {"replay-bytes", "N",
+         "memory of each worker for kept pushes: at least four times the bytes\n"
+         "that it pushes between two checkpoints", WEFT_OPTION_U64, .value = &run.replay_bytes,
          .min = 65536, .max = UINT64_C(1) << 40, .fallback = "WEFT_REPLAY_BYTES, else 256 MiB"},
         WEFT_REPLICA_ROWS(&run),
-        {"lease-ms", "MS", "as for `weft coordinator`", WEFT_OPTION_U32, .value = &run.lease_ms,
+        {"lease-ms", "MS", "lease duration, as for `weft coordinator`", WEFT_OPTION_U32,
+         .value = &run.lease_ms,
          .min = 100, .max = 3600000},
         WEFT_METRICS_OPTIONS(&run.metrics),
-        {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"
+        {"server-options", "WORDS",
+         "options for every `weft server`, in one argument separated by blanks:\n"
          "\"--tables 8 --checkpoint /data/run\"", WEFT_OPTION_CUSTOM, .value = &run.server_args,
          .parse = parse_words, .fallback = "none"},
         {"aggregators", "N", "processes of `weft aggregate`, which sum the pushes of workers on their\n"
@@ -216,10 +220,11 @@ int weft_cli_run(int argc, char **argv)
         .summary = "start servers and your own worker program; restart what fails",
         .arguments = "-- CMD [ARGUMENTS]",
         .description =
-            "CMD is anything that takes who it is from the environment: `weft worker`, or a\n"
-            "program of yours (docs/RUN.md). What the processes write comes out line by line with\n"
-            "their names before it. A process started again gets the rank of the dead one. The run\n"
-            "ends with status 0 when every worker has ended with 0; Ctrl-C or SIGTERM ends it before.",
+        "CMD is any program that reads its role and rank from the environment: `weft worker`, or\n"
+        "your own program (docs/RUN.md). Output of the processes is printed line by line,\n"
+        "prefixed with their names. A restarted process gets the rank of its predecessor. The run\n"
+        "ends with status 0 when every worker has exited with status 0; Ctrl-C or SIGTERM ends it\n"
+        "earlier.",
         .example = "  weft run -n 4 -s 2 -- weft worker --epochs 2\n"
                    "  weft run -n 8 -s 2 --restart 3 -- python3 train.py",
         .options = options,

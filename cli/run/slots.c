@@ -1,4 +1,4 @@
-/* Who is in a job of `weft run`: the command and the environment of each slot. */
+/* Build the command line and environment of each process slot of a `weft run` job. */
 #include "cli/run/internal.h"
 
 #include "cli/train/args.h"
@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* How long a worker waits for a server that is started again, and what it keeps of its pushes for it:
- * unless the user says otherwise. */
+/* Defaults for workers when servers restart: time to wait for the server, and memory for kept
+ * pushes. */
 enum { RECONNECT_S = 60, REPLAY_MIB = 256 };
 
-/* A last checkpoint takes as long as the disk does. */
+/* Grace period at shutdown for the final checkpoint, whose duration depends on the disk. */
 static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
 
-/* A process of weft's own. Where it listens is its last argument: supervise.c replaces it. */
+/* Start the arguments of a weft verb. The port is the last argument, and supervise.c replaces
+ * it. */
 static void begin_own(struct run *run, struct weft_slot *slot, const char *verb, const char *role,
                       uint32_t rank)
 {
@@ -29,11 +30,12 @@ static void begin_own(struct run *run, struct weft_slot *slot, const char *verb,
     weft_metrics_add(&run->options->metrics, &slot->args);
 }
 
-/* What every process of the job is told. */
+/* Set the environment variables of every process of the job. */
 static void tell_job(struct run *run, struct weft_slot *slot)
 {
     uint64_t member = 0;
-    /* Names the slot, not the process: who is started in it again takes over what it had. */
+    /* Identifies the slot, not the process: a restarted process takes over its predecessor's
+     * membership. */
     while (member == 0) {
         if (getrandom(&member, sizeof(member), 0) != (ssize_t)sizeof(member)) {
             member = 0;
@@ -54,7 +56,8 @@ static void tell_job(struct run *run, struct weft_slot *slot)
     }
 }
 
-/* Of shards; room for all of them. */
+/* Write the addresses of `count` shards, comma-separated; text_p must have space for all of
+ * them. */
 static void write_addresses(const struct run *run, uint32_t first, uint32_t count, char *text_p)
 {
     size_t used = 0;
@@ -91,7 +94,7 @@ static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
         weft_args_add(&slot->args, "--aggregators=%u", run->options->aggregators);
     }
     weft_args_add_all(&slot->args, run->options->server_args.list);
-    /* What a killed server's last checkpoint lacks it finds in its journal. */
+    /* A killed server restores from its journal the changes that its last checkpoint lacks. */
     if (run->options->restarts > 0 && run->replays &&
         !weft_run_servers_have(run->options, "journal")) {
         weft_args_add(&slot->args, "--journal=%s", run->folder);
@@ -126,7 +129,7 @@ void weft_run_make_aggregator(struct run *run, uint32_t a)
     tell_job(run, slot);
 }
 
-/* It takes its server's place: for the coordinator it is the same member. */
+/* A replica may replace its server, so it has the server's member id at the coordinator. */
 void weft_run_make_replica(struct run *run, uint32_t s)
 {
     static const char member[] = "WEFT_MEMBER=";
@@ -143,14 +146,15 @@ void weft_run_make_replica(struct run *run, uint32_t s)
     }
 }
 
-/* The environment says so; workers inherit it. Scripts leave empty variables behind. */
+/* Is the variable set and not empty? Workers inherit it; an empty value counts as unset. */
 static bool user_says(const char *variable)
 {
     const char *text = getenv(variable);
     return text != NULL && text[0] != '\0';
 }
 
-/* What a worker does while a server is away. Options before variables, these before our defaults. */
+/* Set a worker's reconnect time and memory for kept pushes. Options take precedence over variables,
+ * variables over defaults. */
 static void tell_patience(const struct run *run, struct weft_slot *slot)
 {
     const struct weft_run_options *options = run->options;

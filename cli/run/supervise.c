@@ -1,4 +1,5 @@
-/* What `weft run` does with its processes: starts all in their order, starts again what dies, ends all. */
+/* Process supervision of `weft run`: starts the processes in order, restarts failed ones, stops
+ * all. */
 #define _GNU_SOURCE
 #include "cli/run/internal.h"
 
@@ -9,8 +10,8 @@
 
 static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
 
-/* A machine that stood still lets all leases lapse at once: who is there speaks again soon. Of the
- * lease. */
+/* After a stall of the whole host all leases lapse at once, but running processes renew theirs
+ * soon. Wait for this fraction of the lease. */
 enum { REPLACE_AFTER_DIVISOR = 2 };
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -25,7 +26,7 @@ static void keep_ports(struct run *run, uint32_t server)
     }
     struct weft_args *args = &run_server(run, server)->args;
     if (!run->was_ready[server]) {
-        /* The next process goes on from the checkpoints of this one. */
+        /* The next process continues from the checkpoints of this one. */
         run->was_ready[server] = true;
         weft_args_set(args, args->count - 1, "--restarted");
         weft_args_add(args, "%s", text);
@@ -40,7 +41,8 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
     slot->is_ready = true;
     if (slot == run_coordinator(run)) {
         weft_channel_ports(message, &run->coordinator_port, 1);
-        memset(run->replace_ns, 0, sizeof(run->replace_ns)); /* it gives every lease anew */
+        /* a restarted coordinator grants every lease again */
+        memset(run->replace_ns, 0, sizeof(run->replace_ns));
         weft_args_set(&slot->args, slot->args.count - 1, "--port=%u", run->coordinator_port);
         return;
     }
@@ -51,12 +53,12 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
     keep_ports(run, slot->rank);
     for (uint32_t w = 0; w < run->options->workers; w++) {
         if (run_worker(run, w)->role != NULL) {
-            weft_run_tell_servers(run, run_worker(run, w)); /* its next process */
+            weft_run_tell_servers(run, run_worker(run, w)); /* for its next process */
         }
     }
 }
 
-/* The servers learn of it now, not when a connection has been silent for long. */
+/* Notify the servers now, long before a connection times out. */
 static void tell_death(struct run *run, uint32_t rank)
 {
     for (uint32_t s = 0; s < run->options->servers; s++) {
@@ -67,20 +69,20 @@ static void tell_death(struct run *run, uint32_t rank)
     }
 }
 
-/* A slot whose process has died as often as it may: the end of the run, or of this worker alone. */
+/* A slot's restarts are used up: the end of the run, or of this worker only. */
 static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, const char *how)
 {
     const char *more = run->options->restarts > 0 ? ", once more than --restart allows" : "";
     if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&
         ++run->lost < run->options->workers) {
         slot->is_done = true;
-        fprintf(stderr, "weft run: worker %u %s%s; the others go on\n", slot->rank, how, more);
+        fprintf(stderr, "weft run: worker %u %s%s; the others continue\n", slot->rank, how, more);
     } else if (run->error.text[0] == '\0') {
         (void)weft_fail(&run->error, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
     }
 }
 
-/* The coordinator has not heard of a server for its lease, or has heard of it again. */
+/* The coordinator reported that a server's lease lapsed, or that it was renewed. */
 static void note_lease(struct run *run, const cJSON *message, bool lapsed)
 {
     uint32_t s = (uint32_t)weft_channel_number(message, "first") / run->options->shards_per_server;
@@ -92,47 +94,47 @@ static void note_lease(struct run *run, const cJSON *message, bool lapsed)
     run->replace_ns[s] = lapsed ? weft_clock_now_ns() + patience_ns : 0;
 }
 
-/* The process of a server's slot does not react. It may be stopped, or wait for a disk: it is left
- * alone, for nobody can know that a kill ends it soon, and another one takes its shards at other
- * ports. When it wakes up it hears that it was replaced, and ends. */
+/* The process of a server's slot does not respond. It may be stopped or wait for a disk. A kill
+ * might not take effect soon, so it is left alone and a new process serves its shards on other
+ * ports. When the old process continues, it learns that it was replaced, and exits. */
 static void replace(struct run *run, uint32_t s)
 {
     struct weft_slot *slot = run_server(run, s);
     pid_t pid = slot->pid;
     if (!slot->is_running) {
-        return; /* it died meanwhile */
+        return; /* it has died meanwhile */
     }
     if (run->options->on_server_death == WEFT_RUN_PROMOTE) {
-        /* Its replica has not heard of it for as long, and a new process would begin empty. */
-        fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
-                        "is not replaced, for its replica may be behind\n", s, (int)pid);
+        /* Its replica did not receive from it either, and a new process would start empty. */
+        fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is not replaced, "
+                        "because its replica may be behind\n", s, (int)pid);
         return;
     }
     if (slot->starts > run->options->restarts) {
-        fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
-                        "is not replaced: --restart %u\n",
+        fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is not replaced: "
+                        "--restart %u\n",
                 s, (int)pid, run->options->restarts);
         return;
     }
     if (!weft_supervisor_retire(&run->supervisor, slot)) {
-        fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
-                        "is not replaced: %u replaced processes have not ended yet\n",
+        fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is not replaced: "
+                        "%u replaced processes have not exited yet\n",
                 s, (int)pid, run->options->servers);
         run->replace_ns[s] = weft_clock_now_ns() + run->options->lease_ms * WEFT_NS_PER_MS;
         return;
     }
-    fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease, and is "
-                    "replaced; restart %u of %u\n",
+    fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is replaced; restart "
+                    "%u of %u\n",
             s, (int)pid, slot->starts, run->options->restarts);
     weft_args_set(&slot->args, slot->args.count - 1, "--port=0");
-    (void)weft_run_start(run, slot); /* a failure is in run->error */
+    (void)weft_run_start(run, slot); /* run->error has a failure */
 }
 
 static void note_exit(struct run *run, struct weft_slot *slot)
 {
     char how[160];
     weft_slot_ending(slot, how, sizeof(how));
-    if (slot->is_retired) { /* its slot is another one's */
+    if (slot->is_retired) { /* another process has its slot */
         fprintf(stderr, "weft run: %s %u: the process that was replaced (pid %d) %s\n", slot->role,
                 slot->rank, (int)slot->pid, how);
         return;
@@ -145,7 +147,7 @@ static void note_exit(struct run *run, struct weft_slot *slot)
         return;
     }
     if (strcmp(slot->role, "server") == 0) {
-        run->replace_ns[slot->rank] = 0; /* its successor speaks */
+        run->replace_ns[slot->rank] = 0; /* its successor has started */
         if (weft_run_promote(run, slot->rank, how)) {
             return;
         }
@@ -184,7 +186,7 @@ static void note_message(struct run *run, struct weft_slot *slot, const cJSON *m
     }
 }
 
-/* Replace servers that are silent; returns when the next one is due. */
+/* Replace servers whose lease lapsed. Returns the time of the next replacement. */
 static uint64_t replace_due(struct run *run)
 {
     uint64_t next_ns = WEFT_NEVER;
@@ -199,7 +201,7 @@ static uint64_t replace_due(struct run *run)
     return next_ns;
 }
 
-/* One event, or the passing of until_ns; false when the run is over. */
+/* Handle one event, or wait until until_ns; false when the run is over. */
 static bool turn(struct run *run, uint64_t until_ns)
 {
     struct weft_supervisor_event event;
@@ -223,7 +225,7 @@ static bool turn(struct run *run, uint64_t until_ns)
         note_exit(run, event.slot);
         break;
     case WEFT_SUPERVISOR_DUE:
-        (void)weft_run_start(run, event.slot); /* a failure is in run->error */
+        (void)weft_run_start(run, event.slot); /* run->error has a failure */
         break;
     case WEFT_SUPERVISOR_SIGNAL:
         run->interrupted = event.signal;
@@ -327,10 +329,10 @@ int weft_run_all(struct run *run)
     weft_supervisor_stop(&run->supervisor, "server");
     weft_supervisor_stop(&run->supervisor, NULL);
     if (run->interrupted != 0) {
-        fprintf(stderr, "weft run: interrupted by signal %d (%s); all processes were ended\n",
+        fprintf(stderr, "weft run: interrupted by signal %d (%s); stopped all processes\n",
                 run->interrupted, strsignal(run->interrupted));
     } else if (!good) {
-        fprintf(stderr, "weft run: %s; all processes were ended\n", run->error.text);
+        fprintf(stderr, "weft run: %s; stopped all processes\n", run->error.text);
     } else {
         fprintf(stderr, "weft run: all %u workers have finished\n", run->options->workers - run->lost);
     }

@@ -1,4 +1,4 @@
-/* `weft sim allreduce`: rounds of all_reduce on virtual time. */
+/* `weft sim allreduce`: all_reduce rounds in virtual time. */
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/sim/report.h"
@@ -30,7 +30,8 @@ static void print_text(const struct weft_allreduce_config *config,
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
-    printf("%" PRIu64 " messages ahead of their operation, %" PRIu64 " probes\n", r->early_messages,
+    printf("%" PRIu64 " messages before their operation started, %" PRIu64 " probes\n",
+           r->early_messages,
            r->probes);
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
            weft_cli_ms(r->virtual_ns), r->trace_hash);
@@ -124,35 +125,38 @@ int weft_cli_sim_allreduce(int argc, char **argv)
     struct weft_sim_tap tap = {0};
     weft_allreduce_config_default(&config);
     const struct weft_option options[] = {
-        {"ranks", "N", "that take part", WEFT_OPTION_U32, &config.ranks, .min = 2,
+        {"ranks", "N", "number of ranks", WEFT_OPTION_U32, &config.ranks, .min = 2,
          .max = WEFT_ALLREDUCE_RANKS_MAX},
-        {"bytes", "N", "of the vector of float32", WEFT_OPTION_U64, &config.bytes, .min = 4,
+        {"bytes", "N", "size of the float32 vector", WEFT_OPTION_U64, &config.bytes, .min = 4,
          .max = 400000000},
         {"ops", "N",
-         "operations at a time that the vector is divided into, as gradient\n"
-         "buckets are",
+         "number of operations that the vector is divided into, like gradient\n"
+         "buckets",
          WEFT_OPTION_U32, &config.ops, .min = 1, .max = 16},
-        {"rate-mbps", "N", "of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1, .max = 1000000},
+        {"rate-mbps", "N", "rate of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1,
+         .max = 1000000},
         {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
-        {"host-us", "N", "from a packet's arrival until its host looks at it", WEFT_OPTION_U64,
+        {"host-us", "N", "delay from a packet's arrival until its host processes it",
+         WEFT_OPTION_U64,
          &host_us, .max = 1000000},
-        {"buffer-kb", "N", "of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
+        {"buffer-kb", "N", "buffer of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
          .min = 6, .max = 1000000000},
         {"ecn-kb", "N", "marking threshold of each downlink, in 1,000 bytes; 0 = none",
          WEFT_OPTION_U64, &ecn_kb, .max = 1000000000},
-        {"loss", "P", "of packets behind each downlink's queue", WEFT_OPTION_PPM,
+        {"loss", "P", "loss rate of packets after each downlink's queue", WEFT_OPTION_PPM,
          .value = &config.loss_ppm},
         {"bound", "P", "fraction of the contributions that may be missing", WEFT_OPTION_PPM,
          .value = &config.bound_ppm},
         {"feedback", NULL, "error feedback: what is missing is added to the next round",
          WEFT_OPTION_FLAG, .value = &config.feedback},
-        {"segment-bytes", "N", "least message between two ranks", WEFT_OPTION_U32,
+        {"segment-bytes", "N", "minimum message size between two ranks", WEFT_OPTION_U32,
          &config.segment_bytes, .min = 2048, .max = 1 << 30},
-        {"receivers", "N", "that a rank sends to at a time; 0 = all", WEFT_OPTION_U32,
+        {"receivers", "N", "receivers that a rank sends to concurrently; 0 = all", WEFT_OPTION_U32,
          &config.receivers_max, .max = 1024},
-        {"rounds", "N", "back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
+        {"rounds", "N", "number of rounds, back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
          .max = WEFT_ALLREDUCE_ROUNDS_MAX},
-        {"seed", "N", "of the network and the endpoints", WEFT_OPTION_U64, .value = &config.seed},
+        {"seed", "N", "seed of the network and the endpoints", WEFT_OPTION_U64,
+         .value = &config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
          .fallback = weft_cc_all[0]->name},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
@@ -161,13 +165,13 @@ int weft_cli_sim_allreduce(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim allreduce",
-        .summary = "rounds of all_reduce on virtual time",
+        .summary = "run all_reduce rounds in virtual time",
         .description =
-            "Each rank sends each other its slice of the vector, reduces what it gets, and sends\n"
-            "the result to all. A round runs from the call at all ranks until the last is done.\n"
-            "ideal = wire time of 2 (n - 1) slices with the headers of their packets + two base\n"
-            "round trips. Every round is checked: equal bits at all ranks, and the right sums.\n"
-            "Exit status 1 when a check fails or a round has no end.",
+        "Each rank sends every other rank its slice of the vector, reduces the contributions that\n"
+        "it receives, and sends the result to all. A round lasts from the call at all ranks until\n"
+        "the last rank is done. ideal = wire time of 2 (n - 1) slices with packet headers + two\n"
+        "base round trips. Every round is checked: equal bits at all ranks, and correct sums.\n"
+        "Exit status 1 if a check fails or a round does not complete.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
                    "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback",
         .options = options,

@@ -109,7 +109,7 @@ static bool draw(const struct compression *c)
 {
     static struct weft_gnuplot_files files;
     if (!weft_gnuplot_files_of(c->picture, &files)) {
-        (void)weft_cli_fail("sim compression", "--picture \"%s\" is no name for a picture",
+        (void)weft_cli_fail("sim compression", "--picture \"%s\" is not a valid file name",
                             c->picture);
         return false;
     }
@@ -170,33 +170,33 @@ int weft_cli_sim_compression(int argc, char **argv)
     };
     const struct weft_option options[] = {
         {"data", "FILE",
-         "bags of words (docword): a path, or a name in WEFT_DATA_DIR and the folders\n"
-         "of data that weft train looks into",
+         "bags of words (docword): a path, or a name in WEFT_DATA_DIR and the\n"
+         "data directories that weft train searches",
          WEFT_OPTION_STRING, .value = &c.data},
-        {"workers", "N", "whose updates are added up", WEFT_OPTION_U32, &c.config.workers, .min = 1,
+        {"workers", "N", "workers whose updates are aggregated", WEFT_OPTION_U32, &c.config.workers,
+         .min = 1,
          .max = 1000},
-        {"batch", "N", "documents of a worker's step", WEFT_OPTION_U32, &c.config.batch_rows,
+        {"batch", "N", "documents per worker and step", WEFT_OPTION_U32, &c.config.batch_rows,
          .min = 1, .max = 1000000},
         {"topics", "K", "one number of topics; 0 = 5, 10, 25, 50, 100, ... 250", WEFT_OPTION_U32,
          &c.config.topics, .max = WEFT_ML_FACTORS_MAX},
-        {"epochs", "N", "passes over the documents; the last one is counted", WEFT_OPTION_U32,
+        {"epochs", "N", "passes over the documents; the last one is measured", WEFT_OPTION_U32,
          &c.config.epochs, .min = 1, .max = 10000},
-        {"seed", "N", "of topics and of the order of documents", WEFT_OPTION_U64,
+        {"seed", "N", "seed of topics and of the order of documents", WEFT_OPTION_U64,
          .value = &c.config.seed},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &c.json},
-        {"picture", "FILE", "draw both ratios: FILE.png, with FILE.gp for gnuplot beside it",
+        {"picture", "FILE", "draw both ratios: FILE.png, with its gnuplot script FILE.gp",
          WEFT_OPTION_STRING, &c.picture, .fallback = "none"},
         {0},
     };
     const struct weft_command command = {
         .name = "sim compression",
-        .summary = "what an aggregator saves: bytes of updates over bytes of their sum",
+        .summary = "compute an aggregator's saving: bytes of updates over bytes of their sum",
         .description =
-            "Trains a topic model (lda) in one process, in steps of --workers workers, and\n"
-            "compares the bytes of the updates of a step with those of their sum, for several\n"
-            "numbers of topics. rows: a word's row of counts goes whole, as weft pushes it.\n"
-            "entries: only counts that changed go, each with its place.\n"
-            "The same seed gives the same figures.",
+          "Trains a topic model (lda) in one process, in steps of --workers workers, and compares\n"
+          "the bytes of the updates of a step with those of their sum, for several numbers of\n"
+          "topics. rows: a word's row of counts is sent as a whole, as weft pushes it. entries:\n"
+          "only changed counts are sent, each with its index. The same seed gives the same result.",
         .example =
             "  weft sim compression --data uci-kos/docword.kos.txt --picture compression.png\n"
             "  weft sim compression --topics 100 --workers 30 --json",

@@ -1,4 +1,4 @@
-/* `weft sim exchange`: rounds in which links carry data both ways and hosts have several peers. */
+/* `weft sim exchange`: rounds with bidirectional traffic and several peers per host. */
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/sim/report.h"
@@ -27,7 +27,7 @@ static void print_text(const struct weft_exchange_config *config,
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
-    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these wrongly; %"
+    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these spuriously; %"
            PRIu64 " probes\n",
            r->data_sent, r->data_lost, r->data_spurious, r->probes);
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
@@ -126,31 +126,37 @@ int weft_cli_sim_exchange(int argc, char **argv)
     struct weft_sim_tap tap = {0};
     weft_exchange_config_default(&config);
     const struct weft_option options[] = {
-        {"pattern", "NAME", "of a round", WEFT_OPTION_CHOICE, &config.pattern, .choices = patterns},
+        {"pattern", "NAME", "traffic pattern of a round", WEFT_OPTION_CHOICE, &config.pattern,
+         .choices = patterns},
         {"hosts", "N", "hosts of alltoall; receivers of outcast; mappers, and as many\n"
                        "reducers, of shuffle; workers of step",
          WEFT_OPTION_U32, &config.hosts, .min = 2, .max = WEFT_EXCHANGE_HOSTS_MAX},
-        {"bytes", "N", "of a message, in a step of a push; a multiple of 4", WEFT_OPTION_U64,
+        {"bytes", "N", "bytes of a message, or of a push in a step; a multiple of 4",
+         WEFT_OPTION_U64,
          &config.message_bytes, .min = 4, .max = 100000000},
-        {"request-bytes", "N", "step: of a pull's list of ids", WEFT_OPTION_U64,
+        {"request-bytes", "N", "step: bytes of a pull's id list", WEFT_OPTION_U64,
          &config.request_bytes, .min = 4, .max = 100000000},
-        {"reply-bytes", "N", "step: of the reply to a pull", WEFT_OPTION_U64, &config.reply_bytes,
+        {"reply-bytes", "N", "step: bytes of the reply to a pull", WEFT_OPTION_U64,
+         &config.reply_bytes,
          .min = 4, .max = 100000000},
-        {"rate-mbps", "N", "of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1, .max = 1000000},
+        {"rate-mbps", "N", "rate of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1,
+         .max = 1000000},
         {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
-        {"host-us", "N", "from a packet's arrival until its host looks at it", WEFT_OPTION_U64,
+        {"host-us", "N", "delay from a packet's arrival until its host processes it",
+         WEFT_OPTION_U64,
          &host_us, .max = 1000000},
-        {"buffer-kb", "N", "of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
+        {"buffer-kb", "N", "buffer of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
          .min = 6, .max = 1000000000},
         {"ecn-kb", "N", "marking threshold of each downlink, in 1,000 bytes; 0 = none",
          WEFT_OPTION_U64, &ecn_kb, .max = 1000000000},
-        {"loss", "P", "of packets behind each downlink's queue", WEFT_OPTION_PPM,
+        {"loss", "P", "loss rate of packets after each downlink's queue", WEFT_OPTION_PPM,
          .value = &config.loss_ppm},
         {"bound", "P", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &config.bound_ppm},
-        {"rounds", "N", "back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
+        {"rounds", "N", "number of rounds, back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
          .max = WEFT_EXCHANGE_ROUNDS_MAX},
-        {"seed", "N", "of the network and the endpoints", WEFT_OPTION_U64, .value = &config.seed},
+        {"seed", "N", "seed of the network and the endpoints", WEFT_OPTION_U64,
+         .value = &config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
          .fallback = weft_cc_all[0]->name},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
@@ -159,15 +165,15 @@ int weft_cli_sim_exchange(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim exchange",
-        .summary = "rounds with data both ways or several receivers, on virtual time",
+        .summary = "run rounds with bidirectional traffic or several receivers, in virtual time",
         .description =
-            "alltoall: each host sends a message to each other. outcast: one host sends to all\n"
-            "others. shuffle: each mapper sends to each reducer. step: the messages of a training\n"
-            "step with a parameter server; the reply begins it, then push, request and CLOCK.\n"
-            "A round runs from the word to all senders to the last completion at a receiver.\n"
-            "ideal = wire time of what the busiest link carries, headers included, + the base\n"
-            "round trip; of a step, with the replies in turn and CLOCK behind the push.\n"
-            "Exit status 1 when a round has no end.",
+        "alltoall: every host sends a message to every other host. outcast: one host sends to all\n"
+        "others. shuffle: every mapper sends to every reducer. step: the messages of a training\n"
+        "step with a parameter server: the reply, then push, request and CLOCK. A round lasts\n"
+        "from the start signal to all senders to the last completion at a receiver. ideal = wire\n"
+        "time of the data on the busiest link, headers included, + the base round trip; for a\n"
+        "step, with the replies in sequence and CLOCK after the push. Exit status 1 if a round\n"
+        "does not complete.",
         .example = "  weft sim exchange --hosts 8 --rate-mbps 25 --bytes 62500 --buffer-kb 450\n"
                    "  weft sim exchange --pattern step --rate-mbps 200 --bytes 148000",
         .options = options,

@@ -1,4 +1,4 @@
-/* `weft sim fabric`: a training job at flow or packet level, under a policy of who sends when. */
+/* `weft sim fabric`: a training job at flow or packet level, under a transfer scheduling policy. */
 #include "cli/sim/fabric.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -124,7 +124,7 @@ static void print_text(const struct weft_fabric_config *config, const struct wef
            "\n",
            config->workers, config->servers, config->compute.name, config->network.name,
            (double)config->duration_ns / 1e9, config->seed);
-    printf("commits   %" PRIu64 ", %.3f a second; %" PRIu64 " updates dropped; fewest of a worker "
+    printf("commits   %" PRIu64 ", %.3f a second; %" PRIu64 " updates dropped; minimum of a worker "
            "%.3f of the mean\n",
            r->commits, (double)r->commits / ((double)config->duration_ns / 1e9), r->dropped,
            r->share_min);
@@ -144,7 +144,7 @@ static void print_text(const struct weft_fabric_config *config, const struct wef
         printf("rounds    %" PRIu64 ", %.6f s each\n", r->rounds, (double)r->makespan_ns / 1e9);
     }
     if (config->level == WEFT_FABRIC_PACKETS) {
-        printf("packets   %" PRIu64 ", %" PRIu64 " of them sent again, %" PRIu64
+        printf("packets   %" PRIu64 ", %" PRIu64 " of them retransmitted, %" PRIu64
                " dropped by switches\n",
                r->packets, r->packets_again, r->packets_dropped);
     }
@@ -193,7 +193,7 @@ static int fabric_run(struct fabric *fabric)
     return drawn ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
-/* What the options say together. NULL, or what is wrong. */
+/* Checks between options. NULL, or the error. */
 static const char *settle(struct fabric *fabric, char error[WEFT_CLI_FABRIC_ERROR_BYTES])
 {
     struct weft_fabric_config *config = &fabric->config;
@@ -213,10 +213,10 @@ static const char *settle(struct fabric *fabric, char error[WEFT_CLI_FABRIC_ERRO
         return error;
     }
     if (fabric->grid && (fabric->compute != NULL || fabric->network != NULL)) {
-        return "--grid has its own settings: leave out --compute and --network";
+        return "--grid has its own settings: omit --compute and --network";
     }
     if (fabric->grid && (fabric->gantt != NULL || fabric->chrome != NULL)) {
-        return "--gantt and --chrome are for one run: leave out --grid";
+        return "--gantt and --chrome require a single run: omit --grid";
     }
     const char *wrong = weft_fabric_config_check(config);
     return wrong == NULL && fabric->grid ? weft_cli_fabric_grid_check(config, error) : wrong;
@@ -238,34 +238,37 @@ int weft_cli_sim_fabric(int argc, char **argv)
     }
     const struct weft_option options[] = {
         {"level", "L",
-         "flow: rates of links, up to 1,000 workers. packet: production endpoints on\n"
-         "simulated links, up to 64 hosts; minutes of this machine for a large run",
+         "flow: transfers as rates on links, up to 1,000 workers. packet:\n"
+         "production endpoints on simulated links, up to 64 hosts; a large run\n"
+         "takes minutes",
          WEFT_OPTION_CHOICE, &config->level, .choices = levels},
-        {"workers", "N", "hosts that train", WEFT_OPTION_U32, &config->workers, .min = 1,
+        {"workers", "N", "worker hosts", WEFT_OPTION_U32, &config->workers, .min = 1,
          .max = WEFT_FABRIC_WORKERS_MAX},
-        {"servers", "S", "hosts with an equal part of the model each", WEFT_OPTION_U32,
+        {"servers", "S", "server hosts, each with an equal part of the model", WEFT_OPTION_U32,
          &config->servers, .min = 1, .max = WEFT_FABRIC_SERVERS_MAX},
         {"policy", "P",
-         "who sends when. +X: everything of order+bound and of the + policies\n"
-         "listed before it",
+         "scheduling policy. +X: all of order+bound and of the + policies listed\n"
+         "before it",
          WEFT_OPTION_CHOICE, &config->policy, .choices = policies},
         {"mode", "M", "async, ssp:N or sync", WEFT_OPTION_CUSTOM, &fabric.mode, .fallback = "async",
          .parse = parse_mode},
         {"compute", "FILE|NAME",
-         "how long steps take: fixed, uniform, bimodal, slow-20, brief,\n"
-         "CS1, CS2, CS3, or a JSON file",
+         "compute times of steps: fixed, uniform, bimodal, slow-20, brief, CS1,\n"
+         "CS2, CS3, or a JSON file",
          WEFT_OPTION_STRING, &fabric.compute, .fallback = "CS1"},
         {"network", "FILE|NAME",
-         "what links carry: homogeneous, slow-uplinks, contended, varying,\n"
-         "NS1, NS2, NS3, or a JSON file",
+         "link rates: homogeneous, slow-uplinks, contended, varying, NS1, NS2,\n"
+         "NS3, or a JSON file",
          WEFT_OPTION_STRING, &fabric.network, .fallback = "NS1"},
-        {"update-bytes", "N", "of an update, over all servers", WEFT_OPTION_U64,
+        {"update-bytes", "N", "bytes of an update, over all servers", WEFT_OPTION_U64,
          &config->update_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
-        {"model-bytes", "N", "of a read, over all servers; 0 = reads take no time", WEFT_OPTION_U64,
+        {"model-bytes", "N", "bytes of a model read, over all servers; 0 = reads take no time",
+         WEFT_OPTION_U64,
          &config->model_bytes, .max = WEFT_FABRIC_BYTES_MAX},
-        {"chunk-bytes", "N", "of what a host forwards while it arrives", WEFT_OPTION_U64,
+        {"chunk-bytes", "N", "size of the chunks that a host forwards during reception",
+         WEFT_OPTION_U64,
          &config->chunk_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
-        {"tau-max", "T", "delay bound, for order+bound and what follows it", WEFT_OPTION_U64,
+        {"tau-max", "T", "delay bound, for order+bound and the policies after it", WEFT_OPTION_U64,
          &config->tau_max, .min = 1, .max = 1000000000, .fallback = "twice the workers"},
         {"div-max", "D",
          "divergence bound of replicas, in mean norms of an update; 0 = no\n"
@@ -276,34 +279,38 @@ int weft_cli_sim_fabric(int argc, char **argv)
          .fallback = "two fifths of the workers"},
         {"ahead", "N", "grants ahead of time for each server; 0 = the planner's default",
          WEFT_OPTION_U32, &config->ahead, .max = 1000},
-        {"seconds", "T", "of virtual time", WEFT_OPTION_F64, &fabric.seconds, .least = 0.001,
+        {"seconds", "T", "seconds of virtual time", WEFT_OPTION_F64, &fabric.seconds,
+         .least = 0.001,
          .most = 100000},
-        {"seed", "N", "of everything that is drawn", WEFT_OPTION_U64, .value = &config->seed},
+        {"seed", "N", "seed of all random values", WEFT_OPTION_U64, .value = &config->seed},
         {"grid", NULL,
          "CS1-CS3 x NS1-NS3: speed-up of --policy over the best of fair, ring and\n"
          "halving-doubling in each cell",
          WEFT_OPTION_FLAG, .value = &fabric.grid},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &fabric.json},
-        {"gantt", "FILE", "draw what hosts did: FILE.png, with FILE.gp for gnuplot beside it",
+        {"gantt", "FILE",
+         "draw a Gantt chart of the hosts: FILE.png, with its gnuplot script FILE.gp",
          WEFT_OPTION_STRING, &fabric.gantt, .fallback = "none"},
-        {"chrome", "FILE", "write what hosts did as a Chrome trace, for ui.perfetto.dev",
+        {"chrome", "FILE", "write the hosts' activity as a Chrome trace, for ui.perfetto.dev",
          WEFT_OPTION_STRING, &fabric.chrome, .fallback = "none"},
         {0},
     };
     const struct weft_command command = {
         .name = "sim fabric",
-        .summary = "a training job under the transfer scheduler, at flow or packet level",
+        .summary = "simulate a training job with the transfer scheduler, at flow or packet level",
         .description =
-            "Workers read the model, compute and push updates, on virtual time.\n"
-            "--level flow: transfers are rates on links. --level packet: messages of weft's own\n"
-            "endpoints on simulated links; the planner's grants go as held messages.\n"
-            "fair: everybody sends at once and links are shared. fifo to +admission: the planner\n"
-            "of the transfer scheduler grants transfers. ring, halving-doubling and the\n"
-            "planner's tree: all-reduce, for --mode sync.\n"
-            "The delay of an update is how many others were committed since its worker's read.\n"
-            "The same seed gives the same result; only plan_us is of this machine.\n"
-            "Exit status 1 when a check of the run fails.",
+        "Workers read the model, compute and push updates, in virtual time. --level flow:\n"
+        "transfers are rates on links. --level packet: messages of weft's endpoints on simulated\n"
+        "links; the planner's grants release held messages.\n"
+        "\n"
+        "fair: all hosts send at once and share links. fifo to +admission: the planner of the\n"
+        "transfer scheduler grants transfers. ring, halving-doubling and the planner's tree:\n"
+        "all-reduce, for --mode sync.\n"
+        "\n"
+        "The delay of an update is the number of other updates committed since its worker's read.\n"
+        "The same seed gives the same result; only plan_us depends on this machine. Exit status 1\n"
+        "if a check of the run fails.",
         .example = "  weft sim fabric --compute fixed --model-bytes 0 --policy order\n"
                    "  weft sim fabric --network NS2 --policy order+bound --tau-max 45 --json\n"
                    "  weft sim fabric --grid --mode sync --policy tree+cut-through",

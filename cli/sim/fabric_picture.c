@@ -1,4 +1,4 @@
-/* What the hosts of `weft sim fabric` did, as a Gantt chart and as a Chrome trace. */
+/* Activity of the hosts of `weft sim fabric`, as a Gantt chart and as a Chrome trace. */
 #include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -126,11 +126,12 @@ bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *co
 {
     static struct weft_gnuplot_files picture;
     if (!weft_gnuplot_files_of(path, &picture)) {
-        (void)weft_cli_fail("sim fabric", "--gantt \"%s\" is no name for a picture", path);
+        (void)weft_cli_fail("sim fabric", "--gantt \"%s\" is not a valid file name", path);
         return false;
     }
     if (spans->count == 0) {
-        (void)weft_cli_fail("sim fabric", "nothing ended in this time, so there is no picture");
+        (void)weft_cli_fail("sim fabric",
+                            "no transfer or step ended in this time, so there is nothing to draw");
         return false;
     }
     FILE *script = weft_output_open(picture.gp_path);

@@ -76,8 +76,8 @@ static bool unknown_key(const struct reading *reading, const char *name, const s
     }
     const char *closest = weft_options_closest(name, names);
     return closest != NULL
-               ? wrong(reading, "there is no key \"%.64s\"; did you mean \"%s\"?", name, closest)
-               : wrong(reading, "there is no key \"%.64s\"; docs/SIMULATOR.md has those that are",
+               ? wrong(reading, "unknown key \"%.64s\"; did you mean \"%s\"?", name, closest)
+               : wrong(reading, "unknown key \"%.64s\"; docs/SIMULATOR.md lists the keys",
                        name);
 }
 
@@ -86,7 +86,7 @@ static bool take_number(const struct reading *reading, const cJSON *item, const 
 {
     double value = item->valuedouble;
     if (!cJSON_IsNumber(item)) {
-        return wrong(reading, "\"%s\" is no number", key->name);
+        return wrong(reading, "\"%s\" is not a number", key->name);
     }
     if (!(value >= 0 && value <= key->most)) {
         return wrong(reading, "\"%s\" is %g; it must be from 0 to %g", key->name, value, key->most);
@@ -101,7 +101,7 @@ static bool take_number(const struct reading *reading, const cJSON *item, const 
     return true;
 }
 
-/* It is printed, and put in quotes in a script of gnuplot. */
+/* The name is printed, and quoted in a gnuplot script. */
 static bool is_plain(const char *name)
 {
     for (; *name != '\0'; name++) {
@@ -117,11 +117,12 @@ static bool take_name(const struct reading *reading, const cJSON *item, char *na
 {
     if (!cJSON_IsString(item) || item->valuestring[0] == '\0' ||
         strlen(item->valuestring) >= WEFT_FABRIC_NAME_BYTES) {
-        return wrong(reading, "\"name\" is no string of 1 to %d bytes", WEFT_FABRIC_NAME_BYTES - 1);
+        return wrong(reading, "\"name\" is not a string of 1 to %d bytes",
+                     WEFT_FABRIC_NAME_BYTES - 1);
     }
     if (!is_plain(item->valuestring)) {
-        return wrong(reading, "\"name\" holds a quote, a backslash or a control character; "
-                              "leave these out");
+        return wrong(reading, "\"name\" has a quote, a backslash or a control character; "
+                              "remove it");
     }
     strcpy(name, item->valuestring);
     return true;
@@ -131,7 +132,7 @@ static bool take_item(const struct reading *reading, const cJSON *root, const cJ
                       const struct key *keys, void *setting)
 {
     if (cJSON_GetObjectItemCaseSensitive(root, item->string) != item) {
-        return wrong(reading, "\"%.64s\" is there twice", item->string);
+        return wrong(reading, "\"%.64s\" is a duplicate key", item->string);
     }
     if (strcmp(item->string, "name") == 0) {
         return take_name(reading, item, setting); /* the first field of both */
@@ -149,13 +150,13 @@ static bool parse(const struct reading *reading, const char *text, const struct 
 {
     const char *end = NULL;
     if (text[strspn(text, " \t\r\n")] == '\0') {
-        return wrong(reading, "the file is empty; a JSON object is wanted");
+        return wrong(reading, "the file is empty; a JSON object is required");
     }
     cJSON *root = cJSON_ParseWithOpts(text, &end, true);
     if (root == NULL) {
-        return wrong(reading, "no JSON, or it is cut off: byte %zu", (size_t)(end - text) + 1);
+        return wrong(reading, "not JSON, or truncated: byte %zu", (size_t)(end - text) + 1);
     }
-    bool good = cJSON_IsObject(root) || wrong(reading, "a JSON object is wanted");
+    bool good = cJSON_IsObject(root) || wrong(reading, "a JSON object is required");
     for (const cJSON *item = root->child; good && item != NULL; item = item->next) {
         good = take_item(reading, root, item, keys, setting);
     }
@@ -169,11 +170,11 @@ static bool read_setting(const struct reading *reading, const char *built_in,
     char *text = NULL;
     size_t bytes = 0;
     if (weft_file_read(reading->path, FILE_BYTES_MAX, &text, &bytes) != WEFT_OK) {
-        return wrong(reading, "no such setting is built in (%s), and no file can be read: %s",
+        return wrong(reading, "not a built-in setting (%s), and not a readable file: %s",
                      built_in, strerror(errno));
     }
     bool good = strlen(text) == bytes ? parse(reading, text, keys, setting)
-                                      : wrong(reading, "the file holds a zero byte");
+                                      : wrong(reading, "the file has a zero byte");
     free(text);
     return good;
 }

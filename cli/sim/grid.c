@@ -1,4 +1,4 @@
-/* `weft sim grid`: the incast grid, each cell in a process of its own.
+/* `weft sim grid`: the incast grid, each cell in its own process.
  *
  * Cells are started in their order and printed in their order, whoever is done first; the output
  * does not depend on --jobs. A process that ends badly (an assertion, a sanitizer's finding) fails
@@ -22,10 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A cell that takes longer never ends, and is reported as signal 14. */
+/* A cell that takes longer hangs, and is reported as signal 14. */
 enum { JOBS_MAX = 64, CELL_SECONDS_MAX = 7200 };
 
-/* One write of a result is whole: no reader sees half of it. */
+/* One write of a result is atomic: no reader gets a part of it. */
 static_assert(sizeof(struct weft_incast_result) <= PIPE_BUF);
 
 struct job {
@@ -221,7 +221,7 @@ static int grid_run(struct grid *g)
 {
     g->count = weft_grid_cells(&g->config, g->cells);
     if (g->count == 0) {
-        fprintf(stderr, "weft sim grid: no cell has %" PRIu32 " senders; 1, 8, 16 and 64 are there\n",
+        fprintf(stderr, "weft sim grid: no cell has %" PRIu32 " senders; use 1, 8, 16 or 64\n",
                 g->config.senders);
         return WEFT_EXIT_USAGE;
     }
@@ -248,15 +248,15 @@ int weft_cli_sim_grid(int argc, char **argv)
          .value = &grid.config.thin},
         {"network", "NAME", "1g (250 KB, 50 us), 40g (10 MB, 10 us) or both", WEFT_OPTION_CHOICE,
          .value = &network, .choices = networks},
-        {"rounds", "N", "of each cell; without it 500, or as many as fit in the thin grid",
+        {"rounds", "N", "rounds of each cell",
          WEFT_OPTION_U32, .value = &grid.config.rounds, .min = 1, .max = WEFT_INCAST_ROUNDS_MAX,
          .fallback = ""},
-        {"senders", "N", "only the cells with so many senders (1, 8, 16 or 64)", WEFT_OPTION_U32,
+        {"senders", "N", "only the cells with N senders (1, 8, 16 or 64)", WEFT_OPTION_U32,
          .value = &grid.config.senders, .min = 1, .max = 64, .fallback = "all"},
-        {"seed", "N", "of every cell", WEFT_OPTION_U64, .value = &grid.config.seed},
+        {"seed", "N", "seed of every cell", WEFT_OPTION_U64, .value = &grid.config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, .value = &grid.config.cc_name,
          .fallback = ""},
-        {"jobs", "N", "processes at a time", WEFT_OPTION_U32, .value = &grid.jobs, .min = 1,
+        {"jobs", "N", "concurrent processes", WEFT_OPTION_U32, .value = &grid.jobs, .min = 1,
          .max = JOBS_MAX},
         WEFT_METRICS_OPTIONS(&grid.metrics),
         {"json", NULL, "print the cells as one JSON object", WEFT_OPTION_FLAG,
@@ -265,11 +265,11 @@ int weft_cli_sim_grid(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim grid",
-        .summary = "the incast grid: round times of every cell against its limit",
+        .summary = "run the incast grid: round times of every cell against its limit",
         .description =
-            "Columns p50, p99 and max are times of a round over the ideal; limit is that of p99.\n"
-            "Cells with burst loss and those without a limit are reported only. Exit status 1\n"
-            "when a cell is over its limit or fails.",
+           "Columns p50, p99 and max are round times divided by the ideal; limit is that of p99.\n"
+           "Cells with burst loss and those without a limit are only reported. Exit status 1 if a\n"
+           "cell exceeds its limit or fails.",
         .example = "  weft sim grid --thin\n  weft sim grid --network 40g --senders 8 --jobs 2",
         .options = options,
     };

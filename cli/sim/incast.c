@@ -1,4 +1,4 @@
-/* `weft sim incast`: one cell of the incast grid, with all its figures. */
+/* `weft sim incast`: one cell of the incast grid, with all its statistics. */
 #include "cli/options.h"
 #include "cli/sim/report.h"
 #include "cli/sim/tap.h"
@@ -17,14 +17,14 @@ static void print_text(const struct weft_incast_config *config,
     printf("round p50 %.3f ms (%.3f x ideal), p99 %.3f (%.3f x), max %.3f (%.3f x)\n",
            weft_cli_ms(r->p50_ns), weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
            weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns), weft_cli_ratio(r->max_ns, r->ideal_ns));
-    printf("delivered %.3f %% (least %.3f %%), retransmitted %.3f %%\n",
+    printf("delivered %.3f %% (minimum %.3f %%), retransmitted %.3f %%\n",
            weft_cli_percent(r->delivered_ppm_mean), weft_cli_percent(r->delivered_ppm_min),
            weft_cli_percent(r->retransmitted_ppm));
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
-    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these wrongly; %"
-           PRIu64 " chunks came twice, %" PRIu64 " late; %" PRIu64 " probes, %" PRIu64
+    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these spuriously; %"
+           PRIu64 " duplicate chunks, %" PRIu64 " late; %" PRIu64 " probes, %" PRIu64
            " UNKNOWN\n",
            r->data_sent, r->data_lost, r->data_spurious, r->data_duplicate, r->data_late,
            r->probes, r->unknown);
@@ -79,29 +79,32 @@ int weft_cli_sim_incast(int argc, char **argv)
     struct weft_sim_tap tap = {0};
     weft_incast_config_default(&config);
     const struct weft_option options[] = {
-        {"senders", "N", "senders of each endpoint", WEFT_OPTION_U32, &config.senders, .min = 1,
+        {"senders", "N", "senders to each endpoint", WEFT_OPTION_U32, &config.senders, .min = 1,
          .max = WEFT_INCAST_SENDERS_MAX},
-        {"shards", "N", "endpoints behind the one downlink", WEFT_OPTION_U32, &config.shards,
+        {"shards", "N", "endpoints that share the downlink", WEFT_OPTION_U32, &config.shards,
          .min = 1, .max = WEFT_INCAST_SHARDS_MAX},
-        {"bytes", "N", "of a message; a multiple of 4", WEFT_OPTION_U64, &config.message_bytes,
+        {"bytes", "N", "bytes of a message; a multiple of 4", WEFT_OPTION_U64,
+         &config.message_bytes,
          .min = 4, .max = 100000000},
-        {"rate-gbps", "N", "of every link", WEFT_OPTION_U64, &rate_gbps, .min = 1, .max = 1000},
+        {"rate-gbps", "N", "rate of every link", WEFT_OPTION_U64, &rate_gbps, .min = 1,
+         .max = 1000},
         {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
-        {"buffer-kb", "N", "of the downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
+        {"buffer-kb", "N", "buffer of the downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
          .min = 6, .max = 1000000000},
         {"ecn-kb", "N", "marking threshold of the downlink, in 1,000 bytes; 0 = none",
          WEFT_OPTION_U64, &ecn_kb, .max = 1000000000},
-        {"loss", "P", "of packets behind the downlink's queue and on the way back",
+        {"loss", "P",
+         "loss rate of packets after the downlink's queue and in the reverse direction",
          WEFT_OPTION_PPM, .value = &config.loss_ppm},
-        {"burst", NULL, "this loss comes in bursts of 8 packets on average (Gilbert)",
+        {"burst", NULL, "lose packets in bursts of 8 on average (Gilbert)",
          WEFT_OPTION_FLAG, .value = &config.burst},
         {"bound", "P", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &config.bound_ppm},
-        {"unannounced", NULL, "do not tell the receiver how many senders a round has",
+        {"unannounced", NULL, "do not announce the number of senders to the receiver",
          WEFT_OPTION_FLAG, .value = &config.unannounced},
-        {"rounds", "N", "back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
+        {"rounds", "N", "number of rounds, back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
          .max = WEFT_INCAST_ROUNDS_MAX},
-        {"seed", "N", "of the network and the endpoints", WEFT_OPTION_U64,
+        {"seed", "N", "seed of the network and the endpoints", WEFT_OPTION_U64,
          .value = &config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
          .fallback = weft_cc_all[0]->name},
@@ -112,11 +115,11 @@ int weft_cli_sim_incast(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim incast",
-        .summary = "many senders, one downlink, one message each a round, on virtual time",
+        .summary = "run incast rounds (one message per sender) in virtual time",
         .description =
-            "A round runs from the word to all senders to the last completion at the receiver.\n"
-            "ideal = wire time of all chunks once, with all headers, + the base round trip.\n"
-            "Exit status 1 when a round has no end or the two ends disagree about a message.",
+        "A round lasts from the start signal to all senders to the last completion at the\n"
+        "receiver. ideal = wire time of all chunks once, with all headers, + the base round trip.\n"
+        "Exit status 1 if a round does not complete or the two ends disagree about a message.",
         .example = "  weft sim incast --senders 8 --buffer-kb 450 --loss 0.01 --bound 0.10\n"
                    "  weft sim incast --senders 64 --bytes 10000000 --rate-gbps 40 --rtt-us 10 "
                    "--rounds 20",

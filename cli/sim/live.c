@@ -6,13 +6,13 @@ static void add_live(void *arg, struct weft_exposition *text)
 {
     struct weft_sim_live *live = arg;
     weft_exposition_one(text, "weft_sim_runs_planned", "gauge",
-                        "Runs to be made: seeds of swarm, cells of grid.", live->planned);
-    weft_exposition_family(text, "weft_sim_runs_total", "counter", "Runs that are over.");
+                        "Planned runs: seeds of swarm, cells of grid.", live->planned);
+    weft_exposition_family(text, "weft_sim_runs_total", "counter", "Completed runs.");
     weft_exposition_u64(text, "weft_sim_runs_total", "result=\"good\"", atomic_load(&live->good));
     weft_exposition_u64(text, "weft_sim_runs_total", "result=\"failed\"",
                         atomic_load(&live->failed));
     weft_exposition_one(text, "weft_sim_packets_total", "counter",
-                        "Packets of virtual networks, of runs that are over.",
+                        "Packets of the simulated networks of completed runs.",
                         atomic_load(&live->packets));
 }
 

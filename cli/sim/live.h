@@ -21,10 +21,10 @@ struct weft_sim_live {
  * be had, which is said. planned: seeds or cells. command: "sim swarm". */
 bool weft_sim_live_start(struct weft_sim_live *live, const struct weft_metrics_options *options,
                          uint64_t planned, const char *command);
-/* A zeroed one is fine. */
+/* A zeroed object is valid. */
 void weft_sim_live_stop(struct weft_sim_live *live);
 
-/* A run is over. */
+/* A run has completed. */
 void weft_sim_live_note(struct weft_sim_live *live, bool is_good, uint64_t packets);
 
 #endif

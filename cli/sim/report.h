@@ -1,4 +1,4 @@
-/* How figures of the incast simulations are printed: what `sim incast` and `sim grid` share. */
+/* Printing of incast simulation results, shared by `sim incast` and `sim grid`. */
 #ifndef WEFT_CLI_SIM_REPORT_H
 #define WEFT_CLI_SIM_REPORT_H
 
@@ -19,7 +19,7 @@ static inline double weft_cli_percent(uint32_t ppm)
     return (double)ppm / 1e4;
 }
 
-/* The members of a JSON object, without its braces, on standard output. */
+/* Print the members of a JSON object, without its braces, on standard output. */
 void weft_cli_incast_print_json(const struct weft_incast_config *config,
                                 const struct weft_incast_result *result);
 

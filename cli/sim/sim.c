@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A seed takes milliseconds. One that takes this long never ends, and is reported as signal 14. */
+/* A seed takes milliseconds. One that takes this long hangs, and is reported as signal 14. */
 enum { JOBS_MAX = 64, FAILED_SHOWN_MAX = 1000, SEED_SECONDS_MAX = 120 };
 static const uint64_t seeds_count_max = 10000000;
 
@@ -38,7 +38,7 @@ struct job {
     uint64_t next; /* the seed whose result comes next; beyond last = done */
 };
 
-/* What is kept of a seed until all are there. */
+/* Result of a seed, kept until all seeds are done. */
 struct outcome {
     bool ok;
     uint64_t trace_hash;
@@ -187,7 +187,7 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
     progress(s);
 }
 
-/* A child has closed its pipe. When seeds are left, the one it was at ended it. */
+/* A child has closed its pipe. If it has seeds left, the current one terminated it. */
 static bool job_ended(struct swarm *s, struct job *job)
 {
     int status = 0;
@@ -198,7 +198,7 @@ static bool job_ended(struct swarm *s, struct job *job)
     if (job->next > s->seeds.last) {
         if (status != 0) {
             fprintf(stderr,
-                    "weft sim swarm: a process ended badly after its last seed (wait status %d)\n",
+                    "weft sim swarm: a process failed after its last seed (wait status %d)\n",
                     status);
             s->broken = true;
         }
@@ -324,7 +324,7 @@ static int swarm_run(struct swarm *s)
     return s->failed == 0 && !s->broken ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
-/* The seed runs twice: here, for the files, and then as always, for the report. */
+/* The seed runs twice: here, for the files, and then in the usual way, for the report. */
 static int swarm_run_tapped(struct swarm *s, struct weft_sim_tap *tap)
 {
     static struct weft_swarm_result result;
@@ -344,17 +344,19 @@ static int verb_swarm(int argc, char **argv)
     struct swarm swarm = {.seeds = {1, 100}, .jobs = 1};
     struct weft_sim_tap tap = {0};
     const struct weft_option options[] = {
-        {"seeds", "A..B", "seeds to run, both ends included", WEFT_OPTION_CUSTOM, &swarm.seeds,
+        {"seeds", "A..B", "range of seeds to run, inclusive", WEFT_OPTION_CUSTOM, &swarm.seeds,
          .fallback = "1..100", .parse = parse_seeds},
-        {"jobs", "N", "processes at a time", WEFT_OPTION_U32, &swarm.jobs, .min = 1,
+        {"jobs", "N", "concurrent processes", WEFT_OPTION_U32, &swarm.jobs, .min = 1,
          .max = JOBS_MAX},
         {"value-type", "TYPE",
-         "bf16: run each seed as a parameter server whose messages carry values\n"
-         "as bf16, one way or both; int8: whose pushes carry int8",
+         "bf16: run each seed as a parameter server whose messages use bf16\n"
+         "values, in one or both directions; int8: whose pushes use int8",
          WEFT_OPTION_CHOICE, .value = &swarm.value_type, .choices = value_types},
-        {"via", NULL, "run each seed as a parameter server whose workers go by aggregators, one or\n"
-         "two a shard, which die and come back", WEFT_OPTION_FLAG, .value = &swarm.via},
-        {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
+        {"via", NULL, "run each seed as a parameter server whose workers use one or two\n"
+                      "aggregators per shard, which fail and restart", WEFT_OPTION_FLAG,
+                      .value = &swarm.via},
+        {"verbose", NULL, "print the configuration drawn by each seed", WEFT_OPTION_FLAG,
+         .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},
         WEFT_METRICS_OPTIONS(&swarm.metrics),
@@ -364,13 +366,12 @@ static int verb_swarm(int argc, char **argv)
     const struct weft_command command = {
         .name = "sim swarm",
         .summary =
-            "run seeds: each a whole cluster on virtual time with faults, checked to the end",
+            "simulate a cluster with faults for each of many seeds and check its results",
         .description =
-            "A seed draws hosts, links, faults and messages. Faults come first; then the network\n"
-            "heals and every message must be closed as promised. The last line is a hash of all\n"
-            "that happened: the same seeds give the same hash on every machine and in every "
-            "build.\n"
-            "Exit status 1 when a seed failed.",
+          "A seed determines hosts, links, faults and messages. After the fault phase the network\n"
+          "heals, and every message must be closed within its loss bound. The last line is a hash\n"
+          "of all events: the same seeds give the same hash on every machine and in every build.\n"
+          "Exit status 1 if a seed failed.",
         .example =
             "  weft sim swarm --seeds 1..1000 --jobs 2\n  weft sim swarm --seeds 57..57 --verbose",
         .options = options,
@@ -384,7 +385,7 @@ static int verb_swarm(int argc, char **argv)
     }
     if (swarm.seeds.first != swarm.seeds.last) {
         return weft_options_usage(
-            &command, "--trace and --pcap are for one seed: --seeds %" PRIu64 "..%" PRIu64,
+            &command, "--trace and --pcap require a single seed: --seeds %" PRIu64 "..%" PRIu64,
             swarm.seeds.first, swarm.seeds.first);
     }
     return swarm_run_tapped(&swarm, &tap);
@@ -393,23 +394,25 @@ static int verb_swarm(int argc, char **argv)
 int weft_cli_sim(int argc, char **argv)
 {
     static const struct weft_verb verbs[] = {
-        {"swarm", "many seeds, each a whole cluster with faults, checked to the end", verb_swarm},
-        {"incast", "many senders, one downlink, one message each a round: round times",
+        {"swarm", "simulate a cluster with faults for each of many seeds and check its results",
+         verb_swarm},
+        {"incast", "run incast rounds, one message per sender: round times",
          weft_cli_sim_incast},
-        {"exchange", "rounds with data both ways or several receivers: round times",
+        {"exchange", "run rounds with bidirectional traffic or several receivers: round times",
          weft_cli_sim_exchange},
-        {"allreduce", "rounds of all_reduce between ranks: round times", weft_cli_sim_allreduce},
-        {"fabric", "a training job under the transfer scheduler, at flow or packet level",
+        {"allreduce", "run all_reduce rounds: round times", weft_cli_sim_allreduce},
+        {"fabric", "simulate a training job with the transfer scheduler, at flow or packet level",
          weft_cli_sim_fabric},
-        {"compression", "what an aggregator saves: bytes of updates over bytes of their sum",
+        {"compression", "compute an aggregator's saving: bytes of updates over bytes of their sum",
          weft_cli_sim_compression},
-        {"grid", "the incast grid: round times of every cell against its limit", weft_cli_sim_grid},
+        {"grid", "run the incast grid: round times of every cell against its limit",
+         weft_cli_sim_grid},
         {0},
     };
     static const struct weft_verb_list list = {
         .name = "weft sim",
         .word = "command",
-        .summary = "run clusters on virtual time, repeatable from a seed",
+        .summary = "simulate clusters in virtual time, reproducible from a seed",
         .usage = "COMMAND [options]",
         .notes = "`weft sim COMMAND --help` describes a command",
         .verbs = verbs,

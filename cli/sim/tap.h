@@ -19,10 +19,10 @@ struct weft_sim_tap {
     {"pcap", "FILE", "write all packets, as they leave their hosts, for Wireshark",                \
      WEFT_OPTION_STRING, .value = &(t)->pcap, .fallback = "none"}
 
-/* Make the files that were asked for. False: one cannot be made, and that was said. */
+/* Create the requested files. False: an error was printed. */
 bool weft_sim_tap_open(struct weft_sim_tap *tap);
 
-/* False: a file is incomplete, and that was said. Fine after a failed open, too. */
+/* False: a file is incomplete, and an error was printed. Valid also after a failed open. */
 bool weft_sim_tap_close(struct weft_sim_tap *tap);
 
 #endif

@@ -11,12 +11,12 @@ static SCREEN *screen;
 bool weft_top_screen_open(const char **why_p)
 {
     if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
-        *why_p = "standard input or output is no terminal; --once prints instead";
+        *why_p = "standard input or output is not a terminal; use --once";
         return false;
     }
     screen = newterm(NULL, stdout, stdin);
     if (screen == NULL) {
-        *why_p = "the terminal is not known (TERM); --once prints instead";
+        *why_p = "the terminal type (TERM) is unknown; use --once";
         return false;
     }
     cbreak();
@@ -53,7 +53,7 @@ void weft_top_screen_show(const struct weft_top_view *view, const char *foot)
     attrset(A_REVERSE);
     move(LINES - 1, 0);
     if ((int)view->count > room) {
-        printw("%.20s%d more lines: make the window taller", "", (int)view->count - room);
+        printw("%.20s%d more lines: enlarge the window", "", (int)view->count - room);
     } else {
         addnstr(foot, COLS);
     }
@@ -67,7 +67,7 @@ enum weft_top_key weft_top_screen_wait(int timeout_ms)
     switch (getch()) {
     case 'q':
     case 'Q':
-    case 3: /* Ctrl-C, where the terminal hands it over */
+    case 3: /* Ctrl-C, if the terminal passes it on */
         return WEFT_TOP_KEY_QUIT;
     case KEY_RESIZE:
         return WEFT_TOP_KEY_DRAW;

@@ -18,7 +18,7 @@ static bool is_number(const char *text)
 
 weft_status weft_top_target_init(struct weft_top_target *target, const char *text)
 {
-    *target = (struct weft_top_target){.is_gone = true, .why = "not asked yet"};
+    *target = (struct weft_top_target){.is_gone = true, .why = "not scraped yet"};
     snprintf(target->name, sizeof(target->name), "%s", text);
     if (strchr(text, '/') != NULL || (strchr(text, ':') == NULL && !is_number(text))) {
         target->file = text;
@@ -72,7 +72,7 @@ static void take_hot(struct weft_top_target *target, const cJSON *object)
     }
 }
 
-/* Of a server only; the samples tell which one is. */
+/* For a server; the samples determine which target is one. */
 static void poll_hot(struct weft_top_target *target, uint64_t timeout_ns)
 {
     char *text = NULL;
@@ -86,7 +86,8 @@ static void poll_hot(struct weft_top_target *target, uint64_t timeout_ns)
     free(text);
 }
 
-/* A process that began again at the same address has counted from 0: its past is another's. */
+/* A process restarted at the same address counts from 0; its predecessor's samples are not
+ * comparable. */
 static bool is_same_process(const struct weft_samples *a, const struct weft_samples *b)
 {
     return weft_samples_sum(a, "process_start_time_seconds", NULL) ==

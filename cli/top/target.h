@@ -1,5 +1,4 @@
-/* One process that `weft top` watches: where it answers, its last two scrapes, its hottest rows.
- */
+/* A process watched by `weft top`: its address, its last two scrapes, its most updated rows. */
 #ifndef WEFT_CLI_TOP_TARGET_H
 #define WEFT_CLI_TOP_TARGET_H
 
@@ -17,29 +16,30 @@ struct weft_top_target {
     char name[WEFT_TOP_NAME_BYTES]; /* "127.0.0.1:9101", or the file */
     char host[WEFT_METRICS_HOST_BYTES];
     uint16_t port;
-    const char *file; /* read instead of asked; NULL = ask */
+    const char *file; /* read instead of scraped; NULL = scrape */
 
-    char role[16]; /* "" = never seen */
+    char role[16]; /* "" = no successful scrape yet */
     struct weft_samples now;
-    struct weft_samples before; /* empty: the rates are means since the process began */
+    struct weft_samples before; /* empty: rates are means since the process started */
     uint64_t now_ns;
     uint64_t before_ns;
-    bool is_gone; /* it did not answer the last time; `now` is of before */
-    char why[96]; /* then */
+    bool is_gone; /* the last scrape failed; `now` is older */
+    char why[96]; /* the error of that scrape */
     struct weft_top_hot hot[WEFT_TOP_HOT_MAX];
     uint32_t hot_count;
     double hot_updates; /* of all rows */
 };
 
-/* "[HOST:]PORT", or the path of a file with a saved exposition (it has a slash or no colon, and is
- * no number).   Errors: WEFT_INVALID. */
+/* Parse "[HOST:]PORT", or the path of a saved exposition (which contains a slash, or no colon and
+ * is not a number). Errors: WEFT_INVALID. */
 weft_status weft_top_target_init(struct weft_top_target *target, const char *text);
 void weft_top_target_fini(struct weft_top_target *target);
 
-/* Take another scrape; the last one becomes the one before. */
+/* Scrape again; the last scrape becomes `before`. */
 void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns);
 
-/* Per second, between the last two scrapes; without one before since the process began. */
+/* Rate per second between the last two scrapes; since the start of the process if there is only
+ * one. */
 double weft_top_rate(const struct weft_top_target *target, const char *name, const char *with);
 
 #endif

@@ -1,4 +1,4 @@
-/* `weft top`: what the processes of a job do, live, from their /metrics. */
+/* `weft top`: live view of the processes of a job, from their /metrics. */
 #include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/top/screen.h"
@@ -15,7 +15,7 @@
 
 enum { ONCE_WIDTH = 80, TARGETS_BYTES_MAX = 1 << 20 };
 
-/* For one process to answer: a busy one takes a second for each shard that does not come to it. */
+/* Timeout of one HTTP request. A busy server waits 1 s for each shard that does not reply. */
 #define PATIENCE_NS (5 * WEFT_NS_PER_S)
 
 struct top {
@@ -24,7 +24,7 @@ struct top {
     const char *targets_file;
     uint32_t interval_ms;
     uint32_t width;
-    uint32_t intervals; /* of --once: scrapes after the first */
+    uint32_t intervals; /* with --once: number of scrapes after the first */
     bool once;
 
     struct weft_top_target *targets; /* (WEFT_TOP_TARGETS_MAX,) */
@@ -33,9 +33,9 @@ struct top {
     struct weft_top_view view;
 };
 
-/* ---- whom to watch --------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
-/* One that is there already stays; true unless the text is no target. */
+/* Add the target unless it is already listed. False: the text is not a valid target. */
 static bool add_target(struct top *top, const char *text)
 {
     struct weft_top_target target;
@@ -70,7 +70,7 @@ static bool read_targets(struct top *top)
     free(text);
     if (top->found == 0) {
         fprintf(stderr,
-                "weft top: %s names nobody; it must be JSON like [{\"targets\": "
+                "weft top: no targets in %s; expected JSON such as [{\"targets\": "
                 "[\"127.0.0.1:9101\"]}]\n",
                 top->targets_file);
         return false;
@@ -78,7 +78,7 @@ static bool read_targets(struct top *top)
     return true;
 }
 
-/* They know where the processes that they started answer. */
+/* `weft train` and `weft run` serve /targets: the metrics addresses of their processes. */
 static bool knows_others(const struct weft_top_target *target)
 {
     return strcmp(target->role, "train") == 0 || strcmp(target->role, "run") == 0;
@@ -104,7 +104,7 @@ static void poll_all(struct top *top)
         bool knew = knows_others(&top->targets[i]);
         weft_top_target_poll(&top->targets[i], PATIENCE_NS);
         if (knew || knows_others(&top->targets[i])) {
-            follow(top); /* those that it adds are polled in this very round */
+            follow(top); /* newly added targets are polled in the same pass */
         }
     }
 }
@@ -134,7 +134,7 @@ static int show_once(struct top *top)
 static void draw(struct top *top)
 {
     char foot[96];
-    snprintf(foot, sizeof(foot), " q quit   space ask again   every %.1f s",
+    snprintf(foot, sizeof(foot), " q quit   space refresh   every %.1f s",
              top->interval_ms / 1000.0);
     weft_top_view_draw(&top->view, top->targets, top->count, weft_top_screen_width());
     weft_top_screen_show(&top->view, foot);
@@ -170,15 +170,15 @@ static int check(const struct weft_command *command, struct top *top)
     for (uint32_t i = 0; i < top->word_count; i++) {
         if (!add_target(top, top->words[i])) {
             return weft_options_usage(command,
-                                      "\"%.80s\" is nobody to watch; it must be [HOST:]PORT, or "
+                                      "\"%.80s\" is not a valid target; it must be [HOST:]PORT, or "
                                       "the path of a saved /metrics",
                                       top->words[i]);
         }
     }
     if (top->word_count == 0 && top->targets_file == NULL) {
         return weft_options_usage(command,
-                                  "whom? name the [HOST:]PORT of --metrics of a process, of "
-                                  "several, or of weft train");
+                                  "a target is missing: the [HOST:]PORT of --metrics of one or "
+                                  "more processes, or of weft train");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -203,16 +203,16 @@ int weft_cli_top(int argc, char **argv)
     top = (struct top){.interval_ms = 2000, .width = ONCE_WIDTH, .targets = targets};
     const struct weft_option options[] = {
         {"targets", "FILE",
-         "watch whom this file names, JSON as of Prometheus' file_sd_configs:\n"
-         "[{\"targets\": [\"127.0.0.1:9101\"]}]",
+         "read targets from FILE, in the JSON format of Prometheus'\n"
+         "file_sd_configs: [{\"targets\": [\"127.0.0.1:9101\"]}]",
          WEFT_OPTION_STRING, .value = &top.targets_file, .fallback = "none"},
-        {"interval-ms", "MS", "time between two looks", WEFT_OPTION_U32, .value = &top.interval_ms,
+        {"interval-ms", "MS", "scrape interval", WEFT_OPTION_U32, .value = &top.interval_ms,
          .min = 100, .max = 3600000},
-        {"once", NULL, "print one picture as text, and end: for scripts", WEFT_OPTION_FLAG,
+        {"once", NULL, "print one view as text and exit, for scripts", WEFT_OPTION_FLAG,
          .value = &top.once},
         {"intervals", "N",
-         "with --once: look N times more before, and show the rates of the last\n"
-         "interval; 0 = rates since the processes began",
+         "with --once: scrape N more times, and show the rates of the last\n"
+         "interval; 0 = rates since the processes started",
          WEFT_OPTION_U32, .value = &top.intervals, .max = 1000000},
         {"width", "N", "columns of --once", WEFT_OPTION_U32, .value = &top.width, .min = 60,
          .max = WEFT_TOP_WIDTH_MAX},
@@ -221,21 +221,17 @@ int weft_cli_top(int argc, char **argv)
     const struct weft_command command = {
         .name = "top",
         .summary =
-            "watch the processes of a job live: rates, where the time goes, hot rows, losses",
+            "show the processes of a job live: rates, time by stage, hot rows, losses",
         .arguments = "[HOST:]PORT...",
         .operands = &top.words,
         .operand_count = &top.word_count,
         .description =
-            "Reads what servers, workers and `weft train` serve with --metrics. One process, or\n"
-            "several; that of `weft train` names all the others. A process that does not answer "
-            "any\n"
-            "more is shown as gone. The bar of an RPC is where its time went: n network, q queue "
-            "of\n"
-            "the server, w waiting for slower workers, p work of the server, u queue and c work "
-            "of\n"
-            "the worker. workers is those active in the last second / those connected. Keys: q "
-            "ends,\n"
-            "a space asks again. With --once the exit status is 1 when nobody answered.",
+        "Scrapes the --metrics addresses of servers, workers and `weft train`. Give one or more\n"
+        "processes; `weft train` provides the addresses of its processes. A process that no\n"
+        "longer replies is shown as gone. The bar of an RPC shows the time by stage: n network, q\n"
+        "queue of the server, w wait for slower workers, p work of the server, u queue and c work\n"
+        "of the worker. The column workers has those active in the last second / those connected.\n"
+        "Keys: q quits, space refreshes. With --once the exit status is 1 if no process replied.",
         .example = "  weft train --metrics 9100 --epochs 100 &\n"
                    "  weft top 9100\n"
                    "  weft top --once 10.0.0.1:9101 10.0.0.2:9101",

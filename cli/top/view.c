@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct picture {
-    struct weft_top_view *view; /* lines go here */
+    struct weft_top_view *view; /* output lines */
     const struct weft_top_target *targets; /* (count,) */
     uint32_t count;
     uint32_t width;
@@ -28,7 +28,7 @@ struct picture {
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     size_t end = strnlen(text, p->width);
-    /* Names and ids are others' words: none of them shall speak to the terminal. */
+    /* Names and ids come from other processes: they must not contain terminal escapes. */
     for (size_t i = 0; i < end; i++) {
         text[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
     }
@@ -80,7 +80,7 @@ static uint32_t count_role(const struct picture *p, const char *role)
     return found;
 }
 
-/* Room for the short texts of one line. */
+/* Buffers for the short texts of one line. */
 struct cells {
     char text[8][16];
     unsigned used;
@@ -102,7 +102,7 @@ static void draw_gone(const struct picture *p, const struct weft_top_target *tar
     add(p, "%-21.21s gone: %s", target->name, target->why);
 }
 
-/* The columns of those that send and get messages; `first` has 11 columns. */
+/* Common columns of processes that send and receive messages; `first` has 11 columns. */
 static void draw_row(const struct picture *p, const struct weft_top_target *target,
                      const char *first, const char *messages, const char *rows,
                      const char *rows_with)
@@ -144,8 +144,8 @@ static void draw_worker(const struct picture *p, const struct weft_top_target *t
              "kind=\"push\"");
 }
 
-/* `weft aggregate`: of the updates that came, which part the servers were spared; and pushes that went to
- * them after all. */
+/* `weft aggregate`: the fraction of updates that it saved the servers, and pushes redirected to
+ * them. */
 static void draw_aggregator(const struct picture *p, const struct weft_top_target *target)
 {
     struct cells cells = {.used = 0};
@@ -167,7 +167,7 @@ static void draw_aggregator(const struct picture *p, const struct weft_top_targe
         now(&cells, target, "process_resident_memory_bytes"));
 }
 
-/* `weft load`: its workers are many in one process. */
+/* `weft load`: many workers in one process. */
 static void draw_load(const struct picture *p, const struct weft_top_target *target)
 {
     char first[64];
@@ -185,7 +185,7 @@ static void draw_other(const struct picture *p, const struct weft_top_target *ta
         now(&cells, target, "process_resident_memory_bytes"));
 }
 
-/* Those that have no line of their own kind. */
+/* Roles without a line format of their own. */
 static bool is_other(const struct weft_top_target *target)
 {
     static const char *const shown[] = {"server",      "worker", "load", "aggregator",
@@ -198,9 +198,9 @@ static bool is_other(const struct weft_top_target *target)
     return true;
 }
 
-/* In the order in which they are shown. */
+/* In display order. */
 static const struct role {
-    const char *name; /* "" = those that never answered, NULL = the others */
+    const char *name; /* "" = never replied, NULL = all others */
     const char *title;
     void (*draw)(const struct picture *p, const struct weft_top_target *target);
 } roles[] = {
@@ -218,7 +218,7 @@ static const struct role {
     {"", "NO ANSWER", draw_gone},
 };
 
-/* All of a role under one head; nothing when there is none. */
+/* Draw all targets of a role under one heading; nothing if there is none. */
 static void draw_role(const struct picture *p, const struct role *role)
 {
     bool begun = false;
@@ -235,7 +235,7 @@ static void draw_role(const struct picture *p, const struct role *role)
     }
 }
 
-/* ---- where the time goes --------------------------------------------------------------------- */
+/* ---- time by stage --------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -245,7 +245,7 @@ static const struct {
 
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
-/* Mean of a part over the RPCs of all workers, us. */
+/* Mean of a stage over the RPCs of all workers, us. */
 static double part_us(const struct picture *p, const char *kind, const char *part)
 {
     double sum = 0, rpcs = 0;
@@ -262,7 +262,7 @@ static double part_us(const struct picture *p, const char *kind, const char *par
     return rpcs > 0 ? sum / rpcs * 1e6 : 0;
 }
 
-/* Letters in proportion: part i ends where the sum of the first i parts does. */
+/* Letters in proportion: part i ends at the sum of the first i parts. */
 static void draw_bar(char *bar_p, uint32_t width, const double *us, double total)
 {
     double sum = 0;
@@ -290,7 +290,7 @@ static void draw_times(const struct picture *p)
             us[i] = part_us(p, kinds[k], parts[i].name);
             total += us[i];
         }
-        if (!(total > 0 && total < 1e15)) { /* of figures that make no sense, too */
+        if (!(total > 0 && total < 1e15)) { /* also for invalid values */
             add(p, "%s  none", kinds[k]);
             continue;
         }
@@ -325,7 +325,7 @@ static void draw_network(const struct picture *p)
     double sent = sum_rate(p, "weft_data_packets_sent_total");
     double lost = sum_rate(p, "weft_packets_lost_total");
     head(p, "NETWORK");
-    add(p, "packets/s %s  lost %s (%.2f %%)  sent again %s  marked %s  dropped here %s",
+    add(p, "packets/s %s  lost %s (%.2f %%)  retransmitted %s  marked %s  dropped here %s",
         short_text(sent, text[0]), short_text(lost, text[1]),
         sent > 0 ? 100 * lost / sent : 0.0,
         short_text(sum_rate(p, "weft_packets_retransmitted_total"), text[2]),
@@ -339,7 +339,7 @@ static void draw_network(const struct picture *p)
         short_text(sum_now(p, "weft_senders_active"), text[4]));
 }
 
-/* The hottest of all servers together; each has its own rows. */
+/* The most updated row of all servers; each has its own rows. */
 static const struct weft_top_hot *next_hot(const struct picture *p, uint32_t *taken)
 {
     uint32_t best = p->count;
@@ -383,7 +383,7 @@ static void draw_title(const struct picture *p)
     add(p, "weft top: %u server%s, %u worker%s, %u gone; rates %s",
         count_role(p, "server"), count_role(p, "server") == 1 ? "" : "s",
         count_role(p, "worker"), count_role(p, "worker") == 1 ? "" : "s",
-        gone, rates ? "of the last interval" : "since the processes began");
+        gone, rates ? "of the last interval" : "since the processes started");
     p->view->is_head[0] = true;
 }
 

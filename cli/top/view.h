@@ -1,6 +1,5 @@
-/* The picture of `weft top`: targets in, lines of text out; no terminal, no clock. What --once prints
- * and what the screen shows is the same.
- */
+/* The view of `weft top`: targets in, lines of text out, without terminal or clock. The screen and
+ * --once use the same lines. */
 #ifndef WEFT_CLI_TOP_VIEW_H
 #define WEFT_CLI_TOP_VIEW_H
 
@@ -10,7 +9,7 @@ enum { WEFT_TOP_LINES_MAX = 400, WEFT_TOP_WIDTH_MAX = 240 };
 
 struct weft_top_view {
     char lines[WEFT_TOP_LINES_MAX][WEFT_TOP_WIDTH_MAX + 1];
-    bool is_head[WEFT_TOP_LINES_MAX]; /* to be shown bright */
+    bool is_head[WEFT_TOP_LINES_MAX]; /* highlighted */
     uint32_t count;
 };
 

@@ -1,4 +1,4 @@
-/* `weft trace export`: records for other tools. Everything streams. */
+/* `weft trace export`: converts records for other tools. All output is streamed. */
 #include "cli/trace/trace.h"
 #include "obs/recdb_chrome.h"
 #include "obs/recdb_text.h"
@@ -79,18 +79,18 @@ static void put_chrome(struct weft_recdb *db, const struct query *query, FILE *o
     if (weft_recdb_chrome(db, where, served_where, out, &sum) == WEFT_OK) {
         if (sum.unmatched > 0) {
             fprintf(stderr,
-                    "weft trace export: of %" PRIu64 " RPCs the server's record is missing or on "
+                    "weft trace export: for %" PRIu64 " RPCs the server's record is missing or on "
                     "another clock; their N_tx is drawn as two halves\n",
                     sum.unmatched);
         }
         if (sum.crowded > 0) {
             fprintf(stderr,
-                    "weft trace export: %" PRIu64 " slices are left out: more than 999 at once in "
+                    "weft trace export: %" PRIu64 " slices are omitted: more than 999 at once in "
                     "one stage\n",
                     sum.crowded);
         }
         if (db->refused > 0) {
-            fprintf(stderr, "weft trace export: %" PRIu64 " rows that cannot be are left out\n",
+            fprintf(stderr, "weft trace export: %" PRIu64 " invalid rows are omitted\n",
                     db->refused);
         }
     }
@@ -118,7 +118,7 @@ static bool run(struct weft_recdb *db, void *arg)
     return weft_output_close("trace export", query->out, out, true);
 }
 
-/* What is wrong with the words, or NULL. */
+/* The error in the options, or NULL. */
 static const char *objection(const struct query *query)
 {
     if (query->format == NOT_GIVEN) {
@@ -141,16 +141,17 @@ int weft_cli_trace_export(int argc, char **argv)
     struct weft_trace_files files;
     const struct weft_option options[] = {
         {"format", "F",
-         "jsonl: a line for each row; csv: one table;\n"
-         "chrome: a Chrome trace, for ui.perfetto.dev",
+         "jsonl: one line per row; csv: one table; chrome: a Chrome trace, for\n"
+         "ui.perfetto.dev",
          WEFT_OPTION_CHOICE, &q.format, .choices = formats, .fallback = ""},
         {"out", "OUT", "file to write; also -o OUT", WEFT_OPTION_STRING, .value = &q.out,
          .fallback = "standard output", .letter = 'o'},
         {"table", "NAME", "only this table of the database", WEFT_OPTION_CHOICE, &q.table,
          .choices = weft_recdb_tables, .fallback = "jsonl: all, csv: rpc"},
-        {"from", "S", "RPCs that begin so many seconds after the first, or later", WEFT_OPTION_F32,
+        {"from", "S", "RPCs that start at least S seconds after the first", WEFT_OPTION_F32,
          &q.from_s, .fallback = "0"},
-        {"to", "S", "and before so many seconds", WEFT_OPTION_F32, &q.to_s, .fallback = "the end"},
+        {"to", "S", "RPCs that start before S seconds", WEFT_OPTION_F32, &q.to_s,
+         .fallback = "the end"},
         {"worker", "W", "RPCs of this worker only", WEFT_OPTION_U32, &q.worker,
          .max = UINT32_MAX - 1, .fallback = "all"},
         {"server", "S", "RPCs to this server only", WEFT_OPTION_U32, &q.server,
@@ -159,12 +160,11 @@ int weft_cli_trace_export(int argc, char **argv)
     };
     struct weft_command command = {
         .name = "trace export",
-        .summary = "records for other tools: Chrome trace, JSON lines, CSV",
+        .summary = "convert records for other tools: Chrome trace, JSON lines, CSV",
         .description =
-            "FILE is a database that --records wrote; several are parts of one run. A Chrome "
-            "trace\n"
-            "has a process for each worker and each server, a thread for each stage; --from, --to\n"
-            "and --worker make it small enough for a browser. Nothing is held in memory.",
+        "FILE is a database written by --records; several files are parts of one run. A Chrome\n"
+        "trace has a process for each worker and each server, and a thread for each stage; reduce\n"
+        "its size for a browser with --from, --to and --worker. All output is streamed.",
         .example = "  weft trace export run.db --format chrome --to 2 -o run.json\n"
                    "  weft trace export run.db --format csv --table active >active.csv\n"
                    "  weft trace export run.db --format jsonl | jq -c 'select(.table == \"rpc\")'",

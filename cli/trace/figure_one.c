@@ -33,7 +33,7 @@ static bool has_both(const struct weft_figure_run *run, struct weft_figure *figu
 {
     for (unsigned k = 0; k < WEFT_RECDB_KINDS; k++) {
         if (kind_of(run, k)->total.count == 0) {
-            snprintf(figure->why_not, sizeof(figure->why_not), "no %s of this run went well",
+            snprintf(figure->why_not, sizeof(figure->why_not), "this run has no successful %s",
                      weft_recdb_kind_name(k));
             return false;
         }
@@ -65,7 +65,7 @@ static void latency(const struct weft_figure_run *run, struct weft_figure *figur
                                         : WEFT_FIGURE_DIFFERS;
     snprintf(figure->here, sizeof(figure->here),
              "p99 is %.1f times p50 for pushes and %.1f times for pulls (%s: an exponential "
-             "distribution has 6.6); the median push takes %.0f us, the median pull %.0f us",
+             "distribution has 6.6); the median of a push is %.0f us, the median pull %.0f us",
              tail(push), tail(pull), heavy ? "a heavy tail" : "no heavy tail",
              quantile(push, 0.5) / 1e3, quantile(pull, 0.5) / 1e3);
     fprintf(body, "set xlabel 'latency of an RPC, us'\n");
@@ -198,13 +198,14 @@ static void active(const struct weft_figure_run *run, struct weft_figure *figure
                                                       : WEFT_FIGURE_DIFFERS;
     snprintf(
         figure->here, sizeof(figure->here),
-        "a server hears %.0f workers within %.0f us (median of the windows with any), 99 %% of "
+        "a server receives from %.0f workers within %.0f us (median of the windows with any), 99 "
+        "%% of "
         "the windows have at most %.0f; the run has %zu workers%s",
         median, (double)run->digest.window_ns / 1e3, quantile(workers, 0.99), all,
         all < 50 ? ", too few to compare" : "");
     weft_figure_cdf(body, "active", workers, 1);
     fprintf(body,
-            "set xlabel 'different workers that a server hears within %.0f us'\n"
+            "set xlabel 'distinct workers that a server receives from within %.0f us'\n"
             "set ylabel 'fraction of windows with any'\nset xrange [0:*]\nset yrange [0:1]\n"
             "set grid\nunset key\nplot $active with steps lw 2\n",
             (double)run->digest.window_ns / 1e3);
@@ -227,7 +228,7 @@ static void hot_words(const struct weft_figure_run *run, struct weft_figure *fig
                       : shares[best].low >= 0.5 ? WEFT_FIGURE_AGREES
                                                 : WEFT_FIGURE_DIFFERS;
     int used = snprintf(figure->here, sizeof(figure->here),
-                        "the top %" PRIu64 " take %.1f %% of %" PRIu64 " updates", shares[best].k,
+                        "the top %" PRIu64 " get %.1f %% of %" PRIu64 " updates", shares[best].k,
                         100 * shares[best].high, run->hotness.updates);
     if (shares[best].low < shares[best].high) {
         used += snprintf(figure->here + used, sizeof(figure->here) - (size_t)used,
@@ -275,9 +276,10 @@ const struct weft_figure_kind weft_figures_of_one[] = {
      "most intervals between a worker's RPCs to a server are very short, a few are long: a push or "
      "pull is many RPCs, and between them the worker computes",
      .of_one = intervals},
-    {"7b", "active-workers", "a server hears 50 to 200 workers within 1,000 us", .of_one = active},
+    {"7b", "active-workers", "a server receives from 50 to 200 workers within 1,000 us",
+     .of_one = active},
     {"10", "hot-parameters",
-     "the top 20,000 parameters take 50 % (R1) and 70 % (R2) of all updates; R2 has 150 million "
+     "the top 20,000 parameters get 50 % (R1) and 70 % (R2) of all updates; R2 has 150 million "
      "(Table 1)",
      .of_one = hot},
     {0},

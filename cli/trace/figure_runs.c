@@ -63,8 +63,9 @@ static unsigned sorted(const struct weft_figure_run *runs, unsigned count,
 static bool compares(const struct weft_figure_run *runs, unsigned count, unsigned kept,
                      struct weft_figure *figure)
 {
-    const char *why = !scales_differ(runs, count) ? "it compares runs with different numbers of "
-                                                    "workers; give several files"
+    const char *why = !scales_differ(runs, count) ?
+        "it compares runs with different numbers of workers; give "
+        "several files"
                       : kept < 2 ? "the CPU times of servers are missing, or workers are in the "
                                    "same process (weft load --local)"
                                  : "";
@@ -157,7 +158,7 @@ static bool growth(const struct weft_figure_run *const *runs, unsigned count, co
     }
     double times = cpu_us_per_rpc(last) / cpu_us_per_rpc(first);
     snprintf(words, bytes,
-             "%s: from %zu to %zu workers an RPC costs a server %.1f and then %.1f us of CPU "
+             "%s: from %zu to %zu workers an RPC takes %.1f and then %.1f us of server CPU "
              "(%.2f times: %s); its mean latency is %.0f and then %.0f us (%.2f times)",
              transport, scale_of(first), scale_of(last), cpu_us_per_rpc(first),
              cpu_us_per_rpc(last), times,

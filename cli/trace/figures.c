@@ -50,7 +50,7 @@ static const char *parse_only(const char *text, void *value)
     for (const char *word = text; word != NULL; word = strchr(word, ',')) {
         word += *word == ',';
         if (!has_number(weft_figures_of_one, word) && !has_number(weft_figures_of_runs, word)) {
-            return "some of 4, 5, 6, 7a, 7b, 8, 9, 10, with commas between";
+            return "a comma-separated list of 4, 5, 6, 7a, 7b, 8, 9, 10";
         }
     }
     *(const char **)value = text;
@@ -84,7 +84,7 @@ static void make(struct album *album, const struct weft_figure_run *run,
         album->good = album->good && drawn == WEFT_GNUPLOT_DRAWN;
         if (drawn != WEFT_GNUPLOT_DRAWN) {
             snprintf(figure->why_not, sizeof(figure->why_not), "%s",
-                     drawn == WEFT_GNUPLOT_MISSING ? "gnuplot is missing" : "it could not be drawn");
+                     drawn == WEFT_GNUPLOT_MISSING ? "gnuplot is missing" : "gnuplot failed");
         }
     }
     free(body);
@@ -103,7 +103,7 @@ static void make_all(struct album *album)
     }
 }
 
-/* Two files of one name in two folders shall have pictures of two names. */
+/* Files of the same name in different directories must get plots with different names. */
 static void number_names(struct album *album)
 {
     for (unsigned i = 1; i < album->run_count; i++) {
@@ -128,7 +128,7 @@ static bool load(struct album *album, const struct weft_trace_files *files)
     return good;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- text output ----------------------------------------------------------------------------- */
 
 static void print_text(FILE *out, const void *arg)
 {
@@ -137,7 +137,7 @@ static void print_text(FILE *out, const void *arg)
         const struct weft_figure *f = &album->figures[i];
         const char *run = album->run_count > 1 && f->run != NULL ? f->run->file : "";
         if (f->why_not[0] != '\0' && f->here[0] == '\0') {
-            fprintf(out, "figure %s %s%sis left out: %s\n", f->kind->number, run,
+            fprintf(out, "figure %s %s%sis omitted: %s\n", f->kind->number, run,
                     run[0] != '\0' ? " " : "", f->why_not);
             continue;
         }
@@ -150,8 +150,8 @@ static void print_text(FILE *out, const void *arg)
         uint64_t dropped = d->roles[0].dropped + d->roles[1].dropped;
         if (dropped + album->runs[i].refused > 0) {
             fprintf(out,
-                    "%s: %" PRIu64 " records were DROPPED while it ran, %" PRIu64
-                    " rows cannot be; no figure has them\n",
+                    "%s: %" PRIu64 " records were DROPPED during the run, and %" PRIu64
+                    " rows are invalid; the figures do not include them\n",
                     album->runs[i].file, dropped, album->runs[i].refused);
         }
     }
@@ -242,29 +242,27 @@ int weft_cli_trace_figures(int argc, char **argv)
     bool json = false;
     struct weft_trace_files files;
     const struct weft_option options[] = {
-        {"out", "DIR", "folder of the pictures; is made; also -o DIR", WEFT_OPTION_STRING,
+        {"out", "DIR", "directory for the plots, created if needed; also -o DIR",
+         WEFT_OPTION_STRING,
          .value = &folder, .letter = 'o'},
-        {"only", "LIST", "these figures: some of 4, 5, 6, 7a, 7b, 8, 9, 10, with commas between",
+        {"only", "LIST", "only these figures: comma-separated, from 4, 5, 6, 7a, 7b, 8, 9, 10",
          WEFT_OPTION_CUSTOM, &only, .parse = parse_only, .fallback = "all"},
         {"json", NULL, "print the findings as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
     };
     struct weft_command command = {
         .name = "trace figures",
-        .summary = "the figures of [imc20] from runs of your own, and both findings in words",
+        .summary = "plot the figures of [imc20] from your runs, and compare the findings",
         .description =
-            "Each FILE is the database that --records of one run wrote (parts of a run: merge "
-            "them\n"
-            "before). Of each run: latencies (Fig. 4), their stages (5), sizes of replies (6),\n"
-            "intervals and active workers (7), hot parameters (10). Of several runs with "
-            "different\n"
-            "numbers of workers: CPU (8) and cost of an RPC (9).\n"
-            "\n"
-            "DIR gets a PNG and its gnuplot script for each figure, findings.txt and "
-            "figures.json.\n"
-            "Each finding of the paper stands beside what the run shows and one of: agrees, "
-            "partly,\n"
-            "differs, cannot tell. What the records cannot show is left out, with the reason.",
+          "Each FILE is the database written by --records in one run (merge the parts of a run\n"
+          "first). For each run: latencies (Fig. 4), their stages (5), sizes of replies (6),\n"
+          "intervals and active workers (7), hot parameters (10). For several runs with different\n"
+          "numbers of workers: CPU (8) and cost of an RPC (9).\n"
+          "\n"
+          "Writes to DIR a PNG and its gnuplot script for each figure, findings.txt and\n"
+          "findings.json. Each finding of the paper is listed with the result of the run and one\n"
+          "of: agrees, partly, differs, cannot tell. Figures that the records do not support are\n"
+          "omitted, with the reason.",
         .example = "  weft trace figures run.db --out pictures\n"
                    "  weft trace figures s1.db s2.db s3.db -o scales --only 8,9 --json | jq "
                    "'.figures[].verdict'",

@@ -24,7 +24,7 @@ int weft_trace_parse(struct weft_command *command, struct weft_trace_files *file
     command->operand_count = &files_p->count;
     int status = weft_options_parse(command, argc, argv);
     return status == WEFT_OPTIONS_RUN && files_p->count == 0
-               ? weft_options_usage(command, "which file? weft %s FILE", command->name)
+               ? weft_options_usage(command, "FILE is missing: weft %s FILE", command->name)
                : status;
 }
 
@@ -67,10 +67,10 @@ bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p)
     if (status == WEFT_NOMEM) {
         fprintf(stderr, "weft trace: out of memory\n");
     } else if (status != WEFT_OK) {
-        fprintf(stderr, "weft trace: %s is no trace file, or is damaged (at byte %zu of %zu)\n",
+        fprintf(stderr, "weft trace: %s is not a trace file, or is damaged (at byte %zu of %zu)\n",
                 path, doc_p->bad_at, count);
     } else if (doc_p->truncated) {
-        fprintf(stderr, "weft trace: %s is cut off; what follows is what it holds\n", path);
+        fprintf(stderr, "weft trace: %s is truncated; showing the records that it has\n", path);
     }
     return status == WEFT_OK;
 }

@@ -54,10 +54,11 @@ static void print_shares(const struct weft_recdb_hotness *hotness)
         }
         unsure = unsure || (shares[i].k > hotness->sure && !last);
         printf("%s%s\n", shares[i].k > hotness->sure && !last ? " *" : "",
-               last ? "  (all that were kept)" : "");
+               last ? "  (all that were tracked)" : "");
     }
     if (unsure) {
-        printf("  * the shortest list of a server has %zu; others beyond that may belong here\n",
+        printf("  * the shortest list of a server has %zu; other parameters beyond that may be "
+               "missing\n",
                hotness->sure);
     }
 }
@@ -68,7 +69,7 @@ static bool print_text(const struct weft_recdb_hotness *hotness, const struct qu
         printf("no updates were counted in this run\n");
         return true;
     }
-    printf("%" PRIu64 " updates; %zu parameters kept; %s\n", hotness->updates, hotness->count,
+    printf("%" PRIu64 " updates; %zu parameters tracked; %s\n", hotness->updates, hotness->count,
            hotness->exact ? "every parameter was counted (exact)"
                           : "approximate: a count may be too high by its error");
     print_shares(hotness);
@@ -97,21 +98,20 @@ int weft_cli_trace_hot(int argc, char **argv)
     struct query query = {.top = 20, .table = UINT32_MAX};
     struct weft_trace_files files;
     const struct weft_option options[] = {
-        {"top", "K", "list so many parameters", WEFT_OPTION_U32, &query.top, .min = 1},
-        {"table", "T", "only of this table, by its number", WEFT_OPTION_U32, &query.table,
+        {"top", "K", "list K parameters", WEFT_OPTION_U32, &query.top, .min = 1},
+        {"table", "T", "only this table, by number", WEFT_OPTION_U32, &query.table,
          .max = UINT32_MAX - 1, .fallback = "all"},
-        {"json", NULL, "print all of it as one JSON object; ids are strings", WEFT_OPTION_FLAG,
+        {"json", NULL, "print the result as one JSON object; ids are strings", WEFT_OPTION_FLAG,
          .value = &query.json},
         {0},
     };
     struct weft_command command = {
         .name = "trace hot",
-        .summary = "the parameters with the most updates, and the share of the top k",
+        .summary = "list the most updated parameters, and the share of the top k",
         .description =
-            "FILE is a database that --records wrote; several are parts of one run. Servers keep\n"
-            "their most updated parameters. Where they do not count all of them, a count may be "
-            "too\n"
-            "high by its error, so a share has a lower end, too.",
+        "FILE is a database written by --records; several files are parts of one run. Servers\n"
+        "track their most updated parameters. If they do not count all parameters, a count may be\n"
+        "too high by its error, so the share also has a lower bound.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

@@ -1,4 +1,4 @@
-/* `weft trace merge`: one file of records from what several processes, or killed ones, left. */
+/* `weft trace merge`: merges record files of several processes, including spools of killed ones. */
 #include "cli/trace/trace.h"
 #include "obs/records_db.h"
 
@@ -16,14 +16,14 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
            sum.processes, sum.processes == 1 ? "" : "es", (unsigned long long)sum.rpcs,
            (unsigned long long)sum.served, (unsigned long long)sum.records);
     if (sum.processes_cut > 0) {
-        printf("%u did not end in order: what they had not written yet is missing\n",
+        printf("%u did not end in order: records not written yet are missing\n",
                sum.processes_cut);
     }
     if (sum.dropped > 0) {
         printf("%llu records were dropped by their processes\n", (unsigned long long)sum.dropped);
     }
     if (sum.bytes_skipped > 0) {
-        printf("%llu bytes are damaged, or cut off, and were left out\n",
+        printf("%llu bytes are damaged or truncated, and were skipped\n",
                (unsigned long long)sum.bytes_skipped);
     }
     return WEFT_EXIT_OK;
@@ -35,24 +35,25 @@ int weft_cli_trace_merge(int argc, char **argv)
     const char *output = NULL;
     const struct weft_option options[] = {
         {"output", "FILE",
-         "what to make (also -o FILE); it replaces a file that is there. Lines of\n"
-         "JSON when it ends in .jsonl, else a SQLite database",
+         "file to create (also -o FILE); an existing file is replaced. JSON\n"
+         "lines if it ends in .jsonl, else a SQLite database",
          WEFT_OPTION_STRING, .value = &output, .fallback = "", .letter = 'o'},
         {0},
     };
     struct weft_command command = {
         .name = "trace merge",
-        .summary = "one file of records of several",
+        .summary = "merge record files, or recover the spools of a killed run",
         .description =
-            "FILEs are databases that --records made, and spools: what a process writes while it\n"
-            "runs (FILE.spool-worker-0) and leaves when it is killed. Every block of a spool is\n"
-            "checked; what is damaged or cut off is left out and counted. FILEs stay as they are.",
+        "FILEs are databases written by --records, and spools: files that a process writes during\n"
+        "the run (FILE.spool-worker-0) and leaves behind if it is killed. Every block of a spool\n"
+        "is checked; damaged or truncated blocks are skipped and counted. The input files are not\n"
+        "changed.",
         .example = "  weft trace merge r.db.spool-* -o r.db",
         .options = options,
     };
     int status = weft_trace_parse(&command, &files, argc, argv);
     if (status == WEFT_OPTIONS_RUN && output == NULL) {
-        status = weft_options_usage(&command, "-o is missing: which file is to be made?");
+        status = weft_options_usage(&command, "-o FILE is missing: the file to create");
     }
     return status == WEFT_OPTIONS_RUN ? merge(files.paths, files.count, output) : status;
 }

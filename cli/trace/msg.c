@@ -1,4 +1,4 @@
-/* `weft trace msg`: the life of one message, line by line. */
+/* `weft trace msg`: the events of one message, line by line. */
 #include "cli/trace/trace.h"
 #include "wire/packet.h"
 
@@ -88,10 +88,10 @@ static void detail(const struct weft_trace_record *r, char *text, size_t bytes)
                  (r->flags & WEFT_FLAG_PASS_END) != 0 ? ", the pass is over" : "");
         break;
     case WEFT_TRACE_CHUNK_AGAIN:
-        snprintf(text, bytes, "the next packet carries it again");
+        snprintf(text, bytes, "the next packet retransmits it");
         break;
     case WEFT_TRACE_PROBE:
-        snprintf(text, bytes, "nothing was heard");
+        snprintf(text, bytes, "no packet was received");
         break;
     default:
         snprintf(text, bytes, "%" PRIu32 " bytes%s", r->c,
@@ -180,7 +180,7 @@ static bool wanted(const struct weft_trace_entry *entry, const struct query *que
            (query->peer == ANY || entry->record.peer == query->peer);
 }
 
-/* Every message of that number, in the order in which they begin. */
+/* Every message of that number, in order of their start. */
 static int show_all(const struct weft_trace_doc *doc, const struct query *query)
 {
     enum { SHOWN_MAX = 256 };
@@ -209,7 +209,7 @@ static int show_all(const struct weft_trace_doc *doc, const struct query *query)
         good = weft_output_json("trace msg", list, false);
     }
     if (count == 0) {
-        fprintf(stderr, "weft trace msg: there is no message %" PRIu64 " in it\n", query->msg);
+        fprintf(stderr, "weft trace msg: the trace has no message %" PRIu64 "\n", query->msg);
     }
     return good && count > 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
@@ -221,9 +221,10 @@ int weft_cli_trace_msg(int argc, char **argv)
     const struct weft_option options[] = {
         {"msg", "N", "sequence number of the message, from 1", WEFT_OPTION_U64, &query.msg,
          .min = 1, .fallback = ""},
-        {"endpoint", "E", "only of this endpoint of the file, from 0", WEFT_OPTION_U32,
+        {"endpoint", "E", "only this endpoint of the file, from 0", WEFT_OPTION_U32,
          &query.endpoint, .max = UINT16_MAX, .fallback = "all"},
-        {"peer", "P", "only to and from this peer of the endpoint, from 0", WEFT_OPTION_U32,
+        {"peer", "P", "only messages to and from this peer of the endpoint, from 0",
+         WEFT_OPTION_U32,
          &query.peer, .max = UINT16_MAX, .fallback = "all"},
         {"json", NULL, "print the tables as one JSON array", WEFT_OPTION_FLAG,
          .value = &query.json},
@@ -231,14 +232,14 @@ int weft_cli_trace_msg(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "trace msg",
-        .summary = "the life of one message, as a table",
+        .summary = "list the events of one message, as a table",
         .arguments = "FILE",
         .operand = &file,
-        .without = "which file? weft trace msg FILE",
+        .without = "FILE is missing: weft trace msg FILE",
         .description =
-            "Messages are counted from 1 by each sender for each receiver, so one number may name\n"
-            "several; each has a table. `weft trace summary` names the slowest ones. Times are us\n"
-            "since the first line.",
+           "Each sender numbers its messages to each receiver from 1, so one number may match\n"
+           "several messages; each gets a table. `weft trace summary` lists the slowest messages.\n"
+           "Times are us since the first line.",
         .example = "  weft trace summary t.worker-0\n  weft trace msg t.worker-0 --msg 17 --peer 0",
         .options = options,
     };
@@ -247,7 +248,7 @@ int weft_cli_trace_msg(int argc, char **argv)
         return status;
     }
     if (query.msg == 0) {
-        return weft_options_usage(&command, "--msg is missing: which message?");
+        return weft_options_usage(&command, "--msg N is missing");
     }
     struct weft_trace_doc doc;
     status = weft_trace_load(file, &doc) ? show_all(&doc, &query) : WEFT_EXIT_FAILED;

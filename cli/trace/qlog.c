@@ -1,4 +1,4 @@
-/* `weft trace qlog`: a trace as qlog (obs/qlog.h). */
+/* `weft trace qlog`: converts a trace to qlog (obs/qlog.h). */
 #include "cli/trace/trace.h"
 #include "obs/qlog.h"
 
@@ -26,19 +26,19 @@ int weft_cli_trace_qlog(int argc, char **argv)
     const struct weft_option options[] = {
         {"out", "OUT", "file to write; also -o OUT", WEFT_OPTION_STRING, .value = &out,
          .fallback = "standard output", .letter = 'o'},
-        {"json", NULL, "qlog is JSON; accepted as by the other commands", WEFT_OPTION_FLAG,
+        {"json", NULL, "no effect: qlog is JSON", WEFT_OPTION_FLAG,
          .value = &json},
         {0},
     };
     const struct weft_command command = {
         .name = "trace qlog",
-        .summary = "a trace as qlog, for the tools that draw QUIC",
+        .summary = "convert a trace to qlog, for QUIC visualization tools",
         .arguments = "FILE",
         .operand = &file,
-        .without = "which file? weft trace qlog FILE",
+        .without = "FILE is missing: weft trace qlog FILE",
         .description =
-            "Writes JSON-SEQ: each record begins with the byte 0x1e and is one line of JSON; for\n"
-            "tools that want plain lines: `tr -d '\\036'`. Times are ms of the process's clock.",
+            "Writes JSON-SEQ: each record starts with the byte 0x1e and is one line of JSON. For\n"
+            "tools that need plain lines: `tr -d '\\036'`. Times are ms of the process's clock.",
         .example = "  weft train --trace t && weft trace qlog t.worker-0 -o t.sqlog\n"
                    "  weft trace qlog t.worker-0 | tr -d '\\036' | jq -c 'select(.name == "
                    "\"quic:packet_lost\")'",

@@ -1,4 +1,4 @@
-/* `weft trace slow`: the slowest RPCs, and which stage made them so. */
+/* `weft trace slow`: the slowest RPCs, and the stage that delayed each. */
 #include "cli/trace/trace.h"
 #include "obs/recdb_digest.h"
 
@@ -63,14 +63,14 @@ static bool print_text(const struct weft_recdb_slowest *slow,
                (double)rpc->stage_ns[blame.stage] / 1e3, (double)blame.median_ns / 1e3,
                100 * blame.part);
     }
-    const char *comma = "made slow by: ";
+    const char *comma = "delayed by: ";
     for (unsigned i = 0; i < WEFT_RECDB_STAGES; i++) {
         if (blamed[i] > 0) {
             printf("%s%s %" PRIu32, comma, weft_recdb_stage_name(i), blamed[i]);
             comma = ", ";
         }
     }
-    printf("%s", slow->count > 0 ? "\n" : "no RPC is in it\n");
+    printf("%s", slow->count > 0 ? "\n" : "the file has no RPCs\n");
     return true;
 }
 
@@ -90,7 +90,8 @@ int weft_cli_trace_slow(int argc, char **argv)
     struct query query = {.slowest = {.wanted = 20}};
     struct weft_trace_files files;
     const struct weft_option options[] = {
-        {"count", "N", "how many; also -n N", WEFT_OPTION_U32, &query.slowest.wanted, .min = 1,
+        {"count", "N", "number of RPCs to list; also -n N", WEFT_OPTION_U32, &query.slowest.wanted,
+         .min = 1,
          .max = SLOW_MAX, .letter = 'n'},
         {"json", NULL, "print them as one JSON array, with all stages", WEFT_OPTION_FLAG,
          .value = &query.json},
@@ -98,13 +99,12 @@ int weft_cli_trace_slow(int argc, char **argv)
     };
     struct weft_command command = {
         .name = "trace slow",
-        .summary = "the slowest RPCs of a run, and which stage made them so",
+        .summary = "list the slowest RPCs of a run, and the stage that delayed each",
         .description =
-            "FILE is a database that --records wrote; several are parts of one run. Latency is "
-            "the\n"
-            "whole time of an RPC, from the request until the worker has handed the reply over. "
-            "To\n"
-            "blame is the stage that is farthest above its median among RPCs of the same kind.",
+        "FILE is a database written by --records; several files are parts of one run. Latency is\n"
+        "the whole time of an RPC, from the request until the worker has delivered the reply. The\n"
+        "reported stage is the one that exceeds its median, among RPCs of the same kind, by the\n"
+        "most.",
         .example = "  weft trace slow run.db -n 50\n"
                    "  weft trace slow run.db --json | jq '.[0].stages_us'",
         .options = options,

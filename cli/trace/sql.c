@@ -18,7 +18,7 @@ struct query {
     bool csv;
 };
 
-/* Only what reads; the file itself is opened read-only besides. */
+/* Allow only reading; the file is also opened read-only. */
 static int authorize(void *context, int action, const char *first, const char *second,
                      const char *database, const char *trigger)
 {
@@ -172,7 +172,7 @@ static bool run(struct weft_recdb *db, void *arg)
     (void)sqlite3_set_authorizer(db->sqlite, authorize, NULL);
     int result = sqlite3_prepare_v2(db->sqlite, query->question, -1, &statement, &rest);
     if (result == SQLITE_AUTH) {
-        return bad_query("only questions are answered (SELECT); the file stays as it is");
+        return bad_query("only SELECT is allowed; the file is read-only");
     }
     if (result != SQLITE_OK) {
         return bad_query(sqlite3_errmsg(db->sqlite));
@@ -180,7 +180,7 @@ static bool run(struct weft_recdb *db, void *arg)
     if (statement == NULL || rest[strspn(rest, " \t\r\n;")] != '\0' ||
         sqlite3_column_count(statement) == 0) {
         sqlite3_finalize(statement);
-        return bad_query("one SELECT, please, no more and no less");
+        return bad_query("exactly one SELECT is required");
     }
     (query->json ? print_json : query->csv ? print_csv : print_table)(db, statement);
     sqlite3_finalize(statement);
@@ -202,13 +202,13 @@ int weft_cli_trace_sql(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "trace sql",
-        .summary = "ask a records database in SQL; nothing is changed",
+        .summary = "query a records database in SQL, read-only",
         .arguments = "FILE... 'SELECT ...'",
         .operands = &files.paths,
         .operand_count = &files.count,
-        .description = "FILE is a database that --records wrote; several are parts of one run, and "
-                       "their tables\n"
-                       "are read as one. docs/RECORDS.md explains the columns. kind is 1 for push, "
+        .description = "FILE is a database written by --records; several files are parts of one "
+                       "run, and their tables\n"
+                       "are read as one. docs/RECORDS.md defines the columns. kind is 1 for push, "
                        "2 for pull.",
         .example =
             "  weft trace sql run.db --schema\n"
@@ -222,10 +222,11 @@ int weft_cli_trace_sql(int argc, char **argv)
         query.question = files.paths[--files.count];
     }
     if (status == WEFT_OPTIONS_RUN && query.json && query.csv) {
-        status = weft_options_usage(&command, "--json and --csv exclude each other");
+        status = weft_options_usage(&command, "--json and --csv are mutually exclusive");
     } else if (status == WEFT_OPTIONS_RUN && files.count == 0) {
-        status = weft_options_usage(&command, schema ? "which file?"
-                                                     : "FILE and a SELECT, in this order");
+        status = weft_options_usage(&command, schema ? "FILE is missing"
+                                                     : "FILE or SELECT is missing: give both, in "
+                                                       "this order");
     }
     return status == WEFT_OPTIONS_RUN ? weft_trace_run(&command, &files, run, &query) : status;
 }

@@ -151,7 +151,7 @@ static void print_kind(unsigned k, const struct weft_recdb_kind_digest *kind)
            weft_recdb_kind_name(k), kind->total.count, kind->rows,
            (double)kind->request_bytes / 1e6, (double)kind->reply_bytes / 1e6);
     if (kind->failed > 0) {
-        printf("  %" PRIu64 " more FAILED; they are in none of these figures\n", kind->failed);
+        printf("  %" PRIu64 " more FAILED; they are not included\n", kind->failed);
     }
     printf("  %-10s %10s %10s %10s %10s %12s %9s\n", "us", "mean", "p50", "p90", "p99", "max",
            "share");
@@ -199,12 +199,12 @@ static void print_losses(const struct weft_recdb *db, const struct weft_recdb_di
                dropped(d), dropped(d) + kept);
     }
     if (db->refused > 0) {
-        printf("REFUSED: %" PRIu64 " rows that cannot be (unknown kind, time below zero) are in no "
+        printf("REFUSED: %" PRIu64 " invalid rows (unknown kind, negative time) are in no "
                "figure\n",
                db->refused);
     }
     if (d->odd > 0) {
-        printf("NOT ADDING UP: the stages of %" PRIu64 " RPCs differ from their latency by more "
+        printf("INCONSISTENT: the stages of %" PRIu64 " RPCs differ from their latency by more "
                "than 1 us\n",
                d->odd);
     }
@@ -224,7 +224,7 @@ static bool print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
     }
     print_servers(d);
     if (d->active.count > 0) {
-        printf("\nworkers that a server heard within %.0f us: p50 %" PRIu64 ", p90 %" PRIu64
+        printf("\nworkers that a server received from within %.0f us: p50 %" PRIu64 ", p90 %" PRIu64
                ", p99 %" PRIu64 ", max %" PRIu64 " (%" PRIu64 " windows with any)\n",
                us((double)d->window_ns), weft_hist_quantile(&d->active, 500000),
                weft_hist_quantile(&d->active, 900000), weft_hist_quantile(&d->active, 990000),
@@ -237,7 +237,7 @@ static bool print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
             bool both = i == 1 && d->roles[0].processes == 0 && d->workers.count > 0;
             printf("%s CPU: %.3f s in %" PRIu64 " processes, %.1f %% of their time%s\n", names[i],
                    (double)role->cpu_ns / 1e9, role->processes, 100 * utilisation(role),
-                   both ? "; the workers' is in it, for they are no processes of their own" : "");
+                   both ? "; includes the workers, which are in the same process" : "");
         }
     }
     return true;

@@ -12,7 +12,7 @@ static uint64_t span_ns(const struct weft_trace_tally *t)
     return t->last_ns >= t->first_ns ? t->last_ns - t->first_ns : 0;
 }
 
-/* Place of the nearest rank. */
+/* Index of a nearest-rank percentile. */
 static size_t rank(size_t count, size_t percent)
 {
     size_t nth = (count * percent + 99) / 100;
@@ -108,7 +108,7 @@ static void messages_print(const struct weft_trace_tally *t, unsigned direction)
     }
     printf("  %s messages: %" PRIu64 " complete, %" PRIu64 " short, %" PRIu64 " unknown\n",
            weft_trace_direction_name(direction), o[0], o[1], o[2]);
-    quantiles_print("  from open to closed", t->times_ns[direction], t->time_count[direction]);
+    quantiles_print("  completion time", t->times_ns[direction], t->time_count[direction]);
 }
 
 static void drops_print(const struct weft_trace_tally *t)
@@ -137,11 +137,11 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
     uint64_t lost = t->types[WEFT_TRACE_PACKET_LOST];
     uint64_t sent = t->types[WEFT_TRACE_PACKET_SENT];
     printf("  packets: %" PRIu64 " sent (%" PRIu64 " with DATA), %" PRIu64 " received, %" PRIu64
-           " declared lost (%.2f %% of those with DATA), %" PRIu64 " of these wrongly\n",
+           " declared lost (%.2f %% of those with DATA), %" PRIu64 " of these spuriously\n",
            sent, t->data_sent, t->types[WEFT_TRACE_PACKET_RECEIVED], lost,
            t->data_sent > 0 ? 100.0 * (double)lost / (double)t->data_sent : 0.0,
            t->types[WEFT_TRACE_PACKET_SPURIOUS]);
-    printf("  chunks sent again: %" PRIu64 "; probe timeouts: %" PRIu64 "\n",
+    printf("  chunks retransmitted: %" PRIu64 "; probe timeouts: %" PRIu64 "\n",
            t->types[WEFT_TRACE_CHUNK_AGAIN], t->types[WEFT_TRACE_PTO]);
     drops_print(t);
     quantiles_print("round-trip time", t->rtts_ns, t->rtt_count);
@@ -188,21 +188,24 @@ static int trace_summary(int argc, char **argv)
     bool json = false;
     struct weft_trace_files files;
     const struct weft_option options[] = {
-        {"json", NULL, "print everything as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
     };
     struct weft_command command = {
         .name = "trace summary",
-        .summary = "of records: where the time of RPCs went; of a trace: packets, losses, times",
+        .summary = "summarize RPC records (latency by stage) or a packet trace (packets, losses, "
+                   "times)",
         .description =
-            "What FILE is, a database of --records or a trace of --trace, is told from its content.\n"
-            "\n"
-            "Records: mean, quantiles and share of every stage of pushes and pulls, the slowest\n"
-            "servers, workers heard within a window, CPU time. Several files are parts of one run.\n"
-            "Quantiles are at most 3.2 % too high; means, shares and maxima are exact.\n"
-            "\n"
-            "Traces: each endpoint of the file has a part of its own. The times of messages run from\n"
-            "the call of send (incoming: from their first chunk) until they are closed.",
+         "FILE is a database written by --records or a trace written by --trace; the type is\n"
+         "detected from the content.\n"
+         "\n"
+         "Records: mean, quantiles and share of every stage of pushes and pulls, the slowest\n"
+         "servers, the number of workers that sent a request within a time window, CPU time.\n"
+         "Several files are parts of one run. Quantiles are at most 3.2 % too high; means, shares\n"
+         "and maxima are exact.\n"
+         "\n"
+         "Traces: the output has one section per endpoint. The time of a message runs from the\n"
+         "call of send (incoming: from its first chunk) until it is closed.",
         .example = "  weft train --records run.db && weft trace summary run.db\n"
                    "  weft train --trace t && weft trace summary t.server-0",
         .options = options,
@@ -221,24 +224,27 @@ static int trace_summary(int argc, char **argv)
 int weft_cli_trace(int argc, char **argv)
 {
     static const struct weft_verb verbs[] = {
-        {"summary", "of records or of a trace: where the time went", trace_summary},
-        {"slow", "of records: the slowest RPCs, and which stage made them so", weft_cli_trace_slow},
-        {"hot", "of records: the most updated parameters and their share", weft_cli_trace_hot},
-        {"figures", "of records: pictures as in [imc20], its findings beside those of the run",
+        {"summary", "summarize latencies by stage (records) or packets and losses (trace)",
+         trace_summary},
+        {"slow", "list the slowest RPCs and the stage that delayed each (records)",
+         weft_cli_trace_slow},
+        {"hot", "list the most updated parameters and their share (records)", weft_cli_trace_hot},
+        {"figures", "plot the figures of [imc20] and compare the findings (records)",
          weft_cli_trace_figures},
-        {"sql", "of records: a question of your own", weft_cli_trace_sql},
-        {"export", "of records: Chrome trace (Perfetto), JSON lines, CSV", weft_cli_trace_export},
-        {"msg", "of a trace: the life of one message, as a table", weft_cli_trace_msg},
-        {"qlog", "of a trace: all of it as qlog, for the tools that draw QUIC",
+        {"sql", "run an SQL query (records)", weft_cli_trace_sql},
+        {"export", "convert to a Chrome trace (Perfetto), JSON lines, CSV (records)",
+         weft_cli_trace_export},
+        {"msg", "list the events of one message (trace)", weft_cli_trace_msg},
+        {"qlog", "convert to qlog, for QUIC visualization tools (trace)",
          weft_cli_trace_qlog},
-        {"merge", "one file of records of several, or of what a killed run left",
+        {"merge", "merge record files, or recover the spools of a killed run",
          weft_cli_trace_merge},
         {0},
     };
     static const struct weft_verb_list list = {
         .name = "weft trace",
         .word = "command",
-        .summary = "read what --records and --trace wrote",
+        .summary = "analyse files written by --records and --trace",
         .usage = "COMMAND FILE [options]",
         .notes = "`weft trace COMMAND --help` describes a command\n"
                  "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"

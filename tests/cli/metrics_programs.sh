@@ -95,7 +95,7 @@ mkdir busy
 tap_run "a worker that wants the same trains" env WEFT_METRICS="$taken" "$WEFT_BIN" run \
     --peer-timeout 120 -n 1 -s 1 -- "$WEFT_TALLY_BIN" work busy 3
 tap_like "and says so" "$(cat run.out)" \
-    "worker 0: metrics: cannot listen at 127.0.0.1 port $taken: .*; all else goes on without"
+    "worker 0: metrics: cannot listen at 127.0.0.1 port $taken: .*; continuing without metrics"
 tap_run_fails "what is no address" 1 env WEFT_METRICS=here WEFT_SERVERS=127.0.0.1:1 "$WEFT_TALLY_BIN" \
     work busy 3
 tap_like "is refused" "$(cat run.out)" 'WEFT_METRICS is "here"; it must be PORT or HOST:PORT'

@@ -78,33 +78,33 @@ bad() {
     printf '%s' "$2" >bad.json
     refused "bad.json: $1" --network bad.json
 }
-bad 'there is no key "rate_mbs"; did you mean "rate_mbps"?' '{"rate_mbs": 100}'
-bad 'there is no key "colour"' '{"colour": 1}'
+bad 'unknown key "rate_mbs"; did you mean "rate_mbps"?' '{"rate_mbs": 100}'
+bad 'unknown key "colour"' '{"colour": 1}'
 bad '"rate_mbps" is -1; it must be from 0' '{"rate_mbps": -1}'
-bad '"rate_mbps" is no number' '{"rate_mbps": "fast"}'
-bad '"rate_mbps" is there twice' '{"rate_mbps": 1, "rate_mbps": 2}'
+bad '"rate_mbps" is not a number' '{"rate_mbps": "fast"}'
+bad '"rate_mbps" is a duplicate key' '{"rate_mbps": 1, "rate_mbps": 2}'
 bad 'a rate lies between' '{"rate_mbps": 0}'
 bad 'contended links need' '{"contended_workers": 0.5}'
 bad 'the file is empty' ''
 bad 'the file is empty' '
 '
-bad 'no JSON, or it is cut off' '{"rate_mbps": 10'
-bad 'no JSON, or it is cut off' '{"rate_mbps": 10} more'
-bad 'no JSON, or it is cut off' '{"rate_mbps": 1e'
-bad 'a JSON object is wanted' '[1, 2]'
-bad '"name" is no string' '{"name": 7}'
-bad '"name" holds a quote' '{"name": "a'"'"' b"}'
-bad '"name" holds a quote' '{"name": "a\" b"}'
-bad '"name" holds a quote' '{"name": "a\\b"}'
-bad '"name" holds a quote' '{"name": "a\nsystem(1)"}'
-bad '"name" holds a quote' '{"name": "a\u007f"}'
+bad 'not JSON, or truncated' '{"rate_mbps": 10'
+bad 'not JSON, or truncated' '{"rate_mbps": 10} more'
+bad 'not JSON, or truncated' '{"rate_mbps": 1e'
+bad 'a JSON object is required' '[1, 2]'
+bad '"name" is not a string' '{"name": 7}'
+bad '"name" has a quote' '{"name": "a'"'"' b"}'
+bad '"name" has a quote' '{"name": "a\" b"}'
+bad '"name" has a quote' '{"name": "a\\b"}'
+bad '"name" has a quote' '{"name": "a\nsystem(1)"}'
+bad '"name" has a quote' '{"name": "a\u007f"}'
 bad '"slow_uplinks" is 1.5; it must be from 0 to 1' '{"slow_uplinks": 1.5}'
 printf '{"rate_mbps": 10}\000' >zero.json
-refused 'holds a zero byte' --network zero.json
+refused 'has a zero byte' --network zero.json
 printf '{"step_ms_min": 10, "step_ms_max": 5}' >bad.json
 refused 'bad.json: the least time of a step is above the most' --compute bad.json
-refused 'no such setting is built in (fixed, .*No such file' --compute CS7
-refused 'no such setting is built in (homogeneous, .*No such file' --network NS7
+refused 'not a built-in setting (fixed, .*No such file' --compute CS7
+refused 'not a built-in setting (homogeneous, .*No such file' --network NS7
 
 # ---- options
 refused '--policy "lifo".*fair, fifo, order' --policy lifo
@@ -113,8 +113,8 @@ refused '--workers "0".*from 1 to 1000' --workers 0
 refused '--seconds "0"' --seconds 0
 refused '--div-max "-1"' --div-max -1
 refused 'is for --mode sync' --policy ring
-refused 'leave out --compute' --grid --compute fixed
-refused 'leave out --grid' --grid --gantt x
+refused 'omit --compute' --grid --compute fixed
+refused 'omit --grid' --grid --gantt x
 refused '--grid also runs ring: .*two workers' --grid --mode sync --workers 1
 refused '--grid also runs ring: .*no replicas' --grid --mode sync --div-max 5 --policy order
 

@@ -74,12 +74,12 @@ tap_run_fails "nobody answers" 1 "$WEFT_BIN" top --once "$port"
 # ---- refusals ----------------------------------------------------------------------------------
 
 tap_run_fails "nobody named" 2 "$WEFT_BIN" top --once
-tap_like "is said" "$(cat run.out)" "whom? name the \[HOST:\]PORT"
+tap_like "is said" "$(cat run.out)" "target is missing: the \[HOST:\]PORT"
 tap_run_fails "a port that is none" 2 "$WEFT_BIN" top --once 70000
 tap_run_fails "a name that is none" 2 "$WEFT_BIN" top --once 127.0.0.1:
 echo '{}' >bad.json
 tap_run_fails "a file that names nobody" 1 "$WEFT_BIN" top --once --targets bad.json
 tap_run_fails "no terminal" 1 "$WEFT_BIN" top ./server.prom
-tap_like "is said" "$(cat run.out)" "no terminal; --once prints instead"
+tap_like "is said" "$(cat run.out)" "not a terminal; use --once"
 
 tap_done

@@ -44,7 +44,7 @@ db.execute("DELETE FROM served")
 db.commit()
 END
 tap_run "many at once" "$WEFT_BIN" trace export crowd.db --format chrome -o crowd.json
-tap_like "servers' records are missing, which is said" "$(cat run.out)" 'of 600 RPCs the server.s record'
+tap_like "servers' records are missing, which is said" "$(cat run.out)" 'for 600 RPCs the server.s record'
 tap_is "no slice overlaps another" "$(chrome_faults crowd.json)" ""
 python3 - <<'END'
 import sqlite3
@@ -57,7 +57,7 @@ db.execute("UPDATE rpc SET t0_ns = 1000, t1_ns = 2000000, n_tx_ns = 1000")
 db.commit()
 END
 tap_like "more than 999 at once are left out, which is said" \
-    "$(export_db crowd.db --format chrome 2>&1 >crowd.json)" 'slices are left out'
+    "$(export_db crowd.db --format chrome 2>&1 >crowd.json)" 'slices are omitted'
 tap_is "and the rest is good" "$(chrome_faults crowd.json)" ""
 
 # Servers on another clock.
@@ -70,7 +70,7 @@ db.execute("UPDATE served SET arrival_ns = arrival_ns + 5000000000000,"
 db.commit()
 END
 tap_like "another clock is said" "$(export_db clock.db --format chrome 2>&1 >clock.json)" \
-    'of 2000 RPCs .* halves'
+    'for 2000 RPCs .* halves'
 tap_is "and stages last as recorded" "$(chrome_faults clock.json clock.db)" ""
 
 # ---- JSON lines, CSV -----------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ tap_is "six pictures" "$(no_pngs one)" 6
 tap_is "named by the paper's numbers" "$(cd one && echo *.png)" \
     "fig10-hot-parameters.png fig4-latency.png fig5-stages.png fig6-reply-sizes.png fig7a-intervals.png fig7b-active-workers.png"
 tap_like "both findings in words" "$(cat one/findings.txt)" '^  paper: latencies have a heavy tail'
-tap_like "what one run cannot show is left out" "$(cat one/findings.txt)" '^figure 9 is left out: '
+tap_like "what one run cannot show is left out" "$(cat one/findings.txt)" '^figure 9 is omitted: '
 tap_like "dropped records are said" "$(cat one/findings.txt)" '3 records were DROPPED'
 tap_is "on standard output the same" "$(figures run.db -o some --only 8,9)" "$(cat some/findings.txt)"
 tap_is "as JSON the same" "$(figures run.db -o some --only 8,9 --json)" "$(cat some/figures.json)"
@@ -105,7 +105,7 @@ for workers in 4 64; do
     sql t$workers.db "DELETE FROM process WHERE role = 'worker'"
 done
 tap_like "CPU of servers and workers in one process tells nothing" \
-    "$(figures t4.db t64.db -o mixed --only 8,9)" '^figure 9 is left out: .*weft load --local'
+    "$(figures t4.db t64.db -o mixed --only 8,9)" '^figure 9 is omitted: .*weft load --local'
 tap_like "which summary says, too" "$("$WEFT_BIN" trace summary t4.db)" '^server CPU: .*workers'
 mkdir twin && cp s4.db twin/s4.db
 figures s4.db twin/s4.db -o twins --only 5 >/dev/null
@@ -123,7 +123,7 @@ sql empty.db "DELETE FROM rpc; DELETE FROM served; DELETE FROM active; DELETE FR
     DELETE FROM hot; DELETE FROM hot_total"
 tap_run "a run without RPCs" "$WEFT_BIN" trace figures empty.db -o empty
 tap_is "has no pictures" "$(no_pngs empty)" 0
-tap_is "and a reason for each" "$(grep -c 'is left out: ..*' empty/findings.txt)" 8
+tap_is "and a reason for each" "$(grep -c 'is omitted: ..*' empty/findings.txt)" 8
 tap_run_fails "no such file" 1 "$WEFT_BIN" trace figures missing.db -o x
 tap_run_fails "no such folder" 1 "$WEFT_BIN" trace figures run.db -o no/such/folder
 tap_run_fails "no file" 2 "$WEFT_BIN" trace figures

@@ -31,7 +31,7 @@ for stage in n_tx ps_queue ps_wait ps_proc w_queue w_proc; do
         "$(trace slow $stage.db -n 5 --json | jq -r '[.[].because | ascii_downcase] | unique[]')" \
         $stage
 done
-tap_like "said in words" "$(trace slow ps_queue.db -n 5)" '^made slow by: *PS_queue 5$'
+tap_like "said in words" "$(trace slow ps_queue.db -n 5)" '^delayed by: *PS_queue 5$'
 tap_like "hot has shares" "$(trace hot run.db)" '^  top 1000 '
 tap_like "and says that it is approximate" "$(trace hot run.db)" 'approximate'
 tap_is "ids are unsigned" "$(trace hot run.db --top 1 --json | jq -r '.hot[0].id')" 9223372036854775808
@@ -119,7 +119,7 @@ trace summary bad.db --json >bad.json
 tap_is "rows that cannot be are counted" "$(jq '[.refused, .rpcs, .push.failed + .pull.failed]' -c bad.json)" \
     "[10,990,10]"
 tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 rows'
-tap_like "as those are that do not add up" "$(trace summary bad.db)" '^NOT ADDING UP: '
+tap_like "as those are that do not add up" "$(trace summary bad.db)" '^INCONSISTENT: '
 tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
 
 # What a stranger's file says of itself moves nobody's cursor.

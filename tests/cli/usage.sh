@@ -66,7 +66,7 @@ refused '--lr "0".*above 0' train --lr 0
 refused '--data ""' train --data ''
 refused '--data is missing' train --format libsvm
 refused 'too many' train --servers 32 --shards-per-server 2
-refused 'no 2 ports' train --port 65535
+refused 'too few ports for 2 shards' train --port 65535
 
 refused '--servers or --coordinator is missing' worker
 refused 'must be HOST:PORT' worker --coordinator localhost
@@ -75,7 +75,7 @@ refused '--lease-ms "99".*from 100' coordinator --lease-ms 99
 refused 'the command is missing' run -n 2
 refused 'the command is missing' run --
 refused '--workers "0"' run -n 0 -- true
-refused 'at most 32 shards' run -s 8 --shards-per-server 8 -- true
+refused 'maximum is 32 shards' run -s 8 --shards-per-server 8 -- true
 refused 'is not an option' run true -- true
 export WEFT_ROLE=worker
 refused 'WEFT_ROLE says that this process is a worker, but it is a server' server
@@ -155,15 +155,15 @@ for verb in up exec status down run; do
 done
 refused 'a command is missing' lab
 refused 'unknown command "zzz"' lab zzz
-refused 'the lab needs a name' lab up
-refused '"a/b" cannot be the name of a lab' lab up a/b
+refused "the lab's name is missing" lab up
+refused '"a/b" is not a valid lab name' lab up a/b
 refused 'whole number from 1 to 256' lab up x --hosts 0
 refused 'a rate such as 1gbit' lab up x --rate 1gbps
 refused 'a size such as 128kb' lab up x --buffer 5
 refused 'not below --buffer' lab up x --buffer 64kb --ecn 64kb
-refused '--ecn takes a --rate' lab up x --rate none --ecn 64kb
+refused '--ecn requires --rate' lab up x --rate none --ecn 64kb
 refused 'HOST=RATE, such as' lab up x --uplink 1
-refused 'there is no host 9; the last is 3' lab up x --uplink 9=1mbit
+refused 'host 9 does not exist; the last is 3' lab up x --uplink 9=1mbit
 refused 'star or spine-leaf' lab up x --topology ring
 refused 'require --topology spine-leaf' lab up x --spines 2
 refused 'more than 256 hosts' lab up x --topology spine-leaf --leaves 64 --hosts 9
@@ -173,11 +173,11 @@ refused 'rates:2: a line must be "SECONDS HOST RATE"' lab up x --trace "$tap_tmp
 printf '1 h1 1gbit\n0 h1 1gbit\n' >"$tap_tmp/rates"
 refused 'rates:2: its time is before' lab up x --trace "$tap_tmp/rates"
 printf '0 h1 1gbit up\n' >"$tap_tmp/rates"
-refused 'h1 has a link without a limit' lab up x --trace "$tap_tmp/rates" --uplink 1=none
+refused 'the link of h1 has no rate limit' lab up x --trace "$tap_tmp/rates" --uplink 1=none
 refused 'the command is missing' lab run --hosts 2
-refused 'there is no host "9"' lab run --on 9 -- true
+refused 'host "9" does not exist' lab run --on 9 -- true
 refused 'the command is missing' lab exec x 0 --
-refused "takes the lab's name and a host" lab exec x
-refused 'which lab' lab down
+refused "the lab's name or the host is missing" lab exec x
+refused 'the name of a lab' lab down
 
 tap_done
