@@ -95,7 +95,7 @@ static bool tune_cc(struct weft_perf_agent *agent, int fd)
                           "--tcp-cc %s: %s; `sysctl "
                           "net.ipv4.tcp_available_congestion_control` lists what this "
                           "kernel has",
-                          cc, errno == ENOENT ? "there is no such one" : strerror(errno));
+                          cc, errno == ENOENT ? "no such congestion control" : strerror(errno));
 }
 
 static bool tune(struct weft_perf_agent *agent, int fd)
@@ -181,7 +181,7 @@ static bool accept_one(struct weft_perf_agent *agent)
     const struct timeval patience = {.tv_sec = CONNECT_S};
     uint32_t other = 0;
     if (poll(&wait, 1, CONNECT_S * 1000) != 1) {
-        return weft_perf_fail(agent->error, "only %u connections came about within %u s",
+        return weft_perf_fail(agent->error, "only %u connections were established within %u s",
                               of(agent)->conn_count, (unsigned)CONNECT_S);
     }
     int fd = accept(of(agent)->listener, NULL, NULL);

@@ -119,7 +119,7 @@ static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *
 {
     static const char *const reasons[] = {
         [WEFT_DOWN_CLOSED] = "it closed",        [WEFT_DOWN_SILENT] = "it does not answer",
-        [WEFT_DOWN_PROTOCOL] = "it broke the protocol", [WEFT_DOWN_LOCAL] = "closed here",
+        [WEFT_DOWN_PROTOCOL] = "protocol violation", [WEFT_DOWN_LOCAL] = "closed here",
         [WEFT_DOWN_IDLE] = "idle",               [WEFT_DOWN_RESTARTED] = "it restarted",
         [WEFT_DOWN_CRYPTO] = "cryptography failed", [WEFT_DOWN_REPLACED] = "it was replaced",
     };
@@ -329,7 +329,8 @@ static bool connect_all(struct weft_perf_agent *agent)
             return false;
         }
         if (weft_clock_now_ns() > end_ns) {
-            return weft_perf_fail(agent->error, "only %u of %u connections came about within %d s",
+            return weft_perf_fail(agent->error,
+                                  "only %u of %u connections were established within %d s",
                                   of(agent)->up, agent->peer_count, CONNECT_S);
         }
     }

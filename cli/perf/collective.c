@@ -451,7 +451,7 @@ static int report(struct options *o, const char *name)
     weft_security_fini(&o->security);
     if (status != WEFT_OK) {
         cJSON_Delete(root);
-        return weft_cli_fail(name, "%s", status == WEFT_AGAIN ? "broken off" : perf.error.text);
+        return weft_cli_fail(name, "%s", status == WEFT_AGAIN ? "interrupted" : perf.error.text);
     }
     if (root != NULL) {
         cJSON_AddStringToObject(root, "operation", weft_coll_kind_name(o->kind->kind));
@@ -489,49 +489,50 @@ int weft_perf_collective(int argc, char **argv)
                         .security = WEFT_SECURITY_DEFAULTS};
     char name[32], summary[96];
     const struct weft_option options[] = {
-        {"ranks", "N", "that take part", WEFT_OPTION_U32, &o.ranks, .min = 2, .max = RANKS_MAX},
+        {"ranks", "N", "number of ranks", WEFT_OPTION_U32, &o.ranks, .min = 2, .max = RANKS_MAX},
         {"from", "BYTES", "smallest vector", WEFT_OPTION_U64, &o.from_bytes, .min = 4,
          .max = UINT64_C(1) << 32},
         {"to", "BYTES", "largest vector", WEFT_OPTION_U64, &o.to_bytes, .min = 4,
          .max = UINT64_C(1) << 32},
-        {"factor", "N", "from one size to the next", WEFT_OPTION_U32, &o.factor, .min = 2,
+        {"factor", "N", "ratio of successive sizes", WEFT_OPTION_U32, &o.factor, .min = 2,
          .max = 1024},
-        {"rounds", "N", "timed, of each size", WEFT_OPTION_U32, &o.rounds, .min = 1, .max = 100000},
+        {"rounds", "N", "timed rounds of each size", WEFT_OPTION_U32, &o.rounds, .min = 1,
+         .max = 100000},
         {"warmup", "N", "rounds before them", WEFT_OPTION_U32, &o.warmup, .max = 1000},
         {"loss-bound", "F",
          "allreduce: fraction of each rank's contributions that may be missing;\n"
          "results are then checked to be equal at all ranks",
          WEFT_OPTION_PPM, .value = &o.bound_ppm},
-        {"feedback", NULL, "allreduce: what is missing is added to the next round",
+        {"feedback", NULL, "allreduce: add missing contributions to the next round",
          WEFT_OPTION_FLAG, .value = &o.feedback},
         {"transport", "NAME", "weft = UDP; tcp = the same messages over kernel TCP",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transports},
         {"packet-bytes", "N",
          "UDP payload of a full packet; 0 = 1472, or 32768 on loopback", WEFT_OPTION_U32,
          &o.packet_bytes, .max = 65000},
-        {"give-up", "S", "seconds for one operation", WEFT_OPTION_U32, &o.timeout_s, .min = 1,
+        {"give-up", "S", "time limit of one operation", WEFT_OPTION_U32, &o.timeout_s, .min = 1,
          .max = 86400},
-        {"lab", "NAME", "a rank on each host of this lab (`weft lab up`)", WEFT_OPTION_STRING,
+        {"lab", "NAME", "run one rank on each host of this lab (`weft lab up`)", WEFT_OPTION_STRING,
          &o.lab, .fallback = "loopback"},
-        {"hosts", "LIST", "which hosts, as 0,3-5", WEFT_OPTION_STRING, &o.hosts,
+        {"hosts", "LIST", "hosts of the lab, such as 0,3-5", WEFT_OPTION_STRING, &o.hosts,
          .fallback = "the first ones"},
         WEFT_SECURITY_ROWS(&o.security),
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {0},
     };
     snprintf(name, sizeof(name), "perf %s", o.kind->verb);
-    snprintf(summary, sizeof(summary), "time of %s for vectors of several sizes",
+    snprintf(summary, sizeof(summary), "measure %s for vectors of several sizes",
              weft_coll_kind_name(o.kind->kind));
     const struct weft_command command = {
         .name = name,
         .summary = summary,
         .description =
-            "Each rank is a communicator with a thread and a socket of its own, over loopback or\n"
-            "on the hosts of --lab. A round begins with the first call and ends when the last rank\n"
-            "is done. algbw = bytes / time in GB/s; busbw = algbw x the share of the bytes that\n"
-            "each link carries, as in nccl-tests: compare it with the rate of a link. CPU ms is\n"
-            "that of all ranks together for one round. Results are checked.\n"
-            "bench/torch_allreduce.py does the same through PyTorch, beside Gloo.",
+         "Each rank is a communicator with its own thread and socket, on loopback or on the hosts\n"
+         "of --lab. A round starts with the first call and ends when the last rank is done. algbw\n"
+         "= bytes / time in GB/s; busbw = algbw x the share of the bytes on each link, as in\n"
+         "nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks for one\n"
+         "round. Results are checked. bench/torch_allreduce.py is the same measurement through\n"
+         "PyTorch, compared with Gloo.",
         .example = "  weft perf allreduce --ranks 4 --to 4194304\n"
                    "  weft perf allreduce --lab demo --ranks 8 --loss-bound 0.1 --feedback",
         .options = options,
@@ -542,7 +543,7 @@ int weft_perf_collective(int argc, char **argv)
         return status;
     }
     if (o.hosts != NULL && o.lab == NULL) {
-        return weft_options_usage(&command, "--hosts says which hosts of a --lab");
+        return weft_options_usage(&command, "--hosts requires --lab");
     }
     if (o.from_bytes > o.to_bytes) {
         return weft_options_usage(&command, "--from %" PRIu64 " is larger than --to %" PRIu64,

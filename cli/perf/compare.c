@@ -95,17 +95,17 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
     }
     const char *wrong = weft_compare_check_numbers(&c->losses, 0, 0.999, 0);
     if (wrong != NULL) {
-        return weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);
+        return weft_options_usage(command, "--loss: \"%.40s\" is not a fraction", wrong);
     }
     if (c->out != NULL && strlen(c->out) > WEFT_COMPARE_OUT_BYTES_MAX) {
         return weft_options_usage(command, "--out: a path of at most %d bytes, please",
                                   (int)WEFT_COMPARE_OUT_BYTES_MAX);
     }
     if (c->inside != NULL && (c->lab = getenv("WEFT_LAB")) == NULL) {
-        return weft_options_usage(command, "--inside without WEFT_LAB: no network is there");
+        return weft_options_usage(command, "--inside requires WEFT_LAB");
     }
     if (c->loopback && c->lab != NULL) {
-        return weft_options_usage(command, "--loopback or --lab, not both");
+        return weft_options_usage(command, "--loopback and --lab are mutually exclusive");
     }
     ask_lab(c);
     int status = c->op->plan(command, c);
@@ -151,7 +151,7 @@ static int measure_and_report(struct weft_compare *compare, bool keep, bool json
                 (plot == NULL || weft_compare_plot(compare, plot));
     if (failed > 0) {
         fprintf(stderr, "weft perf compare: %u measurements are missing%s\n", failed,
-                keep ? "; the same command goes on with them" : "");
+                keep ? "; repeat the command to complete them" : "");
     }
     return good && failed == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
@@ -201,25 +201,26 @@ int weft_compare_main(struct weft_compare *c, const struct weft_command *own, in
     bool json = false;
     const char *plot = NULL;
     const struct weft_option common[] = {
-        {"loss", "LIST", "of packets, as `weft lab up` takes it", WEFT_OPTION_CUSTOM, &c->losses,
+        {"loss", "LIST", "packet loss, as for `weft lab up`", WEFT_OPTION_CUSTOM, &c->losses,
          .fallback = "0.01", .parse = weft_compare_list_cut},
-        {"buffer", "LIST", "of a switch port, as `weft lab up` takes it", WEFT_OPTION_CUSTOM,
+        {"buffer", "LIST", "switch port buffer, as for `weft lab up`", WEFT_OPTION_CUSTOM,
          &c->buffers, .fallback = "450kb", .parse = weft_compare_list_cut},
-        {"rate", "RATE", "of the hosts' links", WEFT_OPTION_STRING, .value = &c->rate},
+        {"rate", "RATE", "rate of the hosts' links", WEFT_OPTION_STRING, .value = &c->rate},
         {"ecn", "BYTES", "mark packets from this queue length on", WEFT_OPTION_STRING,
          .value = &c->ecn, .fallback = "no marks"},
-        {"busy", "N", "processes that compute beside each measurement", WEFT_OPTION_U32, &c->busy,
+        {"busy", "N", "CPU-bound processes during each measurement", WEFT_OPTION_U32, &c->busy,
          .max = WEFT_PERF_BUSY_MAX},
-        {"repetitions", "N", "of each transport on each network", WEFT_OPTION_U32, &c->repetitions,
+        {"repetitions", "N", "repetitions of each transport on each network", WEFT_OPTION_U32,
+         &c->repetitions,
          .min = 1, .max = WEFT_COMPARE_REPETITIONS_MAX},
-        {"security", "MODE", "auth, seal or none, where the transport does not say",
+        {"security", "MODE", "auth, seal or none, for transports without a mode in their name",
          WEFT_OPTION_CUSTOM, &mode, .fallback = "auth", .parse = weft_security_parse_mode},
-        {"lab", "NAME", "on this lab, which is up, instead of networks made for it",
+        {"lab", "NAME", "use this running lab instead of creating networks",
          WEFT_OPTION_STRING, .value = &c->lab, .fallback = "none"},
-        {"loopback", NULL, "on loopback", WEFT_OPTION_FLAG, .value = &c->loopback},
-        {"out", "DIR", "keep each measurement there; those that are there are not repeated",
-         WEFT_OPTION_STRING, .value = &c->out, .fallback = "a temporary folder"},
-        {"plot", "DIR", "draw PNGs there, with gnuplot", WEFT_OPTION_STRING, .value = &plot},
+        {"loopback", NULL, "use loopback", WEFT_OPTION_FLAG, .value = &c->loopback},
+        {"out", "DIR", "keep the measurements in DIR; existing ones are not repeated",
+         WEFT_OPTION_STRING, .value = &c->out, .fallback = "a temporary directory"},
+        {"plot", "DIR", "draw PNGs in DIR, with gnuplot", WEFT_OPTION_STRING, .value = &plot},
         {"json", NULL, "print all results as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {"inside", "NAME", "the network that this process is in", WEFT_OPTION_STRING,
          .value = &c->inside, .hidden = true},

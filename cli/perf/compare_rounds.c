@@ -396,10 +396,10 @@ int weft_perf_compare(int argc, char **argv)
          .fallback = "weft:0,weft:0.1,\n"
                      "tcp-raw:cubic,tcp-raw:cubic:rto5,tcp-raw:bbr,tcp-raw:bbr:rto5",
          .parse = weft_compare_list_cut},
-        {"train", NULL, "training jobs instead of rounds, with options of their own:\n"
-                        "`weft perf compare --train --help`",
+        {"train", NULL, "run training jobs instead of rounds, with other options: `weft perf\n"
+                        "compare --train --help`",
          WEFT_OPTION_FLAG, .value = &train},
-        {"pattern", "NAME", "incast, outcast or alltoall", WEFT_OPTION_CHOICE, &r->pattern,
+        {"pattern", "NAME", "pattern: incast, outcast or alltoall", WEFT_OPTION_CHOICE, &r->pattern,
          .choices = patterns},
         {"senders", "LIST", "numbers of senders", WEFT_OPTION_CUSTOM, &r->senders, .fallback = "8",
          .parse = weft_compare_list_cut},
@@ -415,12 +415,13 @@ int weft_perf_compare(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "perf compare",
-        .summary = "the same rounds over several transports and networks, side by side",
+        .summary = "compare rounds over several transports and networks",
         .description =
-            "Each combination of --senders, --bytes, --buffer and --loss is a network, brought up\n"
-            "by `weft lab run` (that takes root); on it the transports take turns, --repetitions\n"
-            "times. The table has medians over the repetitions, their ratio to the ideal time,\n"
-            "and weft's p99 over that of the best TCP that delivered everything.",
+           "Each combination of --senders, --bytes, --buffer and --loss is a network, created by\n"
+           "`weft lab run` (which requires root). On each network the transports are measured in\n"
+           "turn, --repetitions times. The table has medians over the repetitions, their ratio to\n"
+           "the ideal time, and weft's p99 relative to that of the best TCP with complete "
+           "delivery.",
         .example = "  weft perf compare --loss 0,0.01 --buffer 128kb,450kb --out results\n"
                    "  weft perf compare --lab demo --transports weft:0,tcp-raw:cubic:rto5 --json",
         .options = options,

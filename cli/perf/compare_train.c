@@ -385,15 +385,15 @@ int weft_perf_compare_train(int argc, char **argv)
          .max = WEFT_JOB_WORKERS_MAX},
         {"servers", "N", "servers of the job", WEFT_OPTION_U32, &t->servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
-        {"epochs", "N", "of the reference run; a measured one ends after twice as many",
+        {"epochs", "N", "epochs of the reference run; a measured run ends after twice as many",
          WEFT_OPTION_U32, &t->epochs, .min = 1, .max = 5000},
         {"until-loss", "X", "the target: log-loss on the test rows", WEFT_OPTION_F32,
          .value = &t->until_loss, .fallback = "that of the reference run,\nand --tolerance"},
-        {"tolerance", "F", "how much more than the loss of the reference run is as good",
+        {"tolerance", "F", "accepted relative excess over the loss of the reference run",
          WEFT_OPTION_PPM, .value = &t->tolerance_ppm},
-        {"check-steps", "N", "steps between looks at the target", WEFT_OPTION_U32,
+        {"check-steps", "N", "steps between evaluations", WEFT_OPTION_U32,
          &t->check_steps, .min = 1, .max = 1000000},
-        {"give-up", "S", "a job without the target after S seconds of training is DNF; 0 = never",
+        {"give-up", "S", "report a job as DNF after S seconds of training; 0 = never",
          WEFT_OPTION_U32, &t->give_up_s, .max = 86400},
         {"background", "LIST", "other traffic, SIZES:LOAD or none", WEFT_OPTION_CUSTOM,
          &t->backgrounds, .fallback = "none", .parse = weft_compare_list_cut},
@@ -401,15 +401,15 @@ int weft_perf_compare_train(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "perf compare --train",
-        .summary = "training time to an equal loss, over several transports and networks",
+        .summary = "compare training times to an equal loss over several transports and networks",
         .arguments = "[-- OPTIONS OF weft train]",
         .description =
-            "Each combination of --background, --buffer and --loss is a network of a host for each\n"
-            "process, brought up by `weft lab run` (that takes root); on it the transports take\n"
-            "turns, --repetitions times. A job ends when its loss on the test rows is at most the\n"
-            "target. Its time has neither the start of its processes nor the tests in it. The job\n"
-            "is what stands behind --, else a logistic regression on Adult with crosses of three\n"
-            "columns: --format adult3 --lr 0.02.",
+        "Each combination of --background, --buffer and --loss is a network with one host per\n"
+        "process, created by `weft lab run` (which requires root). On each network the transports\n"
+        "are measured in turn, --repetitions times. A job ends when its loss on the test rows is\n"
+        "at most the target. Its time excludes process startup and tests. The job is given after\n"
+        "--; default: a logistic regression on Adult with crosses of three columns, --format\n"
+        "adult3 --lr 0.02.",
         .example = "  weft perf compare --train --background none,websearch:0.3 --out results\n"
                    "  weft perf compare --train --lab demo --workers 4 -- --format adult",
         .options = options,

@@ -39,9 +39,9 @@ static void ask(struct weft_perf_live *live)
 
 static void add_progress(const struct weft_perf_live *live, struct weft_exposition *text)
 {
-    weft_exposition_one(text, "weft_perf_participants", "gauge", "Processes that take part.",
+    weft_exposition_one(text, "weft_perf_participants", "gauge", "Participating processes.",
                         live->job->plan->participants);
-    weft_exposition_one(text, "weft_perf_rounds_planned", "gauge", "Rounds that shall be measured.",
+    weft_exposition_one(text, "weft_perf_rounds_planned", "gauge", "Rounds to measure.",
                         live->job->rounds);
     weft_exposition_family(text, "weft_perf_rounds_total", "counter", "Rounds done.");
     weft_exposition_u64(text, "weft_perf_rounds_total", "phase=\"warmup\"", live->warmup);

@@ -45,7 +45,9 @@ static bool place_on_hosts(const char *hosts, uint32_t participants, struct weft
     if (hosts != NULL) {
         count = parse_hosts(hosts, place->hosts);
         if (count == 0) {
-            return weft_perf_fail(error, "--hosts \"%.60s\" is no list of hosts such as 0,3-9",
+            return weft_perf_fail(error,
+                                  "--hosts \"%.60s\" is not a list of hosts; expected for example "
+                                  "0,3-9",
                                   hosts);
         }
     } else {
@@ -107,7 +109,8 @@ bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t partici
         return true;
     }
     (void)close(home);
-    return weft_perf_fail(error, "the network of host %u: %s", place->hosts[participant],
+    return weft_perf_fail(error, "cannot enter the network namespace of host %u: %s",
+                          place->hosts[participant],
                           strerror(why));
 }
 
@@ -148,7 +151,7 @@ int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t partici
     }
     int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        (void)weft_perf_fail(error, "a socket: %s", strerror(errno));
+        (void)weft_perf_fail(error, "cannot create a socket: %s", strerror(errno));
     }
     weft_perf_place_return(home);
     return fd;

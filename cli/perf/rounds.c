@@ -50,10 +50,11 @@ struct pattern {
 static const struct pattern patterns[] = {
     {.pattern = WEFT_PERF_PINGPONG,
      .name = "perf pingpong",
-     .summary = "round trips of a message and its answer",
-     .description = "One participant sends a message, the other answers with one of the same size\n"
-                    "as soon as it has it; a trip runs from the send to the answer. Contents are\n"
-                    "checked, connections live over all trips.",
+     .summary = "measure round trips of a message and its reply",
+     .description =
+         "One participant sends a message; the other replies with one of the same size as soon as\n"
+         "it has received it. A trip lasts from the send to the reply. Contents are checked;\n"
+         "connections persist over all trips.",
      .example = "  weft perf pingpong --bytes 64 --transport weft\n"
                 "  weft perf pingpong --lab demo --transport tcp-raw --json",
      .bytes = 64,
@@ -61,7 +62,7 @@ static const struct pattern patterns[] = {
      .warmup = 200},
     {.pattern = WEFT_PERF_INCAST,
      .name = "perf incast",
-     .summary = "many senders, one receiver, a message each in a round",
+     .summary = "measure many senders and one receiver, one message per sender and round",
      .description = ROUND_WORDS,
      .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 450kb --loss 0.01\n"
                 "  weft perf incast --lab demo --bound 0.10\n"
@@ -72,7 +73,7 @@ static const struct pattern patterns[] = {
      .gap_ms = 5},
     {.pattern = WEFT_PERF_OUTCAST,
      .name = "perf outcast",
-     .summary = "one sender, many receivers, a message to each in a round",
+     .summary = "measure one sender and many receivers, one message per receiver and round",
      .description = ROUND_WORDS,
      .example = "  weft perf outcast --lab demo --senders 8 --bytes 1000000",
      .bytes = 250000,
@@ -81,7 +82,7 @@ static const struct pattern patterns[] = {
      .gap_ms = 5},
     {.pattern = WEFT_PERF_ALLTOALL,
      .name = "perf alltoall",
-     .summary = "each sends a message to each other in a round",
+     .summary = "measure rounds in which every host sends to every other host",
      .description = ROUND_WORDS,
      .example = "  weft perf alltoall --lab demo --senders 8 --bytes 100000",
      .bytes = 100000,
@@ -90,7 +91,7 @@ static const struct pattern patterns[] = {
      .gap_ms = 5},
     {.pattern = WEFT_PERF_SHUFFLE,
      .name = "perf shuffle",
-     .summary = "each mapper sends to each reducer, a few messages at once",
+     .summary = "measure rounds in which every mapper sends to every reducer",
      .description = "Every mapper sends a message to every reducer in each round, in an order\n"
                     "drawn anew, with at most --parallel of its messages under way (Hadoop's\n"
                     "shuffle.parallelcopies, which has the same default).\n" ROUND_WORDS,
@@ -143,14 +144,14 @@ static int check_transport(const struct weft_command *command, const struct opti
                                   name);
     }
     if (job->transport != &weft_perf_agent_tcp_raw && job->drop_ppm > 0) {
-        return weft_options_usage(command, "--drop-at-sender is of --transport tcp-raw");
+        return weft_options_usage(command, "--drop-at-sender requires --transport tcp-raw");
     }
     if (!job->transport->kernel_tcp && (job->tcp_cc != NULL || job->tcp_rto_min_ms > 0)) {
         return weft_options_usage(command, "--tcp-cc and --tcp-rto-min are of --transport tcp and "
                                            "tcp-raw");
     }
     if (!weft && job->trace != NULL) {
-        return weft_options_usage(command, "--trace is of --transport weft");
+        return weft_options_usage(command, "--trace requires --transport weft");
     }
     if (!weft && job->cc != NULL) {
         return weft_options_usage(command, "--cc is of --transport weft; the kernel's TCP has "
@@ -187,7 +188,7 @@ static int check_sizes(const struct weft_command *command, const struct options 
                                   plan->flow_count, job->bytes);
     }
     if (o->hosts != NULL && o->lab == NULL) {
-        return weft_options_usage(command, "--hosts says which hosts of a --lab");
+        return weft_options_usage(command, "--hosts requires --lab");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -298,7 +299,7 @@ static int plan_and_run(const struct weft_command *command, const struct pattern
 {
     static struct weft_perf_plan plan;
     if (pattern->pattern == WEFT_PERF_ALLTOALL && o->senders < 2) {
-        return weft_options_usage(command, "--senders 1: all to all takes two at least");
+        return weft_options_usage(command, "--senders 1: alltoall requires at least two");
     }
     if (!weft_perf_plan_make(pattern->pattern, o->senders, o->receivers,
                              pattern->pattern == WEFT_PERF_SHUFFLE ? o->parallel : 0, &plan)) {
@@ -340,7 +341,7 @@ int weft_perf_rounds(int argc, char **argv)
     const struct weft_option options[] = {
         {"receivers", "R", "reducers, beside --senders mappers", WEFT_OPTION_U32, &o.receivers,
          .min = 1, .max = 256},
-        {"parallel", "K", "messages of one mapper under way at once", WEFT_OPTION_U32, &o.parallel,
+        {"parallel", "K", "messages of one mapper in flight", WEFT_OPTION_U32, &o.parallel,
          .min = 1, .max = 256},
         {"senders", "W",
          which == WEFT_PERF_OUTCAST    ? "receivers, beside the one sender"
@@ -352,48 +353,50 @@ int weft_perf_rounds(int argc, char **argv)
          .min = 4, .max = MESSAGE_BYTES_MAX},
         {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "rounds that count",
          WEFT_OPTION_U32, &o.job.rounds, .min = 1, .max = ROUNDS_MAX},
-        {"warmup", "N", "rounds before them", WEFT_OPTION_U32, &o.job.warmup, .max = ROUNDS_MAX},
-        {"gap", "MS", "rest between rounds", WEFT_OPTION_U32, &o.job.gap_ms, .max = 10000},
+        {"warmup", "N", "unmeasured rounds before them", WEFT_OPTION_U32, &o.job.warmup,
+         .max = ROUNDS_MAX},
+        {"gap", "MS", "pause between rounds", WEFT_OPTION_U32, &o.job.gap_ms, .max = 10000},
         {"transport", "NAME",
          "weft; tcp: the same messages over kernel TCP; tcp-raw, udp-raw:\n"
          "plain sockets programs",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transport_names},
         {"bound", "F", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &o.job.bound_ppm},
-        {"deadline", "MS", "close a message with what it has after so long", WEFT_OPTION_U32,
+        {"deadline", "MS", "close a message after MS milliseconds, complete or not",
+         WEFT_OPTION_U32,
          &o.job.deadline_ms, .min = 1, .max = 60000, .fallback = "none"},
         {"cc", "NAME", "weft's congestion control: dctcp, delay or reno-fair", WEFT_OPTION_CUSTOM,
          &o.job.cc, .fallback = "dctcp", .parse = parse_cc},
         {"tcp-cc", "NAME", "TCP's: dctcp, or what the kernel has: cubic, bbr, reno",
          WEFT_OPTION_STRING, &o.job.tcp_cc, .fallback = "the kernel's"},
-        {"tcp-rto-min", "MS", "TCP's least retransmission timeout", WEFT_OPTION_U32,
+        {"tcp-rto-min", "MS", "minimum retransmission timeout of TCP", WEFT_OPTION_U32,
          &o.job.tcp_rto_min_ms, .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
-        {"drop-at-sender", "F", "tcp-raw: leave out this fraction of a message's chunks, at random",
+        {"drop-at-sender", "F", "tcp-raw: omit this fraction of a message's chunks, at random",
          WEFT_OPTION_PPM, .value = &o.job.drop_ppm},
         WEFT_SECURITY_ROWS(&o.security),
         WEFT_METRICS_OPTIONS(&o.metrics),
         {"packet-bytes", "N", "UDP payload of a full packet; TCP chooses for itself",
          WEFT_OPTION_U32, &o.job.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},
-        {"busy-poll-us", "N", "weft, tcp: look at the socket for so many us before a sleep",
+        {"busy-poll-us", "N", "weft, tcp: busy-poll the socket for N us before sleeping",
          WEFT_OPTION_U32, &o.job.busy_poll_us, .max = 10000},
-        {"quiet", "MS", "udp-raw: when nothing came for so long, nothing more will",
+        {"quiet", "MS", "udp-raw: end a round after MS milliseconds without a packet",
          WEFT_OPTION_U32, &o.job.quiet_ms, .min = 1, .max = 10000},
-        {"seed", "N", "of what is dropped at the sender, and of orders", WEFT_OPTION_U64,
+        {"seed", "N", "seed of drops at the sender and of send orders", WEFT_OPTION_U64,
          .value = &o.job.seed},
-        {"give-up", "S", "a round without an answer in so long is DNF, and the last",
+        {"give-up", "S", "time limit of a round; then the run ends as DNF",
          WEFT_OPTION_U32, &o.job.round_s, .min = 1, .max = 3600},
         {"lab", "NAME", "run on the hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
          .fallback = "loopback"},
-        {"hosts", "LIST", "of the lab, as 0,3-9, in the order of the participants",
+        {"hosts", "LIST", "hosts of the lab, such as 0,3-9, in participant order",
          WEFT_OPTION_STRING, &o.hosts, .fallback = "0, 1, 2, ..."},
-        {"per-round", "FILE", "write each round's times there", WEFT_OPTION_STRING,
+        {"per-round", "FILE", "write the times of each round to FILE", WEFT_OPTION_STRING,
          .value = &o.per_round},
         {"realtime", NULL,
          "run the participants at real-time priority (SCHED_FIFO, root), so that other\n"
          "work on this machine does not delay them: hosts of a cluster have CPUs\n"
          "of their own; and keep the processors from halting meanwhile",
          WEFT_OPTION_FLAG, .value = &o.job.realtime},
-        {"busy", "N", "processes that compute beside the participants, at normal priority",
+        {"busy", "N", "CPU-bound processes during the run, at normal priority",
          WEFT_OPTION_U32, &o.job.busy, .max = WEFT_PERF_BUSY_MAX},
         {"trace", "FILE",
          "weft: each participant writes a trace of all packets, FILE.participant-N,\n"

@@ -310,11 +310,11 @@ int weft_perf_stream(int argc, char **argv)
          .max = WEFT_PERF_STREAM_ROUNDS_MAX},
         {"cpus", "S,R", "keep the sender on CPU S and the receiver on CPU R", WEFT_OPTION_CUSTOM,
          &o.cpus, .fallback = "wherever the kernel puts them", .parse = parse_cpus},
-        {"busy-poll-us", "N", "weft: look at the socket for so many us before a sleep; 0 = not",
+        {"busy-poll-us", "N", "weft: busy-poll the socket for N us before sleeping; 0 = off",
          WEFT_OPTION_U32, &o.busy_poll_us, .max = 10000},
         {"lab", "NAME", "between two hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
          .fallback = "loopback"},
-        {"hosts", "LIST", "which: the receiver's, the sender's", WEFT_OPTION_STRING, &o.hosts,
+        {"hosts", "LIST", "the receiver's and the sender's host", WEFT_OPTION_STRING, &o.hosts,
          .fallback = "0,1"},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {"verbose", NULL, "a line for each measurement, on standard error", WEFT_OPTION_FLAG,
@@ -323,7 +323,7 @@ int weft_perf_stream(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "perf stream",
-        .summary = "goodput of one flow of float vectors",
+        .summary = "measure the goodput of one flow of float vectors",
         .description =
             "A sender and a receiver, two threads of this process, move vectors of floats over\n"
             "127.0.0.1, or from host to host of --lab; the receiver adds them up, and the sum is\n"
@@ -340,7 +340,7 @@ int weft_perf_stream(int argc, char **argv)
         return status;
     }
     if (o.hosts != NULL && o.lab == NULL) {
-        return weft_options_usage(&command, "--hosts says which hosts of a --lab");
+        return weft_options_usage(&command, "--hosts requires --lab");
     }
     struct plan plan = {0};
     plan_flows(&plan, &o);

@@ -127,7 +127,7 @@ bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_r
         (void)pthread_join(thread, NULL);
     }
     if (!good) {
-        (void)weft_perf_fail(error, "the TCP stream broke off");
+        (void)weft_perf_fail(error, "the TCP stream ended early");
     }
     (void)close(fds[0]);
     (void)close(fds[1]);

@@ -41,7 +41,7 @@ refused() { # refused <words> <arguments ...>
 refused '2000 is larger than --to 1000' allreduce --from 2000 --to 1000
 refused 'of allreduce' broadcast --loss-bound 0.1
 refused 'too small; at least 1200' allgather --packet-bytes 100
-refused 'which hosts of a --lab' allreduce --hosts 0,1
+refused '--hosts requires --lab' allreduce --hosts 0,1
 refused '1.*not allowed' allreduce --ranks 1
 status=0
 "$WEFT_BIN" perf allreduce --lab no-such-lab --from 4 --to 1000 >run.out 2>run.err || status=$?

@@ -76,7 +76,7 @@ tap_run_fails "no such message" 1 "$WEFT_BIN" trace msg incast.trace --msg 99999
 
 # Files that end early, or are none.
 head -c 100001 incast.trace >cut.trace
-tap_like "a truncated file is said to be one" "$("$WEFT_BIN" trace summary cut.trace 2>&1)" 'cut off'
+tap_like "a truncated file is said to be one" "$("$WEFT_BIN" trace summary cut.trace 2>&1)" 'is truncated'
 tap_is "and read as far as it goes" "$("$WEFT_BIN" trace summary cut.trace --json 2>/dev/null |
     jq '.truncated and ([.endpoints[].records] | add) > 1000')" true
 tap_run_fails "JSON is no trace" 1 "$WEFT_BIN" trace summary plain.json
