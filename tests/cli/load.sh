@@ -187,8 +187,8 @@ refused() { # refused <name> <what it says> <options...>
     tap_run_fails "$name" 2 "$WEFT_BIN" load "$@"
     tap_like "$name: it says why" "$(cat "$tap_tmp/run.out")" "$says"
 }
-refused "no servers" "which servers" --workers 2
-refused "both kinds of servers" "exclude" --servers 127.0.0.1:1 --local 1
+refused "no servers" "--servers or --local is missing" --workers 2
+refused "both kinds of servers" "mutually exclusive" --servers 127.0.0.1:1 --local 1
 refused "servers that are none" "HOST:PORT" --servers nowhere
 refused "a mix of nothing" "PUSH:PULL" --local 1 --mix 0:0
 refused "a share that cannot be" "cannot be combined with" --local 1 --zipf-top 100:0.01 --keys 1000

@@ -78,7 +78,7 @@ tap_is "time in the worker's queue" "$(of other 5 verdict)" differs
 tap_is "replies of one size" "$(of other 6 verdict)" differs
 tap_is "many active workers" "$(of other 7b verdict)" agrees
 tap_is "hot parameters" "$(of other 10 verdict)" agrees
-tap_like "counted" "$(of other 10 here)" 'top 20000 take 66.7 % of 300000 updates$'
+tap_like "counted" "$(of other 10 here)" 'top 20000 get 66.7 % of 300000 updates$'
 
 # ---- several runs ------------------------------------------------------------------------------------
 for workers in 4 16 64; do

@@ -118,7 +118,7 @@ END
 trace summary bad.db --json >bad.json
 tap_is "rows that cannot be are counted" "$(jq '[.refused, .rpcs, .push.failed + .pull.failed]' -c bad.json)" \
     "[10,990,10]"
-tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 rows'
+tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 invalid rows'
 tap_like "as those are that do not add up" "$(trace summary bad.db)" '^INCONSISTENT: '
 tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
 
