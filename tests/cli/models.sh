@@ -158,7 +158,7 @@ printf '1 1:1\n0 2:1\n' >"$tap_tmp/two.libsvm"
 tap_run_fails "a checkpoint of other data" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/mlp-ckpt" \
     --model mlp --format libsvm --data "$tap_tmp/two.libsvm" --rows all
 tap_like "is refused, with both sizes" "$(cat "$tap_tmp/run.out")" \
-    'has 7698 rows, and a model of this data has 5'
+    'has 7698 rows, but a model of this data has 5'
 
 # ---- topics: documents of one of 4 topics each, whose 12 words are all alike ----
 awk 'BEGIN { srand(1); print 600; print 48; n = 0

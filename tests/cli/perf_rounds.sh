@@ -127,7 +127,7 @@ refuses 'of a --lab' incast --hosts 0,1
 refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
 refuses 'unknown option --receivers' incast --receivers 3
 refuses 'it must be' compare --transports weft:0.1:cubic
-refuses 'no fraction' compare --loss 0,much
+refuses 'not a fraction' compare --loss 0,much
 refuses '"8.5" is not a whole number' compare --senders 4,8.5
 refuses '"1e5" is not a whole number' compare --bytes 1e5
 refuses 'multiple of 4' compare --bytes 1000,1001

@@ -184,7 +184,7 @@ wrong() {
     tap_is "$what: wrong usage" $? 2
     tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
 }
-wrong "no address" 'must be the HOST:PORT that .weft scheduler. prints' train --scheduler nowhere
+wrong "no address" 'must be the HOST:PORT printed by .weft scheduler' train --scheduler nowhere
 wrong "a bound without a scheduler" 'tau-max requires --scheduler' train --mode asp --tau-max 3
 wrong "the same of a server" 'tau-max requires --scheduler' server --tau-max 3
 wrong "a bound in bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3

@@ -106,7 +106,7 @@ wait
 ends 1 "the same key" '' ''
 ends 2 "more than asked" '' ''
 ends 3 "another key" "job key is another.*this end's is $print_b" \
-    "no worker ever got in: a peer with another job key.*this end's is $print_a"
+    "every connection was rejected: a peer with another job key.*this end's is $print_a"
 ends 4 "another key, engine" "job key is another.*this end's is $print_b" "another job key"
 ends 5 "less than asked" 'does not take this security mode' 'another security mode'
 ends 6 "none at the worker" 'does not take this security mode' 'another security mode'

@@ -117,10 +117,10 @@ refuses() {
 }
 refuses 'a job takes' --transports weft:0,udp-raw
 refuses 'a job takes' --transports weft:delay
-refuses 'no fraction' --loss 0,much
+refuses 'not a fraction' --loss 0,much
 refuses 'belongs before --' -- --workers 3
 refuses 'belongs before --' -- --transport=tcp
-refuses 'not both' --loopback --lab demo
+refuses 'mutually exclusive' --loopback --lab demo
 refuses 'unknown option --rounds' --rounds 3
 tap_run_fails "a lab that is not there" 1 "$WEFT_BIN" perf compare --train --lab no-such-lab \
     --until-loss 0.3 --repetitions 1
