@@ -120,7 +120,7 @@ refuses 'of --transport tcp-raw' incast --drop-at-sender 0.1
 refuses 'of --transport tcp and' incast --tcp-cc reno
 refuses 'kernel.s TCP has' incast --transport tcp --cc delay
 refuses 'has no security' incast --transport udp-raw --security seal
-refuses 'takes two' alltoall --senders 1
+refuses 'requires at least two' alltoall --senders 1
 refuses 'too many' alltoall --senders 200
 refuses 'more than 4 GB' incast --senders 256 --bytes 100000000
 refuses 'of a --lab' incast --hosts 0,1
