@@ -116,14 +116,14 @@ refuses() {
 }
 refuses 'multiple of 4' incast --bytes 1001
 refuses 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
-refuses 'of --transport tcp-raw' incast --drop-at-sender 0.1
+refuses 'requires --transport tcp-raw' incast --drop-at-sender 0.1
 refuses 'of --transport tcp and' incast --tcp-cc reno
 refuses 'kernel.s TCP has' incast --transport tcp --cc delay
 refuses 'has no security' incast --transport udp-raw --security seal
 refuses 'requires at least two' alltoall --senders 1
 refuses 'too many' alltoall --senders 200
 refuses 'more than 4 GB' incast --senders 256 --bytes 100000000
-refuses 'of a --lab' incast --hosts 0,1
+refuses 'hosts requires --lab' incast --hosts 0,1
 refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
 refuses 'unknown option --receivers' incast --receivers 3
 refuses 'it must be' compare --transports weft:0.1:cubic
