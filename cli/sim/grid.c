@@ -248,7 +248,7 @@ int weft_cli_sim_grid(int argc, char **argv)
          .value = &grid.config.thin},
         {"network", "NAME", "1g (250 KB, 50 us), 40g (10 MB, 10 us) or both", WEFT_OPTION_CHOICE,
          .value = &network, .choices = networks},
-        {"rounds", "N", "rounds of each cell",
+        {"rounds", "N", "rounds of each cell; default 500, or as many as fit in the thin grid",
          WEFT_OPTION_U32, .value = &grid.config.rounds, .min = 1, .max = WEFT_INCAST_ROUNDS_MAX,
          .fallback = ""},
         {"senders", "N", "only the cells with N senders (1, 8, 16 or 64)", WEFT_OPTION_U32,
