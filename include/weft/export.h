@@ -1,6 +1,5 @@
-/* WEFT_API marks what libweft.so exports; every other symbol of the library is hidden.
- * WEFT_NODISCARD makes the compiler say when a result is not looked at, where the language knows
- * how (C23, C++17). */
+/* WEFT_API marks the symbols that libweft.so exports; all others are hidden. With WEFT_NODISCARD
+ * the compiler warns about an ignored result, if the language supports it (C23, C++17). */
 #ifndef WEFT_EXPORT_H
 #define WEFT_EXPORT_H
 

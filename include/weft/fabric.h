@@ -1,12 +1,12 @@
-/* The communication library of [mlfabric] under weft's names: workers push updates with their norm and
- * are told whether these were committed or dropped; servers are written by their users, with functions
- * that apply updates and answer requests.
+/* The communication library of [mlfabric] with weft's names. Workers push updates with their norm,
+ * and learn whether each was committed or dropped. Servers run functions of the program, which
+ * apply updates and fill replies.
  *
- * It is thin. A worker is what <weft/ps.h> connects, with the job's transfer scheduler in
- * weft_ps_config.scheduler; three functions here push, get and all-reduce whole updates. A server is a
- * thread for each of its shards in the caller's process, which does all that `weft server` does, but for
- * checkpoints, a coordinator and /metrics, and asks the caller's functions what a gradient does to a row
- * and what a row is answered with. docs/FABRIC.md has the table of the paper's names.
+ * A worker is a struct weft_ps of <weft/ps.h>, with the job's transfer scheduler in
+ * weft_ps_config.scheduler. Three functions here push, get and all-reduce whole updates. A server
+ * runs one thread per shard in the caller's process. It has the functions of `weft server`, except
+ * checkpoints, the coordinator and /metrics. It calls the caller's functions to apply a gradient to
+ * a row and to fill a reply. docs/FABRIC.md maps the paper's names to weft's.
  *
  *     weft_fabric_server_config_init      weft_fabric_server_open -> server
  *     weft_fabric_server_address          for weft_ps_config.servers of the workers
@@ -16,10 +16,10 @@
  *     in each step:   weft_fabric_get               the model
  *                     weft_fabric_push              the update, with its norm: COMMITTED or DROPPED
  *
- * It is not a replica of a server: there is none yet.
+ * The paper's registerAsReplica is not implemented: servers opened here have no replicas.
  *
- * Structs with a `size` field may grow; see docs/API.md. Fill them by their _init function, then set what
- * differs. Those that callbacks are given may grow at their ends.
+ * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
+ * then set the fields that differ. Structs passed to callbacks may get new fields at their end.
  *
  * Source: [mlfabric] section 4, Table 1 (docs/papers.md); docs/SCHEDULER.md.
  */
@@ -40,128 +40,140 @@ extern "C" {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Push one update, end its step, and wait for its fate: all lists are begun in one operation, the clock of
- * each of their tables is ended once, and this returns when all shards have the update or it was dropped.
- * So tables of one update are pushed by one call, and weft_clock is not called for them.
+/* Push one update, end its step, and wait for the outcome. All lists are begun in one operation,
+ * and the clock of each of their tables is ended once. The call returns when all shards have the
+ * update or it was dropped. Push all tables of an update with one call, and do not call weft_clock
+ * for them.
  *
- * Shape:   lists (count,), as in weft_push_lists; result_p NULL = not wanted, else as of weft_wait.
- * Units:   norm: of the update as the scheduler adds it up for replicas, finite; negative = computed.
+ * Shape:   lists (count,), as in weft_push_lists; result_p as in weft_wait, may be NULL.
+ * Units:   norm: of the update; the scheduler sums norms to bound the divergence of replicas.
+ *          Finite; negative = computed.
  * Owns:    borrows all until return.
- * Errors:  WEFT_OK       COMMITTED: all servers have applied it, or in "bsp" added it up.
- *          WEFT_DROPPED  by the scheduler, or refused by a server (weft_wait says more): get the model
- *                        again before the next step. The values are the caller's to keep or to let go;
- *                        with feedback_rows of their tables they come with the next push.
- *          Others as weft_push_lists, weft_clock and weft_wait, but for WEFT_TIMEOUT. Those of
- *          weft_push_lists: nothing was begun, no clock ended.
+ * Errors:  WEFT_OK       COMMITTED: all servers have applied it, or in "bsp" added it to the sum of
+ *                        the clock.
+ *          WEFT_DROPPED  dropped by the scheduler, or refused by a server (see weft_wait): get the
+ *                        model again before the next step. The caller may keep or discard the
+ *                        values; with feedback_rows of their tables they are added to the next
+ *                        push.
+ *          Others as weft_push_lists, weft_clock and weft_wait, except WEFT_TIMEOUT. After an error
+ *          of weft_push_lists nothing was begun, and no clock ended.
  * Thread:  as weft_ps. */
 WEFT_API weft_status weft_fabric_push(struct weft_ps *ps, const struct weft_push_list *lists,
                                       uint32_t count, double norm, struct weft_result *result_p);
 
-/* Get the model, or the rows of it that a step needs, whole: weft_pull_lists_wait with bound 0. The version
- * that its answers name is what the next update is based on.
+/* Get the model, or the rows of it that a step needs, completely: weft_pull_lists_wait with bound
+ * 0. The next update is based on the version in the replies.
  * Errors:  as weft_pull_lists_wait. */
 WEFT_API weft_status weft_fabric_get(struct weft_ps *ps, const struct weft_pull_list *lists,
                                      uint32_t count, struct weft_result *result_p);
 
-/* The sum of an update over all ranks, in place: weft_comm_run of an ALL_REDUCE with bound 0, over the
- * communicator's group 0. Workers that use it need no server.
+/* The sum of an update over all ranks, in place: weft_comm_run of an ALL_REDUCE with bound 0, over
+ * the communicator's group 0. Workers that use it need no server.
  *
- * Shape:   update (count,) float32, which all ranks have the same number of.
- * Errors:  as weft_comm_run; weft_comm_error says why. */
+ * Shape:   update (count,) float32; count is the same at all ranks.
+ * Errors:  as weft_comm_run; weft_comm_error returns the cause. */
 WEFT_API weft_status weft_fabric_all_reduce(struct weft_comm *comm, float *update, uint64_t count);
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
-/* A gradient, and the row that it is for. Of a row longer than 256 floats it is a block of these, and each
- * block has a call of its own. */
+/* A gradient and its row. A row longer than 256 floats is passed in blocks of at most 256, with
+ * one call for each block. */
 struct weft_fabric_update {
     uint64_t id;           /* of the row; dense: its number in the vector of rows */
     uint32_t shard;
-    uint32_t table;        /* its number */
-    uint32_t column;       /* of the row, where this block begins */
+    uint32_t table;        /* table number */
+    uint32_t column;       /* first column of this block */
     uint32_t count;        /* floats */
-    const float *gradient; /* (count,): "bsp": of a clock, the sum over all workers, divided as the table's
-                            * `average` says; else of one push, divided in the same way */
+    const float *gradient; /* (count,): "bsp": the sum over all workers for one clock; else the
+                            * gradient of one push. Divided as specified by the table's `average` */
     float *weights;        /* (count,): of the model, to be changed */
-    float *state;          /* of weight i: [k * stride + i], 0 <= k < states; to be changed. It begins as
-                            * the table's optimizer makes it: "sgd" has none, "momentum" and "adagrad" one,
-                            * "adam" and "ftrl" two */
+    float *state;          /* of weight i: [k * stride + i], 0 <= k < states; to be changed.
+                            * Initialised by the table's optimizer: "sgd" has none, "momentum"
+                            * and "adagrad" one, "adam" and "ftrl" two */
     uint32_t states;
     uint32_t stride;
 };
 
-/* A row that a worker gets. */
+/* A row requested by a worker. */
 struct weft_fabric_request {
     uint64_t id;
     uint32_t shard;
     uint32_t table;
     uint32_t count;     /* floats: dim of the table */
-    uint32_t states;    /* 0 where the row does not exist */
-    float *values;      /* (count,): its weights, to be changed into what the worker gets. The model stays as
-                         * it is. Of a row that nobody has pushed they are those that it begins with */
+    uint32_t states;    /* 0 if the row does not exist */
+    float *values;      /* (count,): a copy of its weights, which the callback may change; it is
+                         * sent to the worker, and the model is not changed. A row that was never
+                         * pushed has its initial weights */
     const float *state; /* of weight i: [k * stride + i] */
     uint32_t stride;
-    uint32_t exists;    /* 1: it does */
+    uint32_t exists;    /* 1: the row exists */
 };
 
-/* An update that a shard has closed: all of it has come, and the worker's clocks have. */
+/* A closed update: the shard has received all of it, and the worker's CLOCKs. */
 struct weft_fabric_committed {
     uint32_t shard;
     uint32_t worker;
     uint64_t clock;
-    uint64_t number; /* it was the number-th that this shard opened */
-    uint64_t base;   /* updates that were opened in the model that it was computed from */
-    uint64_t opened; /* by now */
-    uint64_t closed; /* of these, with this one */
-    uint32_t late;   /* 1: refused, for it would have been beyond tau_max; nothing of it was applied */
+    uint64_t number; /* sequence number, in the order in which this shard opened updates */
+    uint64_t base;   /* version of the model that it was computed from: number of updates opened
+                      * then */
+    uint64_t opened; /* updates opened so far */
+    uint64_t closed; /* of these, updates closed, including this one */
+    uint32_t late;   /* 1: refused because its delay exceeded tau_max; nothing of it was applied */
     uint32_t reserved;
-    double norm;     /* Euclidean, of the values that were applied, before average and update() */
+    double norm;     /* Euclidean, of the applied values, before average and update() */
 };
 
-/* All three functions are called on the thread of a shard, inside of its work: those of one shard one after
- * the other, those of several shards at once. So what shards share is the caller's to lock, and what is
- * kept for each shard is not.
+/* All three functions are called on the thread of a shard: those of one shard one after the other,
+ * those of several shards concurrently. The caller must lock data that shards share; data of one
+ * shard needs no lock.
  *
- * Owns:    what they are given is theirs until they return, and no longer: rows move.
- * May:     read and write the memory that is named above, and the caller's own. Not: call the server that
- *          calls them, wait for anything that a shard of it must do (a worker in this process that pulls,
- *          for instance), throw an exception, longjmp, or end the thread.
- * Time:    meanwhile the shard answers nobody, confirms nothing and reads no packet. A call of update or
- *          request is one of thousands for a message: nanoseconds for each float, no lock that another
- *          shard holds for long. A shard that does not come back for the workers' peer_timeout_ns (5 s) is
- *          dead to them.
+ * Owns:    pointers are valid until the callback returns; rows may be moved afterwards.
+ * May:     access the memory above, and the caller's own. They must not call this server, wait for
+ *          any work of its shards (for example a pull by a worker in this process), throw an
+ *          exception, longjmp, or end the thread.
+ * Time:    while a callback runs, the shard sends no replies or acknowledgements and reads no
+ *          packets. update and request may be called thousands of times for a message, so they
+ *          should take nanoseconds for each float and avoid contended locks. Workers declare a
+ *          shard dead if a callback blocks it for their peer_timeout_ns (5 s).
  */
 struct weft_fabric_server_config {
     size_t size;                  /* set by weft_fabric_server_config_init */
     const char *host;             /* address to bind: numeric, or "localhost"; NULL (default) = 127.0.0.1 */
-    const char *key_file;         /* the job key, as in struct weft_transport_config, as are the next two */
+    const char *key_file;         /* the job key; this and the next two as in struct
+                                   * weft_transport_config */
     const uint8_t *key;
     uint32_t security;            /* enum weft_transport_security; default AUTH */
-    uint32_t port;                /* of the first shard; the others have those behind it. 0 (default) = any
-                                   * free ones */
-    uint32_t shards;              /* of this server, 1 .. 64; default 1. A thread each */
-    uint32_t shard_first;         /* number of the first; default 0 */
-    uint32_t shards_total;        /* of the job's servers together; 0 (default) = shard_first + shards */
+    uint32_t port;                /* port of the first shard; the others use the following ports.
+                                   * 0 (default) = any free ports */
+    uint32_t shards;              /* number of shards (threads) of this server, 1 .. 64; default
+                                   * 1 */
+    uint32_t shard_first;         /* number of its first shard; default 0 */
+    uint32_t shards_total;        /* number of shards of the job; 0 (default) = shard_first +
+                                   * shards */
     uint32_t workers;             /* ranks 0 .. workers - 1 may connect; default 16 */
     uint32_t tables_max;          /* tables 0 .. tables_max - 1; default 4 */
     uint32_t rows_max;            /* of each table and shard, 1 .. 2^29; default 2^20 */
     uint32_t dim_max;             /* longest row; default 64 */
     uint32_t reserved;            /* 0 */
     const char *transport;        /* "weft" (NULL, the default), or "tcp" */
-    const char *scheduler;        /* the job's transfer scheduler, "host:port", numeric; all workers and
-                                   * servers name it. NULL (default) = WEFT_SCHEDULER; "" = none */
-    uint64_t tau_max;             /* updates that would be applied more than so many others after the model
-                                   * that they are computed from are refused; below 2^23. 0 (default) =
-                                   * none are. Workers count updates for it where they have a scheduler, or
-                                   * update_bytes_min */
-    bool (*update)(void *user, const struct weft_fabric_update *update); /* apply a gradient. False: it did
-                                   * not, and the table's own optimizer is to do it. NULL (default) = that
-                                   * does all */
-    void (*request)(void *user, const struct weft_fabric_request *request); /* answer. NULL (default) = with
-                                   * the weights */
-    void (*committed)(void *user, const struct weft_fabric_committed *committed); /* an update is closed,
-                                   * where workers have a scheduler or update_bytes_min. NULL (default) */
-    void *user;                   /* of all three */
+    const char *scheduler;        /* the job's transfer scheduler, "host:port", numeric, the same
+                                   * at all workers and servers. NULL (default) =
+                                   * WEFT_SCHEDULER; "" = none */
+    uint64_t tau_max;             /* refuse an update if more than this many other updates would
+                                   * be applied between the model that it was computed from and
+                                   * itself; below 2^23. 0 (default) = refuse none. Needs workers
+                                   * with a scheduler or update_bytes_min, because only those
+                                   * number their updates */
+    bool (*update)(void *user, const struct weft_fabric_update *update); /* apply a gradient. Return
+                                   * false to let the table's optimizer apply it. NULL (default) =
+                                   * the optimizer applies all */
+    void (*request)(void *user, const struct weft_fabric_request *request); /* fill a reply. NULL
+                                   * (default) = the weights unchanged */
+    void (*committed)(void *user, const struct weft_fabric_committed *committed); /* called when an
+                                   * update is closed, for workers with a scheduler or
+                                   * update_bytes_min. NULL (default) */
+    void *user;                   /* argument of all three */
 };
 
 WEFT_API void weft_fabric_server_config_init(struct weft_fabric_server_config *config_p, size_t size);
@@ -170,18 +182,19 @@ struct weft_fabric_server;
 
 /* Start the threads of all shards; they serve when this returns.
  *
- * Owns:    borrows config until return, but for the functions and `user`: until weft_fabric_server_close.
- *          Gives *server_p.
+ * Owns:    borrows config until return, except the functions and `user`: until
+ *          weft_fabric_server_close. Gives *server_p.
  * Errors:  WEFT_INVALID   a field is out of range.   WEFT_NOTFOUND  no job key.
- *          WEFT_DATA      the key file makes no sense.   WEFT_NOMEM.
- *          WEFT_EXISTS    a port is taken.   WEFT_IO  a socket or a thread cannot be had.
- *          weft_fabric_server_error says which and what to do.
+ *          WEFT_DATA      the key file is malformed.   WEFT_NOMEM.
+ *          WEFT_EXISTS    a port is in use.   WEFT_IO  a socket or a thread cannot be created.
+ *          weft_fabric_server_error returns the cause and the remedy.
  * Thread:  any. */
 WEFT_API weft_status weft_fabric_server_open(const struct weft_fabric_server_config *config,
                                              struct weft_fabric_server **server_p);
 
-/* Why this thread's last weft_fabric_server_open failed: one sentence, "" when none has.
- * Owns:    valid until this thread's next. */
+/* The cause of this thread's last failed weft_fabric_server_open: one sentence, "" if none has
+ * failed.
+ * Owns:    valid until this thread's next call of it. */
 WEFT_API const char *weft_fabric_server_error(void);
 
 /* "127.0.0.1:7700,127.0.0.1:7701": this server's part of weft_ps_config.servers.
@@ -201,14 +214,14 @@ struct weft_fabric_server_counters {
     uint64_t updates_late;    /* refused: tau_max */
 };
 
-/* Errors:  WEFT_TIMEOUT  a shard does not get to it: one of the functions above has not returned for 5 s.
- * Thread:  any but a shard's. */
+/* Errors:  WEFT_TIMEOUT  a shard did not reply within 5 s, because a callback has not returned.
+ * Thread:  any, except a shard's. */
 WEFT_API weft_status weft_fabric_server_counters_get(struct weft_fabric_server *server,
                                                      struct weft_fabric_server_counters *counters_p);
 
-/* Tell the workers that it is over, join the threads, free. The model is gone. No function is called when
- * this has returned. NULL is fine.
- * Thread:  any but a shard's. */
+/* Close the connections to the workers, join the threads, and free the server, including the
+ * model. No callback runs after it returns. NULL is allowed.
+ * Thread:  any, except a shard's. */
 WEFT_API void weft_fabric_server_close(struct weft_fabric_server *server);
 
 #ifdef __cplusplus

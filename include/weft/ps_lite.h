@@ -1,5 +1,5 @@
-/* Push, pull and wait as programs written for ps-lite know them, over weft's parameter server: to
- * try it by changing an include. C++11, header only, on <weft/ps.h>; written from ps-lite's
+/* A ps-lite compatible interface to weft's parameter server, with push, pull and wait: a program
+ * can be ported by changing an include. C++11, header only, on <weft/ps.h>; written from ps-lite's
  * published interface, without its code.
  *
  *     #include <weft/ps_lite.h>          in place of "ps/ps.h"
@@ -9,30 +9,32 @@
  *     kv.Wait(kv.Pull(keys, &vals));
  *     ps::Finalize(0);
  *
- * What a push does: it adds. The server's default handler in ps-lite is store[key] += value, and
- * that is what happens here: table number app_id is opened with SGD of learning rate -W in "asp",
- * so that the server's w -= rate x value / W adds the value, and a key that nobody pushed reads as
- * 0. (With W workers, W not a power of two, x / W x W may differ from x in the last bit.)
+ * A push adds to the stored values, like ps-lite's default handler, which is store[key] += value.
+ * Table number app_id is opened with SGD of learning rate -W in "asp", so that the server's w -=
+ * rate x value / W adds the value. A key that was never pushed reads as 0. (With W workers, W not a
+ * power of two, x / W x W may differ from x in the last bit.)
  *
- * What is different:
- *   - There is no server in this program: start `weft server --workers W`. A process that was
- *     started with DMLC_ROLE=server or scheduler is told so by ps::Start. KVServer with
+ * Differences from ps-lite:
+ *   - There is no server in this program: start `weft server --workers W`. In a process that was
+ *     started with DMLC_ROLE=server or scheduler ps::Start throws an Error. KVServer with
  *     KVServerDefaultHandle compiles, and does nothing; another handler does not compile.
  *     Optimizers, bounded loss, BSP and SSP are in <weft/ps.h>.
- *   - Who and where: WEFT_COORDINATOR or WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and WEFT_JOB_KEY (man
- *     weft_ps). What is not among them is taken from DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT, where a
- *     `weft coordinator` must be, DMLC_WORKER_ID or DMLC_RANK, and DMLC_NUM_WORKER.
- *   - Values are floats, as many for each key of a table: the first push decides, or the first pull
- *     into a vector that is not empty, or else it is 1. `lens` may be given, and must say the same.
+ *   - Addresses and ranks: WEFT_COORDINATOR or WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and
+ *     WEFT_JOB_KEY (man weft_ps). If one is not set, the DMLC variables are used: DMLC_PS_ROOT_URI
+ *     and DMLC_PS_ROOT_PORT, the address of a `weft coordinator`; DMLC_WORKER_ID or DMLC_RANK;
+ *     DMLC_NUM_WORKER.
+ *   - Values are floats, the same number for each key of a table. The first push, or the first pull
+ *     into a non-empty vector, sets the number; otherwise it is 1. `lens`, if given, must match.
  *   - Keys may have any order and repeat. cmd and priority are ignored.
- *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize), not in another.
- *   - Start waits for the servers, not for other workers; Finalize waits until the own pushes have
- *     arrived, not for other workers. There is no Barrier.
- *   - What ps-lite ends the process for is an exception, ps::Error.
- *   - Without a bound on what is under way: Push and Pull wait for older ones when 16 are.
+ *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize).
+ *   - Start waits for the servers, not for other workers; Finalize waits until this worker's pushes
+ *     are acknowledged, not for other workers. There is no Barrier.
+ *   - Errors for which ps-lite aborts the process are thrown as ps::Error.
+ *   - ps-lite does not limit operations in progress; here Push and Pull wait for older ones while
+ *     16 are in progress.
  *
- * Thread:  any; one is inside at a time, a Wait included. The network is served by a thread of the
- *          library, so a program may compute as long as it likes.
+ * Thread:  any; calls are serialised, including Wait. A thread of the library serves the network,
+ *          so a program may compute for any time.
  */
 #ifndef WEFT_PS_LITE_H
 #define WEFT_PS_LITE_H
@@ -56,7 +58,7 @@ namespace ps {
 using Key = uint64_t;
 static const Key kMaxKey = std::numeric_limits<Key>::max();
 
-/* Text: what happened and what to do next. */
+/* Text: the cause and the remedy. */
 class Error : public std::runtime_error {
 public:
     Error(weft_status status, const std::string &text) : std::runtime_error(text), status_(status)
@@ -77,9 +79,9 @@ enum { OPS_MAX = 16, ROWS_MAX = 65536 };
 
 /* A push or a pull of the caller: one timestamp, one or more operations. */
 struct Request {
-    std::vector<Key> keys; /* a pull's, lent to the library */
-    size_t parts = 0;      /* not over yet */
-    bool begun = false;    /* all parts are */
+    std::vector<Key> keys; /* of a pull; borrowed by the library */
+    size_t parts = 0;      /* operations that are not complete */
+    bool begun = false;    /* all operations were begun */
     std::function<void()> callback;
     weft_status status = WEFT_OK;
     std::string text;
@@ -90,13 +92,13 @@ struct Table {
     size_t dim = 0;
 };
 
-/* One for the process, as in ps-lite. */
+/* One instance for the process, as in ps-lite. */
 struct Node {
     std::recursive_mutex mutex; /* a callback may push */
     weft_ps *ps = nullptr;
     int timestamp = 0;
     std::map<int, Table> tables;
-    std::map<int, Request> requests;            /* by timestamp; not over, or failed */
+    std::map<int, Request> requests;            /* by timestamp; not complete, or failed */
     std::deque<std::pair<uint64_t, int>> under_way; /* operations, their timestamps; oldest first */
     std::vector<std::function<void()>> exit_callbacks;
 
@@ -118,8 +120,8 @@ inline std::string role()
 inline void need_start(const Node &node)
 {
     if (node.ps == nullptr) {
-        throw Error(WEFT_STATE, "there is no connection: call ps::Start before, and ps::Finalize "
-                                "after everything else");
+        throw Error(WEFT_STATE, "not connected: call ps::Start first, and ps::Finalize "
+                                "last");
     }
 }
 
@@ -130,7 +132,7 @@ inline void must(const Node &node, weft_status status)
     }
 }
 
-/* One part of a request is over. */
+/* One part of a request is complete. */
 inline void part_done(Node &node, int timestamp, weft_status status, const std::string &text)
 {
     auto found = node.requests.find(timestamp);
@@ -141,7 +143,7 @@ inline void part_done(Node &node, int timestamp, weft_status status, const std::
         request.text = text;
     }
     if (request.parts > 0 || !request.begun || request.status != WEFT_OK) {
-        return; /* what failed stays until it is waited for */
+        return; /* failed requests stay until they are waited for */
     }
     std::function<void()> callback = std::move(request.callback);
     node.requests.erase(found);
@@ -158,7 +160,7 @@ inline void finish_oldest(Node &node)
     part_done(node, oldest.second, status, status == WEFT_OK ? "" : weft_ps_error(node.ps));
 }
 
-/* Begin one operation; where there is no place for it, an older one is waited for first. */
+/* Begin one operation; while all slots are in use, wait for an older one first. */
 template <typename Begin> void begin_part(Node &node, int timestamp, Begin begin)
 {
     uint64_t op = 0;
@@ -190,13 +192,13 @@ inline Table &table_of(Node &node, int app_id, size_t dim)
     }
     if (dim != 0 && dim != table.dim) {
         throw Error(WEFT_INVALID, "this KVWorker has " + std::to_string(table.dim) +
-                                      " values for each key, and now " + std::to_string(dim) +
-                                      " come; take another app_id for these");
+                                      " values for each key, but this call has " +
+                                      std::to_string(dim) + "; use another app_id for them");
     }
     return table;
 }
 
-/* Values for each key, from the number of both; lens must say the same. */
+/* Values for each key, from the number of both; lens must agree. */
 inline size_t dim_of(size_t keys, size_t values, const std::vector<int> *lens)
 {
     if (keys == 0 || values % keys != 0) {
@@ -268,7 +270,7 @@ inline void Start(const char *argv0 = nullptr)
     Start(0, argv0);
 }
 
-/* Wait for what is under way, and leave. Callbacks of RegisterExitCallback come last. */
+/* Wait for all operations, then disconnect. Callbacks of RegisterExitCallback run last. */
 inline void Finalize(int customer_id = 0, bool do_barrier = true)
 {
     (void)customer_id;
@@ -303,7 +305,7 @@ inline int NumWorkers()
     weft_detail::need_start(weft_detail::Node::get());
     return static_cast<int>(weft_ps_workers(weft_detail::Node::get().ps));
 }
-/* Shards: what a server process of ps-lite is. */
+/* Number of shards, the counterpart of ps-lite's server processes. */
 inline int NumServers()
 {
     weft_detail::need_start(weft_detail::Node::get());
@@ -364,8 +366,8 @@ public:
         return end_begin(node, timestamp);
     }
 
-    /* Push, then pull: outs has what the push of this worker made of it, and pushes of others that
-     * came before. */
+    /* Push, then pull: outs has the values after this push, with earlier pushes of other
+     * workers. */
     int PushPull(const std::vector<Key> &keys, const std::vector<Val> &vals, std::vector<Val> *outs,
                  std::vector<int> *lens = nullptr, int cmd = 0, const Callback &callback = nullptr,
                  int priority = 0)
@@ -384,8 +386,8 @@ public:
         return end_begin(node, timestamp);
     }
 
-    /* Wait until the push or the pull is over. One that is over already: returns at once.
-     * Throws Error when it failed: with WEFT_DATA the server refused some of it. */
+    /* Wait until the push or the pull is complete. Returns at once if it is. Throws Error if it
+     * failed: with WEFT_DATA the server refused some of it. */
     void Wait(int timestamp)
     {
         using namespace weft_detail;
@@ -413,7 +415,7 @@ private:
         int timestamp = node.timestamp++;
         weft_detail::Request &request = node.requests[timestamp];
         request.callback = callback;
-        request.parts = 1; /* so that it is not over before it is begun */
+        request.parts = 1; /* so that it is not complete before all operations were begun */
         if (keys != nullptr) {
             request.keys = *keys;
         }
@@ -459,7 +461,8 @@ private:
     static void pull_parts(weft_detail::Node &node, weft_detail::Table &table, int timestamp,
                            Val *out)
     {
-        const std::vector<Key> &keys = node.requests[timestamp].keys; /* a map's: they stay */
+        const std::vector<Key> &keys = node.requests[timestamp].keys; /* in a std::map, so the
+                                                                       * reference stays valid */
         for (size_t at = 0; at < keys.size(); at += weft_detail::ROWS_MAX) {
             size_t n = part(keys.size() - at);
             node.requests[timestamp].parts++;
@@ -493,7 +496,7 @@ public:
     template <typename Other> void set_request_handle(const Other &)
     {
         static_assert(std::is_same<Other, KVServerDefaultHandle<Val>>::value,
-                      "`weft server` adds; for what else servers can do see <weft/ps.h>");
+                      "`weft server` adds; for other server functions see <weft/ps.h>");
     }
 };
 

@@ -1,7 +1,8 @@
-/* Which release of the library runs; which one a program was compiled with is not in the headers.
+/* The release of the library that a program is linked with at run time. The headers do not
+ * contain the release that it was compiled with.
  *
- * What stays compatible between releases is in docs/API.md. The Python package asks here: it works
- * with the library of its own release alone.
+ * docs/API.md has the compatibility rules. The Python package checks this version: it works only
+ * with the library of its own release.
  */
 #ifndef WEFT_VERSION_H
 #define WEFT_VERSION_H

@@ -81,7 +81,7 @@ static void rows_and_callbacks()
     check(got[0] == 100.0F && got[3] == 100.0F, "a hundred pushes under way");
     kv.Wait(kv.Push({}, {}));
     check_error([&] { kv.Push({1, 2}, {1.0F, 2.0F, 3.0F}); }, WEFT_INVALID, "do not divide");
-    check_error([&] { kv.Push({1}, {1.0F}); }, WEFT_INVALID, "take another app_id");
+    check_error([&] { kv.Push({1}, {1.0F}); }, WEFT_INVALID, "use another app_id");
     check_error([&] { kv.Push({1, 2}, {1, 2, 3, 4}, {1, 3}); }, WEFT_UNSUPPORTED, "lens differ");
     check_error([&] { kv.Push({1}, {1, 2}, {1, 1}); }, WEFT_INVALID, "lens has another length");
     check_error([&] { kv.Pull({1}, nullptr); }, WEFT_INVALID, "no vector");
