@@ -1,15 +1,15 @@
-/* Round trips of a small message over loopback: weft as it is, weft that looks at its socket for a
- * while before it sleeps (busy polling), and a bare UDP program that blocks in recv.
+/* Round trips of a small message over loopback: weft with defaults, weft with busy polling, and a
+ * plain UDP program that blocks in recv.
  *
  *   pingpong [--trips N] [--rounds N] [--bytes N] [--busy-poll-us N] [--cpus two|one]
  *
- * Two threads each; a trip is one message there and one back, COPY sinks, mode none. Rounds measure
- * the flows in turn. For each: median over the rounds of a round's p50 and p99, and the process CPU
+ * Two threads each; a trip is one request and one reply, COPY sinks, mode none. Rounds measure
+ * the flows alternately. For each: median over the rounds of a round's p50 and p99, and the process CPU
  * time of a trip, both ends and the kernel's part. Formulas: METRICS.md.
  *
  * --cpus keeps the two threads on CPUs 0 and 1, or both on CPU 0: the kernel's choice between the
- * two changes with what else runs, and a blocking answer from another CPU of a virtual machine
- * costs several times one from the same.
+ * two depends on other load, and a blocking reply from another CPU of a virtual machine costs
+ * several times one from the same.
  */
 #define _GNU_SOURCE // CPU_SET
 #include "io/clock.h"

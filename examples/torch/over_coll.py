@@ -83,7 +83,7 @@ def missing(packets, bound, loss, arm, rounds=100):
 
 
 def main():
-    """The table of docs/TOLERANCE.md, "What is really missing"."""
+    """The table of docs/TOLERANCE.md, "Actual loss"."""
     print("packets  bound   loss  missing, with feedback  missing, without")
     for packets in (1, 2, 4, 8, 16, 48):
         for bound, loss in ((0.1, 0.01), (0.1, 0.1), (0.1, 0.3), (0.35, 0.35)):

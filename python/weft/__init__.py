@@ -9,7 +9,7 @@
         table.push(ids, np.ones((3, 16), dtype=np.float32))
         table.clock()
 
-docs/PYTHON.md is the text; include/weft/ps.h the contract.
+See docs/PYTHON.md; include/weft/ps.h is the contract.
 """
 
 from ._cdef import VERSION as __version__

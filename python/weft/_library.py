@@ -14,7 +14,7 @@ ffi.cdef(_cdef.SOURCE)
 
 
 def _choice():
-    """The library to open, and what to do when it is not the right one.
+    """The library to open, and the remedy if it is not the right one.
 
     A bundled library is not looked past: a package that runs now with this one, now with that one is hard
     to find out about.
@@ -64,10 +64,10 @@ lib = _open()
 
 
 class Error(Exception):
-    """Something failed. The text says what, and what to do about it.
+    """An operation failed. The text has the cause and the remedy.
 
-    status: its name in C, such as "WEFT_PEER". result: what became of the operation, where one
-    was under way (weft.Result), else None.
+    status: its name in C, such as "WEFT_PEER". result: the result of the operation, if one was in
+    progress (weft.Result), else None.
     """
 
     status = "WEFT_STATE"

@@ -53,7 +53,7 @@ def c_text(text_bytes):
 
 
 def set_fields(struct, values, keep):
-    """Set fields by name; what is no field is a TypeError that lists them."""
+    """Set fields by name; an unknown name is a TypeError that lists the fields."""
     fields = dict(ffi.typeof(struct).item.fields)
     for name, value in values.items():
         if name not in fields or name == "size":

@@ -28,7 +28,7 @@ _DENSE = 1
 
 
 class DamagedError(ValueError):
-    """A file is not what it should be. The text names it, and says what is wrong."""
+    """A file is damaged. The text names the file and the error."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Table:
     clock: int  # that all workers had finished
     ids: np.ndarray  # uint64 (n,); of a dense table the rows' numbers
     weights: np.ndarray  # float32 (n, dim)
-    state: np.ndarray  # float32 (n, k): what the optimizer keeps, docs/TABLES.md; k may be 0
+    state: np.ndarray  # float32 (n, k): the optimizer's state, docs/TABLES.md; k may be 0
     last_used: np.ndarray  # uint32 (n,): clock in progress when the row was last used
     count: np.ndarray  # uint32 (n,): gradients that reached it
     worker_clocks: np.ndarray  # uint32 (workers,): clocks that each has finished, anywhere

@@ -69,7 +69,7 @@ def _array_of(array, what, writable=False):
 
 
 class Feedback:
-    """Error feedback of one tensor: what did not arrive is kept, and added to the next call.
+    """Error feedback of one tensor: missing elements are kept, and added to the next call.
 
     elements: of the tensor, which must be float32. One for each tensor; not shared.
     """
@@ -113,7 +113,7 @@ class Group:
 
 
 class Work:
-    """An operation under way; ended by wait() or done().
+    """An operation in progress; completed by wait() or done().
 
     The arrays belong to it until then, even if this object is dropped.
     """
@@ -133,7 +133,7 @@ class Work:
         return self._value
 
     def done(self):
-        """True when it is over; does not wait. Raises what went wrong."""
+        """True if it is complete; does not block. Raises its error."""
         if self._number is not None:
             try:
                 self._part(0)
@@ -161,8 +161,8 @@ class Communicator:
 
     def __init__(self, rank, ranks, *, security="auth", key=None, **config):
         self._comm = None
-        self._lock = threading.Lock()  # of what is lent
-        self._lent = {}  # of operations under way: their arrays
+        self._lock = threading.Lock()  # protects _lent
+        self._lent = {}  # arrays of operations in progress
         self._dropped = []
         keep = []
         struct = ffi.new("struct weft_comm_config *")
@@ -188,7 +188,7 @@ class Communicator:
             raise ValueError(f"{len(addresses)} addresses; there are {self.ranks} ranks")
         keep = [c_text(str(address).encode()) for address in addresses]
         array = ffi.new("char *[]", keep)
-        # In parts, for Ctrl-C between them: what is connected stays.
+        # In parts, so that Ctrl-C is handled between them; connections are kept.
         patiently(
             ns_of(timeout, "timeout"),
             lambda part_ns: self._call(lib.weft_comm_join, array, part_ns),
@@ -207,7 +207,7 @@ class Communicator:
         """Reduce element by element over all ranks; all get the same bits. -> out, or a new array
 
         out may be the array itself. bound: the fraction of contributions that may be missing.
-        feedback: a Feedback, which keeps what is missing for the next call.
+        feedback: a Feedback, which keeps missing elements for the next call.
         """
         array = _array_of(array, "array")
         out = self._out(out, array.shape, array.dtype)
@@ -235,7 +235,7 @@ class Communicator:
         )
 
     def all_gather(self, array, out=None, **how):
-        """-> (n, ...): what each rank of the group gave"""
+        """-> (n, ...): the input of each rank of the group"""
         array = _array_of(array, "array")
         out = self._out(out, (self._group(how).size, *array.shape), array.dtype)
         return self._run("all_gather", array, out, array.size, **how)
@@ -286,7 +286,7 @@ class Communicator:
         return self._run("barrier", None, None, 0, **how)
 
     def abort(self, words=""):
-        """Fail, at all ranks; the first 39 bytes of words are told."""
+        """Fail, at all ranks; only the first 39 bytes of words are sent."""
         lib.weft_comm_abort(self._pointer(), c_text(words.encode()))
 
     @property
@@ -326,7 +326,7 @@ class Communicator:
     def __repr__(self):
         return f"<weft.coll.Communicator: rank {self.rank} of {self.ranks}>"
 
-    # ---- what is meant ----
+    # ---- arguments ----
 
     def _group(self, how):
         return how.get("group") or self.world
@@ -457,5 +457,5 @@ class Communicator:
             except WaitTimeoutError:
                 self._dropped.append(number)
             except Error:
-                ended = True  # with the communicator; the next call says why
+                ended = True  # with the communicator; the next call returns the reason
         return ended

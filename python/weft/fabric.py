@@ -13,7 +13,7 @@
 
 
 def push(ps, lists, norm=None):
-    """Push one update, end its step, and wait for its fate. -> Result, of which `dropped` says it
+    """Push one update, end its step, and wait for the outcome. -> Result, whose `dropped` has it
 
     lists: as of ps.push; the clock of each of their tables is ended once. norm: of the update, for the
     scheduler; None = computed.

@@ -1,6 +1,6 @@
 """The parameter server for Python: <weft/ps.h> with numpy arrays, which are used as they are.
 
-Shape of everything, and the reasons, as in the header; what differs is said in docs/PYTHON.md.
+Shapes and reasons are those of the header; docs/PYTHON.md has the differences.
 Nothing here copies rows: an array that cannot be used in place is refused with a TypeError.
 """
 
@@ -23,7 +23,7 @@ from ._values import (
     set_security,
 )
 
-LAST_ROWS = 65_536  # last values that a table remembers unless told otherwise
+LAST_ROWS = 65_536  # last values that a table caches by default
 
 NOTHING = np.zeros(0, dtype=np.int64)
 NOTHING.flags.writeable = False
@@ -154,7 +154,7 @@ def _pointer_to(kind, array):
 
 
 class Op:
-    """A push or a pull under way; ended by wait() or done().
+    """A push or a pull in progress; completed by wait() or done().
 
     The arrays belong to it until then, even if this object is dropped; a failure of one that was
     dropped is raised by the next push or pull.
@@ -163,7 +163,7 @@ class Op:
     def __init__(self, ps, handle, value):
         self._ps = ps
         self._handle = handle
-        self._value = value  # what wait returns: None = the result
+        self._value = value  # the value that wait returns: None = the result
         self.result = None
 
     def wait(self, timeout=None):
@@ -174,7 +174,7 @@ class Op:
         return self.result if self._value is None else self._value
 
     def done(self):
-        """True when it is over; does not wait. Raises what went wrong."""
+        """True if it is complete; does not block. Raises its error."""
         if self._handle:
             ended = self._ps._test(self._handle)
             if ended is None:
@@ -238,7 +238,7 @@ class Table:
     def pull_range(self, first=0, n=None, out=None, bound=0.0, deadline=None):
         """Fetch rows first .. first + n - 1 of a dense table (n None: to the end), and wait.
 
-        -> out, or a new array (floats,). `last_result`: what was lost.
+        -> out, or a new array (floats,). `last_result`: the loss.
         """
         piece = self._range_piece(first, out, "out", True, n)
         self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
@@ -279,7 +279,7 @@ class Table:
     def __repr__(self):
         return f"<weft.Table {self.name}, dim {self.dim}>"
 
-    # ---- what is meant: arrays, checked ----
+    # ---- arguments: arrays, checked ----
 
     def _ids_piece(self, ids, rows, what, writable):
         ids = _ids_of(ids)
@@ -365,7 +365,7 @@ class PS:
         self._ps = ps
         self._patience_ns = patience_ns  # for answers to table()
         self._lock = threading.Lock()  # one thread at a time may be inside
-        self._lent = {}  # of operations under way: their arrays
+        self._lent = {}  # arrays of operations in progress
         self._dropped = []
         self.rows_max = rows_max
         self.worker = lib.weft_ps_worker(ps)
@@ -375,7 +375,7 @@ class PS:
         self.metrics = text(lib.weft_ps_metrics(ps)) or None
 
     def table(self, number=0, dim=1, *, name=None, optimizer="sgd", consistency="bsp", **options):
-        """Open table `number`, or join it. All workers must say the same.
+        """Open table `number`, or join it. All workers must pass the same options.
 
         options: further fields of struct weft_table_options, such as learning_rate; defaults are
         those of the optimizer. average="contributors" divides the sum of a row's gradients by how
@@ -411,7 +411,7 @@ class PS:
         """Fetch rows of several tables in one operation, and wait. -> list of arrays
 
         lists: of (table, ids) or (table, ids, out); for a piece of a dense table (table, first)
-        to its end, or (table, first, out). `last_result`: what was lost.
+        to its end, or (table, first, out). `last_result`: the loss.
         Of the lists from number 63 on, counted from 0, all have an `out`, or none.
         """
         op = self.pull_async(lists, bound, deadline)
@@ -445,7 +445,8 @@ class PS:
 
         What was waited for before is in it. With a "bsp" table it is cut at the end of a clock, so
         go on meanwhile, or let all workers flush. Where several servers share the shards that does
-        not do: every worker must end two more clocks, in any mode. A server that makes none says why.
+        not do: every worker must end two more clocks, in any mode. If a
+        server makes none, the error has the reason.
         """
         self._reap()
         handle = ffi.new("uint64_t *")
@@ -461,7 +462,7 @@ class PS:
         )
 
     def progress(self, timeout=0.0):
-        """Make progress, for programs that compute in pieces with operations under way."""
+        """Make progress, for programs that compute in pieces with operations in progress."""
         with self._lock:
             lib.weft_ps_progress(self._pointer(), ns_of(timeout, "timeout"))
 
@@ -482,7 +483,7 @@ class PS:
     def close(self):
         """Leave without a flush. Tables and operations end with it. Twice is fine.
 
-        A coordinator is told that this worker is done, if all its pushes and clocks have arrived.
+        A coordinator is told that this worker has finished, if all its pushes and clocks are acknowledged.
         """
         self._leave(lib.weft_ps_close)
 
@@ -548,7 +549,7 @@ class PS:
         return self._ps
 
     def _call(self, function, *arguments, ended=None):
-        """Call into C, as the only thread; raise what went wrong. ended(): what is to be read before
+        """Call into C, as the only thread; raise its error. ended(): what is to be read before
         another thread's turn."""
         with self._lock:
             self._alive()
@@ -561,7 +562,7 @@ class PS:
         raise error_of(status, words)
 
     def _ended(self, function, handle, *arguments):
-        """-> (exception or None, Result); the operation is over unless the exception says that it
+        """-> (exception or None, Result); the operation is complete unless the exception is that it
         takes longer."""
         struct = ffi.new("struct weft_result *")
         struct.size = ffi.sizeof("struct weft_result")
@@ -580,7 +581,7 @@ class PS:
         self._lent.pop(handle, None)
         result = _result(struct, missed)
         if isinstance(error, Dropped):
-            error = None  # what a delay bound is for; result.dropped says it
+            error = None  # expected with a delay bound; see result.dropped
         if error is not None:
             error.result = result
         return error, result
@@ -636,10 +637,11 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
     dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which sums the pushes of
-    several workers, or "coordinator" for the one that the coordinator assigns (rack: the name of this
+    several workers, or several of these with "/" between them if there is a scheduler, or
+    "coordinator": the one that the coordinator assigns, preferably with the same rack (the name of this
     worker's rack or host); None = WEFT_VIA, "" = none. scheduler: "host:port" of the job's `weft
     scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and tau_max, the delay bound; see
-    Result.dropped; None = WEFT_SCHEDULER, "" = none. With a scheduler via may name several, with / between.
+    Result.dropped; None = WEFT_SCHEDULER, "" = none.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

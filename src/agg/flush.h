@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * When the sums of a bank go to the server: a decision from what is known, no action. The first reason
- * that holds is the one that is named.
+ * Decides when the sums of a bank are sent to the server. A pure function of its arguments; the
+ * first reason that applies is returned.
  *
- *   EPOCH       the hot set changes: nothing of the old one may stay
- *   CHECKPOINT  the server writes one, or asks for all
- *   CLOCK       a member ended its clock: the server must have its updates before it has its CLOCK
+ *   EPOCH       the hot set changes: sums of the old set must be flushed
+ *   CHECKPOINT  the server writes a checkpoint, or requests all sums
+ *   CLOCK       a member ended its clock: the server must receive its updates before its CLOCK
  *   PRESSURE    packets were refused because a sum would overflow
- *   COUNT       as many packets as were asked for
- *   AGE         the oldest packet has waited for so long
+ *   COUNT       packets_max is reached
+ *   AGE         the oldest packet is at least age_ns_max old
  *
- * A bank whose other set is still with the server cannot be flushed: BLOCKED, and the reason waits.
+ * A bank cannot be flushed while its other set is being committed: the result is BLOCKED, and the
+ * reason is evaluated again.
  */
 #ifndef WEFT_AGG_FLUSH_H
 #define WEFT_AGG_FLUSH_H
@@ -29,15 +30,15 @@ enum weft_agg_flush {
 };
 
 struct weft_agg_flush_rules {
-    uint32_t packets_max; /* 0: no such rule */
-    uint64_t age_ns_max;  /* UINT64_MAX: no such rule */
+    uint32_t packets_max; /* 0: disabled */
+    uint64_t age_ns_max;  /* UINT64_MAX: disabled */
 };
 
 struct weft_agg_flush_state {
-    uint64_t first_ns; /* when the first packet of the active set came */
+    uint64_t first_ns; /* arrival of the first packet of the active set */
     uint32_t packets;  /* in the active set */
     uint32_t refused;  /* REFUSED_RANGE since the last flush */
-    bool draining;     /* the other set is with the server */
+    bool draining;     /* the other set was sent and is not committed yet */
     bool epoch_ends;
     bool checkpoint;
     bool clock;
@@ -67,7 +68,7 @@ static inline enum weft_agg_flush weft_agg_flush_decide(const struct weft_agg_fl
     return why != WEFT_AGG_FLUSH_NONE && state->draining ? WEFT_AGG_FLUSH_BLOCKED : why;
 }
 
-/* When age alone will decide; UINT64_MAX: never, or not before the server has the other set. */
+/* Time at which AGE applies; UINT64_MAX: never, or not before the other set is committed. */
 static inline uint64_t weft_agg_flush_deadline(const struct weft_agg_flush_rules *rules,
                                                const struct weft_agg_flush_state *state)
 {

@@ -1,7 +1,7 @@
 /* /metrics of a program that uses the library: asked for in a configuration or by WEFT_METRICS, its
  * address told, and never a reason for the program to stop. Not for anyone outside src/api.
  *
- * Source: docs/METRICS.md, "Programs of yours".
+ * Source: docs/METRICS.md, "Your own programs".
  */
 #ifndef WEFT_API_METRICS_H
 #define WEFT_API_METRICS_H

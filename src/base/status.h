@@ -1,8 +1,8 @@
 /* Status codes. The list itself is public: <weft/status.h>.
  *
- * Four kinds of trouble are never mixed (see docs/ARCHITECTURE.md):
+ * Four kinds of failure are handled separately (see docs/ARCHITECTURE.md):
  *   1. programmer error      WEFT_ASSERT, always on
- *   2. bad bytes of a peer   dropped and counted, never a status of the caller's
+ *   2. bad bytes of a peer   dropped and counted, never returned to the caller
  *   3. local failure         a status from this list; must be checked
  *   4. loss                  data: a partial message is success with a received mask
  *

@@ -96,7 +96,7 @@ static bool read_prior(const struct weft_ckpt_head *head, const char *name, floa
     return text == NULL || (end != text && *end == '\0' && *prior_p > 0 && isfinite(*prior_p));
 }
 
-/* What the metadata say of the model. */
+/* Read the model's metadata. */
 static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckpt_model *model,
                               struct weft_error *error)
 {
@@ -124,7 +124,7 @@ static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckp
                             "model, factors, offset and format are not those of a model");
 }
 
-/* A tensor of the wanted type and width whose bytes have the checksum that goes with them. */
+/* A tensor of the wanted type and width whose bytes have the checksum in the metadata. */
 static const void *tensor_at(const struct weft_ckpt_head *head, const char *name,
                              enum weft_ckpt_type type, uint32_t columns, const char *data,
                              uint64_t *rows_p)
@@ -167,7 +167,7 @@ static weft_status read_tensors(const struct weft_ckpt_head *head, const char *d
     }
     for (size_t i = 0; i < floats; i++) {
         if (!isfinite(model->rows[i])) {
-            return weft_fail(error, WEFT_DATA, "a weight is no finite number");
+            return weft_fail(error, WEFT_DATA, "a weight is not finite");
         }
     }
     return WEFT_OK;

@@ -201,7 +201,7 @@ static uint64_t pages_from(const struct shape *s, uint32_t i)
 
 /* A rank that sends much, or has heard nothing for long, must know that this one is here; else it
  * would stop before its messages fill the pool. One that gets data of this operation knows by that.
- * The fractions: docs/COLLECTIVES.md, "Running ahead". */
+ * The fractions: docs/COLLECTIVES.md, "Early messages". */
 static void tell_others(struct weft_coll *c, const struct op *op)
 {
     const struct shape *s = &op->shape;

@@ -1,12 +1,13 @@
-/* The shape of an operation: which slice belongs to whom, who sends what to whom in which phase, and
- * where it lands. All of it follows from the call and the group alone, so all ranks agree.
+/* The communication pattern of an operation: the owner of each slice, the messages of each phase,
+ * and where received data is stored. It depends only on the call and the group, so all ranks
+ * compute the same.
  *
  * Every kind is one or both of two phases over slices:
  *
  *     phase 1   senders send slice j to its owner j
- *     phase 2   owner j sends slice j, or what it has become, to the targets
+ *     phase 2   owner j sends slice j, reduced if the operation reduces, to the targets
  *
- *     kind               slices            senders   lands                   targets
+ *     kind               slices            senders   stored                  targets
  *     all_reduce         of the vector     all       staged, then reduced    all
  *       small            the whole, each   all       staged, then reduced    -
  *     reduce             of the vector     all       staged, then reduced    the root
@@ -14,15 +15,15 @@
  *     reduce_scatter     blocks            all       staged, then reduced    -
  *     all_gather         blocks            -                                 all
  *     gather             blocks            -                                 the root
- *     broadcast          of the vector     the root  in its place            all but the root
+ *     broadcast          of the vector     the root  at the slice's offset   all but the root
  *       small            the whole, root's -                                 all
- *     scatter            blocks            the root  at the start of out     -
+ *     scatter            blocks            the root  at offset 0 of out      -
  *     all_to_all         blocks            all       by sender               -
- *     send, recv         the whole         one       at the start of out     -
+ *     send, recv         the whole         one       at offset 0 of out      -
  *
- * A slice is cut into segments, each a message between two ranks, so that phase 2 of one overlaps
- * phase 1 of the next. Slices of a vector and segments begin on grains of 32 elements, chunks of the
- * transport have a multiple of it: so a bit for each grain says who contributed to it.
+ * A slice is divided into segments, each a message between two ranks, so that phase 2 of a segment
+ * overlaps phase 1 of the next. Slices of a vector, segments and chunks are aligned to grains of 32
+ * elements, so that a bit for each grain records the contributors.
  */
 #ifndef WEFT_COLL_SHAPE_H
 #define WEFT_COLL_SHAPE_H
@@ -48,25 +49,25 @@ struct shape {
     uint32_t receiver;
     uint32_t segments;
     uint32_t elem_bytes;
-    uint64_t count; /* a send of nothing is one byte, or the calls behind it would not match */
+    uint64_t count; /* an empty send transfers one byte, so that later calls match */
 };
 
-/* A segment of a slice: elements from its start. */
+/* A segment of a slice: offset and length in elements. */
 struct part {
     uint64_t at;
-    uint32_t elems; /* 0 = there is none */
+    uint32_t elems; /* 0 = no such segment */
 };
 
 /* Offsets into the caller's work memory. */
 struct work {
     size_t bits[PHASES][3]; /* opened, received, sent: (segments, n) bits */
     size_t bits_bytes;      /* all of these, from the start */
-    size_t masks;           /* (n, mask_words): grains of the own slice that came from each */
+    size_t masks;           /* (n, mask_words): grains of this rank's slice received from each */
     size_t mask_words;      /* 0 = nothing may be missing */
-    size_t staging;         /* (n - 1, stage_bytes): the own slice as it came from each other */
+    size_t staging;         /* (n - 1, stage_bytes): this rank's slice as received from each */
     size_t stage_bytes;
-    size_t result; /* of REDUCE, at ranks that are not the root: the own slice, reduced */
-    size_t copy;   /* small all_reduce: what is sent, since out may be in */
+    size_t result; /* of REDUCE, at ranks other than the root: this rank's slice, reduced */
+    size_t copy;   /* small all_reduce: a copy to send, because out may equal in */
     size_t bytes;
 };
 
@@ -79,7 +80,8 @@ static inline bool weft_coll_is_pair(enum weft_coll_kind kind)
 bool weft_coll_shape_make(const struct weft_coll_config *config, const struct weft_coll_call *call,
                           uint32_t n, uint32_t me, struct shape *shape_p);
 
-/* May contributions be missing? Not of what is reduced at every rank: their results would differ. */
+/* Whether contributions may be missing. Never if every rank reduces the vector itself, because
+ * the results would differ. */
 static inline bool weft_coll_shape_lossy(const struct shape *shape, uint32_t bound_ppm)
 {
     return bound_ppm > 0 && shape->reduces && shape->slices != SLICES_WHOLE;
@@ -87,12 +89,12 @@ static inline bool weft_coll_shape_lossy(const struct shape *shape, uint32_t bou
 
 void weft_coll_work_make(const struct shape *shape, bool lossy, struct work *work_p);
 
-/* Slice j: where it begins in a buffer that holds all slices, and its elements. */
+/* Slice j: its offset in a buffer of all slices, and its elements. */
 uint64_t weft_coll_slice_at(const struct shape *shape, uint32_t j);
 uint64_t weft_coll_slice_elems(const struct shape *shape, uint32_t j);
 struct part weft_coll_part(const struct shape *shape, uint32_t j, uint32_t segment);
 
-/* Whose slice a message of `phase` from src to dst is of; WEFT_COLL_NONE: there is no such message. */
+/* The slice of the message of `phase` from src to dst; WEFT_COLL_NONE: there is no such message. */
 static inline uint32_t shape_slice(const struct shape *s, uint32_t phase, uint32_t src,
                                    uint32_t dst)
 {
@@ -120,7 +122,7 @@ static inline uint32_t shape_elems(const struct shape *s, uint32_t phase, uint32
     return slice == WEFT_COLL_NONE ? 0 : weft_coll_part(s, slice, segment).elems;
 }
 
-/* Index of an element of slice j among grains that are counted for each slice from its start. */
+/* Grain index of an element of slice j, where each slice starts a new grain. */
 uint64_t weft_coll_grain(const struct shape *shape, uint32_t j, uint64_t at);
 
 #endif

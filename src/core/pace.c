@@ -10,7 +10,7 @@
  * What a late timer or a lack of window or credit has cost is made up for, LAG_NS of it at most: more
  * would come as a burst into a link that is somebody else's by then.
  *
- * Source: docs/PROTOCOL.md section 5, "Held messages".
+ * Source: docs/PROTOCOL.md section 5, "Scheduled messages".
  */
 #include "core/internal.h"
 

@@ -20,7 +20,7 @@
  * only where no chunk is left to be sent to this peer, and a packet to any peer was lost in the
  * last 10 s, so that they cost nothing elsewhere.
  *
- * Source: docs/PROTOCOL.md section 5, "Last words"; RFC 8985 section 7 (tail loss probe), whose
+ * Source: docs/PROTOCOL.md section 5, "Tail loss"; RFC 8985 section 7 (tail loss probe), whose
  * probe is a whole segment after two round trips.
  */
 #include "core/internal.h"

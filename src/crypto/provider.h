@@ -1,18 +1,17 @@
 /* The production provider of cryptography behind core/crypto.h: OpenSSL's libcrypto, and for
- * AES-GCM Intel's ipsec-mb where it can be loaded and the processor is fit (crypto/aead.h). It is
- * loaded when the first provider of a process is made, once and for good, by whichever thread.
+ * AES-GCM Intel's ipsec-mb if it can be loaded and the CPU supports it (crypto/aead.h). ipsec-mb is
+ * loaded with the first provider of a process, by any thread, and stays loaded.
  *
  * One provider serves one endpoint and, like it, one thread. Algorithms are fetched once, at
- * creation; a key slot keeps the key's schedule from when the key is set, so that a packet costs
- * an IV, the cipher and a tag and no look-up.
+ * creation; a key slot holds the expanded key, so that a packet costs an IV, the cipher and a tag,
+ * without a look-up.
  *
  * After fork() every operation of the child's copy is WEFT_STATE (crypto/fork_guard.h). With
- * ipsec-mb the child has no key either; libcrypto keeps expanded keys in its own heap, which
- * cannot be marked: the child's copy of them is out of reach through this interface, not erased.
- * A child that goes on without exec should make a provider of its own and shake hands anew.
+ * ipsec-mb the child has no key either; libcrypto keeps expanded keys in its own heap, which cannot
+ * be marked: the child's copy of them is not accessible through this interface, but not erased. A
+ * child that continues without exec should create its own provider and perform a new handshake.
  *
- * The environment may say WEFT_IPSEC_MB=no: then libcrypto does AES-GCM, too, and ipsec-mb is not
- * even loaded.
+ * With WEFT_IPSEC_MB=no in the environment libcrypto does AES-GCM, too, and ipsec-mb is not loaded.
  *
  * Use:
  *     struct weft_job_key *key;            crypto/job_key.h
@@ -38,20 +37,20 @@ struct weft_provider;
  * Cost:    1 to 1.5 KB for each slot in use. */
 weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p);
 
-/* The same with libcrypto's AES-GCM, whatever else there is: to compare with. */
+/* The same with libcrypto's AES-GCM, even if ipsec-mb is available; for comparison. */
 weft_status weft_provider_new_libcrypto(uint32_t slots, struct weft_provider **provider_p);
 
-/* Who does AES-GCM, for a person. */
+/* The AES-GCM implementation in use, as text. */
 struct weft_provider_aead {
     char text[96]; /* "ipsec-mb 1.3.0 for AVX-512 and VAES"; or "libcrypto; " and why not that */
     const char *advice; /* what would make it faster; "" = nothing */
 };
 struct weft_provider_aead weft_provider_aead(const struct weft_provider *provider);
 
-/* Erases all keys. NULL is fine; so is a forked child's copy. */
+/* Erases all keys. NULL is allowed; so is a forked child's copy. */
 void weft_provider_free(struct weft_provider *provider);
 
-/* What an endpoint is configured with; borrows the provider. Text that does not open is
+/* The configuration of an endpoint; borrows the provider. Ciphertext that fails authentication is
  * overwritten with zeros.
  *
  * hash and hmac cannot return a status. When libcrypto fails in one of them (memory), it gives

@@ -1,8 +1,8 @@
 /* JSON objects, one a line, between a supervisor and the processes it started.
  *
- * One stream socket per child, both ways: the child says ready, epoch, done or error; the parent
- * says go. Its end of file tells each side that the other is gone. This is a private agreement of
- * one binary with itself: the bytes are trusted, and a line that is no object is an error.
+ * One stream socket per child, both ways: the child sends ready, epoch, done or error; the parent
+ * sends go. End of file means that the other process has exited. The format is private to one
+ * binary: the bytes are trusted, and a line that is not a JSON object is an error.
  */
 #ifndef WEFT_JOB_CHANNEL_H
 #define WEFT_JOB_CHANNEL_H
@@ -20,19 +20,20 @@ struct weft_channel {
     size_t capacity;
 };
 
-/* A new message {"event": event}; fill it and send it. Never NULL: no memory ends the process. */
+/* A new message {"event": event}; fill it and send it. Never NULL: the process ends if memory is
+ * exhausted. */
 cJSON *weft_channel_event(const char *event);
 
 /* Write the whole object.   Owns: takes object, also on failure.
- * Errors:  WEFT_PEER  the other side is gone. */
+ * Errors:  WEFT_PEER  the other process has exited. */
 weft_status weft_channel_send(struct weft_channel *channel, cJSON *object);
 
-/* The next object, or NULL when no whole line is there and the descriptor does not block.
+/* The next object, or NULL if the descriptor is non-blocking and no complete line has arrived.
  * Owns:    gives *object_p, to be freed with cJSON_Delete.
- * Errors:  WEFT_PEER  end of file or a broken socket.  WEFT_DATA  a line that is no object. */
+ * Errors:  WEFT_PEER  end of file or a broken socket.  WEFT_DATA  a line that is not an object. */
 weft_status weft_channel_next(struct weft_channel *channel, cJSON **object_p);
 
-/* Close and free; a channel with fd -1 is fine. */
+/* Close and free; a channel with fd -1 is allowed. */
 void weft_channel_fini(struct weft_channel *channel);
 
 /* The string or number of a key; "" or 0 when it is missing. */

@@ -1,7 +1,9 @@
-/* What the members of a job and its coordinator say to each other: requests, replies, addresses.
+/* Wire format of the messages between the members of a job and its coordinator: requests, replies,
+ * addresses.
  *
- * Only formats. Everything is decoded here, through the checked cursor; a decoder that fails leaves
- * its output alone. The coordinator's journal holds requests in the same format (job/journal.h).
+ * Only formats. All decoding is bounds-checked (base/cursor.h); a decoder that fails does not
+ * change its output. The coordinator's journal contains requests in the same format
+ * (job/journal.h).
  *
  * Source: docs/PROTOCOL.md section 11.
  */
@@ -12,7 +14,7 @@
 #include "rpc/head.h"
 
 enum {
-    WEFT_MEMBER_ELEM_BYTES = 8, /* of the messages: every length below is a multiple */
+    WEFT_MEMBER_ELEM_BYTES = 8, /* element size; every length below is a multiple of it */
     WEFT_MEMBER_REQUEST_BYTES = 96,
     WEFT_MEMBER_REPLY_BYTES = 88,
     WEFT_MEMBER_ADDRESS_BYTES = 24,
@@ -30,19 +32,20 @@ static inline size_t weft_member_reply_bytes(uint32_t shards)
     return WEFT_MEMBER_REPLY_BYTES + (size_t)shards * WEFT_MEMBER_ADDRESS_BYTES;
 }
 
-/* A rank or a first shard that the coordinator shall choose. */
+/* A rank or a first shard to be chosen by the coordinator. */
 #define WEFT_MEMBER_NONE UINT32_MAX
 
-/* In the op byte of the tag (rpc/head.h); apart from the parameter server's. */
+/* In the op byte of the tag (rpc/head.h); distinct from the parameter server's ops. */
 enum weft_member_op {
-    WEFT_MEMBER_REGISTER = 32,  /* join, or say again who I am and where my shards are */
-    WEFT_MEMBER_LIST = 33,      /* where all shards are; answered when all are there */
-    WEFT_MEMBER_HEARTBEAT = 34, /* I live */
-    WEFT_MEMBER_LEAVE = 35,     /* I end */
-    WEFT_MEMBER_NEAR = 36,      /* which aggregator is mine; answered when it is another one than I have */
+    WEFT_MEMBER_REGISTER = 32,  /* join, or renew with the current addresses */
+    WEFT_MEMBER_LIST = 33,      /* addresses of all shards; answered when all are known */
+    WEFT_MEMBER_HEARTBEAT = 34, /* renew the lease */
+    WEFT_MEMBER_LEAVE = 35,     /* leave the job */
+    WEFT_MEMBER_NEAR = 36,      /* the worker's aggregator; answered when it differs from the one
+                                 * it has */
 };
 
-/* X(name, what happened; what to do) */
+/* X(name, meaning; remedy) */
 #define WEFT_MEMBER_STATUS_MAP(X)                                                                  \
     X(OK, "done")                                                                                  \
     X(BAD_REQUEST, "the request contradicts itself")                                               \
@@ -73,50 +76,52 @@ struct weft_member_address {
     uint16_t port;  /* never 0 on the wire */
 };
 
-enum { WEFT_MEMBER_DONE = 0x01 }; /* flag of LEAVE: my work is finished */
+enum { WEFT_MEMBER_DONE = 0x01 }; /* flag of LEAVE: the work is finished */
 
 struct weft_member_request {
     uint32_t rpc_id;       /* counted by the member, from 1 */
     uint8_t role;          /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER or WEFT_ROLE_AGGREGATOR */
     uint8_t flags;         /* LEAVE: WEFT_MEMBER_DONE */
-    uint64_t member;       /* names a place in the job; random unless a supervisor gave it; not 0 */
-    uint64_t incarnation;  /* of the process in that place; the larger one is the later one */
+    uint64_t member;       /* identifies a slot of the job; random unless a supervisor gave it;
+                            * not 0 */
+    uint64_t incarnation;  /* of the process in that slot; a later process has a larger one */
     uint32_t rank;         /* or NONE; aggregator: its number */
-    uint32_t workers;      /* as far as the member knows; 0 = it does not */
+    uint32_t workers;      /* of the job; 0 = unknown to the member */
     uint32_t shards;       /* the same */
     uint32_t first;        /* server: its first shard, or NONE; others: NONE */
     uint32_t span;         /* server: shards from there on, 1 .. SPAN_MAX; worker: 0; aggregator: shards that
                             * it has an endpoint for, 0 .. SPAN_MAX */
-    uint32_t place;        /* of the rack or host, as a number; 0 = not told */
+    uint32_t place;        /* rack or host, as a hash; 0 = not given */
     uint64_t epoch;        /* of the lease it holds or held; 0 = never had one */
-    uint64_t have_version; /* LIST, NEAR: what it has; 0 = nothing */
+    uint64_t have_version; /* LIST, NEAR: version that it has; 0 = none */
     char job[WEFT_MEMBER_JOB_BYTES]; /* zero after its end; may be empty */
     uint32_t count;        /* addresses: 0 (not reachable yet) or span; other ops than REGISTER: 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
 };
 
-enum { WEFT_MEMBER_OVER = 0x01 }; /* flag of a reply: all workers are done, servers may end */
+enum { WEFT_MEMBER_OVER = 0x01 }; /* flag of a reply: all workers have finished, servers may end */
 
 struct weft_member_reply {
     uint32_t rpc_id;
-    uint16_t status;   /* may be one that this release does not know */
+    uint16_t status;   /* may be unknown to this release */
     uint32_t rank;     /* of the member, or NONE */
     uint32_t first;    /* of the member, or NONE */
-    uint32_t workers;  /* of the job; 0 = not told yet */
+    uint32_t workers;  /* of the job; 0 = not known yet */
     uint32_t shards;
     uint64_t epoch;    /* of the member's lease */
-    uint64_t version;  /* of the list of shards; NEAR: of what is near, 0 = no aggregator */
-    uint32_t lease_ms; /* a member that was silent so long may be replaced */
+    uint64_t version;  /* of the list of shards; NEAR: of the assignment, 0 = no aggregator */
+    uint32_t lease_ms; /* a member without a request for this time may be replaced */
     uint32_t retry_ms; /* CLAIMED, FULL: until a lease ends */
     uint32_t detail;   /* CLAIMED: the rank or shard */
     uint8_t flags;     /* WEFT_MEMBER_OVER */
     char job[WEFT_MEMBER_JOB_BYTES];
-    uint32_t count;    /* LIST: shards; NEAR: the same, 0 = no aggregator; CLAIMED: 1 when the holder's address is known; else 0 */
+    uint32_t count;    /* LIST: shards; NEAR: the same, 0 = no aggregator; CLAIMED: 1 if the
+                        * holder's address is known; else 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SHARDS_MAX];
 };
 
-/* Returns the bytes used: REQUEST_BYTES + count x ADDRESS_BYTES, REPLY_BYTES + the same. out is as
- * long as the largest. */
+/* Returns the bytes used: REQUEST_BYTES + count x ADDRESS_BYTES, REPLY_BYTES + the same. out
+ * must have room for the longest. */
 size_t weft_member_request_pack(const struct weft_member_request *request, uint8_t *out);
 size_t weft_member_reply_pack(const struct weft_member_reply *reply, uint8_t *out);
 
@@ -126,7 +131,7 @@ weft_status weft_member_request_unpack(uint8_t op, const uint8_t *bytes, size_t 
 weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
                                      struct weft_member_reply *reply_p);
 
-/* Of a rack's or host's name; NULL or "": 0. Never 0 else. */
+/* FNV-1a hash of a rack's or host's name; 0 for NULL or "", otherwise never 0. */
 uint32_t weft_member_place(const char *name);
 
 #endif

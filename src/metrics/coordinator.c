@@ -20,15 +20,15 @@ static void add_members(const struct weft_coordinator_stats *stats, struct weft_
                         stats->members);
     weft_exposition_one(text, "weft_job_workers", "gauge", "Workers of the job; 0 = not known yet.",
                         stats->workers);
-    weft_exposition_one(text, "weft_leases_granted_total", "counter", "Leases given.",
+    weft_exposition_one(text, "weft_leases_granted_total", "counter", "Leases granted.",
                         stats->roster.granted);
     weft_exposition_one(text, "weft_leases_taken_over_total", "counter",
                         "Of these, from an earlier process of the same member.",
                         stats->roster.taken_over);
     weft_exposition_one(text, "weft_leases_lapsed_total", "counter",
-                        "Leases of members that were silent.", stats->roster.lapsed);
+                        "Leases that expired without a heartbeat.", stats->roster.lapsed);
     weft_exposition_one(text, "weft_leases_revived_total", "counter",
-                        "Of these, whose holder spoke again.", stats->roster.revived);
+                        "Of these, returned to their holder.", stats->roster.revived);
     weft_exposition_one(text, "weft_member_requests_refused_total", "counter",
                         "Requests of members that were refused.", stats->roster.refused);
     weft_exposition_one(text, "weft_members_left_total", "counter", "Members that left.",

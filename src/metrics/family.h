@@ -1,5 +1,4 @@
-/* Tables of families: which counter of which struct has which name in the exposition. Internal to
- * this folder.
+/* Tables that map a counter of a struct to its metric in the exposition. Internal to this folder.
  */
 #ifndef WEFT_METRICS_FAMILY_H
 #define WEFT_METRICS_FAMILY_H
@@ -9,19 +8,20 @@
 
 enum { WEFT_METRICS_LABELS_BYTES = 64 };
 
-/* Rows of one name stand together. */
+/* Rows with the same metric name are adjacent. */
 struct weft_metrics_family {
     const char *name;
     const char *type;
-    const char *labels; /* beside those of the thing; "" = none */
+    const char *labels; /* in addition to those of the object; "" = none */
     size_t at;          /* offset of a uint64_t */
     const char *help;   /* of the first row of a name */
 };
 
-/* Each family once, with a sample for each of `count` things.
+/* Write each metric family once, with a sample for each of `count` objects.
  *
- * Shape:   things (count,), each of `stride` bytes; `at` counts from `base` bytes after a thing's
- *          begin. With base > 0 its labels, as text, are its first member; else it has none. */
+ * Shape:   things (count,), each of `stride` bytes; `at` counts from `base` bytes after the
+ *          begin of an object. With base > 0 its labels, as text, are its first member;
+ *          otherwise it has none. */
 void weft_metrics_families(struct weft_exposition *text, const struct weft_metrics_family *families,
                            size_t rows, const void *things, size_t stride, size_t base,
                            uint32_t count);
@@ -32,7 +32,7 @@ void weft_metrics_add_transport(struct weft_exposition *text, const void *things
 void weft_metrics_add_gauges(struct weft_exposition *text, const void *things, size_t stride,
                              size_t base, uint32_t count);
 
-/* One histogram of a part of a latency; own: labels before kind and part, or "". */
+/* One histogram of a part of a latency; own: labels written before kind and part, or "". */
 void weft_metrics_add_hist(struct weft_exposition *text, const char *name, const char *own,
                            const char *kind, const char *part, const struct weft_hist *hist);
 

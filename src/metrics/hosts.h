@@ -8,7 +8,7 @@
  *
  * It is not authentication: whoever can connect can write any header.
  *
- * Source: docs/METRICS.md, "Who may ask".
+ * Source: docs/METRICS.md, "Allowed hosts".
  */
 #ifndef WEFT_METRICS_HOSTS_H
 #define WEFT_METRICS_HOSTS_H

@@ -24,44 +24,45 @@ void weft_scheduler_stats_ask(struct weft_scheduler *scheduler, struct weft_sche
 static void add_updates(const struct weft_scheduler_stats *stats, struct weft_exposition *text)
 {
     const struct weft_planner_counters *planner = &stats->planner;
-    weft_exposition_one(text, "weft_sched_workers", "gauge", "Workers that report.",
+    weft_exposition_one(text, "weft_sched_workers", "gauge", "Workers that send reports.",
                         stats->service.workers_here);
-    weft_exposition_one(text, "weft_sched_shards", "gauge", "Shards that report.",
+    weft_exposition_one(text, "weft_sched_shards", "gauge", "Shards that send reports.",
                         stats->service.shards_here);
     weft_exposition_one(text, "weft_sched_updates_total", "counter",
-                        "Updates that workers asked or told of.", stats->service.updates);
+                        "Updates reported by workers.", stats->service.updates);
     weft_exposition_one(text, "weft_sched_granted_total", "counter", "Of these, granted.",
                         planner->granted);
     weft_exposition_one(text, "weft_sched_dropped_total", "counter", "Of these, dropped.",
                         planner->dropped_late + planner->dropped_crowded + planner->dropped_hold +
                             planner->dropped_divergence);
     weft_exposition_one(text, "weft_sched_direct_total", "counter",
-                        "Of these, sent without waiting for an answer.", stats->service.direct);
+                        "Of these, sent without waiting for a verdict.", stats->service.direct);
     weft_exposition_one(text, "weft_sched_unplanned_total", "counter",
-                        "Of these, told to go without a grant.", stats->service.unplanned);
+                        "Of these, UNPLANNED: sent without a grant.", stats->service.unplanned);
     weft_exposition_one(text, "weft_sched_committed_total", "counter",
                         "Granted updates that every shard has closed.", planner->commits);
     weft_exposition_one(text, "weft_sched_delay_updates_total", "counter",
                         "Sum of the delays of these, in updates.", planner->delay_sum);
     weft_exposition_one(text, "weft_sched_lapsed_total", "counter",
-                        "Workers with an update that were silent.", stats->service.lapsed);
+                        "Workers with an update whose reports timed out.", stats->service.lapsed);
 }
 
 static void add_reports(const struct weft_scheduler_stats *stats, struct weft_exposition *text)
 {
     const struct weft_sched_service_counters *c = &stats->service;
-    weft_exposition_one(text, "weft_sched_reports_total", "counter", "Reports taken.", c->reports);
+    weft_exposition_one(text, "weft_sched_reports_total", "counter", "Reports accepted.",
+                        c->reports);
     weft_exposition_one(text, "weft_sched_reports_refused_total", "counter",
-                        "Reports and events that contradict themselves or what is known.",
+                        "Inconsistent reports and events.",
                         c->refused_malformed + c->refused_identity + c->refused_job +
                             c->refused_version + c->refused_events);
     weft_exposition_one(text, "weft_sched_overdue_total", "counter",
-                        "Times that a transfer was given more time because no report came.",
+                        "Times that a transfer was extended because no report arrived.",
                         stats->planner.overdue);
     weft_exposition_one(text, "weft_sched_capacity_lowered_total", "counter",
-                        "Times that a link was found slower than thought.", c->capacity_lowered);
+                        "Times that a link's estimated capacity was lowered.", c->capacity_lowered);
     weft_exposition_one(text, "weft_sched_capacity_raised_total", "counter",
-                        "Times that such a link was found faster again.", c->capacity_raised);
+                        "Times that it was raised again.", c->capacity_raised);
 }
 
 static void add_scheduler(void *arg, struct weft_exposition *text)

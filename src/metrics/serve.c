@@ -81,14 +81,14 @@ static void add_process(const struct weft_metrics *metrics, struct weft_expositi
     (void)getrusage(RUSAGE_SELF, &usage);
     snprintf(labels, sizeof(labels), "role=\"%s\",version=\"%s\"", metrics->source.role,
              WEFT_VERSION);
-    weft_exposition_family(text, "weft_build_info", "gauge", "What runs here; always 1.");
+    weft_exposition_family(text, "weft_build_info", "gauge", "Role and version; always 1.");
     weft_exposition_u64(text, "weft_build_info", labels, 1);
     weft_exposition_family(text, "weft_uptime_seconds", "gauge",
                            "Since this process began to serve its metrics.");
     weft_exposition_real(text, "weft_uptime_seconds", NULL,
                          (double)(weft_clock_now_ns() - metrics->begun_ns) / 1e9);
     weft_exposition_family(text, "process_start_time_seconds", "gauge",
-                           "When it began, in Unix time.");
+                           "Start time in Unix time.");
     weft_exposition_real(text, "process_start_time_seconds", NULL, metrics->begun_unix_s);
     weft_exposition_family(text, "process_cpu_seconds_total", "counter",
                            "CPU time of the process, user and system.");

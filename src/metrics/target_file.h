@@ -5,7 +5,7 @@
  * and removed at the end. Of a process that was killed it stays, until another one of that rank
  * writes its own.
  *
- * Source: docs/METRICS.md, "Programs of yours".
+ * Source: docs/METRICS.md, "Your own programs".
  */
 #ifndef WEFT_METRICS_TARGET_FILE_H
 #define WEFT_METRICS_TARGET_FILE_H

@@ -14,33 +14,33 @@
 
 static const struct weft_metrics_family transport[] = {
     {"weft_datagrams_received_total", "counter", "", SOCKET(datagrams_received),
-     "Datagrams (over TCP records) that arrived."},
+     "Datagrams received (over TCP: records)."},
     {"weft_datagrams_sent_total", "counter", "", SOCKET(datagrams_sent),
-     "Datagrams (over TCP records) given to the kernel."},
-    {"weft_received_bytes_total", "counter", "", SOCKET(bytes_received), "Payload that arrived."},
-    {"weft_sent_bytes_total", "counter", "", SOCKET(bytes_sent), "Payload given to the kernel."},
+     "Datagrams passed to the kernel (over TCP: records)."},
+    {"weft_received_bytes_total", "counter", "", SOCKET(bytes_received), "Payload received."},
+    {"weft_sent_bytes_total", "counter", "", SOCKET(bytes_sent), "Payload passed to the kernel."},
     {"weft_data_packets_received_total", "counter", "", EP(data_received),
      "Packets with a new chunk."},
     {"weft_data_packets_sent_total", "counter", "", EP(data_sent),
-     "Packets with a chunk, sent again included."},
+     "Packets with a chunk, including retransmissions."},
     {"weft_packets_lost_total", "counter", "", EP(lost_packets),
-     "Packets of this sender that were declared lost."},
+     "Packets of this sender declared lost."},
     {"weft_packets_spuriously_lost_total", "counter", "", EP(spurious_losses),
      "Of these, acknowledged later."},
     {"weft_packets_retransmitted_total", "counter", "", EP(retransmitted_packets),
-     "Packets sent again."},
-    {"weft_probes_total", "counter", "", EP(probes), "Probes after a silence."},
+     "Packets retransmitted."},
+    {"weft_probes_total", "counter", "", EP(probes), "Probes sent when the PTO expired."},
     {"weft_packets_marked_total", "counter", "", EP(ce_received),
-     "Packets that a queue had marked (ECN)."},
+     "Packets marked by a queue (ECN)."},
     {"weft_packets_duplicate_total", "counter", "", EP(duplicate_packets),
-     "Packets that had arrived before."},
+     "Duplicate packets."},
     {"weft_packets_unexpected_total", "counter", "", EP(no_memory),
-     "DATA for which no memory was posted: not acknowledged."},
+     "DATA packets without posted memory, not acknowledged."},
     {"weft_datagrams_dropped_total", "counter", "where=\"receive_buffer\"", SOCKET(kernel_drops),
-     "Datagrams that this host dropped: full buffers, and on purpose."},
+     "Datagrams dropped by this host, because of full buffers or injected loss."},
     {"weft_datagrams_dropped_total", "counter", "where=\"send_buffer\"", SOCKET(send_dropped), ""},
     {"weft_datagrams_dropped_total", "counter", "where=\"injected\"", SOCKET(injected_drops), ""},
-    {REJECTED, "reason=\"short\"", EP(bad_short), "Packets that were not taken, by why."},
+    {REJECTED, "reason=\"short\"", EP(bad_short), "Packets dropped as invalid, by reason."},
     {REJECTED, "reason=\"version\"", EP(bad_version), ""},
     {REJECTED, "reason=\"class\"", EP(bad_class), ""},
     {REJECTED, "reason=\"peer\"", EP(bad_peer), ""},
@@ -56,17 +56,17 @@ static const struct weft_metrics_family transport[] = {
     {"weft_messages_received_total", "counter", "", EP(messages_received),
      "Messages closed as their receiver."},
     {"weft_messages_short_total", "counter", "", EP(messages_short),
-     "Of these, below the bound: the sender died, or the time was over."},
+     "Of these, with more missing than the bound allows: the sender died, or the deadline passed."},
     {"weft_messages_unknown_total", "counter", "", EP(messages_unknown),
      "Messages whose receiver died first."},
     {"weft_chunks_missing_total", "counter", "", EP(chunks_missing),
-     "Chunks that messages were closed without, within the bound or short."},
+     "Chunks missing when their message was closed, within the bound or SHORT."},
     {"weft_credits_reclaimed_total", "counter", "", EP(credits_reclaimed),
-     "Times that a silent holder of credit was passed over."},
+     "Times that the credit of a peer that sent nothing was reclaimed."},
     {"weft_host_queue_waits_total", "counter", "", EP(queue_waits),
-     "Times that chunks waited for this host's own queue to drain."},
+     "Times that sending waited for this host's transmit queue."},
     {"weft_path_changes_total", "counter", "", EP(path_changes),
-     "Peers that moved to another address."},
+     "Peers whose address changed."},
     {"weft_system_calls_total", "counter", "call=\"receive\"", SOCKET(recv_calls),
      "System calls on the socket."},
     {"weft_system_calls_total", "counter", "call=\"send\"", SOCKET(send_calls), ""},
@@ -78,14 +78,14 @@ static const struct weft_metrics_family transport[] = {
 static const struct weft_metrics_family gauges[] = {
     {"weft_peers_connected", "gauge", "", GAUGE(peers), "Connections that are up."},
     {"weft_credit_outstanding_packets", "gauge", "", GAUGE(credit_outstanding),
-     "DATA packets that peers may send here now."},
+     "Credit that peers hold, in DATA packets."},
     {"weft_host_queue_limit_bytes", "gauge", "", GAUGE(queue_limit_bytes),
-     "Most chunks in this host's own queue; 0 = no limit."},
+     "Limit of bytes in this host's transmit queue; 0 = no limit."},
     {"weft_credit_budget_packets", "gauge", "", GAUGE(credit_budget),
-     "Most that may be outstanding."},
+     "Limit of outstanding credit."},
     {"weft_senders_active", "gauge", "", GAUGE(senders), "Peers with a message open here."},
     {"weft_senders_waiting", "gauge", "", GAUGE(senders_waiting),
-     "Of these, that could use more credit."},
+     "Of these, peers that could use more credit."},
 };
 
 void weft_metrics_add_transport(struct weft_exposition *text, const void *things, size_t stride,
@@ -118,42 +118,42 @@ void weft_metrics_text_gauges(struct weft_exposition *text, const struct weft_ep
 
 static const struct weft_metrics_family client[] = {
     {"weft_client_messages_total", "counter", "kind=\"push\"", CLIENT(push.messages),
-     "Pushes and answers to pulls closed."},
+     "Pushes and replies to pulls closed."},
     {"weft_client_messages_total", "counter", "kind=\"pull\"", CLIENT(pull.messages), ""},
     {"weft_client_messages_short_total", "counter", "kind=\"push\"", CLIENT(push.messages_short),
      "Of these, with a chunk missing, within the bound or not."},
     {"weft_client_messages_short_total", "counter", "kind=\"pull\"", CLIENT(pull.messages_short),
      ""},
     {"weft_client_pushes_listed_total", "counter", "", CLIENT(pushes_listed),
-     "Pushes answered that named a list of ids."},
+     "Acknowledged pushes that named a list of ids."},
     {"weft_client_list_bytes_saved_total", "counter", "", CLIENT(list_bytes_saved),
-     "Bytes of ids that they did not send, against ids that are not packed."},
+     "Bytes of ids that they did not send, compared with plain ids."},
     {"weft_client_value_bytes_saved_total", "counter", "", CLIENT(value_bytes_saved),
-     "Bytes that values which arrived took less than as float32."},
+     "Bytes saved by the encoding of delivered values, compared with float32."},
     {"weft_client_residual_dropped_total", "counter", "", CLIENT(residual_dropped),
-     "Elements of pushes of which what rounding took was not kept, for want of room."},
+     "Elements whose rounding error was not kept, because of lack of room."},
     {"weft_client_updates_total", "counter", "", CLIENT(updates),
-     "With a scheduler: updates complete, all pushes of a clock together."},
+     "With a scheduler: complete updates (all pushes of a clock)."},
     {"weft_client_updates_direct_total", "counter", "", CLIENT(updates_direct),
-     "Of these, that were sent without a grant, though one was asked for."},
+     "Of these, sent without a grant although one was requested."},
     {"weft_client_updates_dropped_total", "counter", "", CLIENT(updates_dropped),
-     "Of these, that the scheduler dropped."},
+     "Of these, dropped by the scheduler."},
     {"weft_client_pushes_late_total", "counter", "", CLIENT(pushes_late),
-     "Pushes that their shard refused: the update was beyond the delay bound."},
+     "Pushes refused by their shard because of the delay bound."},
     {"weft_client_lists_unknown_total", "counter", "", CLIENT(lists_unknown),
-     "Pushes whose list their shard did not have; they were sent again."},
+     "Pushes whose list their shard did not have; they were resent."},
     {"weft_client_elements_total", "counter", "kind=\"push\"", CLIENT(push.elements_sent),
-     "Rows (or blocks of rows) in pushes and in answers to pulls."},
+     "Rows (or blocks of rows) in pushes and in replies to pulls."},
     {"weft_client_elements_total", "counter", "kind=\"pull\"", CLIENT(pull.elements_sent), ""},
     {"weft_client_elements_delivered_total", "counter", "kind=\"push\"",
-     CLIENT(push.elements_delivered), "Of these, that arrived: the rest is within the loss bound."},
+     CLIENT(push.elements_delivered), "Of these, delivered; the rest was lost within the bound."},
     {"weft_client_elements_delivered_total", "counter", "kind=\"pull\"",
      CLIENT(pull.elements_delivered), ""},
     {"weft_client_clocks_total", "counter", "", CLIENT(clocks), "Clocks finished at the servers."},
     {"weft_client_rpcs_refused_total", "counter", "", CLIENT(rpcs_refused),
      "RPCs that a server refused."},
     {"weft_client_rpcs_failed_total", "counter", "", CLIENT(rpcs_failed),
-     "RPCs whose server was gone."},
+     "RPCs whose server was down."},
 };
 
 #define WORKER(field) offsetof(struct weft_worker_stats, field)
@@ -205,10 +205,10 @@ void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_wo
     }
     WEFT_METRICS_FAMILIES(text, worker, stats, 0, 1);
     weft_exposition_family(text, "weft_step_seconds", "histogram",
-                           "From the end of a step to that of the next.");
+                           "Time between the ends of two steps.");
     weft_exposition_hist(text, "weft_step_seconds", NULL, &stats->step_ns);
     weft_exposition_family(text, "weft_rpc_latency_seconds", "histogram",
-                           "Where the time of RPCs went, as the worker has it.");
+                           "Latency of RPCs by part, measured at the worker.");
     add_rpc_latencies(text, "push", &stats->push);
     add_rpc_latencies(text, "pull", &stats->pull);
 }
@@ -218,7 +218,7 @@ void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_wo
 void weft_metrics_text_ages(struct weft_exposition *text)
 {
     weft_exposition_family(text, "weft_snapshot_age_seconds", "gauge",
-                           "Since the figures were copied; a busy thread gives them later.");
+                           "Age of the values; they are older if the thread is busy.");
 }
 
 void weft_metrics_text_age(struct weft_exposition *text, const char *labels, uint64_t age_ns)

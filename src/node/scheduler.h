@@ -1,8 +1,8 @@
 /* The transfer scheduler in a thread: an endpoint that workers and shards connect to, and the service
  * (sched/service.h) on it.
  *
- * `weft scheduler` runs it and waits. It keeps nothing on disk: a scheduler that was killed and started
- * again learns the job anew from the next reports, within a heartbeat.
+ * `weft scheduler` runs it and waits. It keeps nothing on disk: a restarted scheduler rebuilds its
+ * state from the next reports, within a heartbeat.
  */
 #ifndef WEFT_NODE_SCHEDULER_H
 #define WEFT_NODE_SCHEDULER_H
@@ -30,21 +30,21 @@ struct weft_scheduler {
     struct weft_sched_service *service;
     struct weft_driver *driver;
     struct weft_provider *provider;
-    struct weft_scheduler_slot *slots;     /* memory for reports */
-    struct weft_scheduler_answer *answers; /* and for plans */
+    struct weft_scheduler_slot *slots;     /* buffers for reports */
+    struct weft_scheduler_answer *answers; /* buffers for plans */
     struct weft_sched_plan plan;           /* as last polled */
-    bool has_failed;                       /* no memory for the plan: it was said */
+    bool has_failed;                       /* out of memory for the plan, already logged */
     pthread_t thread;
     bool is_running;
     atomic_bool stop;
     struct weft_stats_query query; /* of the scheduler */
-    pthread_mutex_t lock;          /* of awake */
+    pthread_mutex_t lock;          /* protects awake */
     struct weft_driver *awake;
 };
 
 /* Open everything, in this thread; then start the thread that serves.
- * Owns:    scheduler is the caller's, at a fixed place until stop, which is due only after OK.
- * Errors:  as weft_driver_open and weft_sched_service_new, in words in error. */
+ * Owns:    scheduler is the caller's, and must not be moved until stop; call stop only after OK.
+ * Errors:  as weft_driver_open and weft_sched_service_new, with the text in error. */
 weft_status weft_scheduler_start(struct weft_scheduler *scheduler,
                                  const struct weft_scheduler_config *config,
                                  struct weft_error *error);

@@ -1,6 +1,6 @@
 /* A capture file of simulated packets, for Wireshark: pcap with nanoseconds, Ethernet, IPv4, UDP.
  *
- * The headers are made up: host h is 10.x.y.z with h in its low 24 bits, every port is 7700, the
+ * The headers are synthetic: host h is 10.x.y.z with h in its low 24 bits, every port is 7700, the
  * UDP checksum is 0 (none). Times are the simulation's.
  */
 #ifndef WEFT_OBS_PCAP_H
@@ -13,10 +13,10 @@
 
 enum { WEFT_PCAP_PORT = 7700 };
 
-/* Errors:  WEFT_IO  errno says why. */
+/* Errors:  WEFT_IO  see errno. */
 weft_status weft_pcap_open(const char *path, FILE **file_p);
 
-/* Append one datagram; what goes wrong shows in ferror(file), at the end. */
+/* Append one datagram; write errors are reported by ferror(file). */
 void weft_pcap_write(FILE *file, uint64_t time_ns, uint32_t from_host, uint32_t to_host,
                      enum weft_ecn ecn, const void *bytes, uint32_t count);
 

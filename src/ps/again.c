@@ -4,7 +4,7 @@
  * The masks exist where chunks_max says how long they are. Without them a worker that resumes is
  * refused.
  *
- * Source: docs/PROTOCOL.md section 7, "Sent again".
+ * Source: docs/PROTOCOL.md section 7, "Resending".
  */
 #include "base/assert.h"
 #include "ps/shard_internal.h"

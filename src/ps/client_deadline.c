@@ -12,7 +12,7 @@
  * its number. Where the head was lost, or nothing was sent, the head alone follows, under the same
  * number, so that every push has its answer and no number is left out.
  *
- * Source: docs/PROTOCOL.md section 7, "On time".
+ * Source: docs/PROTOCOL.md section 7, "Deadlines".
  */
 #include "ps/client_internal.h"
 

@@ -7,7 +7,7 @@
  * and not closed there: it is lost, and counted. Numbers that the shard has not seen are given anew,
  * so that they stay near to those it knows.
  *
- * Source: docs/PROTOCOL.md section 7, "Going on after a break".
+ * Source: docs/PROTOCOL.md section 7, "Reconnection".
  */
 #include "ps/client_internal.h"
 

@@ -7,7 +7,7 @@
  *
  * Numbers more than the window behind the newest count as closed: with the span above they are.
  *
- * Source: docs/PROTOCOL.md section 7, "Sent again".
+ * Source: docs/PROTOCOL.md section 7, "Resending".
  */
 #ifndef WEFT_PS_ONCE_H
 #define WEFT_PS_ONCE_H

@@ -3,7 +3,7 @@
  *
  * Instants are counted. A request that comes while a cut's instant is over waits for the next.
  *
- * Source: docs/PROTOCOL.md section 7, "Asked for"; docs/CHECKPOINTS.md.
+ * Source: docs/PROTOCOL.md section 7, "Checkpoint requests"; docs/CHECKPOINTS.md.
  */
 #include "ps/shard_internal.h"
 #include "ps/snapshot_internal.h"

@@ -117,7 +117,7 @@ static bool pass(const struct evaluation *e, uint32_t tree, const struct candida
         chunk_ns = weft_transfer_ns(weft_min_u64(e->options->chunk_bytes, bytes), rate_bps);
         start_ns = s->first_ns[from];
     }
-    /* Until its own contribution is there, others may be on their way to it. */
+    /* A transfer to a node starts no earlier than the node's own contribution is ready. */
     start_ns = weft_max_u64(start_ns, e->nodes[to].ready_ns);
     uint64_t end_ns =
         weft_max_u64(weft_time_add(start_ns, span_ns), weft_time_add(s->last_ns[from], chunk_ns));

@@ -1,9 +1,9 @@
-/* Records: what travels over TCP in place of packets.
+/* Records: the framing over TCP, in place of packets.
  *
- * A TCP stream after its handshake is a row of records. A record has the control block and the
- * DATA of a packet, but no number and no connection id, for the stream has both: its place is its
- * number. docs/PROTOCOL.md section 10 has the byte tables. Frames and the DATA header are those of
- * wire/packet.h; two frames exist only here, since over UDP a chunk without memory is just not
+ * A TCP stream after its handshake is a sequence of records. A record has the control block and the
+ * DATA of a packet, but no number and no connection id: its position in the stream is its number.
+ * docs/PROTOCOL.md section 10 has the byte tables. Frames and the DATA header are those of
+ * wire/packet.h. Two frames exist only here, because over UDP a chunk without memory is just not
  * acknowledged.
  *
  *     0  version, class        1  flags        2  length u16: bytes that follow, the tag included
@@ -17,22 +17,25 @@
 enum weft_wire_record_sizes {
     WEFT_RECORD_HEAD_BYTES = 4,
     WEFT_RECORD_BYTES_MAX = 65536,  /* head and tag included */
-    WEFT_RECORD_CHUNK_MAX = 64936,  /* the chunk of a packet of 65,000 bytes: one grid for both */
-    WEFT_RECORD_FIRST_MAX = 256,    /* the first record of the one who connected: no DATA */
+    WEFT_RECORD_CHUNK_MAX = 64936,  /* the chunk of a packet of 65,000 bytes: equal for UDP and
+                                     * TCP */
+    WEFT_RECORD_FIRST_MAX = 256,    /* the first record of the initiator: no DATA */
     WEFT_HOLD_BYTES = 5,
 };
 
 /* Frames that only records have. */
 enum weft_wire_record_frame_type {
-    WEFT_FRAME_HOLD = 16,  /* no memory is posted for msg: its chunks were dropped, send no more */
-    WEFT_FRAME_READY = 17, /* there is memory now: send msg, from its first chunk on */
+    WEFT_FRAME_HOLD = 16,  /* no memory is posted for msg: its chunks were dropped, stop sending
+                            * it */
+    WEFT_FRAME_READY = 17, /* memory is posted now: send msg from its first chunk on */
 };
 
-/* The head, and after weft_wire_record_body the parts; the pointers borrow the record. */
+/* A decoded record: its header and, after weft_wire_record_body, its parts; the pointers borrow
+ * the record. */
 struct weft_wire_record {
     uint8_t klass;
     uint8_t flags;          /* KEY_PHASE, CONTROL, DATA */
-    uint32_t bytes;         /* behind the head */
+    uint32_t bytes;         /* after the header */
     const uint8_t *control; /* frames; NULL without CONTROL */
     size_t control_bytes;
     const uint8_t *data;    /* the DATA header; NULL without DATA */
@@ -40,23 +43,23 @@ struct weft_wire_record {
 };
 
 struct weft_wire_record_frame {
-    uint8_t type;                 /* of either enum */
+    uint8_t type;                 /* of records (WEFT_FRAME_*) or packets */
     uint32_t msg;                 /* HOLD, READY */
-    struct weft_wire_frame other; /* all else */
+    struct weft_wire_frame other; /* all other frames */
 };
 
-/* WEFT_PROTO: another version, no class of connection packets, flags that contradict each other or
- * that records do not have, or a length that cannot be. */
+/* WEFT_PROTO: another version, not a class of connection packets, contradictory flags or flags
+ * that records do not have, or an impossible length. */
 weft_status weft_wire_record_head(const uint8_t head[WEFT_RECORD_HEAD_BYTES],
                                   struct weft_wire_record *record_p);
 
-/* Take the body apart, `count` bytes without the tag; frames are only delimited. The record is one
- * that head has filled in. WEFT_PROTO: malformed. */
+/* Parse the body, `count` bytes without the tag; frames are only delimited. The record was
+ * filled in by weft_wire_record_head. WEFT_PROTO: malformed. */
 weft_status weft_wire_record_body(const uint8_t *body, size_t count,
                                   struct weft_wire_record *record);
 
-/* Walk every frame once. WEFT_PROTO: at least one is malformed, or is none that records may have;
- * so none may act. */
+/* Walk every frame once. WEFT_PROTO: at least one is malformed or not allowed in records; then
+ * no frame may be processed. */
 weft_status weft_wire_record_check(const uint8_t *control, size_t count);
 
 /* The next frame; false at the end or when malformed (reader->bad tells which). */

@@ -5,7 +5,7 @@ A process group, for scripts that use torch.distributed as it is:
     torch.distributed.init_process_group("weft")
 
 Or a hook of DistributedDataParallel, over any process group, which may lose a fraction of the gradients
-and keeps what was lost for the next step:
+and keeps lost elements for the next step:
 
     model.register_comm_hook(weft.torch.HookState(bound=0.1), weft.torch.allreduce_hook)
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from ..ps import Table
 
-AHEAD_MAX = 4  # batches that prefetch may have fetched and forward not taken
+AHEAD_MAX = 4  # batches that prefetch has fetched and forward has not used
 UNSTEPPED_WARN = 64  # backward passes without step() before a warning
 
 _AT_SERVER = "the rows of weft.torch.Embedding are at the parameter server"
@@ -32,8 +32,8 @@ _AT_SERVER = "the rows of weft.torch.Embedding are at the parameter server"
 class _Rows(torch.autograd.Function):
     """The rows of a batch, as they were pulled; their gradient goes to the module.
 
-    `anchor` is what makes autograd call backward: an empty tensor that wants a gradient. The rows are
-    no parameter, so neither an optimizer nor DistributedDataParallel takes them for one.
+    `anchor` makes autograd call backward: an empty tensor that requires a gradient. The rows are
+    not a parameter, so neither an optimizer nor DistributedDataParallel treats them as one.
     """
 
     @staticmethod
@@ -49,7 +49,7 @@ class _Rows(torch.autograd.Function):
 
 
 class _Ahead:
-    """A batch's rows on their way: the ids, when they were asked for, and the operation."""
+    """A batch's rows in flight: the ids, the time of the request, and the operation."""
 
     def __init__(self, ids, clock, op):
         self.ids, self.clock, self.op = ids, clock, op
@@ -63,7 +63,7 @@ class Embedding(nn.Module):
     table:          number of the table, which is then opened with `options`; or a weft.Table that is open
                     already (no options then)
     num_embeddings: ids are 0 .. num_embeddings - 1
-    embedding_dim:  floats in a row; at most the client's dim_max (64 unless connect was told)
+    embedding_dim:  floats in a row; at most the client's dim_max (64 by default)
     padding_idx:    id that reads as zeros and has no gradient; it never travels. Negative: from the end
     mode:           None: as nn.Embedding. "sum" or "mean": as nn.EmbeddingBag
     bound:          fraction of the packets of pulls and pushes that may be missing. A missing row reads as
@@ -74,7 +74,7 @@ class Embedding(nn.Module):
 
     options are those of weft.PS.table: optimizer ("sgd", "momentum", "adagrad", "adadelay", "adam",
     "ftrl"), learning_rate, consistency ("bsp", "ssp:N", "asp"), average, init_scale and so on. All workers
-    must say the same. Unlike there, init_scale is 1 / sqrt(embedding_dim) unless it is given, since rows
+    must be equal. Unlike there, init_scale is 1 / sqrt(embedding_dim) unless it is given, since rows
     that all begin at zero learn nothing from each other: uniform in [-init_scale, init_scale).
 
     What is where: rows and the optimizer's state at the server; here, the gradients since the last step().
@@ -182,7 +182,7 @@ class Embedding(nn.Module):
         the clock that they were asked for in, so call it after step(): an earlier one is fetched again. In
         "asp" they are as they were when the server answered, without this worker's later gradients.
 
-        Errors:  as forward; weft.AgainError  the client's ops_max operations are under way.
+        Errors:  as forward; weft.AgainError  the client's ops_max operations are in progress.
                  RuntimeError  AHEAD_MAX (4) batches are waiting: let forward take them, or forget().
                  A batch of more distinct ids than the client's rows_max is not fetched ahead.
         """
@@ -230,7 +230,7 @@ class Embedding(nn.Module):
         self._gradients = []
 
     def forget(self):
-        """Drop what prefetch() has asked for."""
+        """Drop prefetched rows."""
         self._ahead = []
 
     # ---- rows, outside of training ----

@@ -1,4 +1,4 @@
-"""A communicator with a thread that ends its operations: for futures, which nobody waits for.
+"""A communicator with a thread that completes its operations, for futures without a waiting thread.
 
 The thread sleeps in poll until an operation is done. It also sees Ctrl-C: while the main thread is inside
 C++ code of PyTorch, Python cannot raise KeyboardInterrupt, so an operation that waits for other ranks
@@ -16,7 +16,7 @@ import weakref
 from .._library import AgainError, error_of, ffi, lib, text
 from .._values import SLICE_NS
 
-INTERRUPT_S = 0.5  # what is under way longer than this after Ctrl-C is aborted
+INTERRUPT_S = 0.5  # operations in progress for longer than this after Ctrl-C are aborted
 
 _all = weakref.WeakSet()
 
@@ -29,7 +29,7 @@ class _Interrupts:
         self._read = -1
 
     def watch(self):
-        """In the main thread, and where nobody else has asked for it."""
+        """In the main thread, and if no other code uses it."""
         if self._read >= 0 or threading.current_thread() is not threading.main_thread():
             return
         read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -42,7 +42,7 @@ class _Interrupts:
         self._read = read
 
     def look(self):
-        """When Ctrl-C came last, if it means that the program ends; 0 = never."""
+        """Time of the last Ctrl-C, if it ends the program; 0 = never."""
         try:
             while self._read >= 0 and (came := os.read(self._read, 256)):
                 if signal.SIGINT in came:
@@ -84,7 +84,7 @@ class Engine:
                     number, work._number = work._number, None  # the thread's now
                     self._pending[number] = (time.monotonic(), ended)
                 return number
-            except AgainError:  # ops_max are under way; those end, or fail in their time
+            except AgainError:  # ops_max are in progress; those complete, or fail by their timeout
                 time.sleep(0.001)
 
     def wait(self, number, until):
@@ -92,7 +92,7 @@ class Engine:
         called, or is about to be.
 
         The waiting thread completes the operation itself. Handing the result over by the engine's
-        thread costs two context switches more, and futures that nobody asks for: 80 us of 370 for
+        thread costs two context switches more, and futures that are not used: 80 us of 370 for
         1 KB on loopback.
         """
         done = ffi.new("struct weft_comm_done *")
@@ -117,7 +117,7 @@ class Engine:
         try:
             return lib.weft_comm_wait(self.comm._pointer(), number, part_ns, done)
         finally:
-            # Also where Ctrl-C came in the moment in which it ended: the library has given it away.
+            # Also if Ctrl-C arrived when it completed: the library has returned it already.
             if done.id != 0:
                 self._handle(lib.WEFT_OK if done.status == lib.WEFT_OK else lib.WEFT_PEER, done)
             self._waiting.discard(me)

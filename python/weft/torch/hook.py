@@ -19,11 +19,11 @@ class HookState:
     """What the hook keeps from step to step.
 
     bound:         fraction of the contributions to each bucket that may be missing
-    feedback:      keep what was missing and add it to the next step (float32 gradients). Without it,
-                   each element is divided by the contributions that came
+    feedback:      keep missing elements and add them to the next step (float32 gradients). Without it,
+                   each element is divided by the number of received contributions
     process_group: that of the model; None = the default one. It need not be of the backend weft: then
                    the hook makes a communicator of its own, which meets through the group's store
-    scaler:        torch.amp.GradScaler, if there is one: what is kept follows its scale
+    scaler:        torch.amp.GradScaler, if there is one: residuals are rescaled with it
     options:       further ones of weft.coll.Communicator, where the hook makes one
     """
 
@@ -34,7 +34,7 @@ class HookState:
         self.process_group = process_group
         self.scaler = scaler
         self.options = options
-        self.resets = 0  # times that what was kept was dropped, because buckets were made anew
+        self.resets = 0  # times that residuals were dropped, because buckets were rebuilt
         self.elements_missing = 0  # of this rank's contributions
         self.elements_sent = 0
         self._engine = None

@@ -5,7 +5,7 @@ PyTorch calls its methods from Python and, in DistributedDataParallel, from C++.
 communicator of its own.
 
 Every operation here is exact (bound 0): PyTorch uses the same calls for parameters, bitmaps of unused
-parameters, BatchNorm and metrics as for gradients. Loss is for those who ask for it: all_reduce of this
+parameters, BatchNorm and metrics as for gradients. Loss must be requested: all_reduce of this
 module, and the hook.
 """
 
@@ -65,7 +65,7 @@ def register():
 
 
 class WeftWork(Work):
-    """An operation under way, for PyTorch. Its future fails with the reason in words.
+    """An operation in progress, for PyTorch. Its future fails with the text of the reason.
 
     begun(engine, number) is called before anybody else has it.
     """
@@ -75,12 +75,12 @@ class WeftWork(Work):
         self._kind = kind
         self._seconds = seconds  # the operation's timeout
         self._result = result
-        self._finish = finish  # after success, in the thread of the communicator or of who waits
+        self._finish = finish  # after success, in the communicator's or the waiting thread
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._has_ended = False
         self._failure = None
-        self._base = self._future = None  # made for who asks: most only wait
+        self._base = self._future = None  # created on request: most callers only wait
         self._engine = self._number = None
 
     def begun(self, engine, number):
@@ -140,7 +140,7 @@ class WeftWork(Work):
 
     def _make_future(self):
         self._base = torch.futures.Future()
-        # An exception set on a future loses its text on the way through C++; one raised in a callback
+        # An exception set on a future loses its text in C++; one raised in a callback
         # keeps it.
         self._future = self._base.then(self._value)
         # After wait() the future is complete; the first callback runs before all others.
@@ -227,7 +227,7 @@ class ProcessGroupWeft(ProcessGroup):
             raise _error(f"weft: {error}") from None
         return cls(Engine(comm), rank, size, timeout)
 
-    # ---- what PyTorch asks ----
+    # ---- interface of PyTorch ----
 
     def getBackendName(self):
         return "weft"
