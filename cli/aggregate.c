@@ -86,7 +86,7 @@ static const struct figure {
     FIGURE(bytes_out, "Bytes of aggregates."),
     FIGURE(clocks_in, "Ends of clocks received, one for each worker and table."),
     FIGURE(clocks_passed, "Of these, accepted by the server."),
-    FIGURE(clocks_direct, "Of these, that workers were redirected to send to the server."),
+    FIGURE(clocks_direct, "Of these, that their workers must send to the server."),
     FIGURE(clocks_out, "Messages with ends of clocks sent to the server."),
     FIGURE(pulls_in, "Pulls received completely."),
     FIGURE(pulls_answered, "Pulls replied to by this aggregator."),

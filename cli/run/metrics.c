@@ -37,7 +37,7 @@ static void add_run(void *arg, struct weft_exposition *text)
     weft_exposition_one(text, "weft_run_workers_finished", "gauge",
                         "Workers that exited with status 0.", run->finished);
     weft_exposition_one(text, "weft_run_promotions_total", "counter",
-                        "Replicas that took their servers' places.", run->promotions);
+                        "Replicas that were promoted.", run->promotions);
     pthread_mutex_unlock(&run->targets.lock);
 }
 

@@ -60,7 +60,7 @@ static const struct weft_metrics_family shard[] = {
     {"weft_aggregate_updates_total", "counter", "", SHARD(aggregate_gradients),
      "Gradients summed in them, also counted as updates applied."},
     {"weft_aggregate_clocks_total", "counter", "", SHARD(aggregate_clocks),
-     "Ends of clocks that aggregators told of, for one rank and table each."},
+     "Ends of clocks in aggregates, one for each rank and table."},
     {"weft_aggregates_refused_total", "counter", "", SHARD(aggregates_refused),
      "Aggregates refused; their pushes are sent directly."},
 };
@@ -96,15 +96,15 @@ static const struct weft_metrics_family sums[] = {
 
 static const struct weft_metrics_family replication[] = {
     {"weft_replica_transfers_total", "counter", "", REPLICATION(transfers),
-     "Transfers that the replica has confirmed."},
+     "Transfers that the replica has acknowledged."},
     {"weft_replica_transfers_failed_total", "counter", "", REPLICATION(failed),
-     "Transfers given up: the connection ended, or the memory for copies was used up."},
-    {"weft_replica_bytes_total", "counter", "", REPLICATION(bytes), "Sent to the replica."},
-    {"weft_replica_rows_total", "counter", "", REPLICATION(rows), "Rows in that."},
+     "Transfers abandoned: the connection ended, or the memory for copies was exhausted."},
+    {"weft_replica_bytes_total", "counter", "", REPLICATION(bytes), "Bytes sent to the replica."},
+    {"weft_replica_rows_total", "counter", "", REPLICATION(rows), "Rows in them."},
     {"weft_replica_holds_total", "counter", "", REPLICATION(holds),
-     "Times that answers began to wait for the replica."},
+     "Times that replies began to wait for the replica."},
     {"weft_replicas_lost_total", "counter", "", REPLICATION(lost),
-     "Replicas that were ready, and whose connection ended."},
+     "Replicas that were ready and whose connection ended."},
 };
 
 /* One table of one shard; made for the text. */
