@@ -61,7 +61,7 @@ void weft_api_metrics_open(const char *address, struct weft_metrics_live_config 
         (void)weft_fail(&words, WEFT_OK, "metrics: %s", weft_metrics_live_url(*live_p));
     } else {
         size_t used = strlen(words.text);
-        snprintf(words.text + used, sizeof(words.text) - used, "; all else goes on without");
+        snprintf(words.text + used, sizeof(words.text) - used, "; continuing without metrics");
         (void)weft_fail(error, WEFT_IO, "%s", words.text);
     }
     tell(config, words.text);

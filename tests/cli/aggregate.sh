@@ -296,6 +296,6 @@ tap_is "its own parent: wrong usage" $? 2
 tap_like "it says so" "$(cat usage.err)" '--listen address of this process'
 "$WEFT_BIN" worker --servers 127.0.0.1:9 --via nowhere >usage.out 2>&1
 tap_is "--via that is no address fails" $? 1
-tap_like "and says what it must be" "$(cat usage.out)" 'must be the HOST:PORT of .weft aggregate'
+tap_like "and says what it must be" "$(cat usage.out)" 'must be the HOST:PORT that .weft aggregate'
 tap_like "help tells what it is for" "$("$WEFT_BIN" aggregate --help)" 'aggregates pushes'
 tap_done

@@ -16,7 +16,7 @@ tap_run "shrink: it is not started again, and the others go on" env TALLY_ALONE=
     TALLY_DIE="1 3" \
     "$weft" run --peer-timeout 60 -n 3 -s 2 --on-worker-death shrink -- "$tally" work shrink 20
 tap_like "which is said" "$(cat run.out)" \
-    '^weft run: worker 1 was killed by signal 9 (Killed); the others go on$'
+    '^weft run: worker 1 was killed by signal 9 (Killed); the others continue$'
 tap_like "to the end" "$(cat run.out)" '^weft run: all 2 workers have finished$'
 tap_is "of all clocks" "$(grep -c ack shrink/log.0)" 20
 tap_run "SSP shrinks, too" env TALLY_ALONE=1 TALLY_TOGETHER=1 TALLY_DIE="1 3" TALLY_MODE=ssp:2 \
@@ -47,7 +47,7 @@ TALLY_DIE="1 1" TALLY_TRANSPORT=tcp WEFT_RANK=1 WEFT_WORKERS=2 "$tally" work alo
 wait $server
 tap_is "ends with its worker" $? 1
 tap_like "and says why" "$(cat server.out)" \
-    '^weft server: worker 1 has died, and --on-worker-death fail ends the job$'
+    '^weft server: worker 1 has died, and --on-worker-death is fail$'
 tap_run_fails "another word" 2 "$weft" server --on-worker-death die
 tap_like "is refused" "$(cat run.out)" 'it must be wait, shrink or fail'
 tap_done

@@ -97,7 +97,7 @@ tap_run "over TCP" "$weft" run -n 2 --transport tcp -- "$weft" $worker --transpo
 tap_run_fails "a worker that fails ends the run" 1 "$weft" run -n 2 -- sh -c \
     'test "$WEFT_RANK" = 0 || exit 7; sleep 100'
 tap_like "with a sentence" "$(cat run.out)" \
-    '^weft run: worker 1 ended with exit status 7; all processes were ended$'
+    '^weft run: worker 1 ended with exit status 7; stopped all processes$'
 tap_run "nothing is left of it" all_gone $(pids run.out)
 tap_run_fails "a command that does not exist" 1 "$weft" run -- ./no-such-command
 tap_like "is named" "$(cat run.out)" 'cannot run ./no-such-command: No such file'
