@@ -69,6 +69,24 @@ struct weft_cc_ops {
     void (*on_silence)(struct weft_cc *cc);
 };
 
+/* Begin, or begin anew on another path. */
+static inline void weft_cc_begin(struct weft_cc *cc, const struct weft_cc_ops *ops,
+                                 uint32_t packet_bytes, uint64_t now_ns)
+{
+    cc->ops = ops;
+    ops->init(cc, packet_bytes, now_ns);
+}
+/* Packets have another size from now on. */
+static inline void weft_cc_resize(struct weft_cc *cc, uint32_t packet_bytes)
+{
+    cc->packet_bytes = packet_bytes;
+}
+/* Marks of this path do not count. */
+static inline void weft_cc_unmarked(struct weft_cc *cc)
+{
+    cc->marks = false;
+}
+
 /* All algorithms, ended by NULL; the first is the default. */
 extern const struct weft_cc_ops *const weft_cc_all[];
 

@@ -243,8 +243,8 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
         weft_core_secure_fail(ep, p);
         return 0;
     }
-    struct weft_wire_hello *hello = &p->sec.hello;
-    hello->clock = wire_clock(now_ns);
+    secure_hello_clock(&p->sec, wire_clock(now_ns));
+    const struct weft_wire_hello *hello = &p->sec.hello;
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
     weft_wire_hello_encode(&w, hello);
     if (hello->mode != WEFT_MODE_NONE) {
@@ -258,8 +258,8 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
 
 uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_tx *tx)
 {
-    struct weft_wire_accept *accept = &p->sec.accept;
-    accept->clock = p->conn.hello_clock;
+    secure_accept_clock(&p->sec, p->conn.hello_clock);
+    const struct weft_wire_accept *accept = &p->sec.accept;
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
     weft_wire_accept_encode(&w, accept);
     if (accept->mode != WEFT_MODE_NONE) {

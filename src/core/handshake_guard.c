@@ -308,7 +308,7 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
     } else if (memcmp(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie)) == 0) {
         ep->counters.duplicate_packets++;
     } else {
-        memcpy(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie));
+        secure_hello_cookie(&p->sec, cookie.cookie);
         conn_hello_again(&p->conn, now_ns, hello_first_ns); /* it is there and answers */
         weft_core_peer_ready(ep, p);
     }

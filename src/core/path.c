@@ -70,7 +70,7 @@ static void size_set(struct peer *p, uint32_t bytes)
 {
     struct path *path = &p->path;
     p->path.packet_bytes = bytes;
-    p->cc.packet_bytes = bytes;
+    weft_cc_resize(&p->cc, bytes);
     /* What was sent before tells nothing about this size. */
     path->large_pn = p->recovery.pn_next - 1;
     path->large_bytes = UINT32_MAX;
@@ -260,7 +260,7 @@ static void ecn_fail(struct weft_ep *ep, struct peer *p)
 {
     p->path.ecn = PATH_ECN_FAILED;
     p->path.ecn_capable = false;
-    p->cc.marks = false;
+    weft_cc_unmarked(&p->cc);
     ep->counters.ecn_failed++;
 }
 
@@ -358,7 +358,7 @@ static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->path.fragment = false;
     p->path.first_pn = p->recovery.pn_next;
     size_set(p, p->path.base_bytes);
-    p->cc.ops->init(&p->cc, p->path.packet_bytes, now_ns);
+    weft_cc_begin(&p->cc, p->cc.ops, p->path.packet_bytes, now_ns);
     search_begin(ep, p, now_ns);
 }
 

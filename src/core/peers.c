@@ -52,9 +52,7 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     weft_bits_clear(ep->ready, peer_idx(ep, p));
     weft_core_egress_leave(ep, p);
     weft_core_egress_unsent(ep, p, -(int64_t)p->tx.unsent);
-    size_t words = ep->config.tx_window_max / 64;
-    memset(p->recovery.in_flight_bits, 0, words * sizeof(uint64_t));
-    memset(p->recovery.lost_bits, 0, words * sizeof(uint64_t));
+    recovery_bits_clear(&p->recovery, ep->config.tx_window_max);
     *p = fresh;
     for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* a place that was not used stays untouched */
         if (p->tx.msgs[i].active) {
@@ -157,8 +155,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     credit_begin(&p->credit, weft_core_credit_first(ep));
     p->conn.hello_since_ns = now_ns;
     pacer_restart(&p->pacer, now_ns);
-    p->cc.ops = ep->cc_ops;
-    p->cc.ops->init(&p->cc, p->path.packet_bytes, now_ns);
+    weft_cc_begin(&p->cc, ep->cc_ops, p->path.packet_bytes, now_ns);
     return p;
 }
 

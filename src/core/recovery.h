@@ -11,6 +11,8 @@
 #include "core/endpoint.h"
 #include "wire/packet.h"
 
+#include <string.h>
+
 struct peer;
 struct weft_ep;
 
@@ -75,6 +77,12 @@ static inline void recovery_init(struct recovery *r, struct tx_packet *packets, 
     r->packets = packets;
     r->in_flight_bits = bits;
     r->lost_bits = bits + window / 64;
+}
+/* Nothing is on its way, and nothing lost. */
+static inline void recovery_bits_clear(struct recovery *r, uint32_t window)
+{
+    memset(r->in_flight_bits, 0, window / 64 * sizeof(uint64_t));
+    memset(r->lost_bits, 0, window / 64 * sizeof(uint64_t));
 }
 /* The other end answered what was waited for, or is there again: the probe timeout begins anew. */
 static inline void recovery_on_progress(struct recovery *r, uint64_t now_ns)

@@ -11,6 +11,7 @@
 #include "wire/packet.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 struct peer;
 
@@ -50,6 +51,19 @@ static inline void secure_begin(struct secure *s, uint8_t mode)
 static inline void secure_cookie(struct secure *s, bool proven)
 {
     s->proven = proven;
+}
+/* What HELLO brings from now on, and the clocks of the next HELLO and ACCEPT. */
+static inline void secure_hello_cookie(struct secure *s, const uint8_t *cookie)
+{
+    memcpy(s->hello.cookie, cookie, sizeof(s->hello.cookie));
+}
+static inline void secure_hello_clock(struct secure *s, uint32_t clock)
+{
+    s->hello.clock = clock;
+}
+static inline void secure_accept_clock(struct secure *s, uint32_t clock)
+{
+    s->accept.clock = clock;
 }
 
 enum replay { REPLAY_NEW, REPLAY_SEEN, REPLAY_OLD };
