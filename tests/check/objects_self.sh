@@ -11,7 +11,8 @@ good_tree() {
     mkdir -p "$tree/src/core" "$tree/tests/unit" "$tree/tests/fuzz"
     printf 'p->ack.pending = 0;\nif (p->conn.idle == idle) {\nep->credit.dirty = true;\n' \
         >"$tree/src/core/ack.c"
-    echo 'p->rx.live |= bit;' >"$tree/src/core/rx.c"
+    printf 'p->rx.live |= bit;\nconst struct ack *a = &p->ack;\np->tx.msgs[slot].unpolled = false;\n' \
+        >"$tree/src/core/rx.c"
     echo '    .conn.hello_ns = WEFT_NEVER,' >"$tree/src/core/peers.c"
     echo 'return &ep->peers[peer];' >"$tree/tests/unit/core_inspect.h"
     echo 'struct peer *p = inspect_peer(ep, 0);' >"$tree/tests/unit/test_core.c"
@@ -40,6 +41,14 @@ must_fail "another's count moves"        src/core/rx.c  'p->recovery.pto_count++
 must_fail "a write on the next line"     src/core/rx.c  'p->pacer.until_ns\n = WEFT_NEVER;' 'pacer is not written'
 must_fail "a place of another's array"   src/core/rx.c  'p->ack.window[b] = 0;'            'ack is not written'
 must_fail "a peer of the table"          src/core/rx.c  'ep->peers[i].tx.held &= ~bit;'    'tx is not written'
+must_fail "another name for the peer"    src/core/rx.c  'oldest->conn.idle = true;'        'conn is not written'
+must_fail "a field of a field"           src/core/rx.c  'p->sec.hello.clock = now;'        'sec is not written'
+must_fail "another name for the object"  src/core/rx.c  '    struct ack *a = &p->ack;'     'ack is not written'
+must_fail "a name for a part of it"      src/core/rx.c  'struct weft_wire_hello *h = &p->sec.hello;' 'sec is not written'
+must_fail "a copy"                       src/core/rx.c  'memcpy(p->sec.hello.cookie, cookie, 16);' 'sec is not written'
+must_fail "a clearing"                   src/core/rx.c  'memset(&p->path, 0, sizeof(p->path));' 'path is not written'
+must_fail "the whole object"             src/core/rx.c  'p->pacer = (struct pacer){0};'    'pacer is not written'
+must_fail "congestion control"           src/core/rx.c  'p->cc.marks = false;'             'cc is not written'
 must_fail "a test reaches into the table" tests/unit/test_core.c 't->ep[1]->peers[0].ack.at_once = true;' 'peers'
 
 good_tree
