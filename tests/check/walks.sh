@@ -12,13 +12,22 @@ steps() {
     grep -o '`[a-z_0-9]*` (src/[a-z_0-9/.]*)' docs/ARCHITECTURE.md | sed 's/`\([^`]*\)` (\(.*\))/\1 \2/' | sort -u
 }
 
+# Is function $1 defined in file $2? A declaration, or a call, is no definition.
+defined() {
+    [ -f "$2" ] && awk -v name="$1" '
+        head && /^\{/ { found = 1; exit }
+        head && /;/ { head = 0 }
+        $0 ~ ("^[a-z].*[ *]" name "\\(") { head = !/;/ }
+        END { exit !found }' "$2"
+}
+
 count=0
 failed=0
 list=$(steps)
 while read -r name file; do
     [ -n "$name" ] || continue
     count=$((count + 1))
-    if grep -qE "^[a-z].*[ *]$name\(" "$file" 2>/dev/null; then
+    if defined "$name" "$file"; then
         echo "ok $count - $name is in $file"
     else
         failed=1

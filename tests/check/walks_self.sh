@@ -28,6 +28,11 @@ echo '21. `step_21` (src/core/steps.c) is only called there.' >>"$tree/docs/ARCH
 tap_run_fails "a call is no definition" 1 "$here/walks.sh" "$tree"
 
 good_tree
+printf 'static void step_21(int a,\n                    int b);\nstatic int other(void)\n{\n}\n' >>"$tree/src/core/steps.c"
+echo '21. `step_21` (src/core/steps.c) is only declared there.' >>"$tree/docs/ARCHITECTURE.md"
+tap_run_fails "a declaration is no definition" 1 "$here/walks.sh" "$tree"
+
+good_tree
 mv "$tree/src/core/steps.c" "$tree/src/core/stairs.c"
 tap_run_fails "the file is gone" 1 "$here/walks.sh" "$tree"
 
