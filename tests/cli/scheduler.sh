@@ -121,6 +121,9 @@ tap_is "the job ends well" $? 0
 holds "it went on meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
 holds "and each update is closed once" frozen '.counters |
     .sched_asked == 2880 and .shard_updates_closed == 5760'
+kill "$scheduler"
+wait "$scheduler"
+tap_is "the scheduler ends well" $? 0
 
 # A program of the user's: the scheduler from the environment, and an aggregator that it plans with.
 # port_of <file>: of shard 0, in the output of a server or an aggregator.
@@ -128,6 +131,7 @@ port_of() {
     sed -n "s/^shard 0.*://p" "$1"
 }
 if tap_has_python; then
+    begin 0
     WEFT_SCHEDULER=$(sed -n 's/^scheduler: //p' scheduler.out)
     export WEFT_SCHEDULER
     "$WEFT_BIN" server --port 0 --workers 2 --scheduler "$WEFT_SCHEDULER" >server.out 2>&1 &
@@ -169,12 +173,11 @@ END
     # Updates before the connection to the scheduler is up, or while it does not reply, go without.
     tap_run "the scheduler has granted them" has_granted $((before + 10))
     unset WEFT_SCHEDULER
+    kill "$scheduler"
+    wait "$scheduler"
 else
     tap_skip "scheduler and via in Python" "no python3 with cffi and numpy, or not the release build"
 fi
-kill "$scheduler"
-wait "$scheduler"
-tap_is "the scheduler ends well" $? 0
 
 # wrong <what> <pattern> <verb and options>
 wrong() {
