@@ -141,19 +141,24 @@ static void settle(struct weft_shard *shard)
     }
 }
 
-/* Is there something to send that can be cut now? */
+/* Is there something to send that can be cut now? A transfer after which the replica still lacked a table that
+ * is in the middle of a clock would be followed by the next one at once, until the clock ends. */
 static bool is_wanted(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
-    bool lacks = !transfer->is_whole; /* with no table, too: a server may die before it has one */
+    bool lacks = false, is_complete = true;
     double since = 0;
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (can_cut(shard, t)) {
             lacks |= !transfer->sent[t];
             since += weft_divergence_since(&transfer->divergences[t]);
+        } else {
+            is_complete &= !shard->tables[t].declared || transfer->sent[t];
         }
     }
-    return lacks || (since > 0 && divergence_of(shard) > shard->config.div_max / 2);
+    /* With no table, too: a server may die before it has one. */
+    return lacks || (is_complete && !transfer->is_whole) ||
+           (since > 0 && divergence_of(shard) > shard->config.div_max / 2);
 }
 
 /* ---- the cut --------------------------------------------------------------------------------- */

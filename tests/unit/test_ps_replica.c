@@ -710,6 +710,32 @@ static void replicates_a_shard_without_tables(void **state)
     stop();
 }
 
+/* BSP: a replica that comes in the middle of a clock gets the table at its end. Nothing is sent before that
+ * but that the shard lives. */
+static void comes_within_a_clock(void **state)
+{
+    (void)state;
+    uint64_t before;
+    start(WEFT_TABLE_BSP, WEFT_OPTIMIZER_SGD, 0, 9);
+    start_push(0, 0);
+    for (uint32_t i = 0; i < 300; i++) {
+        (void)step();
+    }
+    standby_start(0);
+    for (uint32_t i = 0; i < 300; i++) {
+        (void)step();
+    }
+    before = replication(0).transfers;
+    for (uint32_t i = 0; i < 3000; i++) {
+        (void)step();
+    }
+    assert_true(replication(0).connected && !replication(0).ready);
+    assert_int_equal(replication(0).transfers, before);
+    run(300, false);
+    assert_true(replication(0).ready);
+    stop();
+}
+
 /* Against sums over all places: whatever comes when, nothing is forgotten, and nothing stays behind. */
 static void ways_are_added_up(void **state)
 {
@@ -853,6 +879,7 @@ int main(void)
         cmocka_unit_test(refuses_the_first_piece),
         cmocka_unit_test(refuses_what_is_too_large),
         cmocka_unit_test(replicates_a_shard_without_tables),
+        cmocka_unit_test(comes_within_a_clock),
         cmocka_unit_test(confirms_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
