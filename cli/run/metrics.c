@@ -70,9 +70,6 @@ void weft_run_metrics_stop(struct weft_run_metrics *run)
 static int role_of(const struct weft_slot *slot)
 {
     int role = 0;
-    if (strcmp(slot->role, "replica") == 0) {
-        return 1; /* a server's process */
-    }
     while (role < WEFT_RUN_ROLES - 1 && strcmp(roles[role], slot->role) != 0) {
         role++;
     }

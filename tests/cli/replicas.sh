@@ -122,6 +122,8 @@ END
 tap_run "a scheduler does not keep workers from a promoted server" scheduled
 tap_run "with a promotion" test "$(promotions)" = 1
 tap_like "which the run has counted" "$(cat job/metrics.out)" '^weft_run_promotions_total 1$'
+tap_like "replicas are processes of a role of their own" "$(cat job/metrics.out)" \
+    '^weft_run_starts_total{role="replica"} [1-9]'
 tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
 # ---- a training ----
