@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * Adding the values of a packet to sums, in blocks of eight.
+ * Add the values of a packet to sums, in blocks of eight.
  *
- * int32 addition wraps around, and each addition reports whether it overflowed. Wrapping sums are taken
- * back exactly by subtraction, so the rare refusal costs a second pass and the usual case none.
- * Float sums cannot be taken back; they are tried before they are stored. Floats are for the host:
- * the kernel has none.
+ * int32 addition wraps around, and each addition reports whether it overflowed. A wrapped sum is
+ * restored exactly by subtraction, so only the rare refusal needs a second pass. A float sum cannot
+ * be restored, so it is checked before it is stored. Floats are supported on the host only; the
+ * kernel has none.
  *
- * Shape:   sums (count,), values (count,) little-endian; count is a multiple of WEFT_AGG_BLOCK and at
- *          most max, which is a constant where the kernel's program calls.
- * `end` is the end of the packet: never reached in one that was decoded, but the kernel's verifier wants
- * to see each block compared with it.
+ * Shape:   sums (count,), values (count,) little-endian; count is a multiple of WEFT_AGG_BLOCK and
+ *          at most max, which is a constant in calls from the kernel's program. `end` is the end of
+ *          the packet. A decoded packet never reaches it, but the kernel's verifier requires a
+ *          comparison for each block.
  */
 #ifndef WEFT_AGG_ADD_H
 #define WEFT_AGG_ADD_H
 
 #include "agg/agg.h"
 
-/* Add a block. Returns a word whose top bit says that a sum overflowed. */
+/* Add a block. The top bit of the returned word is set if a sum overflowed. */
 WEFT_AGG_INLINE uint32_t weft_agg_add_block(uint32_t *sums, const uint8_t *values)
 {
     uint32_t overflow = 0;
@@ -31,7 +31,7 @@ WEFT_AGG_INLINE uint32_t weft_agg_add_block(uint32_t *sums, const uint8_t *value
     return overflow;
 }
 
-/* Its opposite. */
+/* Subtract a block. */
 WEFT_AGG_INLINE void weft_agg_subtract_block(uint32_t *sums, const uint8_t *values)
 {
     for (uint32_t j = 0; j < WEFT_AGG_BLOCK; j++) {
@@ -39,7 +39,7 @@ WEFT_AGG_INLINE void weft_agg_subtract_block(uint32_t *sums, const uint8_t *valu
     }
 }
 
-/* Returns as weft_agg_add_block. */
+/* Add `count` values. Returns as weft_agg_add_block. */
 WEFT_AGG_INLINE uint32_t weft_agg_add(uint32_t *sums, const uint8_t *values, const uint8_t *end,
                                       uint32_t count, uint32_t max)
 {
@@ -54,7 +54,7 @@ WEFT_AGG_INLINE uint32_t weft_agg_add(uint32_t *sums, const uint8_t *values, con
     return overflow;
 }
 
-/* The first values of a round replace what was there. */
+/* Replace the sums by the first values of a round. */
 WEFT_AGG_INLINE void weft_agg_set(uint32_t *sums, const uint8_t *values, const uint8_t *end,
                                   uint32_t count, uint32_t max)
 {
@@ -69,7 +69,7 @@ WEFT_AGG_INLINE void weft_agg_set(uint32_t *sums, const uint8_t *values, const u
     }
 }
 
-/* Sums into the packet that answers. */
+/* Write the sums to the reply packet. */
 WEFT_AGG_INLINE void weft_agg_get(const uint32_t *sums, uint8_t *values, const uint8_t *end,
                                   uint32_t count, uint32_t max)
 {
@@ -100,13 +100,14 @@ static inline uint32_t weft_agg_bits(float x)
     return bits;
 }
 
-/* Infinities and NaN have the exponent field full. */
+/* In infinities and NaN all bits of the exponent field are set. */
 static inline uint32_t weft_agg_not_finite(uint32_t bits)
 {
     return (bits & 0x7f800000) == 0x7f800000 ? UINT32_C(0x80000000) : 0;
 }
 
-/* Would a sum stop being finite? Top bit, as weft_agg_add; sums are not changed. */
+/* Check whether a sum would become infinite or NaN. Result in the top bit, as weft_agg_add; the
+ * sums do not change. */
 static inline uint32_t weft_agg_real_try(const uint32_t *sums, const uint8_t *values,
                                          uint32_t count)
 {
@@ -119,7 +120,7 @@ static inline uint32_t weft_agg_real_try(const uint32_t *sums, const uint8_t *va
     return bad;
 }
 
-/* The same for values that begin a sum. */
+/* The same check for values that start a sum. */
 static inline uint32_t weft_agg_real_check(const uint8_t *values, uint32_t count)
 {
     uint32_t bad = 0;

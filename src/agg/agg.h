@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * What the parts of an aggregation box share: its configuration, and what became of each packet.
+ * Definitions shared by the parts of an aggregation box: its configuration, and the verdict on each
+ * packet.
  *
- * src/agg is one source for three places: the kernel's program (bpf/aggregate.bpf.c), a host process
- * and the simulator. Its headers are freestanding: no C library, no memory of their own, no clock.
- * The caller owns the state and sees to it that one thread at a time has a slot or a bank; in the
- * kernel that is a spin lock in front of each.
+ * src/agg is one source for three users: the kernel's program (bpf/aggregate.bpf.c), a host process
+ * and the simulator. Its headers are freestanding: no C library, no allocation, no clock. The
+ * caller owns the state and ensures that only one thread at a time accesses a slot or a bank; in
+ * the kernel each is protected by a spin lock.
  *
- * docs/AGGREGATION.md explains it; docs/PROTOCOL.md section 12 has the packets.
+ * See docs/AGGREGATION.md for the design and docs/PROTOCOL.md section 12 for the packets.
  */
 #ifndef WEFT_AGG_AGG_H
 #define WEFT_AGG_AGG_H
@@ -16,11 +17,12 @@
 
 #define WEFT_AGG_INLINE static inline __attribute__((always_inline))
 
-/* A member is a bit of a word. */
+/* Each member is one bit of a 64-bit word. */
 enum { WEFT_AGG_MEMBERS_MAX = 64 };
 
-/* index, which is below `count` (a power of two) already: said once more for the kernel's verifier,
- * which forgets what was compared in another register. The compiler would drop the mask. */
+/* Mask an index that is already below `count` (a power of two). The kernel's verifier needs the
+ * mask, because it loses the result of a comparison made in another register. The compiler would
+ * remove a plain mask. */
 WEFT_AGG_INLINE uint32_t weft_agg_within(uint32_t index, uint32_t count)
 {
 #ifdef __bpf__
@@ -30,47 +32,48 @@ WEFT_AGG_INLINE uint32_t weft_agg_within(uint32_t index, uint32_t count)
 }
 
 enum weft_agg_policy {
-    /* Acknowledged when the server has the sum: a box that dies loses nothing. Where it dies after the
-     * server added the sum and before the ACK, workers send the same packets direct: they are added
-     * twice, unless the server gets the numbers of the packets with the sum. The XDP box has nobody
-     * yet who would send them. */
+    /* Acknowledged when the server has the sum: if the box fails, nothing is lost. If it fails
+     * after the server added the sum and before the ACK, workers send the same packets directly,
+     * and they are added twice unless the server receives the packet numbers with the sum. The XDP
+     * box has no component yet that sends them. */
     WEFT_AGG_ON_COMMIT,
-    WEFT_AGG_ON_APPLY, /* acknowledged when added: a box that dies loses what both sets held */
+    WEFT_AGG_ON_APPLY, /* acknowledged when added: if the box fails, both of its sets are lost */
 };
 
 struct weft_agg_config {
-    uint64_t members;     /* bit i: member i takes part in dense sums, and may send rows.
-                           * Changes only together with dense_epoch */
-    uint32_t dense_epoch; /* slots of another epoch start anew when a packet of this one comes */
+    uint64_t members;     /* bit i: member i takes part in dense sums, and may send rows. Changes
+                           * only together with dense_epoch */
+    uint32_t dense_epoch; /* a slot of another epoch is reset when a packet of this epoch arrives */
     uint32_t slots;       /* dense slots in use */
     uint32_t banks;       /* banks of hot rows in use */
-    uint16_t job;         /* packets of another one are dropped */
+    uint16_t job;         /* packets of another job are dropped */
     uint8_t form;         /* WEFT_AGG_FLOAT32, or 0 for int32 */
     int8_t exponent;      /* of dense values, fixed for the epoch; 0 with float32 */
 };
 
-/* What a packet came to. Each packet has exactly one. */
+/* The outcome of a packet. Each packet has exactly one. */
 enum weft_agg_verdict {
-    WEFT_AGG_MALFORMED, /* dropped: not a packet that a worker may send */
-    WEFT_AGG_FOREIGN,   /* dropped: another job, no such member, slot or bank */
+    WEFT_AGG_MALFORMED, /* dropped: not a valid packet from a worker */
+    WEFT_AGG_FOREIGN,   /* dropped: another job, or an unknown member, slot or bank */
 
     /* Dense slots. */
-    WEFT_AGG_EPOCH,    /* dropped: not the epoch of the box */
-    WEFT_AGG_STALE,    /* dropped: an earlier round; a duplicate that was delayed */
-    WEFT_AGG_EARLY,    /* dropped: the round before it is not complete, so nobody may send this */
-    WEFT_AGG_SUMMED,   /* added; others are missing */
-    WEFT_AGG_WAITING,  /* duplicate of one that was added; others are missing: no answer */
-    WEFT_AGG_COMPLETE, /* the last one: the result goes to all */
+    WEFT_AGG_EPOCH,    /* dropped: epoch differs from the epoch of the box */
+    WEFT_AGG_STALE,    /* dropped: an earlier round; a delayed duplicate */
+    WEFT_AGG_EARLY,    /* dropped: the round before it is not complete, so no correct member sends
+                        * this */
+    WEFT_AGG_SUMMED,   /* added; the round is not complete */
+    WEFT_AGG_WAITING,  /* duplicate of an added packet; the round is not complete: no reply */
+    WEFT_AGG_COMPLETE, /* the last packet of the round: the result goes to all members */
     WEFT_AGG_RESULT,   /* duplicate, the round is complete: the result goes to its sender */
 
-    /* Hot rows: each is answered with the window, except AHEAD and PASSED. */
+    /* Hot rows: the reply to each is an ACK of the window, except for AHEAD and PASSED. */
     WEFT_AGG_ADDED,
     WEFT_AGG_AGAIN,          /* duplicate: not added again */
-    WEFT_AGG_PASSED,         /* dropped: before the window; its sender knows what became of it */
-    WEFT_AGG_AHEAD,          /* dropped: beyond the window */
+    WEFT_AGG_PASSED,         /* dropped: below the window; its sender already knows the outcome */
+    WEFT_AGG_AHEAD,          /* dropped: above the window */
     WEFT_AGG_REFUSED_EPOCH,  /* of another hot set */
-    WEFT_AGG_REFUSED_FORM,   /* no such block, or exponent or number format differ */
-    WEFT_AGG_REFUSED_CLOSED, /* the bank takes nothing: it drains before an epoch ends */
+    WEFT_AGG_REFUSED_FORM,   /* no such block, or the exponent or number format differs */
+    WEFT_AGG_REFUSED_CLOSED, /* the bank accepts no packets: it drains before an epoch ends */
     WEFT_AGG_REFUSED_RANGE,  /* a sum would overflow, or a float is not finite */
 
     WEFT_AGG_VERDICTS,
@@ -88,11 +91,12 @@ struct weft_agg_outcome {
     uint8_t action;  /* enum weft_agg_action */
 };
 
-/* Cumulative. In the kernel one for each processor. */
+/* Cumulative. In the kernel there is one struct per CPU. */
 struct weft_agg_counts {
     uint64_t packets[WEFT_AGG_VERDICTS_ROOM]; /* by verdict */
-    uint64_t values;                          /* added to a sum, or begun one */
-    uint64_t voided; /* dense rounds whose sum cannot be used: members send their values direct */
+    uint64_t values;                          /* added to a sum, or starting one */
+    uint64_t voided; /* dense rounds whose sum cannot be used: members send their values directly to
+                      * the server */
 };
 
 WEFT_AGG_INLINE void weft_agg_count(struct weft_agg_counts *counts, uint8_t verdict)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * A dense slot: sums the values that every member sends for it, round after round.
+ * A dense slot: sums the values that all members send for it, in consecutive rounds.
  *
- * A slot has two sets, for even and odd rounds. A member sends its values for round r + 1 when it has
- * the result of round r. So when the first packet of round r + 2 comes, every member has the result of
- * round r, whose set it takes; and a member that lost the result of round r still finds it there.
+ * A slot has two sets, for even and odd rounds. A member sends its values for round r + 1 after it
+ * received the result of round r. When the first packet of round r + 2 arrives, every member
+ * therefore has the result of round r, and its set can be reused. Until then a member that lost the
+ * result of round r can request it.
  *
  *   round of the packet   the set is                it is
  *   the set's             missing the member        added; the last one gives the result to all
@@ -14,16 +15,17 @@
  *   lower                                           dropped: a duplicate that was delayed
  *   higher than + 2                                 dropped: no member may have sent it
  *
- * SwitchML has one bit instead of the round, so it takes a duplicate delayed by two rounds for a new
- * packet and adds it again. The round number closes that.
+ * SwitchML has one bit instead of the round number, so it mistakes a duplicate delayed by two
+ * rounds for a new packet and adds it again. The round number prevents that.
  *
- * A value that cannot be added (overflow, another exponent, another count) makes the round void: the
- * packet counts, the round completes, its result says DIRECT and every member sends its values
- * to the server itself.
+ * A value that cannot be added (overflow, another exponent, another count) makes the round void:
+ * the packet counts towards completion, the result has the flag DIRECT, and every member sends its
+ * values directly to the server.
  *
  * Rounds of an epoch begin at 0. They are compared modulo 2^32.
  *
- * Source: SwitchML (Sapio et al., NSDI 2021), the switch with packet loss; differs as said.
+ * Source: SwitchML (Sapio et al., NSDI 2021), the switch with packet loss; differs as described
+ *          above.
  */
 #ifndef WEFT_AGG_DENSE_H
 #define WEFT_AGG_DENSE_H
@@ -32,17 +34,18 @@
 #include "agg/agg.h"
 
 struct weft_agg_dense_set {
-    uint64_t members; /* whose values are in the sum; none: the round has not begun */
+    uint64_t members; /* members whose values are in the sum; 0: the round has not begun */
     uint32_t round;
-    uint16_t count;                     /* values of this round, as its first packet said */
-    uint8_t is_void;                    /* the sum is not to be used */
+    uint16_t count;                     /* number of values in this round, set by its first
+                                         * packet */
+    uint8_t is_void;                    /* the sum must not be used */
     uint8_t reserved[1];                /* zero */
     uint32_t sums[WEFT_AGG_VALUES_MAX]; /* int32 in two's complement, or floats */
 };
 
 struct weft_agg_dense {
     uint32_t epoch;
-    uint32_t begun; /* zero: nothing was sent here yet, whatever epoch says */
+    uint32_t begun; /* zero: nothing has been received for this slot, regardless of `epoch` */
     struct weft_agg_dense_set sets[2];
 };
 
@@ -65,7 +68,7 @@ WEFT_AGG_INLINE void weft_agg_dense_begin_epoch(struct weft_agg_dense *slot, uin
     }
 }
 
-/* Adds to, or begins, the sum of the set; true when that could not be done. */
+/* Add to the sum of the set, or start it. Returns true if the values could not be added. */
 WEFT_AGG_INLINE bool weft_agg_dense_sum(struct weft_agg_dense_set *set,
                                         const struct weft_agg_config *config,
                                         const struct weft_wire_agg *packet, const uint8_t *values,
@@ -80,7 +83,7 @@ WEFT_AGG_INLINE bool weft_agg_dense_sum(struct weft_agg_dense_set *set,
         return true;
     }
 #ifdef __bpf__
-    /* No floats here: their bits would be added as integers. */
+    /* Floats are not supported here: their bits would be added as integers. */
     if (config->form != 0) {
         return true;
     }
@@ -104,9 +107,9 @@ WEFT_AGG_INLINE bool weft_agg_dense_sum(struct weft_agg_dense_set *set,
     return weft_agg_add(set->sums, values, end, packet->count, WEFT_AGG_VALUES_MAX) >> 31;
 }
 
-/* A DENSE packet of a member of the configuration, for this slot, in this epoch.
+/* Process a DENSE packet from a configured member, for this slot and the current epoch.
  *
- * Owns:    borrows values until return.  Thread: whoever has the slot.
+ * Owns:    borrows values until return. Thread: the holder of the slot's lock.
  * Gives:   ANSWER and ANSWER_ALL: send weft_agg_dense_answer's packet. */
 WEFT_AGG_INLINE struct weft_agg_outcome
 weft_agg_dense_receive(struct weft_agg_dense *slot, const struct weft_agg_config *config,
@@ -151,8 +154,8 @@ weft_agg_dense_receive(struct weft_agg_dense *slot, const struct weft_agg_config
                : weft_agg_outcome(WEFT_AGG_SUMMED, WEFT_AGG_DROP);
 }
 
-/* The result of a round, over the packet that asked for it: the head in *packet (member stays its
- * sender), the sums at values. Both are as long as before. */
+/* Write the result of a round over the packet that requested it: the head in *packet (`member`
+ * remains the sender), the sums at values. The lengths do not change. */
 WEFT_AGG_INLINE void weft_agg_dense_answer(const struct weft_agg_dense *slot,
                                            const struct weft_agg_config *config,
                                            struct weft_wire_agg *packet, uint8_t *values,

@@ -1,17 +1,17 @@
-/* int32 for floats: a value x is sent as q = x / 2^e, rounded, with one exponent e for a block. For
- * workers and servers, which have floats; the box adds q and compares e.
+/* Fixed-point encoding of floats as int32: a value x is sent as q = x / 2^e, rounded, with one
+ * exponent e per block. For workers and servers, which have floats; the box adds q and compares e.
  *
  * Choice. If no |x| is above `largest` and at most `adds` values are summed before a flush, then
  *
  *     e = the least with  adds x largest <= 2^30 x 2^e
  *
- * leaves one bit spare. What is larger than expected is refused, here (weft_agg_quantize) or
- * in the box (its sums overflow), and goes direct; nothing saturates.
+ * leaves one bit spare. Larger values are rejected, here (weft_agg_quantize) or in the box (its
+ * sums overflow), and sent directly to the server; no value saturates.
  *
  * Error. Rounding is to the nearest, so one value is off by at most 2^(e-1), and the sum of n values by
  * at most n x 2^(e-1): with that choice at most n x largest x adds x 2^-30, unless e is EXPONENT_MIN.
- * No error is added in the box, and the order of packets does not matter. Integers below 2^31 are exact
- * with e = 0, and with e < 0 as long as they fit.
+ * The box adds no error, and the result does not depend on the order of packets. Integers below
+ * 2^31 are exact with e = 0, and with e < 0 as long as they fit.
  */
 #ifndef WEFT_AGG_EXPONENT_H
 #define WEFT_AGG_EXPONENT_H
@@ -27,8 +27,9 @@ static inline double weft_agg_power(int e)
     return power;
 }
 
-/* The exponent for sums of `adds` values of at most `largest` each; EXPONENT_MAX where even that is too
- * small, and then values may be refused. largest is not negative; not finite gives EXPONENT_MAX. */
+/* The exponent for sums of `adds` values of at most `largest` each. Returns EXPONENT_MAX if even
+ * that is too small; values may then be rejected. `largest` must not be negative; a `largest` that
+ * is not finite gives EXPONENT_MAX. */
 static inline int8_t weft_agg_exponent(float largest, uint32_t adds)
 {
     double need = (double)largest * adds;
@@ -39,27 +40,27 @@ static inline int8_t weft_agg_exponent(float largest, uint32_t adds)
     return (int8_t)e;
 }
 
-/* Round x / 2^e to the nearest integer, ties to even. False: it does not fit int32, or x is not
- * finite; nothing is written. */
+/* Round x / 2^e to the nearest integer, ties to even. Returns false, and writes nothing, if the
+ * result does not fit int32 or x is not finite. */
 static inline bool weft_agg_quantize(float x, int8_t e, int32_t *q_p)
 {
     double scaled = (double)x * weft_agg_power(-e);
     if (!(scaled >= -0x1p31 && scaled <= 0x1p31 - 1)) {
         return false;
     }
-    /* Adding 1.5 x 2^52 leaves no bits for a fraction. */
+    /* Adding 1.5 x 2^52 leaves no mantissa bits for a fraction. */
     double rounded = scaled + 0x1.8p52;
     *q_p = (int32_t)(rounded - 0x1.8p52);
     return true;
 }
 
-/* Back; exact in double. */
+/* Convert back; exact in double. */
 static inline double weft_agg_value(int32_t q, int8_t e)
 {
     return q * weft_agg_power(e);
 }
 
-/* What the sum of n values may be off by. */
+/* Upper bound of the error of a sum of n values. */
 static inline double weft_agg_error_bound(uint32_t n, int8_t e)
 {
     return n * weft_agg_power(e - 1);

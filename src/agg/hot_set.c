@@ -12,7 +12,7 @@ static bool ranks_after(const struct weft_agg_candidate *a, const struct weft_ag
     return fresh_a != fresh_b ? fresh_a < fresh_b : a->id > b->id;
 }
 
-/* A heap with the last rank on top, as heapsort wants it. */
+/* Sift down in a heap with the last rank on top, as heapsort requires. */
 static void sift(struct weft_agg_candidate *heap, size_t count, size_t at)
 {
     struct weft_agg_candidate moved = heap[at];
@@ -33,7 +33,7 @@ static void sift(struct weft_agg_candidate *heap, size_t count, size_t at)
     heap[at] = moved;
 }
 
-/* The library's qsort allocates. */
+/* Heapsort, because the library's qsort allocates. */
 static void sort(struct weft_agg_candidate *candidates, size_t count)
 {
     for (size_t i = count / 2; i-- > 0;) {
@@ -58,7 +58,8 @@ void weft_agg_hot_choose(struct weft_agg_candidate *candidates, uint32_t count, 
     uint64_t enter = were == 0 ? room : (uint64_t)room * 4 / 5;
     uint64_t stay = (uint64_t)room * 6 / 5;
     struct weft_agg_hot_change change = {0};
-    /* Those below `enter` fit: they are fewer than the room. The rest of it goes by rank to who was in. */
+    /* All candidates below `enter` fit, because they are fewer than the room. The remaining room is
+     * assigned by rank to rows that were in the set. */
     uint32_t kept_max = 0;
     for (uint32_t i = 0; i < count && i < enter; i++) {
         kept_max += fresh(&candidates[i]) > 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * What every box does before it looks for a slot or a bank, and what it does last. In between stands
- * the lock, which is the caller's.
+ * The first and last steps of every box: before the lookup of a slot or bank, and after the update.
+ * The lock is held between the two, by the caller.
  */
 #ifndef WEFT_AGG_RECEIVE_H
 #define WEFT_AGG_RECEIVE_H
@@ -9,8 +9,9 @@
 #include "agg/dense.h"
 #include "agg/rows.h"
 
-/* Decode a packet; true: it is for a slot (DENSE) or a bank (ROWS) of this box, that of packet_p->place.
- * False: *verdict_p says why it is dropped. Shape: as weft_wire_agg_decode. */
+/* Decode a packet. Returns true if it is for slot (DENSE) or bank (ROWS) packet_p->place of this
+ * box. Returns false if it is dropped, with the reason in *verdict_p. Shape: as
+ * weft_wire_agg_decode. */
 WEFT_AGG_INLINE bool weft_agg_open(const struct weft_agg_config *config, const uint8_t *bytes,
                                    const uint8_t *end, uint32_t count,
                                    struct weft_wire_agg *packet_p, uint8_t *verdict_p)
@@ -26,7 +27,7 @@ WEFT_AGG_INLINE bool weft_agg_open(const struct weft_agg_config *config, const u
            ((config->members >> packet_p->member) & 1) != 0 && packet_p->place < places;
 }
 
-/* The head of the ACK that answers *packet; its body is weft_agg_ack_encode's. */
+/* Write the head of the ACK for *packet. weft_agg_ack_encode writes its body. */
 WEFT_AGG_INLINE void weft_agg_ack_head(struct weft_wire_agg *packet, const struct weft_agg_ack *ack)
 {
     packet->kind = WEFT_AGG_ACK;

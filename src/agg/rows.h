@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * A bank of hot rows: the sums of up to 256 blocks of eight values, two sets of them, and the windows
- * of the workers that send here. A row is as many blocks as it needs, padded with zeros; which blocks
- * are whose is not the bank's business. A packet is for blocks of one bank, and a bank has one
- * lock: to add a packet and to mark it is one step. Banks do not wait for each other.
+ * A bank of hot rows: the sums of up to 256 blocks of eight values, in two sets, and the receive
+ * windows of its workers. A row consists of as many blocks as it needs, padded with zeros; the bank
+ * does not know which blocks belong to which row. All blocks of a packet are in one bank. Each bank
+ * has one lock, so adding a packet and marking it as received are one step. Banks do not block each
+ * other.
  *
  *                    flush                       server has it
  *     active set  ----------->  draining set  ------------------>  zeros, free again
  *
- * Packets are added to the active set. A flush makes it the draining set, whose sums go to the server,
- * and new packets go on in the other one. It can be flushed again when the draining set is free.
+ * Packets are added to the active set. A flush makes it the draining set, whose sums are sent to
+ * the server; new packets are added to the other set. The bank can be flushed again when the
+ * draining set is free.
  *
- * Two policies say when a packet is acknowledged: ON_APPLY as soon as it is added, ON_COMMIT when
- * the server has the set that it is in. A duplicate gets the same answer, and is not added again.
+ * The policy determines when a packet is acknowledged: with ON_APPLY as soon as it is added, with
+ * ON_COMMIT when the server has its set. A duplicate gets the same acknowledgement and is not added
+ * again.
  *
- * An epoch names a choice of hot rows, with their exponents. weft_agg_bank_begin starts one, when both
- * sets are empty. Windows go on over epochs: a packet of the old epoch that was added is acknowledged,
- * one that was not is refused, and its sender sends it direct.
+ * An epoch is one selection of hot rows with their exponents. weft_agg_bank_begin starts an epoch
+ * when both sets are empty. Windows persist across epochs: a packet of the old epoch is
+ * acknowledged if it was added; otherwise it is refused, and its sender sends it directly to the
+ * server.
  */
 #ifndef WEFT_AGG_ROWS_H
 #define WEFT_AGG_ROWS_H
@@ -28,9 +32,10 @@
 enum { WEFT_AGG_BANK_BLOCKS = 256 };
 
 struct weft_agg_bank_set {
-    uint32_t packets;                       /* added; none: all below is zero */
+    uint32_t packets;                       /* packets added; if 0, all fields below are zero */
     uint32_t reserved;                      /* zero */
-    uint32_t updates[WEFT_AGG_BANK_BLOCKS]; /* of each block: an optimizer may want the number */
+    uint32_t updates[WEFT_AGG_BANK_BLOCKS]; /* updates of each block: an optimizer may need the
+                                             * number */
     uint32_t sums[WEFT_AGG_BANK_BLOCKS * WEFT_AGG_BLOCK]; /* int32 in two's complement, or floats */
 };
 
@@ -39,9 +44,9 @@ struct weft_agg_bank {
     uint16_t blocks;     /* in use */
     uint8_t form;        /* WEFT_AGG_FLOAT32, or 0 for int32 */
     uint8_t policy;      /* enum weft_agg_policy */
-    uint8_t active;      /* set that packets are added to */
-    uint8_t draining;    /* the other set is with the server */
-    uint8_t open;        /* takes packets; zero before the first epoch and before the next */
+    uint8_t active;      /* the set that packets are added to */
+    uint8_t draining;    /* the other set was sent and is not acknowledged yet */
+    uint8_t open;        /* accepts packets; zero before the first epoch and between epochs */
     uint8_t reserved[5]; /* zero */
     int8_t exponents[WEFT_AGG_BANK_BLOCKS]; /* of each block's values, in this epoch */
     struct weft_agg_window windows[WEFT_AGG_MEMBERS_MAX];
@@ -55,9 +60,10 @@ _Static_assert(sizeof(struct weft_agg_bank) ==
 
 enum { WEFT_AGG_ROWS_OVERFLOW = 1, WEFT_AGG_ROWS_MISFIT = 2 };
 
-/* Adds all blocks, or, with `back`, takes them back. Returns what was wrong: WEFT_AGG_ROWS_... bits.
- * A block that does not fit is added like the others, to whichever sum the mask leads to, and taken
- * back like them: one pass less, and the kernel's verifier has few enough paths to follow. */
+/* Add all blocks, or subtract them if `back`. Returns the errors as WEFT_AGG_ROWS_... bits. A block
+ * that does not fit is also added, to the sum that its masked index selects, and later subtracted.
+ * This saves a pass over the packet and keeps the number of paths small enough for the kernel's
+ * verifier. */
 WEFT_AGG_INLINE uint32_t weft_agg_rows_each(struct weft_agg_bank *bank, uint32_t count,
                                             const uint8_t *rows, const uint8_t *end, bool back)
 {
@@ -76,7 +82,7 @@ WEFT_AGG_INLINE uint32_t weft_agg_rows_each(struct weft_agg_bank *bank, uint32_t
             weft_agg_subtract_block(sums, at + WEFT_AGG_ROW_HEAD_BYTES);
             set->updates[block] -= 1;
         } else {
-            /* Without branches: bit 31 of what is below zero, or any bit of what is unequal. */
+            /* Branch-free: bit 31 of values that are negative, or any bit of values that differ. */
             misfit |= ((uint32_t)row.block - bank->blocks) >> 31 ^ 1;
             misfit |= (uint8_t)(bank->exponents[block] ^ row.exponent) | row.reserved;
             overflow |= weft_agg_add_block(sums, at + WEFT_AGG_ROW_HEAD_BYTES);
@@ -87,9 +93,10 @@ WEFT_AGG_INLINE uint32_t weft_agg_rows_each(struct weft_agg_bank *bank, uint32_t
 }
 
 #ifndef __bpf__
-/* The same for floats, whose sums cannot be taken back: they are tried first. A packet may hold a block
- * twice, whose sum is then tried without its first part: what overflows only together becomes
- * infinite, which the server refuses as it does any. */
+/* The same for floats. Float sums cannot be restored by subtraction, so they are checked before
+ * they are stored. If a packet contains a block twice, the second sum is checked without the first
+ * part. A sum that overflows only with both parts becomes infinite; the server refuses it like any
+ * infinite value. */
 static inline uint32_t weft_agg_rows_real(struct weft_agg_bank *bank, uint32_t count,
                                           const uint8_t *rows)
 {
@@ -115,7 +122,7 @@ static inline uint32_t weft_agg_rows_real(struct weft_agg_bank *bank, uint32_t c
 }
 #endif
 
-/* Adds a packet that is new to the window, whole or not at all. Returns its verdict. */
+/* Add a packet that is new to the window, completely or not at all. Returns its verdict. */
 WEFT_AGG_INLINE uint8_t weft_agg_rows_sum(struct weft_agg_bank *bank,
                                           const struct weft_wire_agg *packet, const uint8_t *rows,
                                           const uint8_t *end)
@@ -131,7 +138,7 @@ WEFT_AGG_INLINE uint8_t weft_agg_rows_sum(struct weft_agg_bank *bank,
         return WEFT_AGG_REFUSED_FORM;
     }
 #ifdef __bpf__
-    /* No floats here: their bits would be added as integers. */
+    /* Floats are not supported here: their bits would be added as integers. */
     if (bank->form != 0) {
         return WEFT_AGG_REFUSED_FORM;
     }
@@ -152,10 +159,10 @@ WEFT_AGG_INLINE uint8_t weft_agg_rows_sum(struct weft_agg_bank *bank,
     return wrong & WEFT_AGG_ROWS_MISFIT ? WEFT_AGG_REFUSED_FORM : WEFT_AGG_REFUSED_RANGE;
 }
 
-/* A ROWS packet of a member of the configuration, for this bank.
+/* Process a ROWS packet from a configured member, for this bank.
  *
- * Owns:    borrows rows until return.  Thread: whoever has the bank.
- * Gives:   ANSWER: send an ACK of the window (weft_agg_window_ack of the member's). */
+ * Owns:    borrows rows until return. Thread: the holder of the bank's lock.
+ * Gives:   ANSWER: send an ACK of the member's window (weft_agg_window_ack). */
 WEFT_AGG_INLINE struct weft_agg_outcome
 weft_agg_rows_receive(struct weft_agg_bank *bank, const struct weft_wire_agg *packet,
                       const uint8_t *rows, const uint8_t *end, struct weft_agg_counts *counts)
@@ -182,8 +189,8 @@ weft_agg_rows_receive(struct weft_agg_bank *bank, const struct weft_wire_agg *pa
     return weft_agg_outcome(WEFT_AGG_ADDED, WEFT_AGG_ANSWER);
 }
 
-/* The active set becomes the draining one. False: there is nothing in it, or the other one is still
- * with the server. */
+/* Make the active set the draining set. Returns false if it is empty, or if the other set is not
+ * acknowledged yet. */
 WEFT_AGG_INLINE bool weft_agg_bank_flush(struct weft_agg_bank *bank)
 {
     if (bank->draining || bank->sets[weft_agg_within(bank->active, 2)].packets == 0) {
@@ -194,8 +201,9 @@ WEFT_AGG_INLINE bool weft_agg_bank_flush(struct weft_agg_bank *bank)
     return true;
 }
 
-/* The server has the draining set, or (committed false) will never have it: then what is in it is
- * refused after the fact, and under ON_COMMIT its senders send it direct. False: nothing drains.
+/* End draining: the server has the set, or, with committed = false, will never have it. In the
+ * second case its packets are refused retroactively, and under ON_COMMIT their senders send them
+ * directly. Returns false if no set is draining.
  *
  * Cost:    writes the whole set. */
 WEFT_AGG_INLINE bool weft_agg_bank_settle(struct weft_agg_bank *bank, bool committed)
@@ -219,13 +227,13 @@ WEFT_AGG_INLINE bool weft_agg_bank_settle(struct weft_agg_bank *bank, bool commi
     return true;
 }
 
-/* From here on new packets are refused: the epoch ends when both sets are empty. */
+/* Refuse new packets from now on. The epoch ends when both sets are empty. */
 WEFT_AGG_INLINE void weft_agg_bank_close(struct weft_agg_bank *bank)
 {
     bank->open = 0;
 }
 
-/* What an epoch sets; fields as in the bank. */
+/* Parameters of an epoch; fields as in the bank. */
 struct weft_agg_bank_epoch {
     uint32_t epoch;
     uint16_t blocks;
@@ -234,8 +242,8 @@ struct weft_agg_bank_epoch {
     int8_t exponents[WEFT_AGG_BANK_BLOCKS]; /* 0 with floats */
 };
 
-/* False: something of the old epoch is still here (flush and settle it first), or more than
- * WEFT_AGG_BANK_BLOCKS. */
+/* Start an epoch. Returns false if data of the old epoch remains (flush and settle it first), or if
+ * there are more than WEFT_AGG_BANK_BLOCKS blocks. */
 WEFT_AGG_INLINE bool weft_agg_bank_begin(struct weft_agg_bank *bank,
                                          const struct weft_agg_bank_epoch *epoch)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * The receive window of one worker at one bank: 256 numbers from a base that is a multiple of 64, and
- * for each whether a packet with that number came, whether it was refused, and whether the sum that it
- * is in is still on its way to the server.
+ * The receive window of one worker at one bank: 256 numbers from a base that is a multiple of 64,
+ * with three bits each: whether a packet with that number was received, whether it was refused, and
+ * whether its set of sums is not committed by the server yet.
  *
- * The base moves when the worker says so (`from`: all below are settled), never by itself. So the box
- * forgets what became of a packet only when its sender knows it, and an acknowledgement that is
- * lost can be asked for again. A number below the base is a delayed duplicate and is dropped.
+ * Only the worker advances the base (`from`: all lower numbers are settled). The box therefore
+ * keeps the state of a packet until its sender knows it, and a lost acknowledgement can be
+ * requested again. A number below the base is a delayed duplicate and is dropped.
  *
- * A refused packet is marked, too. Its sender sends those rows to the server itself; a
- * duplicate that arrives later, when there would be room, must not be added as well.
+ * A refused packet is marked as received, too. Its sender sends its rows directly to the server, so
+ * a duplicate that arrives later, when there is room, must not be added.
  */
 #ifndef WEFT_AGG_WINDOW_H
 #define WEFT_AGG_WINDOW_H
@@ -20,8 +20,9 @@ struct weft_agg_window {
     uint32_t base;
     uint32_t reserved; /* zero */
     uint64_t came[WEFT_AGG_WINDOW_WORDS];
-    uint64_t refused[WEFT_AGG_WINDOW_WORDS]; /* among came */
-    uint64_t held[2][WEFT_AGG_WINDOW_WORDS]; /* among came: in that set of sums, not committed */
+    uint64_t refused[WEFT_AGG_WINDOW_WORDS]; /* subset of `came` */
+    uint64_t held[2][WEFT_AGG_WINDOW_WORDS]; /* subset of `came`: in that set of sums, not
+                                              * committed */
 };
 
 enum weft_agg_place {
@@ -42,7 +43,8 @@ static inline uint64_t weft_agg_window_bit(uint32_t number)
     return UINT64_C(1) << (number & 63);
 }
 
-/* Numbers below `from` are settled at the worker. Words of which the box knows otherwise stay. */
+/* Advance the window: the worker has settled all numbers below `from`. Words with packets that the
+ * box has not settled are kept. */
 static inline void weft_agg_window_advance(struct weft_agg_window *w, uint32_t from)
 {
     for (uint32_t i = 0; i < WEFT_AGG_WINDOW_WORDS; i++) {
@@ -75,7 +77,7 @@ static inline void weft_agg_window_refuse(struct weft_agg_window *w, uint32_t nu
     w->refused[word] |= weft_agg_window_bit(number);
 }
 
-/* hold: the set of sums that it went into has to be committed first. */
+/* hold: the set that contains the packet must be committed first. */
 static inline void weft_agg_window_take(struct weft_agg_window *w, uint32_t number, bool hold,
                                         uint32_t set)
 {
@@ -86,7 +88,7 @@ static inline void weft_agg_window_take(struct weft_agg_window *w, uint32_t numb
     }
 }
 
-/* The set is committed, or given up: then its packets are refused after the fact. */
+/* The set is committed or abandoned. In the second case its packets are refused retroactively. */
 static inline void weft_agg_window_settle(struct weft_agg_window *w, uint32_t set, bool committed)
 {
     for (uint32_t i = 0; i < WEFT_AGG_WINDOW_WORDS; i++) {
@@ -97,11 +99,12 @@ static inline void weft_agg_window_settle(struct weft_agg_window *w, uint32_t se
     }
 }
 
-/* What an ACK says: bits in order of number, from the base on. */
+/* Content of an ACK: bits in order of number, starting at the base. */
 struct weft_agg_ack {
     uint32_t base;
-    uint64_t added[WEFT_AGG_WINDOW_WORDS];   /* added, and committed where that is waited for */
-    uint64_t refused[WEFT_AGG_WINDOW_WORDS]; /* not added, and never will be: send them direct */
+    uint64_t added[WEFT_AGG_WINDOW_WORDS];   /* added, and committed if the policy requires it */
+    uint64_t refused[WEFT_AGG_WINDOW_WORDS]; /* not added, and never will be: send them directly to
+                                              * the server */
 };
 
 static inline void weft_agg_window_ack(const struct weft_agg_window *w, struct weft_agg_ack *ack_p)

@@ -1,8 +1,8 @@
-/* What a request and its reply begin with: tags and heads. The specification of a table, which
- * callers of this want, too, is in rpc/table_spec.h.
+/* Tags and heads of requests and replies. The specification of a table, which callers of this
+ * header also need, is in rpc/table_spec.h.
  *
- * Only formats: nothing here sends, waits or holds state. Everything is decoded through the checked
- * cursor; a decoder that fails leaves its output alone.
+ * This header defines formats only: it does not send, wait or hold state. All input is decoded
+ * through the bounds-checked cursor; a decoder that fails leaves its output unchanged.
  *
  * Source: docs/PROTOCOL.md section 7.
  */
@@ -19,18 +19,19 @@ enum {
     WEFT_RPC_REQUEST_BYTES = 40,
     WEFT_RPC_REPLY_BYTES = 56,
     WEFT_RPC_PUSHES_BYTES = 40,
-    WEFT_RPC_SAFE_BYTES = 8, /* u64: all pushes up to this number */
+    WEFT_RPC_SAFE_BYTES = 8, /* u64: all pushes up to and including this number are durable */
     WEFT_RPC_WORKERS_MAX = 65535,
 };
 
-/* Upper half of an endpoint's name (HELLO); the lower half is the rank. */
+/* Upper half of an endpoint's name (HELLO). The lower half is the rank. */
 enum weft_rpc_role {
     WEFT_ROLE_SERVER = 1,
     WEFT_ROLE_WORKER = 2,
     WEFT_ROLE_COORDINATOR = 3, /* docs/PROTOCOL.md section 11 */
-    WEFT_ROLE_MEMBER = 4,      /* a process of the job, as the coordinator knows it */
-    WEFT_ROLE_SCHEDULER = 5,   /* docs/PROTOCOL.md section 13; workers and shards connect to it as such */
-    WEFT_ROLE_AGGREGATOR = 6,  /* adds up pushes of workers; weft_rpc_aggregator_name */
+    WEFT_ROLE_MEMBER = 4,      /* a process of the job, in its connection to the coordinator */
+    WEFT_ROLE_SCHEDULER = 5,   /* docs/PROTOCOL.md section 13; role in connections to workers and
+                                * shards */
+    WEFT_ROLE_AGGREGATOR = 6,  /* sums pushes of workers; weft_rpc_aggregator_name */
 };
 
 static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
@@ -38,8 +39,9 @@ static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
     return (uint64_t)role << 32 | rank;
 }
 
-/* An aggregator has an endpoint for each shard, and each a name of its own: what one says must not end a
- * connection with another (section 8.6). number < 256. */
+/* Name of an aggregator's endpoint for one shard. An aggregator has one endpoint per shard, and
+ * each has its own name, so that a HELLO of one does not close a connection of another (section
+ * 8.6). number < 256. */
 static inline uint64_t weft_rpc_aggregator_name(uint32_t shard, uint32_t number)
 {
     return weft_rpc_name(WEFT_ROLE_AGGREGATOR, shard << 8 | number);
@@ -50,18 +52,20 @@ enum weft_rpc_op {
     WEFT_RPC_PULL = 2,
     WEFT_RPC_CLOCK = 3,
     WEFT_RPC_TABLE = 4,
-    WEFT_RPC_SAFE = 5, /* of a server, with WEFT_RPC_REPLY_FLAG: pushes that are durable */
-    WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names, and its shard does not have */
-    WEFT_RPC_AGGREGATE = 7, /* several pushes, added up; ps/aggregate.h */
-    WEFT_RPC_UPDATE = 9, /* in tags of requests: a PUSH of a job with a scheduler; weft_rpc_update_pack */
+    WEFT_RPC_SAFE = 5, /* from a server, with WEFT_RPC_REPLY_FLAG: the pushes that are durable */
+    WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names and that the shard does not have */
+    WEFT_RPC_AGGREGATE = 7, /* the sum of several pushes; ps/aggregate.h */
+    WEFT_RPC_UPDATE = 9, /* in tags of requests: a PUSH in a job with a scheduler;
+                          * weft_rpc_update_pack */
 };
 
-/* Priorities of messages: the other workers wait for a CLOCK, and the next PULL cannot be answered
- * before it. It overtakes what of its worker's requests is not sent yet. Nobody waits yet for a PULL of a
- * clock that has not begun. */
+/* Priorities of messages. CLOCK is the most urgent: other workers wait for it, and the next PULL
+ * cannot be answered before it arrives. It overtakes all requests of its worker that are not sent
+ * yet. A PULL for a clock that has not begun is the least urgent: no computation waits for it
+ * yet. */
 enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1, WEFT_RPC_PRIORITY_AHEAD = 2 };
 
-/* What a reply says. X(name, what happened; what to do) */
+/* Status of a reply. X(name, description and remedy) */
 #define WEFT_RPC_STATUS_MAP(X)                                                                     \
     X(OK, "done")                                                                                  \
     X(UNKNOWN_TABLE, "the table is not declared on this shard; open it first")                     \
@@ -92,7 +96,8 @@ enum weft_rpc_status {
         WEFT_RPC_STATUS_COUNT
 };
 
-/* "FULL" and the text of the list; "unknown" for a number beyond it. Never NULL. */
+/* The name, such as "FULL", and the description from the list; "unknown" for a number outside the
+ * list. Never NULL. */
 const char *weft_rpc_status_name(uint16_t status);
 const char *weft_rpc_status_text(uint16_t status);
 
@@ -100,10 +105,10 @@ const char *weft_rpc_status_text(uint16_t status);
 
 enum { WEFT_RPC_REPLY_FLAG = 0x80 };
 
-/* With this mask an expectation takes every request of one op. */
+/* Mask for a posted receive that matches every request of one op. */
 #define WEFT_RPC_TAG_OP_MASK UINT64_C(0xff00000000000000)
 
-/* The same for PUSH and UPDATE. */
+/* Mask for a posted receive that matches PUSH and UPDATE. */
 #define WEFT_RPC_TAG_PUSH_MASK UINT64_C(0xf700000000000000)
 
 struct weft_rpc_tag {
@@ -119,14 +124,14 @@ static inline uint64_t weft_rpc_tag_pack(struct weft_rpc_tag tag)
            tag.number;
 }
 
-/* The messages of one op and one table are a stream (core/msg.h): pushes and answers to pulls of a
- * table, each for itself. */
+/* Messages with the same op and table form a stream (core/msg.h): pushes to a table are one stream,
+ * replies to pulls from it are another. */
 static inline uint32_t weft_rpc_stream(uint8_t op, uint16_t table)
 {
     return (uint32_t)op << 16 | table;
 }
 
-/* False when the byte that only PUSH uses is not zero. */
+/* Returns false if `low`, which only PUSH uses, is nonzero in another op. */
 static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p)
 {
     *tag_p = (struct weft_rpc_tag){
@@ -138,18 +143,18 @@ static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p
     return tag_p->low == 0 || tag_p->op == WEFT_RPC_PUSH || tag_p->op == WEFT_RPC_UPDATE;
 }
 
-/* UPDATE: in place of the clock, its low byte, and 24 bits of the count of updates that its model had.
- * Any chunk may be the first to come, so each must say whether the update is too late; the head, in chunk
- * 0, has the whole clock (need_clock). */
+/* UPDATE carries the low byte of the clock and 24 bits of its base, the update count of the model
+ * it was computed from. Any chunk may arrive first, so each chunk must show whether the update is
+ * too late. The head, in chunk 0, has the full clock (need_clock). */
 #define WEFT_RPC_BASE_MASK UINT32_C(0xffffff)
-#define WEFT_RPC_BASE_NONE WEFT_RPC_BASE_MASK /* nothing was pulled from this shard */
+#define WEFT_RPC_BASE_NONE WEFT_RPC_BASE_MASK /* nothing has been pulled from this shard */
 
 static inline uint32_t weft_rpc_update_pack(uint32_t clock, uint32_t base)
 {
     return clock << 24 | (base & WEFT_RPC_BASE_MASK);
 }
 
-/* The clock that is nearest to the one in progress; 0: there is none. */
+/* The clock closest to the one in progress that has this low byte; 0 if there is none. */
 static inline uint32_t weft_rpc_update_clock(uint32_t number, uint32_t in_progress)
 {
     int64_t clock = (int64_t)in_progress + (int8_t)(uint8_t)((number >> 24) - in_progress);
@@ -158,7 +163,7 @@ static inline uint32_t weft_rpc_update_clock(uint32_t number, uint32_t in_progre
 
 /* ---- heads --------------------------------------------------------------------------------- */
 
-/* Elements that a head of head_bytes takes in a message of elem_bytes. */
+/* Number of elements that a head of head_bytes occupies in a message of elem_bytes elements. */
 static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_bytes)
 {
     return (head_bytes + elem_bytes - 1) / elem_bytes;
@@ -166,70 +171,75 @@ static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_by
 
 enum weft_rpc_flag {
     WEFT_RPC_NARROW_IDS = 1, /* PUSH, PULL: ids are u32 instead of u64 */
-    WEFT_RPC_RESUME = 2,     /* TABLE: the worker goes on where it was; see weft_rpc_pushes */
-    WEFT_RPC_DURABLE = 4,    /* TABLE: tell this worker which of its pushes are safe */
-    WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon. PULL of no rows: answer when one counts */
-    WEFT_RPC_UPTO = 16,      /* CLOCK: all clocks up to this one, not the next one only */
+    WEFT_RPC_RESUME = 2,     /* TABLE: the worker resumes; see weft_rpc_pushes */
+    WEFT_RPC_DURABLE = 4,    /* TABLE: notify this worker which of its pushes are durable */
+    WEFT_RPC_CUT = 8,        /* PUSH: request a checkpoint soon. PULL of no rows: reply when a
+                              * checkpoint is complete */
+    WEFT_RPC_UPTO = 16,      /* CLOCK: ends all clocks up to this one, not only the next one */
     WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
-    WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may name */
-    WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the answer is the count of updates opened */
+    WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may refer to */
+    WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the reply is the number of updates opened */
     WEFT_RPC_FLAGS_ALL = 255,
 };
 
-/* What a shard takes from a worker besides plain ids: asked for by a TABLE, in need_clock, and granted
- * by its answer. Releases before that neither look at the one nor set the other. */
+/* Capabilities of a shard beyond plain ids. A worker requests them in need_clock of a TABLE, and
+ * the reply grants them. Earlier releases ignore the request and grant none. */
 enum weft_rpc_can {
     WEFT_RPC_CAN_PACK = 1, /* PUSH and PULL with packed ids */
-    WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that names a list, LIST. In the answer to a PULL
-                            * with KEEP_IDS: its ids are kept, under its rpc_id */
+    WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that names a list, LIST. In the reply to a
+                            * PULL with KEEP_IDS: its ids are kept, under its rpc_id */
     WEFT_RPC_CAN_UPDATE = 4, /* UPDATE, PULL with COUNT_UPDATES */
-    WEFT_RPC_CAN_AGGREGATE = 8, /* pushes by way of an aggregator; ps/aggregate.h */
+    WEFT_RPC_CAN_AGGREGATE = 8, /* pushes through an aggregator; ps/aggregate.h */
     WEFT_RPC_CAN_ALL = 15,
 };
 
-/* A clock that nobody reaches by steps; CLOCK with UPTO names no later one. */
+/* A clock larger than any that is reached by steps. CLOCK with UPTO must not exceed it. */
 #define WEFT_RPC_CLOCK_MAX UINT32_C(0x7fffffff)
 
 struct weft_rpc_request {
     uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
-    uint32_t rows_must;       /* PULL: leading rows that must not be missing; <= rows */
-    uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: the
-                               * push's own number modulo 2^32, ps/once.h; 0 = none. TABLE that asks for
+    uint32_t rows_must;       /* PULL: leading rows that must not be lost; <= rows */
+    uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: number
+                               * of the push modulo 2^32, ps/once.h; 0 = none. TABLE that requests
                                * WEFT_RPC_CAN_AGGREGATE: session, ps/aggregate.h */
-    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the tag of
-                               * an UPDATE: its clock; to an aggregator: session; else 0. TABLE: of enum
-                               * weft_rpc_can, what the worker would send; other bits mean nothing */
-    uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
+    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the
+                               * tag of an UPDATE: its clock; to an aggregator: session; else 0.
+                               * TABLE: the capabilities (enum weft_rpc_can) that the worker
+                               * requests; other bits are ignored */
+    uint32_t reply_bound_ppm; /* PULL: loss bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: blocks of rows; PULL: ids; else 0 */
     uint32_t flags;           /* of enum weft_rpc_flag */
 };
 
 struct weft_rpc_reply {
     uint32_t rpc_id;
-    uint16_t status; /* enum weft_rpc_status; may be one that this release does not know */
-    uint16_t can;    /* of enum weft_rpc_can: to a TABLE that asked, to a PULL with KEEP_IDS; else 0 */
-    uint64_t t0_ns;  /* of the request */
+    uint16_t status; /* enum weft_rpc_status; may be a value that this release does not know */
+    uint16_t can;    /* enum weft_rpc_can, in a reply to a TABLE that requested it or a PULL with
+                      * KEEP_IDS; else 0 */
+    uint64_t t0_ns;  /* t0_ns of the request */
     uint32_t clock;  /* minimum clock of all workers */
-    uint32_t rows;   /* PULL answered OK: as in the request, or with COUNT_UPDATES the count, modulo
-                      * 2^32; else 0 */
+    uint32_t rows;   /* PULL with status OK: as in the request, or with COUNT_UPDATES the count
+                      * modulo 2^32; else 0 */
     uint64_t ps_proc_ns;
     uint64_t ps_overlap_ns;
     uint64_t ps_wait_ns;
     uint64_t ps_queue_ns;
 };
 
-/* out has WEFT_RPC_REQUEST_BYTES / WEFT_RPC_REPLY_BYTES. */
+/* out must have WEFT_RPC_REQUEST_BYTES / WEFT_RPC_REPLY_BYTES. */
 void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
 void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 
-/* What one end knows of a worker's pushes to a table of a shard, when they meet again: behind the
- * specification in a TABLE that says RESUME, and behind the head of its answer. */
+/* The state of a worker's pushes to one table of a shard, as one end knows it. Both ends exchange
+ * it when they reconnect: it follows the specification in a TABLE with RESUME, and the head of the
+ * reply. */
 struct weft_rpc_pushes {
-    uint64_t newest;    /* largest number that was begun or closed; 0 = none; < 2^63 */
-    uint64_t closed[2]; /* bit i: newest - i is closed. Older numbers are */
-    uint64_t begun[2];  /* the same of those of which some chunks are applied. From a worker: 0 */
+    uint64_t newest;    /* largest number of a push that was begun or closed; 0 = none; < 2^63 */
+    uint64_t closed[2]; /* bit i: push newest - i is closed. All older pushes are closed */
+    uint64_t begun[2];  /* bit i: some chunks of push newest - i are applied. 0 if sent by a
+                         * worker */
 };
 
 enum { WEFT_RPC_PUSHES_BITS = 128 };
@@ -241,16 +251,16 @@ static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, ui
            (back >= WEFT_RPC_PUSHES_BITS || (pushes->closed[back / 64] >> back % 64 & 1) != 0);
 }
 
-/* out and bytes have WEFT_RPC_PUSHES_BYTES.
- * Errors:  WEFT_PROTO  a number that nobody can have counted to: one more of it could overflow. */
+/* out and bytes must have WEFT_RPC_PUSHES_BYTES.
+ * Errors:  WEFT_PROTO a number so large that its successor could overflow. */
 void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
 weft_status weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
 
-/* out and bytes have WEFT_RPC_SAFE_BYTES. */
+/* out and bytes must have WEFT_RPC_SAFE_BYTES. */
 void weft_rpc_safe_pack(uint64_t number, void *out);
 uint64_t weft_rpc_safe_unpack(const void *bytes);
 
-/* Errors:  WEFT_PROTO  too short, something reserved is not zero, or a field is out of range. */
+/* Errors:  WEFT_PROTO  too short, a reserved field is nonzero, or a field is out of range. */
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
                                     struct weft_rpc_request *request_p);
 weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_rpc_reply *reply_p);

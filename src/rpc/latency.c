@@ -9,7 +9,7 @@ struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply
                                               uint64_t taken_ns, uint64_t handed_ns)
 {
     uint64_t n_tx = minus(t1_ns, reply->t0_ns);
-    /* One by one: the server's figures are bytes of a peer, and their sum may wrap. */
+    /* Subtract one at a time: the values come from a peer, and their sum may wrap. */
     n_tx = minus(n_tx, reply->ps_queue_ns);
     n_tx = minus(n_tx, reply->ps_proc_ns);
     n_tx = minus(n_tx, reply->ps_wait_ns);

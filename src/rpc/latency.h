@@ -1,5 +1,6 @@
-/* Where the time of one RPC went: the five latencies of [imc20] section 2.2, and the two that it
- * folds into them. Durations in ns, made from stamps of two clocks that are never compared.
+/* Latency breakdown of one RPC: the five components of [imc20] section 2.2, and the two that it
+ * folds into them. Durations are in ns. They are computed from timestamps of two clocks, and
+ * timestamps of different clocks are never compared.
  *
  * b = arrival of the chunk that completed the request, t1 = arrival of the reply's last chunk.
  *
@@ -11,28 +12,28 @@
 #include "rpc/head.h"
 
 struct weft_rpc_latency {
-    uint64_t w_proc_ns;     /* worker: taken up until handed over */
-    uint64_t w_queue_ns;    /* worker: t1 until taken up */
-    uint64_t ps_proc_ns;    /* server: in ps for this RPC after b */
-    uint64_t ps_overlap_ns; /* server: in ps before b; a part of n_tx */
-    uint64_t ps_wait_ns;    /* server: waiting for consistency */
+    uint64_t w_proc_ns;     /* worker: from the start of processing until the result is delivered */
+    uint64_t w_queue_ns;    /* worker: from t1 until processing starts */
+    uint64_t ps_proc_ns;    /* server: time in ps for this RPC after b */
+    uint64_t ps_overlap_ns; /* server: time in ps before b; included in n_tx */
+    uint64_t ps_wait_ns;    /* server: blocked by the consistency mode */
     uint64_t ps_queue_ns;   /* server: departure - b - ps_proc - ps_wait */
-    uint64_t n_tx_ns;       /* the network: t1 - t0 - ps_queue - ps_proc - ps_wait */
+    uint64_t n_tx_ns;       /* network: t1 - t0 - ps_queue - ps_proc - ps_wait */
 };
 
-/* Worker's side. t1_ns <= taken_ns <= handed_ns on the clock of reply->t0_ns. A server that claims
- * more time than passed leaves 0 for n_tx. */
+/* Worker's side. Requires t1_ns <= taken_ns <= handed_ns on the clock of reply->t0_ns. If the
+ * server reports more time than elapsed, n_tx is 0. */
 struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply, uint64_t t1_ns,
                                               uint64_t taken_ns, uint64_t handed_ns);
 
-/* Server's side: time that one request took in ps, split at b although b is known only afterwards.
- * The latest spans are kept apart until then; older ones surely ended before b, because a driver
- * hands over at most a batch of datagrams at once. */
+/* Server's side: the time that one request took in ps, split at b. b is known only afterwards, so
+ * the latest spans are kept separately until then. Older spans always ended before b, because a
+ * driver delivers at most one batch of datagrams at a time. */
 enum { WEFT_RPC_SPANS_KEPT = 64 };
 
 struct weft_rpc_spans {
-    uint64_t older_ns; /* sum of the spans that left the ring */
-    uint32_t count;    /* spans ever added */
+    uint64_t older_ns; /* sum of the spans that were evicted from the ring */
+    uint32_t count;    /* total number of spans added */
     struct {
         uint64_t begin_ns;
         uint64_t end_ns;
@@ -41,7 +42,7 @@ struct weft_rpc_spans {
 
 void weft_rpc_spans_add(struct weft_rpc_spans *spans, uint64_t begin_ns, uint64_t end_ns);
 
-/* Sums before and after b. */
+/* Sum of the spans before b and sum of the spans after b. */
 void weft_rpc_spans_split(const struct weft_rpc_spans *spans, uint64_t b_ns, uint64_t *before_ns_p,
                           uint64_t *after_ns_p);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Units behind the ring's, which are only ever asked for from the cache. */
+/* Units after the end of the ring. They are only prefetched. */
 enum { BEHIND = 2 * WEFT_RECORD_RPC_UNITS };
 
 /* ---- forms ----------------------------------------------------------------------------------- */
@@ -103,8 +103,8 @@ weft_status weft_record_ring_new(uint32_t slots, struct weft_record_ring **ring_
     WEFT_ASSERT(slots >= 2 && slots <= UINT32_C(1) << 30 && (slots & (slots - 1)) == 0);
     uint32_t units = slots * WEFT_RECORD_RPC_UNITS;
     struct weft_record_ring *ring = aligned_alloc(_Alignof(struct weft_record_ring), sizeof(*ring));
-    /* The record of an RPC is a cache line. Zeroed, so that the first round through it finds its
-     * pages there. */
+    /* The record of an RPC is one cache line. The memory is zeroed now, so that the first pass
+     * through the ring causes no page faults. */
     size_t bytes = ((size_t)units + BEHIND) * sizeof(struct weft_record_unit);
     struct weft_record_unit *memory = aligned_alloc(64, bytes);
     if (ring == NULL || memory == NULL) {
@@ -134,7 +134,8 @@ void *weft_record_claim_slowly(struct weft_record_ring *ring, uint32_t units)
     uint32_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint32_t at = tail & (ring->units - 1);
     uint32_t room = ring->units - (tail - head);
-    uint32_t rest = at + units > ring->units ? ring->units - at : 0; /* before the end, too few */
+    uint32_t rest = at + units > ring->units ? ring->units - at : 0; /* fewer units than needed
+                                                                      * remain before the end */
     if (room < rest + units) {
         uint64_t dropped = atomic_load_explicit(&ring->dropped, memory_order_relaxed);
         atomic_store_explicit(&ring->dropped, dropped + 1, memory_order_relaxed);

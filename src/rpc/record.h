@@ -1,14 +1,13 @@
-/* Records: what happened to every RPC, for whoever wants to see it later, and the ring that carries
- * them from the thread that made them to the one that writes them down (obs/recorder.h).
+/* Records of RPCs, and the ring that passes them from the thread that creates them to the thread
+ * that writes them to a file (obs/recorder.h).
  *
- * Making a record is filling in a struct in the ring: no lock, no call, no text. A full ring drops the
- * record and counts it; nobody waits for the instrument.
+ * Creating a record fills in a struct in the ring: no lock, no call, no formatting. If the ring is
+ * full, the record is dropped and counted; the producer never blocks.
  *
- * What a record costs is nearly all bytes: lines of the cache, and pages of a file. So those two of
- * which there is one for each RPC are short in the ring and in the file, where their figures allow it,
- * and nothing is lost by that: what follows from other figures is left out, and a duration has 32
- * bits, 4.29 s. A record with a figure that does not fit is written as the struct is. Units of 32
- * bytes, this machine's byte order:
+ * The cost of a record is mainly its size: cache lines and pages of a file. The two record types
+ * that are created once per RPC therefore have a short form, which omits derivable values and
+ * stores durations in 32 bits (up to 4.29 s). A record with a value that does not fit is written in
+ * the full form. Units are 32 bytes, in the machine's byte order:
  *
  *   form      units
  *   0         1      nothing: what was left before the end of the ring
@@ -16,7 +15,7 @@
  *   64-79     2      struct weft_record_rpc_short; 64 + kind
  *   128-143   1      struct weft_record_served_short; 128 + kind
  *
- * Times are ns on the clock of the process' driver; on one host all processes have the same.
+ * Times are ns on the clock of the process's driver, which all processes of a host share.
  *
  * Source: docs/RECORDS.md; docs/PROTOCOL.md section 7, "Latencies"; [imc20] section 2.2.
  */
@@ -30,8 +29,8 @@
 #include <stdatomic.h>
 
 enum weft_record_type {
-    WEFT_RECORD_RPC = 1,       /* by the worker, when the answer was handed over */
-    WEFT_RECORD_SERVED = 2,    /* by the server, when the answer was given to the transport */
+    WEFT_RECORD_RPC = 1,       /* by the worker, when the reply is delivered */
+    WEFT_RECORD_SERVED = 2,    /* by the server, when the reply is passed to the transport */
     WEFT_RECORD_ACTIVE = 3,    /* by the server, at the end of a window with requests */
     WEFT_RECORD_HOT = 4,       /* by the server, at the end: one id with many updates */
     WEFT_RECORD_HOT_TOTAL = 5, /* by the server, at the end: all updates of a table */
@@ -41,14 +40,14 @@ struct weft_record_rpc {
     uint32_t worker;
     uint32_t server;    /* shard */
     uint32_t rpc;       /* rpc_id: counted by the worker for each shard, from 1 */
-    uint32_t iteration; /* the worker's clock in progress when it asked, from 1 */
+    uint32_t iteration; /* the clock in progress at the worker when it sent the request, from 1 */
     uint32_t rows;
-    uint16_t status; /* enum weft_rpc_status of the answer */
+    uint16_t status; /* enum weft_rpc_status of the reply */
     uint8_t kind;    /* enum weft_rpc_op */
     uint8_t zero;
     uint64_t t0_ns;
     uint64_t t1_ns;
-    uint64_t request_bytes; /* of the message, its head included */
+    uint64_t request_bytes; /* of the message, including its head */
     uint64_t reply_bytes;
     struct weft_rpc_latency latency;
 };
@@ -59,7 +58,7 @@ struct weft_record_served {
     uint32_t rpc;
     uint8_t kind;
     uint8_t zero[3];
-    uint64_t arrival_ns; /* b: of the chunk that completed the request */
+    uint64_t arrival_ns; /* b: arrival of the chunk that completed the request */
     uint64_t departure_ns;
     uint64_t ps_proc_ns;
     uint64_t ps_wait_ns;
@@ -68,7 +67,8 @@ struct weft_record_served {
 
 struct weft_record_active {
     uint32_t server;
-    uint32_t workers; /* different ones that began a request in [start_ns, start_ns + window_ns) */
+    uint32_t workers; /* number of distinct workers that began a request in [start_ns, start_ns +
+                       * window_ns) */
     uint64_t start_ns;
     uint64_t window_ns;
 };
@@ -76,13 +76,13 @@ struct weft_record_active {
 struct weft_record_hot {
     uint32_t server;
     uint64_t id;
-    uint64_t updates; /* too large by `error` at most */
+    uint64_t updates; /* overestimated by at most `error` */
     uint64_t error;
 };
 
 struct weft_record_hot_total {
     uint32_t server;
-    bool exact; /* updates of ids were counted one by one */
+    bool exact; /* the updates of each id were counted exactly */
     uint64_t updates;
 };
 
@@ -101,11 +101,12 @@ struct weft_record {
     };
 };
 
-/* ---- as they are in the ring and in the file -------------------------------------------------- */
+/* ---- formats in the ring and in the file
+ * ------------------------------------------------------ */
 
 enum {
     WEFT_RECORD_UNIT_BYTES = 32,
-    WEFT_RECORD_UNITS = 4, /* of a struct weft_record */
+    WEFT_RECORD_UNITS = 4, /* units of a struct weft_record */
     WEFT_RECORD_RPC_UNITS = 2,
     WEFT_RECORD_SERVED_UNITS = 1,
     WEFT_RECORD_NOTHING = 0,
@@ -161,41 +162,43 @@ static_assert(sizeof(struct weft_record) == WEFT_RECORD_UNITS * WEFT_RECORD_UNIT
                       WEFT_RECORD_SERVED_UNITS * WEFT_RECORD_UNIT_BYTES,
               "the spool's format");
 
-/* The first record of units (count,), as a struct; type WEFT_RECORD_NOTHING: none was there.
- * Returns the units that it takes; 0: it has no such form, or not all of its units. */
+/* Decode the first record of units (count,) into a struct; its type is WEFT_RECORD_NOTHING if there
+ * is none. Returns the number of units consumed; 0 if the form is unknown or units are missing. */
 uint32_t weft_record_read(const struct weft_record_unit *units, uint32_t count,
                           struct weft_record *record_p);
 
-/* Records in units (count,), which a ring gave. */
+/* Number of records in units (count,), which came from a ring. */
 uint32_t weft_record_count(const struct weft_record_unit *units, uint32_t count);
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 
-/* One producer, one consumer; each position is written by one of them, and has a cache line of its
- * own. A record lies in one piece. */
+/* A ring with one producer and one consumer. Each position is written by one of them and has its
+ * own cache line. A record is contiguous. */
 struct weft_record_ring {
     uint32_t units; /* power of two */
     struct weft_record_unit *memory;
-    _Alignas(64) atomic_uint tail; /* producer's: next to fill; free-running */
-    uint32_t room;                 /* producer's: units from there on in one piece, free for sure */
-    struct weft_record_unit *next; /* producer's: tail's place, when there is room */
-    atomic_ullong dropped;         /* producer's: records that found no room */
-    _Alignas(64) atomic_uint head; /* consumer's: next to take; free-running */
+    _Alignas(64) atomic_uint tail; /* producer's: next unit to fill; free-running */
+    uint32_t room;                 /* producer's: contiguous units from `tail` that are known to be
+                                    * free */
+    struct weft_record_unit *next; /* producer's: address of `tail`, if room > 0 */
+    atomic_ullong dropped;         /* producer's: records dropped because the ring was full */
+    _Alignas(64) atomic_uint head; /* consumer's: next unit to read; free-running */
 };
 
-/* Shape:   slots  a power of two; a slot is room for one RPC of a worker or two answers of a server,
- *                 64 bytes. A record that is not short takes two.
- * Owns:    gives *ring_p. Allocates all memory it will use.
+/* Shape:   slots a power of two; a slot has 64 bytes, for one RPC of a worker or two replies of a
+ *                 server. A record in the full form uses two slots.
+ * Owns:    gives *ring_p. Allocates all memory that it will use.
  * Errors:  WEFT_NOMEM. */
 weft_status weft_record_ring_new(uint32_t slots, struct weft_record_ring **ring_p);
 void weft_record_ring_free(struct weft_record_ring *ring);
 
-/* Producer, where there is no room as far as it knows: look again, go to the beginning, or count the
- * record as dropped and return NULL. */
+/* Producer, if no room is known: reread the consumer's position, wrap to the beginning, or count
+ * the record as dropped and return NULL. */
 void *weft_record_claim_slowly(struct weft_record_ring *ring, uint32_t units);
 
-/* Producer: memory for one record of so many units, to be filled and committed; NULL when the ring is
- * full, and then it is counted as dropped.   Cost: no system call; seldom a call. */
+/* Producer: reserve memory for one record of so many units, to be filled and committed. Returns
+ * NULL if the ring is full; the record is then counted as dropped. Cost: no system call; rarely a
+ * function call. */
 static inline void *weft_record_claim(struct weft_record_ring *ring, uint32_t units)
 {
     return __builtin_expect(ring->room >= units, 1) ? ring->next
@@ -208,11 +211,11 @@ static inline void weft_record_commit(struct weft_record_ring *ring, uint32_t un
     atomic_store_explicit(&ring->tail, tail + units, memory_order_release);
     ring->room -= units;
     ring->next += units;
-    /* The line after this one was last seen a ring ago: have it here in time. */
+    /* The line after this one was last accessed one round of the ring ago: prefetch it. */
     __builtin_prefetch(ring->next + WEFT_RECORD_RPC_UNITS, 1);
 }
 
-/* Producer: write a record as it is. ring = NULL: nothing is recorded, as below. */
+/* Producer: write a record in the full form. ring = NULL: do nothing, as below. */
 void weft_record_put(struct weft_record_ring *ring, const struct weft_record *record);
 
 static inline bool weft_record_rpc_fits(const struct weft_record_rpc *r)
@@ -303,8 +306,8 @@ static inline void weft_record_put_served(struct weft_record_ring *ring, uint16_
     weft_record_commit(ring, WEFT_RECORD_SERVED_UNITS);
 }
 
-/* Consumer: the oldest units that lie in one piece, *count_p of them, 0 when there are none: whole
- * records. They stay until weft_record_ring_take. */
+/* Consumer: the oldest contiguous units, *count_p of them, 0 if the ring is empty. They contain
+ * whole records and stay valid until weft_record_ring_take. */
 const struct weft_record_unit *weft_record_ring_peek(struct weft_record_ring *ring,
                                                      uint32_t *count_p);
 void weft_record_ring_take(struct weft_record_ring *ring, uint32_t count);

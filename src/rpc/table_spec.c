@@ -82,7 +82,7 @@ weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t cou
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/* Minus zero is not unused: its bytes differ. */
+/* Minus zero does not count as unused: its bytes differ. */
 static bool unused(float value)
 {
     return float_bits(value) == 0;
@@ -98,7 +98,7 @@ static bool below_1(float value)
     return at_least_0(value) && value < 1;
 }
 
-/* What each optimizer reads of the seven numbers. */
+/* The fields that each optimizer uses of the seven parameters. */
 enum { EPSILON = 1, ACCUMULATOR = 2, BETA1 = 4, BETA2 = 8, L1 = 16, L2 = 32 };
 
 static bool optimizer_ranges(const struct weft_table_spec *spec, unsigned reads)
@@ -112,7 +112,7 @@ static bool optimizer_ranges(const struct weft_table_spec *spec, unsigned reads)
            (reads & L2 ? at_least_0(spec->l2) : unused(spec->l2));
 }
 
-/* The second conditions keep a first gradient of zero from dividing zero by zero. */
+/* The second conditions prevent 0 / 0 if the first gradient is zero. */
 static bool optimizer_valid(const struct weft_table_spec *spec)
 {
     switch (spec->optimizer) {
@@ -161,7 +161,7 @@ static bool not_finite_valid(const struct weft_table_spec *spec)
                                                      : unused(spec->clip));
 }
 
-/* A dense table has all its rows from the beginning, and keeps them. */
+/* A dense table has all its rows from the start, and never loses one. */
 static bool kind_valid(const struct weft_table_spec *spec)
 {
     if (spec->kind == WEFT_TABLE_SPARSE) {

@@ -1,6 +1,5 @@
-/* Which of a worker's latest RPCs are closed, by rpc_id. Ids count up; those more than the window
- * behind the newest count as closed (a worker has far fewer open at a time).
- */
+/* Tracks which of a worker's latest RPCs are closed, by rpc_id. Ids are consecutive. An id below
+ * the window counts as closed, because a worker has far fewer RPCs open at a time. */
 #ifndef WEFT_RPC_WINDOW_H
 #define WEFT_RPC_WINDOW_H
 

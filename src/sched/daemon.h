@@ -1,15 +1,18 @@
-/* A worker's or a shard's side of the scheduler: says what it has, and hears what to do.
+/* A worker's or shard's side of the scheduler protocol: it reports its state and receives plans.
  *
- * A worker asks for each update and is answered: grants, a drop, or to send it without a grant. It
- * never waits without limit: when the scheduler has not answered for silent_ns, has not said within it that
- * the update waits for its turn, has said so and not decided for 30 times as long, or is not connected, the
- * answer is DIRECT, at a rate that leaves every worker its share; when the scheduler speaks again,
- * the next update is asked for again. A shard says which updates it has closed, again and again
- * until the scheduler has taken that; of more than EVENTS_KEPT the oldest are forgotten.
+ * A worker requests each update. The reply is a set of grants, a drop, or DIRECT: send without a
+ * grant. The wait is always bounded. The reply is DIRECT, at a rate that leaves every worker its
+ * share, if
+ *  - the scheduler has not replied within silent_ns, neither with a decision nor with "waiting";
+ *  - it replied "waiting" but has not decided within 30 times silent_ns; or
+ *  - it is not connected.
+ * When the scheduler replies again, the next update is requested again. A shard reports the updates
+ * that it closed, and repeats the report until the scheduler has acknowledged it. It keeps at most
+ * EVENTS_KEPT events and discards the oldest.
  *
- * Pure: one connection at a time, which the driver makes and makes again; messages may be lost,
- * repeated and overtaken (wire.h). An update is answered once; of its grants later ones replace
- * earlier ones.
+ * Pure: no I/O and no clock. There is one connection at a time; the driver opens and reopens it.
+ * Messages may be lost, duplicated or reordered (wire.h). Each update gets one reply. Later grants
+ * of the update replace earlier ones.
  *
  *     weft_sched_daemon_connected / _disconnected;     weft_sched_daemon_plan for each message
  *     worker:  _ask; while (_answer) ...;  _delivered, _ended
@@ -30,11 +33,11 @@ enum { WEFT_SCHED_EVENTS_KEPT = 4096 };
 struct weft_sched_daemon_config {
     enum weft_sched_role role;
     uint32_t index;
-    uint32_t workers; /* of the job; a shard: 0 = it does not know */
+    uint32_t workers; /* of the job; a shard: 0 = unknown */
     uint32_t shards;
     enum weft_sched_mode mode; /* worker */
     uint64_t tau_max;          /* worker; WEFT_NEVER = none */
-    uint64_t up_bps;           /* of this host's links; 0 = not known */
+    uint64_t up_bps;           /* of this host's links; 0 = unknown */
     uint64_t down_bps;
     uint64_t host; /* shard */
     char job[WEFT_SCHED_JOB_BYTES];
@@ -42,7 +45,7 @@ struct weft_sched_daemon_config {
     uint64_t heartbeat_ns;
 };
 
-/* Defaults: no bound, silent after 1 s, a report every 200 ms. */
+/* Defaults: no bound, timeout 1 s (silent_ns), a report every 200 ms. */
 void weft_sched_daemon_config_default(struct weft_sched_daemon_config *config_p);
 
 /* Errors:  WEFT_INVALID  role, index, workers or shards is out of range.   WEFT_NOMEM. */
@@ -53,26 +56,29 @@ void weft_sched_daemon_free(struct weft_sched_daemon *daemon);
 void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_ns);
 void weft_sched_daemon_disconnected(struct weft_sched_daemon *daemon);
 
-/* A message of the scheduler. False: it was refused or is not new, and nothing changed. */
+/* Process a message from the scheduler. Returns false if it was refused or is not newer than the
+ * last; nothing changed. */
 bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *bytes, size_t count,
                             uint64_t now_ns);
 
-/* The next report that is due; false = none. The driver sends it as it can: one that it cannot send
- * it may forget, after weft_sched_daemon_unsent. */
+/* Get the next report that is due; false = none. If the driver cannot send it, it may discard it
+ * after weft_sched_daemon_unsent. */
 bool weft_sched_daemon_poll(struct weft_sched_daemon *daemon, uint64_t now_ns,
                             struct weft_sched_report *report_p);
 void weft_sched_daemon_unsent(struct weft_sched_daemon *daemon);
 
-/* When _poll or _answer has something to say though nothing was received; WEFT_NEVER = no time. */
+/* Time at which _poll or _answer may have output although nothing was received; WEFT_NEVER =
+ * none. */
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon);
 
-/* The same of _answer alone. */
+/* The same for _answer alone. */
 uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon);
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-/* Ask for an update, of a later clock than all before. The former is forgotten; it should be over.
- * Shape:   shares (shards,), borrowed until return; not all of 0 bytes.
+/* Request an update, of a later clock than all before. The previous update is discarded; it should
+ * have ended.
+ * Shape:   shares (shards,), borrowed until return; the sum of their bytes must not be 0.
  * Units:   norm finite, >= 0. */
 void weft_sched_daemon_ask(struct weft_sched_daemon *daemon, uint64_t clock, double norm,
                            const struct weft_sched_share *shares, uint64_t now_ns);
@@ -85,23 +91,26 @@ struct weft_sched_answer {
     uint32_t shard;    /* SEND */
     uint32_t rank;     /* SEND */
     uint64_t start_ns; /* SEND; on the clock of now_ns */
-    uint32_t hop;      /* SEND, of all shards alike: 0 = to the shard, else to aggregator hop - 1 */
-    uint32_t group;    /* with a hop: the sum that it is to be in, not 0; and how many are in it */
+    uint32_t hop;      /* SEND, equal for all shards: 0 = to the shard, else to aggregator hop -
+                        * 1 */
+    uint32_t group;    /* with a hop: the id (not 0) of the sum that contains this update, and the
+                        * number of updates in it */
     uint32_t members;
-    uint64_t rate_bps; /* SEND: not 0; SEND_DIRECT: to each shard, 0 = not limited */
+    uint64_t rate_bps; /* SEND: not 0; SEND_DIRECT: to each shard, 0 = unlimited */
     uint8_t why;       /* DROP: enum weft_planner_drop */
 };
 
-/* The next part of the answer. SEND may come again for a shard; it then replaces what was said. */
+/* Get the next part of the reply. A later SEND for the same shard replaces the earlier one. */
 bool weft_sched_daemon_answer(struct weft_sched_daemon *daemon, uint64_t now_ns,
                               struct weft_sched_answer *answer_p);
 
-/* Aggregators that this worker was told of, and those of them that take its pushes (bit a: the one with
- * number a). Said again when it changes. */
+/* Set the aggregators known to this worker, and those of them that accept its pushes (bit a:
+ * aggregator a). Call again on each change. */
 void weft_sched_daemon_aggregators(struct weft_sched_daemon *daemon, uint32_t count,
                                    uint32_t reached);
 
-/* A shard has confirmed its share, which took span_ns, or the aggregator has it; the update is over. */
+/* A shard has confirmed its share, which took span_ns, or the aggregator has received it; the
+ * update is over. */
 void weft_sched_daemon_delivered(struct weft_sched_daemon *daemon, uint32_t shard,
                                  uint64_t span_ns);
 void weft_sched_daemon_ended(struct weft_sched_daemon *daemon);
@@ -114,23 +123,25 @@ void weft_sched_daemon_committed(struct weft_sched_daemon *daemon,
 /* Of what was committed the scheduler has not said that it has all. */
 bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon);
 
-/* ---- figures --------------------------------------------------------------------------------- */
+/* ---- counters
+ * ---------------------------------------------------------------------------------- */
 
 struct weft_sched_daemon_counters {
     uint64_t asked;
     uint64_t granted;
     uint64_t dropped;
-    uint64_t direct;        /* sent without a grant: the scheduler was silent or did not plan it */
-    uint64_t silences;      /* times that the scheduler was found silent */
-    uint64_t wait_ns;       /* from asking to the answer, over all updates */
-    uint64_t plans_refused; /* malformed, repeated, or overtaken */
-    uint64_t events_lost;   /* shard: forgotten before the scheduler had taken them */
+    uint64_t direct;        /* updates sent without a grant: the scheduler did not reply or did not
+                             * plan them */
+    uint64_t silences;      /* timeouts of the scheduler */
+    uint64_t wait_ns;       /* from request to reply, over all updates */
+    uint64_t plans_refused; /* malformed, duplicate or out of order */
+    uint64_t events_lost;   /* shard: events discarded before the scheduler acknowledged them */
 };
 
 const struct weft_sched_daemon_counters *
 weft_sched_daemon_counters(const struct weft_sched_daemon *daemon);
 
-/* The last status that the scheduler told, for a message to a person. */
+/* The last status received from the scheduler, for a message to the user. */
 uint16_t weft_sched_daemon_status(const struct weft_sched_daemon *daemon);
 
 #endif

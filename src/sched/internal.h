@@ -1,12 +1,12 @@
-/* The state of a planner, and what its files call of each other. planner.h is the contract. */
+/* The state of a planner, and the functions that its files share. planner.h is the contract. */
 #ifndef WEFT_SCHED_INTERNAL_H
 #define WEFT_SCHED_INTERNAL_H
 
 #include "base/assert.h"
 #include "sched/planner.h"
 
-/* Norms are summed as integers, in 2^-40 of div_max, each rounded up: sums are exact, do not drift,
- * and never say less than is. */
+/* Norms are summed as integers, in units of 2^-40 of div_max, each rounded up. Sums are therefore
+ * exact, do not drift, and are never too low. */
 #define PLANNER_NORM_ONE (UINT64_C(1) << 40)
 
 enum { PLANNER_GROUPS_MAX = 64, PLANNER_COMMITS = 16 };
@@ -16,29 +16,30 @@ enum worker_phase {
     WORKER_READ_WAITING,
     WORKER_READING,
     WORKER_COMPUTING,
-    WORKER_WAITING, /* has asked to send its update */
+    WORKER_WAITING, /* has requested to send its update */
     WORKER_FLYING,  /* granted, not committed */
 };
 
 struct planner_worker {
     enum worker_phase phase;
     uint32_t host;
-    uint32_t group;          /* index while FLYING by way of one; else WEFT_PLANNER_NONE */
-    uint32_t transfers_left; /* of the read or update under way, not delivered */
+    uint32_t group;          /* index while FLYING through a group's aggregator; else
+                              * WEFT_PLANNER_NONE */
+    uint32_t transfers_left; /* of the current read or update, not delivered */
     uint32_t drops_in_row;
-    uint32_t incoming; /* ALL_REDUCE: sums on their way to it */
+    uint32_t incoming; /* ALL_REDUCE: sums being sent to it */
     uint32_t members;  /* ALL_REDUCE: updates in its sum */
     bool is_gone;
     bool has_clock;
     uint64_t clock; /* of the last update */
-    uint64_t bytes; /* of the update, or of the read that waits */
+    uint64_t bytes; /* of the update, or of the waiting read */
     uint64_t base_version;
     uint64_t norm;     /* in PLANNER_NORM_ONE */
-    uint64_t since_ns; /* of the request that waits */
-    uint64_t asked;    /* its number among all requests */
+    uint64_t since_ns; /* time of the waiting request */
+    uint64_t asked;    /* sequence number of that request */
     uint64_t commits;
-    uint64_t start_ns; /* scratch of order.c: if its update were sent next, when it would start */
-    uint64_t end_ns;   /* and be there; WEFT_NEVER = its path is down */
+    uint64_t start_ns; /* scratch of order.c: start time of its update if it were sent next */
+    uint64_t end_ns;   /* end time of the same; WEFT_NEVER = its path is down */
 };
 
 struct planner_transfer {
@@ -56,11 +57,11 @@ struct planner_transfer {
     uint32_t members;   /* ALL_REDUCE: updates in the sum */
     uint64_t round;     /* ALL_REDUCE; else 0 */
     uint64_t bytes;
-    uint64_t sent;    /* of these by plan, under bookings that were revised since */
-    uint64_t late_ns; /* overdue when nothing was reported by then */
+    uint64_t sent;    /* of these according to the plan, under bookings that were revised since */
+    uint64_t late_ns; /* the transfer is overdue if no report has arrived by then */
     bool
-        is_announced; /* its grant was handed out; false: an aggregate that waits for its members */
-    bool needs_announce; /* by the next plan: for the first time, or because it was booked again */
+        is_announced; /* its grant was output; false: an aggregate that waits for its members */
+    bool needs_announce; /* by the next plan: it is new, or its booking was revised */
     struct weft_booking booking;
 };
 
@@ -68,13 +69,13 @@ struct planner_group {
     uint64_t id; /* 0 = free */
     uint32_t aggregator;
     uint32_t members;
-    uint32_t members_left;   /* whose transfer to the aggregator was not delivered */
+    uint32_t members_left;   /* members whose transfer to the aggregator is not delivered */
     uint32_t transfers_left; /* to servers, not delivered */
     uint64_t position;
 };
 
 struct weft_planner {
-    struct weft_planner_config config; /* its arrays are the planner's own */
+    struct weft_planner_config config; /* the planner owns the arrays in it */
     struct weft_planner_counters counters;
     uint64_t now_ns;
 
@@ -85,29 +86,29 @@ struct weft_planner {
     struct planner_group groups[PLANNER_GROUPS_MAX];
     uint64_t groups_made;
 
-    uint32_t *waiting; /* workers with an update that waits, in no order */
+    uint32_t *waiting; /* workers with a waiting update, in no order */
     uint32_t waiting_count;
-    uint32_t *flying; /* workers with an update under way */
+    uint32_t *flying; /* workers with an update in flight */
     uint32_t flying_count;
-    uint32_t *reading; /* workers with a read that waits */
+    uint32_t *reading; /* workers with a waiting read */
     uint32_t reading_count;
     uint32_t outstanding; /* workers between read and commit */
     uint64_t version;     /* committed */
-    uint64_t positions;   /* granted, ever */
-    uint64_t requests;    /* ever */
+    uint64_t positions;   /* granted in total */
+    uint64_t requests;    /* in total */
     uint64_t fast_bps;    /* the fastest worker's uplink */
-    uint64_t duration_ns; /* of an update by plan: a running average over an eighth each */
+    uint64_t duration_ns; /* planned duration of an update: a moving average with weight 1/8 */
     uint64_t commit_ns[PLANNER_COMMITS]; /* times of the last commits, a ring */
     uint32_t *due_count;                 /* (workers,): scratch of order.c */
     struct planner_partition *partition; /* scratch of partition.c */
     struct planner_reduce *reduce;       /* of mode ALL_REDUCE */
 
-    /* Norms committed at the servers: not sent to the replicas, and on the way to them. */
+    /* Norms committed at the servers that are not sent to the replicas, and those being sent. */
     uint64_t norm_pending;
     uint64_t norm_sent;
-    uint64_t norm_flying;    /* of the updates under way, forecast */
-    uint32_t replicas_left;  /* transfers of the replication under way */
-    uint64_t *replica_bytes; /* (servers,) that the next one will have */
+    uint64_t norm_flying;    /* of the updates in flight, forecast */
+    uint32_t replicas_left;  /* transfers of the current replication */
+    uint64_t *replica_bytes; /* (servers,) of the next replication */
 
     struct planner_transfer *transfers;
     uint32_t transfers_max;
@@ -115,7 +116,7 @@ struct weft_planner {
     uint32_t free_count;
     uint32_t *active; /* transfers that are not free */
     uint32_t active_count;
-    uint32_t *scratch; /* (transfers_max,): of one call */
+    uint32_t *scratch; /* (transfers_max,): used within one call */
     uint64_t transfers_made;
     uint32_t *future; /* (servers,): scratch: grants whose start is in the future */
 
@@ -130,7 +131,7 @@ static inline bool planner_has(const struct weft_planner *planner, uint32_t poli
     return (planner->config.policy & policy) != 0;
 }
 
-/* Updates granted so far that count as versions: what a base version cannot be above. */
+/* Number of updates granted so far that count as versions: the upper bound of a base version. */
 static inline uint64_t planner_opened(const struct weft_planner *planner)
 {
     return planner->version + planner->flying_count;
@@ -144,18 +145,20 @@ static inline struct weft_timeline *planner_link(const struct weft_planner *plan
 
 /* ---- grant.c: transfers and their reservations ----------------------------------------------- */
 
-/* The links between two hosts, trimmed; none between a host and itself. */
+/* The links between two hosts, trimmed; no links between a host and itself. */
 struct weft_path planner_path(struct weft_planner *planner, uint32_t from_host, uint32_t to_host);
 
-/* Room for the decisions and transfers of one update, read or group of `count` transfers. */
+/* Whether there is room for the decisions and transfers of one update, read or group of `count`
+ * transfers. */
 bool planner_has_room(struct weft_planner *planner, uint32_t count);
 
-/* A transfer with its booking reserved; NULL when a table is full (counted) and nothing changed. */
+/* Create a transfer and reserve its booking. Returns NULL, with nothing changed, if a table is full
+ * (counted). */
 struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
                                               const struct planner_transfer *what);
-/* Gives back what is not used of its reservation. */
+/* End a transfer and release the unused part of its reservation. */
 void planner_transfer_end(struct weft_planner *planner, struct planner_transfer *transfer);
-/* Those that were made after `first` were active, as long as none ended since. */
+/* End the transfers created after `first` were active, provided that none ended since. */
 void planner_end_from(struct weft_planner *planner, uint32_t first);
 void planner_announce_from(struct weft_planner *planner, uint32_t first);
 struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id);
@@ -163,12 +166,11 @@ void planner_book_again(struct weft_planner *planner, struct planner_transfer *t
                         uint64_t left_bytes);
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);
-/* All that events have left to be announced: one decision for each transfer, however many there
- * were. What finds no room is left for the next plan, and counted. */
+/* Announce everything that events have marked: one decision per transfer, regardless of the number
+ * of events. Decisions that find no room are counted and left for the next plan. */
 void planner_announce_due(struct weft_planner *planner);
 
-/* Reserve and announce a transfer of every server's share, between it and a host; all or
- * nothing. */
+/* Reserve and announce one transfer per server, between its share and a host; all or nothing. */
 bool planner_grant_shares(struct weft_planner *planner, struct planner_transfer what,
                           const uint64_t *server_bytes, bool is_to_servers);
 
@@ -187,38 +189,39 @@ void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker);
 
 /* ---- order.c: which update next -------------------------------------------------------------- */
 
-/* Drop what cannot be in time, grant what goes next, as far ahead as the configuration says. */
+/* Drop updates that cannot be in time, and grant the next ones, as far ahead as configured. */
 void planner_order(struct weft_planner *planner);
 
-/* Fill in start_ns and end_ns of all that wait. */
+/* Set start_ns and end_ns of all waiting updates. */
 void planner_estimate(struct weft_planner *planner);
 
 /* ---- bound.c: the delay bound ---------------------------------------------------------------- */
 
-/* Drop updates that are late, for which there are not enough positions, or that have no path and
- * hold up others. */
+/* Drop updates that are late, that have not enough positions left, or that have no path and hold up
+ * others. */
 void planner_drop_late(struct weft_planner *planner);
 
-/* Whether updates of these base versions may fly: every one under way, whatever overtakes it, is
- * then committed with a delay of tau_max at most. */
+/* Whether updates of these base versions may be granted: every update in flight must then be
+ * committed with a delay of at most tau_max, in any order of completion. */
 bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min);
 
-/* How many others may be granted before this one; false = it is late already, and 0. */
+/* The number of other updates that may be granted before this one; false, and 0, if it is already
+ * late. */
 bool planner_due_position(const struct weft_planner *planner, const struct planner_worker *w,
                           uint64_t *due_p);
 
-/* After `taken` others are granted: the smallest position by which `excess` more than position + 1
- * of a set of waiting updates are due; WEFT_NEVER = none. */
+/* With `taken` others granted first: the smallest position such that `excess` more than position +
+ * 1 of a set of waiting updates are due by it; WEFT_NEVER = none. */
 uint64_t planner_crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                                   uint32_t taken, uint32_t excess);
 
-/* Whether too many others would have to wait for its commit, so that it is better dropped now. */
+/* Whether too many other updates would wait for its commit, so that it should be dropped now. */
 bool planner_holds_up(const struct weft_planner *planner, const struct planner_worker *w);
 
-/* Of the workers that are there; those that compute are at the clock after their last. */
+/* Least clock of the present workers; a computing worker counts with the clock after its last. */
 uint64_t planner_least_clock(const struct weft_planner *planner);
 
-/* Whether a set of waiting updates has enough positions when `taken` others are granted before. */
+/* Whether a set of waiting updates has enough positions if `taken` others are granted first. */
 bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                             uint32_t taken);
 
@@ -243,32 +246,35 @@ static inline uint64_t planner_share(uint64_t value, uint32_t ppm)
 weft_status planner_partition_init(struct weft_planner *planner);
 void planner_partition_fini(struct weft_planner *planner);
 
-/* Grant groups where that is better than sending everything direct. */
+/* Grant groups if that is better than sending every update directly. */
 void planner_partition(struct weft_planner *planner);
 
-/* ---- group.c: groups under way --------------------------------------------------------------- */
+/* ---- group.c: groups in flight --------------------------------------------------------------- */
 
-/* A member's update is at the aggregator. */
+/* The update of a member arrived at the aggregator. */
 void planner_group_delivered(struct weft_planner *planner, uint32_t group);
-/* A sum is at one server. */
+/* A sum arrived at one server. */
 void planner_group_at_server(struct weft_planner *planner, uint32_t group);
-/* A member was committed: when none is left, so is the group, though no report came of its sum. */
+/* A member was committed. When no member is left, the group is committed too, even without a report
+ * of its sum. */
 void planner_group_committed(struct weft_planner *planner, uint32_t group);
-/* A member whose update is not at the aggregator has left. */
+/* A member left before its update arrived at the aggregator. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);
-/* The aggregator is gone: its members wait again. */
+/* The aggregator failed: its members wait again. */
 void planner_group_broken(struct weft_planner *planner, uint32_t group);
 
 /* ---- replicate.c ----------------------------------------------------------------------------- */
 
-/* How far an update of this norm moves the model, in PLANNER_NORM_ONE of div_max, rounded up. */
+/* The distance that an update of this norm moves the model, in PLANNER_NORM_ONE of div_max, rounded
+ * up. */
 uint64_t planner_norm(const struct weft_planner *planner, double norm);
 
-/* Whether updates of this norm may be granted: what the replicas lack and what is under way stays
- * within div_max. Counts. */
+/* Whether updates of this norm may be granted: the divergence of the replicas, including updates in
+ * flight, must stay within div_max. Counts refusals. */
 bool planner_norm_fits(struct weft_planner *planner, uint64_t norm);
 
-/* Drop an update that is beyond div_max alone; false = it is not, but has to wait for a replica. */
+/* Drop an update that exceeds div_max by itself; false = it does not, but must wait for a
+ * replica. */
 bool planner_drop_too_far(struct weft_planner *planner, uint32_t worker);
 
 void planner_norm_committed(struct weft_planner *planner, uint32_t worker, double applied_norm);
@@ -282,7 +288,7 @@ void planner_reduce_fini(struct weft_planner *planner);
 void planner_reduce(struct weft_planner *planner);
 void planner_reduce_delivered(struct weft_planner *planner,
                               const struct planner_transfer *transfer);
-/* Ends the round for everybody. */
+/* End the round for all workers. */
 void planner_reduce_worker_left(struct weft_planner *planner);
 
 /* ---- report.c -------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The inside of partition.c, for partition_grant.c and tests. */
+/* Internals of partition.c, for partition_grant.c and tests. */
 #ifndef WEFT_SCHED_PARTITION_H
 #define WEFT_SCHED_PARTITION_H
 
@@ -13,7 +13,7 @@ struct planner_trial_group {
     uint32_t host; /* of the aggregator */
 };
 
-/* How the waiting updates would go if the first `direct` went direct. */
+/* The predicted schedule of the waiting updates if the first `direct` are sent directly. */
 struct planner_trial {
     uint32_t direct;
     uint32_t groups;
@@ -25,25 +25,25 @@ struct planner_trial {
 struct planner_partition {
     uint32_t order[WEFT_PLANNER_WINDOW_MAX];
     uint32_t count;
-    uint32_t aggregator[PLANNER_TRIAL_GROUPS]; /* index of each group's */
+    uint32_t aggregator[PLANNER_TRIAL_GROUPS]; /* aggregator index of each group */
     uint32_t aggregators;
     struct planner_trial trial;
-    /* What the trial has reserved; group = index in the trial. */
+    /* Transfers that the trial has reserved; group = index in the trial. */
     struct planner_transfer *hops;
     uint32_t hops_count;
     uint32_t hops_max;
 };
 
-/* Fill in order and aggregators. */
+/* Compute the order and the aggregators. */
 void planner_partition_prepare(struct weft_planner *planner);
 
-/* Fill in trial and hops; hops stay reserved. False = it does not fit. */
+/* Fill in trial and hops; hops stay reserved. Returns false if it does not fit. */
 bool planner_partition_try(struct weft_planner *planner, uint32_t direct);
 
-/* Give back the hops from `first` on. */
+/* Release the hops from `first` on. */
 void planner_partition_undo(struct weft_planner *planner, uint32_t first);
 
-/* Returns how many best go direct. Nothing stays reserved. */
+/* Returns the best number of direct updates. Nothing stays reserved. */
 uint32_t planner_partition_best(struct weft_planner *planner);
 
 #endif

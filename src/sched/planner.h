@@ -1,13 +1,15 @@
-/* The planner of transfers: which worker sends when, at what rate, and by way of whom.
+/* The planner of transfers: it decides when each worker sends, at which rate, and through which
+ * aggregator.
  *
- * Every push and every model read of a job is asked for first. The planner orders the updates in
- * time instead of letting them share links (shortest completion first), drops an update that could
- * only be applied too late, has updates summed on the way (aggregators), keeps a replica within a
- * bound of its server, and admits reads. Pure: events and time in, decisions out; no memory after
- * weft_planner_new. The simulator and the scheduler process (service.h) link it.
+ * Every push and every model read of a job must be requested first. The planner orders the updates
+ * in time instead of letting them share links (shortest completion first). It drops an update that
+ * could only be applied too late, groups updates to be summed on the path (aggregators), keeps a
+ * replica within a bound of its server, and admits reads. Pure: events and time in, decisions out;
+ * no allocation after weft_planner_new. The simulator and the scheduler process (service.h) link
+ * it.
  *
- * What it is not: it sends nothing, measures nothing and does not estimate bandwidth. Who uses it
- * reports capacities, and carries out what it decides.
+ * What it is not: it does not send, measure or estimate bandwidth. The caller reports capacities
+ * and carries out the decisions.
  *
  *     struct weft_planner *planner;
  *     weft_planner_config_default(&config);               then hosts, workers, servers, policy
@@ -26,17 +28,17 @@
  *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes ->
  *     _update -> DROP, or GRANT to each server (or one to an aggregator, then GRANT_GROUP to each
  *     server) -> _delivered of each transfer -> _committed, and the next round.
- * A member of a group and its sum carry the same `group`. GRANT_GROUP comes at once with
- * WEFT_PLAN_CUT_THROUGH, otherwise from the plan after the last member was reported delivered.
- * Reads need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
+ * A member of a group and its sum carry the same `group`. GRANT_GROUP is issued at once with
+ * WEFT_PLAN_CUT_THROUGH, otherwise by the plan after the last member was reported delivered. Reads
+ * need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
  *
- * Versions: a server counts the updates that it applied. All servers apply in one order, so one
- * count stands for all; an update's base version is the least count among the servers' pull replies
- * that it was computed from. The delay of an update is how many others were committed between its
- * base version and its own commit. With WEFT_PLAN_BOUND no update is granted that could be
- * committed with a delay above tau_max, whatever the order in which granted updates finish.
+ * Versions: a server counts the updates that it applied. All servers apply them in one order, so
+ * one count suffices. The base version of an update is the least count among the pull replies that
+ * it was computed from. The delay of an update is the number of other updates committed between its
+ * base version and its own commit. With WEFT_PLAN_BOUND, an update is granted only if no completion
+ * order of the granted updates can give a delay above tau_max.
  *
- * Source: [mlfabric]; docs/SCHEDULER.md says what is the paper's and what is not.
+ * Source: [mlfabric]; docs/SCHEDULER.md lists the differences from the paper.
  */
 #ifndef WEFT_SCHED_PLANNER_H
 #define WEFT_SCHED_PLANNER_H
@@ -53,27 +55,28 @@ enum {
 };
 
 #define WEFT_PLANNER_NONE UINT32_MAX
-/* No update or model is larger: 1 TB. */
+/* Largest update or model: 1 TB. */
 #define WEFT_PLANNER_BYTES_MAX (UINT64_C(1) << 40)
 
 enum weft_planner_mode {
     WEFT_PLANNER_ASYNC,
-    /* As ASYNC; workers at the least clock go first, and are dropped only where the delay bound or
-     * div_max could not be kept otherwise. */
+    /* As ASYNC, but workers at the least clock go first, and are dropped only if the delay bound or
+     * div_max could not be met otherwise. */
     WEFT_PLANNER_SSP,
-    /* Every update of a clock is applied: no drops, but of one that alone is beyond div_max and so
-     * could never be granted. */
+    /* Every update of a clock is applied. The only drops are updates that exceed div_max by
+     * themselves and so could never be granted. */
     WEFT_PLANNER_SYNC,
-    WEFT_PLANNER_ALL_REDUCE, /* no servers: a tree of the workers' hosts, chosen for each round */
+    WEFT_PLANNER_ALL_REDUCE, /* no servers: a tree of the workers' hosts, selected for each round */
 };
 
-/* What the planner may do. With none of them it grants first come, first served, one at a time for
- * each link. */
+/* Optional policies of the planner. Without any, it grants in order of arrival, one update at a
+ * time per link. */
 enum weft_planner_policy {
-    WEFT_PLAN_ORDER = 1,       /* shortest completion first, floors for slow uplinks */
+    WEFT_PLAN_ORDER = 1,       /* shortest completion first, minimum shares for slow uplinks */
     WEFT_PLAN_BOUND = 2,       /* keep the delay within tau_max: promote, hold, drop; not in SYNC */
-    WEFT_PLAN_AGGREGATE = 4,   /* have groups summed on the way */
-    WEFT_PLAN_CUT_THROUGH = 8, /* an aggregator forwards each chunk when it has it from all */
+    WEFT_PLAN_AGGREGATE = 4,   /* let aggregators sum groups on the path */
+    WEFT_PLAN_CUT_THROUGH = 8, /* an aggregator forwards each chunk when it has received it from all
+                                * members */
     WEFT_PLAN_ADMISSION = 16,  /* grant reads by credits (read_credits) */
     WEFT_PLAN_REPLICATE = 32,  /* keep replicas within div_max */
 };
@@ -96,66 +99,71 @@ struct weft_planner_config {
     const uint32_t *server_host;          /* (servers,) */
     const uint32_t *replica_host;         /* (servers,) or NULL; WEFT_PLANNER_NONE = no replica */
     const uint32_t *aggregator_host;      /* (aggregators,): may be workers' hosts */
-    uint32_t ahead;        /* grants for each server whose start is in the future; late binding. 0: a
-                            * direct update is granted when it can start */
-    uint32_t groups_ahead; /* groups under way */
-    uint32_t window;       /* updates that are looked at for a partition into groups */
-    uint32_t tie_ppm;      /* completions closer than this share of the time from now are equal: the
-                            * oldest base version goes first */
-    uint32_t slow_ppm;     /* an uplink below this share of the fastest worker's is slow */
-    uint32_t floor_ppm;    /* slow uplinks get this share of what their number entitles them to */
-    uint64_t age_ns;       /* an update that waited so long goes first; WEFT_NEVER = none does */
-    uint32_t hold_max;     /* drop rather than make more than so many other updates wait */
-    uint32_t drops_max;    /* of a worker in a row for hold_max; after that its update is sent */
+    uint32_t ahead;        /* maximum number of grants per server with a start in the future; late
+                            * binding. 0: a direct update is granted when it can start */
+    uint32_t groups_ahead; /* groups in flight */
+    uint32_t window;       /* number of updates considered for a partition into groups */
+    uint32_t tie_ppm;      /* completions closer than this fraction of the time from now are ties:
+                            * the oldest base version goes first */
+    uint32_t slow_ppm;     /* an uplink below this fraction of the fastest worker's is slow */
+    uint32_t floor_ppm;    /* slow uplinks get this fraction of the share that their number entitles
+                            * them to */
+    uint64_t age_ns;       /* an update that has waited this long goes first; WEFT_NEVER =
+                            * disabled */
+    uint32_t hold_max;     /* drop an update rather than make more than this number of other updates
+                            * wait */
+    uint32_t drops_max;    /* consecutive drops of a worker due to hold_max; after that its update
+                            * is sent */
     uint64_t tau_max;      /* delay bound */
     uint32_t read_credits; /* workers between read and commit */
     uint64_t chunk_bytes;  /* of cut-through */
-    /* Bytes that a further member adds to a sum, of its own: 0 = dense, 10^6 = nothing in
-     * common. */
+    /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
+     * disjoint. */
     uint32_t aggregate_ppm;
-    bool groups_of_a_clock; /* members of a group have the same clock */
+    bool groups_of_a_clock; /* all members of a group have the same clock */
     double div_max;   /* divergence bound, in the norm of the model */
     double step_size; /* eta: a committed update moves the model by eta * norm */
-    double momentum;  /* beta in [0, 1): moves it by eta / (1 - beta) * norm in the end */
-    uint64_t version; /* updates that count as committed before the first */
+    double momentum;  /* beta in [0, 1): an update moves the model by eta / (1 - beta) * norm in the
+                       * long run */
+    uint64_t version; /* number of updates that count as committed before the first */
 };
 
 /* Defaults: ASYNC; policy ORDER; ahead 3; groups_ahead 2; window 32; ties 5 %; slow below a half;
- * floor of the whole share; age_ns never; hold_max 1; drops_max 2; tau_max and credits the number
- * of workers is for the caller; chunks of 64 KB; dense. */
+ * floor of the whole share; age_ns never; hold_max 1; drops_max 2; chunks of 64 KB; dense. The
+ * caller sets tau_max and credits to the number of workers. */
 void weft_planner_config_default(struct weft_planner_config *config_p);
 
 struct weft_planner;
 
 /* Errors:  WEFT_INVALID  a field is out of range, a host does not exist, a rate is above
- *                        WEFT_TIMELINE_BPS_MAX, a norm's factor is not a finite number.
- *          WEFT_NOMEM. */
+ *                        WEFT_TIMELINE_BPS_MAX, a factor of the norm is not finite. WEFT_NOMEM. */
 weft_status weft_planner_new(const struct weft_planner_config *config,
                              struct weft_planner **planner_p);
 void weft_planner_free(struct weft_planner *planner);
 
 /* ---- events ----------------------------------------------------------------------------------
  *
- * They come from other processes and are checked here, in one place. WEFT_DATA: the report
- * contradicts itself or what the planner knows; nothing changed but a counter `refused_`. A
- * delivery that is reported after its commit is among these, and harmless. `now_ns` never goes
- * back; a smaller one counts as the last one. Events only record: weft_planner_plan decides. */
+ * Events come from other processes and are checked here. WEFT_DATA: the report contradicts itself
+ * or the planner's state; only a counter `refused_` changed. A delivery reported after its commit
+ * is refused this way, and is harmless. `now_ns` is monotonic; a smaller value is replaced by the
+ * last one. Events are only recorded: weft_planner_plan decides. */
 
 struct weft_planner_update {
     uint32_t worker;
-    uint64_t clock; /* of the worker; only grows */
+    uint64_t clock; /* of the worker; increasing */
     uint64_t bytes; /* over all servers, > 0 */
-    /* (servers,) that add up to bytes; NULL = in equal parts. Borrowed. */
+    /* (servers,) whose sum is bytes; NULL = equal parts. Borrowed. */
     const uint64_t *server_bytes;
-    uint64_t base_version; /* not above what was granted */
-    double norm;           /* of the update, finite, >= 0; a forecast of what its commit will do */
+    uint64_t base_version; /* not above the number of granted updates */
+    double norm;           /* of the update, finite, >= 0; a forecast of the change by its commit */
 };
 
-/* A worker has an update. One at a time: WEFT_DATA while the former is not committed or dropped. */
+/* A worker has an update. One at a time: WEFT_DATA until the previous one is committed or
+ * dropped. */
 weft_status weft_planner_update(struct weft_planner *planner,
                                 const struct weft_planner_update *update, uint64_t now_ns);
 
-/* A worker wants the model: bytes over all servers, in equal parts. */
+/* A worker requests the model: bytes over all servers, in equal parts. */
 weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uint64_t bytes,
                               uint64_t now_ns);
 
@@ -164,92 +172,98 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
                                    uint64_t now_ns);
 
 /* A worker's update is applied at all servers (a group: one report for each member).
- * applied_norm is the norm of the step as applied over all servers; negative = not known, the
- * forecast counts. */
+ * applied_norm is the norm of the step as applied over all servers; negative = unknown, the
+ * forecast is used. */
 weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker,
                                    double applied_norm, uint64_t now_ns);
 
-/* What the worker had under way ends. An update of which bytes may have reached a server counts as
- * a version. It may come back with a read or an update. ALL_REDUCE: the round ends for everybody,
- * and all ask again. */
+/* A worker left; its transfers end. An update of which bytes may have reached a server counts as a
+ * version. The worker may return with a read or an update. ALL_REDUCE: the round ends for all
+ * workers, and all must request again. */
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);
 
-/* The aggregator at aggregator_host[idx] is gone or back. Members of its groups wait again. */
+/* The aggregator at aggregator_host[idx] failed or is available again. Members of its groups wait
+ * again. */
 weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, bool is_there,
                                     uint64_t now_ns);
 
-/* A link's capacity was learned or has changed; 0 = it is down. Transfers under way on it are
- * planned again; the next plan has one GRANT with is_revised for each, however many reports. */
+/* The capacity of a link was measured or has changed; 0 = it is down. Transfers in flight on it are
+ * planned again; the next plan has one GRANT with is_revised for each, regardless of the number of
+ * reports. */
 weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, bool is_up,
                                   uint64_t capacity_bps, uint64_t now_ns);
 
-/* Decide what can be decided. Also at weft_planner_deadline. */
+/* Make all decisions that are possible now. Call also at weft_planner_deadline. */
 void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns);
 
-/* When to call weft_planner_plan though nothing was reported; WEFT_NEVER = need not. */
+/* Time to call weft_planner_plan without a report; WEFT_NEVER = not needed. */
 uint64_t weft_planner_deadline(const struct weft_planner *planner);
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
 enum weft_planner_decision_kind {
-    WEFT_PLANNER_GRANT,       /* a worker's update: to a server, or whole to an aggregator */
+    WEFT_PLANNER_GRANT,       /* a worker's update: to a server, or the whole update to an
+                               * aggregator */
     WEFT_PLANNER_GRANT_GROUP, /* an aggregate, from the aggregator to a server */
     WEFT_PLANNER_GRANT_READ,  /* the model, from a server to a worker */
-    WEFT_PLANNER_REPLICATE,   /* what the replica lacks, from a server to its replica */
-    WEFT_PLANNER_REDUCE,      /* ALL_REDUCE: what a host has summed, to its parent */
+    WEFT_PLANNER_REPLICATE,   /* the replica's missing updates, from a server to its replica */
+    WEFT_PLANNER_REDUCE,      /* ALL_REDUCE: the sum of a host, to its parent */
     WEFT_PLANNER_BROADCAST,   /* ALL_REDUCE: the result, from parent to child */
     WEFT_PLANNER_DROP, /* the worker discards its update and reads again; void if it has left */
 };
 
 enum weft_planner_drop {
     WEFT_PLANNER_DROP_NONE,
-    /* Could not be committed within tau_max any more; or has to be the next, but its path is down
+    /* It can no longer be committed within tau_max; or it must be the next, but its path is down
      * and others could be sent. */
     WEFT_PLANNER_DROP_LATE,
     WEFT_PLANNER_DROP_CROWDED,    /* more updates are due by a position than there are positions */
-    WEFT_PLANNER_DROP_HOLD,       /* waiting for it would hold up too many others (Fig. 5) */
-    WEFT_PLANNER_DROP_DIVERGENCE, /* it alone moves the model further than div_max */
+    WEFT_PLANNER_DROP_HOLD,       /* waiting for it would delay too many others (Fig. 5) */
+    WEFT_PLANNER_DROP_DIVERGENCE, /* it alone moves the model by more than div_max */
 };
 
 struct weft_planner_decision {
     enum weft_planner_decision_kind kind;
     enum weft_planner_drop drop;
-    uint64_t transfer; /* names it in weft_planner_delivered; 0 = a DROP */
-    /* Whose update, who reads; REDUCE: who sends, BROADCAST: who receives; WEFT_PLANNER_NONE for
-     * groups and replicas. */
+    uint64_t transfer; /* id for weft_planner_delivered; 0 = a DROP */
+    /* The worker whose update or read this is; REDUCE: the sender, BROADCAST: the receiver;
+     * WEFT_PLANNER_NONE for groups and replicas. */
     uint32_t worker;
-    uint32_t server; /* index; WEFT_PLANNER_NONE where no server is an end of it */
+    uint32_t server; /* index; WEFT_PLANNER_NONE if neither end is a server */
     uint32_t from_host;
     uint32_t to_host; /* the next hop */
     uint64_t bytes;
-    uint64_t group;    /* members and aggregate have the same; 0 = direct */
+    uint64_t group;    /* the same for members and aggregate; 0 = direct */
     uint32_t members;  /* GRANT_GROUP, REDUCE: updates in the sum */
-    uint64_t position; /* place of the update in the order of grants; a group's first */
-    /* REDUCE, BROADCAST: the vector is cut into `trees` parts, and part `tree` goes this way. Else
-     * 0, 1. */
+    uint64_t position; /* position of the update in the order of grants; of a group, that of its
+                        * first member */
+    /* REDUCE, BROADCAST: the vector is divided into `trees` parts; this transfer carries part
+     * `tree`. Else 0, 1. */
     uint32_t tree;
     uint32_t trees;
-    bool is_cut_through;  /* send a chunk once it is there from everybody */
+    bool is_cut_through;  /* send a chunk as soon as it has arrived from all members */
     uint64_t chunk_bytes; /* of cut-through */
-    /* Replaces an earlier decision on the same transfer: its booking counts from now, for the bytes
-     * that were not sent by plan. A sum waits for so many `members` only: one may have left. */
+    /* Replaces an earlier decision on the same transfer: its booking is valid from now, for the
+     * bytes that the plan has not sent yet. A sum waits for `members` updates only, since one may
+     * have left. */
     bool is_revised;
-    struct weft_booking booking; /* when to send at what rate */
+    struct weft_booking booking; /* times and rates of sending */
 };
 
-/* The next decision, in the order in which they were made; false = no more. Fetch all of them after
- * each plan: there is room for those of one, not for those of many. */
+/* Get the next decision, in the order in which they were made; false = none. Fetch all of them
+ * after each plan: the queue holds the decisions of one plan only. */
 bool weft_planner_poll(struct weft_planner *planner, struct weft_planner_decision *decision_p);
 
-/* ---- figures --------------------------------------------------------------------------------- */
+/* ---- counters
+ * ---------------------------------------------------------------------------------- */
 
-/* All cumulative. */
+/* All are cumulative. */
 struct weft_planner_counters {
-    uint64_t updates; /* asked for */
+    uint64_t updates; /* requested */
     uint64_t reads;
     uint64_t granted; /* updates, not transfers */
-    uint64_t grouped; /* of these, by way of an aggregator */
+    uint64_t grouped; /* of these, through an aggregator */
     uint64_t groups;
     uint64_t commits;
     uint64_t delay_sum; /* over commits */
@@ -258,36 +272,39 @@ struct weft_planner_counters {
     uint64_t dropped_crowded;
     uint64_t dropped_hold;
     uint64_t dropped_divergence;
-    uint64_t promoted;   /* picked before a shorter one because of the bound */
-    uint64_t slow_first; /* picked before a shorter one because of the floor or of age */
-    uint64_t held;       /* plans that granted nothing to keep the bound of an update under way */
+    uint64_t promoted;   /* chosen before a shorter one because of the bound */
+    uint64_t slow_first; /* chosen before a shorter one because of the floor or the age */
+    uint64_t held;       /* plans that granted nothing in order to keep the bound of an update in
+                          * flight */
     uint64_t reads_granted;
     uint64_t replications;
     uint64_t held_divergence;     /* plans that waited for a replica */
     uint64_t divergence_exceeded; /* commits whose applied norm was above forecast and div_max */
     uint64_t rounds;              /* of ALL_REDUCE */
-    uint64_t overdue;             /* times a transfer was given more time because no report came */
-    uint64_t full;                /* times a table was full and a decision was put off */
-    uint64_t refused_unknown;     /* reports about what is not under way */
+    uint64_t overdue;             /* times the deadline of a transfer was extended because no report
+                                   * arrived */
+    uint64_t full;                /* times a table was full and a decision was postponed */
+    uint64_t refused_unknown;     /* reports about unknown transfers or requests */
     uint64_t refused_range;       /* sizes, hosts, rates out of range */
     uint64_t refused_norm;        /* not finite, or negative */
-    uint64_t refused_version;     /* from the future, or a clock that went back */
+    uint64_t refused_version;     /* from the future, or a clock that decreased */
     uint64_t refused_twice;       /* a second request before the first has ended */
 };
 
 const struct weft_planner_counters *weft_planner_counters(const struct weft_planner *planner);
 
-/* Updates committed: the version. */
+/* Number of updates committed: the version. */
 uint64_t weft_planner_version(const struct weft_planner *planner);
 
-/* Commits of one worker. */
+/* Number of commits of one worker. */
 uint64_t weft_planner_commits(const struct weft_planner *planner, uint32_t worker);
 
-/* Sum of the norms committed at the servers and not at their replicas, as a share of div_max in
- * ppm, rounded up; at most 10^6 but for `divergence_exceeded`. 0 without WEFT_PLAN_REPLICATE. */
+/* Sum of the norms committed at the servers but not at their replicas, relative to div_max in ppm,
+ * rounded up. At most 10^6, except for commits in `divergence_exceeded`. 0 without
+ * WEFT_PLAN_REPLICATE. */
 uint64_t weft_planner_divergence_ppm(const struct weft_planner *planner);
 
-/* A link of the plan, for checks and pictures. Owns: gives a view that is valid until the next
+/* The timeline of a link, for checks and plots. Owns: gives a view that is valid until the next
  * call. */
 const struct weft_timeline *weft_planner_link(const struct weft_planner *planner, uint32_t host,
                                               bool is_up);
