@@ -1,15 +1,11 @@
-/* The inside of coll, shared by its files. Not for others.
+/* Internals of coll, shared by its files. Private.
  *
- *     coll.c     the object: ranks, groups, events dealt out, deadlines
- *     begin.c    a call becomes an operation; when it is done
- *     send.c     which message goes next
- *     recv.c     messages of operations that are open
- *     early.c    messages of operations that this rank has not called yet
- *     reduce.c   contributions become a result; residuals
- *     control.c  messages about operations
- *     pair.c     send and recv
- *     failure.c  the end
- *     shape.c    who sends what to whom; fold.c: arithmetic; words.c: names and sentences
+ *     coll.c     the object: ranks, groups, dispatch of events, deadlines begin.c a call becomes an
+ *     operation; when it is done send.c which message goes next recv.c messages of operations that
+ *     are open early.c messages of operations that this rank has not called yet reduce.c
+ *     contributions become a result; residuals control.c messages about operations pair.c send and
+ *     recv failure.c the end shape.c who sends what to whom; fold.c: arithmetic; words.c: names and
+ *     sentences
  */
 #ifndef WEFT_COLL_INTERNAL_H
 #define WEFT_COLL_INTERNAL_H
@@ -25,10 +21,12 @@
 #define NONE WEFT_COLL_NONE
 
 enum {
-    EARLY_OPS = 32, /* operations of a group that a rank may be sent ahead of what it has entered */
-    TELL_OPS = 16,  /* operations after which a rank is told, when nothing else does */
-    HISTORY = 64,   /* calls of a group that are remembered, to name a mismatch */
-    DATA_MAX = 56,  /* messages of data under way to one rank; the rest of 64 is for control */
+    EARLY_OPS = 32, /* how many operations of a group may be sent to a rank ahead of the last that
+                     * it entered */
+    TELL_OPS = 16,  /* number of operations after which progress is reported to a rank if no other
+                     * message did */
+    HISTORY = 64,   /* calls of a group that are recorded, to describe a mismatch */
+    DATA_MAX = 56,  /* data messages in flight to one rank; the rest of 64 is for control */
     PAGE_BYTES = 4096,
     QUOTA_PAGES_MIN = 16,
     CONTROL_BYTES = 112,
@@ -65,7 +63,8 @@ struct tag {
     uint32_t phase;
 };
 
-/* ---- what `user` of a message says ------------------------------------------------------------- */
+/* ---- content of a message's `user`
+ * ------------------------------------------------------------- */
 
 enum user_type {
     USER_IGNORE,
@@ -83,7 +82,7 @@ struct user {
     uint16_t life;
     uint32_t phase;
     uint32_t segment;
-    uint32_t index; /* sends: of the receiver in the group, or its rank */
+    uint32_t index; /* sends: index of the receiver in the group, or its rank */
 };
 
 static inline uint64_t user_pack(struct user u)
@@ -112,37 +111,40 @@ struct rank {
     enum rank_state state;
     weft_peer peer; /* NONE */
     uint64_t incarnation;
-    uint32_t inflight;       /* messages of data that are not confirmed */
-    uint32_t early_pages;    /* of the pool there, that messages may take whose operation it has not
-                            * entered as far as this end knows */
-    uint32_t pool_pages;     /* of the pool here, taken by its messages */
+    uint32_t inflight;       /* data messages that are not acknowledged */
+    uint32_t early_pages;    /* pages of the receiver's pool that messages may occupy whose
+                              * operation it has not entered, as far as this end knows */
+    uint32_t pool_pages;     /* pages of this rank's pool occupied by its messages */
     uint32_t early_head;     /* its messages in the pool */
-    uint64_t left_ns;        /* LEFT: when that is a failure, for who waits for it */
-    enum weft_msg_down down; /* LEFT: how the connection ended */
-    uint32_t tell_count;     /* ENTERED and ASK that are due, of all groups */
-    bool telling;            /* one of them is under way, in `note` */
+    uint64_t left_ns;        /* LEFT: time at which that counts as a failure for operations that
+                              * wait for it */
+    enum weft_msg_down down; /* LEFT: reason for the end of the connection */
+    uint32_t tell_count;     /* ENTERED and ASK messages that are due, over all groups */
+    bool telling;            /* one of them is in flight, in `note` */
     uint32_t want_next;      /* number of the next READY to it */
-    uint32_t want_frontier;  /* those of its READYs before this number have come */
-    uint32_t want_head;      /* of these, and of later ones, those without a send; by number */
+    uint32_t want_frontier;  /* all its READYs before this number have arrived */
+    uint32_t want_head;      /* READYs, including later ones, that have no send yet; ordered by
+                              * number */
     uint32_t wants;
     bool abort_due;
     bool close_due;
     uint8_t note[CONTROL_BYTES];
 };
 
-/* What is known of a rank in a group, and what it knows. Counts of operations, from the first. */
+/* State of a rank in a group, as known to this rank. Operations are counted from the first. */
 struct member {
-    uint32_t entered;                /* by it */
-    uint32_t told;                   /* it knows that this rank has entered so many */
-    uint32_t untold_pages;           /* that it sent meanwhile */
+    uint32_t entered;                /* number of operations that it has entered */
+    uint32_t told;                   /* number of operations of this rank that it knows were
+                                      * entered */
+    uint32_t untold_pages;           /* pages that it sent since the last report */
     uint32_t ask_op;                 /* `ask`: the operation */
     bool tell;                       /* ENTERED is due */
     bool ask;                        /* ASK is */
-    uint16_t early_pages[EARLY_OPS]; /* sent to it, of the operations from `entered` on */
+    uint16_t early_pages[EARLY_OPS]; /* pages sent to it, for the operations from `entered` on */
 };
 
 struct group {
-    uint32_t n;  /* 0 = not made yet */
+    uint32_t n;  /* 0 = not created yet */
     uint32_t me; /* NONE = not a member */
     uint32_t next_op;
     uint32_t members_hash;
@@ -160,38 +162,40 @@ enum { BITS_OPENED, BITS_RECEIVED, BITS_SENT };
 
 struct op {
     enum op_state state;
-    uint32_t next; /* in the list of those that are open, by age, or done */
+    uint32_t next; /* next in the list of open operations, by age, or of done ones */
     uint16_t life; /* of this slot */
     uint32_t number;
     uint32_t signature;
     struct weft_coll_call call;
     struct shape shape;
     struct work work;
-    bool lossy;                             /* something of phase 1 may be missing */
+    bool lossy;                             /* parts of phase 1 may be missing */
     uint32_t divisor;                       /* of MEAN, with feedback; 0 = contributors */
-    uint32_t left1[WEFT_COLL_SEGMENTS_MAX]; /* messages of phase 1 that have to arrive */
+    uint32_t left1[WEFT_COLL_SEGMENTS_MAX]; /* messages of phase 1 that have not arrived */
     uint32_t segments_left;                 /* of phase 1 */
     uint32_t left2;
     uint32_t unsent[PHASES][WEFT_COLL_SEGMENTS_MAX];
-    bool ready[WEFT_COLL_SEGMENTS_MAX]; /* phase 2 may go */
-    bool gaps[WEFT_COLL_SEGMENTS_MAX];  /* something of phase 1 is missing */
+    bool ready[WEFT_COLL_SEGMENTS_MAX]; /* phase 2 may be sent */
+    bool gaps[WEFT_COLL_SEGMENTS_MAX];  /* parts of phase 1 are missing */
     uint32_t unsent_all;
     uint32_t unconfirmed;
-    uint32_t doubts; /* messages whose receiver went before it confirmed them */
+    uint32_t doubts; /* messages whose receiver left before acknowledging them */
     uint32_t doubt_rank;
-    bool broken;  /* the failure that makes it fail is about to be known */
-    bool overdue; /* it is past its time-out; the others have been asked how far they are */
-    bool waits;   /* all that it waits for have entered it: one of them has to find the late one */
+    bool broken;  /* it will fail; the reason is not known yet */
+    bool overdue; /* its timeout has expired; the other ranks have been queried for their
+                   * progress */
+    bool waits;   /* all ranks that it waits for have entered it, and one of them must report the
+                   * late rank */
     uint64_t begun_ns;
     uint64_t deadline_ns;
-    uint64_t ask_ns; /* when those it waits for are asked, next */
+    uint64_t ask_ns; /* next time to query the ranks that it waits for */
     uint64_t ask_step_ns;
     struct weft_coll_done done;
-    uint8_t nothing[2]; /* BARRIER, and a send and recv without elements: in and out */
-    bool ready_due;     /* RECV: READY has to be sent */
+    uint8_t nothing[2]; /* BARRIER, and send and recv without elements: in and out */
+    bool ready_due;     /* RECV: READY must be sent */
     uint32_t ready_seq;
     uint8_t ready_bytes[CONTROL_BYTES];
-    bool matched; /* SEND: with the recv in this place */
+    bool matched; /* SEND: matched with the recv in this slot */
     uint32_t far_slot;
     uint16_t far_life;
 };
@@ -219,13 +223,13 @@ struct early {
     uint32_t elem_bytes;
     uint32_t pages;
     uint32_t page_first;
-    bool whole;    /* closed: all of it came */
-    bool complete; /* closed: at least its bound */
-    uint32_t slot; /* of the operation that has taken it over; NONE */
+    bool whole;    /* closed: complete */
+    bool complete; /* closed: at least its bound arrived */
+    uint32_t slot; /* slot of the operation that owns it; NONE */
     uint16_t life;
 };
 
-/* An expectation takes a limited number of messages. */
+/* A posted receive accepts a limited number of messages. */
 struct posted {
     weft_expect_id id;
     uint32_t taken;
@@ -237,7 +241,7 @@ struct weft_coll {
     struct posted posted[TAG_KINDS]; /* by kind of message */
     struct rank *rank;               /* (ranks,) */
     uint32_t *rank_of;               /* (peers_max,): NONE */
-    bool *refused;                   /* (peers_max,): to be closed */
+    bool *refused;                   /* (peers_max,): must be closed */
     struct group *group;             /* (groups_max,) */
     uint32_t groups;
     struct op *op; /* (ops_max,) */
@@ -255,20 +259,20 @@ struct weft_coll {
     uint32_t early_free;
     struct want *want; /* (ranks x ops_max,) */
     uint32_t want_free;
-    uint32_t receivers; /* ranks with messages that are not confirmed */
-    bool dirty;         /* there may be something to send */
+    uint32_t receivers; /* ranks with unacknowledged messages */
+    bool dirty;         /* there may be messages to send */
     bool closes;        /* there may be a connection to close */
     uint32_t refused_count;
     struct weft_coll_failure failure;
-    uint64_t abort_ns; /* when connections are closed at the latest; NEVER */
+    uint64_t abort_ns; /* latest time to close connections; NEVER */
     uint8_t abort[CONTROL_BYTES];
     uint8_t describe[CONTROL_BYTES];
     bool describe_due;
     bool describe_sent;
     uint32_t describe_rank;
-    uint64_t describe_ns;              /* when the answer is not waited for any more */
-    struct weft_coll_failure mismatch; /* what is known until it comes */
-    uint64_t now_ns;                   /* of the call in progress */
+    uint64_t describe_ns;              /* time at which the wait for the reply ends */
+    struct weft_coll_failure mismatch; /* the known part, until the reply arrives */
+    uint64_t now_ns;                   /* of the current call */
     struct weft_coll_counters counters;
 };
 
@@ -296,18 +300,19 @@ static inline uint64_t pages_for(uint64_t elems, uint32_t elem_bytes)
 
 /* ---- coll.c ---------------------------------------------------------------------------------- */
 
-/* Numbers of operations wrap. */
+/* Operation numbers wrap around. */
 static inline bool op_before(uint32_t a, uint32_t b)
 {
     return (int32_t)(a - b) < 0;
 }
 
-/* A tag's operation, in full: the one nearest to what this rank calls next. */
+/* Expand the operation number of a tag: the result is the one closest to this rank's next
+ * operation. */
 uint32_t weft_coll_op_number(const struct group *group, uint32_t low_bits);
 void weft_coll_entered(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t count);
 struct op *weft_coll_find(struct weft_coll *c, uint32_t group, uint32_t number);
-/* An operation is late, here or at a rank that waits for this one: it fails after wait_ns, naming the
- * rank that it waits for. */
+/* An operation is late, at this rank or at a rank that waits for this one. It fails after wait_ns,
+ * and reports the rank that it waits for. */
 void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns);
 
 /* ---- begin.c --------------------------------------------------------------------------------- */
@@ -315,11 +320,11 @@ void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns);
 uint32_t weft_coll_signature(const struct weft_coll_descriptor *d);
 struct weft_coll_descriptor weft_coll_descriptor_of(const struct group *g,
                                                     const struct weft_coll_call *call);
-/* Is anything left that this rank waits for, or has yet to send, from or to this one? */
+/* Whether the operation still has to receive from, or send to, this rank. */
 bool weft_coll_op_awaits(const struct op *op, uint32_t index);
 bool weft_coll_op_needs(const struct op *op, uint32_t index);
 void weft_coll_op_check(struct weft_coll *c, struct op *op);
-/* All of phase 1 of a segment is here. */
+/* All of phase 1 of a segment has arrived. */
 void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment);
 
 /* ---- send.c ---------------------------------------------------------------------------------- */
@@ -336,19 +341,19 @@ void weft_coll_data_open(struct weft_coll *c, uint32_t rank, const struct weft_m
 void weft_coll_data_chunk(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event);
 void weft_coll_data_received(struct weft_coll *c, uint32_t rank,
                              const struct weft_msg_event *event);
-/* Where an incoming message of an operation goes. */
+/* Destination of an incoming message of an operation. */
 uint8_t *weft_coll_place(const struct op *op, uint32_t phase, uint32_t segment, uint32_t index);
-/* A message that came early, now that its operation is called; false: it does not fit the call. */
+/* Whether a message that arrived early fits the call of its operation. */
 bool weft_coll_fits(const struct op *op, struct tag tag, uint32_t index, uint32_t total,
                     uint32_t elem_bytes);
-/* One is whole, or as whole as it will be. */
+/* A message is complete, or closed with chunks missing. */
 void weft_coll_arrived(struct weft_coll *c, struct op *op, uint32_t phase, uint32_t segment,
                        uint32_t index);
-/* Note which grains of the own slice came. */
+/* Bitmap of the grains of this rank's slice that were received. */
 uint64_t *weft_coll_mask(const struct op *op, uint32_t index);
 void weft_coll_mask_put(struct weft_coll *c, struct op *op, uint32_t segment, uint32_t index,
                         const uint64_t *chunk_mask, uint32_t chunk_elems, uint32_t total);
-/* May what is missing of a message be missing? */
+/* Whether the missing chunks of a message are within the allowed loss. */
 bool weft_coll_missing_valid(const struct op *op, uint32_t phase, bool whole, bool complete,
                              uint32_t chunk_elems);
 
@@ -361,26 +366,26 @@ void weft_coll_early_open(struct weft_coll *c, uint32_t rank, const struct weft_
 void weft_coll_early_chunk(struct weft_coll *c, uint32_t slot, const struct weft_msg_event *event);
 void weft_coll_early_received(struct weft_coll *c, uint32_t slot,
                               const struct weft_msg_event *event);
-/* Hand what has come already to an operation that has just begun. */
+/* Deliver early messages to an operation that has just begun. */
 void weft_coll_early_adopt(struct weft_coll *c, struct op *op);
 
 /* ---- reduce.c -------------------------------------------------------------------------------- */
 
 void weft_coll_residual_add(struct op *op);
 void weft_coll_reduce(struct op *op, uint32_t segment);
-/* What of a contribution did not arrive. */
+/* Account for the elements of a contribution that did not arrive. */
 void weft_coll_contributed(struct weft_coll *c, struct op *op, const struct weft_msg_event *event,
                            uint32_t segment, uint32_t index);
-/* NULL: no chunk of it must arrive more than others. */
+/* Mask of the chunks that must arrive; NULL if there are none. */
 const uint64_t *weft_coll_critical(struct weft_coll *c, const struct op *op, uint32_t segment,
                                    uint32_t index, uint32_t chunk_elems);
 
 /* ---- control.c ------------------------------------------------------------------------------- */
 
 void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank);
-/* How far are those that it waits for, and have they called the same? They answer with ENTERED. */
+/* Query the ranks that it waits for: their progress and their call. They reply with ENTERED. */
 void weft_coll_ask(struct weft_coll *c, const struct op *op);
-/* This rank's call differs from what the message of that rank belongs to. */
+/* This rank's call differs from the call that a rank's message belongs to. */
 void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number);
 void weft_coll_control_send(struct weft_coll *c);
 void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event);
@@ -396,10 +401,10 @@ void weft_coll_pair_begin(struct weft_coll *c, struct op *op);
 uint64_t weft_coll_pair_tag(const struct op *op, uint32_t segment);
 void weft_coll_pair_open(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event);
 void weft_coll_pair_ready(struct weft_coll *c, uint32_t rank, const struct want *want);
-/* Sends to that rank with READYs of it. */
+/* Match sends to that rank with its READYs. */
 void weft_coll_pair_match(struct weft_coll *c, uint32_t rank);
 
-/* The other end. */
+/* The rank at the other end. */
 static inline uint32_t weft_coll_pair_rank(const struct weft_coll *c, const struct op *op)
 {
     return c->group[op->call.group].ranks[op->call.peer];
@@ -407,7 +412,7 @@ static inline uint32_t weft_coll_pair_rank(const struct weft_coll *c, const stru
 
 /* ---- failure.c ------------------------------------------------------------------------------- */
 
-/* The first one stays. */
+/* Record a failure. Only the first one is kept. */
 void weft_coll_fail(struct weft_coll *c, const struct weft_coll_failure *failure);
 void weft_coll_fail_rank(struct weft_coll *c, enum weft_coll_reason reason, uint32_t rank,
                          const struct op *op);

@@ -45,7 +45,7 @@ struct shape {
     bool reduces;
     uint32_t n;
     uint32_t me;
-    uint32_t root; /* of SEND and RECV the sender */
+    uint32_t root; /* of SEND and RECV: the sender */
     uint32_t receiver;
     uint32_t segments;
     uint32_t elem_bytes;
@@ -76,7 +76,7 @@ static inline bool weft_coll_is_pair(enum weft_coll_kind kind)
     return kind == WEFT_COLL_SEND || kind == WEFT_COLL_RECV;
 }
 
-/* False: the call is out of range; `n` and `me` are of the group. */
+/* Returns false if the call is out of range. `n` and `me` are those of the group. */
 bool weft_coll_shape_make(const struct weft_coll_config *config, const struct weft_coll_call *call,
                           uint32_t n, uint32_t me, struct shape *shape_p);
 
@@ -114,7 +114,7 @@ static inline uint32_t shape_slice(const struct shape *s, uint32_t phase, uint32
     return wants && !has ? src : WEFT_COLL_NONE;
 }
 
-/* Elements of that message's segment; 0 = there is none. */
+/* Number of elements of that message's segment; 0 if there is none. */
 static inline uint32_t shape_elems(const struct shape *s, uint32_t phase, uint32_t src,
                                    uint32_t dst, uint32_t segment)
 {
