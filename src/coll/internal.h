@@ -349,7 +349,7 @@ bool weft_coll_fits(const struct op *op, struct tag tag, uint32_t index, uint32_
 /* A message is complete, or closed with chunks missing. */
 void weft_coll_arrived(struct weft_coll *c, struct op *op, uint32_t phase, uint32_t segment,
                        uint32_t index);
-/* Bitmap of the grains of this rank's slice that were received. */
+/* Bitmap of the grains of this rank's slice that were received, and its update for one message. */
 uint64_t *weft_coll_mask(const struct op *op, uint32_t index);
 void weft_coll_mask_put(struct weft_coll *c, struct op *op, uint32_t segment, uint32_t index,
                         const uint64_t *chunk_mask, uint32_t chunk_elems, uint32_t total);

@@ -1,15 +1,17 @@
-/* All-reduce on virtual time: rounds of one operation of coll/coll.h at n ranks, and what they take.
+/* All-reduce on virtual time: rounds of one operation of coll/coll.h at n ranks, and their
+ * durations.
  *
- * All ranks hang on one switch, with equal links (sim/net.h). Every downlink has the small buffer, the
- * ECN threshold and, behind its queue, the loss. Rounds are back to back: all ranks begin the next one
- * when the last of them is done. "go" itself takes no time, and neither does arithmetic.
+ * All ranks are connected to one switch by equal links (sim/net.h). Every downlink has a small
+ * buffer, an ECN threshold and, after its queue, random loss. Rounds are back to back: all ranks
+ * begin the next round when the last of them is done. Neither the start signal "go" nor arithmetic
+ * takes virtual time.
  *
  * ideal = 2 (n - 1) (s + 78 ceil(s / 1408)) x 8 / rate + 2 RTT with s = ceil(bytes / n): each link
  * carries n - 1 slices in each of the two phases, in packets of 1,408 bytes with short headers.
  *
- * Every run checks that all ranks have equal bits; with bound 0 that each has the sum; with loss that
- * what is missing of the results is what the ranks were told; with error feedback that nothing of the
- * values is lost.
+ * Every run checks that the results of all ranks are bit-identical. With bound 0 each must be the
+ * exact sum. With loss, the missing parts of the results must match what was reported to the ranks.
+ * With error feedback, no value may be lost.
  */
 #ifndef WEFT_SIM_ALLREDUCE_H
 #define WEFT_SIM_ALLREDUCE_H
@@ -22,21 +24,22 @@ enum { WEFT_ALLREDUCE_RANKS_MAX = 128, WEFT_ALLREDUCE_ROUNDS_MAX = 10000 };
 struct weft_allreduce_config {
     uint32_t ranks;         /* n */
     uint64_t bytes;         /* of the vector; a multiple of 4 */
-    uint32_t ops;           /* operations at a time, of bytes / ops each */
+    uint32_t ops;           /* concurrent operations, of bytes / ops each */
     uint64_t rate_bps;      /* of every link */
     uint64_t rtt_ns;        /* base */
-    uint64_t host_delay_ns; /* from a packet's arrival at an idle host until the host looks at it */
+    uint64_t host_delay_ns; /* delay from a packet's arrival at an idle host until the host
+                             * processes it */
     uint64_t buffer_bytes;  /* of each downlink */
     uint64_t ecn_bytes;     /* its marking threshold; 0 = off */
     uint32_t loss_ppm;
     uint32_t bound_ppm;
     bool feedback;
-    uint32_t segment_bytes; /* of coll, as the next one */
+    uint32_t segment_bytes; /* configuration of coll; also the next field */
     uint32_t receivers_max;
     uint32_t rounds;
     uint64_t seed;
     const char *cc_name;              /* NULL = the default */
-    const struct weft_world_tap *tap; /* NULL = nobody */
+    const struct weft_world_tap *tap; /* NULL = none */
 };
 
 struct weft_allreduce_result {
@@ -44,19 +47,19 @@ struct weft_allreduce_result {
     char failure[256];
     uint32_t rounds;
     uint64_t ideal_ns;
-    uint64_t p50_ns; /* nearest ranks */
+    uint64_t p50_ns; /* nearest-rank percentiles */
     uint64_t p99_ns;
     uint64_t max_ns;
     uint64_t mean_ns;
-    uint64_t phase1_ns_mean;    /* until all contributions had arrived, at the last rank */
+    uint64_t phase1_ns_mean;    /* until all contributions had arrived at the last rank */
     uint32_t delivered_ppm;     /* of the contributions */
-    uint32_t retransmitted_ppm; /* of the DATA packets sent */
-    uint32_t overhead_ppm;      /* bytes on all links beyond those of the ideal, of the latter */
-    uint64_t dropped_full;      /* in the switch */
-    uint64_t dropped_wire;      /* behind it */
+    uint32_t retransmitted_ppm; /* relative to the DATA packets sent */
+    uint32_t overhead_ppm;      /* bytes on all links beyond the ideal, relative to the ideal */
+    uint64_t dropped_full;      /* by full buffers in the switch */
+    uint64_t dropped_wire;      /* by random loss after the queue */
     uint64_t marked;
     uint64_t queue_bytes_max;
-    uint64_t early_messages; /* that came before their operation was called */
+    uint64_t early_messages; /* messages that arrived before their operation was called */
     uint64_t probes;
     uint64_t packets;
     uint64_t virtual_ns;
@@ -66,12 +69,12 @@ struct weft_allreduce_result {
 /* 4 MB over 8 ranks at 1 Gbit/s, 50 us, 64 KB buffers, 10 rounds. */
 void weft_allreduce_config_default(struct weft_allreduce_config *config_p);
 
-/* NULL, or what is wrong with the configuration. */
+/* Returns NULL, or a description of the configuration error. */
 const char *weft_allreduce_config_check(const struct weft_allreduce_config *config);
 
 uint64_t weft_allreduce_ideal_ns(const struct weft_allreduce_config *config);
 
-/* Depends on nothing but the configuration. Lack of memory ends the process. */
+/* The result depends only on the configuration. Running out of memory ends the process. */
 void weft_allreduce_run(const struct weft_allreduce_config *config,
                         struct weft_allreduce_result *result_p);
 

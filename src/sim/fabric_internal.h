@@ -1,7 +1,7 @@
-/* What the files of the fabric simulation share. fabric.c has the events and the result, fabric_worker.c
- * the loop of workers and servers, fabric_transfer.c transfers and what is forwarded, fabric_sched.c
- * what goes to and comes from the planner, fabric_collective.c ring and halving-doubling,
- * fabric_carrier.c the level: flows or packets. */
+/* Definitions shared by the files of the fabric simulation. fabric.c: events and results;
+ * fabric_worker.c: the loops of workers and servers; fabric_transfer.c: transfers and forwarding;
+ * fabric_sched.c: communication with the planner; fabric_collective.c: ring and halving-doubling;
+ * fabric_carrier.c: the level, flows or packets. */
 #ifndef WEFT_SIM_FABRIC_INTERNAL_H
 #define WEFT_SIM_FABRIC_INTERNAL_H
 
@@ -18,15 +18,15 @@ enum weft_fabric_event {
     WEFT_FABRIC_EVENT_COMPUTED, /* a worker */
     WEFT_FABRIC_EVENT_ARRIVED,  /* a transfer; object: bytes */
     WEFT_FABRIC_EVENT_PACE,     /* a transfer's rate changes by its grant */
-    WEFT_FABRIC_EVENT_REPORT,   /* object: of fabric_sched.c; so the next */
+    WEFT_FABRIC_EVENT_REPORT,   /* object: of fabric_sched.c; also the next */
     WEFT_FABRIC_EVENT_DECISION,
     WEFT_FABRIC_EVENT_PLAN,
     WEFT_FABRIC_EVENT_END,
 };
 
 enum weft_fabric_state {
-    WEFT_FABRIC_IDLE,   /* waits for other workers */
-    WEFT_FABRIC_ASKING, /* for a read, of the planner */
+    WEFT_FABRIC_IDLE,   /* waiting for other workers */
+    WEFT_FABRIC_ASKING, /* requesting a read from the planner */
     WEFT_FABRIC_READING,
     WEFT_FABRIC_COMPUTING,
     WEFT_FABRIC_PUSHING, /* has an update */
@@ -35,17 +35,17 @@ enum weft_fabric_state {
 struct weft_fabric_worker {
     enum weft_fabric_state state;
     bool slow;
-    bool outstanding; /* has a base version, and is not committed */
-    bool chained;     /* its update is on its way to the replicas */
+    bool outstanding; /* has a base version and is not committed */
+    bool chained;     /* its update is being sent to the replicas */
     struct weft_prng steps;
     struct weft_prng norms;
     uint64_t clock; /* updates committed */
     uint64_t base;
     double norm;
-    uint32_t left;     /* transfers of its read, or of its push, that have not arrived */
-    uint64_t group;    /* its update is summed in this; 0 = not */
-    uint64_t since_ns; /* of its state */
-    uint64_t sent_ns;  /* first transfer of its push; WEFT_NEVER = not yet */
+    uint32_t left;     /* transfers of its read or push that have not arrived */
+    uint64_t group;    /* the group that sums its update; 0 = none */
+    uint64_t since_ns; /* start of its state */
+    uint64_t sent_ns;  /* start of the first transfer of its push; WEFT_NEVER = none yet */
 };
 
 enum weft_fabric_kind {
@@ -62,8 +62,8 @@ enum weft_fabric_kind {
 
 struct weft_fabric_transfer {
     bool used;
-    bool done;    /* all has arrived; kept for the others of its group */
-    bool granted; /* the booking says when to send */
+    bool done;    /* complete; kept until its group is complete */
+    bool granted; /* the booking determines the sending times */
     bool cut_through;
     enum weft_fabric_kind kind;
     uint32_t flow;
@@ -74,34 +74,34 @@ struct weft_fabric_transfer {
     uint32_t members;
     uint32_t tree; /* of REDUCE and BROADCAST */
     uint32_t trees;
-    uint32_t step; /* of STEP: its receiver's number */
+    uint32_t step; /* of STEP: the sequence number at its receiver */
     uint64_t bytes;
     uint64_t arrived;
-    uint64_t released; /* of what is forwarded: so much has come */
-    uint64_t id;       /* the planner's; 0 = not its own */
+    uint64_t released; /* of forwarded data: bytes received so far */
+    uint64_t id;       /* the planner's id; 0 = not granted by the planner */
     uint64_t group;
     uint64_t rank;
-    uint32_t next_input; /* of the same host; NOBODY = no more */
-    uint64_t from_ns;    /* its first byte may be sent from here on */
-    uint64_t pace_ns;    /* of its next change of rate; other events are void */
-    double norm;         /* replica: what it brings */
+    uint32_t next_input; /* of the same host; NOBODY = none */
+    uint64_t from_ns;    /* earliest time of its first byte */
+    uint64_t pace_ns;    /* time of its next rate change; other events are obsolete */
+    double norm;         /* replica: norm of the update in it */
     struct weft_booking booking;
 };
 
-/* What a host may forward. */
+/* Forwarding state of a host. */
 struct weft_fabric_relay {
-    uint32_t inputs; /* those of `grouped` that come here: a list by next_input */
-    bool stale;      /* some has come since outputs were released */
+    uint32_t inputs; /* those of `grouped` that arrive here: a list by next_input */
+    bool stale;      /* data has arrived since outputs were released */
 };
 
 struct weft_fabric_shard {
-    double pending; /* norms applied here, and not at the replica */
+    double pending; /* norms applied at this server but not at the replica */
 };
 
-/* What a booking says of a time, and of what comes then. */
+/* Rate of a booking at a given time, and the time of the next change. */
 struct weft_fabric_rate {
     uint64_t bps;
-    uint64_t next_ns; /* WEFT_NEVER = it stays so */
+    uint64_t next_ns; /* WEFT_NEVER = no further change */
     uint64_t next_bps;
 };
 
@@ -119,31 +119,32 @@ struct weft_fabric {
     struct weft_fabric_shard shards[WEFT_FABRIC_SERVERS_MAX];
     struct weft_fabric_transfer *transfers;
     uint32_t transfer_room;
-    uint32_t *spare; /* indices of transfers that are not used */
+    uint32_t *spare; /* indices of unused transfers */
     uint32_t spare_count;
-    uint32_t *grouped; /* of those that are forwarded, or that forwarding waits for */
+    uint32_t *grouped; /* transfers that are forwarded, or that forwarding waits for */
     uint32_t grouped_count;
     struct weft_fabric_relay *relays; /* (hosts,) */
-    uint64_t started;                 /* transfers; ranks of those that the planner did not grant */
-    bool relays_stale;                /* of some host */
+    uint64_t started;                 /* number of transfers started; source of ranks for transfers
+                                       * that the planner did not grant */
+    bool relays_stale;                /* of at least one host */
     /* Versions and delays. */
     uint64_t version; /* updates committed */
     uint32_t outstanding;
-    uint64_t others_sum; /* over commits: the others that were outstanding */
-    uint64_t delay_sum;  /* of updates committed or dropped */
+    uint64_t others_sum; /* over commits: number of other outstanding updates */
+    uint64_t delay_sum;  /* over updates committed or dropped */
     uint32_t *delays;    /* of each commit */
     uint64_t delay_room;
     uint32_t round_done; /* sync: updates of the round that have arrived */
-    uint64_t round_ns;   /* when the round began */
-    uint64_t rounds_ns;  /* of all that are complete */
+    uint64_t round_ns;   /* start of the round */
+    uint64_t rounds_ns;  /* sum over completed rounds */
     /* Ring and halving-doubling. */
     uint32_t steps;    /* of a worker in a round */
     uint32_t *step_at; /* (workers,): steps begun */
-    bool *step_has;    /* (workers x steps,): received, or nothing comes */
+    bool *step_has;    /* (workers x steps,): received, or nothing to receive */
     /* The planner. */
     struct weft_planner *planner;
     bool plan_due;
-    uint64_t plan_at_ns; /* its deadline, for which there is an event */
+    uint64_t plan_at_ns; /* the planner's deadline, for which an event is queued */
 };
 
 /* ---- fabric.c -------------------------------------------------------------------------------- */
@@ -168,20 +169,20 @@ static inline uint32_t weft_fabric_replica_host(const struct weft_fabric *f, uin
     return f->config.workers + f->config.servers + server;
 }
 
-/* What one server has of so many bytes; the first ones have the odd bytes. */
+/* Share of one server in this many bytes; the first servers get the remainder. */
 static inline uint64_t weft_fabric_part(const struct weft_fabric *f, uint64_t bytes,
                                         uint32_t server)
 {
     return bytes / f->config.servers + (server < bytes % f->config.servers);
 }
 
-/* Go to the next time at which something happens: all of that, and then, once, what follows from it. */
+/* Advance to the next event time: process all its events, and then, once, their consequences. */
 void weft_fabric_moment(struct weft_fabric *f);
 bool weft_fabric_is_planned(enum weft_fabric_policy policy);
 void weft_fabric_event(struct weft_fabric *f, uint64_t time_ns, enum weft_fabric_event kind,
                        uint32_t index, void *object);
 [[gnu::format(printf, 2, 3)]] void weft_fabric_fail(struct weft_fabric *f, const char *format, ...);
-/* Until now; and until the time that it says. */
+/* Record a span that ends now; and one with a given end. */
 void weft_fabric_span(struct weft_fabric *f, enum weft_fabric_span_kind kind, uint32_t host,
                       uint32_t peer, uint64_t from_ns, uint64_t bytes);
 void weft_fabric_span_until(struct weft_fabric *f, const struct weft_fabric_span *span);
@@ -193,17 +194,18 @@ void weft_fabric_workers_start(struct weft_fabric *f);
 void weft_fabric_read_granted(struct weft_fabric *f, uint32_t worker);
 void weft_fabric_computed(struct weft_fabric *f, uint32_t worker);
 void weft_fabric_dropped(struct weft_fabric *f, uint32_t worker);
-/* A transfer of its read, push or chain has arrived. */
+/* A transfer of a read, push or chain has arrived. */
 void weft_fabric_part_arrived(struct weft_fabric *f, const struct weft_fabric_transfer *transfer);
 void weft_fabric_group_arrived(struct weft_fabric *f, uint64_t group, uint32_t server);
-/* An all-reduce is over: every worker has the sum. */
+/* An all-reduce completed: every worker has the sum. */
 void weft_fabric_all_reduced(struct weft_fabric *f);
 void weft_fabric_replicated(struct weft_fabric *f, const struct weft_fabric_transfer *transfer);
 
 /* ---- fabric_transfer.c ----------------------------------------------------------------------- */
 
-/* From now on; gives its index. granted: by the booking; else at once, with a fair share for rank 0.
- * What is forwarded (GROUP, REDUCE, BROADCAST) is sent as it arrives at `from`. */
+/* Start a transfer now; returns its index. If granted, it follows its booking; otherwise it starts
+ * at once, with a fair share if rank is 0. Forwarded data (GROUP, REDUCE, BROADCAST) is sent as it
+ * arrives at `from`. */
 uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
                                     const struct weft_fabric_transfer *transfer);
 void weft_fabric_transfer_regrant(struct weft_fabric *f, uint32_t transfer,
@@ -211,22 +213,22 @@ void weft_fabric_transfer_regrant(struct weft_fabric *f, uint32_t transfer,
 void weft_fabric_transfer_pace(struct weft_fabric *f, uint32_t transfer);
 void weft_fabric_transfer_sent(struct weft_fabric *f, const struct weft_fluid_event *event);
 void weft_fabric_transfer_arrived(struct weft_fabric *f, uint32_t transfer, uint64_t bytes);
-/* Release what can be forwarded by hosts at which something has changed. */
+/* Release forwardable data at hosts whose state has changed. */
 void weft_fabric_relay(struct weft_fabric *f);
 void weft_fabric_relay_stale(struct weft_fabric *f, uint32_t host);
-/* Forget the transfers of a group. */
+/* Remove the transfers of a group. */
 void weft_fabric_group_over(struct weft_fabric *f, uint64_t group);
 
 /* ---- fabric_carrier.c ------------------------------------------------------------------------ */
 
 void weft_fabric_carrier_new(struct weft_fabric *f);
-/* When all links have their capacities: time 0. */
+/* Call after all links have their capacities: time 0. */
 void weft_fabric_carrier_begin(struct weft_fabric *f);
 void weft_fabric_carrier_free(struct weft_fabric *f);
 void weft_fabric_carrier_set_capacity(struct weft_fabric *f, uint32_t link, uint64_t bps);
-/* What updates can have of the link, as a daemon would report it. */
+/* The payload rate of the link that is available to updates, as a daemon would report it. */
 uint64_t weft_fabric_carrier_payload_bps(const struct weft_fabric *f, uint32_t link);
-/* From the event that the last byte was sent until it is there. */
+/* Time from the event of the last byte sent until its arrival. */
 uint64_t weft_fabric_carrier_delay_ns(const struct weft_fabric *f);
 uint32_t weft_fabric_carrier_start(struct weft_fabric *f, const struct weft_fluid_flow *flow,
                                    uint64_t released);
@@ -236,9 +238,9 @@ void weft_fabric_carrier_limit(struct weft_fabric *f, uint32_t flow,
 uint64_t weft_fabric_carrier_next_ns(const struct weft_fabric *f);
 void weft_fabric_carrier_advance(struct weft_fabric *f);
 bool weft_fabric_carrier_poll(struct weft_fabric *f, struct weft_fluid_event *event_p);
-/* Of the servers' downlinks: carried over what was there for us. */
+/* Of the servers' downlinks: bytes carried / bytes available to the job. */
 double weft_fabric_carrier_utilization(const struct weft_fabric *f);
-/* Into the result. */
+/* Add the counters to the result. */
 void weft_fabric_carrier_count(const struct weft_fabric *f);
 
 /* ---- fabric_sched.c -------------------------------------------------------------------------- */
@@ -257,9 +259,10 @@ void weft_fabric_plan(struct weft_fabric *f);
 /* ---- fabric_collective.c --------------------------------------------------------------------- */
 
 void weft_fabric_collective_init(struct weft_fabric *f);
-/* A round begins. */
+/* Start a round. */
 void weft_fabric_collective_round(struct weft_fabric *f);
-/* Go on with what this worker can do: its update is ready, or something came. */
+/* Continue with the next possible steps of this worker: its update is ready, or a transfer
+ * arrived. */
 void weft_fabric_collective_go_on(struct weft_fabric *f, uint32_t worker);
 void weft_fabric_step_arrived(struct weft_fabric *f, const struct weft_fabric_transfer *transfer);
 

@@ -1,9 +1,9 @@
-/* What a cluster is like for `weft sim fabric`: how long workers compute, and what links can carry.
+/* Cluster models for `weft sim fabric`: computation times of workers, and capacities of links.
  *
  * Two small settings, each with a name: built in (weft_fabric_compute_find) or read from a file by the
- * caller. A setting holds distributions; the draws are the run's, each worker's and each link's from a
- * stream of its own, so that two policies with one seed see the same steps and the same links.
- * docs/SIMULATOR.md has the table of those that are built in.
+ * caller. A setting contains distributions. Each run draws from them, with a separate random stream
+ * per worker and per link, so that two policies with one seed get the same steps and links.
+ * docs/SIMULATOR.md lists the built-in settings.
  */
 #ifndef WEFT_SIM_FABRIC_SETTINGS_H
 #define WEFT_SIM_FABRIC_SETTINGS_H
@@ -15,19 +15,19 @@
 
 enum { WEFT_FABRIC_NAME_BYTES = 64, WEFT_FABRIC_FACTOR_MAX = 100 };
 
-/* A step takes a time that is uniform in [min, max], times the factors that apply to it. */
+/* The duration of a step is uniform in [min, max], multiplied by the factors that apply. */
 struct weft_fabric_compute {
     char name[WEFT_FABRIC_NAME_BYTES];
     uint64_t step_ns_min;
     uint64_t step_ns_max;
-    uint32_t slow_steps_ppm;         /* of steps, drawn anew for each */
+    uint32_t slow_steps_ppm;         /* of steps, drawn for each step */
     uint32_t slow_step_factor_ppm;   /* 1,000,000 or more */
     uint32_t slow_workers_ppm;       /* of workers, drawn once */
     uint32_t slow_worker_factor_ppm; /* 1,000,000 or more */
 };
 
-/* Every host has an uplink and a downlink of `rate`. "Outside" is traffic of others, which does not give
- * way: what it takes is not there for the job. It comes and goes on each link, by itself. */
+/* Every host has an uplink and a downlink of `rate`. "Outside" is non-adaptive traffic of others:
+ * its bandwidth is not available to the job. It starts and stops independently on each link. */
 struct weft_fabric_network {
     char name[WEFT_FABRIC_NAME_BYTES];
     uint64_t rate_bps;
@@ -36,26 +36,28 @@ struct weft_fabric_network {
     uint32_t slow_uplink_factor_ppm; /* of the rate; above 0, at most 1,000,000 */
     uint32_t contended_workers_ppm;  /* of workers, both links; drawn once */
     uint32_t contended_servers_ppm;  /* of servers, both links; drawn once */
-    uint32_t outside_ppm;            /* of a contended link's rate while there is outside traffic */
-    uint64_t outside_on_ns; /* means; a time is uniform from half of it to one and a half */
+    uint32_t outside_ppm;            /* fraction of a contended link's rate used while there is
+                                      * outside traffic */
+    uint64_t outside_on_ns; /* means; each duration is uniform in [0.5, 1.5] of its mean */
     uint64_t outside_off_ns;
-    uint32_t rate_factor_ppm_min; /* a link's rate is drawn anew from [this, 1,000,000] of it */
-    uint64_t rate_every_ns;       /* each time this has passed; 0 = rates stand */
+    uint32_t rate_factor_ppm_min; /* a link's rate is redrawn uniformly from [this, 1,000,000] of
+                                   * `rate` */
+    uint64_t rate_every_ns;       /* interval of redrawing; 0 = constant rates */
 };
 
-/* Those that are built in, in the order of the documentation; NULL ends the list. */
+/* The built-in settings, in the order of the documentation; the list ends with NULL. */
 extern const struct weft_fabric_compute *const weft_fabric_computes[];
 extern const struct weft_fabric_network *const weft_fabric_networks[];
 
-/* NULL = there is none of that name. */
+/* Returns NULL if there is no setting of that name. */
 const struct weft_fabric_compute *weft_fabric_compute_find(const char *name);
 const struct weft_fabric_network *weft_fabric_network_find(const char *name);
 
-/* Nothing but a rate of 1 Gbit/s, factors of one: what a file begins with. */
+/* The neutral setting, a rate of 1 Gbit/s and factors of one: the initial values for a file. */
 void weft_fabric_compute_default(struct weft_fabric_compute *compute_p);
 void weft_fabric_network_default(struct weft_fabric_network *network_p);
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or a description of the error. */
 const char *weft_fabric_compute_check(const struct weft_fabric_compute *compute);
 const char *weft_fabric_network_check(const struct weft_fabric_network *network);
 
@@ -73,7 +75,7 @@ struct weft_fabric_link {
     uint64_t base_bps;
     uint32_t factor_ppm;
     bool contended;
-    bool outside; /* traffic of others is there */
+    bool outside; /* outside traffic is present */
     uint64_t factor_next_ns;
     uint64_t outside_next_ns;
 };
@@ -82,9 +84,9 @@ void weft_fabric_link_init(struct weft_fabric_link *link, const struct weft_fabr
                            bool slow, bool contended, uint64_t seed, uint64_t label);
 uint64_t weft_fabric_link_capacity(const struct weft_fabric_link *link,
                                    const struct weft_fabric_network *network);
-/* When it changes next; WEFT_NEVER = never. */
+/* Time of the next change; WEFT_NEVER = none. */
 uint64_t weft_fabric_link_next_ns(const struct weft_fabric_link *link);
-/* It changes: at weft_fabric_link_next_ns. */
+/* Apply the change at weft_fabric_link_next_ns. */
 void weft_fabric_link_step(struct weft_fabric_link *link, const struct weft_fabric_network *network,
                            uint64_t now_ns);
 

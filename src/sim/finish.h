@@ -1,8 +1,8 @@
-/* When a plan must be finished: the swarm's bound on slowness.
+/* The time by which a plan must be finished: the swarm's bound on slowness.
  *
- * A seed that ends well may still have dawdled. This is the time by which a sound transport has
- * closed every message, computed from the plan alone. Not a tight bound: docs/SIMULATOR.md has how
- * it was calibrated.
+ * A seed may pass all other checks and still be too slow. This is the time by which a correct
+ * transport has closed every message, computed from the plan alone. The bound is not tight;
+ * docs/SIMULATOR.md describes its calibration.
  *
  *     finish = start + backoff + later + path + fragments
  *              + FACTOR x (transfer + windows + smalls + 10 x rtt + 3 ms)
@@ -29,11 +29,11 @@
 
 #include "sim/plan.h"
 
-/* WEFT_NEVER when a host dies: then the peers' patience decides. */
+/* WEFT_NEVER if a host dies: then the peers' timeouts decide. */
 uint64_t weft_finish_ns(const struct weft_plan *plan);
 
-/* The formula as if no host died and no connection was closed. The plan's limit is later: a message
- * that is open by then is stuck, and not only waiting for its turn. */
+/* The formula without deaths and closed connections. The plan's limit is later: a message open at
+ * the limit is stuck, not only waiting for its turn. */
 uint64_t weft_finish_alive_ns(const struct weft_plan *plan);
 
 #endif

@@ -1,5 +1,5 @@
-/* A running 64-bit hash of what a simulation did: equal runs have equal hashes, in any build and on
- * any machine. Not for adversaries. Bytes are read little-endian whatever the machine.
+/* A running 64-bit hash of a simulation: equal runs have equal hashes, in any build and on any
+ * machine. Not cryptographic. Bytes are always read as little-endian.
  */
 #ifndef WEFT_SIM_HASH_H
 #define WEFT_SIM_HASH_H
@@ -10,7 +10,7 @@
 
 #define WEFT_SIM_HASH_INIT UINT64_C(0xcbf29ce484222325)
 
-/* Take one number. Order matters: the state is multiplied before the next. */
+/* Add one number. The order matters: the state is multiplied before each addition. */
 static inline uint64_t weft_sim_hash_u64(uint64_t hash, uint64_t value)
 {
     return weft_mix64(hash * UINT64_C(0x100000001b3) ^ value);
