@@ -1,11 +1,15 @@
 /* Internals of coll, shared by its files. Private.
  *
- *     coll.c     the object: ranks, groups, dispatch of events, deadlines begin.c a call becomes an
- *     operation; when it is done send.c which message goes next recv.c messages of operations that
- *     are open early.c messages of operations that this rank has not called yet reduce.c
- *     contributions become a result; residuals control.c messages about operations pair.c send and
- *     recv failure.c the end shape.c who sends what to whom; fold.c: arithmetic; words.c: names and
- *     sentences
+ *     coll.c     the object: ranks, groups, dispatch of events, deadlines
+ *     begin.c    start and completion of operations
+ *     send.c     selection of the next message to send
+ *     recv.c     messages of open operations
+ *     early.c    messages of operations that this rank has not called yet
+ *     reduce.c   reduction of contributions; residuals
+ *     control.c  control messages about operations
+ *     pair.c     send and recv
+ *     failure.c  failure of the object
+ *     shape.c    the communication pattern; fold.c: arithmetic; words.c: names and texts
  */
 #ifndef WEFT_COLL_INTERNAL_H
 #define WEFT_COLL_INTERNAL_H

@@ -7,9 +7,9 @@
  * shard by another process knows that it was replaced, independently of clocks and of the
  * coordinator.
  *
- *     CLAIM from this record on, this process writes the shard's checkpoints MANIFEST  a
- *     checkpoint; valid if its claim is the shard's latest claim before this record RESTORED the
- *     process has read this checkpoint (0 = none), and newer ones become invalid
+ *     CLAIM     from this record on, this process writes the shard's checkpoints
+ *     MANIFEST  a checkpoint; valid if its claim is the shard's latest claim before this record
+ *     RESTORED  the process has read this checkpoint (0 = none), and newer ones become invalid
  *
  * This models only the rules; src/ckpt implements the file format.
  */

@@ -1,13 +1,15 @@
-/* A training job on virtual time: workers that read the model, compute and push updates, over links that are
- * shared fairly or by the planner's grants (sched/planner.h). At flow level up to 1,000 workers; at
- * packet level 64 hosts with production endpoints, which implement grants as held messages
- * (core/msg.h).
+/* A training job on virtual time: workers read the model, compute and push updates, over links that
+ * are shared fairly or by the planner's grants (sched/planner.h). At flow level up to 1,000
+ * workers; at packet level 64 hosts with production endpoints, which implement grants as held
+ * messages (core/msg.h).
  *
- *   policy order of sending fair all at once; max-min fair shares (sim/fluid.h), or congestion
- *   control (sim/packet_flows.h) fifo the planner, in order of arrival order ... the planner, each
- *   with one more of its policies: see enum weft_fabric_policy ring, halving-doubling sync only,
- *   without servers: the usual all-reduce algorithms tree ... sync only, without servers: the
- *   planner's all-reduce
+ *   policy           order of sending
+ *   fair             all at once; max-min fair shares (sim/fluid.h), or congestion control
+ *                    (sim/packet_flows.h)
+ *   fifo             the planner, in order of arrival
+ *   order ...        the planner, each with one more of its policies: see enum weft_fabric_policy
+ *   ring, halving-doubling     sync only, without servers: the usual all-reduce algorithms
+ *   tree ...         sync only, without servers: the planner's all-reduce
  *
  * A worker's loop: read (the model, from all servers) -> compute -> push (an update, to all servers) ->
  * commit -> read. Bytes are divided equally among the servers. An update is committed when all
@@ -17,9 +19,9 @@
  * the step.
  *
  *   async   the next read begins with the commit
- *   ssp:N the same, but at most N clocks ahead of the slowest sync the next round begins with the
- *   last commit of the round. All updates of a round have its
- *           model as base and are applied together: delay 0
+ *   ssp:N   the same, but at most N clocks ahead of the slowest
+ *   sync    the next round begins with the last commit of the round. All updates of a round have
+ *           the round's model as base and are applied together: delay 0
  *
  * At both levels, requests, grants and reports take the network's delay but no bandwidth. The
  * planner receives a link's new capacity report_ns after the change.
