@@ -1,11 +1,11 @@
-/* A call becomes an operation, and when it is done. */
+/* Conversion of a call into an operation, and its completion. */
 #include "coll/internal.h"
 
 #include "coll/fold.h"
 
-/* ---- what the call is ------------------------------------------------------------------------ */
+/* ---- description of the call ----------------------------------------------------------------- */
 
-/* 15 bits: the phase takes the last one of a tag. */
+/* 15 bits: the last bit of the tag's field is the phase. */
 uint32_t weft_coll_signature(const struct weft_coll_descriptor *d)
 {
     uint64_t h = weft_mix64(d->kind | (uint64_t)d->type << 8 | (uint64_t)d->reduction << 16 |
@@ -30,7 +30,8 @@ struct weft_coll_descriptor weft_coll_descriptor_of(const struct group *g,
     };
 }
 
-/* What a kind does not look at is zero, so that all ranks' descriptors agree. */
+/* Fields that a kind does not use are set to zero, so that the descriptors of all ranks are
+ * equal. */
 static struct weft_coll_call normalized(const struct weft_coll_call *call)
 {
     struct weft_coll_call c = *call;
@@ -168,7 +169,7 @@ size_t weft_coll_missed_bytes(const struct weft_coll *c, const struct weft_coll_
     return slices * weft_div_ceil_u64(shape.count, WEFT_COLL_GRAIN);
 }
 
-/* ---- counting what there is to do ------------------------------------------------------------ */
+/* ---- counting messages ----------------------------------------------------------------------- */
 
 static void count_messages(struct op *op)
 {
@@ -186,7 +187,7 @@ static void count_messages(struct op *op)
     op->segments_left = s->segments;
 }
 
-/* Pages of its pool that messages of this operation from another rank may take here. */
+/* Pages of the pool that messages of this operation from another rank may occupy at this rank. */
 static uint64_t pages_from(const struct shape *s, uint32_t i)
 {
     uint64_t pages = 0;
@@ -199,9 +200,9 @@ static uint64_t pages_from(const struct shape *s, uint32_t i)
     return pages;
 }
 
-/* A rank that sends much, or has heard nothing for long, must know that this one is here; else it
- * would stop before its messages fill the pool. One that gets data of this operation knows by that.
- * The fractions: docs/COLLECTIVES.md, "Early messages". */
+/* A rank that sends much, or has received nothing for long, must be notified that this rank entered
+ * the operation; otherwise it stops sending before its messages fill the pool. Data of this
+ * operation serves as notification. The fractions: docs/COLLECTIVES.md, "Early messages". */
 static void tell_others(struct weft_coll *c, const struct op *op)
 {
     const struct shape *s = &op->shape;
@@ -227,7 +228,7 @@ static void tell_others(struct weft_coll *c, const struct op *op)
     }
 }
 
-/* ---- what needs no message ------------------------------------------------------------------- */
+/* ---- local data ----------------------------------------------------------------------------- */
 
 static void copy(void *to, const void *from, uint64_t elems, uint32_t elem_bytes)
 {
@@ -283,13 +284,13 @@ static void small_part(struct op *op)
     if (s->reduces && s->slices == SLICES_WHOLE) {
         const void *from = op->call.residual != NULL ? op->call.residual : op->call.in;
         copy((uint8_t *)op->call.work + op->work.copy, from, s->count, s->elem_bytes);
-        if (op->call.residual != NULL) { /* nothing of it can be missing */
+        if (op->call.residual != NULL) { /* no part of it can be missing */
             memset(op->call.residual, 0, s->count * s->elem_bytes);
         }
     }
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- begin ----------------------------------------------------------------------------------- */
 
 static uint32_t slot_free(const struct weft_coll *c)
 {
@@ -326,7 +327,7 @@ static void list_remove(struct weft_coll *c, uint32_t slot)
     c->open_tail = c->open_tail == slot ? before : c->open_tail;
 }
 
-/* A rank that has left can still have sent all that is needed of it, ahead of this call. */
+/* A rank that has left may still have sent all its messages for this operation before this call. */
 static void without_who_left(struct weft_coll *c, struct op *op)
 {
     const struct group *g = &c->group[op->call.group];
@@ -367,7 +368,7 @@ static void op_start(struct weft_coll *c, struct op *op)
     }
 }
 
-/* Long for an operation that goes well, short for a person who waits for an error. */
+/* Long compared with an operation that succeeds, short for a user who waits for an error. */
 static uint64_t ask_first(const struct weft_coll *c)
 {
     return 2 * c->config.abort_ns;
@@ -434,7 +435,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
     return WEFT_OK;
 }
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment)
 {

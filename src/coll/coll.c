@@ -28,7 +28,7 @@ uint64_t weft_coll_name(uint64_t epoch, uint32_t rank)
            (epoch & WEFT_COLL_EPOCH_MAX) << NAME_EPOCH_SHIFT | (rank & NAME_RANK_MASK);
 }
 
-/* ---- making and freeing ---------------------------------------------------------------------- */
+/* ---- creation and release -------------------------------------------------------------------- */
 
 static bool config_valid(const struct weft_coll_config *c)
 {
@@ -104,7 +104,7 @@ static weft_status post_kind(struct weft_coll *c, uint32_t kind)
     return post(c, kind, kind == TAG_CONTROL ? CONTROL_BYTES : UINT64_MAX);
 }
 
-/* Anew, long before it is used up. */
+/* Repost the receive well before its limit is reached. */
 static void opened(struct weft_coll *c, uint32_t kind)
 {
     if (++c->posted[kind].taken < UINT32_MAX / 2) {
@@ -112,7 +112,7 @@ static void opened(struct weft_coll *c, uint32_t kind)
     }
     weft_status status = c->msgr.ops->cancel(c->msgr.self, c->posted[kind].id);
     WEFT_ASSERT(status == WEFT_OK);
-    status = post_kind(c, kind); /* in the place of the one taken back */
+    status = post_kind(c, kind); /* replaces the canceled receive */
     WEFT_ASSERT(status == WEFT_OK);
 }
 
@@ -172,7 +172,7 @@ void weft_coll_free(struct weft_coll *c)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* What must be the same at all members, but is not in a call. */
+/* Hash of the parameters that must be equal at all members but are not part of a call. */
 static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *ranks, uint32_t n)
 {
     uint64_t h = weft_mix64(c->segment_bytes | (uint64_t)c->small_bytes << 32);
@@ -181,7 +181,7 @@ static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *r
     for (uint32_t i = 0; i < n; i++) {
         h = weft_mix64(h ^ (ranks[i] + UINT64_C(1)));
     }
-    return (uint32_t)(h >> 32) | 1; /* 0 is a place in the history that is not used yet */
+    return (uint32_t)(h >> 32) | 1; /* 0 marks an unused entry of the history */
 }
 
 weft_status weft_coll_group(struct weft_coll *c, const uint32_t *ranks, uint32_t n,
@@ -272,7 +272,7 @@ static void on_up(struct weft_coll *c, const struct weft_msg_event *event)
         return;
     }
     struct rank *r = &c->rank[rank];
-    if (r->state == RANK_UP) { /* its process is another one, of the same start of the job */
+    if (r->state == RANK_UP) { /* a new process of the same start of the job */
         refuse(c, event->peer);
         struct weft_coll_failure failure = {.reason = WEFT_COLL_DOWN,
                                             .rank = rank,
@@ -292,7 +292,7 @@ static void on_up(struct weft_coll *c, const struct weft_msg_event *event)
     c->dirty = true;
 }
 
-/* Does an operation still need the rank, and has it to be failed for that? */
+/* The operation that still needs the rank and must fail without it, if any. */
 static struct op *op_needing(struct weft_coll *c, uint32_t rank)
 {
     for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
@@ -305,7 +305,8 @@ static struct op *op_needing(struct weft_coll *c, uint32_t rank)
     return NULL;
 }
 
-/* What it did not confirm it had, or it would not have closed. */
+/* The rank had received the messages that it did not acknowledge; otherwise it would not have
+ * closed. */
 static void doubts_end(struct weft_coll *c, uint32_t rank)
 {
     uint32_t next;
@@ -342,13 +343,13 @@ static void on_down(struct weft_coll *c, const struct weft_msg_event *event)
         return;
     }
     struct op *op = op_needing(c, rank);
-    /* RESTARTED: it no longer knows the connection; its CLOSE may have been lost. */
+    /* RESTARTED: the peer has no state of the connection; its CLOSE may have been lost. */
     bool closed = event->down == WEFT_DOWN_CLOSED || event->down == WEFT_DOWN_RESTARTED;
     if ((closed || event->down == WEFT_DOWN_LOCAL) && op == NULL) {
         doubts_end(c, rank);
         return;
     }
-    if (closed) { /* the reason may be told yet, by another rank */
+    if (closed) { /* another rank may still report the reason */
         r->left_ns = weft_time_add(c->now_ns, c->config.abort_ns / 2);
         return;
     }
@@ -480,8 +481,8 @@ uint64_t weft_coll_deadline(const struct weft_coll *c)
     return at_ns;
 }
 
-/* Whom an operation waits for: first a rank that has not entered it. *entered_p of the one returned;
- * NONE: nobody in particular. */
+/* The rank that an operation waits for, preferably one that has not entered it. *entered_p is for
+ * the returned rank; NONE: no particular rank. */
 static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *entered_p)
 {
     const struct group *g = &c->group[op->call.group];
@@ -514,8 +515,8 @@ void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns)
     }
 }
 
-/* Rarer and rarer. Two calls that differ may be such that neither rank waits for a message of the
- * other, only for a third one's; this finds them. */
+/* Query with increasing intervals. If two calls differ, it is possible that neither rank waits for
+ * a message of the other, but only of a third rank; the query detects this. */
 static void ask_again(struct weft_coll *c, struct op *op)
 {
     weft_coll_ask(c, op);
@@ -523,8 +524,8 @@ static void ask_again(struct weft_coll *c, struct op *op)
     op->ask_ns = weft_time_add(c->now_ns, op->ask_step_ns);
 }
 
-/* The other end may wait for a third rank itself, in a collective that is late, too: whoever finds that
- * one out names the right rank, so it goes first. */
+/* The other end may itself wait for a third rank, in a collective that is also late. The rank that
+ * detects that one reports the right culprit, so it is given time to do so first. */
 static void pair_timeout(struct weft_coll *c, struct op *op)
 {
     if (!op->overdue) {
@@ -544,8 +545,9 @@ static void pair_timeout(struct weft_coll *c, struct op *op)
     weft_coll_fail(c, &failure);
 }
 
-/* Operations that are begun together end their time together; those behind the first one that a rank has
- * not called wait for it, or for a rank that waits for it. So that one is named, if it would be soon. */
+/* Operations begun together time out together. Operations after the first one that a rank has not
+ * called wait for that rank, or for a rank that waits for it. The first one is therefore reported
+ * if it would time out soon. */
 static struct op *named_for(struct weft_coll *c, struct op *op)
 {
     uint64_t soon_ns = weft_time_add(c->now_ns, c->config.abort_ns / 4);
@@ -563,8 +565,9 @@ static struct op *named_for(struct weft_coll *c, struct op *op)
     return op;
 }
 
-/* That a rank has not said that it has entered does not mean that it has not: it may have had no
- * reason to. And one that has may wait for one that has not. So all are asked before one is named. */
+/* A rank may have entered the operation without having reported it, because it had no reason to. A
+ * rank that has entered may wait for one that has not. All ranks are therefore queried before one
+ * is reported. */
 static void on_timeout(struct weft_coll *c, struct op *op)
 {
     if (weft_coll_is_pair(op->call.kind)) {
@@ -601,7 +604,7 @@ static void on_timeout(struct weft_coll *c, struct op *op)
     weft_coll_fail(c, &failure);
 }
 
-/* Nobody has told why it closed. */
+/* No rank has reported why it closed. */
 static void on_left(struct weft_coll *c, uint32_t rank)
 {
     struct op *op = op_needing(c, rank);
@@ -660,7 +663,7 @@ void weft_coll_on_deadline(struct weft_coll *c, uint64_t now_ns)
     weft_coll_progress(c, now_ns);
 }
 
-/* ---- what it is like ------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 uint32_t weft_coll_open_ops(const struct weft_coll *c)
 {

@@ -257,9 +257,9 @@ const char *weft_coll_call_check(const struct weft_coll_config *config,
  * GATHER; out is block `rank` of in for REDUCE_SCATTER and SCATTER. Otherwise they must not
  * overlap.
  * Owns:    borrows all buffers of the call until weft_coll_poll has returned it.
- * Errors:  WEFT_AGAIN ops_max operations are open: poll, then retry. WEFT_INVALID an argument is
- *          out of range or not aligned, this rank is not in the group, or
- *                        a message between two ranks would be longer than chunks_max chunks of
+ * Errors:  WEFT_AGAIN    ops_max operations are open: poll, then retry.
+ *          WEFT_INVALID  an argument is out of range or not aligned, this rank is not in the group,
+ *                        or a message between two ranks would exceed chunks_max chunks of
  *                        WEFT_COLL_CHUNK_MIN bytes: with 65,536, slices over 1 GiB.
  *          WEFT_PEER     the object has failed.
  *          On an error no operation is begun. */

@@ -1,29 +1,30 @@
 /* Messages about operations, 112 bytes each, big-endian:
  *
- *     0    u8   what: ENTERED, DESCRIBE, ASK, READY, ABORT
+ *     0    u8   type: ENTERED, DESCRIBE, ASK, READY, ABORT
  *     1    u8   reason (ABORT)
- *     2    u8   how the connection broke (ABORT)
- *     3    u8   1: entered (ABORT), past its time-out (ASK); 2: descriptors are known (ABORT)
- *     4    u32  rank: whose fault
- *     8    u32  the rank that noticed
+ *     2    u8   cause of the connection's failure (ABORT)
+ *     3    u8   1: entered (ABORT), timed out (ASK); 2: descriptors are known (ABORT)
+ *     4    u32  rank: the culprit
+ *     8    u32  the rank that detected the failure
  *     12   u32  group
  *     16   u32  operation
  *     20   u32  last operation that it has entered
- *     24   24   descriptor of what `rank` called (ABORT); of the sender's call (DESCRIBE, ASK, READY)
- *     48   24   descriptor of what the rank that noticed called
+ *     24   24   descriptor of the call of `rank` (ABORT) or of the sender (DESCRIBE, ASK, READY)
+ *     48   24   descriptor of the call of the rank that detected it
  *     72   40   text, padded with zeros
  *
  * and a descriptor: kind, type, reduction, feedback u8 each, root, or tag, of SEND and RECV, bound_ppm,
  * members u32, count u64.
  *
- * ENTERED says that the sender has begun the operation; 2^32 - 1: none of the group yet. ASK says that
- * the sender has waited long for the receiver in this operation; it is answered with ENTERED, and if
- * the operation is past its time-out, by a rank that has it open, too, with its own time-out (coll.c).
- * If the receiver has called something else, it aborts with both calls. DESCRIBE goes to a rank whose
- * message did not fit the sender's call; that rank knows both calls then, and aborts with them. READY
- * says that the sender has called recv (pair.c): `rank` is the number of the READY, operation and last
- * operation are the place of the operation and its life, the descriptor is that of the call. ABORT is
- * repeated by every rank to all others, so that a rank hears of it whatever connection is broken.
+ * ENTERED: the sender has begun the operation; 2^32 - 1 means none of the group yet. ASK: the
+ * sender has waited long for the receiver in this operation. The reply is ENTERED. If the operation
+ * has timed out, a receiver that has it open also processes its own timeout (coll.c). If the
+ * receiver has called a different operation, it aborts with both calls. DESCRIBE is sent to a rank
+ * whose message did not match the sender's call; that rank then knows both calls, and aborts with
+ * them. READY: the sender has called recv (pair.c). `rank` is the number of the READY, operation
+ * and last operation are the slot of the operation and its life, and the descriptor is that of the
+ * call. Every rank forwards ABORT to all others, so that each rank receives it even if some
+ * connections have failed.
  */
 #include "coll/internal.h"
 
@@ -83,7 +84,7 @@ static void pack(uint8_t bytes[CONTROL_BYTES], enum what what, const struct weft
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
 }
 
-/* The one place where such a message is checked. */
+/* The only place where such a message is validated. */
 static bool unpack(const struct weft_coll *c, const struct weft_msg_event *event,
                    struct control *control_p)
 {
@@ -198,7 +199,7 @@ static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
 {
     struct member *m = &c->group[group].member[rank];
     const struct op *op = weft_coll_find(c, group, m->ask_op);
-    if (op == NULL) { /* it is done by now */
+    if (op == NULL) { /* it is done already */
         m->ask = false;
         c->rank[rank].tell_count--;
         return;
@@ -208,7 +209,7 @@ static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
     m->ask = !send_note(c, rank, WHAT_ASK, &f);
 }
 
-/* The next of them; one at a time is under way to a rank. */
+/* Send the next note; at most one is in flight to a rank. */
 static void send_notes(struct weft_coll *c, uint32_t rank)
 {
     for (uint32_t i = 0; i < c->groups && !c->rank[rank].telling; i++) {
@@ -288,7 +289,7 @@ void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank
     }
 }
 
-/* ---- disagreement ---------------------------------------------------------------------------- */
+/* ---- mismatch -------------------------------------------------------------------------------- */
 
 static const struct weft_coll_descriptor *remembered(const struct group *g, uint32_t number)
 {
@@ -347,10 +348,10 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
     weft_coll_fail(c, &failure);
 }
 
-/* ---- who is late ----------------------------------------------------------------------------- */
+/* ---- late ranks ------------------------------------------------------------------------------ */
 
-/* An answer, always; and this rank's own time-out comes, if that one's has, before that of the one
- * that asks, which may wait for this one only because this one waits for a third. */
+/* Always reply. If the sender's operation has timed out, this rank also processes its own timeout
+ * first, because the sender may wait for this rank only because this rank waits for a third one. */
 static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
     const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);

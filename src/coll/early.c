@@ -1,7 +1,8 @@
-/* Messages of operations that this rank has not called yet wait in a pool of pages. Who sends keeps
- * what it may send ahead below a quota (send.c), so the pool cannot run out, unless a rank is
- * configured otherwise; that ends the operation, and says so. When the operation is called, what has
- * come is copied to its place, and what is still under way goes there directly. */
+/* Messages of operations that this rank has not called yet are stored in a pool of pages. A sender
+ * limits the messages that it sends ahead to a quota (send.c), so the pool cannot be exhausted
+ * unless a rank is configured differently; in that case the operation fails with an error. When the
+ * operation is called, stored data is copied to its destination, and data still in flight is
+ * received there directly. */
 #include "coll/internal.h"
 
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static void pages_free(struct weft_coll *c, struct early *e)
     e->pages = 0;
 }
 
-/* Copy bytes [at, at + bytes) of a message's pages to `to`, or from `from` when that is NULL. */
+/* Copy bytes [at, at + bytes) of a message's pages to `to`, or from `from` if `to` is NULL. */
 static void pages_copy(struct weft_coll *c, const struct early *e, uint64_t at, uint64_t bytes,
                        uint8_t *to, const uint8_t *from)
 {
@@ -87,7 +88,7 @@ static void pages_copy(struct weft_coll *c, const struct early *e, uint64_t at, 
     }
 }
 
-/* Where the mask lies, behind the data. */
+/* Offset of the mask, which follows the data. */
 static uint64_t mask_at(const struct early *e)
 {
     return ((uint64_t)e->total * e->elem_bytes + 7) / 8 * 8;
@@ -170,7 +171,7 @@ void weft_coll_early_chunk(struct weft_coll *c, uint32_t slot, const struct weft
     }
 }
 
-/* All that is known of it is known to its operation now. */
+/* The operation now has all information about the message. */
 static void hand_over(struct weft_coll *c, struct op *op, const struct early *e,
                       const uint64_t *chunk_mask)
 {
@@ -186,14 +187,14 @@ static void hand_over(struct weft_coll *c, struct op *op, const struct early *e,
     weft_coll_arrived(c, op, e->tag.phase, e->tag.segment, index);
 }
 
-/* Pages have room for a bit for each grain, and so for each chunk if chunks begin on grains. Which
- * chunks are missing of another message is of no interest: none may be. */
+/* Pages have room for one bit per grain, and so per chunk if chunks begin on grains. Other messages
+ * need no mask, because no chunk of them may be missing. */
 static bool has_mask(const struct early *e)
 {
     return e->chunk_elems % WEFT_COLL_GRAIN == 0;
 }
 
-/* A message whose sender has gone says so with its operation, if that is ever called. */
+/* A message whose sender has left is reported with its operation, if that is called. */
 void weft_coll_early_received(struct weft_coll *c, uint32_t slot,
                               const struct weft_msg_event *event)
 {
@@ -211,7 +212,7 @@ void weft_coll_early_received(struct weft_coll *c, uint32_t slot,
     }
     struct op *op = op_of(c, e);
     if (op != NULL && !e->complete && event->sender_gone) {
-        op->broken = true; /* PEER_DOWN comes */
+        op->broken = true; /* PEER_DOWN follows */
     } else if (op != NULL) {
         hand_over(c, op, e, event->mask);
         weft_coll_op_check(c, op);
@@ -229,7 +230,7 @@ static void adopt(struct weft_coll *c, struct op *op, uint32_t slot)
         if (e->closed) {
             early_free(c, slot);
         } else {
-            pages_free(c, e); /* its sender counts them no longer either */
+            pages_free(c, e); /* its sender no longer counts them either */
         }
         return;
     }

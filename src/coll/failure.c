@@ -1,5 +1,6 @@
-/* The end of an object: the first failure that is noticed or told of stays. All ranks are told, then
- * connections are closed, so that the transport gives the buffers of all operations back. */
+/* Failure of the object. The first failure that is detected or received is kept. All ranks are
+ * notified; then connections are closed, so that the transport returns the buffers of all
+ * operations. */
 #include "coll/internal.h"
 
 void weft_coll_fail(struct weft_coll *c, const struct weft_coll_failure *failure)

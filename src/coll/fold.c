@@ -1,6 +1,5 @@
-/* Blocks of BLOCK elements are reduced in accumulators on the stack, one source after another, so
- * that each source is read once and the compiler makes vector code of loops with a fixed operation.
- */
+/* Blocks of BLOCK elements are reduced in accumulators on the stack, one source after another. Each
+ * source is read once, and the compiler can vectorize loops with a fixed operation. */
 #include "coll/fold.h"
 
 #include <string.h>
@@ -38,8 +37,8 @@ float weft_coll_f16_load(uint16_t half)
     return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/* Adding `magic` puts the bits that binary16 has of a subnormal at the end of the fraction, rounded by
- * the processor. */
+/* Adding `magic` shifts the bits that binary16 has for a subnormal to the end of the fraction; the
+ * processor rounds. */
 uint16_t weft_coll_f16_store(float value)
 {
     uint32_t bits = bits_of_float(value);
@@ -48,7 +47,8 @@ uint16_t weft_coll_f16_store(float value)
     if (bits > 0x7f800000) {
         return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
     }
-    if (bits >= 0x47800000) { /* 65,536 and more; what rounds up to it carries over below */
+    if (bits >= 0x47800000) { /* 65,536 and more; smaller values that round up to it carry over
+                               * below */
         return (uint16_t)(sign | 0x7c00);
     }
     if (bits < 0x38800000) { /* below 2^-14 */
@@ -82,7 +82,7 @@ uint16_t weft_coll_bf16_store(float value)
         acc[i] = expression;                                                                       \
     }
 
-/* NaN wins: a comparison with it is false. */
+/* NaN propagates: a comparison with it is false. */
 #define FLOAT_STEP(NAME, T, ACC, LOAD)                                                             \
     static void step_##NAME(ACC *acc, const T *from, size_t n, enum weft_coll_reduction reduction) \
     {                                                                                              \
@@ -102,7 +102,7 @@ uint16_t weft_coll_bf16_store(float value)
         }                                                                                          \
     }
 
-/* U is an unsigned type in which sums and products wrap. */
+/* U is an unsigned type in which sums and products wrap around. */
 #define INT_STEP(NAME, T, U)                                                                       \
     static void step_##NAME(T *acc, const T *from, size_t n, enum weft_coll_reduction reduction)   \
     {                                                                                              \

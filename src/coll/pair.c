@@ -1,13 +1,13 @@
 /* Send and recv: a message between two ranks, matched by its tag in the order of the calls.
  *
- * The receiver says that it is ready (READY, control.c), with the place of its operation; the sender
- * then sends to just that operation. So nothing comes that nobody has called, and no memory waits for
- * it; a message begins half a round trip after the later one of the two calls.
+ * The receiver sends READY (control.c) with the slot of its operation; the sender then sends to
+ * exactly that operation. Data therefore never arrives before its recv is called, and needs no
+ * buffer. A message starts half a round trip after the later of the two calls.
  *
- * READYs of a rank are numbered, for the transport keeps no order: those behind one that is missing
- * wait for it, or two calls with the same tag could change places. A recv stays open until its READY
- * has been matched and the data has come, so a rank has at most ops_max of them here, and none is
- * that far behind one that is missing. */
+ * READYs of a rank are numbered, because the transport does not preserve order. READYs after a
+ * missing one are held back; otherwise two calls with the same tag could be swapped. A recv stays
+ * open until its READY is matched and the data has arrived. A rank therefore has at most ops_max
+ * READYs at the sender, and none is further than that behind a missing one. */
 #include "coll/internal.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ uint64_t weft_coll_pair_tag(const struct op *op, uint32_t segment)
            (uint64_t)op->far_life << PAIR_LIFE_SHIFT | (uint64_t)segment << PAIR_SEGMENT_SHIFT;
 }
 
-/* The one place where a message for a recv is compared with it. */
+/* The only place where a message for a recv is checked against it. */
 void weft_coll_pair_open(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event)
 {
     uint32_t slot = event->tag >> PAIR_SLOT_SHIFT & PAIR_SLOT_MASK;
@@ -92,7 +92,7 @@ static void want_free(struct weft_coll *c, struct rank *r, uint32_t *at)
     r->wants--;
 }
 
-/* The first of a rank's READYs that fits; NULL: none yet. */
+/* The first matching READY of a rank; NULL: none yet. */
 static uint32_t *want_of(struct weft_coll *c, struct rank *r, const struct op *op)
 {
     for (uint32_t *at = &r->want_head; *at != NONE; at = &c->want[*at].next) {
@@ -149,7 +149,7 @@ void weft_coll_pair_match(struct weft_coll *c, uint32_t rank)
     }
 }
 
-/* The one place where a READY is checked. A group that this rank has not made yet it may make later. */
+/* The only place where a READY is validated. Its group may be one that this rank creates later. */
 static bool want_valid(const struct weft_coll *c, uint32_t rank, const struct want *want)
 {
     const struct rank *r = &c->rank[rank];
@@ -159,7 +159,7 @@ static bool want_valid(const struct weft_coll *c, uint32_t rank, const struct wa
            want->seq - r->want_frontier < c->config.ops_max && r->wants < c->config.ops_max;
 }
 
-/* They are kept in the order of their numbers. */
+/* READYs are stored in the order of their numbers. */
 void weft_coll_pair_ready(struct weft_coll *c, uint32_t rank, const struct want *want)
 {
     struct rank *r = &c->rank[rank];

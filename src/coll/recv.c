@@ -1,5 +1,5 @@
-/* Messages of data: which operation they are of, and where they go. Here, in data_open, is the one
- * place where what a message says of itself is compared with what this rank has called. */
+/* Data messages: their operations and destinations. data_open is the only place where the fields of
+ * a message are checked against this rank's calls. */
 #include "coll/internal.h"
 
 uint64_t weft_coll_tag_pack(uint32_t kind, struct tag tag)
@@ -20,7 +20,7 @@ struct tag weft_coll_tag_unpack(uint64_t tag)
     };
 }
 
-/* ---- where it goes --------------------------------------------------------------------------- */
+/* ---- destination ----------------------------------------------------------------------------- */
 
 uint8_t *weft_coll_place(const struct op *op, uint32_t phase, uint32_t segment, uint32_t index)
 {
@@ -58,14 +58,14 @@ bool weft_coll_fits(const struct op *op, struct tag tag, uint32_t index, uint32_
            !weft_bits_test(op_bits(op, tag.phase, BITS_OPENED), op_bit(op, tag.segment, index));
 }
 
-/* ---- which grains ---------------------------------------------------------------------------- */
+/* ---- received grains ------------------------------------------------------------------------- */
 
 uint64_t *weft_coll_mask(const struct op *op, uint32_t index)
 {
     return (uint64_t *)((uint8_t *)op->call.work + op->work.masks) + index * op->work.mask_words;
 }
 
-/* chunk_mask NULL: all of it came. Chunks begin on grains. */
+/* chunk_mask NULL: the message is complete. Chunks begin on grains. */
 void weft_coll_mask_put(struct weft_coll *c, struct op *op, uint32_t segment, uint32_t index,
                         const uint64_t *chunk_mask, uint32_t chunk_elems, uint32_t total)
 {
@@ -160,7 +160,7 @@ void weft_coll_data_chunk(struct weft_coll *c, uint32_t rank, const struct weft_
     memcpy(place + at, event->data, (size_t)event->elems * event->elem_bytes);
 }
 
-/* A chunk that begins inside a grain is of a rank that asked for no loss. */
+/* A chunk that begins inside a grain is from a rank that did not allow loss. */
 bool weft_coll_missing_valid(const struct op *op, uint32_t phase, bool whole, bool complete,
                              uint32_t chunk_elems)
 {
@@ -180,7 +180,7 @@ void weft_coll_data_received(struct weft_coll *c, uint32_t rank, const struct we
         return;
     }
     if (event->outcome == WEFT_MSG_SHORT && event->sender_gone) {
-        op->broken = true; /* PEER_DOWN comes */
+        op->broken = true; /* PEER_DOWN follows */
         return;
     }
     bool whole = event->received == event->chunks;

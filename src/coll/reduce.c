@@ -1,8 +1,9 @@
-/* Contributions become a result, and what of the own one did not arrive becomes the residual.
+/* Reduction of contributions to a result, and update of the residual with the part of this rank's
+ * contribution that did not arrive.
  *
- * Error feedback: the residual is also what is sent. At the beginning in is added to it; a chunk that
- * its owner received is then zero in it, and one that is missing stays. So the values that were lost
- * are kept although phase 2 may overwrite in before the sender knows what was lost. */
+ * Error feedback: the residual is also the send buffer. At the beginning `in` is added to it. A
+ * chunk that its owner received is then set to zero, and a missing chunk stays. Lost values are
+ * thus kept even if phase 2 overwrites `in` before the sender knows which chunks were lost. */
 #include "coll/internal.h"
 
 #include "coll/fold.h"
@@ -36,7 +37,7 @@ static const uint8_t *own_at(const struct op *op, struct part part)
     return in + (weft_coll_slice_at(s, s->me) + part.at) * s->elem_bytes;
 }
 
-/* Elements [at, at + elems) of a segment; those of ranks that lack the grain are left out. */
+/* Reduce elements [at, at + elems) of a segment, without the ranks whose grain is missing. */
 static uint32_t reduce_range(struct op *op, uint32_t segment, uint64_t at, uint64_t elems,
                              bool gaps)
 {
@@ -85,7 +86,7 @@ void weft_coll_reduce(struct op *op, uint32_t segment)
     }
 }
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* ---- data to send ---------------------------------------------------------------------------- */
 
 void weft_coll_residual_add(struct op *op)
 {
@@ -119,7 +120,7 @@ const uint64_t *weft_coll_critical(struct weft_coll *c, const struct op *op, uin
     return any ? c->critical : NULL;
 }
 
-/* ---- what of it arrived ---------------------------------------------------------------------- */
+/* ---- arrived parts --------------------------------------------------------------------------- */
 
 static void feed_back(struct op *op, uint32_t segment, uint32_t index, uint64_t at, uint64_t elems,
                       bool arrived)

@@ -1,13 +1,16 @@
-/* Which message goes next: of the oldest operation first, phase 1 before phase 2, segment by segment,
- * to the ranks in turn, beginning with the next one, so that not all send to the same one. The
- * transport keeps to this order by the priorities, and by the age of messages of equal length.
+/* Selection of the next message: oldest operation first, phase 1 before phase 2, segment by
+ * segment. Each rank sends to the others in turn, starting with the next rank, so that not all send
+ * to the same one. The transport keeps this order by priority, and by age for messages of equal
+ * length.
  *
- * Phase 1 first: an owner that has all contributions early would otherwise fill its uplink with
- * results while others wait for its contributions, and those come last with all of their results
- * still to be sent: 1.18 times the ideal instead of 1.08 with 8 ranks, 1.6 without segments.
+ * Phase 1 first: otherwise an owner that has all contributions early fills its uplink with results
+ * while others wait for its contributions; those ranks then finish last, with all of their results
+ * still to be sent. Measured: 1.18 times the ideal instead of 1.08 with 8 ranks, 1.6 without
+ * segments.
  *
- * Few receivers at a time: with 64 ranks each would otherwise have 63 senders, of which each has
- * little credit: 1.31 times the ideal instead of 1.15. The figures: docs/COLLECTIVES.md.
+ * Few receivers at a time: otherwise, with 64 ranks, each rank has 63 concurrent senders, and each
+ * of them gets little credit. Measured: 1.31 times the ideal instead of 1.15. See
+ * docs/COLLECTIVES.md.
  */
 #include "coll/internal.h"
 
@@ -38,7 +41,7 @@ static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t sl
     }
 }
 
-/* May this rank send to that one, which may not have called the operation yet? */
+/* Whether this rank may send to that rank, which may not have called the operation yet. */
 static bool may_run_ahead(const struct weft_coll *c, const struct op *op, uint32_t rank,
                           uint64_t pages)
 {
@@ -68,7 +71,8 @@ struct outgoing {
     uint8_t priority;
 };
 
-/* A chunk that does not begin on a grain could not be told by a bit for each: whole then. */
+/* Loss within a chunk that does not begin on a grain cannot be recorded per grain: such a message
+ * must be complete. */
 static void bound_set(struct weft_coll *c, const struct outgoing *o, uint32_t index,
                       struct weft_msg_send *send)
 {
@@ -112,7 +116,7 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
         .total = part.elems,
         .elem_bytes = (uint16_t)s->elem_bytes,
         .priority = o->priority,
-        /* Not the slices of a root: their owners send them on. */
+        /* Not the slices of a root: their owners forward them. */
         .together = o->phase == PHASE_2 || s->senders == PARTY_ALL,
         .tag = tag_of(o),
         .deadline_ns = WEFT_NEVER,
@@ -133,7 +137,7 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
     return status;
 }
 
-/* False: no more can go to anybody now. */
+/* Returns false if nothing can be sent to any rank now. */
 static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t index)
 {
     struct op *op = o->op;
@@ -158,7 +162,7 @@ static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t inde
         return false;
     }
     if (status != WEFT_OK) {
-        return true; /* AGAIN; or PEER, whose event is about to come */
+        return true; /* AGAIN; or PEER, whose event will follow */
     }
     weft_bits_set(sent, bit);
     op->unsent[o->phase][o->segment]--;
@@ -203,8 +207,8 @@ void weft_coll_send_all(struct weft_coll *c)
     }
 }
 
-/* Whoever said CLOSE had all it needed; so what it did not confirm it had, but not which part of what
- * may be missing. */
+/* A rank that sent CLOSE had received everything it needed, so it had received the unacknowledged
+ * data; it is unknown which of the chunks that may be missing arrived. */
 static void sent_unknown(struct op *op, uint32_t phase, uint32_t rank)
 {
     bool one = op->doubt_rank == NONE || op->doubt_rank == rank;

@@ -62,7 +62,7 @@ static void phases_set(struct shape *s)
     }
 }
 
-/* A slice that surely fits its messages. */
+/* Upper bound of a slice whose messages fit. */
 static uint64_t slice_bytes_max(const struct weft_coll_config *config)
 {
     return (uint64_t)config->chunks_max * WEFT_COLL_CHUNK_MIN * (WEFT_COLL_SEGMENTS_MAX / 2);
@@ -88,7 +88,7 @@ static enum slices slices_of(const struct weft_coll_config *config, const struct
     return small ? SLICES_WHOLE : SLICES_VECTOR;
 }
 
-/* Of the longest slice. */
+/* Length of the longest slice, in elements. */
 static uint64_t slice_elems_max(const struct shape *s)
 {
     if (s->slices != SLICES_VECTOR) {

@@ -1,4 +1,4 @@
-/* Names and sentences. */
+/* Names and messages. */
 #include "coll/internal.h"
 
 #include <inttypes.h>

@@ -1,7 +1,8 @@
-/* Reads: oldest request first, as many workers between read and commit as there are credits. */
+/* Admission of reads: oldest request first; the number of workers between read and commit is
+ * limited by the credits. */
 #include "sched/internal.h"
 
-/* The oldest of those that asked at or after a request; WEFT_PLANNER_NONE = no more. */
+/* The oldest request at or after a given one; WEFT_PLANNER_NONE = none. */
 static uint32_t oldest_read(const struct weft_planner *planner, uint64_t asked_min)
 {
     uint32_t best = WEFT_PLANNER_NONE;
@@ -39,7 +40,7 @@ static void grant_read(struct weft_planner *planner, uint32_t worker)
     planner_announce_from(planner, first);
 }
 
-/* A read whose path is down waits, and the next one is looked at. When a table is full, all wait. */
+/* A read whose path is down is skipped. If a table is full, all reads wait. */
 void planner_admit_reads(struct weft_planner *planner)
 {
     bool has_credits = planner_has(planner, WEFT_PLAN_ADMISSION);

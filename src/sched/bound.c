@@ -1,15 +1,15 @@
-/* The delay bound: who must be next, who is too late, and whom it is better not to send.
+/* The delay bound: which update must be next, which is too late, and which should be dropped.
  *
- * Position deadlines. `opened` updates are granted so far. If no more than tau_max - (opened -
- * base) others are granted before an update, its delay is at most tau_max; that number is its due
- * position, 0 = it must be next. A set of k + 1 updates that are all due by position k is *tight*:
- * one that is not in it cannot go first. With more than k + 1 of them one cannot be in time, and
- * the longest is dropped, since all others then are there sooner.
+ * Position deadlines. `opened` updates are granted so far. If at most tau_max - (opened - base)
+ * others are granted before an update, its delay is at most tau_max; that number is its due
+ * position, and 0 means that it must be next. A set of k + 1 updates that are all due by position k
+ * is *tight*: no other update can go first. With more than k + 1 of them at least one cannot be in
+ * time; the longest is dropped, because the others then complete sooner.
  *
- * What is granted can be overtaken, by a faster path or by chance. So a grant also needs that every
- * update under way would still be within the bound if everything else granted were committed before
- * it (planner_may_fly). The bound then holds whatever the network does; the price is that a slow
- * update with an old base holds up the others, which is what the check of Fig. 5 weighs.
+ * A granted update can be overtaken, on a faster path or by chance. A grant therefore also requires
+ * that every update in flight stays within the bound if all other granted updates are committed
+ * before it (planner_may_fly). The bound then holds regardless of the network. The cost is that a
+ * slow update with an old base delays the others; the check of Fig. 5 limits that cost.
  *
  * Source: [mlfabric] section 5, Fig. 5; planner_may_fly is ours.
  */
@@ -26,7 +26,8 @@ bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_
     for (uint32_t i = 0; i < planner->flying_count; i++) {
         least = weft_min_u64(least, planner->workers[planner->flying[i]].base_version);
     }
-    /* All others that are granted come first: the last one's delay. */
+    /* Worst case: all other granted updates are committed first, which gives the last one's
+     * delay. */
     uint64_t others = planner_opened(planner) + count - 1;
     return others <= weft_time_add(least, planner->config.tau_max);
 }
@@ -53,7 +54,7 @@ uint64_t planner_least_clock(const struct weft_planner *planner)
     return least;
 }
 
-/* In SSP everybody waits for the workers at the least clock. */
+/* In SSP all workers wait for the workers at the least clock. */
 static bool may_drop(const struct weft_planner *planner, const struct planner_worker *w,
                      uint64_t least_clock)
 {
@@ -61,7 +62,7 @@ static bool may_drop(const struct weft_planner *planner, const struct planner_wo
            (planner->config.mode == WEFT_PLANNER_SSP && w->clock > least_clock);
 }
 
-/* The longest of those due by a position, rather one that may be dropped. */
+/* The longest update due by a position, preferably one that may be dropped. */
 static uint32_t longest_due(const struct weft_planner *planner, uint64_t due_max)
 {
     uint32_t best = WEFT_PLANNER_NONE;
@@ -89,7 +90,7 @@ static uint32_t longest_due(const struct weft_planner *planner, uint64_t due_max
 uint64_t planner_crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                                   uint32_t taken, uint32_t excess)
 {
-    uint32_t positions = count + taken; /* who is due later is no constraint */
+    uint32_t positions = count + taken; /* updates due later do not constrain */
     memset(planner->due_count, 0, positions * sizeof(planner->due_count[0]));
     for (uint32_t i = 0; i < count; i++) {
         uint64_t due;
@@ -114,7 +115,7 @@ bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, u
     return planner_crowded_position(planner, set, count, taken, 1) == WEFT_NEVER;
 }
 
-/* One that is due by a position, and whose path is down. */
+/* An update due by a position whose path is down. */
 static uint32_t unreachable_due(const struct weft_planner *planner, uint64_t due_max)
 {
     for (uint32_t i = 0; due_max != WEFT_NEVER && i < planner->waiting_count; i++) {
@@ -138,8 +139,9 @@ static bool can_send(const struct weft_planner *planner)
     return false;
 }
 
-/* Nothing may go before a tight set, and what is in it without a path cannot go itself: it would hold
- * up all that could be sent. In SSP also at the least clock, for else nobody could send at all. */
+/* No update may go before a tight set, and a member of the set without a path cannot go itself, so
+ * it would block all sendable updates. In SSP this also drops updates at the least clock, because
+ * otherwise no worker could send. */
 static void drop_unreachable(struct weft_planner *planner)
 {
     while (can_send(planner)) {
@@ -174,8 +176,8 @@ void planner_drop_late(struct weft_planner *planner)
 
 /* ---- Fig. 5 ---------------------------------------------------------------------------------- */
 
-/* How many updates would be there before this one though granted after it: those that wait and are
- * shorter, or as many as lately were committed in the time that it takes longer than others. */
+/* Number of updates that would complete before this one although granted after it: the shorter
+ * waiting ones, or the number of recent commits in the extra time that this update takes. */
 static uint64_t overtakers(const struct weft_planner *planner, const struct planner_worker *w)
 {
     uint64_t shorter = 0, expected = 0;

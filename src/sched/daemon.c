@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest wait of an update that the scheduler says waits for its turn, in silences. */
+/* Maximum wait of an update after the scheduler replied "waiting", as a multiple of silent_ns. */
 enum { QUEUED_SILENCES = 30 };
 
 enum ask_state {
-    ASK_NONE,    /* nothing, or over */
-    ASK_WAITING, /* asked, not answered */
+    ASK_NONE,    /* no request, or completed */
+    ASK_WAITING, /* requested, no reply yet */
     ASK_GRANTED,
     ASK_DROPPED,
     ASK_DIRECT,
@@ -20,13 +20,14 @@ struct weft_sched_daemon {
     struct weft_sched_daemon_config config;
     struct weft_sched_daemon_counters counters;
     bool is_connected;
-    bool is_silent; /* the scheduler: until its next message */
-    bool is_queued; /* it has said that the update waits for its turn */
+    bool is_silent; /* the scheduler has timed out; until its next message */
+    bool is_queued; /* the scheduler replied that the update is waiting */
     bool is_due;
     uint32_t number_in;
     uint32_t number_out;
-    uint64_t heartbeat_ns; /* when the next report is due */
-    uint64_t unheard_ns;   /* since when a report is not answered, or an ask; WEFT_NEVER = none */
+    uint64_t heartbeat_ns; /* time of the next report */
+    uint64_t unheard_ns;   /* time of the oldest report or request without a reply; WEFT_NEVER =
+                            * none */
     uint16_t status;
     uint64_t direct_bps;
 
@@ -35,8 +36,8 @@ struct weft_sched_daemon {
     uint64_t ended;
     double norm;
     uint64_t asked_ns;
-    bool is_told;   /* a DROP or SEND_DIRECT was handed out */
-    bool is_direct; /* said in reports: no grant of this scheduler counts for it any more */
+    bool is_told;   /* a DROP or SEND_DIRECT was returned */
+    bool is_direct; /* reported as sent; later grants of this scheduler are ignored */
     uint8_t why;
     uint32_t aggregators;
     uint32_t reached;
@@ -48,9 +49,9 @@ struct weft_sched_daemon {
 
     uint64_t opened;
     uint64_t closed;
-    uint64_t made;                   /* events, ever */
-    uint64_t taken;                  /* by the scheduler, or forgotten */
-    struct weft_sched_event *events; /* a ring of EVENTS_KEPT: number n is at n % EVENTS_KEPT */
+    uint64_t made;                   /* total number of events */
+    uint64_t taken;                  /* events acknowledged by the scheduler, or discarded */
+    struct weft_sched_event *events; /* a ring of EVENTS_KEPT: event n is at n % EVENTS_KEPT */
 };
 
 void weft_sched_daemon_config_default(struct weft_sched_daemon_config *config_p)
@@ -114,7 +115,8 @@ void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_
     daemon->heartbeat_ns = now_ns;
 }
 
-/* The next connection may be to another scheduler: an update that is being sent is none of its. */
+/* The next connection may be to another scheduler, which has no part in an update that is being
+ * sent. */
 void weft_sched_daemon_disconnected(struct weft_sched_daemon *daemon)
 {
     daemon->is_connected = false;
@@ -144,7 +146,7 @@ static void take_grants(struct weft_sched_daemon *daemon, const struct weft_sche
     }
 }
 
-/* Whether each share that has bytes has a grant, and no other shard has. */
+/* Whether the grants cover exactly the shards with a nonempty share. */
 static bool grants_fit(const struct weft_sched_daemon *daemon, const struct weft_sched_plan *plan)
 {
     uint32_t at = 0;
@@ -209,7 +211,7 @@ bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *byt
     if (daemon->config.role == WEFT_SCHED_WORKER) {
         take_verdict(daemon, &plan, now_ns);
         if (daemon->state ==
-            ASK_WAITING) { /* it is there, but has not decided: that may take long */
+            ASK_WAITING) { /* the scheduler replies but has not decided: that may take long */
             bool is_refused = plan.status != WEFT_SCHED_OK && plan.status != WEFT_SCHED_INCOMPLETE;
             daemon->unheard_ns = now_ns;
             if (is_refused) {
@@ -291,8 +293,9 @@ bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon)
     return daemon->made > daemon->taken;
 }
 
-/* When a worker waits no longer for a decision, whatever else the scheduler says meanwhile: one that never
- * decides, because a shard of the job does not report to it say, must not stop the job. */
+/* Time at which a worker stops waiting for a decision, even if the scheduler replies. A scheduler
+ * that never decides, for example because a shard of the job does not report to it, must not stop
+ * the job. */
 static uint64_t decide_by(const struct weft_sched_daemon *daemon)
 {
     uint64_t times = daemon->is_queued ? QUEUED_SILENCES : 1;

@@ -1,9 +1,9 @@
-/* Transfers: making them with their reservation, ending them, planning them again. */
+/* Transfers: creation with their reservation, end, and replanning. */
 #include "sched/internal.h"
 
 #include <string.h>
 
-/* A transfer's id is (how many were made before it, its slot). */
+/* A transfer's id consists of its sequence number and its slot. */
 enum { SLOT_BITS = 20 };
 
 void planner_set_add(uint32_t *set, uint32_t *count, uint32_t worker)
@@ -116,7 +116,7 @@ void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_plann
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* Nothing was reported so long after the planned end: it is late. */
+/* The time after the planned end at which a transfer without a report is overdue. */
 static uint64_t late_at(const struct weft_booking *booking)
 {
     uint64_t grace_ns = (booking->end_ns - booking->start_ns) / 8 + 100 * WEFT_NS_PER_US;
@@ -145,7 +145,7 @@ void planner_transfer_end(struct weft_planner *planner, struct planner_transfer 
 {
     uint32_t slot = (uint32_t)(transfer - planner->transfers);
     struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
-    /* No step left for the end: then it ends by itself, when planned. */
+    /* No timeline step is left for the release: the reservation then ends as planned. */
     (void)weft_path_release(&path, &transfer->booking, planner->now_ns);
     uint32_t last = planner->active[--planner->active_count];
     planner->active[transfer->active_idx] = last;
@@ -173,7 +173,7 @@ struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uin
 
 /* ---- one update, read or aggregate over all servers ------------------------------------------ */
 
-/* The server whose share would be there first, among those that are not `done`. */
+/* The server whose share would complete first, among those that are not `done`. */
 static bool first_share(struct weft_planner *planner, struct planner_transfer *what,
                         const uint64_t *server_bytes, bool is_to_servers, uint64_t from_ns,
                         uint64_t done)
@@ -280,9 +280,9 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
     }
 }
 
-/* ---- planning again -------------------------------------------------------------------------- */
+/* ---- replanning ------------------------------------------------------------------------------ */
 
-/* Reserve what is left of a transfer from now on. Nothing of it is reserved in the future. */
+/* Reserve the rest of a transfer from now on. It has no reservation in the future. */
 void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,
                         uint64_t left_bytes)
 {
@@ -293,14 +293,14 @@ void planner_book_again(struct weft_planner *planner, struct planner_transfer *t
         weft_path_reserve(&path, &booking)) {
         transfer->booking = booking;
     } else {
-        /* Its path is down, or has no steps: once more a little later. */
+        /* The path is down, or has no free steps: retry a little later. */
         uint64_t again_ns = weft_time_add(planner->now_ns, 10 * WEFT_NS_PER_MS);
         transfer->booking = (struct weft_booking){.start_ns = planner->now_ns, .end_ns = again_ns};
     }
     transfer->late_ns = late_at(&transfer->booking);
 }
 
-/* Transfers over a link into scratch, by planned start; returns how many. */
+/* Collect the transfers over a link in scratch, by planned start; returns their number. */
 static uint32_t over_link(struct weft_planner *planner, uint32_t host, bool is_up)
 {
     uint32_t count = 0;
@@ -321,7 +321,8 @@ static uint32_t over_link(struct weft_planner *planner, uint32_t host, bool is_u
     return count;
 }
 
-/* Book those in scratch again, in this order: what each has not sent by plan, from now on. */
+/* Book the transfers in scratch again, in this order: the bytes of each that the plan has not sent,
+ * from now on. */
 static void replan(struct weft_planner *planner, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -329,7 +330,7 @@ static void replan(struct weft_planner *planner, uint32_t count)
         struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
         transfer->sent += weft_booking_sent(&transfer->booking, transfer->bytes, planner->now_ns);
         if (!weft_path_release(&path, &transfer->booking, planner->now_ns)) {
-            planner->counters.full++; /* then both are reserved until the old one ends */
+            planner->counters.full++; /* both stay reserved until the old one ends */
         }
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -371,7 +372,8 @@ void planner_announce_due(struct weft_planner *planner)
     }
 }
 
-/* What should have arrived and was not reported has an eighth of its bytes to send yet. */
+/* A transfer that should have arrived but was not reported is assumed to have an eighth of its
+ * bytes left. */
 void planner_overdue(struct weft_planner *planner)
 {
     for (uint32_t i = 0; i < planner->active_count; i++) {

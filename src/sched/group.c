@@ -1,7 +1,7 @@
-/* Groups under way: members arrive at the aggregator, then their sum goes to the servers. */
+/* Groups in flight: members arrive at the aggregator, then their sum is sent to the servers. */
 #include "sched/internal.h"
 
-/* The sum is complete at the aggregator: it starts now, not when it was planned. */
+/* The sum is complete at the aggregator: it starts now instead of at the planned time. */
 static void start_sum(struct weft_planner *planner, uint32_t group)
 {
     for (uint32_t i = 0; i < planner->active_count; i++) {
@@ -37,7 +37,8 @@ void planner_group_delivered(struct weft_planner *planner, uint32_t group)
     }
 }
 
-/* Its members go on flying until each was reported committed, but not by way of this group. */
+/* The members stay in flight until each is reported as committed, but no longer belong to the
+ * group. */
 static void forget(struct weft_planner *planner, uint32_t group)
 {
     for (uint32_t i = 0; i < planner->flying_count; i++) {

@@ -1,14 +1,14 @@
-/* Which update is sent next.
+/* Selection of the next update to send.
  *
  *     repeat
- *         drop what is late; drop the longest where more updates are due than there are positions
- *         estimate for each waiting update when it would be there if it were sent next
+ *         drop late updates; drop the longest if more updates are due than there are positions
+ *         estimate for each waiting update when it would complete if it were sent next
  *         pick: of those that must go first to keep the bound, if there are such, else of all,
  *               a worker at the least clock (SSP), a slow path that has less than its floor,
  *               one that is too old, else the shortest, of equal ones the oldest base version;
- *               in SYNC, where all are waited for, the longest
- *         drop it instead when it would make others wait for its commit (Fig. 5)
- *         grant it, unless enough is granted ahead
+ *               in SYNC, where all updates are needed, the longest
+ *         drop it instead if it would make too many others wait for its commit (Fig. 5)
+ *         grant it, unless enough updates are granted ahead
  *
  * The bound's rules are in bound.c.
  *
@@ -18,16 +18,16 @@
 
 enum pick_reason { PICK_ORDER, PICK_BOUND, PICK_SLOW };
 
-/* Limits what may be picked. */
+/* Restricts the candidates of a pick. */
 struct view {
     uint64_t due_max;   /* of a tight set; WEFT_NEVER = all */
-    uint64_t clock_max; /* SSP: the least clock, when somebody at it waits */
+    uint64_t clock_max; /* SSP: the least clock, if a worker at it waits */
 };
 
 /* ---- estimates ------------------------------------------------------------------------------- */
 
-/* When an update would be there if it were sent next. With several servers a lower bound: every
- * share alone, and all bytes over the uplink. */
+/* Completion time of an update if it were sent next. With several servers this is a lower bound:
+ * each share alone, and all bytes over the uplink. */
 static void estimate(struct weft_planner *planner, struct planner_worker *w, const uint64_t *shares)
 {
     uint32_t servers = planner->config.servers;
@@ -77,7 +77,7 @@ bool planner_is_slow(const struct weft_planner *planner, uint32_t worker)
     return up_bps < planner_share(planner->fast_bps, planner->config.slow_ppm);
 }
 
-/* Slow updates under way have less of the servers' links than their share by number. */
+/* Whether slow updates in flight have less of the servers' links than their proportional share. */
 static bool slow_are_below_floor(const struct weft_planner *planner)
 {
     uint64_t slow = 0, used_bps = 0, servers_bps = 0;
@@ -109,7 +109,7 @@ static bool is_in_view(const struct weft_planner *planner, const struct view *vi
     return w->end_ns != WEFT_NEVER && due <= view->due_max && w->clock <= view->clock_max;
 }
 
-/* Oldest base version, then first asked. */
+/* Oldest base version, then earliest request. */
 static bool is_older(const struct weft_planner *planner, uint32_t a, uint32_t b)
 {
     const struct planner_worker *wa = &planner->workers[a], *wb = &planner->workers[b];
@@ -154,8 +154,8 @@ static uint32_t pick_shortest(const struct weft_planner *planner, const struct v
     return best;
 }
 
-/* SYNC: all are waited for, so what takes longest starts first, beside others where it leaves
- * room. */
+/* SYNC: all updates are needed, so the longest starts first; others share the remaining
+ * bandwidth. */
 static uint32_t pick_longest(const struct weft_planner *planner, const struct view *view)
 {
     uint32_t best = WEFT_PLANNER_NONE;
@@ -172,7 +172,7 @@ static uint32_t pick_longest(const struct weft_planner *planner, const struct vi
     return best;
 }
 
-/* The oldest that is slow (if asked for) and has waited min_age_ns. */
+/* The oldest update that has waited min_age_ns and, if requested, is slow. */
 static uint32_t pick_oldest(const struct weft_planner *planner, const struct view *view,
                             bool must_be_slow, uint64_t min_age_ns)
 {
@@ -236,7 +236,8 @@ static uint32_t pick(struct weft_planner *planner, enum pick_reason *reason_p)
 
 /* ---- grants ---------------------------------------------------------------------------------- */
 
-/* Late binding: what starts at once uses bandwidth that is free; of the rest only so many. */
+/* Late binding: a transfer that starts now uses free bandwidth; the number of those that start
+ * later is limited. */
 static bool is_too_early(struct weft_planner *planner, const struct planner_worker *w)
 {
     if (w->start_ns <= planner->now_ns) {
@@ -251,7 +252,7 @@ static bool is_too_early(struct weft_planner *planner, const struct planner_work
     return false;
 }
 
-/* Grant or drop one update; false = nothing more can be decided now. */
+/* Grant or drop one update; false = no further decision is possible now. */
 static bool decide_one(struct weft_planner *planner)
 {
     enum pick_reason reason;

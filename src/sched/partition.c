@@ -1,4 +1,4 @@
-/* Which updates are summed on the way, in which groups.
+/* Partition of the waiting updates into groups that are summed at aggregators.
  *
  *     O = the waiting updates, shortest first (in SYNC longest first), at most `window`
  *     for k = 0, 1, ...                            (in steps that grow, to bound the work)
@@ -9,10 +9,10 @@
  *                 one update alone is no group and goes direct
  *     keep the k with the least makespan, of equal ones the least mean completion
  *
- * So aggregation hides behind the transfers ahead of it (Fig. 6), and the server receives one sum
- * instead of its members. Trials reserve on the real timelines and give everything back; the groups
- * of the best one are then granted, as many as may be under way, and the direct updates are left to
- * order.c: late binding.
+ * Aggregation is thus hidden behind the transfers ahead of it (Fig. 6), and the server receives one
+ * sum instead of its members. Trials reserve on the real timelines and release everything. Then the
+ * groups of the best trial are granted, up to the limit of groups in flight. The direct updates are
+ * left to order.c: late binding.
  *
  * Source: [mlfabric] section 5, Fig. 6; cut-through is ours.
  */
@@ -44,21 +44,21 @@ void planner_partition_fini(struct weft_planner *planner)
 
 /* ---- tentative reservations ------------------------------------------------------------------ */
 
-/* Give back the hops from `first` on. */
+/* Release the hops from `first` on. */
 void planner_partition_undo(struct weft_planner *planner, uint32_t first)
 {
     struct planner_partition *p = planner->partition;
     while (p->hops_count > first) {
         const struct planner_transfer *hop = &p->hops[--p->hops_count];
         struct weft_path path = planner_path(planner, hop->from_host, hop->to_host);
-        /* The same instant at which it was reserved, so its ends are still steps or free ones are
-         * left. */
+        /* It is released at the instant at which it was reserved, so its ends are still steps or
+         * free steps are left. */
         bool done = weft_path_release(&path, &hop->booking, 0);
         WEFT_ASSERT(done);
     }
 }
 
-/* Reserve one hop as early as it fits; false = it does not. */
+/* Reserve one hop as early as possible; false = it does not fit. */
 static bool place(struct weft_planner *planner, struct planner_transfer hop, uint64_t from_ns)
 {
     struct planner_partition *p = planner->partition;
@@ -78,14 +78,14 @@ static const struct weft_booking *last_booking(const struct planner_partition *p
     return &p->hops[p->hops_count - 1].booking;
 }
 
-/* A direct update: a hop to each server. end_ns_p: when all of it is there. */
+/* A direct update: one hop to each server. end_ns_p: completion of the last hop. */
 static bool place_direct(struct weft_planner *planner, uint32_t worker, uint64_t *end_ns_p)
 {
     const struct planner_worker *w = &planner->workers[worker];
     uint32_t servers = planner->config.servers, first = planner->partition->hops_count;
     *end_ns_p = 0;
     for (uint32_t i = 0; i < servers; i++) {
-        uint32_t s = (worker + i) % servers; /* not all begin with the same server */
+        uint32_t s = (worker + i) % servers; /* distribute the starting points over the servers */
         struct planner_transfer hop = {.worker = worker,
                                        .server = s,
                                        .from_host = w->host,
@@ -104,7 +104,7 @@ static bool place_direct(struct weft_planner *planner, uint32_t worker, uint64_t
 
 /* ---- one group ------------------------------------------------------------------------------- */
 
-/* The time that bytes take over an idle path. */
+/* Transmission time of the bytes over an idle path. */
 static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32_t to_host,
                         uint64_t bytes)
 {
@@ -116,7 +116,7 @@ static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32
     return weft_transfer_ns(bytes, rate_bps);
 }
 
-/* The longest run of the order from `first` on whose sum can hide behind the frontier. */
+/* The longest run of the order, from `first` on, whose sum can hide behind the frontier. */
 static void place_members(struct weft_planner *planner, struct planner_trial_group *group,
                           uint64_t frontier_ns, uint64_t *begin_ns_p, uint64_t *end_ns_p)
 {
@@ -154,7 +154,8 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
     }
 }
 
-/* Bytes of the sum at one server: the largest member, and of each other what it adds. */
+/* Bytes of the sum at one server: the largest member, plus the contribution of each other
+ * member. */
 static uint64_t sum_bytes(const struct weft_planner *planner, const uint32_t *members,
                           uint32_t count, uint32_t server)
 {
@@ -168,8 +169,8 @@ static uint64_t sum_bytes(const struct weft_planner *planner, const uint32_t *me
     return largest + planner_share(all - largest, planner->config.aggregate_ppm);
 }
 
-/* The sum's transfers to the servers. It may start at begin_ns, and cannot end before the last
- * chunk, which is at the aggregator at end_ns, was forwarded. */
+/* The transfers of the sum to the servers. They may start at begin_ns. They cannot end before the
+ * last chunk, which arrives at the aggregator at end_ns, is forwarded. */
 static bool place_sum(struct weft_planner *planner, const struct planner_trial_group *group,
                       uint64_t begin_ns, uint64_t end_ns, uint64_t *done_ns_p)
 {
@@ -191,7 +192,8 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
         uint64_t chunk_ns = idle_ns(planner, group->host, server_host, planner->config.chunk_bytes);
         uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns);
         if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && last_booking(p)->end_ns < least_end_ns) {
-            /* So late that it cannot end before, however fast it goes. */
+            /* The earliest start such that the transfer cannot end before that, even at full
+             * rate. */
             uint64_t span_ns = idle_ns(planner, group->host, server_host, hop.bytes);
             planner_partition_undo(planner, p->hops_count - 1);
             uint64_t later_ns = least_end_ns > span_ns ? least_end_ns - span_ns : 0;
@@ -206,8 +208,8 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-/* One group from order[first] on; false, and nothing reserved, when fewer than two would be in
- * it. */
+/* Try one group from order[first] on. Returns false, with nothing reserved, if it would have fewer
+ * than two members. */
 static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t frontier_ns,
                       uint64_t *done_ns_p)
 {
@@ -231,7 +233,7 @@ static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t fro
     return true;
 }
 
-/* When everything that is reserved now has passed the servers' links. */
+/* Time at which everything reserved so far has passed the servers' links. */
 static uint64_t frontier_now(const struct weft_planner *planner)
 {
     uint64_t frontier_ns = planner->now_ns;
@@ -266,7 +268,7 @@ bool planner_partition_try(struct weft_planner *planner, uint32_t direct)
     return true;
 }
 
-/* As order.c: shortest first; longest first where all are waited for. */
+/* As order.c: shortest first, but longest first in SYNC. */
 static bool goes_before(const struct weft_planner *planner, const struct planner_worker *a,
                         const struct planner_worker *b)
 {
@@ -277,7 +279,7 @@ static bool goes_before(const struct weft_planner *planner, const struct planner
     return a->asked < b->asked;
 }
 
-/* The first `window` of those that can be sent. */
+/* The first `window` updates of those that can be sent. */
 static void make_order(struct weft_planner *planner)
 {
     struct planner_partition *p = planner->partition;
@@ -297,7 +299,7 @@ static void make_order(struct weft_planner *planner)
     }
 }
 
-/* Aggregators without a group, the widest first. */
+/* Aggregators without a group, fastest first. */
 static void find_aggregators(struct weft_planner *planner)
 {
     struct planner_partition *p = planner->partition;
@@ -339,7 +341,7 @@ void planner_partition_prepare(struct weft_planner *planner)
     find_aggregators(planner);
 }
 
-/* The best number of direct updates; all of them when no trial with groups is better. */
+/* The best number of direct updates; all of them if no trial with groups is better. */
 uint32_t planner_partition_best(struct weft_planner *planner)
 {
     struct planner_partition *p = planner->partition;

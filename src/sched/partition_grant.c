@@ -1,4 +1,4 @@
-/* The best partition's groups become transfers, as many as may be under way. */
+/* Converts the groups of the best partition into transfers, up to the limit of groups in flight. */
 #include "sched/partition.h"
 
 static uint32_t groups_under_way(const struct weft_planner *planner, uint32_t *free_p)
@@ -22,7 +22,8 @@ static bool is_member(const struct planner_partition *p, const struct planner_tr
     return false;
 }
 
-/* Granting the group now keeps everybody's bound: its members' and those that go on waiting. */
+/* Whether the bound still holds if the group is granted now, for its members and for the updates
+ * that keep waiting. */
 static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial_group *group)
 {
     const struct planner_partition *p = planner->partition;
@@ -45,7 +46,7 @@ static bool keeps_bounds(struct weft_planner *planner, const struct planner_tria
     return planner_positions_left(planner, planner->scratch, others, group->count);
 }
 
-/* Turn the tentative hops of a trial's group into transfers. */
+/* Convert the tentative hops of a trial's group into transfers. */
 static bool grant_group(struct weft_planner *planner, const struct planner_trial *trial,
                         uint32_t trial_group, uint32_t hops)
 {

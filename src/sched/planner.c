@@ -1,4 +1,4 @@
-/* The planner's life: memory, configuration, polling. Events are in report.c. */
+/* Lifecycle of the planner: memory, configuration, polling. Events are in report.c. */
 #include "sched/internal.h"
 
 #include <float.h>
@@ -73,8 +73,9 @@ static bool policy_valid(const struct weft_planner_config *c)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Transfers at once: of every worker an update or a read to each server and one to an aggregator,
- * of every group and every replica one for each server; of ALL_REDUCE two trees, both ways. */
+/* Maximum number of concurrent transfers. Per worker: an update or a read to each server and one
+ * transfer to an aggregator. Per group and per replica: one for each server. ALL_REDUCE: two trees,
+ * in both directions. */
 static uint32_t transfers_needed(const struct weft_planner_config *c)
 {
     return c->workers * (c->servers + 1) + (PLANNER_GROUPS_MAX + 1) * c->servers + 4 * c->workers;
@@ -230,7 +231,7 @@ uint64_t weft_planner_deadline(const struct weft_planner *planner)
     return deadline_ns;
 }
 
-/* A transfer that an event has ended before its decision was fetched is left out. */
+/* Skip a transfer that an event has ended before its decision was fetched. */
 bool weft_planner_poll(struct weft_planner *planner, struct weft_planner_decision *decision_p)
 {
     while (planner->decisions_count > 0) {

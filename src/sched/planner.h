@@ -136,7 +136,8 @@ void weft_planner_config_default(struct weft_planner_config *config_p);
 struct weft_planner;
 
 /* Errors:  WEFT_INVALID  a field is out of range, a host does not exist, a rate is above
- *                        WEFT_TIMELINE_BPS_MAX, a factor of the norm is not finite. WEFT_NOMEM. */
+ *                        WEFT_TIMELINE_BPS_MAX, or a factor of the norm is not finite.
+ *          WEFT_NOMEM. */
 weft_status weft_planner_new(const struct weft_planner_config *config,
                              struct weft_planner **planner_p);
 void weft_planner_free(struct weft_planner *planner);

@@ -1,10 +1,10 @@
 /* Mode ALL_REDUCE: rounds.
  *
- * A worker that has asked *waits*. With WEFT_PLAN_AGGREGATE those that wait before all are there
- * are summed at one of them, the *holder*, which goes on waiting for the sum of all it holds; so
- * the last to arrive finds little left to do. When all are there, one plan (sched/tree.h) sums the
- * holders and the last ones, and sends the result to everybody. A worker's part in the round ends
- * when it has the result; it may ask for the next round while others still receive.
+ * A worker with a request *waits*. With WEFT_PLAN_AGGREGATE, workers that wait before all are ready
+ * are summed at one of them, the *holder*, which keeps waiting with the sum. Little work is then
+ * left when the last worker is ready. At that time one plan (sched/tree.h) sums the holders and the
+ * last workers, and sends the result to all. A worker's part in the round ends when it has the
+ * result; it may request the next round while others still receive.
  *
  * Source: [mlfabric] section 6.
  */
@@ -77,7 +77,7 @@ static void add_node(struct weft_planner *planner, uint32_t worker, bool is_merg
                                 .is_merged = is_merged};
 }
 
-/* Everybody that waits, and for the last plan of a round those that were merged. */
+/* All waiting workers; for the last plan of a round also those that were merged. */
 static void make_nodes(struct weft_planner *planner, bool with_merged)
 {
     planner->reduce->count = 0;
@@ -126,7 +126,7 @@ static bool make_transfer(struct weft_planner *planner, const struct weft_tree_e
     return true;
 }
 
-/* The vector's length is the longest that anybody sends. */
+/* The length of the vector is the maximum over all requests. */
 static uint64_t longest(const struct weft_planner *planner)
 {
     uint64_t bytes = 0;
@@ -150,7 +150,7 @@ static bool choose(struct weft_planner *planner, bool is_last)
            planner_has_room(planner, r->plan.reduce_count + r->plan.broadcast_count);
 }
 
-/* All of the plan's transfers, or none. */
+/* Create all of the plan's transfers, or none. */
 static bool carry_out(struct weft_planner *planner)
 {
     struct planner_reduce *r = planner->reduce;
@@ -174,7 +174,7 @@ static bool carry_out(struct weft_planner *planner)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* Sum what is there at one of those that wait. */
+/* Sum the ready contributions at one of the waiting workers. */
 static void merge_early(struct weft_planner *planner)
 {
     struct planner_reduce *r = planner->reduce;
@@ -203,7 +203,7 @@ static void begin_round(struct weft_planner *planner)
     memset(r->ready_ns, 0, planner->config.workers * sizeof(r->ready_ns[0]));
 }
 
-/* Its part in the round is over when nothing comes any more. */
+/* End a worker's part in the round when it expects no more data. */
 static void end_if_done(struct weft_planner *planner, uint32_t worker)
 {
     struct planner_worker *w = &planner->workers[worker];
@@ -229,7 +229,7 @@ static void finish_round(struct weft_planner *planner)
         for (uint32_t t = 0; t < r->plan.trees; t++) {
             w->transfers_left -= r->plan.root[t] == i;
         }
-        end_if_done(planner, r->node_worker[i]); /* at once where it is the only one */
+        end_if_done(planner, r->node_worker[i]); /* at once if it is the only one */
     }
     planner->version++;
     planner->counters.rounds++;

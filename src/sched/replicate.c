@@ -1,19 +1,20 @@
-/* Replicas: how far they are behind, and when they are sent what they lack.
+/* Replicas: their divergence, and the times at which their missing updates are sent.
  *
- *     D = norms committed and not sent + norms on their way to the replicas + norms under way
+ *     D = norms committed and not sent + norms being sent to the replicas + norms in flight
  *
- * counts all servers and their replicas as one: a replication is one transfer from each server, and
- * D falls when all have arrived. By the triangle inequality the models differ by at most D at every
- * instant, since an update under way may be applied in part. An update is granted only while D with
- * it is at most div_max; with momentum beta a step goes on moving the model, in the end by 1 / (1 -
- * beta).
+ * treats all servers and their replicas as one: a replication is one transfer from each server, and
+ * D decreases when all have arrived. By the triangle inequality the models differ by at most D at
+ * every instant, since an update in flight may be applied in part. An update is granted only if D
+ * including it is at most div_max. With momentum beta a step keeps moving the model, in total by
+ * the factor 1 / (1 - beta).
  *
- * A replication carries the sum of what is pending. It starts as late as it can: when the updates
- * that wait would take D over div_max; and at once where nothing else needs the servers' uplinks.
- * One at a time.
+ * A replication carries the sum of what is pending. It starts as late as possible, when the waiting
+ * updates would raise D above div_max, or immediately if the servers' uplinks are idle. Only one
+ * replication runs at a time.
  *
- * Worker's norms are forecasts: no optimizer but SGD applies eta * g. Reports of what was really
- * applied replace them at the commit; the shards hold the hard bound themselves by what they apply.
+ * The norms from workers are forecasts: only SGD applies eta * g. At the commit they are replaced
+ * by the reported norm of the applied step. The shards enforce the hard bound themselves when they
+ * apply an update.
  *
  * Source: [mlfabric] section 5, Fig. 3.
  */
@@ -26,7 +27,8 @@ uint64_t planner_norm(const struct weft_planner *planner, double norm)
         return 0;
     }
     double units = c->step_size / (1 - c->momentum) * norm / c->div_max * 0x1p40;
-    /* Beyond a thousand times the bound all are alike, and sums do not wrap. Infinity, too. */
+    /* Norms beyond a thousand times the bound, including infinity, are capped, so that sums do not
+     * wrap. */
     if (!(units < 0x1p50)) {
         return UINT64_C(1) << 50;
     }
@@ -93,7 +95,7 @@ void planner_replica_delivered(struct weft_planner *planner)
     }
 }
 
-/* What waits would not all fit. */
+/* Whether the waiting updates would exceed the bound. */
 static bool is_needed(const struct weft_planner *planner)
 {
     uint64_t norm = divergence(planner);
@@ -103,7 +105,7 @@ static bool is_needed(const struct weft_planner *planner)
     return norm > PLANNER_NORM_ONE;
 }
 
-/* Nobody waits for a read, and the servers' uplinks are free. */
+/* Whether no read waits and the servers' uplinks are free. */
 static bool is_idle(const struct weft_planner *planner)
 {
     for (uint32_t s = 0; s < planner->config.servers; s++) {

@@ -1,5 +1,5 @@
-/* Events: what other processes report. All of it is checked in this file before it changes
- * anything; what contradicts itself or the planner's state is refused and counted. */
+/* Events reported by other processes. All events are validated in this file before any state
+ * changes. An event that contradicts itself or the planner's state is refused and counted. */
 #include "sched/internal.h"
 
 #include <float.h>
@@ -17,7 +17,7 @@ static weft_status check_worker(struct weft_planner *planner, uint32_t worker)
     return worker < planner->config.workers ? WEFT_OK : refuse(&planner->counters.refused_unknown);
 }
 
-/* Of a job with servers. */
+/* The job must have servers. */
 static weft_status check_mode(struct weft_planner *planner)
 {
     return planner->config.servers > 0 ? WEFT_OK : refuse(&planner->counters.refused_unknown);
@@ -59,7 +59,7 @@ static weft_status check_versions(struct weft_planner *planner,
                : WEFT_OK;
 }
 
-/* A request is for a worker that has none under way; a read only before its update. */
+/* The worker must not have a request in progress; a read must precede the worker's update. */
 static weft_status check_phase(struct weft_planner *planner, uint32_t worker, bool is_read)
 {
     enum worker_phase phase = planner->workers[worker].phase;
@@ -172,7 +172,7 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
     return WEFT_OK;
 }
 
-/* The update of a worker that is FLYING is so no more. */
+/* A worker's update is no longer in flight. */
 void planner_end_flight(struct weft_planner *planner, uint32_t worker)
 {
     struct planner_worker *w = &planner->workers[worker];
@@ -196,7 +196,8 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
         CHECK(check_norm(planner, applied_norm));
     }
     set_now(planner, now_ns);
-    /* A base version was counted at a server that was ahead of the reports: no delay. */
+    /* The base version may come from a server that was ahead of the reports: the delay is then
+     * 0. */
     uint64_t delay = planner->version > w->base_version ? planner->version - w->base_version : 0;
     planner->counters.delay_sum += delay;
     planner->counters.delay_max = weft_max_u64(planner->counters.delay_max, delay);
@@ -208,7 +209,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
     planner_cancel_of(planner, worker);
     planner_end_flight(planner, worker);
     if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
-        planner_group_left(planner, group); /* its delivery was not reported, and will not be */
+        planner_group_left(planner, group); /* its delivery was not reported, and never will be */
     }
     if (group != WEFT_PLANNER_NONE && planner->groups[group].id != 0) {
         planner_group_committed(planner, group);
@@ -217,7 +218,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
     return WEFT_OK;
 }
 
-/* Some of the bytes may be at a server: they count there as an update that was opened. */
+/* Whether bytes of the update may be at a server, where they count as an opened update. */
 static bool may_have_begun(const struct weft_planner *planner, uint32_t worker)
 {
     const struct planner_worker *w = &planner->workers[worker];
@@ -246,7 +247,7 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
     planner_end_flight(planner, worker);
     if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
         planner_group_left(planner, group);
-        planner_replan_sum(planner, group); /* with cut-through it waits for one less */
+        planner_replan_sum(planner, group); /* with cut-through it waits for one member less */
     }
 }
 

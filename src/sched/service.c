@@ -1,4 +1,4 @@
-/* The service's life, its connections, and what they are told. */
+/* Lifecycle of the service, its connections, and the plans sent to them. */
 #include "sched/service.h"
 
 #include "sched/service_internal.h"
@@ -93,8 +93,8 @@ bool service_is_planning(const struct weft_sched_service *service)
     return service->planner != NULL && all_shards(service);
 }
 
-/* Hosts: one for each worker, then one for each server that shares its links with none before, then one for
- * each aggregator. */
+/* Assign hosts: one per worker, one per server (servers that share links share a host), and one per
+ * aggregator. */
 static uint32_t place_hosts(struct weft_sched_service *service, struct weft_planner_host *host)
 {
     uint32_t hosts = service->config.workers;
@@ -129,7 +129,7 @@ static enum weft_planner_mode planner_mode(enum weft_sched_mode mode)
                                     : WEFT_PLANNER_ASYNC;
 }
 
-/* What a sum of updates of several clocks, or of several bounds, would be is not said: none is made. */
+/* Sums of updates of several clocks or with several bounds are not defined, so none are created. */
 static uint32_t aggregators_of(const struct weft_sched_service *service, bool is_bounded)
 {
     uint32_t most = 0;
@@ -191,7 +191,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
                     (service->aggregators > 0 ? WEFT_PLAN_AGGREGATE : 0);
     config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
-    /* What is granted ahead cannot be in a sum any more. */
+    /* An update granted ahead can no longer join a sum. */
     config.ahead = service_sends_at_once(service) ? WEFT_PLANNER_AHEAD_MAX
                    : service->aggregators > 0     ? 0
                                                   : service->config.ahead;
@@ -205,7 +205,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     free(host);
     free(worker_host);
     if (status == WEFT_OK) {
-        service->aggregators_here = UINT32_MAX; /* as a new planner has it */
+        service->aggregators_here = UINT32_MAX; /* the state of a new planner */
         service_find_aggregators(service, 0);
         service_note(service, WEFT_SCHED_NOTE_READY, WEFT_SCHED_SERVER, 0, WEFT_SCHED_OK);
     }
@@ -243,13 +243,13 @@ void service_due(struct weft_sched_service *service, uint32_t conn)
     }
 }
 
-/* Another process begins with nothing: what the one before had under way ends here. */
+/* A new process starts from scratch: the transfers of its predecessor end here. */
 static void begin_worker(struct weft_sched_service *service, uint32_t index, uint64_t incarnation)
 {
     struct service_worker *w = &service->workers[index];
     if (w->incarnation != incarnation) {
         service_forget_update(service, index, 0);
-        if (service->planner != NULL) { /* its clocks begin anew */
+        if (service->planner != NULL) { /* its clocks restart */
             (void)weft_planner_worker_left(service->planner, index, 0);
         }
         w->incarnation = incarnation;
@@ -273,7 +273,7 @@ void weft_sched_service_connected(struct weft_sched_service *service, uint32_t c
     WEFT_ASSERT(conn < service->config.conns_max);
     service->conns[conn] = (struct service_conn){.is_open = true, .role = role, .index = index};
     if (index >= (is_worker ? (uint32_t)WEFT_SCHED_WORKERS_MAX : WEFT_SCHED_SHARDS_MAX)) {
-        return; /* no report of it fits */
+        return; /* its reports cannot be valid */
     }
     if (is_worker) {
         service->workers[index].conn = conn;
@@ -322,7 +322,7 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
 
 /* ---- what is due ----------------------------------------------------------------------------- */
 
-/* An update that a silent worker may never send would hold up the others. */
+/* A lapsed worker may never send its update, which would block the others. */
 static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
 {
     service->lapse_ns = WEFT_NEVER;
@@ -363,7 +363,8 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     }
     uint64_t left = d->bytes, span_ns = d->booking.end_ns - d->booking.start_ns;
     if (d->is_revised) {
-        /* Booked for what is not sent by plan; how much that is its pieces say. */
+        /* The booking covers the bytes that the plan has not sent; the pieces determine how
+         * many. */
         left = 0;
         for (uint32_t i = 0; i < d->booking.count; i++) {
             const struct weft_booking_piece *piece = &d->booking.pieces[i];
@@ -375,7 +376,8 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     w->revision++;
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
-    bool is_bsp = service_sends_at_once(service); /* all are waited for: in order, but at once */
+    bool is_bsp = service_sends_at_once(service); /* all updates are needed: in order, but at
+                                                   * once */
     uint64_t booked_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1));
     *grant = (struct service_grant){
         .transfer = d->transfer,
@@ -384,8 +386,8 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
         .booked_bps = weft_max_u64(booked_bps, d->is_revised ? grant->booked_bps : 0)};
 }
 
-/* All of it goes to an aggregator, at once: the members of a sum share that one's downlink, and end with the
- * last of them. */
+/* All members are sent to an aggregator at once. They share its downlink and end together with the
+ * last one. */
 static void granted_in_group(struct weft_sched_service *service,
                              const struct weft_planner_decision *d, uint64_t now_ns)
 {
@@ -411,7 +413,7 @@ static void decide(struct weft_sched_service *service, uint64_t now_ns)
     struct weft_planner_decision d;
     while (weft_planner_poll(service->planner, &d)) {
         if (d.worker == WEFT_PLANNER_NONE) {
-            continue; /* an aggregator sends a sum when its members are there */
+            continue; /* an aggregator sends a sum when its members have arrived */
         }
         struct service_worker *w = &service->workers[d.worker];
         if (d.kind == WEFT_PLANNER_GRANT && d.server == WEFT_PLANNER_NONE) {
@@ -428,7 +430,7 @@ static void decide(struct weft_sched_service *service, uint64_t now_ns)
     }
 }
 
-/* How long an update takes on the slowest server's link. */
+/* Transmission time of an update on the slowest server's link. */
 static uint64_t server_ns(struct weft_sched_service *service, const struct service_worker *w)
 {
     uint64_t most_ns = 0;
@@ -439,7 +441,7 @@ static uint64_t server_ns(struct weft_sched_service *service, const struct servi
     return most_ns;
 }
 
-/* Until when the servers' links are booked. */
+/* End of the bookings on the servers' links. */
 static uint64_t booked_until(const struct weft_sched_service *service)
 {
     uint64_t until_ns = 0;
@@ -451,10 +453,11 @@ static uint64_t booked_until(const struct weft_sched_service *service)
     return until_ns;
 }
 
-/* With aggregators a plan is for a batch: until when to wait for more of it; 0 = plan now. What is granted
- * cannot be in another sum any more, so as long as the servers have something to receive those that wait are
- * not granted before they must, to be at an aggregator when the servers' links are free; and if these are
- * free, an eighth of what an update takes there is worth the wait for those who are about to ask. */
+/* With aggregators a plan covers a batch: returns the time to wait for more requests; 0 = plan now.
+ * A granted update cannot join another sum. While the servers have data to receive, waiting updates
+ * are therefore granted as late as possible, so that they are at an aggregator when the servers'
+ * links become free. If the links are free, the wait for further requests is an eighth of an
+ * update's transmission time. */
 static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
 {
     uint32_t waiting = 0, others = 0;
@@ -512,7 +515,7 @@ uint64_t weft_sched_service_deadline(const struct weft_sched_service *service)
 
 /* ---- plans out ------------------------------------------------------------------------------- */
 
-/* How many updates under way were granted before. */
+/* Number of updates in flight that were granted earlier. */
 static uint32_t rank(const struct weft_sched_service *service, uint64_t position)
 {
     uint32_t before = 0;
@@ -540,7 +543,7 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
         const struct service_grant *grant = &w->grants[s];
-        if (grant->rate_bps != 0) { /* also of what is delivered: the list does not shrink */
+        if (grant->rate_bps != 0) { /* delivered shares are included: the list does not shrink */
             plan->grants[plan->count++] = (struct weft_sched_grant){
                 .shard = s,
                 .rank = rank(service, w->position),

@@ -1,33 +1,37 @@
-/* What links carry, learned from how fast updates came.
+/* Estimation of link capacities from the receive rates of updates.
  *
- * A shard measures that between the first and the last chunk of an update (ps/update.h): what a worker
- * measures, from the start that it was granted to the shard's confirmation, has the delays of both hosts
- * in it, and a link would be thought slower the shorter its transfers are. A host that is busy makes a
- * measurement too low, and nothing makes it too high. So a link is thought to carry the most of what it
- * was seen to carry lately.
+ * A shard measures the rate between the first and the last chunk of an update (ps/update.h). The
+ * worker's interval, from the granted start to the shard's acknowledgement, is not used: it
+ * includes the delays of both hosts, so the estimate would be lower for shorter transfers. A busy
+ * host makes a measurement too low, and nothing makes it too high. The estimate is therefore the
+ * maximum of the recent measurements.
  *
- * An uplink is measured by what came of a transfer while it was alone: with others it shares the server's
- * downlink, as it does when one ends later than planned. That downlink is measured by all that came
- * meanwhile, and not thought slower for one worker's sake.
+ * An uplink is measured by the part of a transfer that arrived while no other transfer did:
+ * otherwise the transfer shares the server's downlink, as it does if another one ends later than
+ * planned. The downlink is measured by all data that arrived meanwhile, so that one slow worker
+ * does not lower its estimate.
  *
- * If transfers were sent as fast as links are thought to be, none could be found faster, and one that was
- * thought too slow would stay so. The rate that is granted is therefore the transfer's share of what its
- * links were given, not of what they are thought to carry: congestion control finds the rest.
+ * If transfers were sent at the estimated rate, no link could be found to be faster, and an
+ * estimate that is too low would never recover. The granted rate is therefore the transfer's share
+ * of the configured rate of its links, not of the estimate; congestion control limits the actual
+ * rate.
  *
- * In BSP without aggregators all updates are sent at once, and nothing is planned by what links carry.
+ * In BSP without aggregators all updates are sent at once, and the plan does not depend on link
+ * capacities.
  */
 #include "sched/service_internal.h"
 
 __extension__ typedef unsigned __int128 u128;
 
-/* What came is as old as this at most, or one of the last two: the other end of a contention is noticed
- * within a second. */
+/* A measurement is valid for this time; the last two are always valid. The end of contention is
+ * thus detected within a second. */
 static const uint64_t recent_ns = 700 * WEFT_NS_PER_MS;
-/* Of a rate, this much is as good as all. */
+/* A measurement above this fraction of a rate counts as the full rate. */
 static const uint32_t most_ppm = 900000;
-/* Less is no news. */
+/* Smaller changes are ignored. */
 static const uint32_t step_ppm = 30000;
-/* A link is not thought slower than this share of what it was given: then nothing would be tried. */
+/* Lower bound of an estimate, as a fraction of the configured rate, so that the link is still
+ * used. */
 static const uint64_t floor_share = 100;
 
 static uint64_t scaled(uint64_t value, uint64_t by, uint64_t of)
@@ -55,7 +59,7 @@ void service_rate_init(struct weft_sched_service *service)
     }
 }
 
-/* Shards of a host share its downlink: the first of them has it. */
+/* Shards of a host share its downlink, whose state is kept at the first of them. */
 static struct service_link *down_of(struct weft_sched_service *service, uint32_t shard)
 {
     uint32_t first = 0;
@@ -65,7 +69,7 @@ static struct service_link *down_of(struct weft_sched_service *service, uint32_t
     return &service->shards[first].down;
 }
 
-/* ---- what was measured ----------------------------------------------------------------------- */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 static void set(struct weft_sched_service *service, struct service_link *link, uint32_t host,
                 bool is_up, uint64_t bps, uint64_t now_ns)
@@ -106,9 +110,9 @@ static bool is_most(uint64_t bps, uint64_t of_bps)
     return bps >= scaled(of_bps, most_ppm, WEFT_PPM);
 }
 
-/* What an uplink carries, by a transfer; 0 = that does not tell. One that was as fast as planned says that
- * it carries no less, and so does one that shared. On a downlink that is always full that is all that is
- * seen of it, and the uplink is tried a sixteenth faster. */
+/* Capacity of an uplink according to a transfer; 0 = unknown. A transfer that was as fast as
+ * planned, or that shared the downlink, gives a lower bound. If the downlink is always full there
+ * are no other measurements, and the uplink is tried at a rate one sixteenth higher. */
 static uint64_t uplink_bps(const struct service_link *up, const struct weft_sched_event *event,
                            uint64_t booked_bps)
 {
@@ -119,7 +123,7 @@ static uint64_t uplink_bps(const struct service_link *up, const struct weft_sche
     return is_limit || bps > up->now_bps ? bps : is_kept ? up->now_bps + up->now_bps / 16 : 0;
 }
 
-/* By a transfer that was to have all of it, or never had it for itself. */
+/* Whether a transfer measures the downlink: it was granted all of it, or never had it alone. */
 static bool measures_down(const struct service_link *down, const struct weft_sched_event *event,
                           uint64_t booked_bps)
 {
@@ -132,7 +136,8 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
 {
     uint64_t booked_bps = service->workers[worker].grants[shard].booked_bps;
     struct service_link *up = &service->up[worker], *down = down_of(service, shard);
-    if (service->workers[worker].hop > 0 && event->all_bps > 0) { /* a sum: of no worker's uplink */
+    if (service->workers[worker].hop > 0 && event->all_bps > 0) { /* a sum: it does not measure a
+                                                                   * worker's uplink */
         learn(service, down, service->shards[shard].host_index, false,
               (struct service_sample){now_ns, event->all_bps, worker});
         return;
@@ -150,9 +155,10 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
     }
 }
 
-/* ---- rates that are told --------------------------------------------------------------------- */
+/* ---- granted rates --------------------------------------------------------------------------- */
 
-/* A link that is thought to be slower than it was given is tried at a quarter more. */
+/* A link whose estimate is below its configured rate is tried at a quarter more than the
+ * estimate. */
 uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                          uint64_t booked_bps)
 {

@@ -1,13 +1,14 @@
-/* Reports in: what processes claim is checked against what is known, and becomes events of the
- * planner. What a report may say in itself, wire.c has checked. */
+/* Input of reports: they are checked against the known state and become events of the planner.
+ * wire.c has already checked each report by itself. */
 #include "sched/service_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A base version that no shard has reached may be one of which its report is under way. */
+/* A base version that no shard has reached may belong to a shard whose report is still in
+ * flight. */
 static const uint64_t hold_ns = 500 * WEFT_NS_PER_MS;
-/* The servers' word that an update is closed may come after the worker's. */
+/* The servers' report that an update is closed may arrive after the worker's report. */
 static const uint64_t untold_ns = WEFT_NS_PER_S;
 
 /* ---- the end of an update -------------------------------------------------------------------- */
@@ -33,9 +34,10 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
     struct service_worker *w = &service->workers[worker];
     double norm = w->norm_square < 0 ? -1 : sqrt(w->norm_square);
     if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK &&
-        /* A norm that cannot be: the update is over all the same. */
+        /* An invalid norm: the update is over nevertheless. */
         weft_planner_committed(service->planner, worker, -1, now_ns) != WEFT_OK) {
-        /* Its aggregator had gone, so it waited again: it was in the sum all the same. */
+        /* Its aggregator had failed, so it was waiting again, but it was in the sum
+         * nevertheless. */
         (void)weft_planner_worker_left(service->planner, worker, now_ns);
     }
     end_flight(service, w);
@@ -43,8 +45,8 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
 
 /* ---- a worker's update ----------------------------------------------------------------------- */
 
-/* Updates that were opened at the shard after this base version, or will be before any other: of
- * those granted and not closed, as many as the shard does not have open. */
+/* Number of updates that are ordered at the shard between this base version and a new update: those
+ * opened after the base, and those granted that the shard has not opened yet. */
 static uint64_t distance(const struct weft_sched_service *service, uint32_t shard, uint64_t base)
 {
     const struct service_shard *at = &service->shards[shard];
@@ -58,7 +60,7 @@ static uint64_t distance(const struct weft_sched_service *service, uint32_t shar
     return base > opened ? WEFT_NEVER : opened - base;
 }
 
-/* The planner's base version; false: some shard has not reported as many updates. */
+/* The planner's base version; false: a shard has not reported that many updates yet. */
 static bool base_version(const struct weft_sched_service *service, const struct service_worker *w,
                          uint64_t *version_p)
 {
@@ -75,7 +77,7 @@ static bool base_version(const struct weft_sched_service *service, const struct 
     return true;
 }
 
-/* The planner books a transfer to every server; a share of nothing is one of a byte that is
+/* The planner books a transfer to every server; an empty share is booked as one byte that is
  * delivered when it is granted. */
 static void ask_planner(struct weft_sched_service *service, uint32_t worker, uint64_t base,
                         uint64_t now_ns)
@@ -152,7 +154,7 @@ static void new_update(struct weft_sched_service *service, uint32_t worker,
     }
 }
 
-/* The worker says that it is over: the servers' events of that may be under way. */
+/* The worker reports the end of the update; the servers' events about it may still be in flight. */
 static void ended(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[worker];
@@ -165,7 +167,7 @@ static void ended(struct weft_sched_service *service, uint32_t worker, uint64_t 
     }
 }
 
-/* By the worker's word, or by the server's. */
+/* Delivery according to the worker's report or the server's. */
 static void delivered(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                       uint64_t now_ns)
 {
@@ -192,7 +194,8 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
     }
     w->ended = q->ended;
     if (q->clock > w->clock) {
-        if (w->state == UPDATE_FLYING) { /* the one before is over, whatever servers say later */
+        if (w->state == UPDATE_FLYING) { /* the previous update is over, regardless of later reports
+                                          * from servers */
             service->counters.ended_untold++;
             w->norm_square = -1;
             service_commit(service, worker, now_ns);
@@ -201,10 +204,10 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         new_update(service, worker, q, now_ns);
     } else if (q->clock != 0 && w->state == UPDATE_NONE && q->ended < q->clock &&
                (q->flags & WEFT_SCHED_SENDING) == 0) {
-        new_update(service, worker, q, now_ns); /* forgotten when it was silent or unconnected */
+        new_update(service, worker, q, now_ns); /* discarded while it was lapsed or disconnected */
     } else if (q->clock != 0 && (q->flags & WEFT_SCHED_SENDING) != 0 &&
                (w->state == UPDATE_WAITING || w->state == UPDATE_HELD)) {
-        service_forget_update(service, worker, now_ns); /* it did not wait for the answer */
+        service_forget_update(service, worker, now_ns); /* it did not wait for the reply */
         w->state = UPDATE_UNPLANNED;
         service->counters.direct++;
     }
@@ -239,7 +242,7 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
         return;
     }
     if (w->state != UPDATE_FLYING || w->clock != event->clock) {
-        return; /* an update that went without a grant */
+        return; /* an update that was sent without a grant */
     }
     if ((w->closed & bit) != 0) {
         return;
@@ -266,7 +269,7 @@ static bool server_says(struct weft_sched_service *service, uint32_t shard,
         return false;
     }
     if (q->count > 0 && q->first > s->taken + 1) {
-        /* From before this scheduler, or forgotten by the server. */
+        /* Events from before this scheduler's start, or discarded by the server. */
         service->counters.events_lost += s->taken > 0 ? q->first - s->taken - 1 : 0;
         s->taken = q->first - 1;
     }
@@ -288,7 +291,7 @@ static bool server_says(struct weft_sched_service *service, uint32_t shard,
     return true;
 }
 
-/* ---- who speaks ------------------------------------------------------------------------------ */
+/* ---- sender of a report ---------------------------------------------------------------------- */
 
 static uint16_t check_job(struct weft_sched_service *service, const struct weft_sched_report *q)
 {
@@ -302,7 +305,7 @@ static uint16_t check_job(struct weft_sched_service *service, const struct weft_
     if (config->workers != 0 && q->workers != 0 && q->workers != config->workers) {
         return WEFT_SCHED_OTHER_WORKERS;
     }
-    /* What nobody has said is as the first says whose report contradicts nothing. */
+    /* A parameter that is not configured is set by the first consistent report. */
     memcpy(config->job, q->job, sizeof(config->job));
     config->shards = q->shards;
     config->workers = config->workers != 0 ? config->workers : q->workers;
@@ -318,7 +321,7 @@ static uint16_t check_job(struct weft_sched_service *service, const struct weft_
                                                                       : WEFT_SCHED_OTHER_MODE;
 }
 
-/* It is there, as far as anybody can tell. */
+/* Record a sign of life of a process. */
 static void heard(struct weft_sched_service *service, const struct weft_sched_report *q,
                   uint64_t now_ns)
 {

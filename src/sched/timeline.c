@@ -15,7 +15,7 @@ static u128 work_of(uint64_t bytes)
 /* ceil(work / rate); WEFT_NEVER when it does not fit. */
 static uint64_t duration_of(u128 work, uint64_t rate_bps)
 {
-    if (work <= UINT64_MAX) { /* 2.3 GB: without the library's 128-bit division */
+    if (work <= UINT64_MAX) { /* 2.3 GB: avoids the library's 128-bit division */
         return weft_div_ceil_u64((uint64_t)work, rate_bps);
     }
     u128 ns = (work + rate_bps - 1) / rate_bps;
@@ -45,7 +45,7 @@ static uint64_t residual_of(const struct weft_timeline *line, uint32_t step)
     return line->capacity_bps > reserved_bps ? line->capacity_bps - reserved_bps : 0;
 }
 
-/* The step that holds at a time, looked for from step `idx` on. */
+/* The step that contains a time, searched from step `idx` on. */
 static uint32_t step_at(const struct weft_timeline *line, uint32_t idx, uint64_t at_ns)
 {
     while (idx + 1 < line->count && line->steps[idx + 1].from_ns <= at_ns) {
@@ -75,13 +75,13 @@ void weft_timeline_trim(struct weft_timeline *line, uint64_t now_ns)
         line->count -= first;
         memmove(line->steps, line->steps + first, line->count * sizeof(line->steps[0]));
     }
-    /* What is before it is past, and is neither reserved nor released any more. */
+    /* Earlier times are past and are neither reserved nor released any more. */
     line->steps[0].from_ns = weft_max_u64(line->steps[0].from_ns, now_ns);
 }
 
 /* ---- fit ------------------------------------------------------------------------------------- */
 
-/* The rate of a path at a time, and until when it holds. step[i] is a hint for link i. */
+/* The rate of a path at a given time, and the end of that rate. step[i] is a hint for link i. */
 static uint64_t path_rate(const struct weft_path *path, uint64_t at_ns, uint64_t cap_bps,
                           uint32_t *step, uint64_t *until_ns_p)
 {
@@ -98,7 +98,7 @@ static uint64_t path_rate(const struct weft_path *path, uint64_t at_ns, uint64_t
     return rate_bps;
 }
 
-/* Add [from, to) at a rate; false when there is no piece left. */
+/* Append [from, to) at a rate; false if no piece is left. */
 static bool add_piece(struct weft_booking *booking, uint64_t from_ns, uint64_t to_ns,
                       uint64_t rate_bps)
 {
@@ -142,8 +142,8 @@ bool weft_path_fit(const struct weft_path *path, uint64_t bytes, uint64_t from_n
             return false;
         }
         if (!add_piece(booking_p, at_ns, to_ns, rate_bps)) {
-            /* Too fragmented from here: begin after the first piece. Ends, for the residual is
-             * constant after the last step. */
+            /* Too fragmented from here: restart after the first piece. Terminates because the
+             * residual is constant after the last step. */
             at_ns = booking_p->pieces[0].to_ns;
             left = work_of(bytes);
             booking_p->count = 0;
@@ -168,7 +168,7 @@ static bool has_step(const struct weft_timeline *line, uint64_t at_ns)
     return line->steps[step_at(line, 0, at_ns)].from_ns == at_ns;
 }
 
-/* Make a step begin at this time; returns its index. There is room. */
+/* Split a step at this time; returns the index of the new step. There must be room. */
 static uint32_t split_at(struct weft_timeline *line, uint64_t at_ns)
 {
     uint32_t idx = step_at(line, 0, at_ns);
@@ -195,7 +195,7 @@ static void join_equal(struct weft_timeline *line)
     line->count = kept;
 }
 
-/* The part of a piece from from_ns on that is not past on this link; false = nothing. */
+/* Clip a piece to [from_ns, ...) and to the part that is not past on this link; false = empty. */
 static bool clip(const struct weft_timeline *line, const struct weft_booking_piece *piece,
                  uint64_t from_ns, struct weft_booking_piece *part_p)
 {
@@ -204,7 +204,7 @@ static bool clip(const struct weft_timeline *line, const struct weft_booking_pie
     return part_p->from_ns < part_p->to_ns;
 }
 
-/* Steps that the booking from from_ns on would add to a link, at most. */
+/* Maximum number of steps that the booking from from_ns on would add to a link. */
 static uint32_t steps_needed(const struct weft_timeline *line, const struct weft_booking *booking,
                              uint64_t from_ns)
 {

@@ -13,7 +13,7 @@ struct candidate {
 struct evaluation {
     const struct weft_tree_node *nodes;
     uint32_t count;  /* of all nodes */
-    uint32_t joined; /* those that are not merged: the first of order[0] */
+    uint32_t joined; /* nodes that are not merged: the first entries of order[0] */
     const struct weft_tree_options *options;
     const struct weft_tree_scratch *scratch;
     struct weft_tree_plan *plan;
@@ -27,7 +27,7 @@ static uint64_t width_of(const struct weft_tree_node *node)
     return weft_min_u64(node->up_bps, node->down_bps);
 }
 
-/* From the root to the leaves: not merged before merged, wide before slow, late before early. */
+/* From the root to the leaves: unmerged before merged, fast before slow, late before early. */
 static bool is_before(const struct weft_tree_node *a, const struct weft_tree_node *b,
                       uint64_t slow_bps)
 {
@@ -55,8 +55,8 @@ static void make_orders(struct evaluation *e)
         order[at] = i;
         e->joined += !e->nodes[i].is_merged;
     }
-    /* The second tree's, so that its inner nodes are leaves of the first: the other way round. Its
-     * broadcast begins at the same root and goes on with those that are merged. */
+    /* The second tree uses the reverse order, so that its inner nodes are leaves of the first. Its
+     * broadcast starts at the same root, and the merged nodes follow. */
     for (uint32_t i = 0; i < e->count; i++) {
         mirror[i] = order[i < e->joined ? e->joined - 1 - i : i];
     }
@@ -68,7 +68,7 @@ static void make_orders(struct evaluation *e)
     }
 }
 
-/* In the order of tree t node i is the child of node (i - 1) / fanout. */
+/* In the order of tree t, node i is a child of node (i - 1) / fanout. */
 static const uint32_t *broadcast_order(const struct evaluation *e, uint32_t tree)
 {
     return e->scratch->order[tree == 0 ? 0 : 2];
@@ -101,7 +101,7 @@ static uint64_t share_bps(const struct evaluation *e, uint32_t from, uint32_t to
                         e->nodes[to].down_bps / e->scratch->down_flows[to]);
 }
 
-/* A part goes from one node to another; false = never. */
+/* Transfer one part between two nodes; false = it never completes. */
 static bool pass(const struct evaluation *e, uint32_t tree, const struct candidate *c,
                  uint32_t from, uint32_t to, struct weft_tree_edge *edge_p)
 {
@@ -160,7 +160,7 @@ static bool broadcast(const struct evaluation *e, uint32_t tree, const struct ca
     const uint32_t *order = broadcast_order(e, tree);
     for (uint32_t i = 1; i < e->count; i++) {
         uint32_t to = order[i], from = order[(i - 1) / c->fanout];
-        s->first_ns[to] = s->last_ns[to] = 0; /* what it knew of its own sum is over */
+        s->first_ns[to] = s->last_ns[to] = 0; /* the times of its own sum no longer apply */
         if (!pass(e, tree, c, from, to, &edge)) {
             return false;
         }
@@ -171,7 +171,7 @@ static bool broadcast(const struct evaluation *e, uint32_t tree, const struct ca
     return true;
 }
 
-/* The sums; when each root has them, from its first chunk to its last. */
+/* Reduce in all trees. Returns the times of the first and the last chunk at each root. */
 static bool reduce_all(struct evaluation *e, const struct candidate *c,
                        uint64_t first_ns[WEFT_TREES_MAX], uint64_t last_ns[WEFT_TREES_MAX])
 {
@@ -188,14 +188,14 @@ static bool reduce_all(struct evaluation *e, const struct candidate *c,
         last_ns[t] = s->last_ns[e->plan->root[t]];
         all_ns = weft_max_u64(all_ns, last_ns[t]);
     }
-    /* Without overlap results go back when the links are free of both trees' sums. */
+    /* Without overlap, broadcasts start when the reductions of both trees are complete. */
     for (uint32_t t = 0; t < c->trees && !overlaps; t++) {
         first_ns[t] = last_ns[t] = all_ns;
     }
     return true;
 }
 
-/* When all have the result; WEFT_NEVER = never. */
+/* Time at which all have the result; WEFT_NEVER = never. */
 static uint64_t evaluate(struct evaluation *e, const struct candidate *c)
 {
     const struct weft_tree_scratch *s = e->scratch;
@@ -225,7 +225,7 @@ bool weft_tree_choose(const struct weft_tree_node *nodes, uint32_t count,
                       const struct weft_tree_options *options,
                       const struct weft_tree_scratch *scratch, struct weft_tree_plan *plan_p)
 {
-    /* More children than a timeline has steps for would be refused. */
+    /* A larger fan-out would exceed the steps of a timeline and be rejected. */
     static const uint32_t fanouts[] = {1, 2, 3, 4, 6, 8, 16};
     struct evaluation e = {
         .nodes = nodes, .count = count, .options = options, .scratch = scratch, .plan = plan_p};

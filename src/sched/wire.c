@@ -45,7 +45,7 @@ static double read_f64(struct weft_reader *r)
     return value;
 }
 
-/* Every comparison with NaN is false. */
+/* False for NaN, because every comparison with NaN is false. */
 static bool is_norm(double norm)
 {
     return norm >= 0 && norm <= DBL_MAX;
@@ -262,7 +262,7 @@ static bool plan_fits(const struct weft_sched_plan *a)
                                              : a->why == 0);
 }
 
-/* Shards in rising order, so none is there twice. */
+/* Shards must be in increasing order, which excludes duplicates. */
 static bool read_grants(struct weft_reader *r, struct weft_sched_plan *a)
 {
     if (weft_reader_left(r) != (size_t)a->count * WEFT_SCHED_GRANT_BYTES) {
