@@ -252,7 +252,7 @@ static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, ui
 }
 
 /* out and bytes must have WEFT_RPC_PUSHES_BYTES.
- * Errors:  WEFT_PROTO a number so large that its successor could overflow. */
+ * Errors:  WEFT_PROTO  a number so large that its successor could overflow. */
 void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
 weft_status weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
 

@@ -185,7 +185,7 @@ struct weft_record_ring {
     _Alignas(64) atomic_uint head; /* consumer's: next unit to read; free-running */
 };
 
-/* Shape:   slots a power of two; a slot has 64 bytes, for one RPC of a worker or two replies of a
+/* Shape:   slots  a power of two; a slot has 64 bytes, for one RPC of a worker or two replies of a
  *                 server. A record in the full form uses two slots.
  * Owns:    gives *ring_p. Allocates all memory that it will use.
  * Errors:  WEFT_NOMEM. */

@@ -1,19 +1,19 @@
-/* What a message must have become: plain, slow, and without a look into the endpoint.
+/* The expected result of a message: simple, slow, and independent of the endpoint's state.
  *
- * One struct per message holds what was sent, the memory that the endpoints work on, and what the
- * events said. The functions compare; each returns NULL or one sentence about what is wrong. They
- * are pure, so tests can feed them wrong runs (tests/unit/test_sim_oracle.c).
+ * One struct per message has the data sent, the memory that the endpoints use, and the events so
+ * far. Each function compares them and returns NULL or a one-sentence error. They are pure, so
+ * tests can pass them incorrect runs (tests/unit/test_sim_oracle.c).
  *
- * Memory is compared with what it should hold byte for byte: chunks in the mask, and the bytes
- * around and between them, which nobody may touch.
+ * Memory is compared byte by byte: the chunks in the mask, and the bytes around and between them,
+ * which must not change.
  */
 #ifndef WEFT_SIM_ORACLE_H
 #define WEFT_SIM_ORACLE_H
 
 #include "sim/plan.h"
 
-/* What the bounds of the messages of a stream have left, of messages with this chunk_elems: in
- * 1 / (10^6 x chunk_elems) of a chunk. */
+/* The unused loss allowance of a stream, for messages with this chunk_elems, in 1 / (10^6 x
+ * chunk_elems) of a chunk. */
 struct weft_oracle_stream {
     bool used;
     uint32_t stream;
@@ -21,24 +21,25 @@ struct weft_oracle_stream {
     uint64_t parts;
 };
 
-/* All streams from one end of a connection to the other; all zero when it begins. */
+/* All streams in one direction of a connection; zeroed at its start. */
 struct weft_oracle_streams {
     struct weft_oracle_stream of[WEFT_PLAN_STREAMS_MAX];
 };
 
 struct weft_oracle_msg {
     const struct weft_plan_msg *plan;
-    uint8_t *source;       /* what is sent */
-    uint8_t *lent;         /* a copy that the sender borrows; freed at SENT: a late read shows */
-    uint8_t *memory;       /* COPY, ADD unless shared: what the receiver borrows */
+    uint8_t *source;       /* the data to send */
+    uint8_t *lent;         /* a copy that the sender borrows; freed at SENT, so that a later read is
+                            * detected */
+    uint8_t *memory;       /* COPY, and ADD unless shared: memory that the receiver borrows */
     uint64_t memory_bytes;
-    uint64_t *handed;      /* HAND: chunks handed up */
+    uint64_t *handed;      /* HAND: chunks delivered */
     uint32_t refused;      /* HAND: of these, refused by the application */
     uint64_t refuse_seed;
     /* the sender */
     bool queued;
     bool sent;
-    bool gone;             /* never queued: the peer was down already */
+    bool gone;             /* never queued: the peer was already down */
     uint64_t seq;
     uint32_t lost_max;     /* K */
     enum weft_msg_outcome sent_outcome;
@@ -54,22 +55,22 @@ struct weft_oracle_msg {
     uint64_t *mask;
 };
 
-/* Make the data and the memory. Values are small integers where they are floats: their sums are
- * exact in any order. */
+/* Create the data and the memory. Float values are small integers, so that their sums are exact in
+ * any order. */
 void weft_oracle_msg_init(struct weft_oracle_msg *msg, const struct weft_plan_msg *plan,
                           uint64_t seed);
 void weft_oracle_msg_fini(struct weft_oracle_msg *msg);
 
-/* What memory holds before anything is received: byte or float number i. */
+/* Content of the memory before anything is received: byte or float number i. */
 uint8_t weft_oracle_byte_before(uint64_t i);
 float weft_oracle_float_before(uint64_t i);
 
-/* It was sent, after all others of its connection for which this was called. */
+/* Record that a message was sent. Call in the order of sending on each connection. */
 void weft_oracle_queued(struct weft_oracle_msg *msg, struct weft_oracle_streams *streams,
                         uint64_t seq);
 
-/* The events of the receiver, in the order in which they must come. sender_died, as receiver_died
- * below: or the connection was closed. */
+/* Check the receiver's events, in the required order. sender_died, and receiver_died below, are
+ * also true if the connection was closed. */
 const char *weft_oracle_open(struct weft_oracle_msg *msg, const struct weft_msg_event *event,
                              uint64_t now_ns);
 const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg_event *event,
@@ -77,14 +78,14 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
 const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_msg_event *event,
                                  bool sender_died, uint64_t now_ns);
 
-/* The event of the sender. */
+/* Check the sender's event. */
 const char *weft_oracle_sent(struct weft_oracle_msg *msg, const struct weft_msg_event *event,
                              bool receiver_died);
 
-/* The receiver's own memory against its mask; nothing for shared memory and HAND. */
+/* Check the receiver's own memory against its mask. Shared memory and HAND are not checked. */
 const char *weft_oracle_memory(const struct weft_oracle_msg *msg);
 
-/* Add to sums (floats) what the shared accumulator should have got from this message. */
+/* Add to sums (floats) the expected contribution of this message to the shared accumulator. */
 void weft_oracle_accumulate(const struct weft_oracle_msg *msg, float *sums);
 
 #endif

@@ -1,6 +1,7 @@
-/* What one seed draws: a cluster, its faults, and the messages that its hosts send.
+/* The configuration drawn from one seed: a cluster, its faults, and the messages that its hosts
+ * send.
  *
- * Only the drawing; nothing runs here. Sizes are bounded so that a seed is a matter of
+ * This file only draws the plan and does not run it. Sizes are bounded so that a seed runs in
  * milliseconds: a few thousand chunks, a few megabytes.
  */
 #ifndef WEFT_SIM_PLAN_H
@@ -16,10 +17,10 @@ enum {
     WEFT_PLAN_CHUNKS_MAX = 6000,        /* of all messages together */
     WEFT_PLAN_BYTES_MAX = 4 * 1000000,
     WEFT_PLAN_CLOSES_MAX = 8,
-    WEFT_PLAN_STREAMS_MAX = 16,         /* whose fractions an endpoint keeps */
+    WEFT_PLAN_STREAMS_MAX = 16,         /* streams whose loss fractions an endpoint stores */
 };
 
-/* One message, as drawn. */
+/* One message of the plan. */
 struct weft_plan_msg {
     uint32_t src;
     uint32_t dst;
@@ -32,10 +33,11 @@ struct weft_plan_msg {
     uint32_t bound_ppm;
     uint32_t stream;           /* of WEFT_PLAN_STREAMS_MAX at most */
     enum weft_msg_sink sink;
-    bool shared;               /* ADD: into the host's accumulator. HAND: its common expectation */
-    bool any_peer;             /* expected from WEFT_PEER_ANY */
-    uint64_t slack_bytes;      /* posted beyond the message */
-    uint32_t refuse_ppm;       /* HAND: chance that the application refuses a chunk */
+    bool shared;               /* ADD: into the host's accumulator. HAND: through its shared posted
+                                * receive */
+    bool any_peer;             /* its receive is posted with WEFT_PEER_ANY */
+    uint64_t slack_bytes;      /* bytes posted in addition to the message's length */
+    uint32_t refuse_ppm;       /* HAND: probability that the application refuses a chunk */
     uint64_t send_ns;
     uint64_t post_ns;
     uint64_t deadline_ns;      /* absolute, of the sender; WEFT_NEVER */
@@ -51,10 +53,10 @@ struct weft_plan_host {
     } partition[2];
     struct weft_ep_config ep;
     uint64_t crank_delay_ns;
-    bool caller_driven;        /* goes IDLE and sleeps between its messages; only ever sends */
+    bool caller_driven;        /* is IDLE and sleeps between its messages; only sends */
 };
 
-/* A connection is closed, by one end or by both at the same time, and opened anew at once. */
+/* A connection is closed, by one end or by both at the same time, and immediately reopened. */
 struct weft_plan_close {
     uint32_t opener;
     uint32_t acceptor;
@@ -70,39 +72,39 @@ struct weft_plan {
     const char *pattern;
     bool crossing;             /* both ends of a pair connect, if both send */
     bool faulty;
-    uint32_t mover;            /* changes its address at move_ns; UINT32_MAX = nobody */
+    uint32_t mover;            /* changes its address at move_ns; UINT32_MAX = none */
     uint64_t move_ns;
-    uint32_t shrinker;         /* its links take mtu_bytes from shrink_ns on; UINT32_MAX = nobody */
+    uint32_t shrinker;         /* its links have mtu_bytes from shrink_ns on; UINT32_MAX = none */
     uint64_t shrink_ns;
     uint32_t mtu_bytes;
-    uint64_t heal_ns;          /* the last fault is over */
-    uint64_t limit_ns;         /* what is open then is stuck; later than finish.h */
-    uint32_t victim;           /* dies at kill_ns; UINT32_MAX = nobody */
-    bool reborn;               /* and a new process comes up at its address at once */
+    uint64_t heal_ns;          /* end of the last fault */
+    uint64_t limit_ns;         /* messages open at this time are stuck; later than finish.h */
+    uint32_t victim;           /* dies at kill_ns; UINT32_MAX = none */
+    bool reborn;               /* a new process starts at its address at once */
     uint64_t kill_ns;
-    bool watched;              /* its death is noticed by all that are connected with it */
+    bool watched;              /* its death is detected by all connected hosts */
     uint32_t closes;
     struct weft_plan_close close[WEFT_PLAN_CLOSES_MAX];
     struct weft_world_hostile hostile;
-    struct weft_net_faults faults; /* drawn once; hosts have all of it or none */
+    struct weft_net_faults faults; /* drawn once; each host has all of them or none */
     struct weft_plan_host host[WEFT_PLAN_HOSTS_MAX];
     struct weft_plan_msg msg[WEFT_PLAN_MSGS_MAX];
 };
 
-/* Hosts, links and faults alone, for plan_p->hosts hosts: no messages, no deaths. */
+/* Draw only hosts, links and faults, for plan_p->hosts hosts: no messages, no deaths. */
 void weft_plan_draw_cluster(struct weft_prng *prng, struct weft_plan *plan_p);
 
-/* Mode, key, limits of handshakes and rotation, and what an attacker does about them, by the plan's
- * seed; after all the rest. */
+/* Draw mode, key, limits of handshakes and rotation, and the attacker, from the plan's seed. Call
+ * last. */
 void weft_plan_draw_security(struct weft_plan *plan_p);
 
-/* Put links and faults into a network. */
+/* Apply links and faults to a network. */
 void weft_plan_build(const struct weft_plan *plan, struct weft_net *net);
 
-/* All of it. */
+/* Draw a complete plan. */
 void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p);
 
-/* A few lines for people. */
+/* Format a summary of a few lines. */
 void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes);
 
 /* chunk_elems of the protocol. */

@@ -1,6 +1,5 @@
-/* A checkpoint of one shard, kept in memory: what a server that dies in the simulator comes back
- * from. Whole checkpoints only; deltas and files are src/ckpt's.
- */
+/* A checkpoint of one shard, kept in memory, from which a server that dies in the simulator is
+ * restored. Complete checkpoints only; src/ckpt implements deltas and files. */
 #ifndef WEFT_SIM_SAVED_H
 #define WEFT_SIM_SAVED_H
 
@@ -17,10 +16,10 @@ struct weft_saved_table {
 };
 
 struct weft_saved {
-    bool present;     /* there is a checkpoint */
-    bool begun;       /* a cut is under way */
+    bool present;     /* a checkpoint exists */
+    bool begun;       /* a cut is in progress */
     uint64_t number;  /* of the checkpoint; 0 = none */
-    uint64_t ordered; /* of the last cut that was begun */
+    uint64_t ordered; /* order number of the last cut that was begun */
     uint32_t tables_max;
     uint32_t workers_max;
     struct weft_saved_table *tables;
@@ -31,23 +30,23 @@ struct weft_saved {
     void *spill;
 };
 
-/* Lack of memory ends the process, here and below. */
+/* Running out of memory ends the process, here and below. */
 void weft_saved_init(struct weft_saved *saved, uint32_t tables_max, uint32_t workers_max);
 void weft_saved_fini(struct weft_saved *saved);
 
-/* Cut as soon as its tables allow. Nothing happens while a cut is under way. */
+/* Start a cut, which is taken as soon as the tables allow. No effect while a cut is in progress. */
 void weft_saved_begin(struct weft_saved *saved, struct weft_shard *shard);
 
-/* After each batch of events. True when the cut is complete: it has taken the place of the one
- * before. */
+/* Call after each batch of events. Returns true when the cut is complete and has replaced the
+ * previous one. */
 bool weft_saved_poll(struct weft_saved *saved, struct weft_shard *shard);
 
-/* The same, but the shard does not hear yet whether the checkpoint counts: weft_shard_cut_end is due when
- * this has returned true. */
+/* The same, but the shard is not yet told whether the checkpoint is valid: call weft_shard_cut_end
+ * after this has returned true. */
 bool weft_saved_take(struct weft_saved *saved, struct weft_shard *shard);
 
-/* Into a shard that nobody has connected to; nothing where there is no checkpoint. A cut that was
- * under way is forgotten. */
+/* Restore into a shard without connections. No effect if there is no checkpoint. A cut in progress
+ * is discarded. */
 void weft_saved_restore(struct weft_saved *saved, struct weft_shard *shard);
 
 #endif

@@ -1,8 +1,8 @@
-/* A swarm seed with collectives: production ranks (coll/coll.h) on a cluster with faults, a script of
- * operations in one or two groups, and one rank that may die, leave the script, or call something
- * else. The oracles: equal bits at all ranks; the values are what a plain loop says; what is missing of
- * a sum is what its contributors were told; feedback loses nothing; a failure names the right rank at
- * all ranks; and all ends in time. */
+/* A swarm seed with collectives: production ranks (coll/coll.h) on a cluster with faults, and a
+ * script of operations in one or two groups. One rank may die, leave the script, or call a
+ * different operation. Checks: results are bit-identical at all ranks; values equal those of a
+ * simple loop; the missing parts of a sum equal those reported to its contributors; error feedback
+ * loses no value; a failure names the right rank at all ranks; and everything ends in time. */
 #ifndef WEFT_SIM_SWARM_COLL_H
 #define WEFT_SIM_SWARM_COLL_H
 

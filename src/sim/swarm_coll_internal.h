@@ -1,5 +1,5 @@
-/* The inside of a simulated job of collectives, shared by swarm_coll.c (drawing, the run),
- * swarm_coll_hosts.c (the ranks) and swarm_coll_check.c (what must hold). Not for others. */
+/* Internals of a simulated job of collectives, shared by swarm_coll.c (drawing, the run),
+ * swarm_coll_hosts.c (the ranks) and swarm_coll_check.c (the checks). Private. */
 #ifndef WEFT_SIM_SWARM_COLL_INTERNAL_H
 #define WEFT_SIM_SWARM_COLL_INTERNAL_H
 
@@ -14,10 +14,10 @@ enum { COLL_RANKS_MAX = 8, COLL_OPS_MAX = 12, COLL_GROUPS_MAX = 2, COLL_EPOCH = 
 /* How the job ends. */
 enum coll_end {
     COLL_END_WELL,
-    COLL_END_DEATH,    /* the culprit dies, without a word */
-    COLL_END_MISMATCH, /* it calls one operation with another count */
-    COLL_END_TIMEOUT,  /* it calls nothing any more, from one operation on */
-    COLL_END_ABORT,    /* its program gives up */
+    COLL_END_DEATH,    /* the culprit dies without a message */
+    COLL_END_MISMATCH, /* it calls one operation with a different count */
+    COLL_END_TIMEOUT,  /* it makes no more calls, from one operation on */
+    COLL_END_ABORT,    /* its program aborts */
     COLL_ENDS
 };
 
@@ -37,14 +37,14 @@ struct coll_op {
 
 struct coll_rank {
     struct weft_coll *coll;
-    uint32_t next; /* of the script, in its order */
+    uint32_t next; /* next operation of the script */
     uint32_t order[COLL_OPS_MAX];
     uint32_t open;
     uint64_t next_ns;
-    uint64_t close_ns; /* it has done all, and closes its connections then */
+    uint64_t close_ns; /* time at which it has finished and closes its connections */
     bool closed;
     bool gave_up;
-    uint64_t failed_ns; /* 0 = it has not */
+    uint64_t failed_ns; /* 0 = it has not failed */
     void *in[COLL_OPS_MAX];
     void *out[COLL_OPS_MAX];
     void *work[COLL_OPS_MAX];
@@ -69,7 +69,7 @@ struct swarm_coll {
     struct weft_coll_config config;
     uint32_t pairs_percent;
     uint32_t ops_at_a_time;
-    uint64_t gap_ns_max; /* between two calls of a rank */
+    uint64_t gap_ns_max; /* longest pause between two calls of a rank */
     enum coll_end end;
     uint32_t culprit;
     uint32_t end_op;
@@ -81,7 +81,7 @@ struct swarm_coll {
     uint64_t messages;
 };
 
-/* Index of a rank in a group; WEFT_COLL_NONE when it is not a member. */
+/* Index of a rank in a group; WEFT_COLL_NONE if it is not a member. */
 static inline uint32_t coll_index(const struct swarm_coll *s, uint32_t group, uint32_t rank)
 {
     for (uint32_t i = 0; i < s->members[group]; i++) {
@@ -92,14 +92,14 @@ static inline uint32_t coll_index(const struct swarm_coll *s, uint32_t group, ui
     return WEFT_COLL_NONE;
 }
 
-/* A member takes no part in what two others send each other. */
+/* Whether a member takes part in an operation: not in a send between two others. */
 static inline bool coll_takes_part(const struct coll_op *op, uint32_t index)
 {
     return index != WEFT_COLL_NONE &&
            (op->kind != WEFT_COLL_SEND || index == op->root || index == op->receiver);
 }
 
-/* Elements of in and of out. */
+/* Number of elements of in and of out. */
 static inline uint64_t coll_in_elems(const struct swarm_coll *s, const struct coll_op *op)
 {
     bool blocks = op->kind == WEFT_COLL_REDUCE_SCATTER || op->kind == WEFT_COLL_SCATTER ||
@@ -114,7 +114,7 @@ static inline uint64_t coll_out_elems(const struct swarm_coll *s, const struct c
     return (uint64_t)op->count * (blocks ? s->members[op->group] : 1);
 }
 
-/* In mode none nobody answers for a connection whose CLOSE was lost: the other end finds silence. */
+/* In mode none no host replies for a connection whose CLOSE was lost: the other end times out. */
 static inline bool coll_silent_closes(const struct swarm_coll *s)
 {
     return s->plan.host[0].ep.mode == WEFT_MODE_NONE;
@@ -129,7 +129,7 @@ static inline bool coll_reduces(enum weft_coll_kind kind)
 
 void weft_swarm_coll_draw(struct swarm_coll *s, uint64_t seed);
 
-/* Is every rank connected with every other, as both see it? */
+/* Whether all ranks are connected to each other, as seen by both ends. */
 bool weft_swarm_coll_all_up(const struct swarm_coll *s);
 
 /* ---- swarm_coll_hosts.c ---------------------------------------------------------------------- */
@@ -138,14 +138,15 @@ bool weft_swarm_coll_all_up(const struct swarm_coll *s);
 struct swarm_coll *weft_swarm_coll_new(uint64_t seed, const struct weft_world_tap *tap);
 void weft_swarm_coll_free(struct swarm_coll *s);
 
-/* ---- swarm_coll_check.c: what is wrong is the world's to tell -------------------------------------- */
+/* ---- swarm_coll_check.c: errors are reported through the world
+ * --------------------------------- */
 
-/* What a rank contributes: element i of its in. */
+/* The contribution of a rank: element i of its in. */
 double weft_swarm_coll_value(const struct swarm_coll *s, uint32_t op, uint32_t index, uint64_t i);
 double weft_swarm_coll_get(const void *from, enum weft_coll_type type, uint64_t i);
 void weft_swarm_coll_put(void *to, enum weft_coll_type type, uint64_t i, double value);
 
-/* Every operation that is done at all members, and the failures. */
+/* Check every operation that is done at all members, and the failures. */
 void weft_swarm_coll_check(struct swarm_coll *s);
 
 #endif

@@ -1,6 +1,5 @@
-/* The inside of a swarm, shared by swarm.c (making the world, the run), swarm_app.c (what the hosts'
- * applications do), swarm_event.c (what the events mean to them) and swarm_check.c (what must hold).
- * Not for others. */
+/* Internals of a swarm, shared by swarm.c (creation of the world, the run), swarm_app.c (the hosts'
+ * applications), swarm_event.c (handling of events) and swarm_check.c (the checks). Private. */
 #ifndef WEFT_SIM_SWARM_INTERNAL_H
 #define WEFT_SIM_SWARM_INTERNAL_H
 
@@ -11,12 +10,13 @@
 
 #define NOBODY UINT32_MAX
 
-/* Tags. A private message has its own; those of a host's common expectation share the high half. */
+/* Tags. A private message has its own; messages for a host's shared receive have the same upper
+ * half. */
 #define TAG_PRIVATE (UINT64_C(1) << 32)
 #define TAG_SHARED  (UINT64_C(2) << 32)
 #define TAG_HIGH    (UINT64_C(0xffffffff) << 32)
 
-/* `user` of a common expectation, until OPEN says which message it is. */
+/* `user` of a shared receive, until OPEN identifies the message. */
 #define USER_SHARED UINT64_C(1000000)
 
 struct swarm_totals {
@@ -29,13 +29,13 @@ struct swarm_totals {
 };
 
 struct swarm_host {
-    uint32_t peer_of[WEFT_PLAN_HOSTS_MAX];  /* whom to send with; NOBODY */
-    uint32_t accepted[WEFT_PLAN_HOSTS_MAX]; /* the peer that its HELLO made; NOBODY */
+    uint32_t peer_of[WEFT_PLAN_HOSTS_MAX];  /* the peer to send with; NOBODY */
+    uint32_t accepted[WEFT_PLAN_HOSTS_MAX]; /* the peer created by its HELLO; NOBODY */
     uint32_t *host_of;                      /* by peer; NOBODY */
-    struct weft_oracle_streams *streams;    /* by peer: of what is sent to it */
+    struct weft_oracle_streams *streams;    /* by peer: streams of the data sent to it */
     bool connecting[WEFT_PLAN_HOSTS_MAX];
-    bool down[WEFT_PLAN_HOSTS_MAX]; /* PEER_DOWN came; do not try again */
-    bool anew;                      /* the peer that was reborn is to be connected anew */
+    bool down[WEFT_PLAN_HOSTS_MAX]; /* PEER_DOWN was received; do not retry */
+    bool anew;                      /* a new connection to the restarted host is needed */
     bool close_done[WEFT_PLAN_CLOSES_MAX];
     float *accumulator;
     uint64_t accumulator_bytes;
@@ -52,29 +52,30 @@ struct swarm {
         weft_expect_id id;
         uint32_t peer;
     } * posted; /* by message: where its memory was posted */
-    uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX]; /* [src][dst]: there are messages */
+    uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX]; /* [src][dst]: whether there are
+                                                              * messages */
     uint64_t closed_ns;
     uint64_t cut;
     uint64_t cut_messages;
     uint64_t noticed;
     bool draining;
-    bool reborn; /* the victim's new process is up */
+    bool reborn; /* the victim's new process has started */
 };
 
-/* The process that the plan is about. Another one may have come up at its address. */
+/* Whether the process of the plan has died. A new one may have started at its address. */
 static inline bool swarm_died(const struct swarm *s, uint32_t host)
 {
     return !weft_world_alive(s->world, host) || (s->reborn && host == s->plan.victim);
 }
 
-/* The plan has closed this connection, so it may end here. */
+/* Whether the plan has closed this connection, so that it may end. */
 static inline bool swarm_may_end(const struct swarm *s, uint32_t host, uint32_t peer,
                                  uint32_t other)
 {
     return other != NOBODY && s->plan.closes > 0 && weft_cuts_may_end(&s->cuts, host, peer, other);
 }
 
-/* Who opens the connection of a pair: the one who sends; if both do, the lower or both. */
+/* Which host opens the connection of a pair: the sender; if both send, the lower one or both. */
 static inline bool swarm_connects(const struct swarm *s, uint32_t host, uint32_t to)
 {
     return s->flows[host][to] && (!s->flows[to][host] || s->plan.crossing || host < to);
@@ -82,21 +83,22 @@ static inline bool swarm_connects(const struct swarm *s, uint32_t host, uint32_t
 
 /* ---- swarm_app.c ----------------------------------------------------------------------------- */
 
-/* Message idx has gone wrong. */
+/* Report a failure of message idx. */
 void weft_swarm_fail_msg(struct swarm *s, uint32_t idx, const char *wrong);
 
 void weft_swarm_connect(struct swarm *s, uint32_t host, uint32_t to, uint64_t now_ns);
 
-/* What was posted for a peer that is gone must be posted anew: its number will be another's. */
+/* Cancel the receives posted for a peer that is gone; they must be posted again for its new
+ * number. */
 void weft_swarm_take_back(struct swarm *s, uint32_t host, uint32_t peer);
 
-/* One expectation for all messages that this host has handed up and does not tell apart. */
+/* Post one receive for all HAND messages that this host does not distinguish. */
 void weft_swarm_post_shared(struct swarm *s, uint32_t host);
 
-/* Do everything whose time has come at this host. */
+/* Do everything that is due at this host. */
 void weft_swarm_advance(struct swarm *s, uint32_t host, uint64_t now_ns);
 
-/* A caller-driven host leaves its wait when nothing is outstanding, and computes. */
+/* A caller-driven host stops waiting when nothing is outstanding, and computes. */
 void weft_swarm_maybe_sleep(struct swarm *s, uint32_t host, uint64_t now_ns);
 
 void weft_swarm_on_wake(void *swarm, uint32_t host, uint64_t now_ns);
@@ -108,10 +110,10 @@ void weft_swarm_on_event(void *swarm, uint32_t host, const struct weft_msg_event
 
 /* ---- swarm_check.c --------------------------------------------------------------------------- */
 
-/* True when all is closed; else, if asked, the first failure says what is not. */
+/* Whether everything is closed. If requested, the first failure describes what is open. */
 bool weft_swarm_all_closed(struct swarm *s, bool complain);
 
-/* Memory, counters and the network, when all is closed. */
+/* Check memory, counters and the network after everything is closed. */
 void weft_swarm_check_end(struct swarm *s);
 
 #endif

@@ -1,6 +1,6 @@
-/* The inside of a simulated job with a coordinator, shared by swarm_member.c (drawing, the run),
- * swarm_member_hosts.c (endpoints, members, workers, the coordinator) and swarm_member_server.c (a
- * server's life, the supervisor). Not for others. */
+/* Internals of a simulated job with a coordinator, shared by swarm_member.c (drawing, the run),
+ * swarm_member_hosts.c (endpoints, members, workers, the coordinator) and swarm_member_server.c
+ * (lifecycle of servers, the supervisor). Private. */
 #ifndef WEFT_SIM_SWARM_MEMBER_INTERNAL_H
 #define WEFT_SIM_SWARM_MEMBER_INTERNAL_H
 
@@ -10,16 +10,17 @@
 #include "sim/swarm_member.h"
 #include "sim/swarm_ps_internal.h"
 
-/* Processes of one shard that can exist at a time: the current one, and replaced ones that are frozen. */
+/* Maximum number of processes of one shard at a time: the current one, and replaced ones that are
+ * frozen. */
 enum { SLOTS = 3, SERVERS_MAX = SHARDS_MAX * SLOTS, PROCESSES_MAX = SERVERS_MAX + WORKERS_MAX };
 enum { JOURNAL_MAX = 1024, EVENTS_MAX = 8, COORDINATOR_SLOTS = 32 };
-enum { SWARM_PORT = 1000 }; /* and the host: what a server publishes */
+enum { SWARM_PORT = 1000 }; /* plus the host: the port that a server publishes */
 
-/* All that is not a packet happens at ticks. */
+/* Everything except packets happens at ticks. */
 static const uint64_t swarm_tick_ns = WEFT_NS_PER_MS;
 
 enum server_state {
-    SERVER_NONE, /* no process, or it has ended */
+    SERVER_NONE, /* no process, or it has exited */
     SERVER_JOINING,
     SERVER_CLAIMING,
     SERVER_READING,
@@ -33,19 +34,19 @@ struct swarm_server {
     enum server_state state;
     enum server_writes writes;
     uint32_t incarnation;
-    struct weft_shard *shard; /* also of a process that has ended, until its endpoint goes */
+    struct weft_shard *shard; /* kept after the process has exited, until its endpoint is freed */
     struct weft_dirlog_reader reader;
     uint32_t chosen;  /* serial of the manifest that it restores; 0 = none */
     uint64_t number;  /* of its last checkpoint */
-    uint64_t step_ns; /* the next step of claiming, reading, writing */
-    uint64_t frozen_ns; /* until then */
+    uint64_t step_ns; /* time of the next step of claiming, reading or writing */
+    uint64_t frozen_ns; /* frozen until then */
     struct weft_saved *cut;
 };
 
-/* A member's side: of each server and each worker. */
+/* The member of a process: of each server and each worker. */
 struct swarm_client {
     struct weft_member_client *client;
-    uint64_t wake_ns; /* planned; 0 = none */
+    uint64_t wake_ns; /* scheduled; 0 = none */
 };
 
 enum event_kind { EVENT_FREEZE, EVENT_KILL, EVENT_COORDINATOR, EVENT_KINDS };
@@ -53,34 +54,35 @@ enum event_kind { EVENT_FREEZE, EVENT_KILL, EVENT_COORDINATOR, EVENT_KINDS };
 struct swarm_event {
     enum event_kind kind;
     uint64_t at_ns;
-    uint64_t span_ns; /* frozen, or away, so long */
+    uint64_t span_ns; /* duration of freezing or absence */
     uint32_t shard;
 };
 
 struct swarm_member {
     struct swarm_ps ps;
-    struct weft_prng prng; /* of what happens at ticks */
-    uint32_t servers;      /* slots of all shards; processes from there on are workers */
+    struct weft_prng prng; /* for events at ticks */
+    uint32_t servers;      /* slots of all shards; the processes after them are workers */
     uint32_t processes;
     uint64_t lease_ns;
     uint64_t think_ns; /* longest pause of a worker */
-    uint32_t full_ppm; /* the disk is full, with this chance for each checkpoint */
+    uint32_t full_ppm; /* probability for each checkpoint that the disk is full */
     uint32_t events;
     struct swarm_event event[EVENTS_MAX];
-    uint64_t busy_until_ns; /* the last event is over */
+    uint64_t busy_until_ns; /* end of the last event */
 
     struct swarm_server server[SERVERS_MAX];
     struct swarm_client client[PROCESSES_MAX];
     struct weft_dirlog log;
-    uint32_t durable[SHARDS_MAX]; /* serial of the last manifest that workers were told of */
+    uint32_t durable[SHARDS_MAX]; /* serial of the last manifest reported to workers */
     uint64_t pause_ns[WORKERS_MAX];
-    uint32_t generation; /* of endpoints: no two are the same */
+    uint32_t generation; /* of endpoints; all are distinct */
 
     /* The supervisor. */
     uint32_t current[SHARDS_MAX]; /* server */
     uint32_t starts[SHARDS_MAX];
-    uint64_t start_ns[SHARDS_MAX];   /* another process is due; WEFT_NEVER = none */
-    uint64_t replace_ns[SHARDS_MAX]; /* the current one is silent, and replaced then; the same */
+    uint64_t start_ns[SHARDS_MAX];   /* start time of the next process; WEFT_NEVER = none */
+    uint64_t replace_ns[SHARDS_MAX]; /* time at which the unresponsive current process is replaced;
+                                      * WEFT_NEVER = none */
     struct {
         uint64_t frozen, killed, replaced, thawed, checkpoints, full, coordinator_deaths;
     } seen;
@@ -88,7 +90,7 @@ struct swarm_member {
     struct weft_roster *roster;
     struct weft_member_service *service;
     uint64_t service_wake_ns;
-    uint64_t coordinator_up_ns; /* WEFT_NEVER = it is up */
+    uint64_t coordinator_up_ns; /* restart time; WEFT_NEVER = it is up */
     struct {
         uint8_t op;
         uint16_t count;
@@ -115,19 +117,20 @@ static inline uint32_t shard_of(uint32_t server)
 
 /* ---- swarm_member_hosts.c -------------------------------------------------------------------- */
 
-/* The coordinator with what its journal says. Not inside a crank, as the next three. */
+/* Start the coordinator with the state from its journal. Not inside a crank; also the next
+ * three. */
 void weft_swarm_coordinator_start(struct swarm_member *m);
 void weft_swarm_coordinator_kill(struct swarm_member *m);
 
-/* The member's side of a process. */
+/* Start the member of a process. */
 void weft_swarm_client_start(struct swarm_member *m, uint32_t process,
                              const struct weft_member_client_config *config);
 
-/* The endpoint of a process, for its data. */
+/* Start the data endpoint of a process. */
 void weft_swarm_data_start(struct swarm_member *m, uint32_t process, uint64_t name,
                            uint32_t expects);
 
-/* A worker that has a list and no client yet makes one. */
+/* Create the client of a worker that has a server list but no client yet. */
 void weft_swarm_worker_tick(struct swarm_member *m, uint32_t w, uint64_t now_ns);
 void weft_swarm_worker_start(struct swarm_member *m, uint32_t w);
 
@@ -138,6 +141,6 @@ void weft_swarm_server_tick(struct swarm_member *m, uint32_t server, uint64_t no
 void weft_swarm_server_freeze(struct swarm_member *m, uint32_t s, uint64_t until_ns);
 void weft_swarm_server_kill(struct swarm_member *m, uint32_t s, uint64_t now_ns);
 void weft_swarm_supervise(struct swarm_member *m, uint64_t now_ns);
-void weft_swarm_server_free(struct swarm_server *server); /* after its endpoint */
+void weft_swarm_server_free(struct swarm_server *server); /* call after its endpoint is freed */
 
 #endif

@@ -1,6 +1,6 @@
-/* The inside of a simulated parameter server, shared by swarm_ps.c (drawing, the run), swarm_ps_hosts.c
- * (shards and workers, and their deaths), swarm_ps_via.c (aggregators) and swarm_ps_check.c (what must hold).
- * Not for others. */
+/* Internals of a simulated parameter server, shared by swarm_ps.c (drawing, the run),
+ * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_via.c (aggregators) and
+ * swarm_ps_check.c (the checks). Private. */
 #ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
 #define WEFT_SIM_SWARM_PS_INTERNAL_H
 
@@ -13,17 +13,17 @@
 #include "sim/swarm_table.h"
 #include "sim/world.h"
 
-/* Bits of a float's mantissa bound workers x clocks. */
+/* The bits of a float's mantissa limit workers x clocks. */
 enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
 enum { STEPS_MAX = 20000000 };
 
-/* What brings back what a shard's checkpoint lacks. */
+/* How pushes are recovered that a shard's checkpoint lacks. */
 enum keeper {
-    KEEPER_WORKERS,       /* they send it again */
-    KEEPER_BOTH,          /* its journal; workers would, too */
-    KEEPER_SMALL_JOURNAL, /* as BOTH, but it will be full, and workers must */
-    KEEPER_JOURNAL,       /* its journal alone */
-    KEEPER_NOBODY,        /* it is lost, and counted */
+    KEEPER_WORKERS,       /* workers resend them */
+    KEEPER_BOTH,          /* from the shard's journal; workers could resend them, too */
+    KEEPER_SMALL_JOURNAL, /* as BOTH, but the journal becomes full, so workers must resend */
+    KEEPER_JOURNAL,       /* from the shard's journal only */
+    KEEPER_NOBODY,        /* they are lost, and counted */
     KEEPERS
 };
 
@@ -32,7 +32,7 @@ enum phase {
     PHASE_OPENING,
     PHASE_PULL,
     PHASE_PULLING,
-    PHASE_FETCH, /* the rows of the push: it may name them as a list */
+    PHASE_FETCH, /* pull of the rows of the push, which may refer to them as a list */
     PHASE_FETCHING,
     PHASE_PUSH,
     PHASE_PUSHING,
@@ -42,13 +42,13 @@ enum phase {
 
 enum { SWARM_ASKS = 16 };
 
-/* An update that the scheduler has not wholly decided on. */
+/* An update that the scheduler has not completely decided on. */
 struct swarm_ps_ask {
-    uint64_t update; /* 0: none */
-    uint64_t at_ns;  /* when it thinks of it next */
+    uint64_t update; /* 0 = none */
+    uint64_t at_ns;  /* time of its next decision */
     uint32_t granted; /* shards, as bits */
-    bool drop_said; /* in time: grants are refused from then on */
-    bool dropped;   /* and one was */
+    bool drop_said; /* drop was called in time: later grants are refused */
+    bool dropped;   /* at least one share was dropped */
 };
 
 struct swarm_ps_worker {
@@ -56,35 +56,35 @@ struct swarm_ps_worker {
     enum phase phase;
     uint32_t clock; /* finished */
     weft_ps_op op;
-    bool has_ahead; /* the next clock's pull is under way, */
+    bool has_ahead; /* the pull of the next clock is in progress */
     weft_ps_op ahead;
-    uint32_t n;         /* rows of the push under way */
-    uint64_t delivered; /* elements, as the client was told */
-    uint32_t lives;     /* behind the first process */
-    uint32_t cut_off;   /* clocks, bit by bit, whose push was not answered before its process died:
-                         * any of it may count */
+    uint32_t n;         /* rows of the push in progress */
+    uint64_t delivered; /* elements reported to the client as delivered */
+    uint32_t lives;     /* number of restarts */
+    uint32_t cut_off;   /* clocks, as bits, whose push had no reply before its process died: any
+                         * part of it may have been applied */
     uint64_t cut_off_elements; /* of these */
-    uint32_t dropped;          /* clocks, bit by bit, of whose push something was dropped or refused as
+    uint32_t dropped;          /* clocks, as bits, whose push was partly dropped or refused as
                                 * late */
     struct swarm_ps_ask ask[SWARM_ASKS];
-    uint64_t sent_again; /* messages of pushes, when the scheduler looked last */
-    uint64_t lost;             /* pushes, as clients that died were told */
+    uint64_t sent_again; /* resent push messages at the scheduler's last check */
+    uint64_t lost;             /* pushes reported as lost to clients that died */
     float *rows;               /* (ids, dim) */
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */
-    void *kept;                /* memory of error feedback; NULL without */
-    float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull that nobody waits for */
+    void *kept;                /* memory of error feedback; NULL if disabled */
+    float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull whose result is not used */
 };
 
 /* An aggregator of a shard. */
 struct swarm_ps_box {
-    uint32_t above; /* host: of the shard or the parent */
+    uint32_t above; /* host of the shard or the parent aggregator */
     struct weft_aggregator_config config;
     struct weft_aggregator *aggregator;
-    uint32_t lives;      /* behind the first */
-    uint64_t connect_ns; /* to the shard, not before */
+    uint32_t lives;      /* number of restarts */
+    uint64_t connect_ns; /* earliest time to connect to the shard */
 };
 
-/* How many pushes are of rows that were pulled just before. */
+/* Fraction of pushes to rows that were pulled immediately before. */
 enum fetches { FETCHES_NONE, FETCHES_SOME, FETCHES_ALL, FETCHES };
 
 struct swarm_ps {
@@ -93,10 +93,11 @@ struct swarm_ps {
     struct weft_swarm_table table;
     uint32_t shards;
     uint32_t rows_per_rpc;
-    uint8_t value_type; /* enum weft_value_type: the table's messages carry it, one way or both */
+    uint8_t value_type; /* enum weft_value_type: type of values in the table's messages, in one
+                         * direction or both */
     uint16_t can; /* of enum weft_rpc_can: of workers */
     enum fetches fetches;
-    uint32_t list_ids;      /* that shards keep of a worker */
+    uint32_t list_ids;      /* maximum number of ids per worker that shards keep */
     uint64_t pushes_listed; /* of workers that died */
     uint64_t lists_unknown;
     struct weft_shard *shard[SHARDS_MAX];
@@ -104,28 +105,29 @@ struct swarm_ps {
     uint64_t id[IDS_MAX];
     uint64_t picked[IDS_MAX];
     uint64_t closed_ns;
-    uint32_t deaths;  /* of shards, which come back from their last checkpoint; workers replay */
-    uint64_t died_ns; /* the last one */
+    uint32_t deaths;  /* deaths of shards, which restart from their last checkpoint; workers
+                       * replay */
+    uint64_t died_ns; /* time of the last death */
     enum keeper keeper;
     bool mortal; /* workers die, too */
     uint8_t *journal[SHARDS_MAX];
     struct weft_saved saved[SHARDS_MAX];
-    uint32_t lives[SHARDS_MAX]; /* behind the first */
+    uint32_t lives[SHARDS_MAX]; /* number of restarts */
     bool scheduled;             /* updates wait for grants: swarm_ps_sched.c */
     bool drops;                 /* or are dropped */
     uint64_t update_bytes_min;
     uint32_t delay_max;
     struct weft_prng sched_prng;
-    struct weft_swarm_updates told; /* what happened to updates */
+    struct weft_swarm_updates told; /* outcomes of updates */
     uint32_t blocks;            /* of a row, once a shard has the table */
-    bool via;                   /* workers go by aggregators: swarm_ps_via.c */
-    bool tree; /* each shard has two, mostly one above the other */
+    bool via;                   /* workers use aggregators: swarm_ps_via.c */
+    bool tree; /* each shard has two, usually one above the other */
     struct swarm_ps_box box[2 * SHARDS_MAX]; /* box b is of shard b mod shards */
     uint32_t boxes;
-    uint64_t lower[SHARDS_MAX]; /* workers that go by the second one, as bits */
-    uint32_t box_deaths; /* to come */
+    uint64_t lower[SHARDS_MAX]; /* workers that use the second one, as bits */
+    uint32_t box_deaths; /* deaths still to happen */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
-    uint64_t pushes_absorbed; /* of aggregators, of those that died, too */
+    uint64_t pushes_absorbed; /* of aggregators, including those that died */
     uint64_t aggregates_in;   /* the same: sums of one for another */
     uint64_t pulls_answered;
     uint64_t pull_rows_spared;
@@ -141,7 +143,7 @@ static inline uint32_t ps_blocks(const struct swarm_ps *ps)
     return ps->blocks;
 }
 
-/* Did the worker's process die before the push of this clock was answered? */
+/* Whether the worker's process died before it received the reply to the push of this clock. */
 static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_t clock)
 {
     return (ps->worker[w].cut_off >> clock & 1) != 0;
@@ -156,18 +158,18 @@ struct weft_world_host_config weft_swarm_ps_host_config(struct swarm_ps *ps, uin
                                                         uint64_t name, uint32_t expects);
 void weft_swarm_ps_free(struct swarm_ps *ps);
 
-/* A process dies, and another one comes in its place. */
+/* A process dies and is replaced by a new one. */
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w);
 
-/* Its rows. */
+/* Initialize a worker's rows. */
 void weft_swarm_ps_worker_init(struct swarm_ps *ps, uint32_t w);
 
-/* Add what this worker's client counted of lists to ps's counters. */
+/* Add the list counters of this worker's client to those of ps. */
 void weft_swarm_ps_count_lists(struct swarm_ps *ps, uint32_t w);
 
-/* What the seeds with a coordinator (sim/swarm_member.h) share. One step of a worker; true when it got
- * on. */
+/* Shared with the seeds that have a coordinator (sim/swarm_member.h). One step of a worker; returns
+ * true if it made progress. */
 bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
 void weft_swarm_ps_give_slabs(struct weft_shard *shard);
 struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, uint32_t shard);
@@ -176,18 +178,19 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
 /* ---- swarm_ps_sched.c ------------------------------------------------------------------------ */
 
 void weft_swarm_ps_sched_draw(struct swarm_ps *ps);
-/* A worker's push was begun. */
+/* A worker has begun a push. */
 void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
-/* What the scheduler has to say to this worker now. */
+/* Process the scheduler's decisions for this worker that are due. */
 void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
-/* A shard is about to die: count whose updates that breaks. */
+/* A shard is about to die: count the updates that this breaks. */
 void weft_swarm_ps_sched_breaks(struct swarm_ps *ps);
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 
-/* ---- swarm_ps_via.c: each is nothing without aggregators ---------------------------------------- */
+/* ---- swarm_ps_via.c: no effect without aggregators
+ * --------------------------------------------- */
 
-/* Before all else: how many hosts there are. */
+/* Determines the number of hosts. Call first. */
 void weft_swarm_ps_via_begin(struct swarm_ps *ps, uint64_t seed);
 void weft_swarm_ps_via_draw(struct swarm_ps *ps);
 void weft_swarm_ps_boxes_make(struct swarm_ps *ps);
@@ -202,19 +205,20 @@ void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns
 void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng);
 uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng);
 
-/* ---- swarm_ps_check.c: what is wrong is the world's to tell -------------------------------------- */
+/* ---- swarm_ps_check.c: errors are reported through the world
+ * ----------------------------------- */
 
-/* A worker's pull has come back. */
+/* Check the result of a worker's pull. */
 void weft_swarm_ps_check_pulled(struct swarm_ps *ps, uint32_t w,
                                 const struct weft_ps_result *result);
 
-/* The tables themselves, at the end: with bound 0 all that was pushed; together just what the workers
- * were told was delivered. */
+/* Check the tables at the end. With bound 0 they must contain all pushes; in total they must
+ * contain exactly what was reported to the workers as delivered. */
 void weft_swarm_ps_check_tables(struct swarm_ps *ps);
 
 /* ---- swarm_ps.c ------------------------------------------------------------------------------ */
 
-/* The configuration, from the seed alone. */
+/* Draw the configuration from the seed. */
 void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed);
 
 #endif

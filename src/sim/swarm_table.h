@@ -1,10 +1,10 @@
-/* What the table of a seed of the parameter server's swarm is, beyond a plain one, and what its rows
- * must then say. Who pushes what is fixed by the seed, so the end can be worked out apart from the
+/* The kinds of tables in seeds of the parameter server's swarm, and the expected content of their
+ * rows. The seed determines all pushes, so the expected result can be computed independently of the
  * run.
  *
  *   plain      SGD at rate 1: a row is a set of pushes (swarm_ps.h)
  *   optimizer  BSP, bound 0, any optimizer, initial weights: the sums of each clock are whole
- *              numbers, exact in any order, so weights must be those of the optimizer, bit for bit
+ *              numbers, exact in any order, so weights must be bit-identical to the optimizer's
  *   admitted   an id gets a row with its push number N: a row is a set of all but N - 1 of its
  *              pushes; a Bloom filter may lack fewer. What is missing, shards have counted
  *   evicting   few rows, LRU or L2, SSP or ASP: a row is a set of pushes, of no more rows than
@@ -36,31 +36,32 @@ enum weft_swarm_flavour {
     WEFT_SWARM_WIDE,
 };
 
-/* What workers do to the table. */
+/* Pattern of the workers' pushes. */
 struct weft_swarm_table {
     uint64_t seed;
     enum weft_swarm_flavour flavour;
     uint32_t workers;
     uint32_t clocks;
     uint32_t ids;
-    uint32_t share_percent; /* of the ids that a push holds */
+    uint32_t share_percent; /* fraction of all ids in a push */
     uint32_t push_bound_ppm;
     uint32_t pull_bound_ppm;
     struct weft_table_spec spec;
-    bool is_odd;  /* pushes add what their type cannot say, and workers keep what rounding takes */
+    bool is_odd;  /* pushes add values that their type cannot represent, and workers keep the
+                   * rounding error */
     float *truth; /* OPTIMIZER: (clocks + 1, ids, dim) */
 };
 
 const char *weft_swarm_table_name(const struct weft_swarm_table *table);
 
-/* Change a plain table that has been drawn into one of the others, or leave it.
- * packet_bytes: of the longest packet of any host; chunk_bytes: that fit the shortest.
+/* Convert a drawn plain table into one of the other kinds, or leave it unchanged. packet_bytes:
+ * length of the longest packet of any host; chunk_bytes: capacity of the shortest.
  * Owns:    allocates truth; see _fini. */
 void weft_swarm_table_draw(struct weft_swarm_table *table, uint32_t packet_bytes,
                            uint32_t chunk_bytes, const uint64_t *id);
 void weft_swarm_table_fini(struct weft_swarm_table *table);
 
-/* Does worker w push row i in clock c (from 0)? */
+/* Whether worker w pushes row i in clock c (from 0). */
 bool weft_swarm_table_pushes(const struct weft_swarm_table *table, uint32_t w, uint32_t clock,
                              uint32_t i);
 
@@ -71,25 +72,25 @@ static inline uint32_t weft_swarm_table_bit(const struct weft_swarm_table *table
     return UINT32_C(1) << (w * table->clocks + clock);
 }
 
-/* int8: is it the column that makes the step of its group? Blocks are 8, 16, .. columns, as long as the
- * table says, or whole rows. */
+/* int8: whether the column determines the step of its group. Blocks have 8, 16, .. columns, as set
+ * in the table, or are whole rows. */
 static inline bool weft_swarm_table_is_anchor(const struct weft_swarm_table *table, uint32_t column)
 {
     const uint32_t block = weft_table_block_floats(&table->spec);
     return column + 1 == table->spec.dim || column % 8 == 7 || column % block + 1 == block;
 }
 
-/* What these pushes add to a column: whole, before anything is rounded. */
+/* The exact sum that these pushes add to a column, before rounding. */
 double weft_swarm_table_sum(const struct weft_swarm_table *table, uint32_t column, uint32_t set);
 
-/* All pushes of row i. */
+/* Bits of all pushes to row i. */
 uint32_t weft_swarm_table_all(const struct weft_swarm_table *table, uint32_t i);
 
-/* EXPIRING: the pushes in row i when `version` clocks are finished. */
+/* EXPIRING: the pushes in row i after `version` clocks. */
 uint32_t weft_swarm_table_unexpired(const struct weft_swarm_table *table, uint32_t i,
                                     uint32_t version);
 
-/* OPTIMIZER: the weights of row i when `version` clocks are finished. */
+/* OPTIMIZER: the weights of row i after `version` clocks. */
 const float *weft_swarm_table_truth(const struct weft_swarm_table *table, uint32_t i,
                                     uint32_t version);
 

@@ -1,6 +1,7 @@
-/* What messages of floats take on a link, headers included, when each chunk crosses it once: the ideals
+/* Wire bytes of messages of floats, with headers, if each chunk crosses the link once: the ideals
  * of sim/incast.h and sim/exchange.h. The headers are those of an authenticated packet of 1,472
- * bytes, the short header from a message's second chunk on. And how many chunks they may miss. */
+ * bytes, with the short header from a message's second chunk on. Also the number of chunks that a
+ * message may miss. */
 #ifndef WEFT_SIM_WIRE_TIME_H
 #define WEFT_SIM_WIRE_TIME_H
 
@@ -20,8 +21,8 @@ static inline uint32_t weft_sim_chunks(uint64_t message_bytes)
     return (uint32_t)weft_div_ceil_u64(message_bytes / WEFT_SIM_ELEM_BYTES, weft_sim_chunk_elems());
 }
 
-/* K of the message that follows `before` equal ones of its stream: those of r rounds may miss the whole
- * chunks of r bounds together. */
+/* K of the message that follows `before` equal messages of its stream: the messages of r rounds may
+ * together miss the whole chunks in r bounds. */
 static inline uint32_t weft_sim_lost_max(uint64_t message_bytes, uint32_t bound_ppm,
                                          uint32_t before)
 {
@@ -44,8 +45,9 @@ static inline uint64_t weft_sim_wire_ns(uint64_t wire_bytes, uint64_t rate_bps)
     return (uint64_t)(bits_ns / rate_bps);
 }
 
-/* Of a full chunk behind a message's first: what it has of a link, and what of a packet's UDP payload, which
- * is what the rate of a held message counts (core/msg.h). The tag of mode auth is the network's here. */
+/* For a full chunk after a message's first: its goodput on a link, and its share of a packet's UDP
+ * payload, which the rate of a held message counts (core/msg.h). The tag of mode auth counts as the
+ * network's overhead here. */
 static inline uint64_t weft_sim_goodput_bps(uint64_t link_bps)
 {
     uint64_t chunk = (uint64_t)weft_sim_chunk_elems() * WEFT_SIM_ELEM_BYTES;

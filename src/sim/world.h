@@ -1,17 +1,18 @@
 /* A simulated cluster: production endpoints (core/endpoint.h) on a simulated network (sim/net.h).
  *
- * Each host has one endpoint and one application, given as a struct of functions. The world turns
- * the crank of each endpoint exactly as core/endpoint.h says every driver must: take the datagrams,
- * poll, the deadline, poll, send until there is nothing to send, sleep. A host may be slow: its
- * crank then comes a fixed time after the first datagram and takes all that have arrived as one
- * batch, as a thread woken by the kernel does. Or asleep: it does nothing until a time it named.
+ * Each host has one endpoint and one application, given as a struct of functions. The world runs
+ * the loop of each endpoint exactly as core/endpoint.h requires of every driver: receive the
+ * datagrams, poll, the deadline, poll, send until there is nothing to send, sleep. A host may be
+ * slow: its loop then runs a fixed time after the first datagram and processes all datagrams that
+ * have arrived as one batch, like a thread woken by the kernel. A host may also be asleep: it does
+ * nothing until a given time.
  *
- * The world checks what needs no knowledge of the application: the network conserves packets, a
- * datagram made by an attacker changes no counter but one of the drops and causes no event, an
- * honest datagram is never called malformed, a deadline moves on. Any of these ends the run:
+ * The world checks the properties that do not depend on the application: the network conserves
+ * packets; a datagram from an attacker changes only one drop counter and causes no event; an honest
+ * datagram is never counted as malformed; a deadline advances. Any violation ends the run with
  * WEFT_WORLD_BROKEN.
  *
- * Everything that happens goes into one hash; the same seed gives the same hash.
+ * All events are added to one hash; the same seed gives the same hash.
  */
 #ifndef WEFT_SIM_WORLD_H
 #define WEFT_SIM_WORLD_H
@@ -19,21 +20,21 @@
 #include "core/endpoint.h"
 #include "sim/net.h"
 
-/* The application of a host. Called in the middle of the crank; may call the endpoint's message
- * interface and the world, not weft_ep_recv and weft_ep_on_deadline. */
+/* The application of a host. Called inside the crank (the loop above). It may call the endpoint's
+ * message interface and the world, but not weft_ep_recv and weft_ep_on_deadline. */
 struct weft_world_app {
     void *self;
     void (*event)(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns);
     void (*wake)(void *self, uint32_t host, uint64_t now_ns);
-    /* After the events of a crank, before it sends. NULL is fine. */
+    /* Called after the events of a crank, before it sends. May be NULL. */
     void (*batch)(void *self, uint32_t host, uint64_t now_ns);
 };
 
-/* Datagrams that an attacker at the switch adds, each with this chance per honest datagram: random
- * bytes that open no connection, copies cut short, copies with a wrong version, connection id or
- * sender, which a correct endpoint can tell from the truth without cryptography; and with it, copies
- * of anything with any bits flipped, invented packets under a real header, packets that were
- * accepted before, and HELLOs from invented addresses. */
+/* Datagrams that an attacker at the switch adds, each with this probability per honest datagram.
+ * Without cryptography a correct endpoint can reject: random bytes that open no connection,
+ * truncated copies, and copies with a wrong version, connection id or sender. With cryptography
+ * also: copies with any bits flipped, forged packets with a real header, replayed packets, and
+ * HELLOs from forged addresses. */
 struct weft_world_hostile {
     uint32_t garbage_ppm;
     uint32_t cut_ppm;
@@ -47,16 +48,16 @@ struct weft_world_hostile {
     uint32_t flood_ppm;
 };
 
-/* Somebody who looks on: a trace, a capture. It changes nothing of what happens, but the endpoints
- * of a world with trace_records keep a ring of records. Zeroed = nobody. */
+/* An observer: a trace or a capture. It does not change the run, except that the endpoints of a
+ * world with trace_records keep a ring of records. Zeroed = none. */
 struct weft_world_tap {
     void *arg;
-    uint32_t trace_records; /* of every endpoint; see core/trace.h */
-    /* A datagram has left its host, before the network does anything to it. NULL is fine. */
+    uint32_t trace_records; /* per endpoint; see core/trace.h */
+    /* A datagram has left its host, before the network processes it. May be NULL. */
     void (*packet)(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, enum weft_ecn ecn,
                    const void *bytes, uint32_t count);
-    /* After each crank of a host and, `last`, before its endpoint goes; after a restart the host
-     * has another one. NULL is fine. */
+    /* Called after each crank of a host and, with `last`, before its endpoint is freed; after a
+     * restart the host has a new one. May be NULL. */
     void (*host)(void *arg, uint32_t host, struct weft_ep *ep, bool last);
 };
 
@@ -64,32 +65,32 @@ struct weft_world_config {
     struct weft_world_tap tap;
     uint32_t hosts;
     uint64_t seed;      /* of the network and the attacker */
-    uint64_t steps_max; /* events of the network; then WEFT_WORLD_STEPS */
-    /* No datagrams in the hash, and no checks of what a swarm has checked: for large runs that are
-     * measured. Needs an honest network. */
+    uint64_t steps_max; /* events of the network, then the run ends with WEFT_WORLD_STEPS */
+    /* Leave datagrams out of the hash, and skip checks that a swarm has already done: for large
+     * measured runs. Requires an honest network. */
     bool lean;
     struct weft_world_hostile hostile;
 };
 
 struct weft_world_host_config {
     struct weft_ep_config ep;
-    uint64_t crank_delay_ns; /* from the first datagram to the crank */
-    uint32_t socket_packets; /* datagrams that wait for the crank; more are dropped */
+    uint64_t crank_delay_ns; /* delay from the first datagram to the crank */
+    uint32_t socket_packets; /* datagrams queued for the crank; more are dropped */
     struct weft_world_app app;
 };
 
 enum weft_world_end {
-    WEFT_WORLD_TIME,   /* the time asked for has come */
-    WEFT_WORLD_IDLE,   /* nothing is planned any more */
+    WEFT_WORLD_TIME,   /* the requested time was reached */
+    WEFT_WORLD_IDLE,   /* no event is scheduled */
     WEFT_WORLD_STEPS,  /* steps_max */
-    WEFT_WORLD_BROKEN, /* a check failed; weft_world_wrong says which */
+    WEFT_WORLD_BROKEN, /* a check failed; see weft_world_wrong */
 };
 
-/* What the world itself counted, to compare with an endpoint's counters. */
+/* Counters of the world, to compare with those of an endpoint. */
 struct weft_world_host_counters {
     uint64_t packets_sent;
     uint64_t bytes_sent;
-    uint64_t packets_received; /* given to weft_ep_recv */
+    uint64_t packets_received; /* passed to weft_ep_recv */
     uint64_t bytes_received;
     uint64_t hostile_received; /* of these */
     uint64_t socket_dropped;
@@ -98,13 +99,13 @@ struct weft_world_host_counters {
 
 struct weft_world;
 
-/* Lack of memory ends the process. */
+/* Running out of memory ends the process. */
 struct weft_world *weft_world_new(const struct weft_world_config *config);
-void weft_world_free(struct weft_world *world); /* NULL is fine */
+void weft_world_free(struct weft_world *world); /* NULL is allowed */
 
-/* Give a host its endpoint, and a toy's cryptography if its mode wants any; once per host, before
- * the first run.
- * Errors:  WEFT_INVALID  the endpoint refuses its configuration. */
+/* Create the endpoint of a host, with toy cryptography if its mode needs it. Call once per host,
+ * before the first run.
+ * Errors:  WEFT_INVALID the endpoint rejects its configuration. */
 weft_status weft_world_host_init(struct weft_world *world, uint32_t host,
                                  const struct weft_world_host_config *config);
 
@@ -112,41 +113,42 @@ struct weft_net *weft_world_net(struct weft_world *world);
 struct weft_ep *weft_world_ep(struct weft_world *world, uint32_t host);
 uint64_t weft_world_now_ns(const struct weft_world *world);
 
-/* From now on this host is reached, and sends, from another address than weft_world_addr says; what
- * is sent to the old one is lost. Once a host. */
+/* Change the address of this host, for sending and receiving; packets to the old address are lost.
+ * At most once per host. */
 void weft_world_move(struct weft_world *world, uint32_t host);
 
-/* The address of a host as endpoints see it, and back (UINT32_MAX when it is none). */
+/* The address of a host as seen by endpoints, and the reverse (UINT32_MAX if there is no such
+ * host). */
 struct weft_addr weft_world_addr(uint32_t host);
 uint32_t weft_world_addr_host(const struct weft_addr *addr);
 
-/* Plan a call of the application's wake. */
+/* Schedule a call of the application's wake. */
 void weft_world_wake(struct weft_world *world, uint32_t host, uint64_t at_ns);
 
-/* Do not turn this host's crank from the end of the current one until then. */
+/* Suspend this host's crank from the end of the current one until then. */
 void weft_world_sleep(struct weft_world *world, uint32_t host, uint64_t until_ns);
 
-/* The host is gone for good: silent, deaf, no CLOSE. Its endpoint's memory stays until the end. Not
- * for use inside a crank. */
+/* The host fails permanently: it neither sends nor receives, and sends no CLOSE. Its endpoint's
+ * memory is kept until the end. Not for use inside a crank. */
 void weft_world_kill(struct weft_world *world, uint32_t host);
 
-/* The process of this host dies without a word and another one comes up at its address, with a new
+/* The process of this host dies without CLOSE, and a new one starts at its address, with a new
  * endpoint and the same application. Not for use inside a crank. Errors: as host_init. */
 weft_status weft_world_restart(struct weft_world *world, uint32_t host,
                                const struct weft_world_host_config *config);
 bool weft_world_alive(const struct weft_world *world, uint32_t host);
 
-/* True while something that a process sent which is gone by now has yet to reach its host. */
+/* Whether datagrams of a process that no longer exists are still in flight. */
 bool weft_world_orphans(const struct weft_world *world);
 
-/* Let it happen until `until_ns` (included). */
+/* Run until `until_ns` (included). */
 enum weft_world_end weft_world_run(struct weft_world *world, uint64_t until_ns);
 
-/* End weft_world_run as BROKEN: an application's own check failed. The first message stays. */
+/* End weft_world_run as BROKEN: a check of the application failed. The first message is kept. */
 [[gnu::format(printf, 2, 3)]] void weft_world_fail(struct weft_world *world, const char *format,
                                                    ...);
 
-/* What is wrong; "" while nothing is. */
+/* Description of the failed check; "" if none failed. */
 const char *weft_world_wrong(const struct weft_world *world);
 
 uint64_t weft_world_hash(const struct weft_world *world);
