@@ -237,7 +237,7 @@ void weft_coll_free(struct weft_coll *coll);
 
 /* Create a group of ranks, in this order. All ranks of the job must create the groups in the same
  * order, including ranks that are not members.
- * Errors:  WEFT_INVALID a rank is out of range or listed twice. WEFT_NOMEM groups_max. */
+ * Errors:  WEFT_INVALID  a rank is out of range or listed twice. WEFT_NOMEM groups_max. */
 weft_status weft_coll_group(struct weft_coll *coll, const uint32_t *ranks, uint32_t n,
                             uint32_t *group_p);
 

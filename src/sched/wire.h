@@ -178,7 +178,7 @@ struct weft_sched_plan {
 size_t weft_sched_report_pack(const struct weft_sched_report *report, uint8_t *out);
 size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out);
 
-/* Errors:  WEFT_PROTO too short or too long, a reserved field is nonzero, or a field is out of
+/* Errors:  WEFT_PROTO  too short or too long, a reserved field is nonzero, or a field is out of
  *                      range, such as a norm that is negative, infinite or not a number. */
 weft_status weft_sched_report_unpack(const uint8_t *bytes, size_t count,
                                      struct weft_sched_report *report_p);

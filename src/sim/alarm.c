@@ -35,7 +35,7 @@ static void put(struct weft_sim_alarms *alarms, uint32_t at, const struct weft_s
     alarms->place[alarm->id] = at;
 }
 
-/* Bring an alarm that belongs somewhere above or below `at` to its place. */
+/* Move an alarm at position `at` up or down to its place in the heap. */
 static void settle(struct weft_sim_alarms *alarms, uint32_t at, struct weft_sim_alarm alarm)
 {
     while (at > 0 && before(&alarm, &alarms->heap[(at - 1) / 2])) {

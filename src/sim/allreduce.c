@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A round that takes this long has no answer. */
+/* A round that takes longer is treated as hung. */
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
 static const uint64_t look_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 
-/* PACKET_HEADERS: of a packet behind the first of its message. */
+/* PACKET_HEADERS: of a packet after the first of its message. */
 enum { SOCKET_PACKETS = 65536, OPS_MAX = 16, PACKET_HEADERS = 78, EPOCH = 1 };
 
 struct host {
     struct weft_coll *coll;
-    float *in; /* (elems,), as all of these */
+    float *in; /* (elems,); also the following */
     float *out;
     float *residual;
     uint8_t *missed;
@@ -33,12 +33,12 @@ struct allreduce {
     struct weft_world *world;
     struct host *host;
     uint64_t elems;
-    double *kept; /* (elems,): residuals of all ranks before the round */
+    double *kept; /* (elems,): sum of all ranks' residuals before the round */
     uint32_t ups;
     uint32_t round;
-    uint32_t left; /* operations of it that are not done */
+    uint32_t left; /* operations of the round that are not done */
     uint64_t go_ns;
-    uint64_t phase1_ns; /* of the round: the longest */
+    uint64_t phase1_ns; /* maximum in the round */
     uint64_t phase1_ns_sum;
     uint64_t missing;
     uint64_t missing_told;
@@ -98,13 +98,13 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
 
 /* ---- ideal ----------------------------------------------------------------------------------- */
 
-/* Of the longest message, as a rank counts them before it knows how large its peers' chunks are. */
+/* For the longest message, as a rank counts chunks before it knows the chunk size of its peers. */
 static uint32_t chunks_max(const struct allreduce *s)
 {
     return (uint32_t)weft_div_ceil_u64(s->config.bytes, WEFT_COLL_CHUNK_MIN);
 }
 
-/* That one link carries in a round, headers included. */
+/* Bytes that one link carries in a round, with headers. */
 static uint64_t link_bytes(const struct weft_allreduce_config *config)
 {
     uint64_t slice = weft_div_ceil_u64(config->bytes, config->ranks);
@@ -120,7 +120,7 @@ uint64_t weft_allreduce_ideal_ns(const struct weft_allreduce_config *config)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Whole numbers below 16, so that sums of them are exact in any order. */
+/* Integers below 16, so that their sums are exact in any order. */
 static float value_of(uint32_t rank, uint64_t i)
 {
     return (float)(weft_mix64(rank * UINT64_C(1000003) + i) % 15 + 1);
@@ -276,7 +276,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     weft_coll_event(s->host[host].coll, event, now_ns);
 }
 
-/* ---- making it ------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void make_endpoint(struct allreduce *s, uint32_t host)
 {

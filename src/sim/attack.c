@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Byte 0 of packets (docs/PROTOCOL.md section 2); bytes 4..7 hold the connection id in all. */
+/* First byte of packets (docs/PROTOCOL.md section 2); bytes 4..7 are the connection id in all of
+ * them. */
 enum {
     BYTE_PLAIN = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_PLAIN,
     BYTE_AUTH = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_AUTH,
@@ -41,7 +42,7 @@ static void attack_garbage(struct weft_attacker *a, struct weft_net *net)
     for (uint32_t i = 0; i < count; i++) {
         packet->bytes[i] = (uint8_t)weft_prng_u64(&a->prng);
     }
-    /* Random bytes behind this byte would be a correct HELLO: anybody may say hello. */
+    /* Random bytes after this first byte would be a correct HELLO, which any host may send. */
     if (count > 0 && packet->bytes[0] == BYTE_HELLO) {
         packet->bytes[0] = BYTE_PLAIN;
     }
@@ -84,7 +85,8 @@ static void attack_address(struct weft_attacker *a, struct weft_net *net,
                            const struct weft_net_packet *honest)
 {
     struct weft_net_packet *copy = copy_of(honest, honest->count);
-    copy->from = (uint32_t)weft_prng_below(&a->prng, a->hosts + 1); /* hosts: nobody's address */
+    copy->from = (uint32_t)weft_prng_below(&a->prng, a->hosts + 1); /* hosts: an address without a
+                                                                     * host */
     if (copy->from == honest->from) {
         copy->from = a->hosts;
     }
@@ -100,14 +102,14 @@ static void attack_flip(struct weft_attacker *a, struct weft_net *net,
     struct weft_net_packet *copy = copy_of(honest, honest->count);
     uint64_t flips = weft_prng_below(&a->prng, 4) == 0 ? 3 : 1;
     uint64_t bit = weft_prng_below(&a->prng, honest->count * UINT64_C(8));
-    for (uint64_t i = 0; i < flips; i++) { /* neighbours: never the same bit twice */
+    for (uint64_t i = 0; i < flips; i++) { /* adjacent bits: never the same bit twice */
         uint64_t at = (bit + i) % (honest->count * UINT64_C(8));
         copy->bytes[at / 8] ^= (uint8_t)(1 << at % 8);
     }
     weft_net_inject(net, copy);
 }
 
-/* A header that may be true, up to a number to come, and anything behind it. */
+/* A header that may be valid, up to a later packet number, and arbitrary bytes after it. */
 static void attack_forge(struct weft_attacker *a, struct weft_net *net,
                          const struct weft_net_packet *honest)
 {
@@ -146,7 +148,7 @@ static void attack_flood(struct weft_attacker *a, struct weft_net *net)
 static void attack_secured(struct weft_attacker *a, struct weft_net *net,
                            const struct weft_net_packet *honest)
 {
-    /* REFUSED is believed by nobody, so it has no tag. */
+    /* A REFUSED is never trusted, so it has no tag. */
     if (honest->bytes[0] != BYTE_REFUSED && weft_prng_chance(&a->prng, a->hostile.flip_ppm)) {
         attack_flip(a, net, honest);
     }
@@ -179,7 +181,8 @@ void weft_attack(struct weft_attacker *attacker, struct weft_net *net,
     if (hostile->flip_ppm > 0) {
         attack_secured(a, net, honest);
     }
-    /* A HELLO from elsewhere, or without a tag with another id, is a stranger's honest HELLO. */
+    /* A HELLO from a different address, or without a tag and with a different id, is an honest
+     * HELLO of an unknown host. */
     if (honest->bytes[0] == BYTE_HELLO) {
         return;
     }
@@ -218,9 +221,10 @@ void weft_attacker_record(struct weft_attacker *attacker)
     }
 }
 
-/* ---- the judge ------------------------------------------------------------------------------- */
+/* ---- the check ------------------------------------------------------------------------------- */
 
-/* Drops of what cannot have come from a correct sender, whatever the network did to it. */
+/* Drop counters for datagrams that no correct sender can have sent, whatever the network's
+ * faults. */
 static uint64_t malformed(const struct weft_ep_counters *c)
 {
     return c->bad_short + c->bad_version + c->bad_class + c->bad_packet + c->bad_range +
@@ -230,7 +234,7 @@ static uint64_t malformed(const struct weft_ep_counters *c)
 uint64_t weft_attack_drops(const struct weft_ep_counters *c)
 {
     return malformed(c) + c->bad_peer + c->old_packets + c->duplicate_packets + c->hello_refused +
-           c->refused + c->closed_packets; /* a copy of CLOSE, say */
+           c->refused + c->closed_packets; /* for example a copy of a CLOSE */
 }
 
 static const char *honest_judge(const struct weft_ep_counters *before,
@@ -248,7 +252,7 @@ static const char *honest_judge(const struct weft_ep_counters *before,
                                                        : NULL;
 }
 
-/* The counters that tell that a datagram had an effect. */
+/* Sum of the counters that show an effect of a datagram. */
 static uint64_t effects(const struct weft_ep_counters *c)
 {
     return c->data_received + c->messages_sent + c->messages_received + c->messages_unknown +

@@ -61,6 +61,6 @@ void weft_cuts_ended(struct weft_cuts *cuts, uint32_t host, uint32_t peer, uint3
     const struct weft_cut_end *end = end_of(cuts, host, peer);
     size_t pair = pair_of(cuts, host, peer, other);
     if (!end->opener && cuts->late[pair] > 0) {
-        cuts->late[pair]--; /* the acceptor's end of what the opener closed */
+        cuts->late[pair]--; /* the acceptor's end of a connection that the opener closed */
     }
 }

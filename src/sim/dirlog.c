@@ -52,7 +52,7 @@ enum weft_dirlog_try weft_dirlog_link(struct weft_dirlog *log, struct weft_dirlo
     return WEFT_DIRLOG_LINKED;
 }
 
-/* The last claim of the shard before a serial: who may write there. */
+/* The last claim of the shard before a serial: the writer at that point. */
 static uint32_t claim_at(const struct weft_dirlog *log, uint32_t shard, uint32_t serial)
 {
     while (--serial > 0) {
@@ -64,12 +64,12 @@ static uint32_t claim_at(const struct weft_dirlog *log, uint32_t shard, uint32_t
     return serial;
 }
 
-/* The shard's newest manifest before `end` that counts, and that has at least `newer` others behind it; 0 =
- * none. Whether a manifest counts does not depend on what follows but for a RESTORED. */
+/* The shard's newest valid manifest before `end` that is older than at least `newer` other valid
+ * ones; 0 = none. Only a later RESTORED can change the validity of a manifest. */
 static uint32_t nth_newest(const struct weft_dirlog *log, uint32_t shard, uint32_t end,
                            uint32_t newer)
 {
-    uint64_t most = UINT64_MAX; /* numbers above it do not count: a later RESTORED says so */
+    uint64_t most = UINT64_MAX; /* higher numbers are invalid because of a later RESTORED */
     for (uint32_t serial = end - 1; serial > 0; serial--) {
         const struct weft_dirlog_record *record = &log->records[serial - 1];
         if (record->shard != shard || record->kind == WEFT_DIRLOG_CLAIM ||
@@ -96,6 +96,6 @@ void weft_dirlog_prune(struct weft_dirlog *log, uint32_t shard, uint32_t keep)
     while ((serial = nth_newest(log, shard, serial, keep)) != 0 &&
            log->records[serial - 1].data != NULL) {
         drop(&log->records[serial - 1]);
-        keep = 0; /* of those before it, none */
+        keep = 0; /* no earlier ones */
     }
 }

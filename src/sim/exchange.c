@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A round that takes this long has no answer. */
+/* A round that takes longer is treated as hung. */
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
 static const uint64_t look_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
@@ -20,33 +20,33 @@ enum { SOCKET_PACKETS = 65536, CLOCK_BYTES = 40 };
 
 #define NOBODY UINT32_MAX
 
-/* What a message is in its round; in its tag. */
+/* The role of a message in its round; stored in its tag. */
 enum kind { KIND_DATA, KIND_REPLY, KIND_PUSH, KIND_REQUEST, KIND_CLOCK, KIND_END };
 
 struct host {
-    uint32_t *peers; /* of the other hosts, by their index here; NOBODY = not connected */
-    uint32_t *order; /* hosts that it sends to in a round, in this order */
+    uint32_t *peers; /* connections to the other hosts, by host index; NOBODY = not connected */
+    uint32_t *order; /* destinations of its messages in a round, in this order */
     uint32_t order_count;
 };
 
 struct exchange {
     struct weft_exchange_config config;
     struct weft_world *world;
-    uint32_t hosts;        /* of the world; of a step or an outcast, 0 is the one that serves */
+    uint32_t hosts;        /* of the world; in a step or an outcast, host 0 is the server */
     struct host *host;
     uint64_t kind_bytes[KIND_END];
     uint32_t kind_bound_ppm[KIND_END];
     uint8_t *source;
-    uint8_t *sink;         /* all messages are copied here */
+    uint8_t *sink;         /* destination of all messages */
     uint32_t ups;
-    uint32_t links_due;    /* PEER_UPs when all have connected */
-    uint32_t round;        /* under way */
-    uint32_t left;         /* messages of it that end it */
+    uint32_t links_due;    /* number of PEER_UPs when all are connected */
+    uint32_t round;        /* current */
+    uint32_t left;         /* messages that must complete before the round ends */
     uint64_t go_ns;
     uint64_t *times_ns;
     bool stopping;
     uint64_t messages;
-    uint64_t outstanding;  /* messages sent, SENT not seen */
+    uint64_t outstanding;  /* messages sent whose SENT has not been received */
     uint64_t chunks;
     uint64_t missing;
 };
@@ -105,7 +105,7 @@ const char *weft_exchange_config_check(const struct weft_exchange_config *config
 
 /* ---- ideal ----------------------------------------------------------------------------------- */
 
-/* Messages that the busiest link carries in a round. */
+/* Number of messages that the busiest link carries in a round. */
 static uint64_t busiest(const struct weft_exchange_config *config)
 {
     return config->pattern == WEFT_EXCHANGE_ALLTOALL ? config->hosts - 1 : config->hosts;
@@ -129,7 +129,7 @@ uint64_t weft_exchange_ideal_ns(const struct weft_exchange_config *config)
     return weft_sim_wire_ns(first + there, config->rate_bps) + 2 * config->rtt_ns;
 }
 
-/* Of all messages of a round, on all links that they cross. */
+/* Bytes of all messages of a round, on all links that they cross. */
 static uint64_t round_wire_bytes(const struct weft_exchange_config *config)
 {
     uint64_t n = config->hosts;
@@ -205,7 +205,7 @@ static void post(struct exchange *s, uint32_t host, uint32_t from, enum kind kin
     }
 }
 
-/* Memory for all that the round brings, first. */
+/* First post the receives for the whole round. */
 static void post_all(struct exchange *s)
 {
     bool step = s->config.pattern == WEFT_EXCHANGE_STEP;
@@ -314,7 +314,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
-/* ---- making it ------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void order_add(struct exchange *s, uint32_t from, uint32_t to)
 {
@@ -473,8 +473,8 @@ static bool all_confirmed(const struct exchange *s)
     return s->outstanding == 0;
 }
 
-/* Look now and then until it is so. Time passes in steps of its own: with nothing planned, the
- * network's clock stands still. */
+/* Poll a condition. Time advances in fixed steps, because the network's clock does not advance
+ * while no event is scheduled. */
 static void run_until(struct exchange *s, bool (*reached)(const struct exchange *s),
                       const char *what)
 {

@@ -144,7 +144,7 @@ const char *weft_fabric_config_check(const struct weft_fabric_config *config)
     return wrong != NULL ? wrong : weft_fabric_network_check(&config->network);
 }
 
-/* ---- what all files use ---------------------------------------------------------------------- */
+/* ---- shared by all files --------------------------------------------------------------------- */
 
 void *weft_fabric_zeroed(size_t count, size_t bytes)
 {
@@ -257,7 +257,7 @@ static void happen(struct weft_fabric *f, const struct weft_sim_event *event)
     case WEFT_FABRIC_EVENT_DECISION:
         weft_fabric_decision_comes(f, event->object);
         break;
-    case WEFT_FABRIC_EVENT_PLAN: /* weft_fabric_plan looks at the time */
+    case WEFT_FABRIC_EVENT_PLAN: /* weft_fabric_plan checks the time */
         break;
     case WEFT_FABRIC_EVENT_END:
         f->ended = true;
@@ -295,8 +295,8 @@ static void run(struct weft_fabric *f)
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-/* Sum of delays = sum over commits of the others that were outstanding: each commit adds one to the delay
- * of every other update between its read and its commit, and nothing else adds to it. */
+/* Sum of delays = sum over commits of the number of other outstanding updates: each commit adds one
+ * to the delay of every other update between its read and its commit, and nothing else does. */
 static void check_delays(struct weft_fabric *f)
 {
     uint64_t sum = f->delay_sum;
@@ -332,7 +332,7 @@ static void delays_of(struct weft_fabric *f)
         squares += (uint64_t)f->delays[i] * f->delays[i];
     }
     r->delay_mean = (double)sum / (double)n;
-    /* n x squares - sum^2 is exact; so nothing is lost to cancellation. */
+    /* n x squares - sum^2 is exact, so there is no cancellation error. */
     r->delay_sd =
         sqrt((double)(squares * n - (__extension__(unsigned __int128) sum) * sum)) / (double)n;
     r->delay_p99 = f->delays[(n * 99 + 99) / 100 - 1];

@@ -1,14 +1,15 @@
-/* What carries the transfers of a run: flows as fluids (sim/fluid.h) or as messages of production endpoints
- * (sim/packet_flows.h). The rest of the fabric knows no difference, but for two: with packets an event says
- * that bytes have arrived, not that they were sent, and of a link's rate only a part is payload. */
+/* The carrier of the transfers of a run: fluid flows (sim/fluid.h) or messages of production
+ * endpoints (sim/packet_flows.h). The other files do not depend on the choice, with two exceptions:
+ * with packets an event means that bytes have arrived, not that they were sent, and only a part of
+ * a link's rate is payload. */
 #include "sim/fabric_internal.h"
 
 #include "base/assert.h"
 #include "sim/packet_flows.h"
 #include "sim/wire_time.h"
 
-/* Who may have to send to whom: workers to servers and back, servers to their replicas, and where hosts of
- * workers sum or forward, each worker to each. */
+/* Connections that may be needed: workers to servers and back, servers to their replicas, and, if
+ * hosts of workers sum or forward, each worker to each. */
 static void connect_hosts(struct weft_fabric *f)
 {
     const struct weft_fabric_config *config = &f->config;

@@ -1,10 +1,10 @@
-/* Ring and halving-doubling: all-reduce algorithms that ask nobody. Each worker has a list of steps; in a
- * step it sends to one other worker, or receives from one, or both. It begins a step when its update is
- * ready and all that earlier steps receive is there.
+/* Ring and halving-doubling: all-reduce algorithms without a scheduler. Each worker has a list of
+ * steps. In a step it sends to one other worker, or receives from one, or both. A step begins when
+ * the worker's update is ready and the data of all earlier steps has been received.
  *
  * Ring, n workers: 2 (n - 1) steps of a part of bytes / n each, to the next worker. Halving-doubling: of p,
  * the largest power of two, workers; log2 p steps with halves, quarters, ... of the vector, and back.
- * The n - p others give their update to a neighbour before that, and get the result behind it.
+ * The n - p others send their update to a neighbor first, and receive the result at the end.
  */
 #include "sim/fabric_internal.h"
 
@@ -13,8 +13,8 @@
 #include <string.h>
 
 struct step {
-    uint32_t to;      /* NOBODY = sends nothing */
-    uint32_t to_step; /* the receiver's number of it */
+    uint32_t to;      /* NOBODY = no send */
+    uint32_t to_step; /* the step's index at the receiver */
     uint64_t bytes;
     bool receives;
 };
@@ -36,8 +36,8 @@ static struct step ring_step(const struct weft_fabric *f, uint32_t worker, uint3
     return (struct step){(worker + 1) % n, at, weft_div_ceil_u64(f->config.update_bytes, n), true};
 }
 
-/* Step 0 folds, the last one unfolds; between them are the exchanges of p workers. Of the first 2 r workers
- * the odd ones take part, and all behind them. */
+/* Step 0 folds, the last one unfolds; between them are the exchanges of p workers. Of the first 2 r
+ * workers only the odd ones take part; all later ones do. */
 static struct step exchange_step(const struct weft_fabric *f, uint32_t worker, uint32_t at)
 {
     uint32_t log = log2_floor(f->config.workers);
@@ -53,7 +53,7 @@ static struct step exchange_step(const struct weft_fabric *f, uint32_t worker, u
         return (struct step){WEFT_FABRIC_NOBODY, at, 0, false};
     }
     uint32_t rank = pair ? worker / 2 : worker - folded;
-    uint32_t halved = at <= log ? at : 2 * log + 1 - at; /* how often */
+    uint32_t halved = at <= log ? at : 2 * log + 1 - at; /* number of halvings */
     uint32_t other = rank ^ (1u << (log - halved));
     return (struct step){other < folded ? 2 * other + 1 : other + folded, at,
                          weft_div_ceil_u64(f->config.update_bytes, UINT64_C(1) << halved), true};

@@ -1,5 +1,6 @@
-/* The planner as the scheduler process would run it: requests and reports arrive after the network's
- * delay, decisions take as long to come back, and all that is there at one time is planned at once. */
+/* The planner as a scheduler process would run it: requests and reports arrive after the network's
+ * delay, decisions are returned after the same delay, and all messages that arrive at one time are
+ * planned together. */
 #include "sim/fabric_internal.h"
 
 #include "base/assert.h"
@@ -21,7 +22,7 @@ struct report {
     uint64_t id;    /* transfer */
     uint64_t version;
     uint64_t clock;
-    uint64_t capacity_bps; /* after the change that is reported */
+    uint64_t capacity_bps; /* after the reported change */
     double norm;
 };
 
@@ -57,7 +58,7 @@ static enum weft_planner_mode mode_of(const struct weft_fabric_config *config)
                                              : WEFT_PLANNER_SYNC;
 }
 
-/* Every host may aggregate that is a worker's: they are 0 .. workers - 1. */
+/* Every worker's host may aggregate: hosts 0 .. workers - 1. */
 void weft_fabric_planner_new(struct weft_fabric *f)
 {
     const struct weft_fabric_config *config = &f->config;
@@ -209,7 +210,7 @@ void weft_fabric_plan(struct weft_fabric *f)
     uint64_t deadline_ns = weft_planner_deadline(f->planner);
     f->plan_at_ns = deadline_ns;
     if (deadline_ns != WEFT_NEVER) {
-        /* A deadline that has passed would let no time pass. */
+        /* A deadline in the past would stop virtual time. */
         f->plan_at_ns = weft_max_u64(deadline_ns, f->now_ns + 1);
         weft_fabric_event(f, f->plan_at_ns, WEFT_FABRIC_EVENT_PLAN, 0, NULL);
     }
@@ -231,7 +232,7 @@ static const enum weft_fabric_kind kinds[] = {
     [WEFT_PLANNER_REDUCE] = WEFT_FABRIC_REDUCE,   [WEFT_PLANNER_BROADCAST] = WEFT_FABRIC_BROADCAST,
 };
 
-/* What it means for the worker whose update or read it is. */
+/* The effect of a grant on the worker whose update or read it is. */
 static void note_grant(struct weft_fabric *f, const struct weft_planner_decision *d)
 {
     struct weft_fabric_worker *w = d->worker < f->config.workers ? &f->workers[d->worker] : NULL;
@@ -284,7 +285,7 @@ void weft_fabric_decision_comes(struct weft_fabric *f, void *what)
     } else if (d->is_revised) {
         uint32_t transfer = transfer_of(f, d->transfer);
         if (transfer !=
-            WEFT_FABRIC_NOBODY) { /* else it has arrived, and the report is on its way */
+            WEFT_FABRIC_NOBODY) { /* otherwise it has arrived, and the report is in flight */
             weft_fabric_transfer_regrant(f, transfer, &d->booking);
         }
     } else {

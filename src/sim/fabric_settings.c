@@ -7,20 +7,21 @@
 #define GBIT   UINT64_C(1000000000)
 #define FACTOR (WEFT_FABRIC_FACTOR_MAX * WEFT_PPM)
 
-/* ---- those that are built in ----------------------------------------------------------------- */
+/* ---- built-in settings ----------------------------------------------------------------------- */
 
-/* One transfer of the default 12.5 MB takes 0.1 s of a link of 1 Gbit/s. A step of 2 s is therefore 20
- * transfers: 30 workers ask one server for one and a half times of what its link carries. */
+/* One transfer of the default 12.5 MB takes 0.1 s on a link of 1 Gbit/s, so a step of 2 s equals 20
+ * transfers: 30 workers offer one server one and a half times its link's capacity. */
 static const struct weft_fabric_compute fixed = {"fixed", 2000 * MS, 2000 * MS, 0, ONE, 0, ONE};
 static const struct weft_fabric_compute uniform = {"uniform", 1500 * MS, 2500 * MS, 0, ONE, 0, ONE};
 static const struct weft_fabric_compute bimodal = {"bimodal", 1600 * MS, 1600 * MS, 100000,
                                                    4 * ONE,   0,         ONE};
 static const struct weft_fabric_compute slow_20 = {"slow-20", 1900 * MS, 2100 * MS, 0,
                                                    ONE,       200000,    2 * ONE};
-/* A tenth of a transfer up to five: the server's link is asked for far more than it has. */
+/* A tenth of a transfer up to five: the offered load is far above the capacity of the server's
+ * link. */
 static const struct weft_fabric_compute brief = {"brief", 10 * MS, 500 * MS, 0, ONE, 0, ONE};
 
-/* The grid's: alike, slow at times, some always slow. */
+/* As in the grid: uniform workers, occasionally slow, some always slow. */
 static const struct weft_fabric_compute cs1 = {"CS1", 1900 * MS, 2100 * MS, 0, ONE, 0, ONE};
 static const struct weft_fabric_compute cs2 = {"CS2",   1900 * MS, 2100 * MS, 100000,
                                                3 * ONE, 0,         ONE};
@@ -57,7 +58,7 @@ static const struct weft_fabric_network varying = {.name = "varying",
                                                    .rate_factor_ppm_min = 300000,
                                                    .rate_every_ns = 1000 * MS};
 
-/* The grid's: alike, slow uplinks, contention of half of the workers and of the servers. */
+/* As in the grid: uniform hosts, slow uplinks, contention at half of the workers and servers. */
 static const struct weft_fabric_network ns1 = {.name = "NS1",
                                                .rate_bps = GBIT,
                                                .delay_ns = 50000,
@@ -170,7 +171,7 @@ void weft_fabric_choose(struct weft_prng *prng, uint32_t share_ppm, uint32_t cou
 {
     uint64_t chosen = ((uint64_t)share_ppm * count + ONE / 2) / ONE;
     memset(is_p, 0, count * sizeof(*is_p));
-    /* Of those that are left, so many must still be chosen. */
+    /* Sequential sampling: number still to be chosen from the remaining ones. */
     for (uint32_t i = 0; i < count; i++) {
         is_p[i] = weft_prng_below(prng, count - i) < chosen;
         chosen -= is_p[i];
@@ -220,7 +221,7 @@ void weft_fabric_link_init(struct weft_fabric_link *link, const struct weft_fabr
         draw_factor(link, network, 0);
     }
     if (is_contended) {
-        /* In the middle of a time without, or with, traffic of others. */
+        /* Start at a random point of an interval with or without outside traffic. */
         uint64_t both_ns = network->outside_on_ns + network->outside_off_ns;
         link->outside = weft_prng_below(&link->prng, both_ns) < network->outside_on_ns;
         link->outside_next_ns =

@@ -1,9 +1,10 @@
-/* Transfers: a flow each, at the rates of its grant or with a fair share, and what hosts forward.
+/* Transfers, one flow each, at the rates of its grant or with a fair share; and forwarding by
+ *          hosts.
  *
- * An aggregate is sent as far as it is there from all members, a reduction as far as it is there from all
- * children and the host's own update is ready, a broadcast as far as it came from the parent, or, at
- * the root, as far as the reduction is complete. With cut-through that is known chunk by chunk, without
- * when all of it has come.
+ * Data may be sent as far as its inputs are complete: an aggregate as far as it has arrived from
+ * all members; a reduction as far as it has arrived from all children, once the host's own update
+ * is ready; a broadcast as far as it has arrived from the parent, or, at the root, as far as the
+ * reduction is complete. With cut-through this is tracked per chunk, without it only for the whole.
  */
 #include "sim/fabric_internal.h"
 
@@ -20,8 +21,8 @@ static bool forwards(enum weft_fabric_kind kind)
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
-/* The rate of the booking at this time. A transfer that is not through at the booking's end keeps the
- * last rate; the planner reserves more time for it (docs/SCHEDULER.md, "Links"). */
+/* The rate of the booking at this time. A transfer that is not complete at the end of its booking
+ * keeps the last rate; the planner reserves more time for it (docs/SCHEDULER.md, "Links"). */
 static uint64_t granted_bps(const struct weft_fabric_transfer *t, uint64_t now_ns, uint64_t *next_p)
 {
     const struct weft_booking *booking = &t->booking;
@@ -45,7 +46,7 @@ void weft_fabric_transfer_pace(struct weft_fabric *f, uint32_t index)
 {
     struct weft_fabric_transfer *t = &f->transfers[index];
     if (!t->used || t->flow == no_flow || t->pace_ns != f->now_ns) {
-        return; /* planned again, or over, since the event was made */
+        return; /* replanned, or ended, since the event was scheduled */
     }
     struct weft_fabric_rate rate = {0};
     uint64_t later_ns;
@@ -102,14 +103,14 @@ static void release(struct weft_fabric *f, uint32_t index)
 
 /* ---- forwarding ------------------------------------------------------------------------------ */
 
-/* A sum that was made before the vector was cut into parts is an input of each part. */
+/* A sum made before the vector was divided into parts is an input of each part. */
 static bool feeds(const struct weft_fabric_transfer *in, const struct weft_fabric_transfer *out)
 {
     return in->group == out->group &&
            (in->tree == out->tree || (in->trees == 1 && in->kind == WEFT_FABRIC_REDUCE));
 }
 
-/* How many updates the inputs of a transfer hold, and how far they have come: in bytes of the output. */
+/* The number of updates in the inputs of a transfer, and their progress in bytes of the output. */
 struct inputs {
     uint64_t bytes;
     uint32_t members;
@@ -131,7 +132,7 @@ static struct inputs inputs_of(const struct weft_fabric *f, const struct weft_fa
     return inputs;
 }
 
-/* Of what the host sums: its children's, and its own when that is ready. */
+/* Inputs of a host's sum: those of its children, and its own when that is ready. */
 static struct inputs reduced_at(const struct weft_fabric *f, const struct weft_fabric_transfer *out)
 {
     struct inputs inputs = inputs_of(f, out, WEFT_FABRIC_REDUCE);
@@ -254,7 +255,7 @@ uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
     if (t->group > 0) {
         group_add(f, index);
     }
-    if (t->from == t->to) { /* an aggregator's own update is there */
+    if (t->from == t->to) { /* an aggregator's own update has arrived */
         weft_fabric_transfer_arrived(f, index, t->bytes);
         return index;
     }

@@ -28,7 +28,7 @@ static void compute(struct weft_fabric *f, uint32_t worker)
     weft_fabric_event(f, f->now_ns + ns, WEFT_FABRIC_EVENT_COMPUTED, worker, NULL);
 }
 
-/* From here on the version that it has is fixed. */
+/* From this point the worker's base version is fixed. */
 static void take_base(struct weft_fabric *f, uint32_t worker)
 {
     struct weft_fabric_worker *w = &f->workers[worker];
@@ -75,7 +75,7 @@ static void read_model(struct weft_fabric *f, uint32_t worker)
     }
 }
 
-/* Workers that waited for the slowest one may go on when it has. */
+/* Resume workers that waited for the slowest one after it has advanced. */
 static void unblock(struct weft_fabric *f)
 {
     uint64_t least = UINT64_MAX;
@@ -173,7 +173,7 @@ static void note_delay(struct weft_fabric *f, uint64_t delay)
 
 static void note_divergence(struct weft_fabric *f, double norm)
 {
-    /* A chain has given the replicas the update before it counts. */
+    /* With a chain, the replicas have the update before it is committed. */
     bool kept_close = f->config.div_max > 0 && weft_fabric_is_planned(f->config.policy);
     for (uint32_t s = 0; kept_close && s < f->config.servers; s++) {
         f->shards[s].pending += norm;
@@ -202,13 +202,13 @@ static void commit(struct weft_fabric *f, uint32_t worker)
     w->clock++;
     f->result->commits++;
     f->result->commits_by_worker[worker]++;
-    /* Of an all-reduce the planner knows the end by its deliveries. */
+    /* The planner detects the end of an all-reduce from its deliveries. */
     if (f->planner != NULL && !weft_fabric_is_all_reduce(f->config.policy)) {
         weft_fabric_report_committed(f, worker, w->norm);
     }
 }
 
-/* Sync: the last update of the round has come. */
+/* Sync: the last update of the round has arrived. */
 static void round_over(struct weft_fabric *f)
 {
     f->result->rounds++;
@@ -318,7 +318,7 @@ void weft_fabric_replicated(struct weft_fabric *f, const struct weft_fabric_tran
     f->result->replica_bytes += transfer->bytes;
 }
 
-/* ---- the beginning --------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 void weft_fabric_workers_start(struct weft_fabric *f)
 {

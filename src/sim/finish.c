@@ -3,7 +3,7 @@
 enum {
     FACTOR = 4,
     RTTS = 10,
-    HEADER_BYTES = 64, /* of a DATA packet, the tag included */
+    HEADER_BYTES = 64, /* of a DATA packet, with the tag */
     PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + HEADER_BYTES,
     SAFE_BYTES = 36000, /* docs/PROTOCOL.md section 5, "Credit" */
     BUDGET_PACKETS_MIN = 4,
@@ -11,13 +11,13 @@ enum {
 
 static const uint64_t unit_ns = 3 * WEFT_NS_PER_MS;
 static const uint64_t path_ns = 2 * WEFT_NS_PER_S;
-static const uint64_t window_max = 256; /* the least ring of a sender */
+static const uint64_t window_max = 256; /* smallest ring of a sender */
 
 struct load {
     uint64_t bytes[2]; /* by enum weft_net_dir */
-    uint64_t packets;  /* that it receives */
-    uint64_t rtt_ns;   /* the longest to those who send to it */
-    uint64_t peers;    /* that are connected with it */
+    uint64_t packets;  /* received by it */
+    uint64_t rtt_ns;   /* longest to its senders */
+    uint64_t peers;    /* connected with it */
 };
 
 static uint64_t send_ns(const struct weft_net_link_config *link, uint64_t bytes)
@@ -49,7 +49,7 @@ static void measure(const struct weft_plan *plan, struct load *loads)
     }
 }
 
-/* Connections that each host has, and what a flood may add to them. */
+/* Number of connections of each host, including those that a flood may add. */
 static void measure_peers(const struct weft_plan *plan, struct load *loads)
 {
     uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX] = {0};
@@ -65,8 +65,8 @@ static void measure_peers(const struct weft_plan *plan, struct load *loads)
     }
 }
 
-/* What each sender may begin with, by the receiver's least budget. A message that is complete with
- * its first packet asks for no more. */
+/* Initial credit of each sender, for the receiver's smallest budget. A message that fits its first
+ * packet requests no more. */
 static uint64_t allowance(const struct weft_ep_config *ep, uint64_t peers)
 {
     uint64_t budget = SAFE_BYTES / (ep->packet_bytes + WEFT_NET_OVERHEAD_BYTES);
@@ -92,12 +92,12 @@ static uint64_t smalls_ns(const struct weft_plan *plan, const struct load *loads
     return longest_ns;
 }
 
-/* One unit of time for everything that is to be sent.
+/* The time to send everything, which FACTOR multiplies.
  *
- * The RTTS are for the window to grow in. After marks or loss it may be at its least, and grows by a
- * packet in a round trip: n packets need sqrt(2 n) of them. FACTOR x (n / window_max + RTTS) is more
- * for every n (72 against 64 at n = 2048, where it is closest). It is not enough for a window that
- * marks hold down although the link is idle, nor is it meant to be. */
+ * The term RTTS allows for growth of the window. After marks or loss it may be at its minimum, and
+ * it grows by one packet per round trip: n packets need sqrt(2 n) round trips. FACTOR x (n /
+ * window_max + RTTS) is larger for every n (72 against 64 at n = 2048, the closest point). It does
+ * not cover a window that marks keep small on an idle link, and is not intended to. */
 static uint64_t work_ns(const struct weft_plan *plan)
 {
     struct load loads[WEFT_PLAN_HOSTS_MAX] = {0};
@@ -142,7 +142,8 @@ static uint64_t fragments_ns(const struct weft_plan *plan)
 uint64_t weft_finish_ns(const struct weft_plan *plan)
 {
     if (plan->victim != UINT32_MAX || plan->closes > 0) {
-        return WEFT_NEVER; /* who waits for a connection that is gone may have to wait it out */
+        return WEFT_NEVER; /* a host that waits for a lost connection may have to wait for its
+                            * timeout */
     }
     return weft_finish_alive_ns(plan);
 }
@@ -158,15 +159,15 @@ uint64_t weft_finish_alive_ns(const struct weft_plan *plan)
             trouble_ns = weft_max_u64(trouble_ns, msg->post_ns - msg->send_ns);
         }
     }
-    /* An answer may be confirmed late. One that was lost is sent again as late (PROTOCOL section 5: the
-     * PTO is longer by that time), and may then be confirmed late, too. */
+    /* A reply may be acknowledged late. A lost one is resent equally late (PROTOCOL section 5: the
+     * PTO is longer by that time), and may then be acknowledged late, too. */
     uint64_t later_ns = 0;
     for (uint32_t i = 0; i < plan->hosts; i++) {
         uint64_t times = plan->heal_ns > 0 ? 2 : 1;
         later_ns = plan->host[i].ep.confirm_later != 0 ? times * WEFT_CONFIRM_LATER_NS : later_ns;
     }
-    /* Packets that pass no more cost the time to notice it, and then go out one by one; an address
-     * that is dead costs probes. */
+    /* Packets that no longer fit cost the time of detection, and are then sent one at a time; an
+     * address that no longer works costs probes. */
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||
                 plan->host[0].ep.packet_bytes_sure != 0;
     return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan) +

@@ -1,8 +1,7 @@
-/* Max-min rates by water filling, several levels a pass: a link whose share is the least of all links
- * that its flows cross is their bottleneck, whatever happens elsewhere, for shares of other links only
- * grow as flows are settled. A flow whose limit is below its links' shares gets its limit. Each pass
- * settles at least the lowest level, most of the time all.
- */
+/* Max-min rates by water filling, several levels per pass. A link whose share is the least of all
+ * links that its flows cross is their bottleneck, independent of other links, because shares of
+ * other links only grow as flows are settled. A flow whose limit is below its links' shares gets
+ * its limit. Each pass settles at least the lowest level, and usually all. */
 #include "sim/fluid.h"
 
 #include "base/assert.h"
@@ -16,7 +15,7 @@ struct link {
     uint64_t capacity_bps;
     weft_fluid_nanobits carried;
     weft_fluid_nanobits offered;
-    /* Of the computation of rates: */
+    /* State of the rate computation: */
     uint64_t left_bps;
     uint32_t unsettled; /* flows on it */
     bool bottleneck;
@@ -27,10 +26,10 @@ struct flow {
     bool used;
     bool settled;
     uint64_t rate_bps;
-    uint64_t sent; /* nanobits, as all of these */
+    uint64_t sent; /* nanobits; also the following */
     uint64_t released;
-    uint64_t told;      /* up to here events have been given */
-    uint64_t milestone; /* where the next event is due */
+    uint64_t told;      /* events up to here have been returned */
+    uint64_t milestone; /* position of the next event */
 };
 
 struct weft_fluid {
@@ -40,12 +39,12 @@ struct weft_fluid {
     uint32_t flow_room;
     uint32_t *order; /* flows in use, in the order of their start */
     uint32_t order_count;
-    uint32_t *spare; /* numbers of flows that have gone */
+    uint32_t *spare; /* free flow numbers */
     uint32_t spare_count;
-    uint32_t *ranked; /* room of the computation of rates */
+    uint32_t *ranked; /* scratch memory of the rate computation */
     uint64_t now_ns;
-    uint32_t polled; /* place in order up to which events were given */
-    bool stale;      /* rates must be computed anew */
+    uint32_t polled; /* position in `order` up to which events were returned */
+    bool stale;      /* rates must be recomputed */
 };
 
 static void *zeroed(size_t count, size_t bytes)
@@ -83,7 +82,7 @@ static void grow(struct weft_fluid *f)
     WEFT_ASSERT(f->flows != NULL && f->order != NULL && f->spare != NULL && f->ranked != NULL);
     for (uint32_t i = room; i-- > f->flow_room;) {
         f->flows[i].used = false;
-        f->spare[f->spare_count++] = i; /* the lowest number is the next to be used */
+        f->spare[f->spare_count++] = i; /* the lowest number is used next */
     }
     f->flow_room = room;
 }
@@ -107,7 +106,7 @@ static struct flow *flow_at(const struct weft_fluid *f, uint32_t flow)
     return &f->flows[flow];
 }
 
-/* The end of the chunk that is being sent, or of what is released when that comes first. */
+/* The end of the current chunk, or of the released data if that is lower. */
 static uint64_t next_milestone(const struct flow *flow)
 {
     uint64_t chunk = flow->is.chunk_bytes * nanobits_per_byte;
@@ -213,7 +212,7 @@ static void settle(struct weft_fluid *f, struct flow *flow, uint64_t rate_bps)
     }
 }
 
-/* Granted flows in the order of their ranks; of one rank, in the order of their start. */
+/* Granted flows in the order of their ranks; with equal ranks, in the order of their start. */
 static void rates_ranked(struct weft_fluid *f)
 {
     uint32_t count = 0;
@@ -237,7 +236,8 @@ static void rates_ranked(struct weft_fluid *f)
     }
 }
 
-/* Mark the links whose share is the least for all of their flows, and none is held by its limit. */
+/* Mark the links whose share is the least for all of their flows, none of which is held by its
+ * limit. */
 static void find_bottlenecks(struct weft_fluid *f)
 {
     for (uint32_t l = 0; l < f->link_count; l++) {
@@ -256,8 +256,8 @@ static void find_bottlenecks(struct weft_fluid *f)
     }
 }
 
-/* One pass over those not settled yet; false when there are none. Levels are read before any is
- * settled, for settling changes shares. */
+/* One pass over the unsettled flows; false if there are none. Levels are read before any flow is
+ * settled, because settling changes shares. */
 static bool rates_pass(struct weft_fluid *f)
 {
     bool any = false;
@@ -311,7 +311,7 @@ uint64_t weft_fluid_rate(struct weft_fluid *f, uint32_t flow)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Where it stops by itself: the end of its chunk, or of what is released. */
+/* Point at which a flow stops by itself: the end of its chunk, or of the released data. */
 static uint64_t stop_of(const struct flow *flow)
 {
     return weft_min_u64(flow->milestone, flow->released);
@@ -342,7 +342,7 @@ void weft_fluid_advance(struct weft_fluid *f, uint64_t now_ns)
         if (flow->rate_bps == 0) {
             continue;
         }
-        /* The last nanosecond may not be full. */
+        /* The last nanosecond may be partly used. */
         uint64_t need = stop_of(flow) - flow->sent;
         uint64_t moved = need / flow->rate_bps < ns ? need : flow->rate_bps * ns;
         flow->sent += moved;

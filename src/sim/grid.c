@@ -2,12 +2,12 @@
 
 #include "base/assert.h"
 
-/* The limits, all of them. The first row that a cell fits counts; a cell without a row, and one
- * with losses in bursts, is reported only. */
+/* All limits. The first matching row applies to a cell. A cell without a row, or with burst losses,
+ * is reported only. */
 struct limit {
     uint32_t bound_ppm;
     uint32_t loss_ppm_max;
-    uint32_t p99_ppm_max; /* of ideal */
+    uint32_t p99_ppm_max; /* relative to the ideal */
 };
 static const struct limit limits[] = {
     {.bound_ppm = 100000, .loss_ppm_max = 50000, .p99_ppm_max = 1100000},
@@ -29,7 +29,7 @@ static const struct network networks[] = {
 static const uint32_t senders[] = {1, 8, 16, 64};
 static const uint64_t buffers_bytes[] = {64000, 128000, 450000};
 static const uint32_t bounds_ppm[] = {0, 100000};
-/* The last one is the burst loss: 1 % on average. */
+/* The last one is the burst loss, 1 % on average. */
 static const uint32_t losses_ppm[] = {0, 1000, 10000, 50000, 100000, 10000};
 
 enum {
@@ -40,7 +40,7 @@ enum {
     ROUNDS = 500,
     THIN_ROUNDS_MAX = 100,
     THIN_ROUNDS_MIN = 3,
-    THIN_BYTES = 700000000, /* of payload in a cell */
+    THIN_BYTES = 700000000, /* payload of a cell */
 };
 
 struct list {
@@ -111,8 +111,8 @@ static void add_fair(struct list *list, const struct network *network, uint64_t 
     cell->no_drops = true;
 }
 
-/* In the thin grid one buffer for each (senders, loss, bound), in turns, and no cell without a
- * limit but one of bursts. */
+/* In the thin grid: one buffer for each (senders, loss, bound), in turns, and no cell without a
+ * limit except burst cells. */
 static bool is_left_out(const struct list *list, uint32_t turn, uint32_t buffer, uint32_t loss,
                         uint32_t bound_ppm)
 {

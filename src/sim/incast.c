@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A round that takes this long has no answer. */
+/* A round that takes longer is treated as hung. */
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
 static const uint64_t look_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
@@ -27,23 +27,24 @@ enum {
 #define NOBODY UINT32_MAX
 
 struct sender {
-    uint32_t peer;   /* the receiver, here */
-    uint32_t back;   /* this sender, at the receiver */
-    uint32_t round;  /* to send next */
+    uint32_t peer;   /* the receiver, as seen by the sender */
+    uint32_t back;   /* this sender, as seen by the receiver */
+    uint32_t round;  /* next round to send */
     bool up;
-    uint64_t closed; /* bit = round mod 64 is closed at the receiver and not yet here */
-    uint64_t *masks; /* WEFT_MSGS_MAX of `words` words: what the receiver said of these rounds */
+    uint64_t closed; /* bit r: round r mod 64 is closed at the receiver but not yet at the sender */
+    uint64_t *masks; /* WEFT_MSGS_MAX masks of `words` words: the receiver's result of these
+                      * rounds */
     uint32_t counts[WEFT_MSGS_MAX];
 };
 
 struct shard {
-    uint32_t round;      /* under way */
-    uint32_t left;       /* messages of it */
+    uint32_t round;      /* current */
+    uint32_t left;       /* messages of the round not completed */
     uint64_t go_ns;
-    uint64_t *times_ns;  /* of rounds done */
+    uint64_t *times_ns;  /* of completed rounds */
     uint32_t done;
-    uint8_t *memory;     /* all messages are copied here: they are equal */
-    uint64_t data_before; /* data_received at the first go */
+    uint8_t *memory;     /* destination of all messages, which are equal */
+    uint64_t data_before; /* data_received at the first round */
 };
 
 struct incast {
@@ -51,21 +52,21 @@ struct incast {
     struct weft_world *world;
     struct sender *senders; /* host i; shard i / config.senders */
     struct shard shards[WEFT_INCAST_SHARDS_MAX];
-    uint32_t hosts;         /* of senders; the endpoints of the receiver's host come behind */
+    uint32_t hosts;         /* of senders; the endpoints of the receiver's host follow */
     uint32_t total;         /* elements of a message */
     uint32_t chunks;
     size_t words;
     uint8_t *source;
     struct weft_credit_share share; /* of the endpoints of the receiver's host */
-    uint32_t ups;           /* PEER_UPs at the receiver's host */
+    uint32_t ups;           /* PEER_UPs received at the receiver's host */
     uint64_t first_go_ns;
     uint64_t last_go_ns;
-    bool stopping;          /* no new rounds */
+    bool stopping;          /* start no new rounds */
     uint64_t stop_ns;
     uint64_t goodput_bps[WEFT_INCAST_SHARDS_MAX];
     uint64_t messages;
-    uint64_t outstanding;   /* messages sent, SENT not seen */
-    uint64_t missing;       /* chunks, of all messages */
+    uint64_t outstanding;   /* messages sent whose SENT has not been received */
+    uint64_t missing;       /* chunks, over all messages */
     uint32_t missing_max;
     uint64_t unknown;
 };
@@ -185,7 +186,7 @@ static void post(struct incast *s, uint32_t shard, uint32_t host)
     }
 }
 
-/* Memory first, then the word to all senders. */
+/* Post the receives, then start all senders. */
 static void go(struct incast *s, uint32_t shard, uint64_t now_ns)
 {
     struct shard *r = &s->shards[shard];
@@ -269,7 +270,7 @@ static void on_received(struct incast *s, uint32_t shard, const struct weft_msg_
     }
 }
 
-/* The two masks of a message. */
+/* Compare the masks of a message at both ends. */
 static const char *check_masks(const struct incast *s, const struct weft_msg_event *event,
                                const uint64_t *received, uint32_t count)
 {
@@ -337,7 +338,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
-/* ---- making it ------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void set_links(struct incast *s, uint32_t host, uint64_t down_buffer_bytes,
                       uint64_t down_ecn_bytes)
@@ -359,7 +360,7 @@ static void set_faults(struct incast *s)
     struct weft_net *net = weft_world_net(s->world);
     struct weft_net_faults faults = {.loss_ppm = s->config.loss_ppm};
     if (s->config.burst) {
-        /* The share of packets in the bad state is enter / (enter + leave). */
+        /* The fraction of packets in the bad state is enter / (enter + leave). */
         uint64_t leave_ppm = WEFT_PPM / WEFT_INCAST_BURST;
         faults = (struct weft_net_faults){
             .burst_enter_ppm =
@@ -495,7 +496,7 @@ static bool all_up(const struct incast *s)
     return s->ups == s->hosts;
 }
 
-/* Look now and then until it is so, for at most limit_ns. */
+/* Poll a condition, for at most limit_ns. */
 static bool run_until(struct incast *s, bool (*reached)(const struct incast *s), uint64_t limit_ns)
 {
     uint64_t at_ns = weft_world_now_ns(s->world);
@@ -515,7 +516,8 @@ static bool all_closed(const struct incast *s)
     return s->outstanding == 0;
 }
 
-/* Time passes in steps of its own: with nothing planned, the network's clock stands still. */
+/* Time advances in fixed steps, because the network's clock does not advance while no event is
+ * scheduled. */
 static void run_rounds(struct incast *s)
 {
     uint64_t at_ns = s->first_go_ns;
@@ -574,7 +576,8 @@ static void result_times(const struct incast *s, struct weft_incast_result *r)
     free(all);
 }
 
-/* (sum x)^2 / (n sum x^2), in ppm; rates are scaled to Mbit/s so that squares fit. */
+/* (sum x)^2 / (n sum x^2), in ppm. Rates are scaled to Mbit/s so that the squares do not
+ * overflow. */
 static uint32_t jain_ppm(const uint64_t *bps, uint32_t count)
 {
     uint64_t sum = 0;

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Alarms: two of a link, that of link i being i x 2 + kind; then the hosts' wakes. */
+/* Alarms: two per link, that of link i being i x 2 + kind; then the hosts' wakes. */
 enum kind { KIND_LEAVE, KIND_ARRIVE };
 
-/* Packets in the order in which their time comes. Only the first one has an alarm: a full buffer
- * costs no more than one packet does. */
+/* Packets in order of time. Only the first one has an alarm, so a full buffer costs no more than a
+ * single packet. */
 struct queue {
     struct weft_net_packet *first;
-    struct weft_net_packet **last; /* where the next one is linked */
+    struct weft_net_packet **last; /* link of the next packet */
 };
 
 struct window {
@@ -29,19 +29,19 @@ struct link {
     struct window partitions[WEFT_NET_PARTITIONS_MAX];
     uint32_t partition_count;
     bool bursting;       /* Gilbert-Elliott state */
-    uint64_t free_at_ns; /* when the sender of this link has sent all it holds */
+    uint64_t free_at_ns; /* time at which this link has sent all queued packets */
     struct weft_prng prng;
     struct queue sending;
     struct queue flying;
-    uint64_t strays;     /* flying with an extra delay: each is an event in the heap */
+    uint64_t strays;     /* packets in flight with an extra delay: each is an event in the heap */
     struct weft_net_link_counters counters;
 };
 
 struct weft_net {
     struct weft_sim_alarms alarms;
-    struct weft_sim_heap heap; /* of strays */
+    struct weft_sim_heap heap; /* events of delayed packets */
     struct link *links; /* link of (host, dir) is port[host] x 2 + dir */
-    uint32_t *port;     /* the host itself, unless it shares another's links */
+    uint32_t *port;     /* the host itself, unless it shares another host's links */
     uint32_t hosts;
     uint32_t overhead_bytes;
     uint32_t touched; /* link of the last event, for the check */
@@ -54,7 +54,7 @@ static void queue_init(struct queue *queue)
     queue->last = &queue->first;
 }
 
-/* True when the packet is the first, so the alarm is to be set. */
+/* Returns true if the packet is the first, so that the alarm must be set. */
 static bool queue_put(struct queue *queue, struct weft_net_packet *packet, uint64_t due_ns)
 {
     bool first = queue->first == NULL;
@@ -199,7 +199,7 @@ static struct weft_net_packet *packet_copy(const struct weft_net_packet *packet)
     return copy;
 }
 
-/* The time of a link's next packet, if there is one. */
+/* Set the alarm to the time of the link's next packet, if there is one. */
 static void link_arm(struct weft_net *net, uint32_t idx, enum kind kind)
 {
     const struct link *link = &net->links[idx];
@@ -208,7 +208,7 @@ static void link_arm(struct weft_net *net, uint32_t idx, enum kind kind)
                        queue->first == NULL ? WEFT_NEVER : queue->first->due_ns);
 }
 
-/* A packet comes to the sending side of a link. */
+/* A packet arrives at the sending side of a link. */
 static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
 {
     struct link *link = &net->links[idx];
@@ -270,7 +270,7 @@ static bool burst_loss(struct link *link)
     return link->bursting && weft_prng_chance(&link->prng, faults->burst_loss_ppm);
 }
 
-/* True, with the counter of the reason, when the packet that leaves now does not arrive. */
+/* Whether the packet that leaves now is lost; counts the reason. */
 static bool link_drops(struct link *link, uint64_t now_ns)
 {
     if (partitioned(link, now_ns)) {
@@ -355,7 +355,7 @@ uint64_t weft_net_next_ns(const struct weft_net *net)
     return weft_min_u64(weft_sim_alarms_next_ns(&net->alarms), weft_sim_heap_next_ns(&net->heap));
 }
 
-/* A packet has come to the far side of a link. */
+/* A packet has arrived at the far side of a link. */
 static void link_arrive(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet,
                         struct weft_net_event *event_p)
 {
@@ -394,7 +394,8 @@ bool weft_net_step(struct weft_net *net, struct weft_net_event *event_p)
     WEFT_ASSERT(next_ns >= net->now_ns);
     net->now_ns = next_ns;
     *event_p = (struct weft_net_event){WEFT_NET_NONE, 0, NULL};
-    if (weft_sim_alarms_next_ns(&net->alarms) == next_ns) { /* before a stray of the same time */
+    if (weft_sim_alarms_next_ns(&net->alarms) == next_ns) { /* before a delayed packet of the same
+                                                             * time */
         on_alarm(net, weft_sim_alarms_next(&net->alarms), event_p);
     } else if (weft_sim_heap_pop(&net->heap, &stray)) {
         net->links[stray.index].strays--;

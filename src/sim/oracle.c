@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A receiver's timeout may end a message this much late: its crank waits for datagrams at times. */
+/* A receiver's timeout may be late by this much, because its crank may wait for datagrams. */
 static const uint64_t timeout_slack_ns = WEFT_NS_PER_MS;
 
 uint8_t weft_oracle_byte_before(uint64_t i)
@@ -92,7 +92,7 @@ void weft_oracle_msg_fini(struct weft_oracle_msg *msg)
     *msg = (struct weft_oracle_msg){0};
 }
 
-/* The whole chunks of the bound, with what the messages before have left of theirs. */
+/* The whole chunks of the bound, including the fractions left by earlier messages. */
 static uint32_t lost_max(const struct weft_plan_msg *plan, struct weft_oracle_stream *s)
 {
     uint64_t left = s->used ? s->parts * plan->chunk_elems / s->chunk_elems : 0;
@@ -150,7 +150,8 @@ const char *weft_oracle_open(struct weft_oracle_msg *msg, const struct weft_msg_
     return grid_check(msg->plan, event);
 }
 
-/* Whether the application refuses this chunk: fixed by the seed, not by the order of arrival. */
+/* Whether the application refuses this chunk: determined by the seed, not by the order of
+ * arrival. */
 static bool refuses(const struct weft_oracle_msg *msg, uint32_t chunk)
 {
     struct weft_prng prng;
@@ -192,7 +193,7 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
     return NULL;
 }
 
-/* True when the mask is all that the sender was promised. */
+/* Whether the mask satisfies the sender's bound. */
 static bool enough(const struct weft_oracle_msg *msg, const uint64_t *mask)
 {
     const struct weft_plan_msg *plan = msg->plan;
@@ -218,7 +219,7 @@ static const char *mask_check(const struct weft_plan_msg *plan, const struct wef
     return NULL;
 }
 
-/* SHORT is allowed only when something that may end a message early has happened. */
+/* SHORT is allowed only after an event that may end a message early. */
 static const char *short_check(const struct weft_oracle_msg *msg, bool sender_died, uint64_t now_ns)
 {
     const struct weft_plan_msg *plan = msg->plan;
@@ -268,7 +269,7 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
     return wrong == NULL ? weft_oracle_memory(msg) : wrong;
 }
 
-/* True when chunk c of the receiver's own memory holds what it should. */
+/* Whether chunk c of the receiver's own memory has the expected content. */
 static bool chunk_holds(const struct weft_oracle_msg *msg, uint32_t chunk, bool received)
 {
     const struct weft_plan_msg *plan = msg->plan;
@@ -324,7 +325,7 @@ const char *weft_oracle_memory(const struct weft_oracle_msg *msg)
     return NULL;
 }
 
-/* True when the receiver, dead or alive, got this chunk, by what can be seen of it. */
+/* Whether the receiver, dead or alive, received this chunk, according to its visible state. */
 static bool receiver_has(const struct weft_oracle_msg *msg, uint32_t chunk)
 {
     if (msg->received) {
@@ -336,7 +337,7 @@ static bool receiver_has(const struct weft_oracle_msg *msg, uint32_t chunk)
     return msg->memory == NULL || chunk_holds(msg, chunk, true);
 }
 
-/* The receiver is the one who decides, so its RECEIVED came before the DONE that became SENT. */
+/* The receiver decides, so its RECEIVED precedes the DONE that became SENT. */
 static const char *masks_agree(const struct weft_oracle_msg *msg,
                                const struct weft_msg_event *event)
 {

@@ -9,63 +9,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PIECES: messages of a flow that are not confirmed. A pair of hosts may have WEFT_MSGS_MAX of them, and
- * both halves of two trees at once. */
+/* PIECES: unacknowledged messages of a flow. A pair of hosts may have WEFT_MSGS_MAX of them, and
+ * carry both halves of two trees at once. */
 enum { PIECES = 16, SOCKET_PACKETS = 65536, RANK_LAST = UINT8_MAX };
 
 #define NO_PEER UINT32_MAX
 
-static const uint64_t switch_bytes = 450000; /* of each downlink */
+static const uint64_t switch_bytes = 450000; /* buffer of each downlink */
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 static const uint64_t connect_ns_max = 10 * WEFT_NS_PER_S;
 static const uint64_t look_ns = WEFT_NS_PER_MS;
-static const uint64_t far_ns = UINT64_C(1000000) * WEFT_NS_PER_S; /* a start that never comes */
+static const uint64_t far_ns = UINT64_C(1000000) * WEFT_NS_PER_S; /* a start time that is never
+                                                                   * reached */
 static const weft_fluid_nanobits nanobits_per_byte = UINT64_C(8000000000);
 
 struct flow {
     struct weft_fluid_flow is;
     bool used;
-    bool finished; /* all has arrived; kept until all is confirmed */
+    bool finished; /* all has arrived; kept until all is acknowledged */
     bool held;
-    bool repace; /* its limit has changed since its messages were told */
+    bool repace; /* its limit has changed and must be applied to its messages */
     uint64_t piece_bytes;
     uint32_t pieces;
-    uint32_t sent;           /* pieces given to the endpoint: 0 .. sent - 1 */
-    uint32_t confirmed;      /* of these, all below */
-    uint32_t arrived;        /* all below are there */
-    uint32_t confirmed_mask; /* bit = piece mod PIECES, of those from `confirmed` on */
+    uint32_t sent;           /* pieces passed to the endpoint: 0 .. sent - 1 */
+    uint32_t confirmed;      /* all lower pieces are acknowledged */
+    uint32_t arrived;        /* all lower pieces have arrived */
+    uint32_t confirmed_mask; /* bit = piece mod PIECES, for pieces from `confirmed` on */
     uint32_t arrived_mask;
-    uint64_t seq[PIECES]; /* of the message, by piece mod PIECES */
+    uint64_t seq[PIECES]; /* message number, by piece mod PIECES */
     uint64_t released;
-    uint64_t from_ns; /* of its limit; the world's time, as due_ns */
-    uint64_t due_ns;  /* when the next piece would begin at the rate */
+    uint64_t from_ns; /* start of its limit; in the world's time, as due_ns */
+    uint64_t due_ns;  /* time at which the next piece would start at this rate */
 };
 
 struct link {
     uint64_t bps;
-    uint64_t since_ns; /* of this rate */
+    uint64_t since_ns; /* start of this rate */
     weft_fluid_nanobits offered;
-    uint64_t before_bytes; /* carried before time 0 */
+    uint64_t before_bytes; /* bytes carried before time 0 */
 };
 
 struct weft_packet_flows {
     struct weft_packet_flows_config config;
     struct weft_world *world;
-    uint64_t zero_ns; /* the world's, at time 0 */
+    uint64_t zero_ns; /* the world's time at time 0 */
     uint64_t now_ns;
     struct link *links;
-    uint32_t *peers;    /* (hosts, hosts): of the second at the first */
-    uint32_t *partners; /* (hosts,): connections of each */
-    bool *connects;     /* (hosts, hosts), the lower first */
+    uint32_t *peers;    /* (hosts, hosts): peer number of the second host at the first */
+    uint32_t *partners; /* (hosts,): number of connections */
+    bool *connects;     /* (hosts, hosts), lower host first */
     uint32_t ups;
     uint32_t ups_due;
     struct flow *flows;
     uint32_t flow_room;
-    struct weft_fluid_event *events; /* a ring's worth; taken in order */
+    struct weft_fluid_event *events; /* a ring; returned in order */
     uint32_t event_room;
     uint32_t event_count;
     uint32_t event_next;
-    void *source; /* what all messages consist of */
+    void *source; /* content of all messages */
 };
 
 static void *zeroed(size_t count, size_t bytes)
@@ -107,7 +108,8 @@ static uint64_t piece_bytes(const struct flow *flow, uint32_t piece)
     return piece_end(flow, piece) - piece * flow->piece_bytes;
 }
 
-/* How many flows of the same kind were granted before, and are under way (sched/service.c: rank). */
+/* Number of flows of the same kind that were granted earlier and are in flight (sched/service.c:
+ * rank). */
 static uint8_t rank_of(const struct weft_packet_flows *p, const struct flow *flow)
 {
     uint32_t before = 0;
@@ -126,7 +128,7 @@ static uint64_t time_of(const struct flow *flow, uint32_t piece)
     return weft_sim_wire_ns(piece_bytes(flow, piece), flow->is.limit_bps);
 }
 
-/* Each piece may begin when the rate would have sent those before it. */
+/* Each piece may start when the earlier ones would have been sent at the rate. */
 static void pace(struct weft_packet_flows *p, struct flow *flow, uint32_t piece, uint8_t rank,
                  uint64_t now_ns)
 {
@@ -159,7 +161,7 @@ static void pace_again(struct weft_packet_flows *p, struct flow *flow, uint64_t 
     }
 }
 
-/* False: the pair of hosts has all the messages that it may have. */
+/* Returns false if the pair of hosts has the maximum number of messages. */
 static bool send_piece(struct weft_packet_flows *p, uint32_t number, uint64_t now_ns)
 {
     struct flow *flow = &p->flows[number];
@@ -228,7 +230,7 @@ static struct flow *flow_of(struct weft_packet_flows *p, const struct weft_msg_e
     return &p->flows[number];
 }
 
-/* Move a count on over those that the mask has. */
+/* Advance a count over the bits set in the mask. */
 static bool advance_over(uint32_t *count, uint32_t *mask, uint32_t piece)
 {
     uint32_t before = *count;
@@ -257,7 +259,7 @@ static void sent(struct weft_packet_flows *p, const struct weft_msg_event *event
     uint32_t from = from_of(flow);
     (void)advance_over(&flow->confirmed, &flow->confirmed_mask, piece);
     flow->used = flow->confirmed < flow->pieces;
-    /* Also those that waited for a message of another flow. */
+    /* Includes flows that waited for a message of another flow. */
     for (uint32_t i = 0; i < p->flow_room; i++) {
         if (p->flows[i].used && from_of(&p->flows[i]) == from) {
             send_pieces(p, i, now_ns);
@@ -284,8 +286,9 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
-/* What start, release and limit have left to do. An endpoint is told in its crank only: the network's clock
- * stands still between events, and a deadline of the endpoint would be met in the past. */
+/* The deferred part of start, release and limit. An endpoint is called only in its crank: the
+ * network's clock does not advance between events, so a deadline of the endpoint would be in the
+ * past. */
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 {
     struct weft_packet_flows *p = self;
@@ -300,7 +303,7 @@ static void on_wake(void *self, uint32_t host, uint64_t now_ns)
     }
 }
 
-/* ---- making it ------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 struct weft_packet_flows *weft_packet_flows_new(const struct weft_packet_flows_config *config)
 {
@@ -322,7 +325,7 @@ struct weft_packet_flows *weft_packet_flows_new(const struct weft_packet_flows_c
     memset(p->peers, 0xff, pairs * sizeof(*p->peers));
     p->source = zeroed(1, config->bytes_max + WEFT_SIM_ELEM_BYTES);
     p->world = weft_world_new(&world);
-    /* Mode none lacks the tag that packets of a job have. */
+    /* Mode none lacks the tag that packets of a real job have. */
     weft_net_overhead_set(weft_world_net(p->world), WEFT_NET_OVERHEAD_BYTES + WEFT_TAG_BYTES);
     return p;
 }
@@ -371,9 +374,10 @@ static void make_host(struct weft_packet_flows *p, uint32_t host)
     config.ep.peers_max = p->config.hosts;
     config.ep.accept = 1;
     config.ep.host_queue = 1;
-    /* As a shard of the parameter server says it (node/shard_thread.c); a worker has few servers. */
+    /* As a shard of the parameter server sets it (node/shard_thread.c); a worker has few
+     * servers. */
     config.ep.senders_expected = (uint16_t)weft_max_u64(p->partners[host], 1);
-    config.ep.peer_timeout_ns = WEFT_NEVER; /* a message may be held for long */
+    config.ep.peer_timeout_ns = WEFT_NEVER; /* a message may be held for a long time */
     if (weft_world_host_init(p->world, host, &config) != WEFT_OK) {
         weft_world_fail(p->world, "an endpoint refuses its configuration");
         return;

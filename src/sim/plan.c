@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Header of the packet and of DATA, and the room of the tag. */
+/* Header of the packet and of DATA, and room for the tag. */
 enum { PACKET_OVERHEAD = 64, ELEM_BYTES_MAX = 1032, CRITICAL_MAX = 254 };
 
 #define US  WEFT_NS_PER_US
@@ -93,10 +93,10 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
         host->ep.ecn = ecn;
         host->ep.name = 1000 + i;
         host->ep.packet_bytes = (uint16_t)packet_bytes;
-        host->ep.peers_max = 2 * plan->hosts + 2; /* crossing connections are two */
+        host->ep.peers_max = 2 * plan->hosts + 2; /* crossing connections count twice */
         draw_endpoint(prng, &host->ep);
-        /* In half of the plans, which may finish later, half of the hosts. No draw of its own: seeds
-         * keep what else they draw. */
+        /* In half of the plans, which get a later limit, half of the hosts. Uses no separate draw,
+         * so that the other draws of existing seeds do not change. */
         host->ep.confirm_later = (plan->host[0].ep.seed >> 62 & host->ep.seed >> 63 & 1) != 0;
         host->ep.host_queue = host->ep.seed >> 61 & 1;
         host->crank_delay_ns = crank_delay_ns;
@@ -218,7 +218,7 @@ static void draw_bound(struct weft_prng *prng, struct weft_plan_msg *msg)
     msg->priority = (uint8_t)range(prng, 0, 7);
 }
 
-/* The seed's manners: which of the rarer things its messages do at all. */
+/* Seed-wide options: which of the rarer features its messages use at all. */
 struct manners {
     bool shared_add;
     bool shared_hand;
@@ -262,13 +262,13 @@ static void draw_msg(struct weft_prng *prng, struct weft_plan *plan, const struc
         msg->refuse_ppm = (uint32_t)range(prng, 1000, WEFT_PPM);
     }
     if (msg->shared) {
-        /* Taken by what the host posted at the start. */
+        /* Received by the receive that the host posted at the start. */
         msg->post_ns = 0;
         msg->timeout_ns = WEFT_NEVER;
     }
 }
 
-/* Who sends to whom: fills src and dst of up to WEFT_PLAN_MSGS_MAX messages. */
+/* Draw the senders and receivers: sets src and dst of up to WEFT_PLAN_MSGS_MAX messages. */
 static void add_flow(struct weft_prng *prng, struct weft_plan *plan, uint32_t src, uint32_t dst,
                      uint32_t msgs_max)
 {
@@ -315,8 +315,8 @@ static bool receives(const struct weft_plan *plan, uint32_t host)
     return false;
 }
 
-/* Hosts that only send may go IDLE between two batches. How long they sleep is bounded by their
- * peers' patience: in a faulty network the word IDLE itself may be lost. */
+/* Hosts that only send may go IDLE between two batches. The sleep is limited by the peers'
+ * timeouts, because in a faulty network the IDLE itself may be lost. */
 static void draw_sleepers(struct weft_prng *prng, struct weft_plan *plan)
 {
     uint64_t pause_ns = plan->faulty ? range(prng, 5, 1000) * MS : range(prng, 1, 40) * SEC;
@@ -356,7 +356,7 @@ static void draw_messages(struct weft_prng *prng, struct weft_plan *plan)
     }
 }
 
-/* ---- what follows from the rest -------------------------------------------------------------- */
+/* ---- derived values -------------------------------------------------------------------------- */
 
 static void size_tables(struct weft_plan *plan)
 {
@@ -392,12 +392,13 @@ static void set_patience(struct weft_prng *prng, struct weft_plan *plan)
     plan->limit_ns = dies ? 2 * patience_ns : 0;
 }
 
-/* What a network without faults needs, added to the patience that is in limit_ns already: each byte
- * crosses the slowest link ten times, or the bound on slowness when that is later. The bound counts
- * round trips too: a few thousand chunks in windows of 16 packets, 20 ms each, outlast any link.
- * Ten seconds more let probes that have backed off to a second come again a few times.
+/* Time that a network without faults needs, in addition to the timeouts already in limit_ns: each
+ * byte crosses the slowest link ten times; or the bound on slowness if that is later. The bound
+ * also counts round trips: a few thousand chunks in windows of 16 packets, 20 ms each, take longer
+ * than any link. Ten more seconds allow for a few more probes at their maximum interval of one
+ * second.
  *
- * Follows all draws, because they change the bound. */
+ * Call after all draws, because they change the bound. */
 static void set_limit(struct weft_plan *plan)
 {
     uint64_t bytes = 0;
@@ -451,7 +452,7 @@ void weft_plan_draw_security(struct weft_plan *plan_p)
     plan_p->reborn = plan_p->victim != UINT32_MAX && percent(&prng, 60);
 }
 
-/* Nobody opens a connection to it, so its first address may die. */
+/* No other host opens a connection to it, so its first address may become invalid. */
 static bool may_move(const struct weft_plan *plan, uint32_t host)
 {
     for (uint32_t i = 0; i < plan->msgs; i++) {
@@ -467,7 +468,7 @@ static bool may_move(const struct weft_plan *plan, uint32_t host)
     return true;
 }
 
-/* What happens to the way itself. A stream of its own, as for the security. */
+/* Changes of the path. A separate random stream, as for security. */
 static void draw_path(struct weft_plan *plan)
 {
     struct weft_prng prng;
@@ -493,12 +494,13 @@ static void draw_path(struct weft_plan *plan)
     } else if (percent(&prng, 12) && may_move(plan, host)) {
         plan->mover = host;
         plan->move_ns = at_ns;
-        /* Nobody can look for a host that moved and has nothing to say: it must speak. */
+        /* A host that moved cannot be found unless it sends: it needs keepalives. */
         plan->host[host].ep.keepalive_ns = 200 * MS;
     }
 }
 
-/* Which messages of a pair share what their bounds leave. A stream of its own, as for the security. */
+/* Which messages of a pair share a stream, and so the unused loss allowance. A separate random
+ * stream, as for security. */
 static void draw_streams(struct weft_plan *plan)
 {
     struct weft_prng prng;
@@ -510,7 +512,7 @@ static void draw_streams(struct weft_plan *plan)
     }
 }
 
-/* Who opens the connection that this message goes by: the one who sends; if both do, the lower or
+/* Which host opens the connection of this message: its sender; if both send, the lower one or
  * both. */
 static bool opens(const struct weft_plan *plan, const struct weft_plan_msg *msg)
 {
@@ -521,8 +523,8 @@ static bool opens(const struct weft_plan *plan, const struct weft_plan_msg *msg)
     return !back || plan->crossing || msg->src < msg->dst;
 }
 
-/* Everybody asks those who are silent: how else should an end that only waits learn that its
- * connection is gone? Sleepers are given the time they were drawn to sleep, and more. */
+/* All hosts probe silent peers, because an end that only waits has no other way to detect a lost
+ * connection. The timeout covers the drawn sleeping times of sleepers. */
 static void watch(struct weft_prng *prng, struct weft_plan *plan)
 {
     uint64_t keepalive_ns = range(prng, 50, 1000) * MS;
@@ -532,7 +534,7 @@ static void watch(struct weft_prng *prng, struct weft_plan *plan)
     }
 }
 
-/* A host that sleeps may die asleep, when nobody asks it anything. True when there was one. */
+/* A host that sleeps may die asleep, when no peer probes it. Returns true if there was one. */
 static bool die_asleep(struct weft_prng *prng, struct weft_plan *plan)
 {
     uint64_t last_ns = 0;
@@ -552,8 +554,7 @@ static bool die_asleep(struct weft_prng *prng, struct weft_plan *plan)
     return true;
 }
 
-/* Connections that end before their time, and deaths that must be noticed. Another stream of its
- * own. */
+/* Connections that are closed early, and deaths that must be detected. A separate random stream. */
 static void draw_ends(struct weft_plan *plan)
 {
     struct weft_prng prng;
@@ -591,7 +592,8 @@ static void draw_ends(struct weft_plan *plan)
         };
     }
     for (uint32_t i = 0; i < plan->hosts; i++) {
-        plan->host[i].ep.peers_max += 2 * plan->closes; /* ends of old connections linger */
+        plan->host[i].ep.peers_max += 2 * plan->closes; /* ends of old connections persist for a
+                                                         * while */
     }
 }
 

@@ -11,7 +11,7 @@ static int compare_u64(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The smallest time that at least `percent` of them do not exceed. */
+/* The smallest time such that at least `percent` of the times do not exceed it. */
 static uint64_t nearest_rank(const uint64_t *sorted, uint64_t count, uint64_t percent)
 {
     return sorted[weft_max_u64(weft_div_ceil_u64(count * percent, 100), 1) - 1];

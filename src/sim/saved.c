@@ -51,7 +51,7 @@ void weft_saved_fini(struct weft_saved *saved)
     *saved = (struct weft_saved){0};
 }
 
-/* ---- taking ---------------------------------------------------------------------------------- */
+/* ---- taking checkpoints ---------------------------------------------------------------------- */
 
 void weft_saved_begin(struct weft_saved *saved, struct weft_shard *shard)
 {
@@ -143,7 +143,7 @@ bool weft_saved_take(struct weft_saved *saved, struct weft_shard *shard)
     return true;
 }
 
-/* ---- giving back ----------------------------------------------------------------------------- */
+/* ---- restoring ------------------------------------------------------------------------------- */
 
 static void give_slabs(struct weft_shard *shard)
 {

@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Virtual time between two looks at whether all is closed, and that which late duplicates and
- * acknowledgements get to arrive after that. */
+/* Virtual time between two checks for completion, and the time allowed afterwards for late
+ * duplicates and acknowledgements. */
 static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 3 * WEFT_NS_PER_S;
 
-/* Every tenth seed is a parameter server; of the others every twentieth has collectives. */
+/* Every tenth seed is a parameter server; every twentieth of the others has collectives. */
 enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096, PS_EVERY = 10, COLL_EVERY = 20, COLL_REST = 5 };
 
-/* ---- making the world ------------------------------------------------------------------------ */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void make_host(struct swarm *s, uint32_t idx)
 {
@@ -146,7 +146,7 @@ static bool run_until(struct swarm *s, uint64_t until_ns)
     return end != WEFT_WORLD_BROKEN && end != WEFT_WORLD_STEPS;
 }
 
-/* The victim's process is replaced by one that knows nothing. */
+/* The victim's process is replaced by one without state. */
 static void rebirth(struct swarm *s)
 {
     uint32_t victim = s->plan.victim;
@@ -194,7 +194,7 @@ static void happen_heal(struct swarm *s)
     weft_net_heal(weft_world_net(s->world));
 }
 
-/* What happens to the whole world, in the order of the times. */
+/* Faults of the whole world, in order of time. */
 static bool run_faults(struct swarm *s)
 {
     const struct weft_plan *plan = &s->plan;

@@ -1,9 +1,9 @@
-/* What the applications of a swarm's hosts do: connect, post, send, sleep, close. */
+/* The applications of a swarm's hosts: connect, post, send, sleep, close. */
 #include "sim/swarm_internal.h"
 
 #include <inttypes.h>
 
-/* A caller-driven host does not bother to sleep for less. */
+/* Minimum sleep of a caller-driven host. */
 static const uint64_t nap_ns_min = WEFT_NS_PER_MS;
 
 void weft_swarm_fail_msg(struct swarm *s, uint32_t idx, const char *wrong)
@@ -30,7 +30,7 @@ void weft_swarm_connect(struct swarm *s, uint32_t host, uint32_t to, uint64_t no
     h->peer_of[to] = peer;
     h->host_of[peer] = to;
     weft_cuts_made(&s->cuts, host, peer, to, true);
-    weft_world_sleep(s->world, host, 0); /* who has just connected does not leave yet */
+    weft_world_sleep(s->world, host, 0); /* a host that has just connected does not leave yet */
 }
 
 static void post(struct swarm *s, uint32_t idx)
@@ -39,7 +39,7 @@ static void post(struct swarm *s, uint32_t idx)
     const struct weft_plan_msg *plan = msg->plan;
     struct swarm_host *h = &s->host[plan->dst];
     struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(s->world, plan->dst));
-    /* Crossing connections are two: what comes, comes by the one that its sender uses. */
+    /* Crossing connections are two: messages arrive over the one that their sender uses. */
     bool theirs = swarm_connects(s, plan->src, plan->dst);
     uint32_t peer = theirs ? h->accepted[plan->src] : h->peer_of[plan->src];
     struct weft_msg_expect expect = {
@@ -120,7 +120,7 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     }
     if (h->peer_of[plan->dst] == NOBODY) {
         if (!swarm_connects(s, plan->src, plan->dst) || h->connecting[plan->dst]) {
-            return; /* the other end connects; PEER_UP brings us here again */
+            return; /* the other end connects; retried at PEER_UP */
         }
         weft_swarm_connect(s, plan->src, plan->dst, now_ns);
     }
@@ -141,7 +141,8 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
         .deadline_ns = plan->deadline_ns,
         .user = idx,
     };
-    /* A path that shrank, or that is still being asked, holds less than the plan's grid. */
+    /* A path whose size has shrunk, or is still being probed, carries less than the plan's chunk
+     * size. */
     bool full = weft_ep_packet_bytes(weft_world_ep(s->world, plan->src), peer) ==
                 s->plan.host[plan->src].ep.packet_bytes;
     if (full && msgr.ops->chunk_elems(msgr.self, peer, plan->elem_bytes) != plan->chunk_elems) {
@@ -152,7 +153,8 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     if (status == WEFT_OK) {
         weft_oracle_queued(msg, &h->streams[peer], seq);
     }
-    /* A peer is down before its PEER_DOWN is polled: the SENTs of its messages come first. */
+    /* A peer is down before its PEER_DOWN is polled, because the SENTs of its messages come
+     * first. */
     bool dead = status == WEFT_PEER &&
                 (swarm_died(s, plan->dst) || swarm_may_end(s, plan->src, peer, plan->dst));
     if (status != WEFT_OK && status != WEFT_AGAIN && !dead) {
@@ -200,7 +202,7 @@ void weft_swarm_maybe_sleep(struct swarm *s, uint32_t host, uint64_t now_ns)
     weft_world_sleep(s->world, host, next_ns);
 }
 
-/* Close what the plan says that this host closes by now. */
+/* Close the connections that the plan requires this host to have closed by now. */
 static void close_due(struct swarm *s, uint32_t host, uint64_t now_ns)
 {
     struct swarm_host *h = &s->host[host];

@@ -1,4 +1,4 @@
-/* What must hold of a swarm: that all is closed, and what is there then. */
+/* The checks of a swarm: everything is closed, and the final state is correct. */
 #include "sim/swarm_internal.h"
 
 #include "base/assert.h"
@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* NULL when nothing more is owed to this message, else what it waits for. */
+/* Returns NULL if the message is complete, else the event that is missing. */
 static const char *msg_waits(const struct swarm *s, const struct weft_oracle_msg *msg)
 {
-    /* Given up before a chunk came, by the sender's deadline or with the connection. */
+    /* Abandoned before a chunk arrived, by the sender's deadline or with the connection. */
     bool nothing = msg->sent && msg->sent_received == 0 &&
                    (msg->sent_outcome == WEFT_MSG_SHORT || s->plan.closes > 0);
     if (!swarm_died(s, msg->plan->src) && msg->queued && !msg->sent) {
@@ -27,8 +27,8 @@ static const char *msg_waits(const struct swarm *s, const struct weft_oracle_msg
     return swarm_died(s, msg->plan->src) || nothing ? NULL : "was never opened";
 }
 
-/* A death that somebody looks for, by asking or by the sleep time-out, is known to all who were
- * connected. */
+/* If a death is monitored, by probes or the sleep timeout, all connected hosts must have detected
+ * it. */
 static bool holds_the_dead(const struct swarm *s, uint32_t host)
 {
     for (uint32_t i = 0; s->plan.watched && i < s->plan.host[host].ep.peers_max; i++) {
@@ -70,7 +70,8 @@ bool weft_swarm_all_closed(struct swarm *s, bool complain)
             return false;
         }
     }
-    /* What the dead have sent may bring a connection up, or open a message, and counts as any. */
+    /* Packets sent before the death may open a connection or a message, and count like any
+     * other. */
     if (s->plan.victim != NOBODY && weft_world_orphans(s->world)) {
         if (complain) {
             weft_world_fail(s->world, "packets of a process that died are still on their way");
@@ -136,7 +137,7 @@ void weft_swarm_check_end(struct swarm *s)
 {
     for (uint32_t i = 0; i < s->plan.msgs; i++) {
         const struct weft_oracle_msg *msg = &s->msgs[i];
-        /* Of a receiver that died with the message open, nobody knows the mask. */
+        /* If a receiver died with the message open, its mask is unknown. */
         const char *wrong =
             msg->received || !swarm_died(s, msg->plan->dst) ? weft_oracle_memory(msg) : NULL;
         if (wrong != NULL) {

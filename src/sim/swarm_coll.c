@@ -1,4 +1,4 @@
-/* A simulated job of collectives: what is drawn from the seed, and the run. */
+/* A simulated job of collectives: the draw from the seed, and the run. */
 #include "sim/swarm_coll_internal.h"
 
 #include "base/prng.h"
@@ -48,7 +48,7 @@ static void groups_draw(struct swarm_coll *s, struct weft_prng *prng)
     for (uint32_t i = 0; i < s->n; i++) {
         s->member[0][i] = i;
     }
-    /* A group of some, in any order. */
+    /* A group of some ranks, in any order. */
     uint32_t left[COLL_RANKS_MAX];
     for (uint32_t i = 0; i < s->n; i++) {
         left[i] = i;
@@ -62,7 +62,8 @@ static void groups_draw(struct swarm_coll *s, struct weft_prng *prng)
     }
 }
 
-/* Within a group of one rank it is a barrier. Few ranks and tags, so that many calls could match. */
+/* Within a group of one rank it is a barrier. Few ranks and tags, so that many calls could
+ * match. */
 static void pair_draw(struct weft_prng *prng, uint32_t n, struct coll_op *op)
 {
     op->kind = n == 1 ? WEFT_COLL_BARRIER : WEFT_COLL_SEND;
@@ -120,7 +121,8 @@ static void end_draw(struct swarm_coll *s, struct weft_prng *prng)
     s->end_ns = weft_prng_below(prng, percent(prng, 50) ? 5 * MS : 200 * MS);
     s->timeout_ns = WEFT_NEVER;
     if (s->end == COLL_END_MISMATCH || s->end == COLL_END_TIMEOUT) {
-        /* Of a kind in which every rank hears of every other, or between it and another one. */
+        /* A kind in which every rank receives from every other, or one between the culprit and
+         * another rank. */
         uint32_t other = (s->culprit + 1 + (uint32_t)weft_prng_below(prng, s->n - 1)) % s->n;
         bool sends = percent(prng, 50);
         s->op[s->end_op] = (struct coll_op){
@@ -129,7 +131,8 @@ static void end_draw(struct swarm_coll *s, struct weft_prng *prng)
             .receiver = sends ? other : s->culprit,
             .count = (uint32_t)weft_prng_range(prng, 1, 9000),
         };
-        /* Or others would wait for the one that waits for the culprit, and name it. */
+        /* Otherwise other ranks could wait for the one that waits for the culprit, and report it
+         * instead. */
         bool last = s->end == COLL_END_TIMEOUT && s->op[s->end_op].kind == WEFT_COLL_SEND;
         s->ops = last ? s->end_op + 1 : s->ops;
     }
@@ -138,8 +141,9 @@ static void end_draw(struct swarm_coll *s, struct weft_prng *prng)
     }
 }
 
-/* Two sends in a row one rank may call in the other order, if they are not of the same ranks and tag,
- * and if each rank may have both open: else each end could wait for the other with the other one. */
+/* One rank may call two consecutive sends in the opposite order, if they differ in ranks or tag,
+ * and if each rank may have both open; otherwise each end could wait for the other one's other
+ * operation. */
 static void order_draw(struct swarm_coll *s, struct weft_prng *prng)
 {
     for (uint32_t r = 0; r < s->n; r++) {
@@ -161,7 +165,7 @@ static void order_draw(struct swarm_coll *s, struct weft_prng *prng)
                 s->rank[r].order[i + 1] = i;
             }
         }
-        i++; /* these two stay two */
+        i++; /* these two stay a pair */
     }
 }
 
@@ -224,7 +228,7 @@ static bool rank_over(const struct swarm_coll *s, uint32_t r)
     return gone || (rank->open == 0 && (all || failed));
 }
 
-/* NULL when everybody is done, else who is not. */
+/* Returns NULL if all ranks are done, else the rank that is not. */
 static const char *waits(const struct swarm_coll *s)
 {
     for (uint32_t r = 0; r < s->n; r++) {
@@ -253,7 +257,7 @@ bool weft_swarm_coll_all_up(const struct swarm_coll *s)
     return up == s->n * s->n;
 }
 
-/* Until then, healing the network on the way. */
+/* Run until a given time, and heal the network when due. */
 static bool run_healing(struct swarm_coll *s, uint64_t until_ns)
 {
     if (!s->healed && until_ns >= s->plan.heal_ns) {
@@ -266,7 +270,8 @@ static bool run_healing(struct swarm_coll *s, uint64_t until_ns)
     return run_until(s, until_ns);
 }
 
-/* A rank that dies before it is connected is never missed: whoever starts it has to see to that. */
+/* The death of a rank before it is connected is not detected by other ranks; the launcher must
+ * handle it. */
 static bool run_death(struct swarm_coll *s, uint64_t *at_ns_p)
 {
     uint64_t at_ns = 0;

@@ -1,4 +1,4 @@
-/* What must hold of a simulated job of collectives, when it has ended. */
+/* The final checks of a simulated job of collectives. */
 #include "sim/swarm_coll_internal.h"
 
 #include "base/bits.h"
@@ -10,8 +10,8 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Small whole numbers: sums and products of those of all ranks are exact in every type. Where
- * contributions may be missing each rank has a bit of its own, or all have the same. */
+/* Small integers: sums and products over all ranks are exact in every type. If contributions may be
+ * missing, either each rank has its own bit or all ranks have the same value. */
 double weft_swarm_coll_value(const struct swarm_coll *s, uint32_t o, uint32_t index, uint64_t i)
 {
     const struct coll_op *op = &s->op[o];
@@ -47,7 +47,7 @@ double weft_swarm_coll_get(const void *from, enum weft_coll_type type, uint64_t 
     return (double)((const int64_t *)from)[i];
 }
 
-/* Integers wrap, floats are rounded, as results are. */
+/* Store a value as results are stored: integers wrap, floats are rounded. */
 void weft_swarm_coll_put(void *to, enum weft_coll_type type, uint64_t i, double value)
 {
     switch (type) {
@@ -115,7 +115,7 @@ static double reduced(const struct swarm_coll *s, uint32_t o, uint64_t i)
     return acc;
 }
 
-/* What member `index` must have at element i of out; false: it has no out. */
+/* The expected value of element i of out at member `index`; false: it has no out. */
 static bool expected(const struct swarm_coll *s, uint32_t o, uint32_t index, uint64_t i,
                      double *value_p)
 {
@@ -188,7 +188,8 @@ static void check_exact(struct swarm_coll *s, uint32_t o)
     }
 }
 
-/* Whose out has element i of the vector, or of all blocks one behind another, and where. */
+/* The rank whose out has element i of the vector, or of all blocks in sequence, and its position
+ * there. */
 static const struct coll_rank *holder(const struct swarm_coll *s, uint32_t o, uint64_t i,
                                       uint64_t *at_p)
 {
@@ -201,8 +202,9 @@ static const struct coll_rank *holder(const struct swarm_coll *s, uint32_t o, ui
     return member_of(s, o, index);
 }
 
-/* Each element of the result is a sum of some, or a mean that does not depend on who is missing; what
- * is missing of the sums is what the contributors were told. */
+/* Each element of the result is a sum of some contributions, or a mean that does not depend on
+ * which are missing. The missing parts of the sums must equal those reported to the
+ * contributors. */
 static void check_lossy(struct swarm_coll *s, uint32_t o)
 {
     const struct coll_op *op = &s->op[o];
@@ -234,7 +236,7 @@ static void check_lossy(struct swarm_coll *s, uint32_t o)
     }
 }
 
-/* What went in is what came out and what is kept. */
+/* The inputs must equal the outputs plus the residuals. */
 static void check_feedback(struct swarm_coll *s, uint32_t o)
 {
     const struct coll_op *op = &s->op[o];
@@ -261,7 +263,7 @@ static void check_feedback(struct swarm_coll *s, uint32_t o)
     }
 }
 
-/* All ranks of an all_reduce have equal bits, whatever is missing. */
+/* The results of an all_reduce are bit-identical at all ranks, whatever is missing. */
 static void check_equal(struct swarm_coll *s, uint32_t o)
 {
     const struct coll_op *op = &s->op[o];
@@ -313,8 +315,8 @@ static bool right_failure(const struct swarm_coll *s, const struct weft_coll_fai
     return s->end != COLL_END_WELL && f->reason == reasons[s->end] && named;
 }
 
-/* While the network has faults a rank may not hear of a failure in the time that the others take to
- * tell of it; then it says that one of them has gone. */
+/* While the network has faults, a rank may not receive a failure within the time that the others
+ * take to report it; it then reports that one of them has left. */
 static bool follows(const struct swarm_coll *s, const struct weft_coll_failure *f)
 {
     bool gone = f->reason == WEFT_COLL_LEFT ||
@@ -344,7 +346,7 @@ static void check_failures(struct swarm_coll *s)
         }
         bool must =
             s->end == COLL_END_MISMATCH || s->end == COLL_END_TIMEOUT || s->end == COLL_END_ABORT;
-        /* One that has done all may not have been told. */
+        /* A rank that has finished may not have been notified. */
         bool escaped = s->rank[r].next == s->ops && s->rank[s->culprit].failed_ns < s->plan.heal_ns;
         if (must && !escaped && !failed) {
             weft_world_fail(s->world, "rank %" PRIu32 " has not failed", r);

@@ -1,5 +1,5 @@
-/* The ranks of a simulated job of collectives: each calls the operations of the script in its own
- * time, and closes its connections some time after the last one is done. */
+/* The ranks of a simulated job of collectives: each calls the operations of the script at its own
+ * pace, and closes its connections some time after the last one is done. */
 #include "sim/swarm_coll_internal.h"
 
 #include "base/assert.h"
@@ -27,7 +27,8 @@ static void buffers_make(struct swarm_coll *s, uint32_t r, uint32_t o)
     const struct coll_op *op = &s->op[o];
     uint32_t index = coll_index(s, op->group, r);
     uint64_t in_elems = coll_in_elems(s, op), out_elems = coll_out_elems(s, op);
-    uint64_t most = weft_max_u64(in_elems, out_elems) + 64; /* for one that calls another count */
+    uint64_t most = weft_max_u64(in_elems, out_elems) + 64; /* for a rank that calls with a
+                                                             * different count */
     rank->in[o] = get(most * weft_coll_type_bytes(op->type));
     for (uint64_t i = 0; i < in_elems; i++) {
         weft_swarm_coll_put(rank->in[o], op->type, i, weft_swarm_coll_value(s, o, index, i));
@@ -84,7 +85,7 @@ static bool begin(struct swarm_coll *s, uint32_t r, uint32_t o, uint64_t now_ns)
         .user = o,
     };
     if (op->kind == WEFT_COLL_SEND) {
-        /* Who waits for a rank that waits for the culprit would name that one. */
+        /* A rank that waits for a rank that waits for the culprit would report the wrong one. */
         bool with = s->member[op->group][op->root] == s->culprit ||
                     s->member[op->group][op->receiver] == s->culprit;
         call.timeout_ns = with ? s->timeout_ns : WEFT_NEVER;
@@ -111,7 +112,7 @@ static bool begin(struct swarm_coll *s, uint32_t r, uint32_t o, uint64_t now_ns)
     return status == WEFT_OK;
 }
 
-/* It calls nothing from here on. */
+/* Whether it makes no further calls. */
 static bool stops(const struct swarm_coll *s, uint32_t r)
 {
     const struct coll_rank *rank = &s->rank[r];
@@ -137,8 +138,8 @@ static void call_next(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     }
 }
 
-/* With feedback a rank would have to know which part of its last messages arrived: such seeds end
- * without a word, as those in which a CLOSE can be lost. */
+/* With feedback a rank would have to know which part of its last messages arrived. Such seeds end
+ * without CLOSE, like those in which a CLOSE can be lost. */
 static bool may_close(const struct swarm_coll *s)
 {
     bool may = s->end == COLL_END_WELL && !coll_silent_closes(s);
@@ -174,7 +175,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     struct swarm_coll *s = self;
     bool lost = event->down == WEFT_DOWN_SILENT || event->down == WEFT_DOWN_PROTOCOL ||
                 event->down == WEFT_DOWN_CRYPTO;
-    uint32_t rank = event->name & 0xffff; /* weft_coll_name */
+    uint32_t rank = event->name & 0xffff; /* see weft_coll_name */
     if (event->type == WEFT_EVENT_PEER_DOWN && s->end != COLL_END_DEATH && lost &&
         !(coll_silent_closes(s) && rank < s->n && s->rank[rank].failed_ns > 0)) {
         weft_world_fail(s->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
@@ -190,7 +191,7 @@ static void step(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     if (weft_coll_deadline(rank->coll) <= now_ns) {
         weft_coll_on_deadline(rank->coll, now_ns);
     }
-    /* Whom it was never connected with it cannot tell; that is for who starts the ranks to see. */
+    /* It cannot notify ranks that it was never connected with; the launcher must handle those. */
     if (s->end == COLL_END_ABORT && r == s->culprit && now_ns >= s->end_ns && !rank->gave_up &&
         weft_swarm_coll_all_up(s)) {
         rank->gave_up = true;
@@ -219,7 +220,7 @@ static void step(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     }
 }
 
-/* The work of a wake is done by the crank that it causes. */
+/* The crank caused by a wake does its work. */
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 {
     (void)self;
@@ -231,14 +232,14 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
 {
     struct swarm_coll *s = self;
     uint32_t open, next;
-    do { /* what is done at once lets the next one begin */
+    do { /* an operation that is done at once allows the next one to begin */
         open = s->rank[host].open;
         next = s->rank[host].next;
         step(s, host, now_ns);
     } while (open != s->rank[host].open || next != s->rank[host].next);
 }
 
-/* ---- making it ------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void make_host(struct swarm_coll *s, uint32_t r)
 {

@@ -1,4 +1,4 @@
-/* What its endpoint's events mean to a host of a swarm, and which of them may not come. */
+/* Handling of endpoint events by a host of a swarm, and checks for events that must not occur. */
 #include "sim/swarm_internal.h"
 
 #include <inttypes.h>
@@ -17,7 +17,8 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
     if (second == 1) {
         h->anew = false;
         if (h->peer_of[other] == event->peer) {
-            /* Begun with the old process, finished with the new one, which waits for no message. */
+            /* Started with the old process and completed with the new one, which waits for no
+             * message. */
             weft_ep_close(weft_world_ep(s->world, host), event->peer, event->at_ns);
         }
     }
@@ -33,7 +34,7 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
     }
 }
 
-/* What a layer above does when its server comes back: connect at once. */
+/* As a higher layer does when its server restarts: connect at once. */
 static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t now_ns)
 {
     struct weft_addr addr = weft_world_addr(to);
@@ -47,7 +48,7 @@ static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t n
     s->host[host].anew = true;
 }
 
-/* The connection that the plan has closed is gone at this end; whoever opened it opens another. */
+/* This end of a connection that the plan has closed is gone; its opener opens a new one. */
 static void replace_cut(struct swarm *s, uint32_t host, uint32_t other,
                         const struct weft_msg_event *event)
 {
@@ -61,7 +62,7 @@ static void replace_cut(struct swarm *s, uint32_t host, uint32_t other,
     if (h->peer_of[other] != event->peer) {
         return;
     }
-    /* The next one may be up already: the news of the end of this one had to wait. */
+    /* The next one may already be up, because the event for the end of this one was delayed. */
     h->peer_of[other] = swarm_connects(s, host, other) ? NOBODY : h->accepted[other];
     if (swarm_connects(s, host, other) && !s->draining) {
         weft_swarm_connect(s, host, other, event->at_ns);
@@ -81,8 +82,8 @@ static bool down_allowed(const struct swarm *s, uint32_t host, uint32_t other,
            (silent || (s->reborn && (restarted || left)));
 }
 
-/* A peer may go down only when it died or the plan closed it, and only after its messages were
- * closed. */
+/* A peer may go down only if it died or the plan closed the connection, and only after its messages
+ * were closed. */
 static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_event *event)
 {
     struct swarm_host *h = &s->host[host];
@@ -95,7 +96,8 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
         return;
     }
     h->host_of[event->peer] = NOBODY;
-    h->streams[event->peer] = (struct weft_oracle_streams){0}; /* the next one begins anew */
+    h->streams[event->peer] = (struct weft_oracle_streams){0}; /* the next connection starts from
+                                                                * zero */
     bool mine = h->peer_of[other] == event->peer;
     if ((restarted || h->anew) && swarm_connects(s, host, other) && !s->draining) {
         connect_anew(s, host, other, event->at_ns);
@@ -143,7 +145,7 @@ static void on_open(struct swarm *s, uint32_t host, const struct weft_msg_event 
     }
 }
 
-/* The message that an event of a transfer is about; its end of it must be this host. */
+/* The message of a transfer event; this host must be the matching end. */
 static struct weft_oracle_msg *msg_of(struct swarm *s, uint32_t host,
                                       const struct weft_msg_event *event)
 {
@@ -236,7 +238,8 @@ void weft_swarm_on_event(void *self, uint32_t host, const struct weft_msg_event 
         break;
     case WEFT_EVENT_SENT:
         on_transfer(s, host, event, now_ns);
-        weft_swarm_advance(s, host, now_ns); /* a slot may be free for what got WEFT_AGAIN */
+        weft_swarm_advance(s, host, now_ns); /* there may be room now for calls that returned
+                                              * WEFT_AGAIN */
         weft_swarm_maybe_sleep(s, host, now_ns);
         break;
     }

@@ -1,4 +1,4 @@
-/* A simulated job with a coordinator: what is drawn from the seed, and the run. */
+/* A simulated job with a coordinator: the draw from the seed, and the run. */
 #include "sim/swarm_member_internal.h"
 
 #include "base/assert.h"
@@ -11,7 +11,8 @@ static const uint64_t drain_ns = 300 * WEFT_NS_PER_MS;
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* Of the parameter servers in which shards die, so that nothing else must leave traces. */
+/* Chosen from the parameter servers in which shards die, so that no other effect remains
+ * visible. */
 static bool has(const struct swarm_ps *ps, uint64_t seed, struct weft_prng *prng)
 {
     weft_prng_split(prng, seed, UINT64_C(0x6d656d626572));
@@ -30,8 +31,8 @@ bool weft_swarm_member_has(uint64_t seed)
     return result;
 }
 
-/* Each process has the links and faults of a host that was drawn, of its shard or its worker, for its
- * data and for its membership. */
+/* Each process gets the links and faults of a drawn host, that of its shard or worker, for both
+ * data and membership. */
 static void spread_hosts(struct swarm_member *m)
 {
     struct weft_plan *plan = &m->ps.plan;
@@ -79,7 +80,7 @@ static struct swarm_member *draw(uint64_t seed, bool lax)
     m->lease_ns = weft_prng_range(&prng, 50, 400) * WEFT_NS_PER_MS;
     m->full_ppm = weft_prng_below(&prng, 2) == 0 ? (uint32_t)weft_prng_below(&prng, 500000) : 0;
     draw_events(m, &prng);
-    /* Training goes on for about as long as things happen. */
+    /* Training takes about as long as the sequence of faults. */
     m->think_ns = weft_prng_range(&prng, 1, 3) * m->busy_until_ns / m->ps.table.clocks;
     spread_hosts(m);
     weft_prng_split(&m->prng, seed, UINT64_C(0x7469636b73));
@@ -114,7 +115,7 @@ static void start(struct swarm_member *m, const struct weft_world_tap *tap)
 static void finish(struct swarm_member *m)
 {
     weft_swarm_table_fini(&m->ps.table);
-    weft_world_free(m->ps.world); /* first: endpoints borrow memory of all the others */
+    weft_world_free(m->ps.world); /* first: endpoints borrow memory of all others */
     for (uint32_t i = 0; i < m->servers; i++) {
         weft_swarm_server_free(&m->server[i]);
     }
@@ -152,7 +153,7 @@ static void happen(struct swarm_member *m, const struct swarm_event *event, uint
     }
 }
 
-/* NULL when everybody is done, else who is not. */
+/* Returns NULL if all are done, else the process that is not. */
 static const char *waits(const struct swarm_member *m)
 {
     const struct swarm_ps *ps = &m->ps;
@@ -179,7 +180,7 @@ static const char *waits(const struct swarm_member *m)
     return NULL;
 }
 
-/* One millisecond. False: something is wrong, or never ends. */
+/* Run one millisecond. Returns false on an error or if the run does not end. */
 static bool tick(struct swarm_member *m, uint32_t *next_event, uint64_t now_ns)
 {
     enum weft_world_end end = weft_world_run(m->ps.world, now_ns);
@@ -205,7 +206,7 @@ static bool tick(struct swarm_member *m, uint32_t *next_event, uint64_t now_ns)
 static void run(struct swarm_member *m)
 {
     uint32_t next_event = 0;
-    uint64_t quiet_ns = 0; /* since when nobody waits */
+    uint64_t quiet_ns = 0; /* time since which no process waits */
     bool healed = false;
     for (uint64_t now_ns = 0; tick(m, &next_event, now_ns); now_ns += swarm_tick_ns) {
         if (!healed && now_ns >= m->ps.plan.heal_ns) {

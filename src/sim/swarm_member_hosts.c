@@ -39,7 +39,8 @@ static void open_host(struct swarm_member *m, uint32_t host, uint64_t name, uint
     weft_world_wake(m->ps.world, host, weft_world_now_ns(m->ps.world));
 }
 
-/* Plan a crank for what is due without a packet; *planned_p is the one that is planned already. */
+/* Schedule a crank for work that is due without a packet; *planned_p is the time already
+ * scheduled. */
 static void plan_wake(struct swarm_member *m, uint32_t host, uint64_t due_ns, uint64_t *planned_p,
                       uint64_t now_ns)
 {
@@ -110,7 +111,7 @@ static bool sync_records(void *arg)
     return true;
 }
 
-/* What `weft run` hears of its coordinator. */
+/* Notifications from the coordinator that `weft run` would receive. */
 static void note(void *arg, enum weft_member_note what, const struct weft_member_request *who,
                  uint16_t status)
 {
@@ -144,7 +145,7 @@ static void service_batch(void *self, uint32_t host, uint64_t now_ns)
 static void read_journal(struct swarm_member *m, uint64_t now_ns)
 {
     struct weft_member_request request;
-    m->journal_count = m->journal_synced; /* what was not synced went with the machine */
+    m->journal_count = m->journal_synced; /* unsynced records are lost with the machine */
     for (uint32_t i = 0; i < m->journal_count; i++) {
         weft_status status = weft_member_request_unpack(m->journal[i].op, m->journal[i].bytes,
                                                         m->journal[i].count, &request);
@@ -156,7 +157,7 @@ static void read_journal(struct swarm_member *m, uint64_t now_ns)
                             weft_status_name(status));
         }
     }
-    /* Written anew, each second time. */
+    /* Compact it, every second time. */
     if (m->seen.coordinator_deaths % 2 == 1) {
         m->journal_count = 0;
         for (uint8_t op; weft_roster_record(m->roster, m->journal_count, &op, &request);) {
@@ -197,7 +198,7 @@ void weft_swarm_coordinator_start(struct swarm_member *m)
     m->service_wake_ns = 0;
     m->coordinator_up_ns = WEFT_NEVER;
     for (uint32_t s = 0; s < m->ps.shards; s++) {
-        m->replace_ns[s] = WEFT_NEVER; /* all leases begin anew */
+        m->replace_ns[s] = WEFT_NEVER; /* all leases restart */
     }
 }
 

@@ -1,5 +1,5 @@
-/* A server's life in a simulated job with a coordinator, from its lease to its end, and the supervisor
- * that starts the next one. */
+/* Lifecycle of a server in a simulated job with a coordinator, from its lease to its end, and the
+ * supervisor that starts the next one. */
 #include "sim/swarm_member_internal.h"
 
 #include "base/assert.h"
@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* How long a step of the directory takes at most. */
+/* Maximum duration of a step on the directory. */
 static const uint64_t link_ns = 4 * WEFT_NS_PER_MS;
 static const uint64_t read_ns = 30 * WEFT_NS_PER_MS;
 static const uint64_t file_ns = 25 * WEFT_NS_PER_MS;
@@ -45,7 +45,8 @@ void weft_swarm_server_free(struct swarm_server *server)
     drop_cut(server);
 }
 
-/* Its process is gone, silently. The shard stays until the endpoint that borrows its memory goes. */
+/* Its process has ended without a message. The shard is kept until the endpoint that borrows its
+ * memory is freed. */
 static void end(struct swarm_member *m, uint32_t i)
 {
     struct swarm_server *server = &m->server[i];
@@ -66,7 +67,7 @@ void weft_swarm_server_start(struct swarm_member *m, uint32_t s)
     while (i < (s + 1) * SLOTS && m->server[i].state != SERVER_NONE) {
         i++;
     }
-    if (i == (s + 1) * SLOTS) { /* all have a process that has not ended yet */
+    if (i == (s + 1) * SLOTS) { /* all slots have a process that has not exited */
         m->start_ns[s] = weft_world_now_ns(m->ps.world) + restart_pause_ns;
         return;
     }
@@ -88,14 +89,14 @@ void weft_swarm_server_start(struct swarm_member *m, uint32_t s)
 
 /* ---- restoring ------------------------------------------------------------------------------- */
 
-/* The address is told only now. */
+/* The address is published only now. */
 static void serve(struct swarm_member *m, uint32_t i, uint64_t now_ns)
 {
     struct swarm_server *server = &m->server[i];
     uint32_t s = shard_of(i);
     struct weft_shard_config config = weft_swarm_ps_shard_config(&m->ps, s);
     weft_swarm_data_start(m, i, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
-    weft_swarm_server_free(server); /* of the process before, whose endpoint went with that */
+    weft_swarm_server_free(server); /* of the previous process, whose endpoint is freed */
     weft_status status =
         weft_shard_new(&config, weft_ep_msgr(weft_world_ep(m->ps.world, i)), &server->shard);
     WEFT_ASSERT(status == WEFT_OK);
@@ -186,14 +187,14 @@ static void commit(struct swarm_member *m, uint32_t i, uint64_t now_ns)
         step_after(m, server, now_ns, link_ns);
         return;
     }
-    server->cut = NULL; /* the log's */
+    server->cut = NULL; /* owned by the log */
     server->writes = WRITES_NOTHING;
     server->number++;
     m->durable[shard_of(i)] = m->log.count;
     m->seen.checkpoints++;
     weft_shard_cut_end(server->shard, true);
     weft_shard_durable(server->shard);
-    weft_world_wake(m->ps.world, i, now_ns); /* it is sent */
+    weft_world_wake(m->ps.world, i, now_ns); /* so that it is sent */
     weft_dirlog_prune(&m->log, shard_of(i), KEEP);
     step_after(m, server, now_ns, checkpoint_ns);
 }
@@ -209,7 +210,7 @@ static void write_step(struct swarm_member *m, uint32_t i, uint64_t now_ns)
         if (weft_saved_take(server->cut, server->shard)) {
             server->writes = WRITES_FILE;
             step_after(m, server, now_ns, file_ns);
-        } else if (!server->cut->begun) { /* no memory for copies */
+        } else if (!server->cut->begun) { /* out of memory for copies */
             drop_cut(server);
             step_after(m, server, now_ns, checkpoint_ns);
         }
@@ -229,7 +230,7 @@ static void write_step(struct swarm_member *m, uint32_t i, uint64_t now_ns)
     }
 }
 
-/* ---- what happens to it ---------------------------------------------------------------------- */
+/* ---- events of a server ---------------------------------------------------------------------- */
 
 void weft_swarm_server_tick(struct swarm_member *m, uint32_t i, uint64_t now_ns)
 {
@@ -243,7 +244,7 @@ void weft_swarm_server_tick(struct swarm_member *m, uint32_t i, uint64_t now_ns)
     }
     enum weft_member_phase phase = weft_member_client_state(m->client[i].client)->phase;
     if (now_ns >= server->step_ns && server->state == SERVER_SERVING) {
-        write_step(m, i, now_ns); /* before it hears that it was replaced */
+        write_step(m, i, now_ns); /* before it learns that it was replaced */
     } else if (now_ns >= server->step_ns && server->state > SERVER_JOINING) {
         restore_step(m, i, now_ns);
     }
@@ -289,7 +290,7 @@ void weft_swarm_supervise(struct swarm_member *m, uint64_t now_ns)
             m->seen.replaced++;
             m->replace_ns[s] = WEFT_NEVER;
             weft_swarm_server_start(m, s);
-        } else if (!is_there && m->start_ns[s] == WEFT_NEVER) { /* it ended by itself */
+        } else if (!is_there && m->start_ns[s] == WEFT_NEVER) { /* it exited by itself */
             m->start_ns[s] = now_ns + restart_pause_ns;
         } else if (now_ns >= m->start_ns[s]) {
             weft_swarm_server_start(m, s);

@@ -1,4 +1,4 @@
-/* A simulated parameter server: what is drawn from the seed, and the run. */
+/* A simulated parameter server: the draw from the seed, and the run. */
 #include "sim/swarm_ps_internal.h"
 
 #include "wire/packet.h"
@@ -30,7 +30,7 @@ static void packet_bytes(const struct swarm_ps *ps, uint32_t *most_p, uint32_t *
     }
 }
 
-/* Only where a restart may leave no trace: what is admitted or evicted depends on the order. */
+/* Only if a restart leaves no effect: admission and eviction depend on the order. */
 static uint32_t deaths_draw(const struct weft_swarm_table *table)
 {
     struct weft_prng prng;
@@ -42,14 +42,15 @@ static uint32_t deaths_draw(const struct weft_swarm_table *table)
     return leaves_none && table->push_bound_ppm == 0 && deaths <= DEATHS_MAX ? deaths : 0;
 }
 
-/* Only plain rows say exactly which pushes are in them, whatever is missing. */
+/* Only plain rows identify exactly the pushes in them, even if some are missing. */
 static void keeper_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6b6565706572));
     bool plain = ps->table.flavour == WEFT_SWARM_PLAIN;
     uint32_t drawn = (uint32_t)weft_prng_below(&prng, KEEPERS);
-    /* A part of a row, or another number of gradients in a mean, could not be told from a mistake. */
+    /* A part of a row, or a different number of gradients in a mean, could not be distinguished
+     * from an error. */
     bool whole_rows =
         plain || (ps->table.flavour == WEFT_SWARM_DENSE && ps->table.spec.mode != WEFT_TABLE_BSP);
     ps->keeper = drawn == KEEPER_NOBODY && !plain ? KEEPER_JOURNAL : (enum keeper)drawn;
@@ -63,7 +64,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* How requests name rows; ascending ids are worth packing. */
+/* Encoding of row ids in requests; ascending ids are worth packing. */
 static void ids_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
@@ -72,7 +73,7 @@ static void ids_draw(struct swarm_ps *ps)
     if (weft_prng_below(&prng, 4) > 0) {
         qsort(ps->id, IDS_MAX, sizeof(*ps->id), by_value);
     }
-    /* From none to all: lists that are dropped before they are of use, too. */
+    /* From none to all, including lists that are dropped before they are used. */
     ps->fetches = (enum fetches)weft_prng_below(&prng, FETCHES);
     ps->list_ids = (uint32_t)weft_prng_below(&prng, 5) * (uint32_t)weft_prng_below(&prng, IDS_MAX);
 }
@@ -88,7 +89,7 @@ static void values_draw(struct swarm_ps *ps)
     ps->table.spec.pull_values = (ways & 2) != 0 ? WEFT_VALUE_BF16 : WEFT_VALUE_FLOAT32;
 }
 
-/* Where nothing is lost, and rows stay: then what they lack is what workers keep. */
+/* Only without loss, and if rows are kept: then the missing values equal the workers' residuals. */
 static bool draws_odd(const struct weft_swarm_table *table)
 {
     return table->spec.push_values != WEFT_VALUE_FLOAT32 && table->push_bound_ppm == 0 &&
@@ -128,7 +129,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
     for (uint32_t i = 0; i < IDS_MAX; i++) {
-        /* In half of the runs all fit 32 bits; an odd factor keeps them apart. */
+        /* In half of the runs all ids fit 32 bits; an odd factor keeps them distinct. */
         ps->id[i] = seed % 2 == 0 ? weft_mix64(seed * IDS_MAX + i + 1)
                                   : (uint32_t)(seed * IDS_MAX + i) * UINT32_C(0x9e3779b1);
     }
@@ -148,7 +149,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* NULL when everybody is done, else who is not. */
+/* Returns NULL if all are done, else the host that is not. */
 static const char *waits(const struct swarm_ps *ps)
 {
     for (uint32_t w = 0; w < ps->table.workers; w++) {
@@ -185,14 +186,14 @@ static bool run_until(struct swarm_ps *ps, uint64_t until_ns)
     return end != WEFT_WORLD_BROKEN && end != WEFT_WORLD_STEPS;
 }
 
-/* Checkpoints and deaths, at any time. False: something is wrong already. */
+/* Checkpoints and deaths, at any time. Returns false if a check has already failed. */
 static bool run_deaths(struct swarm_ps *ps)
 {
     struct weft_prng prng, worker_prng, box_prng;
     weft_prng_split(&box_prng, ps->table.seed, UINT64_C(0x62646965));
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x64696573));
     weft_prng_split(&worker_prng, ps->table.seed, UINT64_C(0x776469657300));
-    /* Much must have come since the checkpoint where nobody sends it again. */
+    /* If pushes are not resent, many must have arrived since the checkpoint. */
     bool by_workers = ps->keeper == KEEPER_WORKERS;
     uint64_t gap_ns = by_workers ? death_gap_ns : 4 * death_gap_ns;
     for (uint32_t i = 0; i < 3 * ps->deaths; i++) {
@@ -215,7 +216,7 @@ static bool run_deaths(struct swarm_ps *ps)
     return true;
 }
 
-/* Of aggregators, behind those of shards. */
+/* Deaths of aggregators, after those of shards. */
 static bool run_box_deaths(struct swarm_ps *ps)
 {
     struct weft_prng prng;

@@ -1,5 +1,5 @@
-/* What must hold of a simulated parameter server: of each row that a worker pulls, and of the tables
- * at the end. */
+/* The checks of a simulated parameter server: each row that a worker pulls, and the tables at the
+ * end. */
 #include "sim/swarm_ps_internal.h"
 
 #include "base/assert.h"
@@ -11,11 +11,12 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what a row says ------------------------------------------------------------------------- */
+/* ---- content of a row ------------------------------------------------------------------------ */
 
-/* How far a column but the first may be from what these pushes add to it: what workers keep, or have taken
- * with them. With bf16 that is at most half a unit in the last place of a push, and the next one makes up
- * for it; with int8 half a step. Anchors of int8 are large, and the sums of float32 round. */
+/* Allowed deviation of a column, except the first, from the sum of these pushes: the residuals of
+ * workers, including those that died. With bf16 that is at most half a unit in the last place of a
+ * push, which the next push corrects; with int8 half a step. Anchors of int8 are large, and float32
+ * sums round. */
 static double slack(const struct swarm_ps *ps, uint32_t column, uint32_t set)
 {
     const struct weft_swarm_table *table = &ps->table;
@@ -31,7 +32,7 @@ static double slack(const struct swarm_ps *ps, uint32_t column, uint32_t set)
     return is_int8 ? sum / 2 : 1001 / 256.0 * 2 * (pushes + table->workers);
 }
 
-/* The set of pushes in a row, checked: whole, counted once each, and only such as may be in it. */
+/* The set of pushes in a row, after checks: each is complete, counted once, and allowed in it. */
 static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const char *where)
 {
     uint32_t possible = weft_swarm_table_all(&ps->table, i);
@@ -56,7 +57,7 @@ static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const
     return set;
 }
 
-/* OPTIMIZER: just these weights, or, where a pull may lose rows, the zeros of before. */
+/* OPTIMIZER: exactly these weights or, if a pull may lose rows, the previous zeros. */
 static void check_truth(struct swarm_ps *ps, uint32_t i, uint32_t version, const float *row,
                         uint8_t type, bool may_be_lost, const char *where)
 {
@@ -76,13 +77,13 @@ static void check_truth(struct swarm_ps *ps, uint32_t i, uint32_t version, const
     }
 }
 
-/* Rows that say less than all that was pushed, as they should. */
+/* Whether rows of this kind keep all pushes. */
 static bool keeps_all(const struct swarm_ps *ps)
 {
     return ps->table.flavour != WEFT_SWARM_ADMITTED && ps->table.flavour != WEFT_SWARM_EVICTING;
 }
 
-/* Nobody keeps what a shard that came back has lost. */
+/* Whether pushes lost with a restarted shard are not recovered. */
 static bool forgets(const struct swarm_ps *ps)
 {
     return ps->deaths > 0 && ps->keeper == KEEPER_NOBODY;
@@ -93,7 +94,7 @@ static double bf16(double value)
     return (double)weft_bf16_load(weft_bf16_store((float)value));
 }
 
-/* A row that was rounded on its way back says a range of sets, in each of its columns. */
+/* A row that was rounded on the way back determines a range of sets, in each of its columns. */
 static bool rounded_is(const struct swarm_ps *ps, const float *row, uint32_t must, uint32_t may)
 {
     const struct weft_swarm_table *table = &ps->table;
@@ -119,7 +120,7 @@ static void check_rounded(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t 
     }
 }
 
-/* What row i of a pull must and may contain. */
+/* Check the pushes that row i of a pull must and may contain. */
 static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need)
 {
     const struct swarm_ps_worker *worker = &ps->worker[w];
@@ -180,7 +181,7 @@ void weft_swarm_ps_check_pulled(struct swarm_ps *ps, uint32_t w,
 
 /* ---- at the end ------------------------------------------------------------------------------ */
 
-/* The pushes that row i kept, checked where all is known. */
+/* Check the pushes that row i kept, at the end of the run. */
 static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
 {
     const struct weft_swarm_table *table = &ps->table;
@@ -211,7 +212,7 @@ static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
     return set;
 }
 
-/* What a worker of a row's shards keeps of column d, as its push would count. */
+/* The residuals for column d that workers keep, at the shards of a row, in units of a push. */
 static void kept_of(const struct swarm_ps *ps, uint32_t i, double *sums)
 {
     const uint32_t dim = ps->table.spec.dim;
@@ -228,8 +229,8 @@ static void kept_of(const struct swarm_ps *ps, uint32_t i, double *sums)
     }
 }
 
-/* What the row lacks of the pushes that are in it, and what the workers keep of it, is the same, but for
- * the rounding of float32 sums. Those of a worker or a shard that died went with it. */
+/* The difference between the row and the pushes in it must equal the residuals of the workers,
+ * except for float32 rounding. The residuals of a worker or shard that died are lost. */
 static void check_remainders(struct swarm_ps *ps, uint32_t i, const float *row, uint32_t set)
 {
     double sums[WEFT_RPC_DIM_MAX] = {0};
@@ -247,7 +248,7 @@ static void check_remainders(struct swarm_ps *ps, uint32_t i, const float *row, 
     }
 }
 
-/* Where every push is in a row or counted as left out, nothing is missing and nothing invented. */
+/* If every push is either in a row or counted as left out, none may be missing and none added. */
 static void check_sums(struct swarm_ps *ps, uint64_t kept)
 {
     uint64_t told = 0;
@@ -287,8 +288,8 @@ static bool is_absent(struct swarm_ps *ps, uint32_t w, uint32_t clock, uint32_t 
     return ((uint32_t)-row[0] & weft_swarm_table_bit(&ps->table, w, clock)) == 0;
 }
 
-/* The messages of one push to one shard of which something is absent: its rows in their order, so
- * many in each. */
+/* Number of messages of one push to one shard that have missing parts: its rows in order, a fixed
+ * number per message. */
 static uint64_t messages_absent(struct swarm_ps *ps, uint32_t w, uint32_t clock, uint32_t s)
 {
     uint32_t rows = 0;
@@ -309,7 +310,8 @@ static uint64_t messages_absent(struct swarm_ps *ps, uint32_t w, uint32_t clock,
     return absent;
 }
 
-/* Where nobody keeps pushes, what is absent is what the workers were told is lost. */
+/* If pushes are not recovered, the missing ones must equal those reported to the workers as
+ * lost. */
 static void check_lost(struct swarm_ps *ps)
 {
     uint64_t absent = 0, told = 0;
@@ -329,8 +331,8 @@ static void check_lost(struct swarm_ps *ps)
     }
 }
 
-/* The tables themselves: with bound 0 all that was pushed; together just what the workers were told
- * was delivered. */
+/* Check the tables. With bound 0 they must contain all pushes; in total they must contain exactly
+ * what was reported to the workers as delivered. */
 void weft_swarm_ps_check_tables(struct swarm_ps *ps)
 {
     uint64_t kept = 0;

@@ -1,5 +1,5 @@
-/* The hosts of a simulated parameter server: workers that pull, push and clock, shards that serve them,
- * and the deaths of both. */
+/* The hosts of a simulated parameter server: workers that pull, push and clock, the shards, and the
+ * deaths of both. */
 #include "sim/swarm_ps_internal.h"
 
 #include "base/assert.h"
@@ -30,7 +30,7 @@ static bool finished(struct swarm_ps *ps, uint32_t w, struct weft_ps_result *res
     return true;
 }
 
-/* Go on when the call was taken, stay when it says AGAIN. */
+/* Advance if the call was accepted, stay if it returned AGAIN. */
 static bool taken(struct swarm_ps *ps, uint32_t w, weft_status status)
 {
     if (status != WEFT_OK && status != WEFT_AGAIN) {
@@ -40,7 +40,7 @@ static bool taken(struct swarm_ps *ps, uint32_t w, weft_status status)
     return status == WEFT_OK;
 }
 
-/* Drawn anew for each clock of each worker, whatever came before. */
+/* Drawn for each clock of each worker, independent of earlier draws. */
 static uint64_t drawn(const struct swarm_ps *ps, uint32_t w, uint32_t what)
 {
     uint64_t clock = ps->worker[w].clock;
@@ -52,7 +52,7 @@ static bool fetches(const struct swarm_ps *ps, uint32_t w)
     return ps->fetches == FETCHES_ALL || (ps->fetches == FETCHES_SOME && drawn(ps, w, 1) % 2 == 0);
 }
 
-/* Pull what is to be pushed next. */
+/* Pull the rows of the next push. */
 static weft_status start_fetch(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -68,7 +68,7 @@ static weft_status start_fetch(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
                               &worker->op);
 }
 
-/* Pull all rows, and do not wait for them: what a shard keeps of the fetch may make room. */
+/* Pull all rows without waiting for them: the shard may have to drop the list of the fetch. */
 static void pull_aside(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -109,7 +109,7 @@ static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         }
         ps->picked[worker->n++] = ps->id[i];
     }
-    /* All of a vector needs no ids. */
+    /* A pull of a whole vector needs no ids. */
     bool vector = ps->table.flavour == WEFT_SWARM_DENSE && worker->n == ps->table.ids;
     const struct weft_ps_list list = {.table = ps->table.spec.table,
                                       .n = worker->n,
@@ -135,7 +135,7 @@ static weft_status start_pull(struct swarm_ps *ps, uint32_t w, uint32_t ahead, w
     return weft_ps_begin(worker->client, WEFT_RPC_PULL, &list, 1, &how, now_ns, op_p);
 }
 
-/* In half of the clocks the next one's pull goes before this one's push. */
+/* In half of the clocks the next clock's pull is sent before this clock's push. */
 static void start_ahead(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -145,7 +145,7 @@ static void start_ahead(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     }
 }
 
-/* The pull that went ahead, or else one now. */
+/* Use the pull that was sent ahead, or start one now. */
 static bool pull_begun(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -162,7 +162,8 @@ static void pushed(struct swarm_ps *ps, uint32_t w, const struct weft_ps_result 
     struct swarm_ps_worker *worker = &ps->worker[w];
     worker->delivered += result->elements_delivered;
     uint64_t elements = (uint64_t)worker->n * ps_blocks(ps);
-    if (ps_was_cut_off(ps, w, worker->clock)) { /* nothing of it was there, and this is all of it */
+    if (ps_was_cut_off(ps, w, worker->clock)) { /* none of it was applied before, and this is all of
+                                                 * it */
         worker->cut_off &= ~(UINT32_C(1) << worker->clock);
         worker->cut_off_elements -= elements;
     }
@@ -192,7 +193,7 @@ static weft_status start_open(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     return status;
 }
 
-/* One step of a worker; true when it got on. */
+/* One step of a worker; returns true if it made progress. */
 bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -288,7 +289,8 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
         weft_swarm_ps_box_event(ps, host, event, now_ns);
     } else if (host < ps->shards) {
         weft_shard_event(ps->shard[host], event, now_ns);
-        /* At every event: a batch of a slow host may bring more new rows than one slab has. */
+        /* At every event, because a batch of a slow host may bring more new rows than one slab
+         * holds. */
         weft_swarm_ps_give_slabs(ps->shard[host]);
     } else {
         weft_ps_client_event(ps->worker[host - ps->shards].client, event, now_ns);
@@ -318,7 +320,7 @@ static void connect_again(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     }
 }
 
-/* A shard may be dead when it is asked. */
+/* The shard may be dead at this time. */
 static void note_blocks(struct swarm_ps *ps, uint32_t s)
 {
     const struct weft_table *table = weft_shard_table(ps->shard[s], ps->table.spec.table);
@@ -373,7 +375,7 @@ static void draw_key(struct weft_prng *prng, uint8_t key[WEFT_HASH_KEY_BYTES])
     }
 }
 
-/* As processes draw them: each its own, but for the filter's. */
+/* As processes draw them: separate keys, except for the filter's. */
 static void draw_keys(const struct swarm_ps *ps, uint32_t shard, struct weft_table_keys *keys_p)
 {
     struct weft_prng prng;
@@ -394,9 +396,9 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.tables_max = 2;
     config.rows_max = 2 * IDS_MAX;
     config.dim_max = ps->table.spec.dim;
-    config.step_rows = 50; /* fewer than there are: clocks end in slices */
+    config.step_rows = 50; /* fewer than the rows: clocks end in slices */
     config.rows_per_rpc_max = ps->rows_per_rpc;
-    config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
+    config.slab_bytes = 1 << 20; /* at least twice the rows of the longest packet */
     config.list_ids = ps->list_ids;
     config.delay_max = ps->delay_max;
     config.checkpoints = ps->deaths > 0;
@@ -465,8 +467,8 @@ static void host_init(struct swarm_ps *ps, uint32_t host, uint64_t name, uint32_
     WEFT_ASSERT(status == WEFT_OK);
 }
 
-/* What was done behind the checkpoint is done again, and written into a journal of its own from now
- * on. The one of the process before is read, and then given up. */
+/* Replay the work since the checkpoint, and record it in a new journal from now on. The journal of
+ * the previous process is read, and then discarded. */
 static void keep_journal(struct swarm_ps *ps, uint32_t s)
 {
     if (!ps_has_journal(ps)) {
@@ -567,14 +569,14 @@ static void make_worker(struct swarm_ps *ps, uint32_t w)
     make_client(ps, w, 0);
 }
 
-/* Another process is in its place at once, and goes on where the shards say. */
+/* A new process replaces it at once, and resumes from the state at the shards. */
 void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
     struct weft_ps_client_config config = weft_swarm_ps_client_config(ps, w);
     uint32_t h = ps->shards + w;
     if (worker->phase == PHASE_DONE) {
-        return; /* it has ended */
+        return; /* it has finished */
     }
     if (worker->phase == PHASE_PUSHING && !ps_was_cut_off(ps, w, worker->clock)) {
         worker->cut_off |= UINT32_C(1) << worker->clock;
@@ -608,7 +610,7 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
     if (via) {
         weft_swarm_ps_via_draw(ps);
     } else {
-        weft_swarm_ps_sched_draw(ps); /* updates do not go by aggregators */
+        weft_swarm_ps_sched_draw(ps); /* updates do not use aggregators */
     }
     struct weft_world_config config = {
         .hosts = ps->plan.hosts,

@@ -1,13 +1,14 @@
-/* A scheduler for a simulated parameter server that decides at random: late, in any order of workers and
- * shards, at any rate, for one shard of an update sooner than for another; it drops before and after it
- * has granted, and sends some updates on without a grant. What must hold does not depend on what it says. */
+/* A scheduler for a simulated parameter server that decides at random: late, in any order of
+ * workers and shards, at any rate, and at different times for the shards of one update. It drops
+ * updates before and after grants, and releases some updates without a grant. The checks do not
+ * depend on its decisions. */
 #include "sim/swarm_ps_internal.h"
 
 #include "ps/update.h"
 
 #include <inttypes.h>
 
-/* Where shards die, it is often silent for as long as that and the mending take. */
+/* If shards die, it often makes no decision for as long as a death and the recovery take. */
 enum {
     ASK_DELAY_US = 8000,
     ASK_DELAY_DEATHS_US = 80000,
@@ -17,8 +18,8 @@ enum {
     KIND_DIRECT = 1
 };
 
-/* What is dropped has to be told from what is missing: where a row says which pushes are in it, and
- * nothing but a drop keeps one out. */
+/* A dropped push must be distinguishable from a missing one: only if a row identifies the pushes in
+ * it, and only drops keep pushes out. */
 static bool may_drop(const struct swarm_ps *ps)
 {
     return ps->table.flavour == WEFT_SWARM_PLAIN && !ps->table.is_odd && ps->deaths == 0;
@@ -38,7 +39,8 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
     ps->delay_max = ps->drops ? (uint32_t)weft_prng_below(prng, 4) : 0;
 }
 
-/* Every worker waits for its push before it ends its clock, so it has to say that this is complete. */
+/* Every worker waits for its push before it ends its clock, so the update must be marked as
+ * complete. */
 void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     if (ps->scheduled) {
@@ -66,7 +68,7 @@ static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now
     weft_world_fail(ps->world, "worker %" PRIu32 " asks for more updates than there are places", w);
 }
 
-/* True: it was in time. */
+/* Returns true if it was in time. */
 static bool drop(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
 {
     weft_status status = weft_ps_update_drop(ps->worker[w].client, update, now_ns);
@@ -92,14 +94,15 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
     }
 }
 
-/* Some shards now, the rest at another time, sometimes after a second thought. True: nothing is left. */
+/* Decide on some shards now and on the rest later, sometimes with a revision. Returns true if
+ * nothing is left to decide. */
 static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, uint64_t now_ns)
 {
     struct weft_prng *prng = &ps->sched_prng;
     uint64_t kind = weft_prng_below(prng, KINDS);
     if (kind == KIND_DROP && ps->drops) {
         ask->drop_said |= drop(ps, w, ask->update, now_ns);
-        ask->granted = 0; /* if it was too late for that, the rest has to be granted */
+        ask->granted = 0; /* if it was too late, the rest must be granted */
     } else if (kind == KIND_DIRECT) {
         uint64_t rate_bps = weft_prng_below(prng, 2) * 20000000;
         (void)!weft_ps_update_direct(ps->worker[w].client, ask->update, rate_bps, now_ns);
@@ -115,7 +118,8 @@ static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, ui
         if (weft_prng_below(prng, 3) > 0) {
             weft_status status = WEFT_OK;
             if (ask->drop_said) {
-                /* Dropped: a grant is refused, which is how a scheduler that is behind hears of it. */
+                /* Dropped: a grant is refused, which is how a scheduler that lags behind learns of
+                 * it. */
                 const struct weft_msg_pace pace = {.start_ns = now_ns};
                 status = weft_ps_update_grant(ps->worker[w].client, ask->update, s, &pace, now_ns);
                 ask->dropped |= status == WEFT_STATE;
@@ -128,7 +132,7 @@ static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, ui
     return ask->granted == all || ask->dropped;
 }
 
-/* Updates of this worker that are not wholly decided on. */
+/* Number of updates of this worker that are not completely decided. */
 static uint32_t undecided(const struct swarm_ps_worker *worker)
 {
     uint32_t count = 0;
@@ -183,7 +187,7 @@ void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     }
 }
 
-/* No update is closed that was opened too far behind its base, and none twice. */
+/* Check that no update is closed that was opened too far after its base, and none twice. */
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s)
 {
     struct weft_shard_committed c;

@@ -1,7 +1,7 @@
-/* Aggregators in a simulated parameter server: one or two for each shard, one above the other or not, which
- * die, come back, are cut off by their links' faults as everybody is, and through which all workers' pushes and
- * pulls go that may. What is pulled is
- * checked as without them (swarm_ps_check.c). */
+/* Aggregators in a simulated parameter server: one or two for each shard, either chained or side by
+ * side. They die, restart, and are disconnected by faults of their links like all hosts. All pushes
+ * and pulls of workers that are eligible use them. Pulled rows are checked as without aggregators
+ * (swarm_ps_check.c). */
 #include "sim/swarm_ps_internal.h"
 
 #include "base/assert.h"
@@ -32,7 +32,7 @@ void weft_swarm_ps_via_begin(struct swarm_ps *ps, uint64_t seed)
     ps->tree = ps->via && weft_prng_below(&prng, 2) == 0;
 }
 
-/* A second box of each shard: below the first in two of three shards. */
+/* A second aggregator for each shard: below the first in two of three shards. */
 static void tree_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
@@ -143,7 +143,7 @@ void weft_swarm_ps_boxes_free(struct swarm_ps *ps)
     }
 }
 
-/* Another process is in its place at once. */
+/* A new process replaces it at once. */
 static void box_dies(struct swarm_ps *ps, uint32_t b)
 {
     struct swarm_ps_box *box = &ps->box[b];
@@ -157,7 +157,7 @@ static void box_dies(struct swarm_ps *ps, uint32_t b)
     make(ps, b);
 }
 
-/* It may die twice before anything else happens. */
+/* It may die twice before any other event. */
 void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng)
 {
     if (ps->via && ps->box_deaths > 0 && weft_prng_below(prng, 2) == 0) {
@@ -171,9 +171,9 @@ uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng)
     return weft_prng_below(prng, gap_ns);
 }
 
-/* ---- their turns ----------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
-/* Wakes cannot be taken back: only one that is earlier than the one that is planned. */
+/* Wakes cannot be canceled: schedule only one that is earlier than the scheduled one. */
 static void wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t now_ns)
 {
     if (at_ns == WEFT_NEVER || (ps->wake_ns[host] > now_ns && ps->wake_ns[host] <= at_ns)) {
@@ -225,7 +225,7 @@ void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
     wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);
 }
 
-/* A worker's connections to aggregators, after its events. */
+/* Handle a worker's connections to aggregators, after its events. */
 void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     const uint32_t host = ps->shards + w;
@@ -256,7 +256,7 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     wake_at(ps, host, weft_ps_client_deadline(client), now_ns);
 }
 
-/* Connections that a shard wants closed. */
+/* Close the connections that a shard requests to close. */
 void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
 {
     weft_peer peer;

@@ -14,7 +14,7 @@ const char *weft_swarm_table_name(const struct weft_swarm_table *table)
     return names[table->flavour];
 }
 
-/* ---- what is pushed -------------------------------------------------------------------------- */
+/* ---- pattern of pushes ----------------------------------------------------------------------- */
 
 bool weft_swarm_table_pushes(const struct weft_swarm_table *table, uint32_t w, uint32_t clock,
                              uint32_t i)
@@ -71,7 +71,7 @@ uint32_t weft_swarm_table_unexpired(const struct weft_swarm_table *table, uint32
     return version - last > table->spec.ttl ? 0 : set;
 }
 
-/* ---- what an optimizer makes of it ----------------------------------------------------------- */
+/* ---- expected weights of optimizers ---------------------------------------------------------- */
 
 static float *truth_at(const struct weft_swarm_table *table, uint32_t i, uint32_t version)
 {
@@ -84,7 +84,7 @@ const float *weft_swarm_table_truth(const struct weft_swarm_table *table, uint32
     return truth_at(table, i, version);
 }
 
-/* One row through all clocks. Only clocks in which it is pushed make a step. */
+/* Compute one row over all clocks. Only clocks in which it is pushed make a step. */
 static void truth_of(const struct weft_swarm_table *table, uint32_t i, uint64_t id)
 {
     const struct weft_table_spec *spec = &table->spec;
@@ -142,11 +142,12 @@ static void draw_admitted(struct weft_swarm_table *table, struct weft_prng *prng
     bool bloom = weft_prng_below(prng, 3) == 0;
     table->spec.admission = bloom ? WEFT_ADMISSION_BLOOM : WEFT_ADMISSION_COUNTER;
     table->spec.admission_count = (uint32_t)weft_prng_range(prng, 2, 5);
-    /* For the counter enough for all: what it forgets depends on the order of arrival. */
+    /* For the counter, cells for all ids: which ids it drops depends on the order of arrival. */
     table->spec.admission_cells = bloom ? (uint32_t)weft_prng_range(prng, 64, 2000) : 1000;
 }
 
-/* Room for the rows of the longest packet at least, or that could not be taken at all. */
+/* Room for at least the rows of the longest packet, since otherwise that packet could not be
+ * accepted. */
 static void draw_evicting(struct weft_swarm_table *table, struct weft_prng *prng,
                           uint32_t packet_bytes)
 {
@@ -167,7 +168,7 @@ static void draw_expiring(struct weft_swarm_table *table, struct weft_prng *prng
     table->push_bound_ppm = 0;
 }
 
-/* In BSP a block is divided by the pushes that came, so there everybody pushes everything. */
+/* In BSP a block is divided by the number of pushes received, so all workers push all rows. */
 static void draw_dense(struct weft_swarm_table *table)
 {
     table->spec.kind = WEFT_TABLE_DENSE;
@@ -175,13 +176,14 @@ static void draw_dense(struct weft_swarm_table *table)
     if (table->spec.mode == WEFT_TABLE_BSP) {
         table->share_percent = 100;
         table->push_bound_ppm = 0;
-        /* So both means are the same, and either must come out. */
+        /* Both means are then equal, so either setting must give the same result. */
         table->spec.average = weft_table_average_of(
             &table->spec, (table->seed & 1) == 0 ? WEFT_AVERAGE_CONTRIBUTORS : WEFT_AVERAGE_WORKERS);
     }
 }
 
-/* With a bound, or by arrival, a part of a row could be missing, and its columns would disagree. */
+/* With a bound, or in order of arrival, a part of a row could be missing, and its columns would
+ * disagree. */
 static void draw_wide(struct weft_swarm_table *table, struct weft_prng *prng, uint32_t chunk_bytes)
 {
     uint32_t fits = (chunk_bytes - 8) / 4;

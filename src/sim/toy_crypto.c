@@ -12,10 +12,10 @@ struct slot {
     bool set;
     bool handshake;
     uint64_t key[2];
-    uint64_t nonce_next; /* sealing: the least that is allowed */
+    uint64_t nonce_next; /* sealing: the lowest nonce allowed */
 };
 
-/* What a handshake key was used for. */
+/* The use of a handshake key. */
 struct record {
     uint64_t key[2];
     uint64_t nonce;
@@ -34,7 +34,8 @@ struct weft_toy_crypto {
     uint64_t dhs;
 };
 
-/* ---- mixing: a sponge of two words fed with bytes, wherever the spans are cut ------------------ */
+/* ---- mixing: a sponge of two words, independent of how the bytes are divided into spans
+ * -------- */
 
 struct sponge {
     uint64_t a;
@@ -119,7 +120,7 @@ static uint64_t power(uint64_t base, uint64_t exponent)
     return result;
 }
 
-/* A number as a key of 32 bytes, all of which depend on it. */
+/* Encode a number as a key of 32 bytes, all of which depend on it. */
 static void number_out(uint64_t number, uint8_t key_p[WEFT_DH_BYTES])
 {
     uint64_t words[4] = {number, weft_mix64(number + 1), weft_mix64(number + 2),
@@ -212,7 +213,7 @@ static void tag_make(const struct slot *at, uint64_t nonce, const struct weft_cr
     uint64_t tag[2];
     word_in(&s, nonce);
     spans_in(&s, aad, aad_count);
-    word_in(&s, s.bytes); /* where the clear part ends */
+    word_in(&s, s.bytes); /* end of the cleartext part */
     bytes_in(&s, sealed, bytes);
     sponge_end(&s, tag, 2);
     memcpy(tag_p, tag, sizeof(tag));
@@ -226,7 +227,7 @@ static uint8_t pad_at(const struct slot *at, uint64_t nonce, size_t i, uint64_t 
     return (uint8_t)(*word >> (8 * (i % 8)));
 }
 
-/* A handshake message may be repeated, not followed by another one under the same key. */
+/* A handshake message may be repeated, but not followed by a different one under the same key. */
 static void handshake_watch(struct weft_toy_crypto *toy, const struct slot *at, uint64_t nonce,
                             const uint8_t *tag)
 {
@@ -293,7 +294,7 @@ static weft_status toy_aead_open(void *self, uint32_t slot, uint64_t nonce,
     WEFT_ASSERT(at->set);
     tag_make(at, nonce, aad, aad_count, text, text_bytes, right);
     uint64_t word = 0;
-    /* Garbage when the tag is wrong, as the contract has it. */
+    /* Garbage if the tag is wrong, as the contract requires. */
     for (size_t i = 0; i < text_bytes; i++) {
         text[i] ^= pad_at(at, nonce, i, &word);
     }

@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bursts that one crank may send, and cranks that one nanosecond may see, before the endpoint
- * counts as running away. Both are far above what a correct one does. */
+/* Limits of the bursts in one crank and of the cranks at one nanosecond, above which the endpoint
+ * is considered to be in an endless loop. Both are far above those of a correct endpoint. */
 enum { BURSTS_MAX = 100000, SPINS_MAX = 64 };
 
 enum trace { TRACE_SEND = 1, TRACE_RECV, TRACE_EVENT, TRACE_DEADLINE, TRACE_KILL, TRACE_MOVE };
 
-/* Second addresses: no attacker invents so large a number. */
+/* Second addresses: larger than any number that an attacker generates. */
 #define MOVED_ADDR UINT32_C(0x40000000)
 
 struct host {
@@ -28,18 +28,18 @@ struct host {
     struct weft_toy_crypto *toy; /* NULL in mode none */
     struct weft_msgr msgr;
     struct weft_world_app app;
-    struct weft_sim_heap wakes; /* the application's */
+    struct weft_sim_heap wakes; /* scheduled by the application */
     struct weft_net_packet *socket_first;
-    struct weft_net_packet **socket_last; /* where the next one is linked */
+    struct weft_net_packet **socket_last; /* link of the next packet */
     uint32_t socket_count;
     uint32_t socket_packets;
     uint64_t crank_delay_ns;
-    uint64_t crank_at_ns;     /* for the datagrams that wait */
-    uint64_t asleep_until_ns; /* no crank before */
-    uint64_t spun_at_ns;      /* spins counts the cranks at this time that changed nothing */
+    uint64_t crank_at_ns;     /* time of the crank for the queued datagrams */
+    uint64_t asleep_until_ns; /* no crank before this time */
+    uint64_t spun_at_ns;      /* `spins` counts the cranks at this time that changed nothing */
     uint32_t spins;
     uint32_t packet_bytes_max;
-    uint32_t life; /* of its process: how many were here before */
+    uint32_t life; /* of its process: number of earlier processes */
     bool alive;
     bool moved; /* its address is MOVED_ADDR + host */
     struct weft_world_host_counters counters;
@@ -208,7 +208,7 @@ static void trace_packet(struct weft_world *world, enum trace kind, uint32_t hos
     world->hash = weft_sim_hash_bytes(world->hash, packet->bytes, packet->count);
 }
 
-/* ---- when a host acts ------------------------------------------------------------------------ */
+/* ---- scheduling of hosts --------------------------------------------------------------------- */
 
 static uint64_t due_ns(const struct host *host)
 {
@@ -272,7 +272,7 @@ bool weft_world_alive(const struct weft_world *world, uint32_t host_idx)
 static bool is_orphan(const void *arg, const struct weft_net_packet *packet)
 {
     const struct weft_world *world = arg;
-    if (packet->hostile || packet->flood) { /* they lie about their sender */
+    if (packet->hostile || packet->flood) { /* their sender may be forged */
         return false;
     }
     const struct host *from = &world->hosts[packet->from];
@@ -397,7 +397,7 @@ static void take_wakes(struct weft_world *world, uint32_t host_idx)
     }
 }
 
-/* NULL when the burst keeps the contract of struct weft_tx. */
+/* Returns NULL if the burst satisfies the contract of struct weft_tx. */
 static const char *tx_check(const struct weft_tx *tx, uint32_t packets, uint32_t packet_bytes_max)
 {
     uint64_t bytes = 0;
@@ -424,7 +424,7 @@ static const char *tx_check(const struct weft_tx *tx, uint32_t packets, uint32_t
 }
 
 /* Cut a burst into datagrams, as GSO does, and put them on the wire. */
-/* The host that is reached at this address now; UINT32_MAX when nobody is. */
+/* The host that has this address now; UINT32_MAX if none. */
 static uint32_t host_at(const struct weft_world *world, const struct weft_addr *addr)
 {
     uint32_t number = weft_world_addr_host(addr);
@@ -462,7 +462,7 @@ static void send_burst(struct weft_world *world, uint32_t host_idx, const struct
             world->config.tap.packet(world->config.tap.arg, weft_net_now_ns(world->net), host_idx,
                                      to, packet->ecn, packet->bytes, packet->count);
         }
-        if (to >= world->config.hosts) { /* an address that an attacker made up, or that is old */
+        if (to >= world->config.hosts) { /* a forged or outdated address */
             weft_net_packet_free(packet);
             continue;
         }
@@ -495,7 +495,7 @@ static void send_all(struct weft_world *world, uint32_t host_idx)
     weft_world_fail(world, "host %" PRIu32 ": weft_ep_send never returns 0", host_idx);
 }
 
-/* A deadline that stays in the past would make a real driver burn a core. */
+/* A deadline that stays in the past would make a real driver spin. */
 static void check_spin(struct weft_world *world, uint32_t host_idx)
 {
     struct host *host = &world->hosts[host_idx];

@@ -105,7 +105,7 @@ void weft_world_free(struct weft_world *world); /* NULL is allowed */
 
 /* Create the endpoint of a host, with toy cryptography if its mode needs it. Call once per host,
  * before the first run.
- * Errors:  WEFT_INVALID the endpoint rejects its configuration. */
+ * Errors:  WEFT_INVALID  the endpoint rejects its configuration. */
 weft_status weft_world_host_init(struct weft_world *world, uint32_t host,
                                  const struct weft_world_host_config *config);
 

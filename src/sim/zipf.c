@@ -7,7 +7,7 @@ enum { HEAD = 64, EXPONENT_MAX = 16 };
 /* ---- calibration ----------------------------------------------------------------------------- */
 
 /* Sum of k^-s for k in [HEAD, n]: the integral, half of each end, and the next two terms of
- * Euler-Maclaurin. The third is below 1e-12 of the sum from 64 on. */
+ * Euler-Maclaurin. From k = 64 on the third term is below 1e-12 of the sum. */
 static double tail(uint64_t n, double s)
 {
     double a = HEAD, b = (double)n;
@@ -22,7 +22,7 @@ static double harmonic(uint64_t n, double s)
 {
     double sum = 0;
     uint64_t head = n < HEAD ? n : HEAD - 1;
-    for (uint64_t k = head; k > 0; k--) { /* the small ones first */
+    for (uint64_t k = head; k > 0; k--) { /* smallest terms first */
         sum += pow((double)k, -s);
     }
     return n < HEAD ? sum : sum + tail(n, s);
@@ -38,7 +38,7 @@ weft_status weft_zipf_calibrate(uint64_t top, uint64_t keys, double share, doubl
     if (top == 0 || top >= keys || !(share < 1) || share < (double)top / (double)keys) {
         return WEFT_INVALID;
     }
-    double low = 0, high = EXPONENT_MAX; /* the share grows with the exponent */
+    double low = 0, high = EXPONENT_MAX; /* the share increases with the exponent */
     for (int i = 0; i < 60; i++) {
         double middle = (low + high) / 2;
         if (weft_zipf_share(top, keys, middle) < share) {
@@ -53,8 +53,8 @@ weft_status weft_zipf_calibrate(uint64_t top, uint64_t keys, double share, doubl
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
-/* expm1(x) / x and log1p(x) / x, which are 1 at 0: with them the integral of x^-s needs no case for
- * s = 1. */
+/* expm1(x) / x and log1p(x) / x, which are 1 at 0. With them the integral of x^-s needs no special
+ * case for s = 1. */
 static double expm1_by_x(double x)
 {
     return fabs(x) > 1e-8 ? expm1(x) / x : 1 + x / 2;
@@ -115,7 +115,7 @@ uint64_t weft_zipf_rank(const struct weft_zipf *zipf, struct weft_prng *prng)
     }
 }
 
-/* Every step can be undone, so different ranks stay different (the finalizer of MurmurHash3). */
+/* Every step is invertible, so different ranks stay different (the finalizer of MurmurHash3). */
 static uint32_t mix32(uint32_t x)
 {
     x ^= x >> 16;

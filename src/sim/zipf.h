@@ -32,11 +32,11 @@ struct weft_zipf {
 double weft_zipf_share(uint64_t top, uint64_t keys, double exponent);
 
 /* The exponent for which the first `top` of `keys` ranks receive `share`, to 1e-9 of the share.
- * Errors:  WEFT_INVALID top or keys is 0, top >= keys, or share is not in [top / keys, 1): below
+ * Errors:  WEFT_INVALID  top or keys is 0, top >= keys, or share is not in [top / keys, 1): below
  *          that range the popular keys would be less popular than the others. */
 weft_status weft_zipf_calibrate(uint64_t top, uint64_t keys, double share, double *exponent_p);
 
-/* Errors:  WEFT_INVALID keys is 0 or above 2^40, id_bits is not 32 or 64, keys do not fit id_bits,
+/* Errors:  WEFT_INVALID  keys is 0 or above 2^40, id_bits is not 32 or 64, keys do not fit id_bits,
  *          or the exponent is not in [0, 16]. */
 weft_status weft_zipf_init(struct weft_zipf *zipf, uint64_t keys, double exponent, uint8_t id_bits,
                            uint64_t seed);
