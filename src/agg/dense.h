@@ -8,11 +8,11 @@
  * result of round r can request it.
  *
  *   round of the packet   the set is                it is
- *   the set's             missing the member        added; the last one gives the result to all
+ *   the set's             missing the member        added; the last one sends the result to all
  *   the set's             holding the member        a duplicate: the result if complete, else nothing
- *   the set's + 2         complete                  the first of its round: it replaces the sum
+ *   the set's + 2         complete                  the first of its round: replaces the sum
  *   the set's + 2         not complete              dropped: no member may have sent it
- *   lower                                           dropped: a duplicate that was delayed
+ *   lower                                           dropped: a delayed duplicate
  *   higher than + 2                                 dropped: no member may have sent it
  *
  * SwitchML has one bit instead of the round number, so it mistakes a duplicate delayed by two

@@ -8,10 +8,10 @@
  * leaves one bit spare. Larger values are rejected, here (weft_agg_quantize) or in the box (its
  * sums overflow), and sent directly to the server; no value saturates.
  *
- * Error. Rounding is to the nearest, so one value is off by at most 2^(e-1), and the sum of n values by
- * at most n x 2^(e-1): with that choice at most n x largest x adds x 2^-30, unless e is EXPONENT_MIN.
- * The box adds no error, and the result does not depend on the order of packets. Integers below
- * 2^31 are exact with e = 0, and with e < 0 as long as they fit.
+ * Error. Rounding is to nearest, so one value is off by at most 2^(e-1), and the sum of n values by
+ * at most n x 2^(e-1). With the exponent chosen as above this is at most n x largest x adds x
+ * 2^-30, unless e is EXPONENT_MIN. The box adds no error, and the result does not depend on the
+ * order of packets. Integers below 2^31 are exact with e = 0, and with e < 0 as long as they fit.
  */
 #ifndef WEFT_AGG_EXPONENT_H
 #define WEFT_AGG_EXPONENT_H

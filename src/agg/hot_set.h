@@ -8,7 +8,7 @@
  *
  *     rank below 0.8 K    in
  *     rank from 1.2 K on  out
- *     between             as it was, but who was in gives way, last rank first, when K is not enough
+ *     between             unchanged; if K is exceeded, rows are removed, last rank first
  *     no updates          out
  *
  * The first selection starts from an empty set and selects the first K rows.

@@ -13,7 +13,7 @@
  *     48   24   descriptor of the call of the rank that detected it
  *     72   40   text, padded with zeros
  *
- * and a descriptor: kind, type, reduction, feedback u8 each, root, or tag, of SEND and RECV, bound_ppm,
+ * A descriptor: kind, type, reduction, feedback u8 each, root, or tag, of SEND and RECV, bound_ppm,
  * members u32, count u64.
  *
  * ENTERED: the sender has begun the operation; 2^32 - 1 means none of the group yet. ASK: the

@@ -48,8 +48,8 @@ enum {
  * and of a message for a recv
  *
  *     63..60  3
- *     59..36  place of the operation at the receiver, as its READY said
- *     35..20  life of that place
+ *     59..36  slot of the operation at the receiver, from its READY
+ *     35..20  life of that slot
  *     19..8   segment
  *     7..0    0
  */

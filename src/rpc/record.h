@@ -10,8 +10,8 @@
  * the full form. Units are 32 bytes, in the machine's byte order:
  *
  *   form      units
- *   0         1      nothing: what was left before the end of the ring
- *   1-5, 255  4      struct weft_record as it is (255: obs/record_spool.h)
+ *   0         1      padding before the end of the ring
+ *   1-5, 255  4      struct weft_record in the full form (255: obs/record_spool.h)
  *   64-79     2      struct weft_record_rpc_short; 64 + kind
  *   128-143   1      struct weft_record_served_short; 128 + kind
  *

@@ -5,8 +5,8 @@
  *         the first k go direct
  *         frontier = when the servers have received everything ahead
  *         repeat: a group is the longest run of O that an aggregator has received (cut-through:
- *                 has begun to receive) before the frontier; its sum follows what is ahead of it;
- *                 one update alone is no group and goes direct
+ *                 has begun to receive) before the frontier; its sum is sent after the
+ *                 transfers ahead of it; a single update is not a group and goes direct
  *     keep the k with the least makespan, of equal ones the least mean completion
  *
  * Aggregation is thus hidden behind the transfers ahead of it (Fig. 6), and the server receives one

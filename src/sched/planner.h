@@ -305,8 +305,7 @@ uint64_t weft_planner_commits(const struct weft_planner *planner, uint32_t worke
  * WEFT_PLAN_REPLICATE. */
 uint64_t weft_planner_divergence_ppm(const struct weft_planner *planner);
 
-/* The timeline of a link, for checks and plots. Owns: gives a view that is valid until the next
- * call. */
+/* The timeline of a link, for checks and plots. Owns: gives a view, valid until the next call. */
 const struct weft_timeline *weft_planner_link(const struct weft_planner *planner, uint32_t host,
                                               bool is_up);
 

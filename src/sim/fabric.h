@@ -11,11 +11,11 @@
  *   ring, halving-doubling     sync only, without servers: the usual all-reduce algorithms
  *   tree ...         sync only, without servers: the planner's all-reduce
  *
- * A worker's loop: read (the model, from all servers) -> compute -> push (an update, to all servers) ->
- * commit -> read. Bytes are divided equally among the servers. An update is committed when all
- * servers have received all of it. Commits are numbered, and this number is the version of the
- * model. An update's base version is the version when its read began. Its delay is the number of
- * other updates committed between its base and its own commit. A dropped update costs its worker
+ * Loop of a worker: read (the model, from all servers) -> compute -> push (an update, to all
+ * servers) -> commit -> read. Bytes are divided equally among the servers. An update is committed
+ * when all servers have received all of it. Commits are numbered, and this number is the version of
+ * the model. An update's base version is the version when its read began. Its delay is the number
+ * of other updates committed between its base and its own commit. A dropped update costs its worker
  * the step.
  *
  *   async   the next read begins with the commit

@@ -7,22 +7,23 @@
  *     finish = start + backoff + later + path + fragments
  *              + FACTOR x (transfer + windows + smalls + 10 x rtt + 3 ms)
  *
- * start     the last of: the network healed, a message queued, memory posted
- * backoff   what a probe may sleep then: its pauses double, so no longer than the trouble lasted
- *           (faults, or memory not posted), and at most a second
- * later     what the confirmation of an answer may wait at an end that confirms late
- * path      two seconds, where the longest packets have to be found, do not pass any more, or the
- *           address changes: what that costs is probes
- * fragments where a path has shrunk, chunks that were laid out before may each be longer than the
- *           window, which counts in packets that pass: they go out one by one, one a round trip
- * transfer  the busiest link sends all that crosses it, once
- * windows   the busiest receiver takes all packets in windows of its receive buffer, one a round trip
- * smalls    the longest series of messages of one sender for one receiver goes out in batches that
- *           may begin without credit, one a round trip. A batch is the allowance of PROTOCOL.md
- *           section 5: 36,000 bytes in the receiver's longest packets, four at least, shared by all
- *           that are connected with it, and not more than `unscheduled`. A receiver cannot know of
- *           messages that have not begun, so a series of short ones never gets more
- * rtt       the longest of the plan's pairs, with a full buffer on the way
+ * start     the latest of: the network healed, a message queued, memory posted
+ * backoff   maximum pause of a probe at that time: pauses double, so a pause is at most as long as
+ *           its cause lasted (faults, or memory not posted), and at most one second
+ * later     maximum delay of the acknowledgement of a reply at an end that acknowledges late
+ * path      two seconds if the packet size must be discovered, the path's size shrinks, or the
+ *           address changes: the time for probes
+ * fragments if a path has shrunk, earlier chunks may each exceed the window, which is counted in
+ *           packets of the new size: they are sent one at a time, one per round trip
+ * transfer  the busiest link sends all data that crosses it, once
+ * windows   the busiest receiver receives all packets in windows of its receive buffer, one per
+ *           round trip
+ * smalls    the longest series of messages from one sender to one receiver is sent in batches that
+ *           may begin without credit, one per round trip. A batch is the allowance of PROTOCOL.md
+ *           section 5: 36,000 bytes in the receiver's longest packets, at least four, shared by all
+ *           connected hosts, and at most `unscheduled`. A receiver does not know of messages that
+ *           have not begun, so a series of short ones never gets more
+ * rtt       maximum over the plan's pairs, with a full buffer on the path
  */
 #ifndef WEFT_SIM_FINISH_H
 #define WEFT_SIM_FINISH_H

@@ -6,20 +6,21 @@
  *   optimizer  BSP, bound 0, any optimizer, initial weights: the sums of each clock are whole
  *              numbers, exact in any order, so weights must be bit-identical to the optimizer's
  *   admitted   an id gets a row with its push number N: a row is a set of all but N - 1 of its
- *              pushes; a Bloom filter may lack fewer. What is missing, shards have counted
- *   evicting   few rows, LRU or L2, SSP or ASP: a row is a set of pushes, of no more rows than
- *              the limit says
- *   expiring   BSP, bound 0, TTL: which pushes a row holds follows from the clocks alone
+ *              pushes; with a Bloom filter fewer may be missing. The shards count the missing ones
+ *   evicting   few rows, LRU or L2, SSP or ASP: a row is a set of pushes; the number of rows is at
+ *              most the limit
+ *   expiring   BSP, bound 0, TTL: the pushes in a row depend only on the clocks
  *   dense      rows are blocks of a vector; a set of pushes again
  *   wide       BSP, bound 0, rows of several elements
  *
- * What a push adds to a row:
+ * Contribution of a push to a row:
  *
  *   float32    its bit to column 0, 1 to the others
- *   bf16       the same; `is_odd`: 1001 to the others, which bf16 cannot say
- *   int8       its bit to all columns, or 127 times that (weft_swarm_table_is_anchor), of which there is
- *              one in every group, so that its step is just the bit; `is_odd`: 1.25 bits to columns
- *              1, 2, .., which are no whole steps. Of an optimizer, 1 for the bit
+ *   bf16       the same; `is_odd`: 1001 to the others, which bf16 cannot represent
+ *   int8       its bit to all columns, or 127 times that in the anchor column of each group
+ *              (weft_swarm_table_is_anchor), so that the step is exactly the bit; `is_odd`: 1.25
+ *              bits to columns 1, 2, .., which is not a multiple of the step. With an optimizer, 1
+ *              instead of the bit
  */
 #ifndef WEFT_SIM_SWARM_TABLE_H
 #define WEFT_SIM_SWARM_TABLE_H
