@@ -66,16 +66,16 @@ static const char *buffers_check(const struct weft_coll_call *call, uint32_t n, 
         out = !in;
     }
     if (in && call->in == NULL) {
-        return "in is NULL; it must be the memory that this rank gives to the operation";
+        return "in is NULL; it must point to this rank's contribution";
     }
     if (out && call->out == NULL) {
-        return "out is NULL; it must be the memory for the result";
+        return "out is NULL; it must point to memory for the result";
     }
     if (!is_aligned(call, in ? call->in : NULL, out ? call->out : NULL)) {
         return "in, out or residual is not aligned to its elements";
     }
     if (call->kind == WEFT_COLL_ALL_TO_ALL && call->in == call->out && n > 1) {
-        return "all_to_all cannot be done in place; give another out";
+        return "all_to_all does not support in-place operation; use a separate out";
     }
     return NULL;
 }
@@ -93,7 +93,7 @@ static const char *loss_check(const struct weft_coll_call *call)
         return "bound_ppm is not below 1000000; something must arrive";
     }
     if (call->residual != NULL && !feeds_back) {
-        return "residual is for sums and means of float32 in all_reduce, reduce and reduce_scatter";
+        return "residual requires a sum or mean of float32 in all_reduce, reduce or reduce_scatter";
     }
     return NULL;
 }
@@ -103,13 +103,13 @@ static const char *call_check(const struct weft_coll_config *config,
                               struct shape *shape_p)
 {
     if ((unsigned)call->kind >= WEFT_COLL_KINDS) {
-        return "there is no such kind of operation";
+        return "unknown kind of operation";
     }
     if ((unsigned)call->type >= WEFT_COLL_TYPES) {
-        return "there is no such type of elements";
+        return "unknown element type";
     }
     if (call->root >= n) {
-        return "root is not below the number of ranks in the group";
+        return "root is not less than the number of ranks in the group";
     }
     if (call->kind <= WEFT_COLL_REDUCE_SCATTER &&
         ((unsigned)call->reduction >= WEFT_COLL_REDUCTIONS ||
@@ -118,12 +118,12 @@ static const char *call_check(const struct weft_coll_config *config,
                "integers";
     }
     if (weft_coll_is_pair(call->kind) && (call->peer >= n || call->peer == me)) {
-        return "peer must be another rank of the group, by its place there";
+        return "peer must be the index of another rank of the group";
     }
     const char *wrong = buffers_check(call, n, me);
     wrong = wrong != NULL ? wrong : loss_check(call);
     if (wrong == NULL && !weft_coll_shape_make(config, call, n, me, shape_p)) {
-        return "count is too large for one operation; cut it into several";
+        return "count is too large for one operation; divide it into several";
     }
     return wrong;
 }

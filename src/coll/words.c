@@ -68,19 +68,19 @@ static const char *down_text(enum weft_msg_down down)
     case WEFT_DOWN_CLOSED:
         return "it closed the connection";
     case WEFT_DOWN_SILENT:
-        return "it does not answer";
+        return "it does not respond";
     case WEFT_DOWN_PROTOCOL:
-        return "it broke the transport's protocol";
+        return "it violated the transport's protocol";
     case WEFT_DOWN_LOCAL:
-        return "the connection was closed here";
+        return "the connection was closed at this end";
     case WEFT_DOWN_IDLE:
         return "the connection was idle for too long";
     case WEFT_DOWN_RESTARTED:
         return "it was restarted, or has closed the connection";
     case WEFT_DOWN_CRYPTO:
-        return "the cryptography failed";
+        return "a cryptographic operation failed";
     case WEFT_DOWN_REPLACED:
-        return "another process has its place";
+        return "another process has replaced it";
     }
     return "unknown reason";
 }
@@ -136,7 +136,7 @@ void weft_coll_failure_text(const struct weft_coll_failure *f, char *text, size_
         return;
     case WEFT_COLL_MISMATCH:
         if (!f->has_called) {
-            snprintf(text, bytes, "ranks %" PRIu32 " and %" PRIu32 " called different things as %s",
+            snprintf(text, bytes, "ranks %" PRIu32 " and %" PRIu32 " made different calls as %s",
                      f->rank, f->by, op);
             return;
         }
@@ -151,7 +151,7 @@ void weft_coll_failure_text(const struct weft_coll_failure *f, char *text, size_
         return;
     case WEFT_COLL_PROTOCOL:
         snprintf(text, bytes,
-                 "rank %" PRIu32 " sent what does not fit the protocol; %s (seen by rank %" PRIu32
+                 "rank %" PRIu32 " violated the protocol; %s (seen by rank %" PRIu32
                  ")",
                  f->rank, op, f->by);
         return;

@@ -40,8 +40,8 @@ static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
 }
 
 /* Name of an aggregator's endpoint for one shard. An aggregator has one endpoint per shard, and
- * each has its own name, so that a HELLO of one does not close a connection of another (section
- * 8.6). number < 256. */
+ * each has its own name, so that an UNKNOWN from one does not end a connection with another
+ * (section 8.6). number < 256. */
 static inline uint64_t weft_rpc_aggregator_name(uint32_t shard, uint32_t number)
 {
     return weft_rpc_name(WEFT_ROLE_AGGREGATOR, shard << 8 | number);
@@ -70,24 +70,28 @@ enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1, WEFT_RPC_PRIORITY_AHE
     X(OK, "done")                                                                                  \
     X(UNKNOWN_TABLE, "the table is not declared on this shard; open it first")                     \
     X(SPEC_MISMATCH, "the table exists with other values; all workers must use the same ones")     \
-    X(BAD_SPEC, "a value of the table is out of range, above the server's limits, or not known to " \
-      "its release; give all processes the same release")             \
-    X(BAD_REQUEST, "the request contradicts itself")                                               \
+    X(BAD_SPEC, "a value of the table is out of range, above the server's limits, or "             \
+                "unsupported by its release; give all processes the same release")                 \
+    X(BAD_REQUEST, "the request is inconsistent")                                                  \
     X(WRONG_WORKER, "the rank is not the one that this connection was opened with")                \
-    X(WRONG_SHARD, "an id is not of this shard; both ends must agree on the number of shards")     \
+    X(WRONG_SHARD, "an id belongs to another shard; both ends must agree on the number of shards") \
     X(STALE_CLOCK, "a push of a clock that this worker has already finished")                      \
     X(EARLY_CLOCK, "a BSP push of a clock that the other workers have not reached")                \
     X(NOT_FINITE, "a gradient was infinite or not a number; its chunk was not applied")            \
     X(FULL, "no room for new rows; chunks with new rows were not applied")                         \
-    X(TOO_LARGE, "more rows than this shard takes in one request") \
-    X(NOT_DURABLE, "this server takes no checkpoints, so no push is ever durable; give it --checkpoint or choose durability none") \
-    X(NO_CHECKPOINTS, "this server makes no checkpoints; give it --checkpoint DIR")                \
-    X(NOT_KEPT, "the checkpoint could not be written, its disk is full or fails (the server's output says which); those before stay") \
-    X(NO_COPIES, "more rows changed while the checkpoint was written than --checkpoint-memory of the server has room for") \
-    X(CUT_LATE, "a shard had passed the clock at which all were to be cut; ask again") \
-    X(UNKNOWN_LIST, "the shard does not have the list of ids that the push names; send the list") \
-    X(LATE, "an update of a model that is older than the delay bound allows; pull again") \
-    X(SEND_DIRECT, "the aggregator has not got this push into the table; send it to the shard itself")
+    X(TOO_LARGE, "more rows than this shard accepts in one request")                               \
+    X(NOT_DURABLE, "this server writes no checkpoints, so no push becomes durable; set "           \
+                   "--checkpoint or durability none")                                              \
+    X(NO_CHECKPOINTS, "this server writes no checkpoints; set --checkpoint DIR")                   \
+    X(NOT_KEPT, "the checkpoint could not be written: disk full or failed (see the server's "      \
+                "output); earlier checkpoints are kept")                                           \
+    X(NO_COPIES, "more rows changed while the checkpoint was written than fit into the server's "  \
+                 "--checkpoint-memory")                                                            \
+    X(CUT_LATE, "a shard had passed the clock of the checkpoint; request it again")                \
+    X(UNKNOWN_LIST, "the shard does not have the list of ids that the push names; send the list")  \
+    X(LATE, "an update of a model that is older than the delay bound allows; pull again")          \
+    X(SEND_DIRECT, "the aggregator could not add this push to the table; send it directly to "     \
+                   "the shard")
 
 enum weft_rpc_status {
 #define X(name, text) WEFT_RPC_##name,

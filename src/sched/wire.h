@@ -119,12 +119,12 @@ struct weft_sched_report {
 /* X(name, description and remedy) */
 #define WEFT_SCHED_STATUS_MAP(X)                                                                   \
     X(OK, "planned")                                                                               \
-    X(INCOMPLETE, "not all shards have reported yet; updates go without a grant")                  \
-    X(OTHER_JOB, "the scheduler serves a job of another name")                                     \
-    X(OTHER_WORKERS, "the job has another number of workers")                                      \
-    X(OTHER_SHARDS, "the job has another number of shards")                                        \
-    X(OTHER_MODE, "the workers of the job do not agree on consistency or delay bound")             \
-    X(SUPERSEDED, "another process has taken this one's place")
+    X(INCOMPLETE, "not all shards have reported yet; updates are sent without a grant")            \
+    X(OTHER_JOB, "the scheduler serves a job with a different name")                               \
+    X(OTHER_WORKERS, "the job has a different number of workers")                                  \
+    X(OTHER_SHARDS, "the job has a different number of shards")                                    \
+    X(OTHER_MODE, "the workers of the job have different consistency modes or delay bounds")       \
+    X(SUPERSEDED, "another process has replaced this one")
 
 enum weft_sched_status {
 #define X(name, text) WEFT_SCHED_##name,

@@ -71,7 +71,7 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
         return "2 to 128 ranks";
     }
     if (config->ops < 1 || config->ops > OPS_MAX) {
-        return "1 to 16 operations at a time";
+        return "1 to 16 concurrent operations";
     }
     if (config->bytes == 0 || config->bytes % (4 * (uint64_t)config->ops) != 0 ||
         config->bytes > 400000000) {
@@ -93,7 +93,7 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
     if (config->rounds < 1 || config->rounds > WEFT_ALLREDUCE_ROUNDS_MAX) {
         return "1 to 10,000 rounds";
     }
-    return weft_cc_find(config->cc_name) == NULL ? "there is no such congestion control" : NULL;
+    return weft_cc_find(config->cc_name) == NULL ? "unknown congestion control" : NULL;
 }
 
 /* ---- ideal ----------------------------------------------------------------------------------- */
@@ -163,7 +163,7 @@ static void check_round(struct allreduce *s)
 {
     for (uint32_t r = 1; r < s->config.ranks; r++) {
         if (memcmp(s->host[r].out, s->host[0].out, s->elems * sizeof(float)) != 0) {
-            weft_world_fail(s->world, "rank %" PRIu32 " has another result than rank 0", r);
+            weft_world_fail(s->world, "rank %" PRIu32 " has a result different from rank 0", r);
             return;
         }
     }

@@ -271,14 +271,14 @@ const char *weft_attack_judge(const struct weft_net_packet *packet,
     }
     if (!packet->hostile) {
         if (packet->flood && effects(after) != effects(before)) {
-            return "a flood's HELLO, but it had an effect";
+            return "a HELLO of a flood had an effect";
         }
         return honest_judge(before, after);
     }
     uint64_t drops = weft_attack_drops(after) - weft_attack_drops(before);
     if (drops != 1) {
-        return drops == 0 ? "an attacker's, but no drop is counted"
-                          : "an attacker's, counted as several drops";
+        return drops == 0 ? "an attacker's datagram was not counted as a drop"
+                          : "an attacker's datagram was counted as several drops";
     }
-    return effects(after) == effects(before) ? NULL : "an attacker's, but it had an effect";
+    return effects(after) == effects(before) ? NULL : "an attacker's datagram had an effect";
 }

@@ -100,7 +100,7 @@ const char *weft_exchange_config_check(const struct weft_exchange_config *config
     if (config->rounds < 1 || config->rounds > WEFT_EXCHANGE_ROUNDS_MAX) {
         return "1 to 10,000 rounds";
     }
-    return weft_cc_find(config->cc_name) == NULL ? "there is no such congestion control" : NULL;
+    return weft_cc_find(config->cc_name) == NULL ? "unknown congestion control" : NULL;
 }
 
 /* ---- ideal ----------------------------------------------------------------------------------- */
@@ -373,7 +373,7 @@ static void make_host(struct exchange *s, uint32_t host)
     config.ep.host_queue = 1;
     config.ep.cc_name = s->config.cc_name;
     if (weft_world_host_init(s->world, host, &config) != WEFT_OK) {
-        weft_world_fail(s->world, "an endpoint refuses its configuration");
+        weft_world_fail(s->world, "an endpoint rejects its configuration");
     }
 }
 

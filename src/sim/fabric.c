@@ -107,7 +107,7 @@ static const char *check_sizes(const struct weft_fabric_config *config)
                "of an update or a model";
     }
     if (config->duration_ns == 0 || config->duration_ns > 100000 * WEFT_NS_PER_S) {
-        return "a run is at most 100,000 s";
+        return "a run must be at most 100,000 s";
     }
     return NULL;
 }
@@ -115,23 +115,23 @@ static const char *check_sizes(const struct weft_fabric_config *config)
 static const char *check_policy(const struct weft_fabric_config *config)
 {
     if (weft_fabric_is_all_reduce(config->policy) && config->mode != WEFT_FABRIC_SYNC) {
-        return "an all-reduce (tree, ring, halving-doubling) is for --mode sync";
+        return "an all-reduce (tree, ring, halving-doubling) requires --mode sync";
     }
     if (weft_fabric_is_all_reduce(config->policy) && config->workers < 2) {
-        return "an all-reduce takes two workers or more";
+        return "an all-reduce requires at least two workers";
     }
     if (weft_fabric_is_all_reduce(config->policy) && config->div_max > 0) {
         return "an all-reduce has no servers, and so no replicas";
     }
     if (config->policy == WEFT_FABRIC_ADMISSION &&
         (config->mode == WEFT_FABRIC_SYNC || config->model_bytes == 0)) {
-        return "admission holds reads back: not with --mode sync, nor without reads";
+        return "admission delays reads: it cannot be used with --mode sync or without reads";
     }
     if (config->policy == WEFT_FABRIC_ADMISSION && config->read_credits == 0) {
-        return "admission takes one read credit or more";
+        return "admission requires at least one read credit";
     }
     if (!(config->div_max >= 0 && config->div_max <= 1e9)) {
-        return "a divergence bound is from 0 to 10^9 mean norms";
+        return "a divergence bound must be from 0 to 10^9 mean norms";
     }
     return NULL;
 }

@@ -119,10 +119,10 @@ void weft_fabric_network_default(struct weft_fabric_network *network_p)
 const char *weft_fabric_compute_check(const struct weft_fabric_compute *compute)
 {
     if (compute->step_ns_min > compute->step_ns_max) {
-        return "the least time of a step is above the most";
+        return "the minimum time of a step is above the maximum";
     }
     if (compute->step_ns_max == 0 || compute->step_ns_max > 3600 * WEFT_NS_PER_S) {
-        return "a step takes more than nothing and at most an hour";
+        return "a step must take more than 0 s and at most an hour";
     }
     if (compute->slow_steps_ppm > ONE || compute->slow_workers_ppm > ONE) {
         return "a share is at most one";
@@ -151,7 +151,7 @@ const char *weft_fabric_network_check(const struct weft_fabric_network *network)
         return "a factor of a rate is from 0.001 to 1";
     }
     if (network->outside_ppm >= ONE) {
-        return "outside traffic takes less than all of a link";
+        return "outside traffic must be less than 100 % of a link";
     }
     bool contended_some = network->contended_workers_ppm > 0 || network->contended_servers_ppm > 0;
     if (contended_some && (network->outside_ppm == 0 || network->outside_on_ns < MS ||

@@ -485,5 +485,5 @@ const char *weft_net_check(const struct weft_net *net, bool all)
         }
         strays += link->strays;
     }
-    return strays == net->heap.count ? NULL : "packets are counted that no event carries";
+    return strays == net->heap.count ? NULL : "packets are counted that have no event";
 }

@@ -124,7 +124,7 @@ static const char *grid_check(const struct weft_plan_msg *plan, const struct wef
 {
     if (event->total != plan->total || event->elem_bytes != plan->elem_bytes ||
         event->chunk_elems != plan->chunk_elems || event->chunks != plan->chunks) {
-        return "an event has another grid than the message";
+        return "the grid of an event differs from the message's";
     }
     return NULL;
 }
@@ -142,7 +142,7 @@ const char *weft_oracle_open(struct weft_oracle_msg *msg, const struct weft_msg_
         return "OPEN twice";
     }
     if (event->seq != msg->seq) {
-        return "OPEN with another sequence number than send gave";
+        return "OPEN with a sequence number different from send's";
     }
     msg->opened = true;
     msg->opened_ns = now_ns;
@@ -164,7 +164,7 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
 {
     const struct weft_plan_msg *plan = msg->plan;
     if (plan->sink != WEFT_SINK_HAND) {
-        return "CHUNK of a message that is not handed up";
+        return "CHUNK of a message whose sink is not HAND";
     }
     if (!msg->opened || msg->received) {
         return "CHUNK before OPEN or after RECEIVED";
@@ -177,7 +177,7 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
         return "CHUNK outside the grid";
     }
     if (weft_bits_test(msg->handed, event->chunk)) {
-        return "CHUNK handed up twice";
+        return "CHUNK delivered twice";
     }
     uint64_t first = (uint64_t)event->chunk * plan->chunk_elems;
     if (event->elems != weft_min_u64(plan->chunk_elems, plan->total - first)) {
@@ -250,12 +250,12 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
         return "RECEIVED with an outcome that senders have";
     case WEFT_MSG_SHORT:
         if (enough(msg, msg->mask)) {
-            return "SHORT, although no more is missing than may be";
+            return "SHORT, but the loss is within the bound";
         }
         wrong = short_check(msg, sender_died, now_ns);
         break;
     case WEFT_MSG_COMPLETE:
-        wrong = enough(msg, msg->mask) ? NULL : "COMPLETE, but more is missing than may be";
+        wrong = enough(msg, msg->mask) ? NULL : "COMPLETE, but the loss exceeds the bound";
         break;
     }
     if (wrong == NULL &&
@@ -264,7 +264,7 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
     }
     if (wrong == NULL && plan->sink == WEFT_SINK_HAND &&
         memcmp(msg->handed, msg->mask, WEFT_BITS_WORDS((size_t)plan->chunks) * 8) != 0) {
-        wrong = "the chunks handed up are not those in the mask";
+        wrong = "the delivered chunks differ from the mask";
     }
     return wrong == NULL ? weft_oracle_memory(msg) : wrong;
 }
@@ -305,13 +305,13 @@ const char *weft_oracle_memory(const struct weft_oracle_msg *msg)
     for (uint32_t chunk = 0; chunk < plan->chunks; chunk++) {
         bool received = weft_bits_test(msg->mask, chunk);
         if (!chunk_holds(msg, chunk, received)) {
-            return received ? "a received chunk is not in memory as it was sent, once"
-                            : "memory of a missing chunk was touched";
+            return received ? "the memory of a received chunk differs from the data sent"
+                            : "memory of a missing chunk was modified";
         }
     }
     for (uint64_t i = msg_bytes(plan); plan->sink == WEFT_SINK_COPY && i < msg->memory_bytes; i++) {
         if (msg->memory[i] != weft_oracle_byte_before(i)) {
-            return "memory behind the message was touched";
+            return "memory after the message was modified";
         }
     }
     for (uint64_t i = msg_bytes(plan) / 4; plan->sink == WEFT_SINK_ADD && i < msg->memory_bytes / 4;
@@ -319,7 +319,7 @@ const char *weft_oracle_memory(const struct weft_oracle_msg *msg)
         float value;
         memcpy(&value, msg->memory + 4 * i, 4);
         if (value != weft_oracle_float_before(i)) {
-            return "memory behind the message was touched";
+            return "memory after the message was modified";
         }
     }
     return NULL;
@@ -361,10 +361,10 @@ const char *weft_oracle_sent(struct weft_oracle_msg *msg, const struct weft_msg_
                              bool receiver_died)
 {
     if (!msg->queued || msg->sent) {
-        return "SENT for what was not sent, or twice";
+        return "SENT for a message that was not sent, or twice";
     }
     if (event->seq != msg->seq) {
-        return "SENT with another sequence number than send gave";
+        return "SENT with a sequence number different from send's";
     }
     const char *wrong = mask_check(msg->plan, event);
     if (wrong != NULL) {
@@ -379,7 +379,7 @@ const char *weft_oracle_sent(struct weft_oracle_msg *msg, const struct weft_msg_
         return masks_agree(msg, event);
     }
     if (!receiver_died) {
-        return "UNKNOWN, but the receiver lives";
+        return "UNKNOWN, but the receiver is alive";
     }
     for (uint32_t chunk = 0; chunk < msg->plan->chunks; chunk++) {
         if (weft_bits_test(event->mask, chunk) && !receiver_has(msg, chunk)) {

@@ -53,13 +53,13 @@ bool weft_swarm_all_closed(struct swarm *s, bool complain)
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
         if (!swarm_died(s, i) && holds_the_dead(s, i)) {
             if (complain) {
-                weft_world_fail(s->world, "host %" PRIu32 " does not notice a death", i);
+                weft_world_fail(s->world, "host %" PRIu32 " did not detect a death", i);
             }
             return false;
         }
         if (s->host[i].anew) {
             if (complain) {
-                weft_world_fail(s->world, "host %" PRIu32 " did not get through anew", i);
+                weft_world_fail(s->world, "host %" PRIu32 " did not reconnect", i);
             }
             return false;
         }
@@ -74,7 +74,7 @@ bool weft_swarm_all_closed(struct swarm *s, bool complain)
      * other. */
     if (s->plan.victim != NOBODY && weft_world_orphans(s->world)) {
         if (complain) {
-            weft_world_fail(s->world, "packets of a process that died are still on their way");
+            weft_world_fail(s->world, "packets of a process that died are still in flight");
         }
         return false;
     }

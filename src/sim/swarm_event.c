@@ -30,7 +30,7 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
             h->peer_of[other] = event->peer;
         }
     } else if (h->host_of[event->peer] != other) {
-        weft_world_fail(s->world, "host %" PRIu32 ": PEER_UP names somebody else", host);
+        weft_world_fail(s->world, "host %" PRIu32 ": PEER_UP with another host's name", host);
     }
 }
 
@@ -40,7 +40,7 @@ static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t n
     struct weft_addr addr = weft_world_addr(to);
     weft_peer peer;
     if (weft_ep_connect(weft_world_ep(s->world, host), &addr, now_ns, &peer) != WEFT_OK) {
-        weft_world_fail(s->world, "host %" PRIu32 " cannot connect to %" PRIu32 " anew", host, to);
+        weft_world_fail(s->world, "host %" PRIu32 " cannot reconnect to %" PRIu32, host, to);
         return;
     }
     s->host[host].host_of[peer] = to;
@@ -91,7 +91,7 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
     bool restarted = s->reborn && event->down == WEFT_DOWN_RESTARTED;
     if (!down_allowed(s, host, other, event)) {
         weft_world_fail(s->world,
-                        "host %" PRIu32 ": PEER_DOWN (%d) of host %" PRIu32 ", which lives", host,
+                        "host %" PRIu32 ": PEER_DOWN (%d) of live host %" PRIu32, host,
                         (int)event->down, other);
         return;
     }
@@ -128,12 +128,12 @@ static void on_open(struct swarm *s, uint32_t host, const struct weft_msg_event 
     uint32_t idx = (uint32_t)(event->tag & ~TAG_HIGH);
     bool common = event->user == USER_SHARED + host;
     if (idx >= s->plan.msgs || s->plan.msg[idx].dst != host || (!common && event->user != idx)) {
-        weft_world_fail(s->world, "host %" PRIu32 ": OPEN for nobody (user %" PRIu64 ")", host,
+        weft_world_fail(s->world, "host %" PRIu32 ": OPEN of no message (user %" PRIu64 ")", host,
                         event->user);
         return;
     }
     if (s->host[host].host_of[event->peer] != s->plan.msg[idx].src) {
-        weft_swarm_fail_msg(s, idx, "OPEN from another peer than its sender");
+        weft_swarm_fail_msg(s, idx, "OPEN from a peer that is not its sender");
     }
     if (common) {
         struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(s->world, host));
@@ -153,7 +153,7 @@ static struct weft_oracle_msg *msg_of(struct swarm *s, uint32_t host,
     const struct weft_plan_msg *plan = known ? &s->plan.msg[event->user] : NULL;
     uint32_t end = known && event->type == WEFT_EVENT_SENT ? plan->src : known ? plan->dst : NOBODY;
     if (end != host || (event->tag & ~TAG_HIGH) != event->user) {
-        weft_world_fail(s->world, "host %" PRIu32 ": an event for nobody (user %" PRIu64 ")", host,
+        weft_world_fail(s->world, "host %" PRIu32 ": event of no message (user %" PRIu64 ")", host,
                         event->user);
         return NULL;
     }

@@ -61,7 +61,7 @@ static void test_dies(void **state)
             assert_int_equal(r->closed[k], closed_all_but(k) & ~(UINT32_C(1) << 2));
             assert_int_equal(rig_begin(r, k, call_of(k)), WEFT_PEER);
         }
-        assert_text(r, 0, "lost rank 2: it does not answer; operation 0 (seen by rank 0)");
+        assert_text(r, 0, "lost rank 2: it does not respond; operation 0 (seen by rank 0)");
         rig_free(r);
     }
 }
@@ -711,7 +711,7 @@ static void test_bad_ready(void **state)
     }
     assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_PROTOCOL);
     assert_text(r, 0,
-                "rank 1 sent what does not fit the protocol; no operation was open (seen by rank "
+                "rank 1 violated the protocol; no operation was open (seen by rank "
                 "0)");
     rig_free(r);
 }
