@@ -624,7 +624,7 @@ class Checkpoints(unittest.TestCase):
                     table = ps.table(dim=4, consistency="asp", learning_rate=-1.0)
                     ids = ids_of(1000)
                     table.push(ids, np.ones((1000, 4), dtype=np.float32))
-                    with self.assertRaisesRegex(weft.DataError, "disk is full or fails"):
+                    with self.assertRaisesRegex(weft.DataError, "disk full or failed"):
                         ps.checkpoint().wait(timeout=120)
                     self.assertEqual(table.pull(ids).sum(), 4000)  # nothing else happened
                     self.assertEqual(checkpoint.numbers(folder + "/ckpt"), [])

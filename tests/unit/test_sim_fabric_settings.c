@@ -113,7 +113,7 @@ static void what_is_wrong_is_refused(void **state)
     struct weft_fabric_network network;
     weft_fabric_compute_default(&compute);
     compute.step_ns_min = compute.step_ns_max + 1;
-    assert_non_null(strstr(weft_fabric_compute_check(&compute), "least time"));
+    assert_non_null(strstr(weft_fabric_compute_check(&compute), "minimum time"));
     weft_fabric_compute_default(&compute);
     compute.slow_worker_factor_ppm = WEFT_PPM / 2;
     assert_non_null(strstr(weft_fabric_compute_check(&compute), "factor"));
