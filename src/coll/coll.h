@@ -216,8 +216,8 @@ struct weft_coll_counters {
     uint64_t ignored;  /* messages after a failure, or from refused connections */
 };
 
-/* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 64 KiB, small up to 1,408 bytes
- * and 16 ranks, 8 receivers at a time, 1 s; the caller sets rank, ranks and epoch. */
+/* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 64 KiB, small up to 1,408
+ * bytes and 16 ranks, 8 receivers at a time, 1 s; the caller sets rank, ranks and epoch. */
 void weft_coll_config_default(struct weft_coll_config *config_p);
 
 /* `name` for the endpoint's configuration. */
@@ -253,8 +253,8 @@ const char *weft_coll_call_check(const struct weft_coll_config *config,
 
 /* Begin an operation.
  *
- * In place: out == in for ALL_REDUCE, REDUCE, BROADCAST; in is block `rank` of out for ALL_GATHER and
- * GATHER; out is block `rank` of in for REDUCE_SCATTER and SCATTER. Otherwise they must not
+ * In place: out == in for ALL_REDUCE, REDUCE, BROADCAST; in is block `rank` of out for ALL_GATHER
+ * and GATHER; out is block `rank` of in for REDUCE_SCATTER and SCATTER. Otherwise they must not
  * overlap.
  * Owns:    borrows all buffers of the call until weft_coll_poll has returned it.
  * Errors:  WEFT_AGAIN    ops_max operations are open: poll, then retry.

@@ -22,7 +22,7 @@
  *         }
  *
  * ALL_REDUCE: _update of every worker -> REDUCE and BROADCAST -> _delivered of each; no _committed.
- * The worker's part in the round ends with the last of the result for it; `group` is the round.
+ * The worker's part in the round ends when it has received the whole result; `group` is the round.
  *
  * The life of one update (other modes):
  *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes ->

@@ -1,4 +1,5 @@
-/* The scheduler as a state machine: reports of workers and servers in, plans out.
+/* The scheduler as a state machine: its input is reports of workers and servers, its output is
+ * plans.
  *
  * It validates reports, translates them into events of the planner (planner.h), and keeps the
  * pending plan of each process. It outlives connections: a process that reconnects resumes, and a

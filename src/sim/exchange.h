@@ -19,7 +19,8 @@
  * workers, plus one more round trip, because CLOCK follows the acknowledgement. Headers are counted
  * as in sim/incast.h.
  *
- * Every run checks that each message closes complete at both ends and misses at most its K.
+ * Every run checks that each message is closed as complete at both ends and misses at most K
+ * chunks.
  */
 #ifndef WEFT_SIM_EXCHANGE_H
 #define WEFT_SIM_EXCHANGE_H

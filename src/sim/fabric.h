@@ -31,7 +31,8 @@
  *   - the sum of delays over updates that were committed, dropped or are outstanding at the end =
  *     the sum over commits of the number of others then outstanding (outstanding = between its read
  *     and its commit);
- *   - with the planner's bound, no delay above tau_max; with its replicas, no divergence above div_max.
+ *   - with the planner's bound, no delay above tau_max; with its replicas, no divergence above
+ *     div_max.
  *
  * Except for plan_ns, the result depends only on the configuration.
  */

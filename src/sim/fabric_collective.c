@@ -2,9 +2,10 @@
  * steps. In a step it sends to one other worker, or receives from one, or both. A step begins when
  * the worker's update is ready and the data of all earlier steps has been received.
  *
- * Ring, n workers: 2 (n - 1) steps of a part of bytes / n each, to the next worker. Halving-doubling: of p,
- * the largest power of two, workers; log2 p steps with halves, quarters, ... of the vector, and back.
- * The n - p others send their update to a neighbor first, and receive the result at the end.
+ * Ring, n workers: 2 (n - 1) steps of a part of bytes / n each, to the next worker.
+ * Halving-doubling: of p, the largest power of two, workers; log2 p steps with halves, quarters,
+ * ... of the vector, and back. The n - p others send their update to a neighbor first, and receive
+ * the result at the end.
  */
 #include "sim/fabric_internal.h"
 

@@ -1,8 +1,8 @@
 /* Cluster models for `weft sim fabric`: computation times of workers, and capacities of links.
  *
- * Two small settings, each with a name: built in (weft_fabric_compute_find) or read from a file by the
- * caller. A setting contains distributions. Each run draws from them, with a separate random stream
- * per worker and per link, so that two policies with one seed get the same steps and links.
+ * Two small settings, each with a name: built in (weft_fabric_compute_find) or read from a file by
+ * the caller. A setting contains distributions. Each run draws from them, with a separate random
+ * stream per worker and per link, so that two policies with one seed get the same steps and links.
  * docs/SIMULATOR.md lists the built-in settings.
  */
 #ifndef WEFT_SIM_FABRIC_SETTINGS_H

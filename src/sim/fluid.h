@@ -8,7 +8,7 @@
  *   1. ranked flows, lowest rank first, each get the minimum of their limit and the remaining
  *      capacity of their links (a scheduler's grants: the earliest grant keeps its rate);
  *   2. the others share the remaining capacity max-min fairly, none above its limit (idealized
- *   TCP).
+ *      TCP).
  *
  * A flow sends only data that has been released to it, in whole chunks. A cut-through aggregator
  * releases a chunk when it has received it from all its members.

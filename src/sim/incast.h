@@ -22,8 +22,9 @@
  * wire every packet without a tag counts 16 bytes more, so that measured and ideal time use the
  * same packet sizes.
  *
- * Every run checks: masks at both ends are equal for each message whose DONE the sender accepted;
- * with UNKNOWN, the sender's is a subset of the receiver's; a complete message misses at most its K.
+ * Every run checks: the masks at both ends are equal for each message whose DONE the sender
+ * accepted; with UNKNOWN, the sender's mask is a subset of the receiver's; a complete message
+ * misses at most K chunks.
  *
  * CPU time is not modeled: processing takes no virtual time.
  */

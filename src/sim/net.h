@@ -1,4 +1,4 @@
-/* A simulated network: hosts joined by a star of links around one switch, on virtual time.
+/* A simulated network: hosts connected by links to one switch, on virtual time.
  *
  *     host a --- uplink of a ---> switch --- downlink of b ---> host b
  *

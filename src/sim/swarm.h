@@ -57,8 +57,8 @@ struct weft_swarm_result {
 void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
                     struct weft_swarm_result *result_p);
 
-/* Run one seed as a parameter server whose messages carry values of this type (enum weft_value_type;
- * sim/swarm_ps.h). */
+/* Run one seed as a parameter server whose messages carry values of this type (enum
+ * weft_value_type; sim/swarm_ps.h). */
 void weft_swarm_run_values(uint64_t seed, uint8_t type, const struct weft_world_tap *tap,
                            struct weft_swarm_result *result_p);
 
