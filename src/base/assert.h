@@ -1,8 +1,8 @@
 /* Assertions for programmer errors: on in every build.
  *
  * Never for bytes from a peer (drop and count those) and never for a failed system call (return a
- * status). The handler is replaceable so that a driver can print a trace before the process ends
- * and tests can see an assertion fire; the layers themselves print nothing.
+ * status). The handler can be replaced: a driver prints a trace before the process ends, and a test
+ * checks that an assertion fires. The layers themselves print nothing.
  */
 #ifndef WEFT_BASE_ASSERT_H
 #define WEFT_BASE_ASSERT_H

@@ -26,13 +26,13 @@ static inline void weft_bits_clear(uint64_t *words, size_t bit)
 /* Set bits [0, bits); the rest of the last word is cleared. */
 void weft_bits_fill(uint64_t *words, size_t bits);
 
-/* Number of ones among the first `bits` bits. */
+/* Number of bits set among the first `bits` bits. */
 size_t weft_bits_count(const uint64_t *words, size_t bits);
 
-/* The one that has `rank` ones before it; there must be more than `rank` ones. */
+/* Index of the set bit that has `rank` set bits below it. Requires more than `rank` set bits. */
 size_t weft_bits_nth_one(const uint64_t *words, size_t rank);
 
-/* For the two below: flip is 0 or all ones. */
+/* Helper of the next two functions. flip: 0, or all bits set. */
 static inline size_t weft_bits_next_(const uint64_t *words, size_t bits, size_t from, uint64_t flip)
 {
     if (from >= bits) {
@@ -51,7 +51,7 @@ static inline size_t weft_bits_next_(const uint64_t *words, size_t bits, size_t 
     return bit < bits ? bit : bits;
 }
 
-/* First one (or zero) at or after `from`; `bits` when there is none. */
+/* First set (or clear) bit at or after `from`; `bits` if there is none. */
 static inline size_t weft_bits_next_one(const uint64_t *words, size_t bits, size_t from)
 {
     return weft_bits_next_(words, bits, from, 0);

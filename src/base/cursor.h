@@ -1,7 +1,7 @@
-/* The one checked cursor through which bytes of the network are read and written.
+/* A bounds-checked cursor. All bytes from and to the network are read and written through it.
  *
- * Big-endian. A read or write past the end sets `bad`, returns zero / writes nothing, and every
- * later call fails too, so a decoder checks once, at its end. Source: the stuffer of s2n-tls.
+ * Big-endian. A read or write past the end sets `bad`, returns zero / writes nothing, and makes
+ * every later call fail. So a decoder checks once, at its end. Source: the stuffer of s2n-tls.
  */
 #ifndef WEFT_BASE_CURSOR_H
 #define WEFT_BASE_CURSOR_H
@@ -34,7 +34,7 @@ static inline size_t weft_reader_left(const struct weft_reader *r)
     return (size_t)(r->end - r->at);
 }
 
-/* The next `count` bytes, skipped over; NULL when there are fewer. */
+/* Skip the next `count` bytes and return a pointer to them; NULL if fewer remain. */
 static inline const uint8_t *weft_read_bytes(struct weft_reader *r, size_t count)
 {
     if (r->bad || weft_reader_left(r) < count) {
@@ -52,8 +52,8 @@ static inline uint8_t weft_read_u8(struct weft_reader *r)
     return b == NULL ? 0 : b[0];
 }
 
-/* Big-endian integers at a place that is known to be there: for a row of fields of known length,
- * checked once. */
+/* Read big-endian integers without a bounds check: for consecutive fields of known length, whose
+ * total length was checked once. */
 static inline uint16_t weft_get_u16(const uint8_t *at)
 {
     uint16_t v;
@@ -122,7 +122,7 @@ static inline size_t weft_writer_left(const struct weft_writer *w)
     return (size_t)(w->end - w->at);
 }
 
-/* The next `count` bytes to be filled in by the caller, skipped over; NULL when there are fewer. */
+/* Reserve the next `count` bytes for the caller to fill in; NULL if fewer remain. */
 static inline uint8_t *weft_write_take(struct weft_writer *w, size_t count)
 {
     if (w->bad || weft_writer_left(w) < count) {

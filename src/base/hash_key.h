@@ -1,25 +1,26 @@
-/* A hash of 64-bit ids under a key: for tables in memory whose ids somebody else chooses. Who knows
- * the algorithm but not the key cannot choose ids that meet in one place.
+/* A keyed hash of 64-bit ids, for in-memory tables whose ids are chosen by a peer. A peer that
+ * knows the algorithm but not the key cannot choose ids that collide.
  *
  *     p = (id ^ k0) * k1            128 bits
  *     q = (low(p) ^ k2) * (high(p) ^ k3)
  *     hash = low(q) ^ high(q)
  *
  * Why two multiplications: after one, the low bits of the product depend on the low bits of the id
- * alone, and for ids in an arithmetic progression the high ones climb in equal steps, so under some
- * keys whole progressions meet, and a clock shows when. The second multiplies the two halves with each
- * other, each masked by a word of the key: what was linear in the id is quadratic in it, and no
- * difference of two ids has a known effect. k1 is odd, so no two ids have the same low(p); its top bit
- * is set, so no more than two have the same high(p). So at most three of all ids make a factor zero, and
- * nobody knows which.
+ * alone, and for ids in an arithmetic progression the high bits grow in equal steps. So under some
+ * keys whole progressions collide, and timing reveals it. The second multiplies the two halves with
+ * each other, each masked by a word of the key: a value linear in the id becomes quadratic, and no
+ * difference of two ids has a known effect. k1 is odd, so no two ids have the same low(p); its top
+ * bit is set, so no more than two have the same high(p). So at most three of all ids make a factor
+ * zero, and they are unknown without the key.
  *
- * What it is not: a MAC, or fit for output that others see. It is enough where they see only how long a
- * search took. Rejected: SipHash-1-3, which is made for more, at about five times the cost.
+ * Not a MAC, and not for output that a peer can see. It is sufficient if a peer can only measure
+ * the time of a lookup. Rejected: SipHash-1-3, whose guarantees are stronger, at about five times
+ * the cost.
  *
- * Ids are dealt over shards by weft_mix64, which all ends compute: a shard can be made to get more ids
- * than others, but not longer searches.
+ * Ids are assigned to shards by weft_mix64, which has no key. So a peer can direct more ids to one
+ * shard, but cannot make its lookups longer.
  *
- * The function must not change: checkpoints have Bloom filters that were made with it.
+ * The function must not change: checkpoints contain Bloom filters built with it.
  *
  * Source: wyhash's wyhash64 (Wang Yi, public domain), its constants replaced by the key.
  */
@@ -36,11 +37,11 @@ struct weft_hash_key {
     uint64_t word[4];
 };
 
-/* From bytes that nobody can guess: of the operating system, or derived from a secret. Zeros are a
- * key like any other, but a known one: for tests and benchmarks. */
+/* Make a key from unpredictable bytes: from the operating system, or derived from a secret. Zero
+ * bytes give a valid but known key, for tests and benchmarks. */
 static inline struct weft_hash_key weft_hash_key(const uint8_t bytes[WEFT_HASH_KEY_BYTES])
 {
-    /* Of wyhash: so that zeros are not a weak key. */
+    /* The constants of wyhash; with them zero bytes do not give a weak key. */
     static const uint64_t masks[4] = {
         UINT64_C(0xa0761d6478bd642f), UINT64_C(0xe7037ed1a0b428db), UINT64_C(0x8ebc6af09c88c6e3),
         UINT64_C(0x589965cc75374cc3)};

@@ -1,7 +1,7 @@
 #include "base/hist.h"
 
-/* Values below 32 have a bucket each; above, bucket = octave x 32 + the five bits after the
- * lead. */
+/* Values below 32 have a bucket each. Above, bucket = octave x 32 + the five bits after the
+ * leading one. */
 static size_t hist_bucket(uint64_t value)
 {
     if (value < (UINT64_C(1) << WEFT_HIST_SUB_BITS)) {

@@ -1,6 +1,6 @@
 /* Histogram of nanoseconds (or any u64) with bounded relative error: log-linear buckets, 32 to an
  * octave, so a quantile is at most 3.2 % above the true value. Fixed size, no allocation; two
- * histograms add up. Source: the layout of HdrHistogram.
+ * histograms can be added. Source: the layout of HdrHistogram.
  */
 #ifndef WEFT_BASE_HIST_H
 #define WEFT_BASE_HIST_H
@@ -11,7 +11,7 @@ enum { WEFT_HIST_SUB_BITS = 5, WEFT_HIST_BUCKETS = (64 - WEFT_HIST_SUB_BITS + 1)
 
 struct weft_hist {
     uint64_t count;
-    uint64_t sum; /* of the recorded values; wraps after 2^64 */
+    uint64_t sum; /* sum of the recorded values; wraps after 2^64 */
     uint64_t max;
     uint64_t buckets[WEFT_HIST_BUCKETS];
 };
@@ -23,10 +23,10 @@ void weft_hist_merge(struct weft_hist *into, const struct weft_hist *from);
  * value; 0 when empty. quantile_ppm in [0, 10^6]. */
 uint64_t weft_hist_quantile(const struct weft_hist *hist, uint32_t quantile_ppm);
 
-/* How many values are below 2^log2. */
+/* Number of recorded values below 2^log2. */
 uint64_t weft_hist_below_log2(const struct weft_hist *hist, uint32_t log2);
 
-/* The largest value that buckets[bucket] counts; for those who draw the whole distribution. */
+/* The largest value that is counted in buckets[bucket]; for plots of the whole distribution. */
 uint64_t weft_hist_upper_edge(size_t bucket);
 
 #endif

@@ -1,9 +1,9 @@
-/* The value a weight has before its first update: a function of (seed, id, column) alone, so that
- * every server, after whatever restart, and a trainer without servers begin at the same point, and
- * a row that nobody has updated need not be kept.
+/* The value of a weight before its first update. It is a function of (seed, id, column) alone. So
+ * every server, also after a restart, and a trainer without servers start from the same values, and
+ * rows without an update need no memory.
  *
  * Uniform in [-scale, scale), on a grid of 2^-23 scale. Models that multiply weights by each other
- * (factorizations) cannot begin at zero: that is a saddle, every gradient there is zero.
+ * (factorizations) cannot start at zero: it is a saddle point, where every gradient is zero.
  */
 #ifndef WEFT_BASE_INIT_H
 #define WEFT_BASE_INIT_H

@@ -1,7 +1,7 @@
-/* Ask for a line of memory ahead of its use.
+/* Prefetch a cache line.
  *
- * Not __builtin_prefetch alone: gcc 12 takes a function whose only effect is a prefetch for one
- * without effects, and leaves out calls of it. The empty asm is an effect.
+ * __builtin_prefetch alone is not enough: gcc 12 treats a function whose only effect is a prefetch
+ * as free of side effects and removes calls of it. The empty asm counts as a side effect.
  */
 #ifndef WEFT_BASE_PREFETCH_H
 #define WEFT_BASE_PREFETCH_H

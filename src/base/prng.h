@@ -1,6 +1,7 @@
 /* Seeded pseudo-random numbers: xoshiro256** seeded by splitmix64 (Blackman and Vigna, public
- * domain algorithms). Not for keys. Randomness is always a passed object, so that one seed repeats
- * a whole run; `weft_prng_split` derives an independent stream from (seed, label).
+ * domain algorithms). Not for keys. The generator is always passed as an argument, so that a run
+ * can be repeated from one seed; `weft_prng_split` derives an independent stream from (seed,
+ * label).
  */
 #ifndef WEFT_BASE_PRNG_H
 #define WEFT_BASE_PRNG_H
@@ -31,7 +32,7 @@ static inline void weft_prng_init(struct weft_prng *prng, uint64_t seed)
     }
 }
 
-/* A stream of its own for each (seed, label). */
+/* Derive an independent stream for each (seed, label). */
 static inline void weft_prng_split(struct weft_prng *prng, uint64_t seed, uint64_t label)
 {
     weft_prng_init(prng, weft_mix64(seed ^ weft_mix64(label + UINT64_C(0x9e3779b97f4a7c15))));
@@ -52,7 +53,7 @@ static inline uint64_t weft_prng_u64(struct weft_prng *prng)
     return result;
 }
 
-/* Uniform in [0, n); n > 0. Multiply-shift; the bias of n / 2^64 is of no concern here. */
+/* Uniform in [0, n); n > 0. Multiply-shift; the bias is n / 2^64, which is negligible here. */
 static inline uint64_t weft_prng_below(struct weft_prng *prng, uint64_t n)
 {
     return (uint64_t)((__extension__(unsigned __int128) weft_prng_u64(prng) * n) >> 64);

@@ -1,7 +1,9 @@
-/* Units that every layer shares: one unit per quantity.
+/* Units used by every layer: one unit per quantity.
  *
- * time         uint64_t nanoseconds from any fixed origin; WEFT_NEVER = never data         bytes;
- * rates in bits per second (_bps);  probabilities in parts per million (_ppm)
+ * time         uint64_t nanoseconds from any fixed origin; WEFT_NEVER = never
+ * data         bytes
+ * rates        bits per second (_bps)
+ * probabilities  parts per million (_ppm)
  */
 #ifndef WEFT_BASE_UNITS_H
 #define WEFT_BASE_UNITS_H
@@ -29,7 +31,7 @@ static inline uint64_t weft_max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* a + b without wrap: WEFT_NEVER absorbs. */
+/* a + b without overflow; WEFT_NEVER if the sum overflows or either is WEFT_NEVER. */
 static inline uint64_t weft_time_add(uint64_t a, uint64_t b)
 {
     return a > WEFT_NEVER - b ? WEFT_NEVER : a + b;

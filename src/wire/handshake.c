@@ -23,8 +23,8 @@ static uint8_t any_of(const uint8_t *bytes, size_t count)
     return any;
 }
 
-/* Keys and tags are zero in mode none: they would mean nothing, and a peer that fills them believes
- * that it speaks another mode. */
+/* Keys and tags must be zero in mode none, where they have no meaning: a peer that sets them is
+ * configured for another mode. */
 static bool mode_valid(uint8_t mode, uint16_t key_id, const uint8_t *ephemeral, const uint8_t *tag,
                        const uint8_t *mac)
 {
@@ -124,7 +124,7 @@ void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accep
     weft_write_bytes(w, accept->mac, sizeof(accept->mac));
 }
 
-/* The first four bytes of the short ones: class, three zeros. */
+/* The first four bytes of the short packets: class, three zeros. */
 static bool short_head(struct weft_reader *r, enum weft_wire_class klass)
 {
     uint8_t first = weft_read_u8(r);

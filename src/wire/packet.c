@@ -17,7 +17,7 @@ weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version
     return *version_p == WEFT_WIRE_VERSION ? WEFT_OK : WEFT_PROTO;
 }
 
-/* The flags of a message mean nothing without a chunk, so there they must be zero. */
+/* The flags of a message have no meaning without a chunk, so they must be zero then. */
 static bool flags_valid(uint8_t flags)
 {
     uint8_t of_message = WEFT_FLAG_PASS_END | WEFT_FLAG_SENDER_LIMITED | WEFT_FLAG_PRIORITY;
@@ -130,7 +130,8 @@ static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
     if (a->largest == 0) {
         return a->word_count == 0;
     }
-    /* The blocks must not run below number 0, nor may the first claim numbers above largest. */
+    /* The blocks must not extend below number 0, and the first must not acknowledge numbers
+     * above largest. */
     if (a->word_count > 0 && a->largest / 64 + 1 < a->word_count) {
         return false;
     }
@@ -138,8 +139,8 @@ static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
     return a->word_count == 0 || (a->words[0] & above) == 0;
 }
 
-/* Part of a mask of `chunks` bits, from chunk `first` on. Bits of chunks that do not exist must be
- * zero, or a count of ones would lie. */
+/* Part of a mask of `chunks` bits, starting at chunk `first`. Bits of chunks that do not exist
+ * must be zero, so that counts of set bits are right. */
 static bool mask_valid(uint32_t chunks, uint32_t first, const uint64_t *words, size_t word_count)
 {
     uint64_t words_all = weft_div_ceil_u64(chunks, 64);
@@ -268,7 +269,8 @@ weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *
     return WEFT_OK;
 }
 
-/* The chunk lies within its grid and is as long as that says. Sets what is derived. */
+/* Check that the chunk lies within its grid and has the length that the grid requires. Sets the
+ * derived fields. */
 static bool grid_valid(struct weft_wire_data *d, uint64_t payload_bytes)
 {
     if (d->total == 0 || d->chunk_elems == 0 || d->elem_bytes == 0) {

@@ -1,8 +1,8 @@
-/* Packet layouts of the wire, and the only code that turns bytes into them and back.
+/* Packet layouts on the wire, and the only code that encodes and decodes them.
  *
- * docs/PROTOCOL.md sections 2 and 3 are the byte tables; names are the same. Decoding checks all
- * that can be checked without connection state and never trusts a length; encoding into a writer
- * that is too small sets writer.bad and is the caller's error to avoid.
+ * docs/PROTOCOL.md sections 2 and 3 are the byte tables; names are the same. Decoding checks
+ * everything that can be checked without connection state and never trusts a length. Encoding into
+ * a writer that is too small sets writer.bad; the caller must provide enough space.
  */
 #ifndef WEFT_WIRE_PACKET_H
 #define WEFT_WIRE_PACKET_H
@@ -19,18 +19,18 @@ enum weft_wire_flags {
     WEFT_FLAG_SENDER_LIMITED = 0x20,
     WEFT_FLAG_PRIORITY = 0x1c, /* shifted left by 2; with DATA only */
     WEFT_FLAG_BRIEF = 0x10,    /* without DATA: a chunk with the short header */
-    WEFT_FLAG_SHARED = 0x04,   /* with BRIEF only: its sender has chunks for other peers, too */
+    WEFT_FLAG_SHARED = 0x04,   /* with BRIEF only: the sender also has chunks for other peers */
     WEFT_FLAG_CONTROL = 0x02,
     WEFT_FLAG_DATA = 0x01,
 };
 
-/* Does a packet with these flags end in a chunk, whichever header it has? */
+/* True if a packet with these flags ends in a chunk, with either header. */
 static inline bool weft_wire_has_chunk(uint8_t flags)
 {
     return (flags & (WEFT_FLAG_DATA | WEFT_FLAG_BRIEF)) != 0;
 }
 
-/* Is that header the short one? */
+/* True if the header of that chunk is the short one. */
 static inline bool weft_wire_is_brief(uint8_t flags)
 {
     return (flags & (WEFT_FLAG_DATA | WEFT_FLAG_BRIEF)) == WEFT_FLAG_BRIEF;
@@ -38,10 +38,10 @@ static inline bool weft_wire_is_brief(uint8_t flags)
 
 enum weft_wire_sizes {
     WEFT_HEADER_BYTES = 16,
-    WEFT_HEADER_BRIEF_BYTES = 12, /* of a packet that is a chunk with the short header and no more */
+    WEFT_HEADER_BRIEF_BYTES = 12, /* of a packet that holds only a chunk with the short header */
     WEFT_DATA_BYTES = 32,
     WEFT_BRIEF_BYTES = 8,
-    WEFT_BRIEF_CHUNK_BITS = 18, /* the rest of 32 is the message's */
+    WEFT_BRIEF_CHUNK_BITS = 18, /* the other bits of 32 are the message's */
     WEFT_TAG_BYTES = 16,
     WEFT_HELLO_BYTES = 120,
     WEFT_ACCEPT_BYTES = 112,
@@ -49,44 +49,45 @@ enum weft_wire_sizes {
     WEFT_UNKNOWN_BYTES = 32,
     WEFT_REFUSED_BYTES = 8,
     WEFT_MAC_BYTES = 16,
-    WEFT_ACK_BYTES = 36,  /* + 8 a word + 8 a note */
-    WEFT_DONE_BYTES = 24, /* + 8 a word */
+    WEFT_ACK_BYTES = 36,  /* + 8 per word + 8 per note */
+    WEFT_DONE_BYTES = 24, /* + 8 per word */
     WEFT_FINISH_BYTES = 6,
     WEFT_PING_BYTES = 1,
     WEFT_PATH_BYTES = 9,
     WEFT_CLOSE_BYTES = 3,
     WEFT_PADDING_BYTES = 3, /* + the zeros */
     WEFT_BACKLOG_BYTES = 5,
-    WEFT_CRITICAL_BYTES = 16, /* + 8 a word */
+    WEFT_CRITICAL_BYTES = 16, /* + 8 per word */
     WEFT_CRITICAL_WORDS_MAX = 160,
-    WEFT_CRITICAL_MASKED = 255, /* DATA's critical: CRITICAL frames tell */
+    WEFT_CRITICAL_MASKED = 255, /* value of DATA's critical: CRITICAL frames follow */
     WEFT_ACK_WORDS_MAX = 32,
     WEFT_ACK_NOTES_MAX = 32,
     WEFT_DONE_WORDS_MAX = 160,
     WEFT_KEY_BYTES = 32,
     WEFT_COOKIE_VALUE_BYTES = 16,
-    /* Header, DATA header and tag: what a message's first packet does not give to its chunk, in any
-     * mode. Chunks are cut for that one. */
+    /* Header, DATA header and tag: the bytes of a message's first packet that are not part of
+     * its chunk, in any mode. The chunk size is chosen for that packet. */
     WEFT_DATA_OVERHEAD_BYTES = 64,
-    /* So much shorter are the other packets of a message. */
+    /* The other packets of a message are shorter by this. */
     WEFT_BRIEF_SAVED_BYTES = WEFT_HEADER_BYTES - WEFT_HEADER_BRIEF_BYTES + WEFT_DATA_BYTES -
                              WEFT_BRIEF_BYTES,
 };
 
-/* Bytes of a connection packet before its control block or chunk, which are in clear in every mode. */
+/* Bytes of a connection packet before its control block or chunk; they are in clear in every
+ * mode. */
 static inline size_t weft_wire_header_bytes(uint8_t flags)
 {
     uint8_t parts = flags & (WEFT_FLAG_DATA | WEFT_FLAG_BRIEF | WEFT_FLAG_CONTROL);
     return parts == WEFT_FLAG_BRIEF ? WEFT_HEADER_BRIEF_BYTES : WEFT_HEADER_BYTES;
 }
 
-/* A connection packet, parsed; the pointers borrow the datagram. */
+/* A parsed connection packet; the pointers borrow the datagram. */
 struct weft_wire_packet {
     uint8_t klass;
     uint8_t flags;
     uint16_t data_count;
     uint32_t connection_id;
-    uint64_t number;           /* with a header of 12 bytes decode gives the low half */
+    uint64_t number;           /* if the header has 12 bytes, decode sets only the low half */
     const uint8_t *control;    /* frames; NULL without CONTROL */
     size_t control_bytes;
     const uint8_t *data;       /* the header of DATA or BRIEF; NULL without a chunk */
@@ -131,7 +132,7 @@ struct weft_wire_cookie {
 };
 
 struct weft_wire_unknown {
-    uint32_t connection_id; /* of the packet that nobody knows, and its number */
+    uint32_t connection_id; /* of the packet of an unknown connection, and its number */
     uint64_t number;
     uint8_t mac[WEFT_MAC_BYTES];
 };
@@ -144,11 +145,11 @@ enum weft_wire_refusal {
     WEFT_REFUSED_CLOSED = 5,
 };
 
-/* The same bytes in every version of the protocol. */
+/* This layout is the same in every version of the protocol. */
 struct weft_wire_refused {
-    uint8_t version; /* of the sender of this */
+    uint8_t version; /* of the sender of this packet */
     uint8_t reason;
-    uint8_t mode;    /* lowest that it takes */
+    uint8_t mode;    /* lowest mode that it accepts */
     uint32_t connection_id;
 };
 
@@ -168,7 +169,7 @@ enum weft_wire_frame_type {
 enum {
     WEFT_ACK_IDLE = 0x01,
     WEFT_ACK_LATER = 0x02,
-    WEFT_ACK_DELAY_SHIFT = 2, /* delay_step lies above the flags */
+    WEFT_ACK_DELAY_SHIFT = 2, /* delay_step is above the flags */
     WEFT_ACK_DELAY_STEPS = 64,
 };
 enum { WEFT_DONE_COMPLETE = 0, WEFT_DONE_SHORT = 1 };
@@ -178,7 +179,7 @@ enum {
     WEFT_CLOSE_SILENT = 1,
     WEFT_CLOSE_PROTOCOL = 2,
     WEFT_CLOSE_IDLE = 3,
-    WEFT_CLOSE_REPLACED = 4, /* another process has the place of this one: do not connect again */
+    WEFT_CLOSE_REPLACED = 4, /* another process has replaced this one: do not reconnect */
 };
 
 struct weft_wire_note {
@@ -190,9 +191,10 @@ struct weft_wire_ack {
     uint8_t word_count;
     uint8_t note_count;
     uint8_t flags;
-    uint8_t delay_step; /* < WEFT_ACK_DELAY_STEPS: how long an acknowledgement may take from now on */
+    uint8_t delay_step; /* < WEFT_ACK_DELAY_STEPS: maximum delay of an acknowledgement from now
+                         * on */
     uint64_t largest;
-    uint32_t delay; /* 64 ns units, as clock */
+    uint32_t delay; /* in units of 64 ns, as clock */
     uint32_t clock;
     uint32_t ect;
     uint32_t ce;
@@ -202,13 +204,13 @@ struct weft_wire_ack {
     struct weft_wire_note notes[WEFT_ACK_NOTES_MAX];
 };
 
-/* 100 us x 2^(step / 4), the fraction of an octave linear. */
+/* 100 us x 2^(step / 4), linear within an octave. */
 static inline uint64_t weft_wire_ack_delay_ns(uint8_t step)
 {
     return (UINT64_C(4) + step % 4) * 25000 << step / 4;
 }
 
-/* The largest step that is no longer than ns; 0 for less than 100 us. */
+/* The largest step whose delay is at most ns; 0 if ns is less than 100 us. */
 uint8_t weft_wire_ack_delay_step(uint64_t ns);
 
 struct weft_wire_done {
@@ -245,7 +247,8 @@ struct weft_wire_frame {
         uint64_t token;     /* PATH_* */
         uint16_t close_code;
         uint16_t padding_bytes; /* zeros */
-        uint32_t backlog_end;   /* data_count when the passes of all open messages are over */
+        uint32_t backlog_end;   /* data_count at which the passes of all open messages are
+                                 * complete */
     };
 };
 
@@ -265,7 +268,7 @@ struct weft_wire_data {
     const uint8_t *payload;     /* elems x elem_bytes bytes */
 };
 
-/* A chunk whose message and grid the receiver knows already. */
+/* A chunk of a message whose grid the receiver already knows. */
 struct weft_wire_brief {
     uint16_t msg;   /* low 14 bits of the message's sequence number */
     uint32_t chunk; /* below 2^18 */
@@ -274,42 +277,42 @@ struct weft_wire_brief {
     size_t payload_bytes;
 };
 
-/* Version and class of any packet. WEFT_PROTO: empty, another version (*version_p tells). */
+/* Version and class of any packet. WEFT_PROTO: empty, or another version (see *version_p). */
 weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
                                uint8_t *class_p);
 
-/* The 12 or 16 bytes that are in clear in every mode; the rest of *packet_p is zero. WEFT_PROTO: too
- * short for its class, number 0 (of 64 bits), or flags that contradict each other. */
+/* Decode the 12 or 16 bytes that are in clear in every mode; the rest of *packet_p is set to
+ * zero. WEFT_PROTO: too short for its class, number 0 (of 64 bits), or contradictory flags. */
 weft_status weft_wire_header_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 
-/* What follows the header that weft_wire_header_decode has read into *packet; frames are only
- * delimited. WEFT_PROTO: malformed; control and data may then point into the bytes. */
+/* Decode the part after the header, which weft_wire_header_decode has read into *packet; frames
+ * are only delimited. WEFT_PROTO: malformed; control and data may then point into the bytes. */
 weft_status weft_wire_body_decode(const void *bytes, size_t count,
                                   struct weft_wire_packet *packet);
 
-/* Both of these: a connection packet taken apart. WEFT_PROTO: malformed. */
+/* Decode a connection packet: header and body. WEFT_PROTO: malformed. */
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 
-/* Walk every frame of a control block once. WEFT_PROTO: at least one is malformed, so none may
- * act. *eliciting_p: one of them asks for an acknowledgement. */
+/* Check every frame of a control block. WEFT_PROTO: at least one is malformed, so none may be
+ * processed. *eliciting_p: at least one requests an acknowledgement. */
 weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *eliciting_p);
 
-/* The next frame; false at the end or when malformed (reader->bad tells which). */
+/* The next frame; false at the end or when malformed (then reader->bad is set). */
 bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *frame_p);
 
-/* DATA header and chunk, checked against its own grid: all of section 3.7 but the state of the
- * message. This is the one place where range arithmetic of the network is validated. */
+/* Decode a DATA header and its chunk and check them against the chunk's own grid: all of section
+ * 3.7 except the state of the message. Range arithmetic on network input is validated only here. */
 weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p);
 
-/* The short header alone; whether it fits its message says weft_wire_brief_complete. */
+/* Decode the short header alone; weft_wire_brief_complete checks it against the message. */
 weft_status weft_wire_brief_decode(const uint8_t *bytes, size_t count,
                                    struct weft_wire_brief *brief_p);
 
-/* *data has the grid of the message (msg, total, chunk_elems, elem_bytes, critical, lost_max, tag); the
- * rest comes from *brief, and all of it is checked as in weft_wire_data_decode. WEFT_PROTO: the chunk
- * does not fit the grid, *data is as it was. */
+/* *data has the grid of the message (msg, total, chunk_elems, elem_bytes, critical, lost_max,
+ * tag); the other fields are set from *brief, and all are checked as in weft_wire_data_decode.
+ * WEFT_PROTO: the chunk does not fit the grid, *data is unchanged. */
 weft_status weft_wire_brief_complete(const struct weft_wire_brief *brief,
                                      struct weft_wire_data *data);
 
@@ -320,21 +323,22 @@ weft_status weft_wire_cookie_decode(const void *bytes, size_t count,
                                     struct weft_wire_cookie *cookie_p);
 weft_status weft_wire_unknown_decode(const void *bytes, size_t count,
                                      struct weft_wire_unknown *unknown_p);
-/* Takes it in any version. */
+/* Accepts any version. */
 weft_status weft_wire_refused_decode(const void *bytes, size_t count,
                                      struct weft_wire_refused *refused_p);
 
-/* Header of a connection packet; a control block and DATA follow as the flags say. */
+/* Encode the header of a connection packet; the caller appends a control block and DATA
+ * according to the flags. */
 void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet);
 void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *data);
-/* msg, chunk and clock of *data. */
+/* Encodes msg, chunk and clock of *data. */
 void weft_wire_brief_encode(struct weft_writer *w, const struct weft_wire_data *data);
 void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame);
 void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello *hello);
 void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accept *accept);
 void weft_wire_cookie_encode(struct weft_writer *w, const struct weft_wire_cookie *cookie);
 void weft_wire_unknown_encode(struct weft_writer *w, const struct weft_wire_unknown *unknown);
-/* In this version, whatever refused->version is. */
+/* Encodes in this version; refused->version is ignored. */
 void weft_wire_refused_encode(struct weft_writer *w, const struct weft_wire_refused *refused);
 
 #endif

@@ -17,7 +17,8 @@ weft_status weft_wire_record_head(const uint8_t head[WEFT_RECORD_HEAD_BYTES],
     };
     bool phased = (r.flags & WEFT_FLAG_KEY_PHASE) != 0;
     size_t least = tag_bytes(r.klass);
-    least += (r.flags & WEFT_FLAG_CONTROL) != 0 ? 3 : 0; /* its length, one frame of one byte */
+    least += (r.flags & WEFT_FLAG_CONTROL) != 0 ? 3 : 0; /* its length field and one frame of one
+                                                          * byte */
     least += (r.flags & WEFT_FLAG_DATA) != 0 ? WEFT_DATA_BYTES + 1 : 0;
     if (head[0] >> 4 != WEFT_WIRE_VERSION || r.klass > WEFT_CLASS_SEAL ||
         (r.flags & ~FLAGS) != 0 || (r.flags & (WEFT_FLAG_CONTROL | WEFT_FLAG_DATA)) == 0 ||
@@ -52,13 +53,13 @@ weft_status weft_wire_record_body(const uint8_t *body, size_t count,
     return WEFT_OK;
 }
 
-/* Of packets' frames those that mean something where nothing is lost. */
+/* True for the packet frames that have a meaning over a transport without loss. */
 static bool allowed(const struct weft_wire_frame *frame)
 {
     switch (frame->type) {
     case WEFT_FRAME_ACK:
         return frame->ack.word_count == 0 && frame->ack.note_count == 0;
-    case WEFT_FRAME_FINISH: /* that the pass is over is no news here */
+    case WEFT_FRAME_FINISH: /* the end of the pass is known here without it */
         return (frame->finish.flags & WEFT_FINISH_SHORT) != 0;
     case WEFT_FRAME_DONE:
     case WEFT_FRAME_PING:

@@ -62,7 +62,7 @@ weft_status weft_wire_record_body(const uint8_t *body, size_t count,
  * no frame may be processed. */
 weft_status weft_wire_record_check(const uint8_t *control, size_t count);
 
-/* The next frame; false at the end or when malformed (reader->bad tells which). */
+/* The next frame; false at the end or when malformed (then reader->bad is set). */
 bool weft_wire_record_frame_decode(struct weft_reader *reader,
                                    struct weft_wire_record_frame *frame_p);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * What of the wire a program in the kernel knows, too: the first byte of a packet, and the packets
+ * The part of the wire format that BPF programs share: the first byte of a packet, and the packets
  * between workers and an aggregation box (docs/PROTOCOL.md section 12). Freestanding: no C library.
  *
  * weft_wire_agg_decode is the only code that turns such a packet into a struct, in the kernel, in a
- * host process and in the simulator. It checks all that can be checked without the box's state.
+ * host process and in the simulator. It checks everything that can be checked without the box's
+ * state.
  */
 #ifndef WEFT_WIRE_WEFT_WIRE_H
 #define WEFT_WIRE_WEFT_WIRE_H
@@ -36,14 +37,15 @@ enum weft_wire_agg_kind {
 
 enum weft_wire_agg_flags {
     WEFT_AGG_FLOAT32 = 0x01, /* values are IEEE-754 floats; else int32 with an exponent */
-    WEFT_AGG_DIRECT = 0x02,  /* SUM only: the sum is void, every member sends its values direct */
+    WEFT_AGG_DIRECT = 0x02,  /* SUM only: the sum is void, every member sends its values to the
+                              * server itself */
 };
 
 enum weft_wire_agg_sizes {
     WEFT_AGG_HEADER_BYTES = 32,
-    WEFT_AGG_BLOCK = 8, /* values are counted in eights, so that a check covers eight of them */
+    WEFT_AGG_BLOCK = 8, /* values are counted in eights, so that each check covers eight of them */
     WEFT_AGG_BLOCK_BYTES = 4 * WEFT_AGG_BLOCK,
-    WEFT_AGG_VALUES_MAX = 352, /* of a DENSE packet: what a DATA packet holds, too */
+    WEFT_AGG_VALUES_MAX = 352, /* of a DENSE packet: the same as in a DATA packet */
     WEFT_AGG_ROW_HEAD_BYTES = 4,
     WEFT_AGG_ROW_BYTES = WEFT_AGG_ROW_HEAD_BYTES + WEFT_AGG_BLOCK_BYTES,
     WEFT_AGG_ROWS_MAX = 39, /* blocks of a ROWS packet */
@@ -63,25 +65,26 @@ struct weft_wire_agg {
     int8_t exponent;  /* of a DENSE or SUM packet's values: a value is q x 2^exponent */
     uint8_t reserved; /* zero */
     uint16_t job;
-    uint16_t member; /* who sends, or to whom it is sent */
-    uint16_t count;  /* values, of ROWS blocks; 0 in an ACK */
+    uint16_t member; /* sender, or receiver of a packet from the box */
+    uint16_t count;  /* values; of ROWS: blocks; of ACK: 0 */
     uint32_t place;  /* slot, or bank */
     uint32_t epoch;
     uint32_t number; /* round, or the packet's number in the window */
     uint32_t
-        from; /* ROWS: all below are settled as far as the worker knows; ACK: the window's base */
+        from; /* ROWS: all packets below are settled as far as the worker knows; ACK: the
+               * window's base */
     uint32_t payload_bytes;
 };
 
-/* In front of each block of a ROWS packet. */
+/* Precedes each block of a ROWS packet. */
 struct weft_wire_agg_row {
     uint16_t block; /* in the bank */
     int8_t exponent;
     uint8_t reserved; /* zero */
 };
 
-/* Where the kernel's programs run, a load of four bytes at any address is one instruction, but the
- * compiler does not know. Payload is little-endian, as everywhere in weft. */
+/* On the machines where BPF programs run, a four-byte load at any address is one instruction,
+ * but the compiler does not know that. The payload is little-endian, as everywhere in weft. */
 static inline uint32_t weft_wire_load_u32(const uint8_t *at)
 {
 #ifdef __bpf__
@@ -134,7 +137,7 @@ static inline void weft_wire_put_u16(uint8_t *at, uint16_t v)
     at[1] = (uint8_t)v;
 }
 
-/* Payload bytes that a head announces; UINT32_MAX when it is not valid. */
+/* Payload bytes according to a header; UINT32_MAX if the header is invalid. */
 static inline uint32_t weft_wire_agg_payload(const struct weft_wire_agg *a)
 {
     bool fits = false;
@@ -160,13 +163,13 @@ static inline uint32_t weft_wire_agg_payload(const struct weft_wire_agg *a)
     return fits ? 4u * a->count : UINT32_MAX;
 }
 
-/* The first byte says that it is such a packet, of this version. */
+/* True if the first byte is that of an aggregation packet of this version. */
 static inline bool weft_wire_is_agg(uint8_t first)
 {
     return first == (WEFT_WIRE_VERSION << 4 | WEFT_CLASS_AGG);
 }
 
-/* Read the head of a packet; false when it is malformed, and then *agg_p is not to be used.
+/* Decode the header of a packet. False if it is malformed; then *agg_p must not be used.
  *
  * Shape:   bytes (count,); `end` is bytes + count, given twice because the kernel's verifier wants a
  *          comparison of pointers.  Payload: at bytes + WEFT_AGG_HEADER_BYTES, payload_bytes long. */
@@ -192,7 +195,7 @@ static inline bool weft_wire_agg_decode(const uint8_t *bytes, const uint8_t *end
     return reserved == 0 && agg_p->payload_bytes == count - WEFT_AGG_HEADER_BYTES;
 }
 
-/* Write a head into WEFT_AGG_HEADER_BYTES bytes. */
+/* Encode a header into WEFT_AGG_HEADER_BYTES bytes. */
 static inline void weft_wire_agg_encode(uint8_t *bytes, const struct weft_wire_agg *agg)
 {
     bytes[0] = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_AGG;
