@@ -35,7 +35,7 @@ static weft_status set_add(struct weft_ckpt_set *set, uint32_t at, uint32_t shar
     return WEFT_OK;
 }
 
-/* The files of one server: from the last delta back to the whole one. */
+/* Add the files of one server: from the newest delta back to the whole file. */
 static weft_status add_chain(const struct weft_ckpt_history *history,
                              const struct weft_ckpt_part *last, struct weft_ckpt_set *set,
                              struct weft_error *error)
@@ -49,7 +49,7 @@ static weft_status add_chain(const struct weft_ckpt_history *history,
                              "checkpoint %" PRIu64 ", which it is based on, is not there", number);
         }
         for (uint32_t i = 0; i < part->manifest.count; i++) {
-            /* Before what is there of this shard, which is newer. */
+            /* Insert before the present entries of this shard, which are newer. */
             weft_status status = set_add(set, begin + i * links, part->manifest.first + i,
                                          &part->manifest.files[i], error);
             if (status != WEFT_OK) {
@@ -76,7 +76,7 @@ static weft_status verify(const char *directory, const struct weft_ckpt_set *set
     return status;
 }
 
-/* Errors: WEFT_DATA  it is to be passed over. Others: unreadable. */
+/* Errors:  WEFT_DATA  the checkpoint must be skipped. Others: unreadable. */
 static weft_status try_number(const char *directory, const struct weft_ckpt_history *history,
                               uint64_t number, struct weft_ckpt_set *set_p,
                               struct weft_error *error)
@@ -145,7 +145,8 @@ static weft_status remove_file(const char *directory, const char *name, struct w
     return status;
 }
 
-/* Into quarantine/ under this name. *moved_p becomes true when the file was not there before. */
+/* Move a file to quarantine/ under this name. *moved_p is set to true if the file was not there
+ * before. */
 static weft_status move_file(const char *directory, const char *name, const char *to_name,
                              bool copy, bool *moved_p, struct weft_error *error)
 {
@@ -180,7 +181,7 @@ static void record_name(const struct weft_ckpt_part *part, char *out)
     }
 }
 
-/* The data files, and a second name for the manifest. */
+/* Move the data files, and link the manifest under a second name. */
 static weft_status set_aside_part(const char *directory, const struct weft_ckpt_part *part,
                                   bool *moved_p, struct weft_error *error)
 {
@@ -237,7 +238,7 @@ static weft_status set_aside_void(const char *directory, struct weft_ckpt_log *l
     return status;
 }
 
-/* ---- what killed writers left ---------------------------------------------------------------- */
+/* ---- files left by killed writers ------------------------------------------------------------ */
 
 static bool has_manifest(const struct weft_ckpt_history *history, const char *name)
 {
@@ -252,7 +253,7 @@ static bool has_manifest(const struct weft_ckpt_history *history, const char *na
     return false;
 }
 
-/* The name's beginning is that of a data file of `claim` (0 = version 1), whose end is the rest. */
+/* Parse the claim from the beginning of a data file's name (0 = version 1) and return the rest. */
 static const char *parse_data_name(const char *name, uint64_t *claim_p)
 {
     uint64_t number;
@@ -276,12 +277,13 @@ static bool is_nobodys(const struct weft_ckpt_history *history, const char *name
     if (rest == NULL || (*rest != '\0' && strcmp(rest, WEFT_CKPT_TEMPORARY) != 0)) {
         return false;
     }
-    /* Of version 1 only what was never finished: its manifests may be read by another release. */
+    /* Of version 1 only unfinished files: its manifests may be read by another release. */
     bool writer_is_gone = claim == 0 ? *rest != '\0' : holder != NULL && holder->replaced_by != 0;
     return writer_is_gone && !has_manifest(history, name);
 }
 
-/* A process that is about to link one writes it again (ckpt/log.c). */
+/* A process that is about to link a temporary file writes it again if it was removed
+ * (ckpt/log.c). */
 static bool is_temporary(const struct weft_ckpt_history *history, const char *name)
 {
     (void)history;
@@ -289,7 +291,8 @@ static bool is_temporary(const struct weft_ckpt_history *history, const char *na
     return length > end && strcmp(name + length - end, WEFT_CKPT_TEMPORARY) == 0;
 }
 
-/* Remove the files of a folder that `is` says so of; those that were finished are moved, if `keep`. */
+/* Remove the files of a folder for which `is` returns true. If `keep`, finished files are moved
+ * instead. */
 static weft_status sweep(const char *directory, const char *folder,
                          const struct weft_ckpt_history *history, bool keep,
                          bool (*is)(const struct weft_ckpt_history *history, const char *name),
@@ -341,9 +344,9 @@ weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_mani
     return status;
 }
 
-/* ---- removing old ones ----------------------------------------------------------------------- */
+/* ---- removing old checkpoints ---------------------------------------------------------------- */
 
-/* Mark what a part needs: itself, and what it is based on. */
+/* Mark a part and the parts that it is based on. */
 static void mark(const struct weft_ckpt_history *history, const struct weft_ckpt_part *part,
                  bool *needed)
 {
@@ -354,7 +357,8 @@ static void mark(const struct weft_ckpt_history *history, const struct weft_ckpt
     }
 }
 
-/* What must stay. False when fewer than `keep` count: then nothing may go. */
+/* Mark the parts that must be kept. False if fewer than `keep` checkpoints are complete: then
+ * nothing may be removed. */
 static bool mark_kept(const struct weft_ckpt_history *history, uint32_t keep, bool *needed)
 {
     uint64_t oldest = UINT64_MAX;
@@ -373,7 +377,7 @@ static bool mark_kept(const struct weft_ckpt_history *history, uint32_t keep, bo
     return true;
 }
 
-/* The manifest first: what has none was never promised. */
+/* Remove the manifest first: data without a manifest was never reported as saved. */
 static weft_status remove_part(const char *directory, struct weft_ckpt_log *log,
                                const struct weft_ckpt_part *part, struct weft_error *error)
 {
@@ -399,7 +403,7 @@ weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, ui
             if (needed[i - 1]) {
                 continue;
             }
-            /* A process that was stopped in here, and replaced, removes no more than the part at hand. */
+            /* A process that was suspended here and replaced removes at most the current part. */
             status = weft_ckpt_log_refresh(log, error);
             if (status == WEFT_OK && weft_ckpt_log_replaced(log, error)) {
                 status = WEFT_STATE;

@@ -16,16 +16,17 @@
 
 enum { COPY_BYTES = 1 << 18 };
 
-/* A tensor's bytes go to the disk in such windows; of so many the pages are given back. */
+/* A tensor is written to the disk in windows of WINDOW_BYTES; after WINDOWS_BACK windows the
+ * pages are released. */
 enum { WINDOW_BYTES = 4 << 20, WINDOWS_BACK = 4, PAGE_BYTES = 4096 };
 
 struct progress {
     uint64_t written;
-    uint64_t begun; /* offset in the file up to which it is on its way to the disk; 0 = none is */
+    uint64_t begun; /* offset in the file up to which writeback was started; 0 = not started */
 };
 
 struct weft_ckpt_writer {
-    char path[WEFT_CKPT_PATH_BYTES]; /* the file's */
+    char path[WEFT_CKPT_PATH_BYTES]; /* of the file */
     char temporary[WEFT_CKPT_PATH_BYTES + sizeof(WEFT_CKPT_TEMPORARY)];
     char name[WEFT_CKPT_FILE_BYTES];
     int fd;
@@ -78,12 +79,12 @@ static weft_status write_at(int fd, const char *path, const void *bytes, size_t 
     return WEFT_OK;
 }
 
-/* Have a window on its way to the disk, and give back the pages of those before, as far as they are
- * there. Where the disk keeps up, a checkpoint lives in few pages, used again and again: a large one
- * takes no memory from others, touches none that is new to the machine (on a virtual one that was most
- * of what writing cost) and leaves little to fsync. Where it does not, the pages lie there as they would
- * without this: waiting for the disk here would leave the shards more rows to copy aside. Failures are
- * fsync's to tell. */
+/* Start writeback of a window, and release the pages of earlier windows that are already
+ * written. If the disk keeps up, a checkpoint uses few pages of the page cache, over and over. A
+ * large one then evicts no other data, touches no new pages (on a virtual machine this was most
+ * of the cost of writing) and leaves little work to fsync. If the disk does not keep up, the
+ * pages stay in the cache as they would without this function: waiting here would make the
+ * shards copy more rows. Failures are reported by fsync. */
 static void pass_on(struct weft_ckpt_writer *writer, uint32_t tensor)
 {
     struct progress *p = &writer->progress[tensor];
@@ -194,7 +195,7 @@ void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer)
     writer_free(writer);
 }
 
-/* The head again, with the checksums; then everything to the disk. */
+/* Write the head again, now with the checksums; then sync everything. */
 static weft_status writer_finish(struct weft_ckpt_writer *writer, struct weft_ckpt_file *file_p,
                                  struct weft_error *error)
 {

@@ -22,9 +22,9 @@ enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 #define HASH_PREFIX "xxh3_64."
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
-/* Room for one more of `size` bytes, doubling. */
+/* Make room for one more item of `size` bytes, doubling the capacity. */
 static void *grown(void *items, uint32_t count, size_t size)
 {
     if (count != 0 && (count & (count - 1)) != 0) {
@@ -109,7 +109,7 @@ void weft_ckpt_head_fini(struct weft_ckpt_head *head)
     *head = (struct weft_ckpt_head){.tensors = NULL};
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 const struct weft_ckpt_tensor *weft_ckpt_head_find(const struct weft_ckpt_head *head,
                                                    const char *name)
@@ -179,7 +179,7 @@ weft_status weft_ckpt_head_print(const struct weft_ckpt_head *head, char **bytes
     }
     fwrite("\0\0\0\0\0\0\0\0", 1, sizeof(uint64_t), out);
     print(head, out);
-    /* The format allows spaces at the end, so that the data begins aligned. */
+    /* The format allows trailing spaces, so that the data is aligned. */
     for (long at = ftell(out); at % 8 != 0; at++) {
         fputc(' ', out);
     }
@@ -300,7 +300,7 @@ static weft_status take_items(const cJSON *root, struct weft_ckpt_head *head,
     return WEFT_OK;
 }
 
-/* A tensor without a checksum could be damaged without a trace: refused. */
+/* A tensor without a checksum is rejected: damage could not be detected. */
 static weft_status take_hashes(struct weft_ckpt_head *head, struct weft_error *error)
 {
     for (uint32_t i = 0; i < head->tensor_count; i++) {

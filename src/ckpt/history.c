@@ -45,7 +45,7 @@ const struct weft_ckpt_holder *weft_ckpt_history_holder(const struct weft_ckpt_h
     return find_holder(history, serial);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static const struct weft_ckpt_part *part_at(const struct weft_ckpt_history *history,
                                             uint64_t number, uint32_t shards, uint32_t shard,
@@ -62,7 +62,7 @@ static const struct weft_ckpt_part *part_at(const struct weft_ckpt_history *hist
     return NULL;
 }
 
-/* All that it is based on is there, and valid. */
+/* True if all parts that it is based on exist and are valid. */
 static bool has_bases(const struct weft_ckpt_history *history, const struct weft_ckpt_part *part)
 {
     for (uint32_t links = 1; part != NULL && part->manifest.base != 0; links++) {
@@ -179,7 +179,7 @@ const struct weft_ckpt_holder *weft_ckpt_history_mixture(const struct weft_ckpt_
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Parts of these shards, or of another number of shards, beyond `number`. */
+/* Mark as void the parts beyond `number` of these shards, or of another number of shards. */
 static void void_after(struct weft_ckpt_history *history, const struct weft_ckpt_claim *claim,
                        uint64_t number)
 {
@@ -190,7 +190,7 @@ static void void_after(struct weft_ckpt_history *history, const struct weft_ckpt
     }
 }
 
-/* Owns:    *holder_p is valid until the next claim comes. */
+/* Owns:    *holder_p is valid until the next claim is added. */
 static weft_status holder_new(struct weft_ckpt_history *history, uint64_t serial,
                               const struct weft_ckpt_claim *claim,
                               struct weft_ckpt_holder **holder_p)
@@ -230,7 +230,8 @@ static weft_status add_claim(struct weft_ckpt_history *history, uint64_t serial,
     return status;
 }
 
-/* Of a claim whose own record is damaged; what it wrote is not, and tells enough. */
+/* Create the claim whose own record is damaged from a record that it wrote, which has the needed
+ * fields. */
 static weft_status claim_of(struct weft_ckpt_history *history,
                             const struct weft_ckpt_manifest *manifest,
                             struct weft_ckpt_holder **holder_p)
@@ -244,7 +245,8 @@ static weft_status claim_of(struct weft_ckpt_history *history,
     return *holder_p != NULL ? WEFT_OK : holder_new(history, manifest->claim, &claim, holder_p);
 }
 
-/* Checkpoints that counted, and were not restored: they are damaged, whoever wrote the damaged part. */
+/* Mark as void all complete checkpoints that were skipped by a restore: they are damaged,
+ * whichever process wrote the damaged part. */
 static void void_damaged(struct weft_ckpt_history *history, uint64_t number)
 {
     uint64_t newest;

@@ -1,4 +1,4 @@
-/* Members of a JSON object, checked. */
+/* Checked access to members of a JSON object. */
 #ifndef WEFT_CKPT_JSON_H
 #define WEFT_CKPT_JSON_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A number of 0 .. max, max at most 2^53; false when it is not there, or out of range. */
+/* Read a number of 0 .. max, max at most 2^53; false if it is missing or out of range. */
 static inline bool weft_ckpt_json_number(const cJSON *root, const char *name, uint64_t max,
                                          uint64_t *value_p)
 {

@@ -16,7 +16,8 @@
 
 enum {
     RECORD_BYTES_MAX = 4 << 20,
-    TRIES = 5, /* of what can fail because somebody else tidied, or a reply was stale */
+    TRIES = 5, /* of operations that can fail because another process removed a file, or a reply
+                * was stale */
 };
 
 struct weft_ckpt_log {
@@ -25,8 +26,8 @@ struct weft_ckpt_log {
     void *arg;
     struct weft_ckpt_history history;
     uint64_t next;  /* serial of the record to read or add */
-    uint64_t opened;  /* the first that was not there when the log was opened */
-    uint64_t damaged; /* the last that is damaged; 0 = none */
+    uint64_t opened;  /* the first serial that was unused when the log was opened */
+    uint64_t damaged; /* the last damaged record; 0 = none */
     bool tried;       /* link(2) was called for the record being added */
     uint64_t mine;  /* serial of this process's claim; 0 = none */
     uint64_t token; /* names its temporary files */
@@ -63,7 +64,7 @@ static void say_damaged(const struct weft_ckpt_log *log, uint64_t number, const 
     log->complain(log->arg, number, text);
 }
 
-/* What is damaged is passed over, and said; what cannot be read ends the reading. */
+/* A damaged record is skipped and reported; an unreadable one ends the reading. */
 static weft_status take_bytes(struct weft_ckpt_log *log, uint64_t serial, const char *name,
                               char *bytes, size_t count, struct weft_error *error)
 {
@@ -93,7 +94,7 @@ static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const c
     char *bytes;
     size_t count;
     weft_status status = path_of(log, name, path, error);
-    /* One that is longer than any record is none: its first bytes show that. */
+    /* A file longer than any record is not a record: its first bytes are enough to detect that. */
     status = status == WEFT_OK
                  ? weft_ckpt_read_whole(path, RECORD_BYTES_MAX, &bytes, &count, error)
                  : status;
@@ -123,7 +124,8 @@ weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_error *
     }
 }
 
-/* A record that link(2) has found to be there. A look-up that says otherwise is stale. */
+/* Read a record that link(2) reported as existing. If the lookup does not find it, the lookup is
+ * stale. */
 static weft_status read_taken(struct weft_ckpt_log *log, struct weft_error *error)
 {
     uint64_t serial = log->next;
@@ -141,7 +143,7 @@ static weft_status read_taken(struct weft_ckpt_log *log, struct weft_error *erro
 
 /* ---- version 1 ------------------------------------------------------------------------------- */
 
-/* Manifests are read in no order: none of them replaces another. */
+/* Manifests are read in any order: none of them replaces another. */
 static weft_status take_version_1(struct weft_ckpt_log *log, struct weft_error *error)
 {
     DIR *dir = opendir(log->directory);
@@ -234,7 +236,7 @@ bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_error *
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* A file of these bytes under a name that nobody else has, on the disk; its path in `path`. */
+/* Write these bytes to a file with a unique name and sync it; its path is returned in `path`. */
 static weft_status write_temporary(struct weft_ckpt_log *log, const char *bytes, size_t count,
                                    char *path, struct weft_error *error)
 {
@@ -244,8 +246,9 @@ static weft_status write_temporary(struct weft_ckpt_log *log, const char *bytes,
     return status == WEFT_OK ? weft_ckpt_write_new(path, bytes, count, error) : status;
 }
 
-/* Was the link made, whatever the call has answered? The count is the file's own, not a directory's;
- * opening a file asks a network file system for what is true now. */
+/* True if the link was made, whatever the call returned. The link count belongs to the file
+ * itself, not to a directory entry. Opening the file makes a network file system fetch current
+ * attributes. */
 static bool is_linked(const char *temporary)
 {
     struct stat info;
@@ -262,8 +265,8 @@ static bool has_no_links(int why)
     return why == EPERM || why == EOPNOTSUPP || why == ENOSYS || why == EMLINK || why == EXDEV;
 }
 
-/* One attempt. Errors: WEFT_EXISTS  the number is taken. WEFT_NOTFOUND  somebody has tidied the
- * temporary file away. */
+/* Make one attempt. Errors: WEFT_EXISTS  the number is in use. WEFT_NOTFOUND  another process
+ * removed the temporary file. */
 static weft_status take_serial(struct weft_ckpt_log *log, const char *temporary,
                                struct weft_error *error)
 {
@@ -292,7 +295,8 @@ static weft_status take_serial(struct weft_ckpt_log *log, const char *temporary,
     return why == EEXIST ? WEFT_EXISTS : why == ENOENT ? WEFT_NOTFOUND : WEFT_IO;
 }
 
-/* Asked before each attempt, with all records before it read: OK, or the record must not be added. */
+/* Called before each attempt, after all earlier records were read: OK, or the record must not be
+ * added. */
 typedef weft_status may_add(const struct weft_ckpt_log *log, const void *arg,
                             struct weft_error *error);
 
@@ -322,7 +326,7 @@ static weft_status sync_log(const struct weft_ckpt_log *log, struct weft_error *
     return status == WEFT_OK ? weft_ckpt_sync_directory(path, error) : status;
 }
 
-/* After OK the record is in the log, on the disk, and in the history. */
+/* After OK the record is in the log, on the disk and in the history. */
 static weft_status add(struct weft_ckpt_log *log, const struct weft_ckpt_record *record,
                        may_add *may, const void *arg, uint64_t *serial_p, struct weft_error *error)
 {
@@ -351,7 +355,7 @@ struct claim_wish {
     bool is_new;
 };
 
-/* What this process was told to do was judged by what the log had when it was opened. */
+/* The command of this process was based on the state of the log when it was opened. */
 static weft_status if_not_overtaken(const struct weft_ckpt_log *log, const void *arg,
                                     struct weft_error *error)
 {

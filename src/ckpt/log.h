@@ -1,17 +1,18 @@
-/* The log of a checkpoint directory: who may write into it, and what was written, in one order that
- * all processes agree on.
+/* The log of a checkpoint directory: which process may write into it, and what was written, in one
+ * order on which all processes agree.
  *
  *     DIR/log/000000000001, 000000000002, ...      records (ckpt/record.h)
  *
- * A record is written to a temporary file of its own name, synchronised, and takes the next serial
- * number by link(2), which fails where the name is taken. Then the process reads that record first:
- * nobody can add one without knowing all those before it. So a process that was stopped at any
- * instruction, and another one took its place meanwhile, meets the other's claim before it can add
- * anything. No clock, no lock and no coordinator is needed for that, and check-then-act is not either.
+ * A record is written to a temporary file with a unique name and synchronised. Then link(2) gives
+ * it the next serial number, and fails if that name exists. In this case the process first reads
+ * the existing record: no process can add a record without having read all earlier ones. So a
+ * process that was suspended at any instruction, and was replaced meanwhile, reads the claim of its
+ * replacement before it can add anything. This needs no clock, no lock, no coordinator and no
+ * check-then-act.
  *
- * Numbers are dense, and none becomes free again: of a checkpoint that was removed (ckpt/directory.h)
- * an empty file stays. After an unclear reply (a network file system that sends a request twice) the
- * link count of the temporary file says whether the link was made.
+ * Numbers are dense, and none is reused: the record of a removed checkpoint (ckpt/directory.h) is
+ * replaced by an empty file. After an ambiguous result (a network file system that sends a request
+ * twice) the link count of the temporary file shows whether the link was made.
  *
  * Thread:  one at a time.
  *
@@ -24,65 +25,69 @@
 
 struct weft_ckpt_log;
 
-/* Called for what is passed over; number 0: a record of the log. */
+/* Called for each skipped checkpoint; number 0: a record of the log. */
 typedef void weft_ckpt_complaint(void *arg, uint64_t number, const char *text);
 
-/* Read the log and the manifests of version 1. A directory without a log has an empty one.
+/* Read the log and the manifests of version 1. A directory without a log is treated as one with an
+ * empty log.
  * Owns:    gives *log_p, to be ended with weft_ckpt_log_close. Borrows directory and complain until
  *          then.
- * Errors:  WEFT_IO, WEFT_NOMEM, WEFT_UNSUPPORTED (a later version): nobody can say what counts, with
- *          error->text. */
+ * Errors:  WEFT_IO, WEFT_NOMEM, WEFT_UNSUPPORTED (a later version): the set of complete
+ *          checkpoints is unknown; error->text has the reason. */
 weft_status weft_ckpt_log_open(const char *directory, weft_ckpt_complaint *complain, void *arg,
                                struct weft_ckpt_log **log_p, struct weft_error *error);
-/* NULL is fine. */
+/* NULL is allowed. */
 void weft_ckpt_log_close(struct weft_ckpt_log *log);
 
-/* Read what has come since. Errors: as open. */
+/* Read the records added since. Errors: as open. */
 weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_error *error);
 
-/* Valid until the next call that takes the log. */
+/* Valid until the next call with the log as an argument. */
 const struct weft_ckpt_history *weft_ckpt_log_history(const struct weft_ckpt_log *log);
 
-/* Add the claim of this process, once. From here on the log is its own.
+/* Add the claim of this process, once. From here on this process may write to the log.
  *
- * is_new:  the job is new, and the directory must hold no part of a checkpoint.
- * Errors:  WEFT_STATE  somebody has claimed a shard of this process, or (is_new) written a part, since
- *          the log was opened: this process was overtaken while it started, and must end. WEFT_IO,
- *          WEFT_NOMEM, as open; WEFT_UNSUPPORTED  the file system has no hard links. */
+ * is_new:  the job is new, and the directory must not contain any part of a checkpoint.
+ * Errors:  WEFT_STATE  since the log was opened another process has claimed a shard of this
+ *          process or (is_new) has written a part: this process was overtaken while it started,
+ *          and must exit. WEFT_IO, WEFT_NOMEM, as open; WEFT_UNSUPPORTED  the file system has no
+ *          hard links. */
 weft_status weft_ckpt_log_claim(struct weft_ckpt_log *log, const struct weft_ckpt_claim *claim,
                                 bool is_new, struct weft_error *error);
 
-/* Records that were passed over because they are damaged; the largest serial of one, 0 = none. */
+/* Largest serial of the damaged records that were skipped; 0 = none. */
 uint64_t weft_ckpt_log_damaged(const struct weft_ckpt_log *log);
 
-/* This process's; NULL before the claim. Valid as the history is. */
+/* The claim of this process; NULL before it was added. Valid as long as the history. */
 const struct weft_ckpt_holder *weft_ckpt_log_mine(const struct weft_ckpt_log *log);
 
-/* Another process has claimed a shard of this one, as far as was read: error->text says who. */
+/* True if another process has claimed a shard of this one, in the records read so far:
+ * error->text names it. */
 bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_error *error);
 
-/* After the shards are as they were: this process begins to serve from checkpoint `number`.
+/* Record that this process starts to serve from checkpoint `number`; its shards must be restored.
  * Errors:  as commit; WEFT_AGAIN  another server of the job has restored another checkpoint. */
 weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, bool journal,
                                    struct weft_error *error);
 
-/* A part of a checkpoint is on the disk: synchronise the directory, add the manifest, synchronise the
- * log. manifest->claim is filled in here.
+/* Commit a part of a checkpoint whose data is on the disk: synchronise the directory, add the
+ * manifest, synchronise the log. Sets manifest->claim.
  * Errors:  WEFT_STATE  this process was replaced: nothing was added, and it must stop. WEFT_IO,
- *          WEFT_NOMEM: do not promise anything. When *may_count_p it is not known whether the part
- *          counts: its files must stay as they are, and its number must not be used again. */
+ *          WEFT_NOMEM: the checkpoint must not be reported as saved. If *may_count_p, it is
+ *          unknown whether the part is in the log: its files must not be changed, and its number
+ *          must not be reused. */
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
                                  bool *may_count_p, struct weft_error *error);
 
-/* Put an empty file in the place of a record, whose manifest was removed or moved away.
+/* Replace a record whose manifest was removed or moved by an empty file.
  * Errors:  WEFT_IO. */
 weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,
                                 struct weft_error *error);
 
-/* Drop the part at this place of the history, whose record was cleared. */
+/* Remove the part at this index from the history after its record was cleared. */
 void weft_ckpt_log_forget(struct weft_ckpt_log *log, size_t place);
 
-/* The path of a record, relative to the directory; out has WEFT_CKPT_FILE_BYTES. */
+/* Path of a record, relative to the directory; out has WEFT_CKPT_FILE_BYTES. */
 void weft_ckpt_log_name(uint64_t serial, char *out);
 
 #endif

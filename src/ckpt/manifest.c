@@ -1,4 +1,4 @@
-/* Manifests: their bytes. The directory is in directory.c. */
+/* Manifests: encoding and parsing. The directory is in directory.c. */
 #include "ckpt/manifest.h"
 
 #include "ckpt/json.h"
@@ -73,7 +73,7 @@ static bool take_file(const cJSON *item, const struct weft_ckpt_manifest *m, uin
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
     weft_ckpt_data_name(m->number, m->first + i, m->claim, file->name);
-    /* Names are ours to give: a manifest cannot point elsewhere. */
+    /* File names are derived from the numbers: a manifest cannot refer to other files. */
     return cJSON_IsString(name) && strcmp(name->valuestring, file->name) == 0 &&
            weft_ckpt_json_number(item, "bytes", UINT64_C(1) << 53, &file->bytes) &&
            take_hex(cJSON_GetObjectItemCaseSensitive(item, "head_xxh3_64"), &file->head_hash);
@@ -137,7 +137,7 @@ weft_status weft_ckpt_manifest_parse(char *bytes, size_t count,
     cJSON *root = cJSON_ParseWithLength(bytes, count);
     struct weft_ckpt_manifest manifest = {0};
     if (root == NULL) {
-        /* The checksum is right, so these are the bytes that were written. */
+        /* The checksum is right, so the bytes are as written. */
         return weft_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
     }
     weft_status status = take_all(root, &manifest, error);

@@ -28,7 +28,7 @@ static void make_head(const struct weft_ckpt_model *model, struct weft_ckpt_head
     }
 }
 
-/* Cut "a/b" into "a" and "b", "b" into "." and "b". */
+/* Split "a/b" into "a" and "b", and "b" into "." and "b". */
 static weft_status cut_path(const char *path, char *directory, size_t bytes, const char **name_p,
                             struct weft_error *error)
 {
@@ -87,7 +87,7 @@ static bool copy_name(const char *text, char name_p[WEFT_CKPT_MODEL_NAME_BYTES])
                                WEFT_CKPT_MODEL_NAME_BYTES;
 }
 
-/* A prior, above 0 and finite; 0 when it is not noted. */
+/* A prior, above 0 and finite; 0 if the metadata has none. */
 static bool read_prior(const struct weft_ckpt_head *head, const char *name, float *prior_p)
 {
     const char *text = weft_ckpt_head_text(head, name);
@@ -218,7 +218,7 @@ uint32_t weft_ckpt_model_rows(const struct weft_ckpt_model *model, const uint64_
 {
     size_t dim = model->dim;
     uint32_t known = 0;
-    uint32_t at = 0; /* both lists ascend */
+    uint32_t at = 0; /* both lists are in ascending order */
     for (uint32_t i = 0; i < count; i++) {
         while (at < model->count && model->ids[at] < ids[i]) {
             at++;

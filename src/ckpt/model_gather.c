@@ -1,4 +1,4 @@
-/* The newest checkpoint of a directory as a model. */
+/* Read the newest checkpoint of a directory as a model. */
 #include "ckpt/directory.h"
 #include "ckpt/model.h"
 
@@ -8,7 +8,8 @@
 
 enum { GONE = 0, IS_THERE = 1 };
 
-/* What a file says of an id; of all that is said the last counts. Removed ids come before rows. */
+/* One statement of a file about an id; the last statement about an id is valid. In a file,
+ * removed ids precede rows. */
 struct saying {
     uint64_t id;
     uint64_t order; /* of the file, then GONE or IS_THERE */
@@ -21,7 +22,7 @@ struct gathering {
     uint64_t room;
     float *rows; /* (row_count, dim) */
     uint64_t row_count;
-    uint32_t dim; /* 0 = no file yet */
+    uint32_t dim; /* 0 = no file read yet */
 };
 
 static weft_status no_memory(struct weft_error *error)
@@ -50,7 +51,7 @@ static bool make_room(struct gathering *all, uint64_t more)
     return true;
 }
 
-/* ids (count,) of one file are gone, or there with the rows that come next. */
+/* Note the ids (count,) of one file: removed, or present with the rows that follow. */
 static weft_status note_ids(struct gathering *all, struct weft_ckpt_reader *reader,
                             const struct weft_ckpt_tensor *ids, uint64_t order,
                             struct weft_error *error)
@@ -120,7 +121,7 @@ static weft_status gather_file(struct gathering *all, const char *directory,
     return status;
 }
 
-/* By id; of one id the last saying first. */
+/* By id; for one id the last statement first. */
 static int compare(const void *a, const void *b)
 {
     const struct saying *x = a;
@@ -128,7 +129,7 @@ static int compare(const void *a, const void *b)
     return x->id != y->id ? (x->id < y->id ? -1 : 1) : (x->order > y->order ? -1 : 1);
 }
 
-/* The last word on every id, in their order. */
+/* Apply the last statement about every id, in ascending order of ids. */
 static weft_status settle(struct gathering *all, struct weft_ckpt_model *model,
                           struct weft_error *error)
 {

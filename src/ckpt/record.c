@@ -12,7 +12,7 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A name that needs no escape in JSON. */
+/* Print a string that needs no escape in JSON. */
 static void print_word(FILE *out, const char *name, const char *text)
 {
     fprintf(out, "  \"%s\": \"", name);
@@ -149,7 +149,7 @@ weft_status weft_ckpt_record_parse(char *bytes, size_t count, struct weft_ckpt_r
     }
     cJSON *root = cJSON_ParseWithLength(bytes, count);
     if (root == NULL) {
-        /* The checksum is right, so these are the bytes that were written. */
+        /* The checksum is right, so the bytes are as written. */
         return weft_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
     }
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");

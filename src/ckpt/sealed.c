@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* How the text ends, and where the checksum stands in that. */
+/* The end of the text, and the offset of the checksum within it. */
 #define HASH_BEFORE "  \"xxh3_64\": \""
 #define HASH_AFTER  "\"\n}\n"
 enum { HASH_DIGITS = 16, HASH_FROM_END = HASH_DIGITS + sizeof(HASH_AFTER) - 1 };
@@ -15,7 +15,7 @@ void weft_ckpt_sealed_end(FILE *out)
     fprintf(out, "%s%016d%s", HASH_BEFORE, 0, HASH_AFTER);
 }
 
-/* With zeros for the digits. In place and in one call: nothing here can fail for want of memory, which
+/* Hash with zeros for the digits. In place and in one call: no allocation can fail here, which
  * would look like damage. */
 static uint64_t hash_of(char *bytes, size_t count)
 {

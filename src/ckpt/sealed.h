@@ -1,5 +1,5 @@
-/* A JSON object whose last member is a checksum of all of its bytes, the 16 digits of the checksum
- * taken as zeros: manifests and the other records of a checkpoint directory.
+/* A JSON object whose last member is a checksum of all of its bytes, computed with zeros for its 16
+ * digits: manifests and the other records of a checkpoint directory.
  *
  * Source: docs/CHECKPOINTS.md, "Files".
  */
@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Writes the last member, with zeros for the checksum, and the end of the object. What was printed
- * before ends with a comma and a line end. */
+/* Write the last member, with zeros for the checksum, and the end of the object. The text
+ * printed before must end with a comma and a newline. */
 void weft_ckpt_sealed_end(FILE *out);
 
-/* Fill in the checksum of a text that weft_ckpt_sealed_end has ended. */
+/* Fill in the checksum of a text that weft_ckpt_sealed_end has finished. */
 void weft_ckpt_sealed_fill(char *bytes, size_t count);
 
-/* bytes (count,) are changed meanwhile, and the same again at the end. */
+/* bytes (count,) are modified during the call and restored at its end. */
 bool weft_ckpt_sealed_good(char *bytes, size_t count);
 
 #endif
