@@ -1,15 +1,14 @@
-/* AES-GCM by Intel's ipsec-mb, called directly: a function with a key schedule, no context to
- * look up, no parameters by name. A tag over a short packet costs a fifth of what EVP takes
+/* AES-GCM by Intel's ipsec-mb, called directly: a function with a key schedule, without context
+ * lookup and named parameters. A tag over a short packet costs a fifth of the time of EVP
  * (bench/NOTEBOOK.md).
  *
- * Errors. The library says that it refused something in a variable of the whole process, which
- * other threads' calls overwrite, and otherwise leaves its results unwritten. What it refuses are
- * NULL pointers and lengths that cannot be here. So that a refusal could never pass for success:
- * a tag that is to be compared begins as the complement of the one that came, one that is to be
- * sent as zeros.
+ * Errors. The library reports an error in a process-wide variable, which calls of other threads
+ * overwrite, and does not write its results. The errors are NULL pointers and lengths that do not
+ * occur here. As a precaution, so that an error never looks like success: a tag to be compared is
+ * initialized to the complement of the received one, and a tag to be sent to zeros.
  *
- * Keys. Schedules lie in a mapping of their own, which a fork does not inherit and a core dump
- * leaves out, where the kernel can do that; unlike libcrypto's they are not in the child at all.
+ * Keys. Key schedules are in a separate mapping that, if the kernel supports it, is wiped on fork
+ * and left out of core dumps; unlike those of libcrypto they are not in the child at all.
  *
  * ipsec-mb 1.3 (Debian 12) sets that variable to 0 in each call: threads on several processors
  * share its cache line, which cost 0 to 30 ns a packet with two of them. From 1.4 on it does not.
@@ -31,7 +30,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The library's tables of functions, one for the process and never freed; it holds no key. */
+/* The library's function tables, one per process and never freed; they hold no key. */
 static const struct weft_ipsec_mb *library;
 static IMB_MGR *manager;
 static struct weft_provider_aead about;
@@ -47,11 +46,11 @@ struct slot {
 struct aead {
     struct slot *slots; /* the mapping */
     size_t mapping_bytes;
-    struct gcm_context_data context; /* of the packet under way */
+    struct gcm_context_data context; /* of the current packet */
     uint8_t aad[WEFT_AEAD_AAD_MAX];
 };
 
-/* ---- is it fit ------------------------------------------------------------------------------- */
+/* ---- is it supported ------------------------------------------------------------------------- */
 
 static void refuse(const char *why, const char *advice)
 {
@@ -129,8 +128,8 @@ static weft_status aead_make(uint32_t slots, void **self_p)
         aead_free(aead);
         return WEFT_NOMEM;
     }
-    /* No harm where any of these is unknown: the fork guard refuses a child all the same. Of a
-     * table for thousands of peers only what is used is to be memory. */
+    /* A failure of either call does no harm: the fork guard rejects a child in any case. Pages
+     * of a table for thousands of peers are to be allocated only when used. */
     (void)madvise(mapping, bytes, MADV_WIPEONFORK);
     (void)madvise(mapping, bytes, MADV_DONTDUMP);
     (void)madvise(mapping, bytes, MADV_NOHUGEPAGE);
@@ -143,7 +142,7 @@ static weft_status aead_make(uint32_t slots, void **self_p)
 static void aead_clear(void *self, uint32_t slot)
 {
     struct aead *aead = self;
-    if (aead->slots[slot].key_bytes > 0) { /* or the memory was never touched */
+    if (aead->slots[slot].key_bytes > 0) { /* otherwise the memory was never touched */
         OPENSSL_cleanse(&aead->slots[slot], sizeof(aead->slots[slot]));
         OPENSSL_cleanse(&aead->context, sizeof(aead->context));
     }
@@ -159,7 +158,7 @@ static weft_status aead_set(void *self, uint32_t slot, const uint8_t *key, size_
     } else {
         IMB_AES256_GCM_PRE(manager, key, &at->key);
     }
-    /* The schedule begins with the key, unless nothing was written. */
+    /* The schedule begins with the key, unless the call failed. */
     if (CRYPTO_memcmp(at->key.expanded_keys, key, 16) != 0) {
         return WEFT_IO;
     }
@@ -178,7 +177,7 @@ static size_t total(const struct weft_crypto_span *spans, size_t count)
     return bytes;
 }
 
-/* The library takes it in one stretch. */
+/* The library requires one contiguous span. */
 static struct weft_crypto_span join(struct aead *aead, const struct weft_crypto_span *aad,
                                     size_t count)
 {
@@ -196,7 +195,7 @@ static struct weft_crypto_span join(struct aead *aead, const struct weft_crypto_
     return (struct weft_crypto_span){aead->aad, bytes};
 }
 
-/* A tag over more than is worth copying, without text. */
+/* A tag without text, over more data than is worth copying. */
 static void tag_of_many(struct aead *aead, const struct slot *at, const uint8_t *iv,
                         const struct weft_crypto_span *aad, size_t count, uint8_t *tag_p)
 {
@@ -304,8 +303,8 @@ static weft_status aead_open(void *self, uint32_t slot, const uint8_t iv[WEFT_AE
     return CRYPTO_memcmp(seen, tag, sizeof(seen)) == 0 ? WEFT_OK : WEFT_PROTO;
 }
 
-/* What a short packet takes of it: the round keys, and the first powers of the hash key, which
- * are the last. */
+/* Prefetch the parts needed for a short packet: the round keys, and the first powers of the hash
+ * key, which are stored last. */
 static void aead_ahead(void *self, uint32_t slot)
 {
     const struct aead *aead = self;

@@ -11,7 +11,7 @@ const struct weft_aead_ops *weft_aead_ipsec_mb(struct weft_provider_aead *about_
         "ipsec-mb does the cryptography of a packet in a quarter of the time: install "
         "libipsec-mb-dev (1.3 to 2.0), then make clean and make";
 #else
-    about_p->advice = ""; /* there is none for this processor */
+    about_p->advice = ""; /* no advice for this processor */
 #endif
     return NULL;
 }

@@ -12,7 +12,7 @@
 
 enum { SEAL = 1, OPEN = 0 };
 
-/* The context stays allocated from the first key on; key_bytes is 0 while there is none. */
+/* The context stays allocated after the first key; key_bytes is 0 while there is no key. */
 struct slot {
     EVP_CIPHER_CTX *context;
     size_t key_bytes;
@@ -91,8 +91,8 @@ static weft_status aead_set(void *self, uint32_t slot, const uint8_t *key, size_
     return WEFT_OK;
 }
 
-/* Begin a packet: the context keeps cipher and key schedule and takes direction and IV. GCM uses its
- * key schedule in the same direction to seal and to open, so one context does both. */
+/* Begin a packet: the context keeps the cipher and the key schedule; direction and IV are set.
+ * GCM uses its key schedule in the same direction to seal and to open, so one context does both. */
 static bool begin(struct aead *aead, uint32_t slot, const uint8_t iv[WEFT_AEAD_IV_BYTES],
                   int direction, EVP_CIPHER_CTX **context_p)
 {
@@ -101,7 +101,7 @@ static bool begin(struct aead *aead, uint32_t slot, const uint8_t iv[WEFT_AEAD_I
     return EVP_CipherInit_ex(*context_p, NULL, NULL, NULL, iv, direction) == 1;
 }
 
-/* One stretch; out NULL = additional data. */
+/* Process one span; out NULL = additional data. */
 static bool take(EVP_CIPHER_CTX *context, uint8_t *out, const void *bytes, size_t count)
 {
     int done;
@@ -113,7 +113,7 @@ static bool take_aad(EVP_CIPHER_CTX *context, const struct weft_crypto_span *aad
 {
     bool good = true;
     for (size_t i = 0; good && i < count; i++) {
-        /* Zero bytes with a NULL result would be taken for the end. */
+        /* EVP treats zero bytes with a NULL result as the end. */
         good = aad[i].bytes == 0 || take(context, NULL, aad[i].base, aad[i].bytes);
     }
     return good;
@@ -132,7 +132,7 @@ static weft_status aead_seal(void *self, uint32_t slot, const uint8_t iv[WEFT_AE
         out = text[i].bytes == 0 ? out : out + text[i].bytes;
     }
     int none;
-    uint8_t nowhere[EVP_MAX_BLOCK_LENGTH]; /* GCM leaves nothing over */
+    uint8_t nowhere[EVP_MAX_BLOCK_LENGTH]; /* GCM has no remaining bytes */
     if (!good || EVP_CipherFinal_ex(context, nowhere, &none) != 1 ||
         EVP_CIPHER_CTX_get_params(context, aead->tag_param) != 1) {
         return WEFT_IO;
@@ -158,7 +158,7 @@ static weft_status aead_open(void *self, uint32_t slot, const uint8_t iv[WEFT_AE
     }
     int none;
     uint8_t nowhere[EVP_MAX_BLOCK_LENGTH];
-    /* Compared in constant time in there. */
+    /* The tag is compared in constant time by this call. */
     return EVP_CipherFinal_ex(context, nowhere, &none) == 1 ? WEFT_OK : WEFT_PROTO;
 }
 

@@ -7,7 +7,7 @@
 
 #define CANARY UINT64_C(0x77656674666f726b)
 
-static _Atomic uint64_t forks; /* between the first process of the family and this one */
+static _Atomic uint64_t forks; /* number of forks from the first process to this one */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int why_not_counted;
 
@@ -31,10 +31,10 @@ weft_status weft_fork_guard_new(struct weft_fork_guard **guard_p)
     }
     bool wipes = madvise(guard, sizeof(*guard), MADV_WIPEONFORK) == 0;
     if (!wipes && why_not_counted != 0) {
-        (void)munmap(guard, sizeof(*guard)); /* a fork would go unnoticed */
+        (void)munmap(guard, sizeof(*guard)); /* a fork would not be detected */
         return WEFT_NOMEM;
     }
-    (void)madvise(guard, sizeof(*guard), MADV_DONTDUMP); /* no harm where it is unknown */
+    (void)madvise(guard, sizeof(*guard), MADV_DONTDUMP); /* an unsupported value does no harm */
     guard->canary = CANARY;
     guard->fork_count = atomic_load_explicit(&forks, memory_order_relaxed);
     *guard_p = guard;

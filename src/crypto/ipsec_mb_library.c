@@ -8,9 +8,9 @@
 enum { MAJOR = IMB_VERSION_NUM >> 16 }; /* first number of the version, and of the soname */
 
 static struct weft_ipsec_mb functions;
-static char advice[200]; /* as much as `weft doctor` shows */
+static char advice[200]; /* at most as much as `weft doctor` prints */
 
-/* memcpy: ISO C knows no conversion of an object's address to a function's. */
+/* memcpy: ISO C has no conversion of an object pointer to a function pointer. */
 static bool find(void *handle, const char *name, void *function_p, size_t bytes)
 {
     void *address = dlsym(handle, name);
@@ -27,7 +27,7 @@ static bool find_all(void *handle)
     return found;
 }
 
-/* ---- why not --------------------------------------------------------------------------------- */
+/* ---- reasons for not loading ----------------------------------------------------------------- */
 
 static void say_absent(struct weft_provider_aead *about_p, const char *soname)
 {

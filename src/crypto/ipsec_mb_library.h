@@ -1,20 +1,21 @@
 /* Intel's ipsec-mb, loaded when the first provider of a process is made. Internal to this folder.
  *
  * It is not linked: weft, and programs that link libweft.so, start on machines without it, too,
- * and the hundreds of names that it exports (sha1_sse) stay out of theirs. A build needs its
- * header; what packets take of it are the function pointers in its manager, as if it were linked.
+ * and the hundreds of symbols that it exports (sha1_sse) do not enter their namespace. A build
+ * needs its header. Packets use the function pointers in its manager, as if it were linked.
  *
- * Which versions. Only the very one of the header. The soname promises too little: key schedules
- * lie in memory of the caller, who has their size, and where the manager's fields are, from the
- * header alone.
+ * Supported versions: only the exact version of the header. The soname guarantees too little: the
+ * caller allocates the key schedules, and has their size and the offsets of the manager's fields
+ * only from the header.
  *
  *   1.3 -> 1.4   the same soname, but a key schedule is 256 bytes longer with AVX-512 and VAES:
- *                what was built with 1.3 would have other memory overwritten (its issue 116)
+ *                with a build for 1.3 it would overwrite other memory (its issue 116)
  *   1.x -> 2.0   another soname
  *   3.0          the bits of IMB_MGR.features have other numbers than in 1.3; IMB_MGR is opaque
  *
- * Of versions that differ in the third number (2.0.1, 2.0.2) nothing is promised either. To refuse
- * one wrongly costs time, and `weft doctor` says so; to take one wrongly costs memory, and keys.
+ * There is no guarantee for versions that differ in the third number (2.0.1, 2.0.2) either.
+ * Rejecting a compatible version costs time, and `weft doctor` reports it; accepting an
+ * incompatible one corrupts memory and keys.
  *
  * Source: intel-ipsec-mb.h; ReleaseNotes.md of intel-ipsec-mb; dlopen(3).
  */
@@ -39,9 +40,10 @@ struct weft_ipsec_mb {
 #undef WEFT_IPSEC_MB_FIELD
 };
 
-/* The functions; loaded for good. NULL: *about_p says why not, and what would mend it.
+/* Load the library and return its functions; it stays loaded. NULL: *about_p has the reason, and
+ * advice.
  *
- * Thread:  one at a time (aead_ipsec_mb.c calls it once in a process). */
+ * Thread:  one at a time (aead_ipsec_mb.c calls it once per process). */
 const struct weft_ipsec_mb *weft_ipsec_mb_load(struct weft_provider_aead *about_p);
 
 #endif

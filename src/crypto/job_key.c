@@ -16,7 +16,7 @@
 
 static_assert((int)WEFT_PSK_BYTES == (int)WEFT_FORK_GUARD_SECRET_BYTES);
 
-/* The guard's secret is the key; there is nothing else to it. */
+/* The guard's secret is the key; there is no other state. */
 struct weft_job_key {
     struct weft_fork_guard guard;
 };
@@ -131,7 +131,8 @@ static int digit_value(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Says what is wrong without a character of the text: most of it may be a key. */
+/* The error text describes the problem without quoting any character: most of the text may be a
+ * key. */
 static weft_status check_text(const char *text, size_t count, const char *name,
                               struct weft_error *error)
 {
@@ -217,7 +218,7 @@ weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct we
     size_t count = strlen(text);
     weft_status status =
         weft_job_key_parse(text, count, "the environment variable " VARIABLE, key_p, error);
-    OPENSSL_cleanse(text, count); /* the very bytes that /proc/self/environ shows */
+    OPENSSL_cleanse(text, count); /* the bytes that /proc/self/environ shows */
     (void)unsetenv(VARIABLE);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Key files: who may have touched them, and writing one that survives a power cut. */
+/* Key files: checks of ownership and access, and writing a file that survives a power failure. */
 #include "crypto/job_key.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    /* One more than the longest good text, so that a longer one shows. */
+    /* One byte more than the longest valid text, so that a longer one is detected. */
     READ_BYTES = WEFT_JOB_KEY_TEXT_BYTES + 2,
     FILE_MODE = 0600,
     MODE_OTHERS = 0077,
@@ -44,8 +44,8 @@ weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key *
     return status;
 }
 
-/* In a folder that others may write to, a link of theirs could lead to any file of ours, or to a
- * key that they know. Root's links are as good as our own. */
+/* In a folder that other users can write to, a link of theirs could point to any file of this
+ * user, or to a key that they know. Root's links are as trusted as the user's own. */
 static weft_status check_link(const char *path, struct weft_error *error)
 {
     struct stat about;
@@ -66,7 +66,7 @@ static weft_status check_link(const char *path, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* What was opened, not what the name leads to by now. */
+/* Checks the opened file, not the current target of the name. */
 static weft_status check_file(int fd, const char *path, struct weft_error *error)
 {
     struct stat about;
@@ -92,7 +92,7 @@ weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
     if (status != WEFT_OK) {
         return status;
     }
-    /* A FIFO must not make us wait for its writer. */
+    /* A FIFO must not block until its writer opens it. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         return weft_fail(error, errno == ENOENT ? WEFT_NOTFOUND : WEFT_IO,
@@ -110,13 +110,13 @@ weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The new name is safe when its folder is. */
+/* The new name is durable once its folder is synced. */
 static bool sync_folder(const char *path)
 {
     char *copy = strdup(path);
     int fd = copy != NULL ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     free(copy);
-    /* EINVAL: a file system that has nothing to sync. */
+    /* EINVAL: the file system does not support fsync of this file. */
     bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     if (fd >= 0) {
         int why = errno;
@@ -128,7 +128,7 @@ static bool sync_folder(const char *path)
 
 static weft_status fill(const struct weft_job_key *key, int fd)
 {
-    /* Whatever the umask left. */
+    /* Independent of the umask. */
     if (fchmod(fd, FILE_MODE) != 0) {
         return WEFT_IO;
     }

@@ -19,7 +19,7 @@ enum { IV_PREFIX_BYTES = 4 };
 
 struct weft_provider {
     struct weft_fork_guard *guard;
-    bool broken; /* a hash failed; see provider.h */
+    bool broken; /* a hash has failed; see provider.h */
     const struct weft_aead_ops *aead;
     void *aead_self;
     struct weft_provider_aead about_aead;
@@ -31,7 +31,7 @@ struct weft_provider {
     uint32_t slot_count;
 };
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 static bool fetch_all(struct weft_provider *provider)
 {
@@ -43,7 +43,7 @@ static bool fetch_all(struct weft_provider *provider)
     return provider->sha256 != NULL && provider->hmac != NULL && has_x25519;
 }
 
-/* The hash is set once; hmac takes it over from a context without a key. */
+/* The hash is set once, in a context without a key from which hmac contexts are copied. */
 static bool make_contexts(struct weft_provider *provider)
 {
     char name[] = "SHA256";
@@ -116,7 +116,7 @@ struct weft_provider_aead weft_provider_aead(const struct weft_provider *provide
     return provider->about_aead;
 }
 
-/* WEFT_OK when this process may use the provider. */
+/* WEFT_OK if this process may use the provider. */
 static weft_status fit(const struct weft_provider *provider)
 {
     if (!weft_fork_guard_holds(provider->guard)) {
@@ -169,8 +169,8 @@ static weft_status op_dh_keypair(void *self, uint8_t secret_p[WEFT_DH_BYTES],
     return status;
 }
 
-/* Any 32 bytes are a public key. What is refused is a point of small order: then the result is zero
- * whatever the secret is, and derive says so. */
+/* Any 32 bytes are a public key. Rejected are points of small order: with them the result is
+ * zero whatever the secret is, and derive reports it. */
 static weft_status agree(EVP_PKEY_CTX *context, EVP_PKEY *peer, uint8_t shared_p[WEFT_DH_BYTES])
 {
     uint8_t shared[WEFT_DH_BYTES];
@@ -178,7 +178,7 @@ static weft_status agree(EVP_PKEY_CTX *context, EVP_PKEY *peer, uint8_t shared_p
     if (EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer_ex(context, peer, 0) != 1) {
         return WEFT_NOMEM;
     }
-    /* A peer must not fill the thread's error queue, which may be the application's, too. */
+    /* A peer must not fill the thread's error queue, which the application may use, too. */
     ERR_set_mark();
     bool good = EVP_PKEY_derive(context, shared, &bytes) == 1 && bytes == sizeof(shared);
     ERR_pop_to_mark();
@@ -209,8 +209,8 @@ static weft_status op_dh(void *self, const uint8_t secret[WEFT_DH_BYTES],
 
 /* ---- SHA-256 and HMAC ------------------------------------------------------------------------ */
 
-/* Zeros, or what was in the memory before, could be a MAC that somebody can guess. From the kernel,
- * because libcrypto's generator may want memory, too. */
+/* Zeros, or the previous content of the memory, could be a MAC that a peer can guess. Use random
+ * bytes, from the kernel, because libcrypto's generator may need memory, too. */
 static void give_up(struct weft_provider *provider, uint8_t out_p[WEFT_HASH_BYTES])
 {
     provider->broken = true;
@@ -239,7 +239,7 @@ static void op_hmac(void *self, const void *key, size_t key_bytes,
     EVP_MAC_CTX *context = provider->hmac_context;
     static const uint8_t nothing;
     size_t bytes;
-    /* With a NULL key libcrypto would go on with the key of the call before. */
+    /* With a NULL key libcrypto would continue to use the key of the previous call. */
     bool good = EVP_MAC_init(context, key_bytes > 0 ? key : &nothing, key_bytes, NULL) == 1;
     for (size_t i = 0; good && i < span_count; i++) {
         good = EVP_MAC_update(context, spans[i].base, spans[i].bytes) == 1;
@@ -267,7 +267,7 @@ static weft_status op_aead_set(void *self, uint32_t slot, const uint8_t *key, si
                              : provider->aead->set(provider->aead_self, slot, key, key_bytes);
 }
 
-/* May it be used, and the nonce as the cipher wants it. */
+/* Check that it may be used, and convert the nonce to the cipher's form. */
 static weft_status begin(struct weft_provider *provider, uint32_t slot, uint64_t nonce)
 {
     WEFT_ASSERT(slot < provider->slot_count);
@@ -300,7 +300,8 @@ static weft_status op_aead_open(void *self, uint32_t slot, uint64_t nonce,
     status = provider->aead->open(provider->aead_self, slot, provider->iv, aad, aad_count, text,
                                   text_bytes, tag);
     if (status == WEFT_PROTO && text_bytes > 0) {
-        memset(text, 0, text_bytes); /* what a stranger's bytes decrypt to stays in here */
+        memset(text, 0, text_bytes); /* the decryption of unauthenticated bytes must not leave
+                                      * this function */
     }
     return status;
 }
@@ -313,7 +314,7 @@ static void op_aead_ahead(void *self, uint32_t slot)
     }
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the function table ---------------------------------------------------------------------- */
 
 static void op_wipe(void *self, void *bytes, size_t count)
 {

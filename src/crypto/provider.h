@@ -32,8 +32,8 @@
 struct weft_provider;
 
 /* Owns:    gives *provider_p, to be freed with weft_provider_free after its endpoint is.
- * Errors:  WEFT_NOMEM.  WEFT_UNSUPPORTED  this host's libcrypto (its configuration, say) does not
- *          offer X25519, SHA-256, HMAC or AES-GCM.
+ * Errors:  WEFT_NOMEM. WEFT_UNSUPPORTED this host's libcrypto (for instance its configuration) does
+ *          not offer X25519, SHA-256, HMAC or AES-GCM.
  * Cost:    1 to 1.5 KB for each slot in use. */
 weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p);
 
@@ -42,8 +42,9 @@ weft_status weft_provider_new_libcrypto(uint32_t slots, struct weft_provider **p
 
 /* The AES-GCM implementation in use, as text. */
 struct weft_provider_aead {
-    char text[96]; /* "ipsec-mb 1.3.0 for AVX-512 and VAES"; or "libcrypto; " and why not that */
-    const char *advice; /* what would make it faster; "" = nothing */
+    char text[96]; /* "ipsec-mb 1.3.0 for AVX-512 and VAES"; or "libcrypto; " and the reason why
+                    * not ipsec-mb */
+    const char *advice; /* how to make it faster; "" = nothing */
 };
 struct weft_provider_aead weft_provider_aead(const struct weft_provider *provider);
 
@@ -53,8 +54,9 @@ void weft_provider_free(struct weft_provider *provider);
 /* The configuration of an endpoint; borrows the provider. Ciphertext that fails authentication is
  * overwritten with zeros.
  *
- * hash and hmac cannot return a status. When libcrypto fails in one of them (memory), it gives
- * random bytes, which no peer will match, and all other operations are WEFT_IO from then on. */
+ * hash and hmac cannot return a status. If libcrypto fails in one of them (memory), the result
+ * is random bytes, which no peer will match, and all other operations fail with WEFT_IO from
+ * then on. */
 struct weft_crypto weft_provider_crypto(struct weft_provider *provider);
 
 #endif

@@ -22,10 +22,10 @@ weft_status weft_channel_send(struct weft_channel *channel, cJSON *object)
     char *text = weft_job_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
     size_t bytes = strlen(text);
-    text[bytes++] = '\n'; /* takes the place of the final zero; written by length */
+    text[bytes++] = '\n'; /* replaces the final zero; the text is written by length */
     weft_status status = WEFT_OK;
     for (size_t at = 0; at < bytes;) {
-        /* MSG_NOSIGNAL: a parent that is gone is a status here, not SIGPIPE. */
+        /* MSG_NOSIGNAL: if the parent has exited, the result is a status, not SIGPIPE. */
         ssize_t written = send(channel->fd, text + at, bytes - at, MSG_NOSIGNAL);
         if (written < 0 && errno == EINTR) {
             continue;
@@ -40,7 +40,8 @@ weft_status weft_channel_send(struct weft_channel *channel, cJSON *object)
     return status;
 }
 
-/* Take the first whole line out of the buffer; *object_p stays NULL when there is none. */
+/* Remove the first complete line from the buffer and parse it; *object_p stays NULL if there is
+ * none. */
 static weft_status take_line(struct weft_channel *channel, cJSON **object_p)
 {
     char *end = channel->count > 0 ? memchr(channel->bytes, '\n', channel->count) : NULL;

@@ -1,4 +1,4 @@
-/* JSON objects, one a line, between a supervisor and the processes it started.
+/* JSON objects, one per line, between a supervisor and its child processes.
  *
  * One stream socket per child, both ways: the child sends ready, epoch, done or error; the parent
  * sends go. End of file means that the other process has exited. The format is private to one
@@ -36,10 +36,10 @@ weft_status weft_channel_next(struct weft_channel *channel, cJSON **object_p);
 /* Close and free; a channel with fd -1 is allowed. */
 void weft_channel_fini(struct weft_channel *channel);
 
-/* The string or number of a key; "" or 0 when it is missing. */
+/* The string or number of a key; "" or 0 if it is missing. */
 const char *weft_channel_text(const cJSON *object, const char *key);
 double weft_channel_number(const cJSON *object, const char *key);
-/* The first `count` numbers of the list "ports"; 0 for those that are missing. */
+/* The first `count` numbers of the list "ports"; 0 for missing ones. */
 void weft_channel_ports(const cJSON *object, uint16_t *ports_p, uint32_t count);
 
 #endif

@@ -21,9 +21,9 @@ enum { HEAD_BYTES = 16, LONG_BYTES = 1 << 20, SECTOR_BYTES = 512 };
 struct weft_journal {
     int fd;
     uint64_t bytes;
-    uint64_t bytes_compact; /* when it was last written anew, or that failed */
-    bool is_renamed;        /* its name is not known to be on the disk */
-    char *path;             /* as the kernel resolves it: a link stays a link */
+    uint64_t bytes_compact; /* size when it was last rewritten, or when a rewrite last failed */
+    bool is_renamed;        /* renamed, and the new name may not be on the disk yet */
+    char *path;             /* as resolved by the kernel: a symbolic link stays in place */
 };
 
 static uint64_t checksum(const uint8_t head[8], const uint8_t *body, size_t count)
@@ -31,7 +31,7 @@ static uint64_t checksum(const uint8_t head[8], const uint8_t *body, size_t coun
     return XXH64(body, count, XXH64(head, 8, 0));
 }
 
-/* op and check, from the length and op. */
+/* Encode op and check from the length and op. */
 static uint32_t op_word(uint32_t body_bytes, uint8_t op)
 {
     uint8_t bytes[5];
@@ -83,9 +83,9 @@ static bool all_zero(const uint8_t *bytes, size_t count)
     return true;
 }
 
-/* A record that cannot be read is a torn tail when the file ends within it, or is zeros from there on or
- * from a sector within it on. One that is there to its end and wrong was damaged later: it may have been
- * synced and answered. */
+/* An unreadable record is a torn tail if it extends past the end of the file, or consists of
+ * zeros from its start or from a sector boundary within it to the end. A complete record with a
+ * wrong hash was damaged later: it may have been synced and acknowledged. */
 static bool is_torn(const uint8_t *file, size_t at, size_t count)
 {
     size_t left = count - at;
@@ -103,7 +103,7 @@ static bool is_torn(const uint8_t *file, size_t at, size_t count)
     return bytes > left || sector < at + bytes;
 }
 
-/* *used_p: bytes of whole records. */
+/* *used_p: bytes of complete records. */
 static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply *apply, void *arg,
                           const char *path, size_t *used_p, struct weft_error *error)
 {
@@ -137,7 +137,7 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
     return WEFT_OK;
 }
 
-/* The file's name, too, must be on the disk. */
+/* Sync the folder: the file's name must be on the disk, too. */
 static bool sync_folder(const char *path)
 {
     char *copy = strdup(path);
@@ -175,7 +175,7 @@ static weft_status load(struct weft_journal *journal, size_t count, const char *
         return weft_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
     }
     if (memcmp(head, magic, head_bytes) != 0) {
-        return not_ours(path, error); /* before memory is taken for a file of any size */
+        return not_ours(path, error); /* checked before allocating memory for a file of any size */
     }
     uint8_t *bytes = malloc(count);
     if (bytes == NULL) {
@@ -199,7 +199,7 @@ static weft_status load(struct weft_journal *journal, size_t count, const char *
     return used == 0 ? begin(journal->fd, path, error) : WEFT_OK;
 }
 
-/* Another coordinator may have given the name to a new file between our open and our lock. */
+/* Another coordinator may have given the name to a new file between open and lock. */
 static bool has_name(int fd, const char *path)
 {
     struct stat ours, named;
@@ -284,14 +284,14 @@ weft_status weft_journal_sync(struct weft_journal *journal)
     return WEFT_OK;
 }
 
-/* ---- written anew ---------------------------------------------------------------------------- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
 bool weft_journal_is_long(const struct weft_journal *journal)
 {
     return journal->bytes >= LONG_BYTES && journal->bytes >= 2 * journal->bytes_compact;
 }
 
-/* The lock comes before the name: who opens that finds it locked. */
+/* Lock the file before giving it the name: a process that opens the name finds it locked. */
 static bool fill(int fd, weft_journal_supply *supply, void *arg, uint64_t *bytes_p)
 {
     uint8_t body[WEFT_JOURNAL_BODY_MAX];
@@ -320,7 +320,7 @@ weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supp
     if (asprintf(&name, "%s.new", journal->path) < 0) {
         return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
-    (void)unlink(name); /* of one that died in the middle of this */
+    (void)unlink(name); /* left by a process that died during a rewrite */
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0 || !fill(fd, supply, arg, &bytes) || rename(name, journal->path) != 0) {
         weft_status status = weft_fail(error, WEFT_IO, "cannot write %.160s anew: %s",

@@ -1,18 +1,19 @@
-/* The coordinator's journal: a file of records that must survive it, appended to, and written anew from
- * what they say together when it has become long.
+/* The coordinator's journal: a file of records that must survive the coordinator. Records are
+ * appended; when the file has grown long, it is rewritten with an equivalent shorter list of
+ * records.
  *
  *     "weft members 1\n\0"
  *     then records: body length u32, op u8, check of these two u24, XXH64 of all but itself u64, body
  *
- * Integers big-endian. The check is the low bits of XXH64 over the five bytes before it: a length
- * that is wrong must not make what follows look torn. What was not written to its end (the machine or
- * the process died) is a torn tail: cut off when the file is opened. Such a record goes beyond the end
- * of the file, or it ends in zeros from a boundary of 512 bytes on, which is what a disk did not write.
- * Any other record that cannot be read is damage, and the file is refused: nobody may guess which
- * leases are missing.
+ * Integers are big-endian. The check is the low bits of XXH64 over the five bytes before it: a
+ * damaged length must not make the following records look torn. A record that was not written
+ * completely, because the machine or the process died, is a torn tail: it is truncated when the
+ * file is opened. A torn record extends past the end of the file, or ends in zeros from a 512-byte
+ * boundary on, where the disk did not write. Any other unreadable record is damage, and the file is
+ * rejected: the missing leases cannot be guessed.
  *
- * It is written anew as FILE.new, synced, renamed to FILE, and its folder synced: at each moment FILE is
- * the old one or the new one, whole.
+ * A rewrite creates FILE.new, syncs it, renames it to FILE and syncs the folder: at each moment
+ * FILE is the complete old or the complete new file.
  *
  * One process at a time: the file is locked while it is open.
  */
@@ -29,41 +30,43 @@ struct weft_journal;
 
 enum { WEFT_JOURNAL_BODY_MAX = 4096 };
 
-/* Takes a record, oldest first; anything but OK ends the reading with that status. */
+/* Called with each record, oldest first; any status but OK ends the reading with that status. */
 typedef weft_status weft_journal_apply(void *arg, uint8_t op, const uint8_t *bytes, size_t count);
 
-/* Open or begin a journal, and read what is in it.
+/* Open or create a journal, and read its records.
  *
- * Owns:    gives *journal_p, to be ended with weft_journal_close. *torn_bytes_p: cut off.
+ * Owns:    gives *journal_p, to be ended with weft_journal_close. *torn_bytes_p: bytes truncated.
  * Errors:  WEFT_IO      it cannot be opened, read or locked.
- *          WEFT_DATA    it is something else, or damaged.
- *          WEFT_EXISTS  another process has it open.   WEFT_NOMEM.   Those of apply. */
+ *         WEFT_DATA    it is not a journal, or is damaged.
+ *         WEFT_EXISTS  another process has it open.   WEFT_NOMEM.   Those of apply. */
 weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void *arg,
                               struct weft_journal **journal_p, uint64_t *torn_bytes_p,
                               struct weft_error *error);
 
-/* Errors:  WEFT_IO  errno says why. The file may have a torn tail now; nothing may be appended. */
+/* Errors:  WEFT_IO  errno has the reason. The file may have a torn tail now; nothing more may be
+ *          appended. */
 weft_status weft_journal_append(struct weft_journal *journal, uint8_t op, const uint8_t *bytes,
                                 size_t count);
 
-/* What was appended is on the disk, in a file that has the journal's name there.   Errors: WEFT_IO. */
+/* Sync the appended records, and the journal's name if needed.   Errors: WEFT_IO. */
 weft_status weft_journal_sync(struct weft_journal *journal);
 
-/* It is worth writing anew: at least 1 MiB, and twice what it was when that was last done or tried. */
+/* True if a rewrite is worthwhile: at least 1 MiB, and twice the size at the last rewrite or
+ * attempt. */
 bool weft_journal_is_long(const struct weft_journal *journal);
 
-/* The i-th record of those that say the same as all that were appended; returns its bytes in body, 0 =
- * there are no more. */
+/* The i-th record of a list equivalent to all appended records; returns its bytes in body, 0 =
+ * end of the list. */
 typedef size_t weft_journal_supply(void *arg, uint32_t i, uint8_t *op_p,
                                    uint8_t body[WEFT_JOURNAL_BODY_MAX]);
 
-/* Write it anew. What was appended is safe then, as after weft_journal_sync, which is still due when this
- * fails: then the journal is what it was, and can be appended to.
+/* Rewrite the journal. On success the appended records are durable, as after weft_journal_sync. On
+ * failure the journal is unchanged and can be appended to; weft_journal_sync is still due.
  * Errors:  WEFT_IO, WEFT_NOMEM. */
 weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supply *supply,
                                  void *arg, struct weft_error *error);
 
-/* NULL is fine. */
+/* NULL is allowed. */
 void weft_journal_close(struct weft_journal *journal);
 
 #endif

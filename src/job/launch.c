@@ -8,7 +8,7 @@
 
 enum { NUMBER_MAX = 65535 }; /* workers, shards and processes of a job */
 
-/* What is on the way through the sources. */
+/* State passed through the sources. */
 struct detection {
     struct weft_launch *launch;
     weft_launch_lookup *lookup;
@@ -38,7 +38,7 @@ const char *weft_launch_environment(void *arg, const char *name)
 
 /* ---- reading variables ----------------------------------------------------------------------- */
 
-/* An empty variable is one that is not set: scripts leave them behind. */
+/* An empty variable is treated as unset: scripts leave empty ones behind. */
 static const char *get(const struct detection *d, const char *name)
 {
     const char *text = d->lookup(d->arg, name);
@@ -64,7 +64,7 @@ static bool parse_u64(const char *text, unsigned base, uint64_t max, uint64_t *v
     return true;
 }
 
-/* *value_p stays as it is when the variable is not set. */
+/* *value_p is unchanged if the variable is not set. */
 static weft_status read_number(const char *name, const char *text, uint64_t min, uint64_t max,
                                uint64_t *value_p, struct weft_error *error)
 {
@@ -137,7 +137,7 @@ bool weft_launch_endpoint_parse(const char *text, size_t bytes, char *host_p, si
         text++;
         used -= 2;
     }
-    /* Without brackets the last part of an IPv6 address would pass for a port. */
+    /* Without brackets the last part of an IPv6 address would be parsed as a port. */
     if (used == 0 || used >= host_bytes || (!bracketed && memchr(text, ':', used) != NULL) ||
         memchr(text, ' ', used) != NULL || memchr(text, ',', used) != NULL) {
         return false;
@@ -167,7 +167,7 @@ const char *weft_launch_servers_parse(const char *text, struct weft_launch_addre
     }
 }
 
-/* ---- the questions --------------------------------------------------------------------------- */
+/* ---- role and addresses ---------------------------------------------------------------------- */
 
 static weft_status take_role(const struct detection *d, const char *name)
 {
@@ -176,7 +176,7 @@ static weft_status take_role(const struct detection *d, const char *name)
     if (text == NULL) {
         return WEFT_OK;
     }
-    /* ps-lite's word, and that of weft before 0.2. */
+    /* The name of the role in ps-lite, and in weft before 0.2. */
     const char *word = strcmp(text, "scheduler") == 0 ? "coordinator" : text;
     for (unsigned role = WEFT_LAUNCH_SERVER; role <= WEFT_LAUNCH_AGGREGATOR; role++) {
         if (strcmp(word, role_names[role]) != 0) {
@@ -199,7 +199,7 @@ static weft_status take_role(const struct detection *d, const char *name)
 
 static weft_status detect_role(const struct detection *d)
 {
-    /* DMLC_ROLE is heard only where WEFT_ROLE says nothing. */
+    /* DMLC_ROLE is used only if WEFT_ROLE is not set. */
     return take_role(d, get(d, "WEFT_ROLE") != NULL ? "WEFT_ROLE" : "DMLC_ROLE");
 }
 
@@ -257,7 +257,8 @@ static weft_status detect_coordinator(const struct detection *d)
         launch->coordinator_from = name;
         return WEFT_OK;
     }
-    /* Who lists the servers has no coordinator unless he names it; torch's master is not one. */
+    /* With a list of servers there is no coordinator unless it is named explicitly; torch's
+     * master is not one. */
     if (launch->servers != NULL) {
         return WEFT_OK;
     }
@@ -308,14 +309,14 @@ struct placing {
 struct launcher {
     const char *name;
     const char *rank;
-    const char *size;       /* NULL = it does not say */
-    const char *size_else;  /* the same under another name; NULL = there is none */
+    const char *size;       /* NULL = not set by the launcher */
+    const char *size_else;  /* the same under another name; NULL = none */
     const char *local_rank;
-    const char *needs;      /* its variables mean nothing without this one; NULL = none */
+    const char *needs;      /* its variables are valid only with this one; NULL = none */
 };
 
-/* SLURM_PROCID and SLURM_NTASKS are also set in a batch script, for the script itself, which is no
- * task: SLURM_STEP_ID is there only for what srun started. */
+/* SLURM_PROCID and SLURM_NTASKS are also set in a batch script, for the script itself, which is
+ * not a task. SLURM_STEP_ID is set only for processes started by srun. */
 static const struct launcher launchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", NULL, "LOCAL_RANK", NULL},
     {"OMPI_COMM_WORLD_*", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL,
@@ -359,7 +360,7 @@ static weft_status read_launcher(const struct detection *d, const struct launche
     return WEFT_OK;
 }
 
-/* The next number of "1 2 4"; false at its end or when it is none. */
+/* The next number of "1 2 4"; false at its end or if it is not a number. */
 static bool next_number(const char **at, uint32_t *value_p)
 {
     char *end;
@@ -372,8 +373,9 @@ static bool next_number(const char **at, uint32_t *value_p)
     return true;
 }
 
-/* `mpirun -n 1 A : -n 2 B : -n 4 C` numbers all seven, part by part; Open MPI says how many each
- * part has. (Where each begins it says in OMPI_FIRST_RANKS, which is "0 0 0" in release 4.1.) */
+/* `mpirun -n 1 A : -n 2 B : -n 4 C` numbers all seven processes, part by part; Open MPI reports
+ * the number of processes of each part. (OMPI_FIRST_RANKS has the first rank of each part, but
+ * is "0 0 0" in release 4.1.) */
 static void within_part(const struct detection *d, struct placing *placing)
 {
     const char *counts = get(d, "OMPI_APP_CTX_NUM_PROCS");
@@ -387,12 +389,12 @@ static void within_part(const struct detection *d, struct placing *placing)
         }
         begin += processes;
     }
-    if (begin == placing->size) { /* else it counts something that is not known here */
+    if (begin == placing->size) { /* otherwise the list has a meaning that is not known here */
         *placing = found;
     }
 }
 
-/* Use a launcher's rank, or leave it where its number of processes is not that of the role. */
+/* Use a launcher's rank, or ignore it if its number of processes is not that of the role. */
 static void take_placing(const struct detection *d, const struct launcher *launcher,
                          const struct placing *placing)
 {
@@ -457,7 +459,7 @@ static weft_status detect_rank(const struct detection *d)
         status = get_number(d, names[i], 0, NUMBER_MAX - 1, &launch->rank);
         launch->rank_from = launch->rank != WEFT_LAUNCH_UNKNOWN ? names[i] : NULL;
     }
-    /* With rank and number told, a launcher further out has nothing to add. */
+    /* If rank and number are known, an outer launcher has nothing to add. */
     bool is_told = launch->rank != WEFT_LAUNCH_UNKNOWN &&
                    (launch->role == WEFT_LAUNCH_SERVER || launch->workers != WEFT_LAUNCH_UNKNOWN);
     if (status == WEFT_OK && !is_told && launch->role != WEFT_LAUNCH_COORDINATOR) {
@@ -466,7 +468,7 @@ static weft_status detect_rank(const struct detection *d)
     return status;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- other values ---------------------------------------------------------------------------- */
 
 static weft_status detect_job(const struct detection *d)
 {
@@ -537,7 +539,7 @@ weft_status weft_launch_detect(const struct weft_launch *flags, uint32_t shards_
     return WEFT_OK;
 }
 
-/* ---- for a person ---------------------------------------------------------------------------- */
+/* ---- text for a person ----------------------------------------------------------------------- */
 
 [[gnu::format(printf, 3, 4)]] static void append(char *text, size_t bytes, const char *format, ...)
 {

@@ -23,10 +23,10 @@ extern char **environ;
 
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Descriptors to poll for: one, and of each slot the channel and the two of its output. */
+/* Descriptors to poll: one for signals, and per slot the channel and two for its output. */
 enum { SLOT_FDS = 3 };
 
-/* From here on no descriptor has a fixed meaning in a child. */
+/* Descriptors from here on have no fixed meaning in a child. */
 enum { FREE_FD = WEFT_KEY_FD + 1 };
 
 static uint64_t clock_ns(void)
@@ -68,10 +68,10 @@ static void remove_folder(const char *path)
     }
 }
 
-/* In the watchdog: sleep until the pipe's other end is closed, which only our parent's end does. */
+/* In the watchdog: sleep until the other end of the pipe is closed; only the parent has it open. */
 static void watch(struct weft_supervisor *supervisor, int fd)
 {
-    setsid(); /* away from the terminal's signals */
+    setsid(); /* detach from the terminal's signals */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3 && null >= 0; i++) {
         dup2(null, i);
@@ -134,8 +134,8 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     for (size_t i = 0; policy->takes_signals && i < WEFT_ARRAY_COUNT(stop_signals); i++) {
-        /* A script's background job starts with SIGINT ignored, and an ignored signal reaches no
-         * signalfd. */
+        /* A background job of a script starts with SIGINT ignored, and an ignored signal is not
+         * delivered to a signalfd. */
         signal(stop_signals[i], SIG_DFL);
         sigaddset(&set, stop_signals[i]);
     }
@@ -156,7 +156,8 @@ void weft_supervisor_fini(struct weft_supervisor *supervisor)
         weft_channel_fini(&supervisor->slots[i].channel);
     }
     if (supervisor->watchdog_fd >= 0) {
-        close(supervisor->watchdog_fd); /* it finds no group left, removes the folder, and ends */
+        close(supervisor->watchdog_fd); /* it finds no process group, removes the folder, and
+                                         * exits */
         while (waitpid(supervisor->watchdog, NULL, 0) < 0 && errno == EINTR) {
         }
     }
@@ -164,7 +165,7 @@ void weft_supervisor_fini(struct weft_supervisor *supervisor)
         munmap(supervisor->groups, supervisor->count * sizeof(*supervisor->groups));
     }
     close_fd(&supervisor->signal_fd);
-    /* A second Ctrl-C shall not end us in the middle of what is left to do. */
+    /* A second Ctrl-C must not end this process during the cleanup. */
     if (!supervisor->policy.takes_signals) {
         sigprocmask(SIG_SETMASK, &supervisor->signals_before, NULL);
     }
@@ -174,7 +175,7 @@ void weft_supervisor_fini(struct weft_supervisor *supervisor)
 
 /* ---- start of a process ---------------------------------------------------------------------- */
 
-/* The index in the slot's environment of NAME=value; count: there is none. */
+/* The index of NAME=value in the slot's environment; count: not found. */
 static uint32_t find_variable(const struct weft_slot *slot, const char *name, size_t bytes)
 {
     uint32_t i = 0;
@@ -202,8 +203,8 @@ void weft_slot_setenv(struct weft_slot *slot, const char *name, const char *form
     free(value);
 }
 
-/* Ours, with the slot's own in their stead. Made before the fork: between fork and exec nothing may
- * allocate. */
+/* The supervisor's environment, with the slot's variables overriding it. Made before the fork:
+ * between fork and exec nothing may allocate. */
 static char **make_environment(const struct weft_slot *slot)
 {
     size_t count = 0;
@@ -225,7 +226,7 @@ static char **make_environment(const struct weft_slot *slot)
     return variables;
 }
 
-/* The descriptors of one start, ours first; -1 = not opened. */
+/* The descriptors of one start, the supervisor's ends first; -1 = not opened. */
 struct ends {
     int out[2][2]; /* pipes: standard output and error */
     int channel[2];
@@ -249,9 +250,9 @@ static bool open_ends(struct ends *ends, const struct weft_slot *slot)
             socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends->channel) == 0);
 }
 
-/* In the child: put the descriptors where it finds them, and close the supervisor's. All that are
- * handed down get out of the way first: one may have the number that another one shall have, and dup2
- * onto itself would keep close-on-exec. */
+/* In the child: move the descriptors to their fixed numbers, and close the supervisor's. All
+ * inherited descriptors are first moved to high numbers: one may have the number meant for
+ * another, and dup2 onto itself would keep close-on-exec. */
 static void hand_down(struct weft_supervisor *supervisor, struct weft_slot *slot, struct ends *ends)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -292,8 +293,8 @@ static void become(struct weft_supervisor *supervisor, struct weft_slot *slot, s
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, supervisor->policy.orphan_signal);
     pid_t above = getppid();
-    if (above != parent && above != 0) { /* 0: it is in another PID namespace than this one */
-        _exit(1);                        /* it died before prctl */
+    if (above != parent && above != 0) { /* 0: it is in another PID namespace */
+        _exit(1);                        /* the parent died before prctl */
     }
     sigset_t none;
     sigemptyset(&none);
@@ -322,7 +323,7 @@ static pid_t fork_slot(struct weft_supervisor *supervisor, const struct weft_slo
     return pid;
 }
 
-/* Our ends of what the new process has. */
+/* Store the supervisor's ends of the new process's descriptors. */
 static void take_ends(struct weft_slot *slot, struct ends *ends)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -356,7 +357,7 @@ weft_status weft_supervisor_start(struct weft_supervisor *supervisor, struct wef
     }
     free(environment);
     if (pid > 0) {
-        setpgid(pid, pid); /* both sides do it: whoever comes first */
+        setpgid(pid, pid); /* called by both sides, whichever is first */
         supervisor->groups[index_of(supervisor, slot)] = pid;
         take_ends(slot, &ends);
         slot->pid = pid;
@@ -423,7 +424,7 @@ void weft_supervisor_swap(struct weft_supervisor *supervisor, struct weft_slot *
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Whole lines; a line that is too long is cut into several. */
+/* Print complete lines; a line that is too long is split. */
 static void print_lines(const struct weft_slot *slot, struct weft_slot_stream *stream, bool all)
 {
     for (;;) {
@@ -441,7 +442,7 @@ static void print_lines(const struct weft_slot *slot, struct weft_slot_stream *s
     }
 }
 
-/* What has no end of line yet is printed, too. */
+/* An unfinished line is printed, too. */
 static void close_stream(const struct weft_slot *slot, struct weft_slot_stream *stream)
 {
     if (stream->fd >= 0) {
@@ -452,8 +453,8 @@ static void close_stream(const struct weft_slot *slot, struct weft_slot_stream *
     }
 }
 
-/* Pass on what one read gives, so that a process that never falls silent starves nobody; at its end the
- * stream is closed. Returns the bytes. */
+/* Forward the result of one read, so that a process with endless output does not starve the
+ * others; at its end the stream is closed. Returns the bytes. */
 static size_t pass_on(const struct weft_slot *slot, struct weft_slot_stream *stream)
 {
     if (stream->fd < 0) {
@@ -473,7 +474,7 @@ static size_t pass_on(const struct weft_slot *slot, struct weft_slot_stream *str
     return (size_t)got;
 }
 
-/* Pass on what the pipe holds, and not what somebody adds meanwhile. */
+/* Forward the bytes in the pipe now, without those added meanwhile. */
 static void drain(const struct weft_slot *slot, struct weft_slot_stream *stream)
 {
     int room = stream->fd >= 0 ? fcntl(stream->fd, F_GETPIPE_SZ) : 0;
@@ -486,8 +487,8 @@ static void drain(const struct weft_slot *slot, struct weft_slot_stream *stream)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Which processes have ended? They stay zombies, so that their groups' numbers are nobody else's,
- * until all that they have said is handed out and the rest of the group is killed. */
+/* Find the processes that have exited. They stay zombies, so that their group numbers are not
+ * reused until all their events are delivered and the rest of the group is killed. */
 static void find_ended(struct weft_supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->count; i++) {
@@ -501,7 +502,7 @@ static void find_ended(struct weft_supervisor *supervisor)
     }
 }
 
-/* What a grandchild could still write is not waited for. */
+/* Does not wait for further output of a grandchild. */
 static void reap(struct weft_supervisor *supervisor, struct weft_slot *slot)
 {
     kill(-slot->pid, SIGKILL);
@@ -526,7 +527,7 @@ static cJSON *take_message(struct weft_slot *slot)
     return object;
 }
 
-/* One event of the slot, from what the last poll has seen. */
+/* Deliver one event of the slot, from the results of the last poll. */
 static bool take_of(struct weft_supervisor *supervisor, uint32_t i,
                     struct weft_supervisor_event *event_p)
 {
@@ -565,7 +566,8 @@ static bool take_signal(struct weft_supervisor *supervisor, struct weft_supervis
     struct signalfd_siginfo info;
     while (supervisor->fds[0].revents != 0 &&
            read(supervisor->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        /* Behind the read: a SIGCHLD that comes before it is merged with this one, and is not seen. */
+        /* After the read: a SIGCHLD before it is merged with this one and not reported
+         * separately. */
         if (info.ssi_signo == SIGCHLD) {
             find_ended(supervisor);
         } else {
@@ -592,8 +594,8 @@ static bool take(struct weft_supervisor *supervisor, struct weft_supervisor_even
     return false;
 }
 
-/* Sleep until something happens, or a restart is due. False: until_ns has passed; what has happened is
- * to be taken once more. */
+/* Sleep until an event arrives, or a restart is due. False: until_ns has passed; check once more
+ * for events. */
 static bool wait_for_any(struct weft_supervisor *supervisor, uint64_t until_ns)
 {
     struct pollfd *fds = supervisor->fds;
@@ -613,12 +615,12 @@ static bool wait_for_any(struct weft_supervisor *supervisor, uint64_t until_ns)
     struct timespec left = {.tv_sec = (time_t)(left_ns / WEFT_NS_PER_S),
                             .tv_nsec = (long)(left_ns % WEFT_NS_PER_S)};
     int ready = ppoll(fds, count, wake_ns == WEFT_NEVER ? NULL : &left, NULL);
-    if (ready < 0) { /* interrupted; revents are what they were */
+    if (ready < 0) { /* interrupted; revents are unchanged */
         return until_ns > now_ns;
     }
     bool look = ready == 0;
     for (uint32_t i = 0; i < supervisor->count; i++) {
-        /* Where this program has other threads, one of them may get the SIGCHLD in our stead. */
+        /* If this program has other threads, one of them may receive the SIGCHLD instead. */
         look = look || (fds[1 + (size_t)i * SLOT_FDS].revents & POLLHUP) != 0;
     }
     if (look) {
@@ -643,15 +645,16 @@ void weft_supervisor_next(struct weft_supervisor *supervisor, uint64_t timeout_n
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* A process that is stopped hears no SIGTERM before a SIGCONT. Those that run get none: to a process
- * that is just coming up or going down it is one more signal to trip over. */
+/* A stopped process receives SIGTERM only after a SIGCONT. Running processes are not sent one:
+ * it would be an unnecessary signal to a process that is just starting or exiting. */
 static bool is_stopped(pid_t pid)
 {
     siginfo_t info = {0};
     return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Returns how many run still. Their numbers are their own: none was waited for yet. */
+/* Returns the number of processes still running. Their PIDs cannot have been reused: none was
+ * waited for yet. */
 static uint32_t press(struct weft_supervisor *supervisor, const char *role, uint64_t waited_ns)
 {
     uint32_t running = 0;
