@@ -1,5 +1,5 @@
-/* /metrics of `weft coordinator`, and of a server that is the coordinator, too: who is in the job, copied
- * by the coordinator's thread. */
+/* /metrics of `weft coordinator`, and of a server that is also the coordinator: the members of
+ * the job, copied by the coordinator's thread. */
 #ifndef WEFT_METRICS_COORDINATOR_H
 #define WEFT_METRICS_COORDINATOR_H
 
@@ -10,17 +10,17 @@ struct weft_coordinator_stats {
     struct weft_driver_counters transport;
     struct weft_roster_counters roster;
     uint64_t members;
-    uint64_t workers; /* of the job; 0 = not known yet */
+    uint64_t workers; /* in the job; 0 = not known yet */
 };
 
 struct weft_coordinator_metrics {
     struct weft_metrics metrics;
     struct weft_coordinator *coordinator;
-    struct weft_coordinator_stats stats; /* as last copied */
+    struct weft_coordinator_stats stats; /* the last copy */
 };
 
-/* Ask the coordinator, which runs in this process, and write who is in the job; as last copied where it
- * does not come to it. */
+/* Request a copy from the coordinator, which runs in this process, and write the members of the
+ * job. If the coordinator does not respond in time, the last copy is written. */
 void weft_coordinator_metrics_members(struct weft_coordinator *coordinator,
                                     struct weft_coordinator_stats *stats,
                                     struct weft_exposition *text);
@@ -31,7 +31,7 @@ weft_status weft_coordinator_metrics_start(struct weft_coordinator_metrics *metr
                                            struct weft_coordinator *coordinator,
                                            struct weft_error *error);
 
-/* Before the coordinator stops. A zeroed one is fine. */
+/* Call before the coordinator stops. A zeroed one is allowed. */
 void weft_coordinator_metrics_stop(struct weft_coordinator_metrics *metrics);
 
 #endif

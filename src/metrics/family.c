@@ -14,7 +14,7 @@ void weft_metrics_families(struct weft_exposition *text, const struct weft_metri
         }
         for (uint32_t i = 0; i < count; i++) {
             const char *thing = (const char *)things + i * stride;
-            /* The labels of a thing, if it has any, are its first member. */
+            /* The labels of an object, if it has any, are its first member. */
             const char *own = base > 0 ? thing : "";
             char labels[2 * WEFT_METRICS_LABELS_BYTES];
             uint64_t value;

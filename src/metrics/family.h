@@ -14,7 +14,7 @@ struct weft_metrics_family {
     const char *type;
     const char *labels; /* in addition to those of the object; "" = none */
     size_t at;          /* offset of a uint64_t */
-    const char *help;   /* of the first row of a name */
+    const char *help;   /* help text, in the first row of a name */
 };
 
 /* Write each metric family once, with a sample for each of `count` objects.
@@ -26,7 +26,7 @@ void weft_metrics_families(struct weft_exposition *text, const struct weft_metri
                            size_t rows, const void *things, size_t stride, size_t base,
                            uint32_t count);
 
-/* The same of struct weft_driver_counters and struct weft_ep_gauges. */
+/* The same for struct weft_driver_counters and struct weft_ep_gauges. */
 void weft_metrics_add_transport(struct weft_exposition *text, const void *things, size_t stride,
                                 size_t base, uint32_t count);
 void weft_metrics_add_gauges(struct weft_exposition *text, const void *things, size_t stride,

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NAME_BYTES = 256 }; /* of DNS: 253, and a dot */
+enum { NAME_BYTES = 256 }; /* in DNS 253, and a dot */
 
 /* An address as 16 bytes, IPv4 as ::ffff:a.b.c.d. */
 static bool address_of(const char *text, struct in6_addr *address_p)
@@ -33,7 +33,7 @@ static bool is_any(const struct in6_addr *address)
            (IN6_IS_ADDR_V4MAPPED(address) && memcmp(address->s6_addr + 12, zeros, 4) == 0);
 }
 
-/* The same name, or the same address however it is written. */
+/* True for the same name, or the same address in any notation. */
 static bool same(const char *a, const char *b)
 {
     struct in6_addr x, y;
@@ -41,8 +41,8 @@ static bool same(const char *a, const char *b)
            (address_of(a, &x) && address_of(b, &y) && memcmp(&x, &y, sizeof(x)) == 0);
 }
 
-/* "name", "name:port", "1.2.3.4:port", "[v6]:port" or a bare v6, without the port, the brackets and a
- * dot at the end. False: it is none of these. */
+/* Extract the name from "name", "name:port", "1.2.3.4:port", "[v6]:port" or a bare v6, without
+ * the port, the brackets and a final dot. False: it is none of these. */
 static bool name_of(const char *text, size_t bytes, char name_p[NAME_BYTES])
 {
     const char *end = text + bytes;
@@ -124,7 +124,7 @@ bool weft_metrics_hosts_allow(const struct weft_metrics_hosts *hosts, const char
         return strcasecmp(name, "localhost") == 0 || same(name, hosts->bound) ||
                in_list(hosts->list, name);
     }
-    /* 0.0.0.0 reaches this machine from any page, too, and is nobody's address. */
+    /* 0.0.0.0 also reaches this machine, from any page, and is not a valid address. */
     return !is_any(&address) &&
            (is_loopback(&address) || same(name, local) || same(name, hosts->bound) ||
             in_list(hosts->list, name));

@@ -1,12 +1,13 @@
-/* By which names a server of metrics may be asked: the Host header of a request.
+/* The names under which a metrics server may be requested: the Host header of a request.
  *
- * A page in a browser cannot read another site's answers, unless the name of its own site is made to
- * point here after it was loaded (DNS rebinding). Then the header still has the page's name. So names
- * are answered that somebody chose: localhost, the host of --metrics, and those of --metrics-host or
- * WEFT_METRICS_HOST; and two kinds of address: loopback, and the one of this end of the connection. A
- * request without the header (HTTP/1.0) is answered, for no browser sends one.
+ * A page in a browser cannot read responses of another site, unless the name of its own site is
+ * made to resolve to this machine after it was loaded (DNS rebinding). Then the header still has
+ * the page's name. So only configured names are accepted: localhost, the host of --metrics, and
+ * those of --metrics-host or WEFT_METRICS_HOST. Two kinds of address are accepted, too: loopback,
+ * and the local address of the connection. A request without the header (HTTP/1.0) is accepted,
+ * since no browser sends one.
  *
- * It is not authentication: whoever can connect can write any header.
+ * This is not authentication: any client that can connect can send any header.
  *
  * Source: docs/METRICS.md, "Allowed hosts".
  */
@@ -21,15 +22,15 @@ enum { WEFT_METRICS_HOSTS_BYTES = 1024 };
     "names or addresses with commas between them, such as node7,10.0.0.1; at most 1023 characters"
 
 struct weft_metrics_hosts {
-    const char *bound; /* the HOST of --metrics, as it was given */
-    const char *list;  /* with commas between them; "" = no others */
+    const char *bound; /* the HOST of --metrics, as given */
+    const char *list;  /* separated by commas; "" = no others */
 };
 
-/* Is this such a list? An empty text is. */
+/* True for a valid list, which may be empty. */
 bool weft_metrics_hosts_valid(const char *list);
 
-/* header: of the request, NULL = it has none. local: the address of this end of its connection as
- * text, "" = not known. */
+/* header: of the request, NULL = missing. local: the local address of the connection as text, ""
+ * = unknown. */
 bool weft_metrics_hosts_allow(const struct weft_metrics_hosts *hosts, const char *header,
                               const char *local);
 

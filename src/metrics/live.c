@@ -14,7 +14,7 @@ struct weft_metrics_live {
     char *stats;                      /* (threads, stats_bytes) */
 };
 
-/* On the server's thread. */
+/* Runs in the server's thread. */
 static void add_families(void *arg, struct weft_exposition *text)
 {
     struct weft_metrics_live *live = arg;
@@ -113,7 +113,7 @@ void weft_metrics_live_stop(struct weft_metrics_live *live)
     }
     weft_target_file_remove(&live->file);
     for (uint32_t i = 0; i < live->config.threads; i++) {
-        weft_stats_query_close(&live->queries[i]); /* a request under way waits no longer */
+        weft_stats_query_close(&live->queries[i]); /* wakes a request that is waiting */
     }
     weft_metrics_stop(&live->serving);
     for (uint32_t i = 0; i < live->config.threads; i++) {

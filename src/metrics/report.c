@@ -8,12 +8,12 @@
 
 struct counter {
     const char *name;
-    size_t at; /* of a uint64_t */
+    size_t at; /* offset of a uint64_t */
 };
 
 #define COUNTER(type, prefix, field) {prefix #field, offsetof(struct type, field)}
 
-/* Both count datagrams and bytes; the socket's counts are the whole truth. */
+/* Both count datagrams and bytes; the socket's counts are complete. */
 #define UDP(field) {#field, offsetof(struct weft_driver_counters, socket.field)}
 #define EP(field)  {#field, offsetof(struct weft_driver_counters, ep.field)}
 
@@ -188,7 +188,7 @@ cJSON *weft_report_pack_one(const struct weft_hist *hist)
     return object;
 }
 
-/* {"push": {"W_proc": ...}}: what `part_of` makes of each histogram. */
+/* {"push": {"W_proc": ...}}: the result of `part_of` for each histogram. */
 static cJSON *each_part(const struct weft_ps_latencies *const of[WEFT_REPORT_KINDS],
                         cJSON *(*part_of)(const struct weft_hist *hist))
 {
@@ -208,7 +208,8 @@ cJSON *weft_report_pack(const struct weft_ps_latencies *const of[WEFT_REPORT_KIN
     return each_part(of, weft_report_pack_one);
 }
 
-/* JSON numbers are doubles: whole up to here. Counts and nanoseconds of a run stay far below. */
+/* JSON numbers are doubles: exact for integers up to this. Counts and nanoseconds of a run stay
+ * far below. */
 static const double whole_max = 9007199254740992.0;
 
 static bool whole(const cJSON *item, double max, uint64_t *value_p)
@@ -222,7 +223,7 @@ static bool whole(const cJSON *item, double max, uint64_t *value_p)
 
 weft_status weft_report_unpack_one_add(const cJSON *object, struct weft_hist *hist)
 {
-    static struct weft_hist one; /* 15 KB, and one thread merges */
+    static struct weft_hist one; /* 15 KB; only one thread merges */
     memset(&one, 0, sizeof(one));
     const cJSON *buckets = cJSON_GetObjectItemCaseSensitive(object, "buckets");
     if (!cJSON_IsArray(buckets) ||

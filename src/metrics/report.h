@@ -1,9 +1,8 @@
-/* Counters and latencies by their names, as JSON: what a process reports of itself at its end, and
- * what the reports of several add up to. docs/REPORT.md says what each name means; text.h has the
- * names of /metrics.
+/* Counters and latencies by name, as JSON: the final report of a process, and the sum of several
+ * reports. docs/REPORT.md defines each name; text.h has the names of /metrics.
  *
- * Latencies are one exact histogram per kind (push, pull) and part, so that the quantiles of several
- * workers are those of their RPCs together and not means of means.
+ * Latencies are one exact histogram per kind (push, pull) and part, so that quantiles of several
+ * workers are computed over all their RPCs, not as means of means.
  *
  * Source: docs/PROTOCOL.md section 7; [imc20] section 2.2.
  */
@@ -21,24 +20,26 @@
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
-/* Add to a number of that name, or make it. */
+/* Add to the number of that name, or create it. */
 void weft_report_add(cJSON *into, const char *name, uint64_t value);
 
-/* The same of all counters; those of a shard begin with "shard_", of tables with "table_", of a client
- * with "client_". */
+/* The same for all counters; the names for a shard begin with "shard_", for tables with
+ * "table_", for a client with "client_". */
 void weft_report_add_transport(cJSON *into, const struct weft_driver_counters *counters);
 void weft_report_add_shard(cJSON *into, const struct weft_shard_counters *shard);
 void weft_report_add_tables(cJSON *into, const struct weft_shard_table_sums *tables);
-/* Of a shard with replicas, and of one that was a replica, with "replica_" before; divergence_max of
- * several shards adds up. */
+/* For a shard with replicas, and for one that was a replica; the names begin with "replica_".
+ * divergence_max of several shards is summed. */
 void weft_report_add_replication(cJSON *into, const struct weft_replication *replication,
                                  const struct weft_replica_state *replica);
 void weft_report_add_client(cJSON *into, const struct weft_ps_client_counters *client);
 
-/* What a worker asked of the scheduler, with "sched_" before; NULL = there is none, and nothing is added. */
+/* A worker's requests to the scheduler; the names begin with "sched_". NULL = no scheduler;
+ * nothing is added. */
 void weft_report_add_sched(cJSON *into, const struct weft_sched_daemon_counters *sched);
 
-/* Add every number of `from`.   Errors: WEFT_DATA  it is no object of numbers; some may be added. */
+/* Add every number of `from`.   Errors: WEFT_DATA  it is not an object of numbers; some may have
+ * been added. */
 weft_status weft_report_add_all(cJSON *into, const cJSON *from);
 
 /* ---- latencies ------------------------------------------------------------------------------- */
@@ -48,7 +49,7 @@ enum { WEFT_REPORT_KINDS = 2, WEFT_REPORT_PARTS = 6 };
 struct weft_report_part {
     const char *name; /* "W_proc" */
     const char *meaning;
-    size_t at; /* of a histogram in struct weft_ps_latencies */
+    size_t at; /* offset of a histogram in struct weft_ps_latencies */
 };
 
 extern const char *const weft_report_kinds[WEFT_REPORT_KINDS]; /* push, pull: the index of of[] below */
@@ -59,11 +60,12 @@ const struct weft_hist *weft_report_part(const struct weft_ps_latencies *of, uns
 /* All non-empty buckets: {"push": {"W_proc": {"sum": s, "max": m, "buckets": [index, count...]}}}.
  * Owns:    gives the object; NULL when out of memory. */
 cJSON *weft_report_pack(const struct weft_ps_latencies *const of[WEFT_REPORT_KINDS]);
-/* Add what weft_report_pack made.   Errors: WEFT_DATA  not of that form; some may be added. */
+/* Add the output of weft_report_pack.   Errors: WEFT_DATA  not of that form; some may have been
+ * added. */
 weft_status weft_report_unpack_add(const cJSON *object,
                                    struct weft_ps_latencies of[WEFT_REPORT_KINDS]);
 
-/* The same for one histogram of whatever. */
+/* The same for a single histogram. */
 cJSON *weft_report_pack_one(const struct weft_hist *hist);
 weft_status weft_report_unpack_one_add(const cJSON *object, struct weft_hist *hist);
 

@@ -1,4 +1,4 @@
-/* /metrics of `weft scheduler`: what it was asked and what it decided, copied by its thread. */
+/* /metrics of `weft scheduler`: its requests and decisions, copied by its thread. */
 #ifndef WEFT_METRICS_SCHEDULER_H
 #define WEFT_METRICS_SCHEDULER_H
 
@@ -8,16 +8,16 @@
 struct weft_scheduler_stats {
     struct weft_driver_counters transport;
     struct weft_sched_service_counters service;
-    struct weft_planner_counters planner; /* zero before all shards are there */
+    struct weft_planner_counters planner; /* zero until all shards have registered */
 };
 
 struct weft_scheduler_metrics {
     struct weft_metrics metrics;
     struct weft_scheduler *scheduler;
-    struct weft_scheduler_stats stats; /* as last copied */
+    struct weft_scheduler_stats stats; /* the last copy */
 };
 
-/* What it has counted; as last copied where the scheduler does not come to it in a second. */
+/* Request its counters; the last copy if the scheduler does not respond within a second. */
 void weft_scheduler_stats_ask(struct weft_scheduler *scheduler, struct weft_scheduler_stats *stats);
 
 /* Owns:    scheduler, started, is borrowed until stop.   Errors:  as weft_metrics_start. */
@@ -26,7 +26,7 @@ weft_status weft_scheduler_metrics_start(struct weft_scheduler_metrics *metrics,
                                          struct weft_scheduler *scheduler,
                                          struct weft_error *error);
 
-/* Before the scheduler stops. A zeroed one is fine. */
+/* Call before the scheduler stops. A zeroed one is allowed. */
 void weft_scheduler_metrics_stop(struct weft_scheduler_metrics *metrics);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { HOT_DEFAULT = 20, HOT_MAX = 100000 };
 
-/* Digits and nothing else, a number that fits. */
+/* Digits only, a number that fits. */
 static bool read_number(const char *text, uint64_t *value_p)
 {
     uint64_t value = 0;
@@ -73,7 +73,8 @@ static double seconds(struct timeval time)
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
-/* What every process has. The names that begin with process_ are those of all Prometheus clients. */
+/* Metrics of every process. The names that begin with process_ are those of all Prometheus
+ * clients. */
 static void add_process(const struct weft_metrics *metrics, struct weft_exposition *text)
 {
     char labels[96];
@@ -108,7 +109,7 @@ static void reply_metrics(struct weft_metrics *metrics, struct weft_http_reply *
     reply->bytes = text.bytes;
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- other paths ----------------------------------------------------------------------------- */
 
 static void reply_text(struct weft_http_reply *reply, unsigned code, const char *words)
 {
@@ -124,7 +125,7 @@ static void reply_json(struct weft_http_reply *reply, char *json)
     reply->bytes = json != NULL ? strlen(json) : 0;
 }
 
-/* ?name=N; false when it is there and not a number up to most. */
+/* ?name=N; false if it is present and not a number up to most. */
 static bool query_number(const struct weft_http_request *request, const char *name, uint64_t most,
                          uint64_t *value_p)
 {
@@ -175,9 +176,9 @@ static void handle(void *arg, const struct weft_http_request *request,
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
-/* The names by which it may be asked. */
+/* Set the names under which it may be requested. */
 static weft_status take_hosts(struct weft_metrics *metrics,
                               const struct weft_metrics_options *options, struct weft_error *error)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* For a shard to come to a question. */
+/* Time for a shard to respond to a request. */
 #define PATIENCE_NS WEFT_NS_PER_S
 
 /* ---- /metrics -------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static void add_server(void *arg, struct weft_exposition *text)
 
 /* ---- /hot ------------------------------------------------------------------------------------ */
 
-/* What one shard knows of a table. */
+/* One shard's rows of a table. */
 struct hot_part {
     uint16_t table;
     uint32_t k;
@@ -54,7 +54,7 @@ struct hot_part {
     bool is_there; /* the table is declared */
 };
 
-/* A row in the answer. */
+/* A row of the reply. */
 struct hot_line {
     struct weft_hot_row row;
     uint32_t shard;
@@ -81,7 +81,7 @@ static int by_updates(const void *a, const void *b)
     return x->row.id > y->row.id ? 1 : x->row.id < y->row.id ? -1 : 0;
 }
 
-/* Ids are text: not every reader of JSON has whole numbers of 64 bits. */
+/* Ids are text: not every JSON reader has 64-bit integers. */
 static void add_lines(cJSON *into, const struct hot_line *lines, uint32_t count)
 {
     cJSON *rows = cJSON_AddArrayToObject(into, "rows");
@@ -96,7 +96,7 @@ static void add_lines(cJSON *into, const struct hot_line *lines, uint32_t count)
     }
 }
 
-/* All shards' lines together; `lines` and `rows` are scratch. */
+/* Merge the lines of all shards; `lines` and `rows` are scratch. */
 static char *hot_json(const struct weft_server_metrics *server, uint16_t table, uint32_t k,
                       struct hot_line *lines, struct weft_hot_row *rows)
 {
@@ -139,7 +139,7 @@ static char *hot(void *arg, uint16_t table, uint32_t k)
     return text;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static weft_status open_server(struct weft_server_metrics *server,
                                const struct weft_metrics_options *options, struct weft_error *error)

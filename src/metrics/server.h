@@ -1,8 +1,8 @@
-/* /metrics and /hot of `weft server`: the figures of each shard, copied by the shard's own thread
- * when somebody asks.
+/* /metrics and /hot of `weft server`: the statistics of each shard, copied on request by the
+ * shard's own thread.
  *
- * A shard that does not come to it in a second (it sends a checkpoint, the machine is loaded) is
- * shown as it was the last time; weft_snapshot_age_seconds says how long ago that is.
+ * If a shard does not respond within a second (it is writing a checkpoint, or the machine is
+ * loaded), its last copy is shown; weft_snapshot_age_seconds is the age of that copy.
  */
 #ifndef WEFT_METRICS_SERVER_H
 #define WEFT_METRICS_SERVER_H
@@ -16,9 +16,9 @@ struct weft_server_metrics {
     struct weft_metrics metrics;
     struct weft_shard_thread *threads; /* (count,) borrowed */
     uint32_t count;
-    struct weft_shard_stats *stats;       /* (count,) as last copied */
+    struct weft_shard_stats *stats;       /* (count,) the last copies */
     uint64_t *taken_ns;                   /* (count,) */
-    struct weft_coordinator *coordinator; /* of the same process; NULL = none */
+    struct weft_coordinator *coordinator; /* in the same process; NULL = none */
     struct weft_coordinator_stats members;
 };
 
@@ -30,7 +30,7 @@ weft_status weft_server_metrics_start(struct weft_server_metrics *server,
                                       struct weft_coordinator *coordinator,
                                       struct weft_error *error);
 
-/* Before the threads are joined. A zeroed one is fine. */
+/* Call before the threads are joined. A zeroed one is allowed. */
 void weft_server_metrics_stop(struct weft_server_metrics *server);
 
 #endif

@@ -1,9 +1,9 @@
-/* The file that says where a process serves its metrics, for who cannot read its standard error: in
- * the format of Prometheus' file_sd_configs, which `weft top --targets` reads, too.
+/* A file with the address of a process's metrics, for programs that cannot read its standard error.
+ * The format is that of Prometheus' file_sd_configs, which `weft top --targets` reads, too.
  *
- * It is there while the metrics are: written under another name first, so nobody reads half of it,
- * and removed at the end. Of a process that was killed it stays, until another one of that rank
- * writes its own.
+ * The file exists as long as the metrics are served. It is written under another name first, so
+ * that no reader sees an incomplete file, and removed at the end. If the process is killed, the
+ * file stays until another process of that rank writes its own.
  *
  * Source: docs/METRICS.md, "Your own programs".
  */
@@ -17,21 +17,22 @@
 enum { WEFT_TARGET_FILE_BYTES = 512, WEFT_TARGET_NO_RANK = UINT32_MAX };
 
 struct weft_target_file {
-    pid_t pid;                         /* that wrote it: a fork's copy leaves it alone */
-    char path[WEFT_TARGET_FILE_BYTES]; /* "" = there is none */
+    pid_t pid;                         /* of the process that wrote it: a forked copy does not
+                                        * remove it */
+    char path[WEFT_TARGET_FILE_BYTES]; /* "" = none */
 };
 
-/* FOLDER/ROLE-RANK.json, or FOLDER/ROLE-PID.json without a rank; FOLDER is WEFT_METRICS_TARGETS of the
- * environment, and without that nothing happens. url: "http://127.0.0.1:41234/metrics". That it
- * cannot be written is said on standard error. */
+/* Write FOLDER/ROLE-RANK.json, or FOLDER/ROLE-PID.json without a rank. FOLDER is the environment
+ * variable WEFT_METRICS_TARGETS; if it is not set, nothing is written. url:
+ * "http://127.0.0.1:41234/metrics". A write failure is reported on standard error. */
 void weft_target_file_write(struct weft_target_file *file, const char *role, uint32_t rank,
                             const char *url);
 
-/* What such a process of a rank wrote into the folder; false: there is no such file now. */
+/* Read the file written by such a process of a rank; false: there is no such file now. */
 bool weft_target_file_read(const char *folder, const char *role, uint32_t rank,
                            char text_p[WEFT_TARGET_FILE_BYTES]);
 
-/* A zeroed one is fine. */
+/* A zeroed one is allowed. */
 void weft_target_file_remove(struct weft_target_file *file);
 
 #endif

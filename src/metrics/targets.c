@@ -48,7 +48,7 @@ static void add_group(cJSON *list, const struct weft_target *target)
     cJSON_AddItemToArray(list, group);
 }
 
-/* weft_targets_parse of a worker's file. */
+/* Argument of weft_targets_parse for a worker's file. */
 struct worker {
     cJSON *list;
     uint32_t rank;
@@ -90,7 +90,7 @@ void weft_targets_parse(const char *text, void (*add)(void *arg, const char *at)
     {
         cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(group, "targets"))
         {
-            /* Addresses alone: a list from elsewhere names no files of ours. */
+            /* Addresses only: a list from another program must not name local files. */
             if (cJSON_IsString(name) && strchr(name->valuestring, '/') == NULL &&
                 strchr(name->valuestring, ':') != NULL) {
                 add(arg, name->valuestring);

@@ -1,8 +1,8 @@
-/* Where the processes of a job serve their metrics: the list that Prometheus' HTTP service discovery
- * and `weft top` read, as a supervisor hears it from its children or finds it in files
+/* The metrics addresses of a job's processes: the list read by Prometheus' HTTP service discovery
+ * and by `weft top`. A supervisor receives them from its children or reads them from files
  * (target_file.h).
  *
- * Thread: any; the functions take the lock.
+ * Thread: any; the functions lock the mutex.
  */
 #ifndef WEFT_METRICS_TARGETS_H
 #define WEFT_METRICS_TARGETS_H
@@ -21,19 +21,19 @@ struct weft_target {
 };
 
 struct weft_targets {
-    pthread_mutex_t lock; /* of what follows, and of what its owner keeps beside it */
+    pthread_mutex_t lock; /* protects the following fields, and related data of the owner */
     struct weft_target list[WEFT_TARGETS_MAX];
     uint32_t count;
-    /* Workers may be programs of somebody else, with no channel to us, that write files into this
-     * folder: those of ranks below `workers`. NULL = there are none. Borrowed. */
+    /* Workers may be programs without a channel to the supervisor, which write files into this
+     * folder: those of ranks below `workers`. NULL = none. Borrowed. */
     const char *folder;
     uint32_t workers;
 };
 
 void weft_targets_init(struct weft_targets *targets);
 
-/* url: "http://127.0.0.1:41234/metrics", in place of what this rank of the role said before; "", or a
- * list that is full: nothing changes. */
+/* url: "http://127.0.0.1:41234/metrics", replaces the earlier one of this role and rank; if it
+ * is "", or the list is full, nothing changes. */
 void weft_targets_set(struct weft_targets *targets, const char *role, uint32_t rank,
                       const char *url);
 
@@ -41,7 +41,7 @@ void weft_targets_set(struct weft_targets *targets, const char *role, uint32_t r
  * workers' files are read each time. */
 char *weft_targets_json(struct weft_targets *targets);
 
-/* Call `add` with each "HOST:PORT" of such a list; what is not of that form is passed over. */
+/* Call `add` with each "HOST:PORT" of such a list; entries of another form are skipped. */
 void weft_targets_parse(const char *text, void (*add)(void *arg, const char *at), void *arg);
 
 #endif

@@ -213,7 +213,8 @@ void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_wo
     add_rpc_latencies(text, "pull", &stats->pull);
 }
 
-/* ---- how old it is ----------------------------------------------------------------------------- */
+/* ---- age of the copies
+ * ------------------------------------------------------------------------ */
 
 void weft_metrics_text_ages(struct weft_exposition *text)
 {

@@ -1,6 +1,6 @@
-/* The families of /metrics: which counter of which struct has which name. docs/METRICS.md is the
- * same list for people, and tests/cli/metrics.sh compares the two. Those of shards
- * are in text_shards.h.
+/* The families of /metrics: the name of each counter of each struct. docs/METRICS.md is the same
+ * list for people, and tests/cli/metrics.sh compares the two. Families of shards are in
+ * text_shards.h.
  */
 #ifndef WEFT_METRICS_TEXT_H
 #define WEFT_METRICS_TEXT_H
@@ -11,7 +11,7 @@
 #include "obs/exposition.h"
 #include "ps/client.h"
 
-/* A copy of all that a worker counts, made by the thread that turns it. */
+/* A copy of all counters of a worker, made by the thread that runs it. */
 struct weft_worker_stats {
     struct weft_driver_counters transport;
     struct weft_ep_gauges gauges;
@@ -21,8 +21,8 @@ struct weft_worker_stats {
     struct weft_hist step_ns;
     uint64_t epochs; /* finished */
     uint64_t rank;
-    bool has_gauges; /* the endpoint has some: not over TCP */
-    bool has_epochs; /* the program knows of them */
+    bool has_gauges; /* the endpoint has gauges: not over TCP */
+    bool has_epochs; /* the program counts epochs */
 };
 
 void weft_metrics_text_transport(struct weft_exposition *text,
@@ -32,8 +32,8 @@ void weft_metrics_text_client(struct weft_exposition *text,
                               const struct weft_ps_client_counters *counters);
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats);
 
-/* Seconds since the figures were copied: those of a thread that is busy are of before. The family,
- * then a sample for each thing (labels NULL: there is one). */
+/* Seconds since the statistics were copied: the copy of a busy thread is older. Writes the
+ * family, then a sample for each object (labels NULL: a single one). */
 void weft_metrics_text_ages(struct weft_exposition *text);
 void weft_metrics_text_age(struct weft_exposition *text, const char *labels, uint64_t age_ns);
 

@@ -107,7 +107,7 @@ static const struct weft_metrics_family replication[] = {
      "Replicas that were ready and whose connection ended."},
 };
 
-/* One table of one shard; made for the text. */
+/* One table of one shard; built for the output. */
 struct labeled_table {
     char labels[WEFT_METRICS_LABELS_BYTES];
     uint64_t rows;

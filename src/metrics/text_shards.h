@@ -1,4 +1,4 @@
-/* The families of /metrics of servers: as text.h, for `count` shards at a time, each with its labels
+/* The /metrics families of servers: as text.h, for `count` shards at a time, each with its labels
  * (`shard="0"`).
  */
 #ifndef WEFT_METRICS_TEXT_SHARDS_H
@@ -21,22 +21,23 @@ struct weft_metrics_table {
     uint64_t updates;
 };
 
-/* A copy of all that a shard counts, made by its own thread. */
+/* A copy of all counters of a shard, made by its own thread. */
 struct weft_shard_stats {
     char labels[WEFT_METRICS_LABELS_BYTES];
     struct weft_driver_counters transport;
-    struct weft_ep_gauges gauges; /* zeros over TCP */
+    struct weft_ep_gauges gauges; /* zero over TCP */
     struct weft_shard_counters shard;
     struct weft_shard_gauges shard_gauges;
     struct weft_shard_table_sums sums;
     struct weft_replication replication; /* zeros without replicas */
     struct weft_shard_latencies push;
     struct weft_shard_latencies pull;
-    struct weft_metrics_table tables[WEFT_METRICS_TABLES_MAX]; /* the first so many */
+    struct weft_metrics_table tables[WEFT_METRICS_TABLES_MAX]; /* the first ones, up to the
+                                                                * maximum */
     uint32_t table_count;
 };
 
-/* Thread: the shard's. labels are left as they are. */
+/* Thread: the shard's. labels are not changed. */
 void weft_shard_stats_take(struct weft_shard_stats *stats, struct weft_shard *shard,
                            struct weft_driver *driver, uint64_t now_ns);
 

@@ -21,8 +21,8 @@ void weft_active_fini(struct weft_active *active)
     *active = (struct weft_active){0};
 }
 
-/* Stamps of one batch may lie a little apart in both directions; one of the window before counts
- * for the current one. */
+/* Stamps within a batch may be slightly out of order; one that belongs to the previous window is
+ * counted in the current one. */
 void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
                            uint64_t from_ns, uint64_t to_ns)
 {
@@ -43,7 +43,7 @@ void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
 
 static uint64_t windows_with(const struct weft_active *shard, uint32_t peers)
 {
-    /* The current window is not entered yet. */
+    /* The current window is not counted yet. */
     return peers > shard->peers_max ? 0 : shard->windows[peers] + (shard->count == peers);
 }
 

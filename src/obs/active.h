@@ -1,8 +1,8 @@
 /* How many different workers sent a request to one shard within 1 ms: [imc20] Fig. 7(b).
  *
- * The shard's thread notes every request that arrives, with the kernel's stamp; windows follow each
- * other without gaps, and those without a request are not counted (as in the records of a run).
- * Counts are exact. One thread notes; the others read when that thread has ended.
+ * The shard's thread records every request that arrives, with the kernel's timestamp. Windows are
+ * contiguous; those without a request are not counted (as in the records of a run). Counts are
+ * exact. One thread writes; others read after that thread has ended.
  */
 #ifndef WEFT_OBS_ACTIVE_H
 #define WEFT_OBS_ACTIVE_H
@@ -15,7 +15,7 @@ struct weft_active {
     uint64_t window;   /* number of the current one */
     uint32_t count;    /* different peers in it */
     uint64_t *last;    /* (peers_max,): window of its last request, + 1 */
-    uint64_t *windows; /* (peers_max + 1,): windows with so many peers */
+    uint64_t *windows; /* (peers_max + 1,): number of windows with that many peers */
 };
 
 enum { WEFT_ACTIVE_WINDOW_NS = 1000000 };
@@ -24,11 +24,11 @@ enum { WEFT_ACTIVE_WINDOW_NS = 1000000 };
 weft_status weft_active_init(struct weft_active *active, uint32_t peers_max);
 void weft_active_fini(struct weft_active *active);
 
-/* peer < peers_max. Windows before `from_ns` and after `to_ns` (exclusive) do not count. */
+/* peer < peers_max. Windows before `from_ns` and at or after `to_ns` are not counted. */
 void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
                            uint64_t from_ns, uint64_t to_ns);
 
-/* Nearest rank over the windows of all (count,) shards; 0 when there is none. */
+/* Nearest rank over the windows of all (count,) shards; 0 if there is none. */
 uint32_t weft_active_quantile(const struct weft_active *shards, uint32_t count,
                                    uint32_t quantile_ppm);
 

@@ -57,7 +57,7 @@ void weft_exposition_family(struct weft_exposition *text, const char *name, cons
     add(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* The name with its labels, open for the value. */
+/* Write the name with its labels, to be followed by the value. */
 static void add_name(struct weft_exposition *text, const char *name, const char *suffix,
                      const char *labels)
 {

@@ -1,9 +1,9 @@
-/* Text in the exposition format of Prometheus, version 0.0.4: families of samples, each with its
- * HELP and TYPE before its samples, all samples of a family together.
+/* Text in the Prometheus exposition format, version 0.0.4: metric families, each with HELP and TYPE
+ * before its samples; all samples of a family are adjacent.
  *
- * Histograms are of nanoseconds inside and of seconds outside; their edges are powers of two
- * nanoseconds, from 1.024 us to 17.2 s, which the histograms of base/hist.h hold exactly (a value
- * that is exactly on an edge counts above it: 1 ns).
+ * Histograms are recorded in nanoseconds and written in seconds. Their edges are powers of two
+ * nanoseconds, from 1.024 us to 17.2 s, which are exact bucket edges of base/hist.h (a value
+ * exactly on an edge is counted above it, an error of 1 ns).
  *
  * Source: https://prometheus.io/docs/instrumenting/exposition_formats/
  */
@@ -16,17 +16,18 @@
 #include <stddef.h>
 
 struct weft_exposition {
-    char *text; /* from malloc, the caller's; ends with a zero. NULL after a failure */
+    char *text; /* from malloc, owned by the caller; ends with a zero. NULL after a failure */
     size_t bytes;
     size_t room;
-    bool failed; /* no memory; nothing more is added */
+    bool failed; /* out of memory; nothing more is added */
 };
 
 /* type: "counter", "gauge", "histogram". */
 void weft_exposition_family(struct weft_exposition *text, const char *name, const char *type,
                             const char *help);
 
-/* labels: written out, `kind="push"`, or NULL. Values of labels go through weft_exposition_label. */
+/* labels: as text, `kind="push"`, or NULL. Label values must be escaped by
+ * weft_exposition_label. */
 void weft_exposition_u64(struct weft_exposition *text, const char *name, const char *labels,
                          uint64_t value);
 void weft_exposition_real(struct weft_exposition *text, const char *name, const char *labels,
@@ -37,10 +38,10 @@ void weft_exposition_one(struct weft_exposition *text, const char *name, const c
 void weft_exposition_hist(struct weft_exposition *text, const char *name, const char *labels,
                           const struct weft_hist *hist_ns);
 
-/* name="value" with value escaped; returns label_p. Too long a value is cut. */
+/* name="value" with value escaped; returns label_p. A value that is too long is truncated. */
 const char *weft_exposition_label(char *label_p, size_t bytes, const char *name, const char *value);
 
-/* After a failure text is freed and NULL. */
+/* After a failure the text is freed and NULL. */
 void weft_exposition_fini(struct weft_exposition *text);
 
 #endif

@@ -19,12 +19,12 @@ enum { IDLE_S = 10, REQUEST_BYTES = 16384 };
 struct weft_http {
     const struct weft_microhttpd *mhd;
     struct MHD_Daemon *daemon;
-    int listener;           /* the daemon's */
-    bool is_copy;           /* of a forked process: the thread is not there */
-    struct weft_http *next; /* of all that run */
+    int listener;           /* owned by the daemon */
+    bool is_copy;           /* in a forked process: it does not have the thread */
+    struct weft_http *next; /* list of all running servers */
     weft_http_handler *handler;
     void *arg;
-    struct weft_http_slots slots; /* the thread's */
+    struct weft_http_slots slots; /* used by the server's thread only */
 };
 
 struct weft_http_request {
@@ -62,7 +62,7 @@ void weft_http_local(const struct weft_http_request *request,
     }
 }
 
-/* ---- who is there ---------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static struct weft_http_slot *slot_of(const struct weft_http *http,
                                       struct MHD_Connection *connection)
@@ -142,7 +142,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
         return send_words(http->mhd, connection, MHD_HTTP_METHOD_NOT_ALLOWED,
                           "GET and HEAD only\n");
     }
-    /* The first call is for the head alone; a body of a GET is read and forgotten. */
+    /* The first call is for the header only; the body of a GET is read and discarded. */
     if (*state == NULL) {
         *state = &seen;
         return MHD_YES;
@@ -163,8 +163,9 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-/* A forked process has the socket, and not the thread that answers there. It closes it, or whoever
- * comes after its parent would find the port taken, and who asks would wait for ever. */
+/* A forked process inherits the socket, but not the thread that serves it. It closes the socket.
+ * Otherwise a later process would find the port in use after the parent has exited, and clients
+ * would wait forever. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_http *all;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -215,7 +216,7 @@ static void strike_off(const struct weft_http *http)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static weft_status find_address(const struct weft_http_config *config, struct addrinfo **info_p,
                                 struct weft_error *error)
@@ -236,7 +237,7 @@ static weft_status find_address(const struct weft_http_config *config, struct ad
     return WEFT_OK;
 }
 
-/* Its thread takes no signals: they are the program's. */
+/* Its thread blocks all signals: they are for the program. */
 static struct MHD_Daemon *start_daemon(struct weft_http *http, const struct addrinfo *info)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC | MHD_USE_POLL;
@@ -292,7 +293,7 @@ void weft_http_stop(struct weft_http *http)
     if (http == NULL) {
         return;
     }
-    if (!http->is_copy) { /* in a forked process nothing can be stopped: what is there stays */
+    if (!http->is_copy) { /* a forked process can stop nothing: the memory is left allocated */
         strike_off(http);
         http->mhd->stop_daemon(http->daemon);
     }

@@ -5,14 +5,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Of the interface that <microhttpd.h> declares since 0.9.40 or so, to 1.0 at least. */
+/* The interface declared by <microhttpd.h> from about 0.9.40 to at least 1.0. */
 static const char library[] = "libmicrohttpd.so.12";
 
 static struct weft_microhttpd functions;
 static const char *missing = "";
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* memcpy: ISO C knows no conversion of an object's address to a function's. */
+/* memcpy: ISO C has no conversion of an object pointer to a function pointer. */
 static void find(void *handle, const char *name, void *function_p, size_t bytes)
 {
     void *address = dlsym(handle, name);

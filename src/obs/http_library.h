@@ -1,8 +1,8 @@
 /* libmicrohttpd, loaded when the first server of a process starts. Internal to this folder.
  *
- * It is not linked: it brings GnuTLS and eight libraries behind it, for a TLS that is never used,
- * and libweft.so goes into programs of other people (a Python with libraries of its own), of which
- * few serve metrics. Where it is not installed, only those who ask for metrics hear of it.
+ * It is not linked: it depends on GnuTLS and eight more libraries for TLS, which is never used, and
+ * libweft.so is loaded into other programs (a Python with its own libraries), few of which serve
+ * metrics. If it is not installed, only a program that requests metrics reports an error.
  */
 #ifndef WEFT_OBS_HTTP_LIBRARY_H
 #define WEFT_OBS_HTTP_LIBRARY_H
@@ -26,7 +26,7 @@ struct weft_microhttpd {
 #undef WEFT_MICROHTTPD_FIELD
 };
 
-/* The functions; loaded for good. NULL: *why_p says why not.   Thread: any. */
+/* The functions; the library stays loaded. NULL: *why_p has the reason.   Thread: any. */
 const struct weft_microhttpd *weft_microhttpd_load(const char **why_p);
 
 #endif

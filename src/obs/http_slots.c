@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* A request that lies in the socket is about to be read: its sender does not let others wait. */
+/* A request in the socket's buffer is about to be read: its sender is not delaying the server. */
 static bool has_unread(const struct weft_http_slot *slot)
 {
     char byte;
@@ -25,7 +25,7 @@ static struct weft_http_slot *oldest(struct weft_http_slots *slots, enum weft_ht
     return found;
 }
 
-/* The newcomer has not had its turn yet: it is not among those that may go. */
+/* The new connection has not been served yet: it is not a candidate. */
 static void make_room(struct weft_http_slots *slots)
 {
     uint32_t used = 0;

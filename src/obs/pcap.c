@@ -11,7 +11,7 @@ static void put_be(uint8_t *at, unsigned bytes, uint64_t value)
     }
 }
 
-/* The reader takes the order of bytes from the magic number. */
+/* A reader derives the byte order from the magic number. */
 weft_status weft_pcap_open(const char *path, FILE **file_p)
 {
     FILE *file = fopen(path, "wbe");
@@ -43,7 +43,7 @@ static void ip_put(uint8_t *at, uint32_t from, uint32_t to, enum weft_ecn ecn, u
     at[0] = 0x45;
     at[1] = (uint8_t)ecn;
     put_be(at + 2, 2, IP_BYTES + UDP_BYTES + count);
-    at[6] = 0x40; /* do not fragment */
+    at[6] = 0x40; /* don't fragment */
     at[8] = 64;
     at[9] = 17;
     put_be(at + 12, 4, UINT32_C(0x0a000000) | (from & 0xffffff));

@@ -7,10 +7,10 @@
 
 struct qlog {
     FILE *out;
-    weft_status status; /* of the first failure; what is made after it is not written */
+    weft_status status; /* of the first failure; later objects are not written */
 };
 
-/* Of cJSON: NULL is no memory, and its functions take NULL. */
+/* Checks a result of cJSON: NULL means out of memory; cJSON's functions accept NULL. */
 static void *kept(struct qlog *q, void *made)
 {
     q->status = made == NULL && q->status == WEFT_OK ? WEFT_NOMEM : q->status;
@@ -37,7 +37,7 @@ static void milliseconds(struct qlog *q, cJSON *object, const char *name, uint64
     kept(q, cJSON_AddNumberToObject(object, name, (double)ns / 1e6));
 }
 
-/* 64 bits do not fit a JSON number. */
+/* A JSON number cannot hold 64 bits. */
 static void hexadecimal(struct qlog *q, cJSON *object, const char *name, uint64_t value)
 {
     char digits[20];
@@ -55,7 +55,7 @@ static void put(struct qlog *q, cJSON *object)
     cJSON_free(line);
 }
 
-/* ---- the head -------------------------------------------------------------------------------- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static cJSON *head(struct qlog *q, const struct weft_trace_doc *doc, const char *path)
 {
@@ -111,7 +111,8 @@ static void packet_put(struct qlog *q, cJSON *event, cJSON *data, const struct w
     } else {
         holds_put(q, weft, r->flags);
     }
-    if ((r->flags & WEFT_TRACE_HAS_DATA) != 0) { /* the bit of the packet's header is the same */
+    if ((r->flags & WEFT_TRACE_HAS_DATA) != 0) { /* the flag in the packet's header has the same
+                                                  * value */
         chunk_put(q, weft, r);
     }
     if (r->type == WEFT_TRACE_PACKET_SENT && (r->flags & WEFT_TRACE_HAS_PROBE) != 0) {
@@ -128,7 +129,7 @@ static void acked_put(struct qlog *q, cJSON *event, cJSON *data, const struct we
     }
 }
 
-/* ---- all else: fields of the record ---------------------------------------------------------- */
+/* ---- other records: fields ------------------------------------------------------------------- */
 
 static const char *class_name(unsigned klass)
 {
@@ -158,17 +159,17 @@ struct field {
     const char *name;
     enum value value;
     enum form form;
-    const char *(*text)(unsigned flags); /* or this, of the flags */
-    const char *constant;                /* or this */
+    const char *(*text)(unsigned flags); /* or this, a function of the flags */
+    const char *constant;                /* or this constant */
     bool is_of_weft;                     /* QUIC's event has no such field */
 };
 
 enum { FIELDS_MAX = 6 };
 
-/* By type, in the order in which they are written. Fields of weft's own events have the names of
+/* By type, in the order in which they are written. Fields of weft's own events are named as in
  * core/trace.h. */
 static const struct field fields[WEFT_TRACE_TYPE_END][FIELDS_MAX] = {
-    /* of a later version: its numbers as they are */
+    /* of a later version: numbers as they are */
     [WEFT_TRACE_NONE] = {{"type", OF_TYPE},
                          {"number", OF_NUMBER, AS_HEX},
                          {"a", OF_A},
@@ -259,7 +260,7 @@ static void fields_put(struct qlog *q, cJSON *event, cJSON *data, const struct w
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* NULL: the record's own name, in the namespace weft. */
+/* NULL: use the record's own name, in the namespace weft. */
 static const char *standard_name(unsigned type)
 {
     static const char *const names[WEFT_TRACE_TYPE_END] = {

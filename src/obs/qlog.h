@@ -1,8 +1,8 @@
-/* A trace as qlog, one JSON text a record (JSON-SEQ, RFC 7464).
+/* A trace as qlog, one JSON text per record (JSON-SEQ, RFC 7464).
  *
  * Source: draft-ietf-quic-qlog-main-schema (QlogFileSeq) and draft-ietf-quic-qlog-quic-events, as
- * of July 2026. Names of the namespace "quic" are used where QUIC has the same thing; "weft" is for
- * the rest. What QUIC's events have no field for is the event's field "weft".
+ * of July 2026. Events that QUIC also has use the namespace "quic", others "weft". Values without a
+ * field in QUIC's events are in the event's field "weft".
  */
 #ifndef WEFT_OBS_QLOG_H
 #define WEFT_OBS_QLOG_H
@@ -11,9 +11,9 @@
 
 #include <stdio.h>
 
-/* Stream the head and an event for each record.
- * Shape:   title  of the head: where the trace came from.
- * Errors:  WEFT_IO  from out; errno says why.  WEFT_NOMEM. */
+/* Write the header and an event for each record.
+ * Shape:   title  for the header: the source of the trace.
+ * Errors:  WEFT_IO  from out; errno has the reason.  WEFT_NOMEM. */
 weft_status weft_qlog_write(const struct weft_trace_doc *doc, const char *title, FILE *out);
 
 #endif

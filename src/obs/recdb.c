@@ -117,8 +117,8 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
 }
 
 /* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ...", columns of
- * the first file. Without "t." SQLite takes a quoted name that is no column for a string.
- * Owns: gives it, for sqlite3_free; NULL = no memory. */
+ * the first file. Without "t." SQLite treats a quoted name that is not a column as a string.
+ * Owns: gives the result, for sqlite3_free; NULL = out of memory. */
 static char *union_sql(struct weft_recdb *db, const char *table)
 {
     sqlite3_str *list = sqlite3_str_new(db->sqlite);
@@ -177,7 +177,8 @@ weft_status weft_recdb_open(const char *const *files, unsigned count, struct wef
         (void)sqlite_failed(db_p, files[0]);
         return db_p->status;
     }
-    /* The file may be anybody's: its schema runs no functions, a damaged page is noticed. */
+    /* The file is untrusted: its schema must not run functions, and damaged pages must be
+     * detected. */
     (void)sqlite3_db_config(db_p->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(db_p->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     (void)sqlite3_exec(db_p->sqlite, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", NULL,
@@ -200,13 +201,13 @@ void weft_recdb_close(struct weft_recdb *db)
     }
 }
 
-/* What an error of SQLite names: the file, if there is but one. */
+/* The file name for an error of SQLite, if there is only one file. */
 static const char *only_file(const struct weft_recdb *db)
 {
     return db->file_count == 1 ? db->files[0] : "";
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *format, ...)
 {
@@ -256,7 +257,7 @@ const char *weft_recdb_meta(struct weft_recdb *db, const char *key)
         const unsigned char *text = sqlite3_column_text(statement, 0);
         snprintf(value, sizeof(db->meta), "%s", text != NULL ? (const char *)text : "");
         for (char *at = value; *at != '\0'; at++) {
-            bool moves = (unsigned char)*at < ' ' || *at == 0x7f; /* the cursor, or worse */
+            bool moves = (unsigned char)*at < ' ' || *at == 0x7f; /* terminal control sequences */
             *at = moves ? '?' : *at;
         }
     }
@@ -277,7 +278,7 @@ sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *more, const cha
         more, tail);
 }
 
-/* Times stay below this, so that sums of them do not wrap: 2^56 ns are two years. */
+/* Times stay below 2^56 ns (two years), so that sums of them do not overflow. */
 static bool fits(int64_t value)
 {
     return value >= 0 && value < INT64_C(1) << 56;

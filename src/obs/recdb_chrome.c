@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a process; a stage's place in the picture and in the thread's number. */
+/* Kinds of tracks of a process; also the sort order of a stage and part of the thread's number. */
 enum track_kind {
     TRACK_RPC,
     TRACK_N_TX,
@@ -31,12 +31,12 @@ struct slice {
     uint32_t server;
     uint8_t track;
     uint8_t kind;
-    const char *part; /* of N_tx: which way, and whether it is known */
+    const char *part; /* for N_tx: the direction, and whether it is known */
 };
 
 struct track {
     uint64_t key;    /* process and kind */
-    uint64_t *lanes; /* when each is free again */
+    uint64_t *lanes; /* the time at which each is free again */
     size_t lane_count;
     size_t lane_room;
 };
@@ -49,13 +49,13 @@ struct chrome {
     struct track *tracks; /* by key */
     size_t track_count;
     size_t track_room;
-    struct slice *later; /* a heap: the next to begin on top */
+    struct slice *later; /* a heap: the next slice to begin is on top */
     size_t later_count;
     size_t later_room;
     struct weft_recdb_chrome_sum sum;
 };
 
-/* Room for one more of `count` things. False: no memory, which db keeps. */
+/* Make room for one more of `count` items. False: out of memory, which is set in db. */
 static bool make_room(struct chrome *chrome, void **list, size_t count, size_t *room, size_t bytes)
 {
     if (count < *room) {
@@ -100,7 +100,7 @@ static bool has_key(const struct chrome *chrome, size_t at, uint64_t key)
     return at < chrome->track_count && chrome->tracks[at].key == key;
 }
 
-/* The name and the place of a process or, with a tid, of a thread. */
+/* Write the name and sort order of a process or, with a tid, of a thread. */
 static void put_name(struct chrome *chrome, uint64_t pid, unsigned tid, const char *name)
 {
     const char *what = tid > 0 ? "thread" : "process";
@@ -135,7 +135,7 @@ static void name_thread(struct chrome *chrome, const struct slice *slice, unsign
     put_name(chrome, pid_of(slice), tid_of(slice, lane), name);
 }
 
-/* NULL = no memory. */
+/* NULL = out of memory. */
 static struct track *track_of(struct chrome *chrome, const struct slice *slice)
 {
     uint64_t key = pid_of(slice) << 3 | slice->track;
@@ -158,7 +158,7 @@ static struct track *track_of(struct chrome *chrome, const struct slice *slice)
     return track;
 }
 
-/* The first that is free; LANES_MAX when none is. */
+/* The first free lane; LANES_MAX if there is none. */
 static size_t lane_of(struct chrome *chrome, struct track *track, const struct slice *slice)
 {
     size_t lane = 0;
@@ -186,7 +186,7 @@ static void put_us(FILE *out, const char *name, uint64_t ns)
     fprintf(out, ",\"%s\":%" PRIu64 ".%03" PRIu64, name, ns / 1000, ns % 1000);
 }
 
-/* All fields of an RPC in the args of its slice. */
+/* Write all fields of an RPC as args of its slice. */
 static void put_rpc_args(FILE *out, const struct weft_recdb_rpc *rpc)
 {
     fprintf(out,
@@ -202,7 +202,7 @@ static void put_rpc_args(FILE *out, const struct weft_recdb_rpc *rpc)
     put_us(out, "PS_overlap_us", rpc->overlap_ns);
 }
 
-/* Slices come in the order of their beginnings. One without length is none. */
+/* Slices are passed in the order of their start times. Slices of zero length are not written. */
 static void put_slice(struct chrome *chrome, const struct slice *slice,
                       const struct weft_recdb_rpc *rpc)
 {
@@ -236,7 +236,7 @@ static void put_slice(struct chrome *chrome, const struct slice *slice,
     chrome->sum.slices++;
 }
 
-/* ---- what begins later ----------------------------------------------------------------------- */
+/* ---- slices that begin later ---------------------------------------------------------------- */
 
 static bool before(const struct slice *a, const struct slice *b)
 {
@@ -350,7 +350,7 @@ static void add_served(struct chrome *chrome, const struct weft_recdb_served *se
 
 static void put_workers(struct chrome *chrome, const char *where)
 {
-    /* A record on another clock is not of this time. */
+    /* Records on another clock cannot be placed on this time axis. */
     char *tail = sqlite3_mprintf(
         "LEFT JOIN served ON served.worker = rpc.worker AND served.server = rpc.server"
         " AND served.rpc = rpc.rpc AND served.arrival_ns BETWEEN rpc.t0_ns AND rpc.t1_ns"

@@ -7,7 +7,7 @@
 
 enum { ROUNDING_NS = 1000 }; /* of stages that were measured by several clock reads */
 
-/* NULL = no memory. */
+/* NULL = out of memory. */
 static struct weft_recdb_party *party_of(struct weft_recdb_parties *parties, uint32_t id)
 {
     size_t low = 0;
@@ -134,7 +134,7 @@ static void keep_slowest(struct weft_recdb_slowest *slowest)
     }
 }
 
-/* The list has twice the room, so that a sort is rare. */
+/* The list has twice the capacity, so that sorting is rare. */
 static void slowest_add(struct weft_recdb_slowest *slowest, const struct weft_recdb_rpc *rpc)
 {
     if (rpc->status == 0 && rpc->total_ns >= slowest->least_ns) {

@@ -1,5 +1,5 @@
-/* What one pass over the RPCs of a run tells: histograms of every stage, sums of every server and
- * worker. Constant memory but for the list of servers and workers.
+/* Statistics from one pass over the RPCs of a run: histograms of every stage, sums of every server
+ * and worker. Memory is constant except for the list of servers and workers.
  *
  * Quantiles are the upper edges of log-linear buckets (base/hist.h), so at most 3.2 % above the
  * true value; means, shares and maxima are exact.
@@ -11,7 +11,7 @@
 #include "obs/recdb.h"
 
 struct weft_recdb_kind_digest {
-    uint64_t failed; /* ended with a status; in nothing below */
+    uint64_t failed; /* ended with an error status; not included below */
     uint64_t rows;
     uint64_t request_bytes;
     uint64_t reply_bytes;
@@ -22,7 +22,7 @@ struct weft_recdb_kind_digest {
     struct weft_hist stages[WEFT_RECDB_STAGES];
 };
 
-/* Of one server or one worker. */
+/* Sums of one server or one worker. */
 struct weft_recdb_party {
     uint32_t id;
     uint64_t rpcs;
@@ -50,31 +50,32 @@ struct weft_recdb_digest {
     struct weft_recdb_parties servers;
     struct weft_recdb_parties workers;
     struct weft_recdb_role roles[2]; /* workers, servers */
-    struct weft_hist active;         /* workers in a window of a server */
+    struct weft_hist active;         /* number of workers active in a window of a server */
     uint64_t window_ns;
     uint64_t first_ns;
     uint64_t last_ns;
-    uint64_t odd; /* RPCs whose stages do not add up to t1 - t0 */
+    uint64_t odd; /* RPCs whose stages do not sum to t1 - t0 */
 };
 
-/* The slowest RPCs that went well, slowest first. */
+/* The slowest successful RPCs, slowest first. */
 struct weft_recdb_slowest {
-    uint32_t wanted; /* at least 1; the caller's */
+    uint32_t wanted; /* at least 1; set by the caller */
     uint32_t count;
-    uint64_t least_ns; /* faster ones are none of them */
+    uint64_t least_ns; /* faster RPCs are not in the list */
     struct weft_recdb_rpc *list;
 };
 
-/* Which stage made an RPC slow: the one with the largest excess over the median of that stage among
- * the RPCs of the same kind. */
+/* The stage that made an RPC slow: the one with the largest excess over the median of that stage
+ * among the RPCs of the same kind. */
 struct weft_recdb_blame {
     unsigned stage;
     uint64_t median_ns;
-    double part; /* of the sum of all such excesses: how far this stage alone is to blame */
+    double part; /* its share of the sum of all such excesses */
 };
 
-/* slowest: also found in this pass; NULL = not wanted.
- * Owns:    *digest_p, 300 KB, is freed with fini, and slowest->list with free(), also after a failure.
+/* slowest: also filled in this pass; NULL = not needed.
+ * Owns:    *digest_p, 300 KB, is freed with fini, and slowest->list with free(), also after a
+ *          failure.
  * Errors:  those of reading, WEFT_NOMEM; also in db. */
 weft_status weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_slowest *slowest,
                                    struct weft_recdb_digest *digest_p);
@@ -84,7 +85,7 @@ struct weft_recdb_blame weft_recdb_blame(const struct weft_recdb_digest *digest,
                                          const struct weft_recdb_rpc *rpc);
 
 uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest);
-/* Part of the stage in the time of all RPCs of that kind, in [0, 1]. */
+/* Share of the stage in the total time of all RPCs of that kind, in [0, 1]. */
 double weft_recdb_share(const struct weft_recdb_kind_digest *kind, unsigned stage);
 
 #endif

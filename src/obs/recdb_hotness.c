@@ -44,7 +44,8 @@ static void take_total(struct weft_recdb *db, const char *where, struct weft_rec
     sqlite3_finalize(statement);
 }
 
-/* The k most updated of all are among the k most updated of each server, if each keeps k. */
+/* The k most updated parameters of all servers are among the k most updated of each server, if
+ * each server has stored k. */
 static size_t shortest_list(struct weft_recdb *db, const char *where)
 {
     sqlite3_stmt *statement = weft_recdb_query(

@@ -1,4 +1,4 @@
-/* How much of all updates goes to the most updated parameters, from `hot` and `hot_total`. */
+/* The share of all updates that goes to the most updated parameters, from `hot` and `hot_total`. */
 #ifndef WEFT_OBS_RECDB_HOTNESS_H
 #define WEFT_OBS_RECDB_HOTNESS_H
 
@@ -6,7 +6,7 @@
 
 struct weft_recdb_hot {
     uint64_t id;
-    uint64_t updates; /* at most `error` too many */
+    uint64_t updates; /* overestimated by at most `error` */
     uint64_t error;
     uint32_t table;
 };
@@ -15,12 +15,12 @@ struct weft_recdb_hotness {
     struct weft_recdb_hot *list; /* most updated first */
     size_t count;
     uint64_t updates; /* of all parameters */
-    bool exact;       /* every server counted every parameter */
-    size_t sure;      /* the top k is what it is for k up to here; beyond, a server's list may have
-                         ended before */
+    bool exact;       /* every server has counted every parameter */
+    size_t sure;      /* the top k are exact for k up to here; beyond, a server's list may have
+                       * ended before */
 };
 
-/* Share of the top k in all updates: no more than high, no less than low. */
+/* Share of the top k in all updates: at most high, at least low. */
 struct weft_recdb_hot_share {
     uint64_t k;
     double low;
@@ -29,15 +29,15 @@ struct weft_recdb_hot_share {
 
 enum { WEFT_RECDB_HOT_LEVELS = 16 };
 
-/* table = UINT32_MAX: all of them.
+/* table = UINT32_MAX: all tables.
  * Owns:    *hotness_p is freed with fini, also after a failure.
  * Errors:  those of reading, WEFT_NOMEM; also in db. */
 weft_status weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
                                     struct weft_recdb_hotness *hotness_p);
 void weft_recdb_hotness_fini(struct weft_recdb_hotness *hotness);
 
-/* For k = 1, 10, 100, ..., and 20,000 (the paper's), as far as parameters were kept; at last all
- * that were kept. The number of them is returned. */
+/* For k = 1, 10, 100, ..., and 20,000 (the paper's), as far as parameters were stored; the last
+ * entry is for all stored parameters. Returns the number of entries. */
 unsigned weft_recdb_hot_shares(const struct weft_recdb_hotness *hotness,
                                struct weft_recdb_hot_share shares_p[WEFT_RECDB_HOT_LEVELS]);
 

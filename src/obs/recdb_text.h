@@ -6,13 +6,13 @@
 
 #include <stdio.h>
 
-/* One object, its members named as the columns. Bytes that are no UTF-8 become U+FFFD.
- * table: a first member "table" of this value, or NULL. */
+/* Write one object, with the columns' names as member names. Bytes that are not UTF-8 become
+ * U+FFFD. table: value of a first member "table", or NULL. */
 void weft_recdb_json_row(FILE *out, sqlite3_stmt *statement, const char *table);
-/* A text as a string of JSON, with its quotes. */
+/* Write a JSON string, with quotes. */
 void weft_recdb_json_text(FILE *out, const char *text);
 
-/* A line each (RFC 4180, with a bare newline). */
+/* One line each (RFC 4180, but ended by a newline alone). */
 void weft_recdb_csv_head(FILE *out, sqlite3_stmt *statement);
 void weft_recdb_csv_row(FILE *out, sqlite3_stmt *statement);
 

@@ -70,7 +70,7 @@ static bool head_good(const struct weft_spool_head *head, uint64_t room)
            memchr(head->role, '\0', sizeof(head->role)) != NULL;
 }
 
-/* They came from a ring, and nothing has changed them; but a file may be anybody's. */
+/* The units came from a ring and have a valid hash, but the file is untrusted. */
 static bool units_good(const struct weft_spool_reader *reader)
 {
     struct weft_record record;
@@ -85,7 +85,7 @@ static bool units_good(const struct weft_spool_reader *reader)
     return count == reader->head.count;
 }
 
-/* The block at `at`, when it is good in every byte. */
+/* Read the block at `at`, if it is undamaged. */
 static bool read_block(struct weft_spool_reader *reader)
 {
     uint64_t behind = reader->at + HEAD_BYTES;
@@ -104,7 +104,7 @@ bool weft_spool_reader_next(struct weft_spool_reader *reader)
             reader->at += HEAD_BYTES + (uint64_t)UNIT_BYTES * reader->head.units;
             return true;
         }
-        reader->at += UNIT_BYTES; /* blocks begin at multiples of this only */
+        reader->at += UNIT_BYTES; /* blocks start only at multiples of this */
         reader->skipped += UNIT_BYTES;
     }
     reader->skipped += reader->bytes - reader->at;

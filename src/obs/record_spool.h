@@ -1,8 +1,8 @@
-/* A spool: the records of one process, as they come, before a database is made of them. Not for
- * reading by people: obs/records_db.h makes of it what is.
+/* A spool: the records of one process in the order of arrival, before they are written to a
+ * database. It is not meant to be read by people; obs/records_db.h converts it.
  *
- * Blocks of 128 + 32 x units bytes, in this machine's byte order, for they never leave it: this head,
- * and records in the forms of rpc/record.h:
+ * Blocks of 128 + 32 x units bytes, in this machine's byte order, since a spool never leaves it:
+ * this head, and records in the formats of rpc/record.h:
  *
  *   offset bytes  head
  *     0     8    magic "WEFTREC2"
@@ -18,12 +18,12 @@
  *    72     4    process id
  *    76     4    0x01020304
  *    80     8    role: "worker", "server"; ends with zero
- *    88     1    1 = the last block: the process ended in order
+ *    88     1    1 = the last block: the process ended normally
  *    92     4    units that follow
  *    96    32    zero
  *
- * Every block says all of this, so that of a process that was killed only what was in its rings is
- * gone, and a damaged block takes no other one with it.
+ * Every block has all of these fields. So if the process is killed, only the records in its rings
+ * are lost, and a damaged block does not affect the others.
  */
 #ifndef WEFT_OBS_RECORD_SPOOL_H
 #define WEFT_OBS_RECORD_SPOOL_H
@@ -35,8 +35,8 @@ enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_UNITS_MAX = 1 << 17 };
 #define WEFT_SPOOL_MAGIC "WEFTREC2"
 #define WEFT_SPOOL_ORDER UINT32_C(0x01020304)
 
-/* A record of the recorder itself: bytes[0] is a key, the text follows; the texts of one key are one
- * text. */
+/* A record written by the recorder itself: bytes[0] is a key, the text follows; the texts of one
+ * key are concatenated. */
 enum { WEFT_RECORD_TEXT = 255 };
 enum weft_spool_text { WEFT_SPOOL_VERSION = 1, WEFT_SPOOL_COMMAND, WEFT_SPOOL_HOST };
 enum { WEFT_SPOOL_TEXT_BYTES = sizeof(((struct weft_record *)0)->bytes) - 1 };
@@ -63,22 +63,22 @@ struct weft_spool_head {
 
 static_assert(sizeof(struct weft_spool_head) == 128, "the file's format");
 
-/* What the head's hash must be. */
+/* The expected hash of the head. */
 uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record_unit *units);
 
 struct weft_spool_reader {
     int fd;
     uint64_t at;
     uint64_t bytes;                 /* of the file */
-    struct weft_spool_head head;    /* of the block last read */
-    struct weft_record_unit *units; /* (head.units,) of it */
-    uint64_t skipped;               /* bytes that belong to no good block */
+    struct weft_spool_head head;    /* of the last block read */
+    struct weft_record_unit *units; /* (head.units,) of that block */
+    uint64_t skipped;               /* bytes outside of valid blocks */
 };
 
-/* Errors:  WEFT_IO  errno says why.  WEFT_STATE  its process still writes it.  WEFT_NOMEM. */
+/* Errors:  WEFT_IO  errno has the reason.  WEFT_STATE  its process is still writing it. 
+ *          WEFT_NOMEM. */
 weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p);
-/* The next good block into head and units, which are whole records, head.count of them; false at the
- * end. */
+/* Read the next valid block into head and units: head.count complete records; false at the end. */
 bool weft_spool_reader_next(struct weft_spool_reader *reader);
 void weft_spool_reader_close(struct weft_spool_reader *reader);
 

@@ -25,22 +25,22 @@ struct weft_recorder {
     struct weft_recorder_config config;
     char spool[WEFT_RECORDS_PATH_BYTES];
     pthread_t thread;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects the following fields */
     pthread_cond_t stopped;
     bool stop;
     bool finished;
     int fd;
-    uint64_t bytes; /* of whole blocks in the file */
-    bool failed;    /* it has been said */
-    bool gone;      /* it was deleted, and cannot be made again */
+    uint64_t bytes; /* size of the complete blocks in the file */
+    bool failed;    /* the failure was reported */
+    bool gone;      /* the file was deleted, and could not be recreated */
     uint64_t began_ns;
     uint64_t cpu_began_ns;
-    uint64_t thread_cpu_ns; /* of the thread, when it has ended */
+    uint64_t thread_cpu_ns; /* CPU time of the thread, once it has ended */
     uint64_t texts;
-    uint64_t lost; /* records that found no room on the disk */
+    uint64_t lost; /* records lost because the disk was full */
     uint32_t ring_count;
     struct weft_record_ring *rings[RINGS_MAX];
-    struct weft_spool_head head; /* as the last block's */
+    struct weft_spool_head head; /* as in the last block */
 };
 
 void weft_recorder_config_default(struct weft_recorder_config *config_p)
@@ -58,7 +58,7 @@ static uint64_t clock_read_ns(clockid_t clock)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Whole or not at all: a block that did not fit is written over by the next one. */
+/* Write a complete block or none: an incomplete block is overwritten by the next one. */
 static bool write_all(struct weft_recorder *r, const struct weft_record_unit *units, size_t bytes)
 {
     struct iovec parts[2] = {{.iov_base = &r->head, .iov_len = sizeof(r->head)},
@@ -116,7 +116,7 @@ static void block_write(struct weft_recorder *r, const struct weft_record_unit *
     }
 }
 
-/* Records that are no units yet: as they are. */
+/* Write records that are not in units yet. */
 static void records_write(struct weft_recorder *r, const struct weft_record *records,
                           uint32_t count)
 {
@@ -124,7 +124,7 @@ static void records_write(struct weft_recorder *r, const struct weft_record *rec
     block_write(r, units, count * WEFT_RECORD_UNITS, count);
 }
 
-/* ---- a spool that somebody deletes ------------------------------------------------------------ */
+/* ---- a spool that was deleted ---------------------------------------------------------------- */
 
 static bool copy_spool(int from, int to, uint64_t bytes)
 {
@@ -142,7 +142,7 @@ static bool copy_spool(int from, int to, uint64_t bytes)
     return true;
 }
 
-/* What was written is there as long as it is open. */
+/* The deleted file can be read as long as it is open. */
 static bool make_again(struct weft_recorder *r)
 {
     int fd = open(r->spool, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -161,7 +161,8 @@ static bool make_again(struct weft_recorder *r)
     return true;
 }
 
-/* Before every look at the rings: a name that is gone would be missed at the end only. */
+/* Called before every read of the rings: otherwise a deleted name would be noticed only at the
+ * end. */
 static void watch(struct weft_recorder *r)
 {
     struct stat about;
@@ -186,7 +187,8 @@ static void drain(struct weft_recorder *r)
 {
     watch(r);
     for (uint32_t i = 0; i < r->ring_count; i++) {
-        /* Twice: a ring's content lies in two pieces at most; what comes meanwhile can wait. */
+        /* Twice: a ring's content is in two pieces at most; records that arrive meanwhile can
+         *        wait. */
         for (int piece = 0; piece < 2; piece++) {
             uint32_t count;
             const struct weft_record_unit *units = weft_record_ring_peek(r->rings[i], &count);
@@ -217,9 +219,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
-/* A spool that a killed process left is the only trace of what it did. */
+/* A spool left by a killed process is the only record of its work. */
 static weft_status keep_stale(struct weft_recorder *r, struct weft_error *error)
 {
     char kept[WEFT_RECORDS_PATH_BYTES + 8];
@@ -239,7 +241,7 @@ static weft_status keep_stale(struct weft_recorder *r, struct weft_error *error)
     return weft_fail(error, WEFT_IO, "cannot rename %.400s: %s", r->spool, strerror(errno));
 }
 
-/* Open and lock; a file with records in it is moved out of the way first. */
+/* Open and lock the spool; an existing file with records is renamed first. */
 static weft_status spool_open(struct weft_recorder *r, struct weft_error *error)
 {
     for (;;) {
@@ -266,7 +268,7 @@ static weft_status spool_open(struct weft_recorder *r, struct weft_error *error)
     }
 }
 
-/* Texts are records like others, so that a reader needs no second format. */
+/* Texts are stored as records, so that a reader needs no second format. */
 static void text_write(struct weft_recorder *r, enum weft_spool_text key, const char *text)
 {
     struct weft_record records[8];
@@ -381,7 +383,8 @@ void weft_recorder_add(struct weft_recorder *recorder, const struct weft_record 
     pthread_mutex_unlock(&recorder->lock);
 }
 
-/* Its thread holds the lock when it writes that it has ended, so it lives where it has not. */
+/* Its thread holds the lock when it records that it has ended; so it is running if that is not
+ * recorded. */
 static uint64_t thread_cpu_ns(const struct weft_recorder *r)
 {
     clockid_t clock;
@@ -413,7 +416,7 @@ void weft_recorder_finish(struct weft_recorder *recorder)
     recorder->head.last = 1;
     const struct weft_record_unit none = {.bytes = {0}};
     block_write(recorder, &none, 0, 0);
-    /* Half a block that the disk took before it was full. */
+    /* Remove the incomplete block written before the disk was full. */
     if (ftruncate(recorder->fd, (off_t)recorder->bytes) != 0) {
         fprintf(stderr, "weft: %s cannot be cut: %s\n", recorder->spool, strerror(errno));
     }

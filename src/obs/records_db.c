@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The files may be anybody's: numbers of processes that cannot be added wrap. */
+/* The files are untrusted: process numbers that would overflow wrap around. */
 static int64_t renumbered(int64_t process, int64_t add)
 {
     return (int64_t)((uint64_t)process + (uint64_t)add);
@@ -20,7 +20,7 @@ static int64_t renumbered(int64_t process, int64_t add)
 
 enum { TEXTS = 4, TEXT_MAX = 1024 };
 
-/* What a spool says of its process; of the last good block. */
+/* Facts about a spool's process, from its last valid block. */
 struct spool_facts {
     struct weft_spool_head head;
     uint64_t records;
@@ -104,7 +104,7 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
     uint64_t bytes = reader.bytes;
     weft_spool_reader_close(&reader);
     if (status != WEFT_OK || (blocks == 0 && bytes == 0)) {
-        return status; /* a process that was killed before its first word */
+        return status; /* a process that was killed before its first block */
     }
     if (blocks == 0) {
         return weft_fail(sink->error, WEFT_DATA, "%.400s holds no records", path);
@@ -143,7 +143,7 @@ static weft_status select_open(sqlite3 *from, const char *path, const char *sql,
                : weft_records_sql_fail(from, path, sink->error);
 }
 
-/* After the last row. */
+/* To be called after the last row. */
 static weft_status select_close(sqlite3 *from, const char *path, int code,
                                 struct records_sink *sink, sqlite3_stmt *stmt, weft_status status)
 {
@@ -243,7 +243,7 @@ static weft_status add_database(struct records_sink *sink, const char *path)
     return status;
 }
 
-/* ---- making a file --------------------------------------------------------------------------- */
+/* ---- writing a file -------------------------------------------------------------------------- */
 
 static bool is_lines(const char *path)
 {
@@ -279,7 +279,8 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
             return weft_fail(sink->error, WEFT_IO, "cannot write %.400s: %s", path,
                              strerror(errno));
         }
-        (void)flock(fileno(sink->lines), LOCK_EX); /* until it is closed: one process at a time */
+        (void)flock(fileno(sink->lines), LOCK_EX); /* held until it is closed: one process at a
+                                                    * time */
         if (!fresh) {
             weft_records_sink_take_lines(sink);
         }
@@ -289,7 +290,7 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
     if (sqlite3_open(weft_records_file_name(path, name), &sink->db) != SQLITE_OK) {
         return weft_records_sql_fail(sink->db, path, sink->error);
     }
-    /* A new file needs no journal: when it fails, it is removed. */
+    /* A new file needs no journal: it is removed on failure. */
     return fresh ? weft_records_sql(sink->db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF",
                                     path, sink->error)
                  : WEFT_OK;
@@ -339,7 +340,7 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
     if (bytes >= (int)sizeof(fresh)) {
         return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
     }
-    (void)unlink(fresh); /* of a run that was killed in here */
+    (void)unlink(fresh); /* left by a run that was killed here */
     weft_status status = make(inputs, count, fresh, true, command, sum_p, error);
     status = status == WEFT_OK ? replace_with(fresh, path, error) : status;
     if (status != WEFT_OK) {

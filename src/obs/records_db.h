@@ -1,7 +1,7 @@
-/* Making records as people and programs read them: a SQLite database (recdb.h reads it), or lines of
- * JSON. docs/RECORDS.md has the tables.
+/* Convert records to a form that people and programs read: a SQLite database (recdb.h reads it), or
+ * lines of JSON. docs/RECORDS.md describes the tables.
  *
- * Everything read here, spool or database, is checked here.
+ * All input, spool or database, is validated here.
  */
 #ifndef WEFT_OBS_RECORDS_DB_H
 #define WEFT_OBS_RECORDS_DB_H
@@ -12,30 +12,34 @@
 
 struct weft_records_sum {
     uint32_t processes;
-    uint32_t processes_cut; /* of these, that did not end in order */
+    uint32_t processes_cut; /* those of them that did not end normally */
     uint64_t records;       /* rows of all kinds */
     uint64_t rpcs;
     uint64_t served;
     uint64_t dropped;       /* by the processes themselves */
-    uint64_t bytes_skipped; /* of spools: belonging to no good block */
+    uint64_t bytes_skipped; /* of spools: outside of valid blocks */
 };
 
-/* Put spools, and databases made before, into one file. FILE.jsonl gets lines, any other name is a
- * database. A database has all of it afterwards, or is as it was; so has a file that is replaced.
+/* Merge spools, and existing databases, into one file. FILE.jsonl gets lines, any other name is a
+ * database. A database is either updated completely or left unchanged; the same is true of a file
+ * that is replaced.
  *
- * Shape:   inputs (count,).   command  for `meta`; NULL = as the first input says.   replace  an existing file is replaced when all went well; else it is
- *          added to, which several processes may do at once.
- * Errors:  WEFT_DATA  an input, or the file to be added to, holds no records.  WEFT_STATE  an
- *          input's process still writes it.  WEFT_IO, WEFT_NOMEM. Inputs stay. */
+ * Shape:   inputs (count,). command for `meta`; NULL = that of the first input. replace an existing
+ *          file is replaced on success; otherwise records are appended to it, which several
+ *          processes may do at once.
+ * Errors:  WEFT_DATA an input, or the file to append to, has no records. WEFT_STATE an input's
+ *          process is still writing it. WEFT_IO, WEFT_NOMEM. Inputs are not removed. */
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
                               struct weft_error *error);
 
-/* Before a run: may records be written there? An existing file is refused unless it is replaced.
+/* Check before a run that records may be written there. An existing file is rejected unless it is
+ * to be replaced.
  * Errors:  WEFT_EXISTS, WEFT_IO. */
 weft_status weft_records_check_path(const char *path, bool replace, struct weft_error *error);
 
-/* Whether a file begins as lines of JSON do, and what to say of one where it is of no use. */
+/* True if a file begins like lines of JSON; and the error text for such a file if it cannot be
+ * used. */
 bool weft_records_is_json(const char *path);
 
 #define WEFT_RECORDS_JSON_WORDS                                                                    \

@@ -1,4 +1,4 @@
-/* The tables of a records file, and the two ways to write them. Not for others. */
+/* The tables of a records file, and the two ways to write them. Internal to this folder. */
 #ifndef WEFT_OBS_RECORDS_INTERNAL_H
 #define WEFT_OBS_RECORDS_INTERNAL_H
 
@@ -25,7 +25,7 @@ struct records_table {
     const char *name;
     const char *columns[RECORDS_COLUMNS_MAX]; /* ends with NULL */
     unsigned column_count;
-    unsigned process; /* the column that names the process, column_count = none */
+    unsigned process; /* the column with the process, column_count = none */
 };
 
 extern const struct records_table weft_records_tables[TABLE_COUNT];
@@ -37,9 +37,9 @@ struct records_process {
     int64_t rank, pid, records, dropped, cpu_ns, wall_ns, ended;
 };
 
-/* Where rows go: a database, or lines. */
+/* The destination of rows: a database, or lines. */
 struct records_sink {
-    const char *path; /* for words */
+    const char *path; /* for messages */
     sqlite3 *db;      /* or: */
     FILE *lines;
     char keys[256]; /* of meta lines written: "key\nkey\n" */
@@ -49,33 +49,34 @@ struct records_sink {
     struct weft_error *error;
 };
 
-/* A record as a row; false when there is no such type. */
+/* Convert a record to a row; false if its type is unknown. */
 bool weft_records_row(const struct weft_record *record, int64_t process,
                       enum weft_records_table *table_p, int64_t values_p[RECORDS_COLUMNS_MAX]);
 
-/* Begin a transaction and make the tables that are not there. */
+/* Begin a transaction and create the missing tables. */
 weft_status weft_records_sink_begin(struct records_sink *sink);
 weft_status weft_records_sink_row(struct records_sink *sink, enum weft_records_table table,
                                   const int64_t *values);
 weft_status weft_records_sink_process(struct records_sink *sink,
                                       const struct records_process *process);
-/* Lines that are there already: go on with the numbers of their processes, and their facts. */
+/* Read existing lines, to continue the numbers of their processes and to keep their facts. */
 void weft_records_sink_take_lines(struct records_sink *sink);
-/* Of a key that is there already, the first value stays. */
+/* If the key exists, its value is not changed. */
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value);
-/* Indexes, and the end of the transaction. */
+/* Create the indexes and commit the transaction. */
 weft_status weft_records_sink_end(struct records_sink *sink);
 void weft_records_sink_fini(struct records_sink *sink);
 
 weft_status weft_records_sql(sqlite3 *db, const char *sql, const char *path,
                              struct weft_error *error);
-/* The status that goes with SQLite's last error. */
+/* The status for SQLite's last error. */
 weft_status weft_records_sql_status(sqlite3 *db);
 weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_error *error);
 
-/* The first bytes of a file; -1: errno says why. */
+/* The first bytes of a file; -1: errno has the reason. */
 ssize_t weft_records_start(const char *path, char *start_p, size_t bytes);
-/* To SQLite ":memory:" and "file:..." are more than names of files: `name_p` then has one that is not. */
+/* SQLite treats ":memory:" and "file:..." specially: then `name_p` is set to an equivalent plain
+ * name. */
 const char *weft_records_file_name(const char *path, char name_p[WEFT_RECORDS_PATH_BYTES]);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the tables are, and how a record becomes a row. */
+/* The definitions of the tables, and the conversion of a record to a row. */
 #include "obs/records_internal.h"
 
 #include <string.h>

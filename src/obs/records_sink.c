@@ -1,4 +1,4 @@
-/* Rows into a database, or as lines of JSON. */
+/* Write rows to a database, or as lines of JSON. */
 #include "obs/recdb_text.h"
 #include "obs/records_internal.h"
 
@@ -56,7 +56,7 @@ static weft_status make_table(struct records_sink *sink, enum weft_records_table
     return status;
 }
 
-/* A file that is there may be somebody's database of another kind. */
+/* An existing file may be a database of another kind. */
 static weft_status check_there(struct records_sink *sink)
 {
     sqlite3_stmt *stmt = NULL;
@@ -94,7 +94,7 @@ weft_status weft_records_sink_begin(struct records_sink *sink)
         return weft_records_sink_meta(sink, "schema_version", WEFT_RECORDS_SCHEMA_VERSION);
     }
     sqlite3_busy_timeout(sink->db, BUSY_MS);
-    /* Taken at once: another process of the job may be adding its records. */
+    /* Acquire the write lock at once: another process of the job may be adding its records. */
     weft_status status = sql(sink, "BEGIN IMMEDIATE");
     status = status == WEFT_OK ? check_there(sink) : status;
     if (status == WEFT_OK) {
@@ -193,7 +193,7 @@ weft_status weft_records_sink_process(struct records_sink *sink,
     return status;
 }
 
-/* Has this key had its line? Then it has now. */
+/* True if the line of this key was written; marks it as written. */
 static bool is_told(struct records_sink *sink, const char *key)
 {
     char line[64];
@@ -224,7 +224,7 @@ void weft_records_sink_take_lines(struct records_sink *sink)
         }
     }
     free(line);
-    (void)fseek(sink->lines, 0, SEEK_END); /* from reading to writing */
+    (void)fseek(sink->lines, 0, SEEK_END); /* switches from reading to writing */
 }
 
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value)
@@ -258,7 +258,7 @@ weft_status weft_records_sink_end(struct records_sink *sink)
                    ? WEFT_OK
                    : weft_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno));
     }
-    /* Last: an index that grows row by row takes several times as long. */
+    /* Last: building an index row by row takes several times as long. */
     return sql(sink, "CREATE INDEX IF NOT EXISTS rpc_name ON rpc(server, worker, rpc);"
                      "CREATE INDEX IF NOT EXISTS served_name ON served(server, worker, rpc);"
                      "CREATE INDEX IF NOT EXISTS rpc_time ON rpc(kind, t0_ns);"
@@ -272,7 +272,7 @@ void weft_records_sink_fini(struct records_sink *sink)
     for (int t = 0; t < TABLE_COUNT; t++) {
         sqlite3_finalize(sink->inserts[t]);
     }
-    sqlite3_close(sink->db); /* what was not committed is undone */
+    sqlite3_close(sink->db); /* uncommitted changes are rolled back */
     if (sink->lines != NULL) {
         (void)fclose(sink->lines);
     }

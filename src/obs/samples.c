@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of the labels: the brace that is not inside quotes; NULL when it is missing. */
+/* The end of the labels: the brace that is not inside quotes; NULL if it is missing. */
 static char *labels_end(char *at)
 {
     bool quoted = false;
@@ -46,7 +46,7 @@ static bool parse_line(char *line, struct weft_sample *sample_p)
     char *end;
     double value = strtod(at, &end);
     if (!(value >= 0 && value <= 1e19)) {
-        return false; /* nothing of weft counts or measures such */
+        return false; /* no metric of weft has such a value */
     }
     if (end == at || (*end != '\0' && *end != ' ' && *end != '\t' && *end != '\r')) {
         return false;

@@ -67,7 +67,7 @@ static weft_status take_block(struct weft_trace_doc *doc, const struct weft_trac
     return WEFT_OK;
 }
 
-/* Equal times keep the order of the file, which is that of an endpoint's records. */
+/* Records with equal times keep the order of the file, which is that of the endpoint. */
 static int by_time(const void *a, const void *b)
 {
     const struct weft_trace_entry *x = a;
@@ -103,7 +103,7 @@ void weft_trace_doc_fini(struct weft_trace_doc *doc)
     *doc = (struct weft_trace_doc){0};
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 const char *weft_trace_direction_name(unsigned flags)
 {

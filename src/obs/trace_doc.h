@@ -1,5 +1,4 @@
-/* A trace file (trace_file.h) in memory, its records in the order of their times; and what those of
- * one endpoint add up to.
+/* A trace file (trace_file.h) in memory, its records ordered by time; and totals of one endpoint.
  *
  * Thread:  any; reading is const.
  */
@@ -20,7 +19,7 @@ struct weft_trace_doc_endpoint {
     struct weft_trace_endpoint about;
     uint64_t records;
     uint64_t overwritten;
-    uint32_t counters; /* 0: the process did not end in order */
+    uint32_t counters; /* 0: the process did not end normally */
     char names[WEFT_TRACE_COUNTERS_MAX][WEFT_TRACE_NAME_BYTES + 1];
     uint64_t values[WEFT_TRACE_COUNTERS_MAX];
 };
@@ -30,13 +29,14 @@ struct weft_trace_doc {
     size_t count;
     struct weft_trace_doc_endpoint *endpoints;
     uint32_t endpoint_count;
-    bool truncated; /* the file ends inside a block; this is what it holds */
-    size_t bad_at;  /* after WEFT_DATA: the byte from which on it makes no sense */
+    bool truncated; /* the file ends inside a block; the complete entries before are here */
+    size_t bad_at;  /* after WEFT_DATA: the offset of the first invalid byte */
 };
 
 /* Read the bytes of a whole file.
- * Owns:    borrows bytes until return; *doc_p is freed with weft_trace_doc_fini, also after a failure.
- * Errors:  WEFT_DATA  it is no trace file, or is damaged.  WEFT_NOMEM. */
+ * Owns:    borrows bytes until return; *doc_p is freed with weft_trace_doc_fini, also after a
+ *          failure.
+ * Errors:  WEFT_DATA  it is not a trace file, or is damaged.  WEFT_NOMEM. */
 weft_status weft_trace_doc_make(const void *bytes, size_t count, struct weft_trace_doc *doc_p);
 void weft_trace_doc_fini(struct weft_trace_doc *doc);
 
@@ -44,9 +44,9 @@ void weft_trace_doc_fini(struct weft_trace_doc *doc);
 const char *weft_trace_direction_name(unsigned flags);
 const char *weft_trace_outcome_name(unsigned flags);
 
-/* ---- sums of one endpoint -------------------------------------------------------------------- */
+/* ---- totals of one endpoint ------------------------------------------------------------------ */
 
-/* A message that was opened and closed within the trace. */
+/* A message that was both opened and closed within the trace. */
 struct weft_trace_life {
     uint64_t seq;
     uint64_t ns;
@@ -66,7 +66,7 @@ struct weft_trace_tally {
     size_t rtt_count;
     struct weft_trace_life *lives; /* shortest first */
     size_t life_count;
-    uint64_t *times_ns[2]; /* of the lives of one direction, ascending */
+    uint64_t *times_ns[2]; /* (lives of one direction,) ascending */
     size_t time_count[2];
 };
 

@@ -12,12 +12,13 @@
  *    16     8    number of the first record      kind COUNTERS
  *    24     8    records overwritten before it      24 name, padded with zeros, 8 value
  *
- * An endpoint's ENDPOINT block comes before its RECORDS; COUNTERS comes last, when it ended in
- * order. Whole blocks only: what does not fit the disk or the limit is left out, said once on
- * standard error, and the program goes on. A reader takes a file that ends inside a block (its
- * process was killed, or still writes) up to the last whole entry, and says so.
+ * An endpoint's ENDPOINT block precedes its RECORDS; COUNTERS is last, if the endpoint ended
+ * normally. Only complete blocks are written. If the disk is full or the limit is reached, no more
+ * records are written, which is reported once on standard error, and the program continues. If a
+ * file ends inside a block (its process was killed, or is still writing), a reader accepts it up to
+ * the last complete entry and reports that.
  *
- * Thread:  one writer may be fed by many threads.
+ * Thread:  many threads may write through one writer.
  * Source:  docs/TRACING.md.
  */
 #ifndef WEFT_OBS_TRACE_FILE_H
@@ -37,28 +38,28 @@ enum { WEFT_TRACE_ENTRY_BYTES = 32, WEFT_TRACE_NAME_BYTES = 24 };
 
 struct weft_trace_writer;
 
-/* One endpoint's place in the file. */
+/* State of one endpoint in the file. */
 struct weft_trace_feed {
-    struct weft_trace_writer *writer; /* NULL = not traced; every call is then nothing */
+    struct weft_trace_writer *writer; /* NULL = not traced; every call does nothing then */
     uint16_t endpoint;
-    uint64_t from; /* next record to take from the ring */
+    uint64_t from; /* next record to read from the ring */
 };
 
-/* Make the file, empty; an existing one is replaced.
- * Shape:   bytes_max  the file grows no further; at least 1 MB.
+/* Create an empty file; an existing one is replaced.
+ * Shape:   bytes_max  limit of the file's size; at least 1 MB.
  * Owns:    gives *writer_p; path is borrowed until close.
- * Errors:  WEFT_IO  errno says why.  WEFT_NOMEM. */
+ * Errors:  WEFT_IO  errno has the reason.  WEFT_NOMEM. */
 weft_status weft_trace_writer_open(const char *path, uint64_t bytes_max,
                                    struct weft_trace_writer **writer_p);
 
-/* Close; NULL is fine. False when records were left out. */
+/* Close; NULL is allowed. False if records were left out. */
 bool weft_trace_writer_close(struct weft_trace_writer *writer);
 
-/* Announce an endpoint. wall_ns: what to add to its times to get the wall clock; 0 = virtual. */
+/* Announce an endpoint. wall_ns: offset from its times to the wall clock; 0 = virtual time. */
 void weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, uint64_t name,
                           uint64_t incarnation, uint64_t wall_ns, struct weft_trace_feed *feed_p);
 
-/* Move records from the endpoint's ring to the file: when a quarter of the ring is waiting, or,
+/* Move records from the endpoint's ring to the file: once a quarter of the ring is full or, with
  * `last`, all of them and the endpoint's counters.   Thread: the endpoint's. */
 void weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep, uint32_t ring_records,
                           bool last);
@@ -69,7 +70,7 @@ void weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep, uint
 struct weft_trace_block {
     enum weft_trace_block_kind kind;
     uint16_t endpoint;
-    uint32_t count;       /* whole entries that are there */
+    uint32_t count;       /* complete entries available */
     uint64_t first;
     uint64_t overwritten;
     const uint8_t *entries;
@@ -82,18 +83,18 @@ struct weft_trace_endpoint {
     char label[WEFT_TRACE_ENTRY_BYTES + 1];
 };
 
-/* Over a file in memory; `bytes` is borrowed. */
+/* Reads a file in memory; `bytes` is borrowed. */
 struct weft_trace_reader {
     const uint8_t *bytes;
     size_t count;
     size_t at;
     bool truncated; /* the file ends inside a block */
-    bool bad;       /* what stands at `at` is no block: not a trace file, or damaged */
+    bool bad;       /* the bytes at `at` are not a block: not a trace file, or damaged */
 };
 
 void weft_trace_reader_init(struct weft_trace_reader *reader, const void *bytes, size_t count);
 
-/* The next block; false at the end (truncated and bad tell how it ends). */
+/* Read the next block; false at the end (see truncated and bad). */
 bool weft_trace_reader_next(struct weft_trace_reader *reader, struct weft_trace_block *block_p);
 
 /* Entry i of a block of that kind. */

@@ -36,7 +36,7 @@ bool weft_trace_reader_next(struct weft_trace_reader *reader, struct weft_trace_
     }
     const uint8_t *at = reader->bytes + reader->at;
     if (left < WEFT_TRACE_ENTRY_BYTES) {
-        /* The beginning of a head, or something else altogether. */
+        /* Either the beginning of a head, or not a trace file. */
         reader->bad = memcmp(at, "WEFT", left < 4 ? left : 4) != 0;
         reader->truncated = !reader->bad;
         return false;
@@ -51,7 +51,7 @@ bool weft_trace_reader_next(struct weft_trace_reader *reader, struct weft_trace_
         reader->truncated = true;
         count = left / WEFT_TRACE_ENTRY_BYTES;
         if (at[5] == WEFT_TRACE_BLOCK_ENDPOINT) {
-            return false; /* half a name is none */
+            return false; /* an incomplete name is not used */
         }
     }
     *block_p = (struct weft_trace_block){
@@ -89,8 +89,8 @@ void weft_trace_block_record(const struct weft_trace_block *block, uint32_t i,
     };
 }
 
-/* Text as written by us is plain ASCII; a damaged file must not bring control characters, or bytes
- * that are no UTF-8, to a terminal or into JSON. */
+/* Text written by weft is plain ASCII. A damaged file must not pass control characters, or bytes
+ * that are not UTF-8, to a terminal or into JSON. */
 static void text_copy(char *to, const uint8_t *from, size_t bytes)
 {
     size_t i = 0;

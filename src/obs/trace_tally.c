@@ -26,7 +26,7 @@ static int compare_lives(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* A slot of the peer table that is used again begins with message 1 again, but later. */
+/* A reused slot of the peer table starts again with message 1, but later in time. */
 static int compare_edges(const void *a, const void *b)
 {
     const struct edge *x = a;
@@ -46,7 +46,7 @@ static int compare_edges(const void *a, const void *b)
     return x->is_close - y->is_close;
 }
 
-/* A message whose beginning was overwritten, or that is still open, has no time. */
+/* A message whose opening was overwritten, or that is still open, has no duration. */
 static void find_lives(struct weft_trace_tally *t, struct edge *edges, size_t count)
 {
     qsort(edges, count, sizeof(*edges), compare_edges);
@@ -107,7 +107,7 @@ weft_status weft_trace_tally_make(const struct weft_trace_doc *doc, uint32_t end
                                   struct weft_trace_tally *tally_p)
 {
     struct weft_trace_tally *t = tally_p;
-    size_t rtts = 1; /* room for none is room for one */
+    size_t rtts = 1; /* allocate at least one element */
     size_t edges = 1;
     size_t edge_count = 0;
     *t = (struct weft_trace_tally){.first_ns = UINT64_MAX};

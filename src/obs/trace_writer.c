@@ -47,17 +47,17 @@ static void head_put(uint8_t *at, enum weft_trace_block_kind kind, uint16_t endp
     put(at + 8, 4, count);
 }
 
-/* The file ends with the last whole block; from here on the trace is silent. */
+/* Truncate the file to the last complete block; nothing more is written. */
 static void give_up(struct weft_trace_writer *w, const char *why)
 {
     w->failed = true;
     fprintf(stderr, "weft: the trace %s ends here: %s\n", w->path, why);
-    /* A pipe or a device cannot be cut; the reader copes with half a block. */
+    /* A pipe or a device cannot be truncated; the reader handles an incomplete block. */
     int cut = ftruncate(w->fd, (off_t)w->bytes);
     (void)cut;
 }
 
-/* One whole block from the buffer. */
+/* Write one complete block from the buffer. */
 static void block_write(struct weft_trace_writer *w, uint32_t entries)
 {
     size_t count = WEFT_TRACE_ENTRY_BYTES * (1 + (size_t)entries);
@@ -170,7 +170,7 @@ static void counters_write(struct weft_trace_feed *feed, const struct weft_ep_co
     block_write(feed->writer, WEFT_ARRAY_COUNT(rows));
 }
 
-/* One block; returns its records. */
+/* Write one block; returns its number of records. */
 static size_t records_write(struct weft_trace_feed *feed, struct weft_ep *ep)
 {
     struct weft_trace_record records[64];
@@ -185,7 +185,8 @@ static size_t records_write(struct weft_trace_feed *feed, struct weft_ep *ep)
         if (got == 0) {
             break;
         }
-        if (count == 0) { /* nothing writes to the ring meanwhile, so only the first can miss any */
+        if (count == 0) { /* the ring is not written meanwhile, so only the first block can have
+                           * a gap */
             overwritten = missed;
             first = feed->from - got;
         }
