@@ -27,7 +27,7 @@ enum {
 /* Create a random key.
  *
  * Owns:    gives *key_p, to be freed with weft_job_key_free; so do the next four.
- * Errors:  WEFT_NOMEM; WEFT_IO the operating system provides no randomness. */
+ * Errors:  WEFT_NOMEM; WEFT_IO  the operating system provides no randomness. */
 weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_error *error);
 
 /* Create a key from a copy of these bytes; the caller wipes its own.   Errors:  WEFT_NOMEM. */

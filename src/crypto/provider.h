@@ -32,8 +32,8 @@
 struct weft_provider;
 
 /* Owns:    gives *provider_p, to be freed with weft_provider_free after its endpoint is.
- * Errors:  WEFT_NOMEM. WEFT_UNSUPPORTED this host's libcrypto (for instance its configuration) does
- *          not offer X25519, SHA-256, HMAC or AES-GCM.
+ * Errors:  WEFT_NOMEM.  WEFT_UNSUPPORTED  this host's libcrypto (for instance its configuration)
+ *          does not offer X25519, SHA-256, HMAC or AES-GCM.
  * Cost:    1 to 1.5 KB for each slot in use. */
 weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p);
 

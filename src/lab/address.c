@@ -1,5 +1,6 @@
-/* The address plan, for both topologies: host h is 10.77.0.0 + 1 + h, routers are numbered downwards
- * from 10.77.255.254. Hosts keep their address when the topology changes, so a script does not care.
+/* The address plan, for both topologies: host h is 10.77.0.0 + 1 + h, routers are numbered
+ * downwards from 10.77.255.254. Hosts keep their address when the topology changes, so scripts need
+ * no change.
  */
 #include "lab/address.h"
 
@@ -31,7 +32,8 @@ void weft_lab_router_address(uint32_t router, char *out)
     write_address(0xFFFE - router, out);
 }
 
-/* Locally administered; what follows says host (0) or router (1), and which. */
+/* Locally administered; the remaining bytes are the kind, host (0) or router (1), and the
+ * number. */
 static void write_mac(uint8_t kind, uint32_t number, char *out)
 {
     snprintf(out, WEFT_LAB_MAC_BYTES, "02:77:00:%02x:%02x:%02x", kind, (uint8_t)(number >> 8),

@@ -1,7 +1,7 @@
-/* Addresses of the nodes of a lab (weft_lab_address in lab/cluster.h is what users see of it).
+/* Addresses of the nodes of a lab (the public function is weft_lab_address in lab/cluster.h).
  *
- * Every address is known beforehand, so every neighbour entry is written down and no ARP is sent:
- * a lost ARP reply would be a loss that nobody asked for.
+ * All addresses are known in advance, so all neighbour entries are static and no ARP is sent: a
+ * lost ARP reply would be a loss that was not configured.
  */
 #ifndef WEFT_LAB_ADDRESS_H
 #define WEFT_LAB_ADDRESS_H
@@ -11,11 +11,11 @@
 /* Leaves first, then spines. */
 enum { WEFT_LAB_ROUTERS_MAX = 128, WEFT_LAB_MAC_BYTES = 18 };
 
-/* `out` holds WEFT_LAB_ADDRESS_BYTES. */
+/* `out` has WEFT_LAB_ADDRESS_BYTES. */
 void weft_lab_host_address(uint32_t host, char *out);
 void weft_lab_router_address(uint32_t router, char *out);
 
-/* `out` holds WEFT_LAB_MAC_BYTES. All ports of a router share one. */
+/* `out` has WEFT_LAB_MAC_BYTES. All ports of a router have the same MAC address. */
 void weft_lab_host_mac(uint32_t host, char *out);
 void weft_lab_router_mac(uint32_t router, char *out);
 

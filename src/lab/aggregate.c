@@ -17,7 +17,7 @@ enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 15 };
 static const char *const map_names[] = {"slots", "banks", "settings", "counts", "ports", "members"};
 enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, MAPS };
 
-/* The value of a map of slots or banks begins with a lock. */
+/* The value of a map of slots or banks starts with a lock. */
 enum { LOCK_BYTES = 8 };
 
 struct weft_aggregate {
@@ -104,7 +104,7 @@ void weft_aggregate_close(struct weft_aggregate *box)
     if (box == NULL) {
         return;
     }
-    /* Not a program that somebody else has put there since. */
+    /* Do not detach a program that was attached by another process since. */
     LIBBPF_OPTS(bpf_xdp_attach_opts, options, .old_prog_fd = box->program);
     for (uint32_t i = 0; i < box->attached; i++) {
         (void)bpf_xdp_detach(box->interfaces[i].ifindex, box->interfaces[i].mode, &options);
@@ -200,7 +200,7 @@ weft_status weft_aggregate_command(struct weft_aggregate *box,
     return WEFT_OK;
 }
 
-/* The value of a place, without its lock. */
+/* Read the value of a slot or bank, without its lock. */
 static weft_status read_place(const struct weft_aggregate *box, int map, uint32_t place,
                               uint32_t places, void *value_p, size_t bytes,
                               struct weft_error *error)
@@ -275,7 +275,7 @@ weft_status weft_aggregate_run(struct weft_aggregate *box, const void *frame, ui
     return WEFT_OK;
 }
 
-/* One member, one slot: its packet completes the round at once, and the sum comes back. */
+/* One member, one slot: its packet completes the round at once, and the sum is returned. */
 enum { PROBE_PORT = 7701, PROBE_HEADS = 42, PROBE_VALUES = 8 };
 
 static uint32_t probe_frame(uint8_t *frame)
@@ -314,7 +314,8 @@ weft_status weft_aggregate_probe(struct weft_error *error)
     if (status == WEFT_OK) {
         status = weft_aggregate_read_slot(box, 0, &slot, error);
     }
-    /* A kernel that cannot redirect to all members aborts here, with the sum in the packet. */
+    /* A kernel that cannot redirect to all members returns XDP_ABORTED here, with the sum in the
+     * packet. */
     if (status == WEFT_OK && (run.action != XDP_REDIRECT || answer_count != count ||
                               answer[PROBE_HEADS + 1] != WEFT_AGG_SUM ||
                               slot.sets[0].sums[PROBE_VALUES - 1] != PROBE_VALUES)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * What bpf/aggregate.bpf.c and its loader tell each other.
+ * The interface between bpf/aggregate.bpf.c and its loader.
  */
 #ifndef WEFT_LAB_AGGREGATE_BPF_H
 #define WEFT_LAB_AGGREGATE_BPF_H
@@ -13,7 +13,7 @@ struct weft_aggregate_settings {
     uint16_t reserved[3];
 };
 
-/* Where a sum goes. Big-endian, but for the number. */
+/* Destination of a sum. Big-endian, except for the number. */
 struct weft_aggregate_member {
     uint32_t address;
     uint16_t port;
@@ -22,7 +22,7 @@ struct weft_aggregate_member {
     uint16_t reserved;
 };
 
-/* For program `control`; as the packet that it is run with. */
+/* For program `control`; sent in the packet with which it is run. */
 enum weft_aggregate_what {
     WEFT_AGGREGATE_FLUSH,
     WEFT_AGGREGATE_COMMITTED,

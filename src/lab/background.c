@@ -43,9 +43,9 @@ int weft_background_go_to(struct weft_background *b, uint32_t host)
     return 0;
 }
 
-/* ---- before ---------------------------------------------------------------------------------- */
+/* ---- preparation ----------------------------------------------------------------------------- */
 
-/* Two descriptors a flow, one a host. Root may raise its own limit. */
+/* Two descriptors per flow, one per host. Root may raise its own limit. */
 static weft_status descriptors_allow(const struct weft_background_config *config,
                                      struct weft_error *error)
 {
@@ -79,7 +79,7 @@ static int listen_on(struct weft_background *b, uint32_t host)
     }
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     b->listeners[host] = fd;
-    /* DCTCP must be set before listen(), or marks are not negotiated. */
+    /* DCTCP must be set before listen(), or ECN is not negotiated. */
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         (config->cc != NULL && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, config->cc,
                                           (socklen_t)strlen(config->cc)) != 0) ||
@@ -186,8 +186,8 @@ static void alarm_at(const struct weft_background *b, uint64_t at_ns)
     (void)timerfd_settime(b->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Wait for events, at most until at_ns, and handle them. Returns whether it was asked to stop;
- * *code_p is an errno of epoll's. */
+/* Wait for events, at most until at_ns, and handle them. Returns true if a stop was requested;
+ * *code_p is an errno of epoll. */
 static bool turn(struct weft_background *b, uint64_t at_ns, int *code_p)
 {
     struct epoll_event events[EVENTS];
@@ -207,7 +207,7 @@ static bool turn(struct weft_background *b, uint64_t at_ns, int *code_p)
         case WEFT_BACKGROUND_LISTEN:
             weft_background_flow_accept(b, index);
             break;
-        case WEFT_BACKGROUND_TIMER: /* set anew before each wait, which also clears it */
+        case WEFT_BACKGROUND_TIMER: /* set before each wait, which also clears it */
             break;
         case WEFT_BACKGROUND_STOP:
             stop = true;
@@ -217,7 +217,8 @@ static bool turn(struct weft_background *b, uint64_t at_ns, int *code_p)
     return stop;
 }
 
-/* Flows arrive until end_ns; all that were due before it do, so that a run to its end is the plan. */
+/* Run flows that arrive before end_ns; all of them are started, so that a run to the end equals
+ * the plan. */
 static weft_status run_plan(struct weft_background *b, uint64_t end_ns, bool *stopped_p,
                             struct weft_error *error)
 {
@@ -288,9 +289,9 @@ weft_status weft_background_run(const struct weft_background_config *config,
     return status;
 }
 
-/* ---- asking for it --------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
-/* More than the links carry is a fair question; a hundred times as much is a slip. */
+/* A load above the links' capacity is a valid test; a hundred times as much is a typing error. */
 static const double load_max = 10;
 
 weft_status weft_background_parse(const char *order, struct weft_flow_sizes *sizes_p,
@@ -314,7 +315,7 @@ weft_status weft_background_parse(const char *order, struct weft_flow_sizes *siz
     return weft_flow_sizes_load(sizes, sizes_p, error);
 }
 
-/* ---- after ----------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static double load_of(const struct weft_background_config *config, uint64_t span_ns, uint64_t bytes)
 {

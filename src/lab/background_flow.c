@@ -9,9 +9,9 @@
 
 enum {
     SEND_BYTES = 65536,
-    SEND_TURNS = 8,         /* calls for one flow before others have their turn */
+    SEND_TURNS = 8,         /* send calls for one flow before the next flow is served */
     RECEIVE_BYTES = 1 << 20,
-    WAKE_BYTES = 32768,     /* of the receiver; more would make the kernel change its window */
+    WAKE_BYTES = 32768,     /* of the receiver; with more the kernel would change its window */
     ACCEPT_TURNS = 64,
     SMALL_BYTES = 100000,
     MEDIUM_BYTES = 10000000,
@@ -29,8 +29,8 @@ static uint32_t index_of(const struct weft_background *b, const struct weft_back
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* With a reset. Both sides are ours and the bytes are counted: there is nothing left to say, and a
- * TIME_WAIT would hold the port for a minute. */
+/* Close with a reset. Both ends belong to this process and the bytes are counted, so no orderly
+ * close is needed, and a TIME_WAIT would hold the port for a minute. */
 static void abort_socket(int fd)
 {
     struct linger none = {.l_onoff = 1, .l_linger = 0};
@@ -91,7 +91,7 @@ static int send_some(struct weft_background *b, struct weft_background_flow *flo
         flow->sent += (uint64_t)n;
     }
     if (flow->sent == flow->bytes) {
-        /* From here only errors are of interest, which epoll always reports. */
+        /* From here on only errors matter, which epoll always reports. */
         struct epoll_event quiet = {
             .data.u64 = (uint64_t)flow->generation << 32 | index_of(b, flow) << 3 |
                         WEFT_BACKGROUND_OUT,
@@ -112,7 +112,7 @@ static int connect_out(struct weft_background *b, struct weft_background_flow *f
         .sin_port = htons(b->config->port),
         .sin_addr = b->addresses[destination],
     };
-    /* Bound before it is connected: connect() alone may take one port for two destinations. */
+    /* Bound before connecting: connect() alone may assign one port for two destinations. */
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr = b->addresses[flow->source]};
     socklen_t own_bytes = sizeof(own);
     const char *cc = b->config->cc;
@@ -170,7 +170,8 @@ void weft_background_flow_begin(struct weft_background *b,
 
 /* ---- the receiving side ---------------------------------------------------------------------- */
 
-/* Have the kernel wake us when so much is there, and surely at the last byte. */
+/* Set SO_RCVLOWAT, so that the kernel wakes the receiver after this many bytes, and in any case
+ * at the last byte. */
 static void wake_at(const struct weft_background_flow *flow)
 {
     int bytes = (int)weft_min_u64(flow->bytes - flow->received, WAKE_BYTES);
@@ -179,7 +180,7 @@ static void wake_at(const struct weft_background_flow *flow)
 
 static void receive_some(struct weft_background *b, struct weft_background_flow *flow)
 {
-    /* TCP throws away what is read with MSG_TRUNC, without a copy. */
+    /* With MSG_TRUNC TCP discards the bytes without a copy. */
     ssize_t n = recv(flow->in_fd, NULL, RECEIVE_BYTES, MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
@@ -213,7 +214,7 @@ static void take_in(struct weft_background *b, int fd, const struct sockaddr_in 
     uint32_t owner =
         host == WEFT_BACKGROUND_NONE ? 0 : *owner_of(b, host, ntohs(peer->sin_port));
     if (owner == 0 || b->flows[owner - 1].in_fd >= 0) {
-        /* A stranger, or one whose sending side has failed. */
+        /* An unknown connection, or one whose sending side has failed. */
         abort_socket(fd);
         return;
     }

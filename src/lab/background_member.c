@@ -61,8 +61,8 @@ static weft_status run(const struct weft_lab_spec *spec, struct weft_error *erro
     return status == WEFT_OK ? weft_background_run(&config, &m.report, error) : status;
 }
 
-/* In the child. It keeps nothing of the holder's: neither its dialogue with the process that made
- * the lab nor that one's terminal. Its words go through the pipe. */
+/* Runs in the child. It inherits nothing from the holder: neither its dialogue with the process
+ * that made the lab nor the terminal. Its error text is sent through the pipe. */
 [[gnu::noreturn]] static void member_run(const struct weft_lab_spec *spec, int said)
 {
     struct weft_error error = {.text = ""};
@@ -83,7 +83,7 @@ static weft_status run(const struct weft_lab_spec *spec, struct weft_error *erro
     _exit(1);
 }
 
-/* 'r' when it works, else its words, or nothing when it died. */
+/* Read the child's report: 'r' on success, else an error text, or end of file if it died. */
 static weft_status hear_member(int said, struct weft_error *error)
 {
     char text[WEFT_ERROR_BYTES];

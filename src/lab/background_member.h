@@ -1,12 +1,12 @@
-/* Background traffic as a member of a lab from its beginning (`weft lab up --background`). */
+/* Background traffic as a permanent member of a lab (`weft lab up --background`). */
 #ifndef WEFT_LAB_BACKGROUND_MEMBER_H
 #define WEFT_LAB_BACKGROUND_MEMBER_H
 
 #include "lab/spec.h"
 
-/* Start the process that makes spec->background (*pid_p; 0 when there is none); returns when its sinks listen
- * on all hosts. It runs until the lab ends, and its figures end with it: who wants them runs `weft
- * lab background`.
+/* Start the process for spec->background (*pid_p; 0 if there is none). Returns when its sinks
+ * listen on all hosts. It runs until the lab ends, and its statistics are not kept: to get
+ * statistics, run `weft lab background`.
  *
  * Errors:  those of weft_background_parse and weft_background_run.
  * Thread:  the holder, once the networks are made. */

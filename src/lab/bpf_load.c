@@ -7,7 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* libbpf's callback has no argument of ours. */
+/* libbpf's callback has no user argument. */
 static _Thread_local char last_warning[256];
 
 static int keep_warning(enum libbpf_print_level level, const char *format, va_list args)

@@ -1,4 +1,5 @@
-/* What our users of libbpf share: opening an embedded object, and libbpf's words when it fails. */
+/* Helpers shared by the users of libbpf: open an embedded object, and keep libbpf's messages on
+ * failure. */
 #ifndef WEFT_LAB_BPF_LOAD_H
 #define WEFT_LAB_BPF_LOAD_H
 
@@ -7,19 +8,20 @@
 #include <bpf/libbpf.h>
 #include <stddef.h>
 
-/* From here on libbpf's warnings are kept instead of printed; fini restores. One at a time. */
+/* Keeps libbpf's warnings instead of printing them, until fini. One at a time. */
 struct weft_bpf_words {
     libbpf_print_fn_t previous;
 };
 void weft_bpf_words_init(struct weft_bpf_words *words);
 void weft_bpf_words_fini(struct weft_bpf_words *words);
 
-/* "WHAT: reason": not root; a kernel without its types, or older than major.minor, which is what WHAT
- * needs (WEFT_UNSUPPORTED); else errno_code (positive) and libbpf's last warning (WEFT_IO). */
+/* Format "WHAT: reason". Reasons: not root; a kernel without BTF, or older than major.minor,
+ * which WHAT requires (WEFT_UNSUPPORTED); else errno_code (positive) and libbpf's last warning
+ * (WEFT_IO). */
 weft_status weft_bpf_fail(struct weft_error *error, int errno_code, const char *what, int major,
                           int minor);
 
-/* Open an object from memory; not loaded yet.
+/* Open an object from memory, without loading it.
  *
  * Owns:    borrows bytes until the object is loaded; gives the object (bpf_object__close).
  * Errors:  WEFT_IO. */

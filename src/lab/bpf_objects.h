@@ -1,5 +1,5 @@
-/* The BPF objects of bpf/ as bytes in the binary; the definitions are made by bpf/embed.sh. Only in
- * a build that has BPF (WEFT_HAVE_BPF). */
+/* The BPF objects of bpf/, embedded in the binary; bpf/embed.sh generates the definitions. Only
+ * in builds with BPF (WEFT_HAVE_BPF). */
 #ifndef WEFT_LAB_BPF_OBJECTS_H
 #define WEFT_LAB_BPF_OBJECTS_H
 

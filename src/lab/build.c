@@ -15,13 +15,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of a host's own queue: the 1000 packets that Linux gives an Ethernet interface. */
+/* A host's own queue: 1000 packets, Linux's default for an Ethernet interface. */
 enum { HOST_QUEUE_BYTES = 1000 * 1514, FRAME_BYTES = 1514 };
 
-/* What a bucket may send at once. Too small and the kernel's late timers cost rate; too large and it
- * is a second buffer: docs/LAB.md has what was measured. 200 us of the rate, at least two frames. With
- * hysteresis a class goes on until it owes a burst, and then waits until it owes nothing: half of it
- * lets as much pass at once, with a timer for 100 us instead of one for each frame. */
+/* Burst of a token bucket. If it is too small, late kernel timers reduce the rate; if it is too
+ * large, it acts as a second buffer: docs/LAB.md has the measurements. 200 us of the rate, at
+ * least two frames. With hysteresis a class sends until its debt is one burst, and then waits
+ * until the debt is paid: half the burst lets the same amount pass at once, with a timer per 100
+ * us instead of one per frame. */
 static uint64_t burst_bytes(uint64_t rate_bps, bool hysteresis)
 {
     uint64_t bytes = weft_max_u64(rate_bps / 8 * 200 / 1000000, UINT64_C(2) * FRAME_BYTES);
@@ -30,8 +31,8 @@ static uint64_t burst_bytes(uint64_t rate_bps, bool hysteresis)
 
 static const char hysteresis_path[] = "/sys/module/sch_htb/parameters/htb_hysteresis";
 
-/* Where HTB is a module the kernel loads it with the first bucket, and only then is it known what its
- * options say. That bucket is in a network of its own, of a process that ends. */
+/* If HTB is a module, the kernel loads it with the first bucket, and only then its options are
+ * known. That bucket is made in a separate network namespace, of a process that exits. */
 static void make_first_bucket(void)
 {
     static const char *const argv[] = {"tc", "qdisc", "add", "dev", "lo", "root", "htb", NULL};
@@ -75,8 +76,8 @@ weft_status weft_lab_go(const char *node, struct weft_error *error)
                 : weft_fail(error, WEFT_IO, "cannot go to node %s: %s", node, strerror(why));
 }
 
-/* Settings of the network the process is in. A missing one means that the kernel lacks the feature
- * (IPv6), and then there is nothing to set. */
+/* Settings of the current network namespace. A missing one means that the kernel lacks the
+ * feature (IPv6), and then nothing is to be set. */
 static weft_status set(const char *name, const char *value, struct weft_error *error)
 {
     char path[96];
@@ -90,8 +91,9 @@ static weft_status set(const char *name, const char *value, struct weft_error *e
     return good ? WEFT_OK : weft_fail(error, WEFT_IO, "cannot write %s: %s", path, strerror(why));
 }
 
-/* IPv6 would send on its own (neighbours, listeners); the rest is for routers and harmless on hosts.
- * Policy 1 chooses among equal paths by addresses and ports: a flow keeps its path. */
+/* IPv6 would send packets of its own (neighbours, listeners); the others are for routers and
+ * harmless on hosts. Policy 1 chooses among equal paths by addresses and ports: a flow keeps its
+ * path. */
 static weft_status set_all(bool router, struct weft_error *error)
 {
     static const struct {
@@ -105,8 +107,9 @@ static weft_status set_all(bool router, struct weft_error *error)
         {"ipv4/conf/default/rp_filter", "0", false},
         {"ipv4/conf/all/accept_redirects", "0", false},
         {"ipv4/conf/default/accept_redirects", "0", false},
-        {"ipv4/tcp_no_metrics_save", "1", false}, /* or a run begins with what the last one found */
-        {"ipv4/tcp_ecn_fallback", "0", false},    /* or a lost SYN makes Reno of DCTCP */
+        {"ipv4/tcp_no_metrics_save", "1", false}, /* otherwise a run starts with metrics cached
+                                                   * by the previous one */
+        {"ipv4/tcp_ecn_fallback", "0", false},    /* otherwise a lost SYN turns DCTCP into Reno */
         {"ipv4/conf/all/send_redirects", "0", true},
         {"ipv4/conf/default/send_redirects", "0", true},
         {"ipv4/fib_multipath_hash_policy", "1", true},
@@ -121,7 +124,7 @@ static weft_status set_all(bool router, struct weft_error *error)
     return status;
 }
 
-/* A new network, with a name; the process is in it afterwards. */
+/* Create a named network namespace and enter it. */
 static weft_status make_node(const char *node, bool router, struct weft_error *error)
 {
     char path[64];
@@ -157,13 +160,14 @@ static weft_status make_nodes(const struct weft_lab_spec *spec, struct weft_erro
 /* ---- ports ----------------------------------------------------------------------------------- */
 
 struct port {
-    uint32_t next;                  /* of all that there are; 0 before the first */
-    char name[WEFT_LAB_NODE_BYTES]; /* that of the node at the other end */
-    uint64_t rate_bps;              /* out of the router; 0 = not limited */
+    uint32_t next;                  /* port index, counted over all ports of the router; 0 before
+                                     * the first */
+    char name[WEFT_LAB_NODE_BYTES]; /* the name of the node at the other end */
+    uint64_t rate_bps;              /* out of the router; 0 = unlimited */
 };
 
-/* The next port of a router: a leaf's are those to its hosts and to all spines, a spine's those to
- * all leaves. False: there are no more. */
+/* The next port of a router: a leaf has ports to its hosts and to all spines, a spine to all
+ * leaves. False: there are no more. */
 static bool next_port(const struct weft_lab_spec *spec, uint32_t router, struct port *port)
 {
     bool leaf = router < spec->leaves;
@@ -183,7 +187,7 @@ static bool next_port(const struct weft_lab_spec *spec, uint32_t router, struct 
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Text that grows, for the standard input of a tool. */
+/* Growing text for the standard input of a tool. */
 struct batch {
     FILE *file;
     char *text;
@@ -206,7 +210,7 @@ static weft_status batch_run(struct batch *batch, const char *const *argv, struc
     return status;
 }
 
-/* The lines of one node, a host or a router by its number, to a tool. */
+/* Pass the lines of one node, a host or a router by its number, to a tool. */
 static weft_status run(const char *const *argv,
                        void (*put)(const struct weft_lab_spec *spec, uint32_t node, FILE *out),
                        const struct weft_lab_spec *spec, uint32_t node, struct weft_error *error)
@@ -224,10 +228,10 @@ static const char *const ip_batch[] = {"ip", "-batch", "-", NULL};
 static const char *const tc_batch[] = {"tc", "-batch", "-", NULL};
 static const char *const nft_batch[] = {"nft", "-f", "-", NULL};
 
-/* A cable keeps the order of its packets only when one processor at a time takes them from it. That
- * is so with NAPI, which a veth uses when GRO is on; and GRO joins nothing when what it joins may be
- * one byte long. Without it a flow whose sender moved between processors was reordered: weft took 3 %
- * of all packets for lost. */
+/* A cable preserves packet order only if one processor at a time receives from it. That is the
+ * case with NAPI, which a veth uses if GRO is on; and GRO joins no packets if the result may be
+ * at most one byte long. Without NAPI a flow whose sender moved between processors was
+ * reordered: weft declared 3 % of all packets lost. */
 #define ONE_QUEUE "numtxqueues 1 numrxqueues 1"
 
 static const char *gro_limit(const struct weft_lab_spec *spec)
@@ -256,7 +260,7 @@ static void put_host_port(const struct weft_lab_spec *spec, uint32_t host, FILE 
             name, own_mac, mac, name, name, gro_limit(spec), address, name, address, mac, name);
 }
 
-/* A router's own address: what it answers from (ttl exceeded), and what others name as next hop. */
+/* A router's own address: the source of its replies (ttl exceeded), and the next hop of others. */
 static void put_router_address(uint32_t router, FILE *out)
 {
     char address[WEFT_LAB_ADDRESS_BYTES];
@@ -277,7 +281,7 @@ static void put_router_neighbour(const struct weft_lab_spec *spec, uint32_t rout
             port, gro_limit(spec), address, mac, port);
 }
 
-/* The cables to every spine, and one route over all of them for what is not at home. */
+/* The cables to every spine, and one route over all of them for hosts of other leaves. */
 static void put_uplinks(const struct weft_lab_spec *spec, uint32_t leaf, FILE *out)
 {
     char own_name[WEFT_LAB_NODE_BYTES];
@@ -338,8 +342,8 @@ static void put_spine(const struct weft_lab_spec *spec, uint32_t router, FILE *o
     }
 }
 
-/* The address carries the mask of the whole lab, so that programs that compare networks find one;
- * the way is over the leaf all the same. */
+/* The address has the prefix length of the whole lab, for programs that compare networks; the
+ * path is through the leaf in any case. */
 static void put_host(const struct weft_lab_spec *spec, uint32_t host, FILE *out)
 {
     char address[WEFT_LAB_ADDRESS_BYTES];
@@ -363,8 +367,8 @@ static void put_class(const struct weft_lab_spec *spec, const char *verb, const 
             verb, port, (unsigned long long)rate_bps, burst, burst, FRAME_BYTES);
 }
 
-/* HTB with one class, not TBF, which sets its timer far more often, and that is dear on virtual
- * machines (docs/LAB.md). The queue is the class's. */
+/* HTB with one class, not TBF: TBF sets its timer far more often, which is expensive on virtual
+ * machines (docs/LAB.md). The queue belongs to the class. */
 static void put_bucket(const struct weft_lab_spec *spec, const char *port, uint64_t rate_bps,
                        uint64_t limit_bytes, FILE *out)
 {
@@ -406,7 +410,7 @@ static weft_status add_loss(uint32_t loss_ppm, struct weft_error *error)
     return weft_lab_tool(nft_batch, rules, error);
 }
 
-/* Ports without a rate have no queue to speak of. */
+/* Ports without a rate have practically no queue. */
 static weft_status mark_ports(const struct weft_lab_spec *spec, uint32_t router,
                               struct weft_error *error)
 {

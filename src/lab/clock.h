@@ -1,4 +1,4 @@
-/* This folder's clock: CLOCK_MONOTONIC in nanoseconds. */
+/* The clock of this folder: CLOCK_MONOTONIC in nanoseconds. */
 #ifndef WEFT_LAB_CLOCK_H
 #define WEFT_LAB_CLOCK_H
 

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- finding --------------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static void names_of(const cJSON *labs, char *out, size_t bytes)
 {
@@ -93,7 +93,7 @@ static weft_status no_entry(const struct weft_lab_info *info, const char *what,
                      strerror(why), advice);
 }
 
-/* A namespace of the holder, or of a node by its path in the holder's file system. */
+/* Open a namespace of the holder, or of a node by its path in the holder's file system. */
 static int open_of(const struct weft_lab_info *info, const char *path)
 {
     char full[96];
@@ -122,9 +122,9 @@ weft_status weft_lab_netns(const struct weft_lab_info *info, uint32_t host, int 
     return WEFT_OK;
 }
 
-/* /sys shows the interfaces of the network in which it was mounted. It is mounted anew, for this
- * process alone; what else lives below it is brought along. Where that is refused, /sys stays the
- * machine's: only programs that list /sys/class/net notice. */
+/* /sys shows the interfaces of the network namespace in which it was mounted. It is mounted
+ * again for this process alone, with the mounts below it. If that fails, /sys stays the
+ * machine's: only programs that list /sys/class/net are affected. */
 static void mount_sys(void)
 {
     static const char *const below[] = {"/sys/fs/bpf", "/sys/fs/cgroup"};
@@ -148,15 +148,15 @@ static void mount_sys(void)
     }
 }
 
-/* Every host has a name of its own: programs that take processes of one name for neighbours (MPI's
- * shared memory) must not. */
+/* Every host needs a unique host name: programs that treat processes with one host name as
+ * neighbours (MPI's shared memory) must not do so. */
 static bool take_name(const char *name)
 {
     return unshare(CLONE_NEWUTS) == 0 && sethostname(name, strlen(name)) == 0;
 }
 
-/* The network first: its path is in the holder's file system, seen through /proc, which is gone
- * once the mount namespace has changed. */
+/* Enter the network first: its path is in the holder's file system, accessed through /proc,
+ * which is no longer possible after the mount namespace has changed. */
 static weft_status enter_node(const struct weft_lab_info *info, const char *node,
                               struct weft_error *error)
 {
@@ -175,7 +175,7 @@ static weft_status enter_node(const struct weft_lab_info *info, const char *node
     }
     if (good) {
         mount_sys();
-        /* The files are the same ones: where the caller was, it stays. */
+        /* The files are the same: the working directory is restored. */
         good = at_home && chdir(folder) == 0;
     }
     return status;
@@ -204,8 +204,8 @@ weft_status weft_lab_enter(const struct weft_lab_info *info, uint32_t host,
 
 /* ---- forking --------------------------------------------------------------------------------- */
 
-/* In the child. `caller` becomes readable when the caller has ended: PR_SET_PDEATHSIG does not speak
- * of what was before it, and getppid() is 0 in another PID namespace. */
+/* Runs in the child. `caller` becomes readable when the caller has exited: PR_SET_PDEATHSIG does
+ * not cover an earlier exit, and getppid() is 0 in another PID namespace. */
 static void begin_member(const struct weft_lab_info *info, const char *node, int caller, int said)
 {
     struct weft_error error = {.text = ""};
@@ -222,7 +222,7 @@ static void begin_member(const struct weft_lab_info *info, const char *node, int
     close(said);
 }
 
-/* What the child says: nothing, and the end of the file, when it is on its host. */
+/* Read the child's report: end of file alone if it is on its host, else an error text. */
 static weft_status hear_member(int said, pid_t pid, struct weft_error *error)
 {
     char text[WEFT_ERROR_BYTES];
@@ -237,7 +237,8 @@ static weft_status hear_member(int said, pid_t pid, struct weft_error *error)
     return weft_fail(error, WEFT_IO, "%s", text);
 }
 
-/* fork() whose child is a member: the caller's setting for children is changed, and put back. */
+/* fork() with the child as a member: the caller's PID namespace for children is changed, and
+ * restored. */
 static weft_status fork_member(const struct weft_lab_info *info, pid_t *pid_p,
                                struct weft_error *error)
 {

@@ -1,12 +1,12 @@
-/* A lab that is up, as its users see it: find it by name, know its figures, put processes on hosts.
+/* A running lab, for its users: find it by name, read its parameters, run processes on its hosts.
  *
- * A lab is an emulated cluster: every host is a network namespace, joined by virtual cables and
- * routers whose queues have the rate and the buffer that was asked for. This header is for those who
- * run something in it (`weft lab exec`, `weft perf --lab`); making one is lab/holder.h.
+ * A lab is an emulated cluster: every host is a network namespace, connected by virtual cables and
+ * routers whose queues have the configured rate and buffer. This header is for programs that run
+ * something in a lab (`weft lab exec`, `weft perf --lab`); lab/holder.h creates one.
  *
- * All of a lab hangs on one process, the holder, which is process 1 of a PID namespace. When it
- * ends, however that happens, the kernel ends every process that is a member and takes apart every
- * interface, queue and rule. Members are made by weft_lab_fork.
+ * A lab depends on one process, the holder, which is process 1 of a PID namespace. When it ends,
+ * for whatever reason, the kernel kills every member process and removes every interface, queue and
+ * rule. Members are created by weft_lab_fork.
  */
 #ifndef WEFT_LAB_CLUSTER_H
 #define WEFT_LAB_CLUSTER_H
@@ -21,38 +21,40 @@ enum { WEFT_LAB_HOSTS_MAX = 256, WEFT_LAB_NAME_BYTES = 32, WEFT_LAB_ADDRESS_BYTE
 
 struct weft_lab_info {
     char name[WEFT_LAB_NAME_BYTES];
-    pid_t holder;          /* the process whose end is the lab's end */
-    uint32_t hosts;        /* 1 .. WEFT_LAB_HOSTS_MAX; host 0 is as good as any other */
-    uint64_t rate_bps;     /* of a host's links, both ways, on the wire; 0 = not limited */
+    pid_t holder;          /* the process whose end is the end of the lab */
+    uint32_t hosts;        /* 1 .. WEFT_LAB_HOSTS_MAX; host 0 has no special role */
+    uint64_t rate_bps;     /* of a host's links, both directions, on the wire; 0 = unlimited */
     uint64_t buffer_bytes; /* of a router's port, in packets with their Ethernet header */
-    uint32_t loss_ppm;     /* per packet, behind the bottleneck queue, both directions */
-    uint32_t ecn_bytes;    /* a port marks at that queue length; 0 = no marks */
-    uint64_t base_rtt_ns;  /* as measured when it came up, small packet host to host; 0 = unknown */
+    uint32_t loss_ppm;     /* per packet, after the bottleneck queue, both directions */
+    uint32_t ecn_bytes;    /* a port marks above this queue length; 0 = no marks */
+    uint64_t base_rtt_ns;  /* measured when it was started, small packet host to host; 0 =
+                            * unknown */
     char topology[16];     /* "star", "spine-leaf" */
-    bool hysteresis;       /* a timer for a burst and not for each frame (docs/LAB.md) */
+    bool hysteresis;       /* one timer per burst instead of per frame (docs/LAB.md) */
     bool offload;          /* cables carry segments of up to 64 KB as one packet */
-    bool uneven;           /* some link has another rate than rate_bps, or will have */
+    bool uneven;           /* some link has, or will have, another rate than rate_bps */
 };
 
-/* The lab of that name.
+/* Find the lab of that name.
  *
- * Errors:  WEFT_NOTFOUND  no such lab is up; the text names those that are.
- *          WEFT_STATE     it is still being set up.
- *          WEFT_IO        the registry cannot be read. */
+ * Errors:  WEFT_NOTFOUND  no such lab is running; the text lists the running ones.
+ *         WEFT_STATE     it is still being set up.
+ *         WEFT_IO        the registry cannot be read. */
 [[nodiscard]] weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
                                         struct weft_error *error);
 
-/* Put the calling process on that host: its network, its host name, its /sys and the lab's /proc.
- * Children made afterwards are members of the lab; the calling process itself is not (the kernel
- * does not move processes between PID namespaces) and outlives it. Prefer weft_lab_fork.
+/* Move the calling process to that host: its network, its host name, its /sys and the lab's /proc.
+ * Children created afterwards are members of the lab. The calling process itself is not (the kernel
+ * does not move processes between PID namespaces) and survives the lab. Prefer weft_lab_fork.
  *
- * Errors:  WEFT_IO  not root, or the lab has ended; the process may be half way in: let it end.
- * Thread:  the process has one thread; typically a fresh child. */
+ * Errors:  WEFT_IO  not root, or the lab has ended; the process may have moved in part: it should
+ *          exit.
+ * Thread:  the process has one thread; typically a new child. */
 [[nodiscard]] weft_status weft_lab_enter(const struct weft_lab_info *info, uint32_t host,
                                          struct weft_error *error);
 
-/* fork(), with the child on that host and a member of the lab: killed when the lab ends, and killed
- * when the caller ends. It is the caller's child, for waitpid and kill.
+/* fork(), with the child on that host and a member of the lab: it is killed when the lab or the
+ * caller ends. It is the caller's child, for waitpid and kill.
  *
  *     pid_t pid;
  *     status = weft_lab_fork(&info, host, &pid, &error);
@@ -66,12 +68,12 @@ struct weft_lab_info {
 [[nodiscard]] weft_status weft_lab_fork(const struct weft_lab_info *info, uint32_t host,
                                         pid_t *pid_p, struct weft_error *error);
 
-/* The same for any node by its name: "h3", "switch", "leaf0", "spine1". */
+/* The same for any node by name: "h3", "switch", "leaf0", "spine1". */
 [[nodiscard]] weft_status weft_lab_fork_node(const struct weft_lab_info *info, const char *node,
                                              pid_t *pid_p, struct weft_error *error);
 
-/* A descriptor of that host's network namespace, for setns; it is closed on exec. It keeps the
- * network's addresses alive when the lab has ended, but not its cables' other ends.
+/* A descriptor of that host's network namespace, for setns; close-on-exec. It keeps the network's
+ * addresses after the lab has ended, but not the other ends of its cables.
  *
  * Owns:    gives the descriptor.
  * Errors:  WEFT_IO  not root, or the lab has ended. */

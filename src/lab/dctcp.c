@@ -13,11 +13,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* Of linux/bpf.h since Linux 6.4; distributions whose headers are older can run newer kernels. */
+/* From linux/bpf.h since Linux 6.4; distributions with older headers can run newer kernels. */
 static const uint32_t map_flag_link = UINT32_C(1) << 13;              /* BPF_F_LINK */
 static const enum bpf_attach_type attach_struct_ops = (enum bpf_attach_type)44; /* BPF_STRUCT_OPS */
 
-/* Names are unique in the kernel; a taken one is answered by the next try. */
+/* Names are unique in the kernel; if one is taken, the next attempt uses another. */
 enum { ATTEMPTS = 16 };
 
 static const char placeholder[] = "weft_dctcp_0000";
@@ -26,8 +26,9 @@ static_assert(sizeof(placeholder) == WEFT_DCTCP_NAME_BYTES, "the kernel's TCP_CA
 struct weft_dctcp {
     char name[WEFT_DCTCP_NAME_BYTES];
     struct bpf_object *object;
-    /* The kernel unregisters the congestion control when the last descriptor of this is closed,
-     * also when the process is killed. (Without a link it would stay until somebody removes it.) */
+    /* The kernel unregisters the congestion control when the last descriptor of this link is
+     * closed, also when the process is killed. (Without a link it would stay until it is removed
+     * explicitly.) */
     int link_fd;
 };
 
@@ -48,7 +49,7 @@ void weft_dctcp_detach(struct weft_dctcp *dctcp)
     free(dctcp);
 }
 
-/* Not by process number: the members of a lab live in a PID namespace of their own. */
+/* Not derived from the process id: members of a lab are in a separate PID namespace. */
 static void name_draw(char *name)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -62,8 +63,8 @@ static void name_draw(char *name)
     }
 }
 
-/* A copy of the embedded object with the name written in. libbpf 1.1 has no call to change the
- * initial value of such a map, and the name is in its bytes exactly once. */
+/* A copy of the embedded object with the name inserted. libbpf 1.1 has no call to change the
+ * initial value of such a map, and the name occurs in its bytes exactly once. */
 static weft_status object_named(const char *name, unsigned char **copy_p, struct weft_error *error)
 {
     unsigned char *copy = malloc(weft_bpf_dctcp_bytes);
@@ -90,8 +91,8 @@ static int link_make(struct weft_dctcp *dctcp, struct bpf_map *map)
     }
     int fd = bpf_link__fd(link);
     if (fd == bpf_map__fd(map)) {
-        /* libbpf before 1.2 only hands the value to the kernel; what it calls a link has the map's
-         * descriptor, and would take the value back if it were not disconnected. */
+        /* libbpf before 1.2 only passes the value to the kernel; its link object has the map's
+         * descriptor, and would remove the value if it were not disconnected. */
         fd = bpf_link_create(fd, 0, attach_struct_ops, NULL);
         bpf_link__disconnect(link);
     } else {
@@ -103,7 +104,7 @@ static int link_make(struct weft_dctcp *dctcp, struct bpf_map *map)
     return code;
 }
 
-/* One try under the given name. *taken_p: somebody has that name. */
+/* One attempt with the given name. *taken_p: the name is in use. */
 static weft_status attach_named(struct weft_dctcp *dctcp, bool *taken_p, struct weft_error *error)
 {
     unsigned char *bytes = NULL;
@@ -158,7 +159,7 @@ weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_error *er
     return WEFT_OK;
 }
 
-/* All of the program's variable, on the heap: it is larger than a stack should be asked for. */
+/* Read the program's variable to the heap: it is too large for the stack. */
 static weft_status read_seen(const struct weft_dctcp *dctcp, struct weft_dctcp_seen **seen_p,
                              struct weft_error *error)
 {

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Asks the kernel by using it, which also loads its module where there is one. */
+/* Tests by using it, which also loads its module if there is one. */
 static int kernel_has(const char *name)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

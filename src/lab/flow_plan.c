@@ -23,7 +23,7 @@ void weft_flow_plan_init(struct weft_flow_plan *plan, const struct weft_flow_siz
 
 void weft_flow_plan_next(struct weft_flow_plan *plan, struct weft_flow_arrival *arrival_p)
 {
-    /* In (0, 1], whose logarithm is finite. */
+    /* In (0, 1], so that the logarithm is finite. */
     double u = (double)((weft_prng_u64(&plan->times) >> 11) + 1) * 0x1p-53;
     plan->at_ns -= log(u) * plan->gap_mean_ns;
     arrival_p->at_ns = (uint64_t)plan->at_ns;

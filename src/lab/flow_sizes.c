@@ -1,15 +1,15 @@
-/* The published points, and where they come from:
+/* The published points and their sources:
  *
  *   websearch   a production cluster's query, update and background traffic: Alizadeh et al.,
  *               "Data Center TCP (DCTCP)", SIGCOMM 2010, figure 4. Mean 1.71 MB.
  *   datamining  a cluster of data mining: Greenberg et al., "VL2", SIGCOMM 2009, figure 2. Four in
  *               five flows are below 10 KB, and 87 % of the bytes are in flows above 100 MB:
- *               a run of minutes does not come near its mean of 12.7 MB.
+ *               a run of minutes does not approach its mean of 12.7 MB.
  *   hadoop      Facebook's Hadoop clusters: Roy et al., "Inside the Social Network's (Datacenter)
  *               Network", SIGCOMM 2015, figure 6. Mean 120 KB.
  *
- * The points are those that later papers read off these figures and use (pFabric, HPCC, and their
- * traffic generators): facts, re-typed.
+ * The points are those that later papers read from these figures (pFabric, HPCC, and their traffic
+ * generators): facts, retyped.
  */
 #include "lab/flow_sizes.h"
 
@@ -38,12 +38,12 @@ static const char *const texts[] = {websearch, datamining, hadoop};
 /* Files are small; the largest published one has 20 KB. */
 enum { FILE_BYTES_MAX = 1 << 20 };
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 struct reader {
     const char *name;
     uint32_t line;
-    bool first; /* nothing but comments so far */
+    bool first; /* only comments so far */
     struct weft_flow_sizes *sizes;
     struct weft_error *error;
 };
@@ -53,7 +53,7 @@ static weft_status bad_line(const struct reader *r, const char *what)
     return weft_fail(r->error, WEFT_DATA, "%s, line %u: %s", r->name, r->line, what);
 }
 
-/* How many numbers the line has, at most 3; -1 when something else is on it. */
+/* Parse the numbers of a line, at most 3; -1 if there is other text. */
 static int numbers_of(const char *line, size_t length, double out[3])
 {
     char text[128];
@@ -111,13 +111,14 @@ static weft_status line_read(struct reader *r, const char *line, size_t length)
     bool first = r->first;
     r->first = false;
     if (count == 1 && first) {
-        return WEFT_OK; /* the collection's own mean */
+        return WEFT_OK; /* the mean given by the collection */
     }
     return count == 2 ? point_add(r, numbers[0], numbers[1])
                       : bad_line(r, "want two numbers: size in bytes, probability");
 }
 
-/* Percent or not, the end tells. Then the mean: each straight piece has its middle as mean. */
+/* The last value tells percent from fractions. Then compute the mean: the mean of each linear
+ * segment is its midpoint. */
 static weft_status finish(const struct reader *r)
 {
     struct weft_flow_sizes *sizes = r->sizes;
@@ -188,7 +189,7 @@ static weft_status file_read(const char *path, struct weft_flow_sizes *sizes_p,
     return status;
 }
 
-/* Its text, or NULL. */
+/* The text of a published distribution, or NULL. */
 static const char *published(const char *name)
 {
     for (size_t i = 0; weft_flow_sizes_names[i] != NULL; i++) {
@@ -220,14 +221,14 @@ weft_status weft_flow_sizes_load(const char *name_or_path, struct weft_flow_size
     return file_read(name_or_path, sizes_p, error);
 }
 
-/* ---- drawing --------------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
 uint64_t weft_flow_sizes_at(const struct weft_flow_sizes *sizes, double u)
 {
     const struct weft_flow_point *points = sizes->points;
     uint32_t low = 0;
     uint32_t high = sizes->count - 1;
-    /* The first point whose share is above u; the last one's is 1. */
+    /* The first point whose share is above u; the last share is 1. */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (points[middle].share > u) {

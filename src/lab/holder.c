@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the holder says to the caller, once. */
+/* The holder's report to the caller, sent once. */
 struct report {
     weft_status status;
     uint64_t base_rtt_ns;
@@ -35,7 +35,7 @@ struct report {
 
 static const int end_patience_ms = 10000;
 
-/* A refusal of the kernel to make a namespace or a mount, with what to do about it. */
+/* An error of the kernel when making a namespace or a mount, with advice. */
 static weft_status refused(const char *what, struct weft_error *error)
 {
     int why = errno;
@@ -60,9 +60,9 @@ static weft_status refused(const char *what, struct weft_error *error)
     return weft_fail(error, WEFT_IO, "cannot make %s: %s", what, strerror(why));
 }
 
-/* ---- the holder: its own view of the machine ------------------------------------------------- */
+/* ---- the holder: namespaces and mounts ------------------------------------------------------- */
 
-/* The machine's /etc/hosts with the lab's hosts behind it. */
+/* The machine's /etc/hosts followed by the lab's hosts. */
 static weft_status write_hosts_file(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     FILE *out = fopen(WEFT_LAB_PRIVATE "/hosts", "we");
@@ -84,14 +84,14 @@ static weft_status write_hosts_file(const struct weft_lab_spec *spec, struct wef
     }
     bool good = fclose(out) == 0;
     if (in != NULL) {
-        fclose(in); /* without the file there is nothing to cover */
+        fclose(in); /* without the file there is nothing to mount over */
         good = good && mount(WEFT_LAB_PRIVATE "/hosts", "/etc/hosts", NULL, MS_BIND, NULL) == 0;
     }
     return good ? WEFT_OK : refused("the lab's /etc/hosts", error);
 }
 
-/* Slave, not private: when the machine unmounts something, it goes here, too. A private copy would
- * keep it busy for as long as the lab lives. */
+/* Slave, not private: an unmount on the machine propagates here. A private copy would keep the
+ * file system busy for as long as the lab runs. */
 static weft_status make_view(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     if (unshare(CLONE_NEWNS) != 0) {
@@ -127,7 +127,7 @@ static weft_status make_lab(const struct weft_lab_spec *spec, uint64_t *base_rtt
     return status == WEFT_OK ? weft_lab_verify(spec, base_rtt_ns_p, error) : status;
 }
 
-/* ---- the holder: afterwards ------------------------------------------------------------------ */
+/* ---- the holder: while the lab runs ---------------------------------------------------------- */
 
 static void apply_due(struct weft_lab_spec *spec, struct weft_lab_play *play)
 {
@@ -154,7 +154,7 @@ static int wait_ms(const struct weft_lab_play *play)
     return (int)weft_min_u64(ms, 60000);
 }
 
-/* Process 1 collects whoever ends in the lab. */
+/* Process 1 reaps every process that exits in the lab. */
 static void collect(const char *name, pid_t background)
 {
     pid_t pid;
@@ -165,7 +165,7 @@ static void collect(const char *name, pid_t background)
     }
 }
 
-/* Until SIGTERM; SIGKILL does as well. */
+/* Runs until SIGTERM; SIGKILL works as well. */
 static void hold(struct weft_lab_spec *spec, struct weft_lab_play *play, pid_t background)
 {
     sigset_t signals;
@@ -187,7 +187,7 @@ static void hold(struct weft_lab_spec *spec, struct weft_lab_play *play, pid_t b
     }
 }
 
-/* Before the lab's own view: the registry is out of sight in it. */
+/* Called before the lab's own mounts are made: they hide the registry. */
 static int open_log(const char *name)
 {
     char path[128];
@@ -195,8 +195,8 @@ static int open_log(const char *name)
     return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
 }
 
-/* From the terminal, the signals and the files of a caller that the lab outlives: somebody may wait
- * for the end of a pipe that it was given. `dialogue` stays open. */
+/* Detach from the terminal, the signals and the files of the caller, which may exit before the
+ * lab: another process may wait for the end of an inherited pipe. `dialogue` stays open. */
 static void detach(int log_fd, int dialogue)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -221,7 +221,7 @@ static void detach(int log_fd, int dialogue)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "weft-lab");
     setsid();
-    if (read(fd, &go, 1) != 1) { /* the caller ended, or did not get the name */
+    if (read(fd, &go, 1) != 1) { /* the caller exited, or did not get the name */
         _exit(1);
     }
     struct report report = {.status = WEFT_OK, .hysteresis = weft_lab_hysteresis()};
@@ -249,8 +249,8 @@ static void detach(int log_fd, int dialogue)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* fork() with the child as process 1 of a new PID namespace; the caller's later children are where
- * they would have been. */
+/* fork() with the child as process 1 of a new PID namespace; later children of the caller are in
+ * the caller's own namespace again. */
 static weft_status fork_first(pid_t *pid_p, struct weft_error *error)
 {
     int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
@@ -309,7 +309,7 @@ static weft_status publish(cJSON *facts, const struct report *report, struct wef
     return weft_lab_registry_write(facts, error);
 }
 
-/* The dialogue with a new holder: name, go, report, published. */
+/* The exchange with a new holder: name, go, report, published. */
 static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, cJSON *facts,
                         struct weft_error *error)
 {
@@ -327,7 +327,7 @@ static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, c
     if (status == WEFT_OK) {
         status = publish(facts, &report, error);
     }
-    /* The end of the file: it has taken its signal off, so that we may end. */
+    /* End of file: the holder has removed its parent-death signal, so this process may exit. */
     char end;
     if (status == WEFT_OK && (write(fd, "p", 1) != 1 || read(fd, &end, 1) != 0)) {
         status = weft_fail(error, WEFT_IO, "the process that holds the lab has ended");

@@ -23,7 +23,7 @@ static int set_constants(struct bpf_object *object, const struct constants *cons
     return map != NULL ? -bpf_map__set_initial_value(map, constants, sizeof(*constants)) : ENOENT;
 }
 
-/* The other programs of the object are not loaded: a kernel need not know what they use. */
+/* Disable the other programs of the object, so that the kernel need not support their features. */
 static void choose(struct bpf_object *object, const char *name)
 {
     struct bpf_program *program;

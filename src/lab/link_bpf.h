@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
- * Losses in bursts, as bpf/link.bpf.c computes them in the kernel and the unit tests in user space.
+ * Burst losses, computed by bpf/link.bpf.c in the kernel and by the unit tests in user space.
  *
- * Gilbert's model with a deaf bad state: a link is good or bad; while it is bad every packet is lost.
- * Before each packet it may change: good to bad with probability p, bad to good with r. The mean
- * burst then has 1 / r packets, and the fraction p / (p + r) is lost.
+ * Gilbert's model with total loss in the bad state: a link is good or bad; while it is bad, every
+ * packet is lost. Before each packet the state may change: good to bad with probability p, bad to
+ * good with r. The mean burst then has 1 / r packets, and the fraction p / (p + r) is lost.
  *
  * Source: E. N. Gilbert, "Capacity of a Burst-Noise Channel", Bell System Technical Journal 39
  * (1960), with h = 0.
@@ -20,7 +20,8 @@ struct weft_gilbert {
     __u32 to_good;
 };
 
-/* Whether the next packet is lost. `bad` is the state, 0 at first; `lot` is uniform in 32 bits. */
+/* True if the next packet is lost. `bad` is the state, 0 at first; `lot` is a uniform 32-bit
+ * number. */
 static inline int weft_gilbert_lost(const struct weft_gilbert *g, __u32 *bad, __u32 lot)
 {
     if (*bad) {

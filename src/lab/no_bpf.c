@@ -1,4 +1,4 @@
-/* Stands in for what needs BPF in a build that has none (bpf/meson.build). */
+/* Replaces the functions that need BPF in a build without it (bpf/meson.build). */
 #include "lab/aggregate.h"
 #include "lab/dctcp.h"
 #include "lab/link.h"

@@ -1,5 +1,6 @@
-/* The ethtool ioctl with features by name: the old single-bit calls (ETHTOOL_STSO) do not know UDP
- * segmentation, which weft itself uses, and the program `ethtool` would be one process a cable end.
+/* The ethtool ioctl with features by name: the old single-bit calls (ETHTOOL_STSO) do not support
+ * UDP segmentation, which weft itself uses, and the program `ethtool` would need one process per
+ * cable end.
  * Source: the kernel's include/uapi/linux/ethtool.h, "struct ethtool_sfeatures".
  */
 #include "lab/offload.h"
@@ -31,7 +32,7 @@ static bool joins_packets(const char *feature)
            strstr(feature, "gro") != NULL || strstr(feature, "lro") != NULL;
 }
 
-/* The kernel's structs end in arrays of unknown length; these are the same with room. */
+/* The kernel's structs end in flexible arrays; these have fixed space for them. */
 struct names {
     uint32_t cmd;
     uint32_t string_set;
@@ -81,7 +82,7 @@ static bool set_features(int fd, const char *interface, bool keep)
             (now.blocks[i / 32].never_changed & bit) == 0) {
             set.blocks[i / 32].valid |= bit;
             if (gro) {
-                set.blocks[i / 32].requested |= bit; /* NAPI comes with it: build.c, gro_limit */
+                set.blocks[i / 32].requested |= bit; /* it also enables NAPI: build.c, gro_limit */
             }
         }
     }

@@ -1,8 +1,10 @@
-/* What lets an interface of the calling process's network carry more than one packet at a time.
+/* Offloads: features with which an interface of the current network namespace passes more than one
+ *           packet at a time.
  *
- * A virtual cable passes segments of up to 64 KB as one: a queue of 128 KB holds two, and one random
- * loss takes 44 packets. So all of it is turned off, unless the lab is to have it. GRO is on either way,
- * for another of its effects; lab/build.c keeps it from joining anything where it shall not.
+ * A virtual cable passes segments of up to 64 KB as one packet: a queue of 128 KB holds two of
+ * them, and one random loss drops 44 packets. So all offloads are turned off, unless the lab is
+ * configured with them. GRO is always on, for another effect; lab/build.c prevents it from joining
+ * packets.
  */
 #ifndef WEFT_LAB_OFFLOAD_H
 #define WEFT_LAB_OFFLOAD_H
@@ -11,9 +13,9 @@
 
 #include <stdbool.h>
 
-/* keep: leave segmentation as the kernel has it, which is on.
+/* keep: leave segmentation at the kernel's default, which is on.
  *
- * Errors:  WEFT_IO  the kernel does not take it, in words. */
+ * Errors:  WEFT_IO  the kernel rejected the change; the text has the reason. */
 [[nodiscard]] weft_status weft_lab_offload_set(const char *interface, bool keep,
                                                struct weft_error *error);
 

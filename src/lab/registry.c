@@ -19,10 +19,10 @@ static void entry_path(const char *name, const char *suffix, char out[PATH_BYTES
     snprintf(out, PATH_BYTES, WEFT_LAB_REGISTRY "/%s%s", name, suffix);
 }
 
-/* ---- who is alive ---------------------------------------------------------------------------- */
+/* ---- live processes -------------------------------------------------------------------------- */
 
-/* Start time in clock ticks since boot: field 22 of proc_pid_stat(5), counted behind the name, which
- * may hold anything. 0 = no such process, or a dead one that nobody has collected. */
+/* Start time in clock ticks since boot: field 22 of proc_pid_stat(5), counted after the name,
+ * which may contain any bytes. 0 = no such process, or a zombie. */
 static uint64_t start_time(pid_t pid)
 {
     char path[32];
@@ -139,7 +139,8 @@ void weft_lab_registry_remove(const char *name, pid_t holder)
 
 /* ---- claims and lists ------------------------------------------------------------------------ */
 
-/* The folder, locked: two that claim a name, or one that claims what another removes. */
+/* Open and lock the folder, against concurrent claims of a name and against removal by another
+ * process. */
 static int lock_folder(void)
 {
     mkdir("/run/weft", 0755);
@@ -150,7 +151,7 @@ static int lock_folder(void)
     return fd;
 }
 
-/* The lab's facts when it lives; what is left of a dead one is removed. The folder is locked. */
+/* The facts of a live lab; the leftover of a dead one is removed. The folder is locked. */
 static cJSON *get_locked(const char *name)
 {
     cJSON *facts = read_entry(name);
@@ -179,7 +180,7 @@ weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_erro
     pid_namespace(here, sizeof(here));
     weft_status status;
     if (other == NULL && access(path, F_OK) == 0) {
-        /* `weft lab down` cannot end what it does not see. */
+        /* `weft lab down` cannot end a lab that it does not see. */
         status = weft_fail(error, WEFT_EXISTS,
                            "the name %s is taken by a lab of another PID namespace (a "
                            "container?): take another name, or remove %s when nobody holds it",
@@ -205,7 +206,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of the entries, sorted; the caller frees. NULL = none. */
+/* Names of the entries, sorted; freed by the caller. NULL = none. */
 static char **entry_names(size_t *count_p)
 {
     DIR *folder = opendir(WEFT_LAB_REGISTRY);

@@ -1,9 +1,9 @@
-/* The list of labs of this machine: one small JSON file each in /run/weft/lab.
+/* The list of labs on this machine: one small JSON file each in /run/weft/lab.
  *
- * A file says who holds the lab: pid and start time, which together name one process for ever. A
- * file whose holder has ended is a leftover of a kill -9; whoever lists or claims removes it. The PID
- * namespace is written down as well: from inside a container or a lab the numbers mean nothing, and
- * then a file is neither believed nor removed.
+ * A file identifies the holder of a lab by pid and start time, which together are unique. A file
+ * whose holder has ended is left over from a kill -9; the next list or claim removes it. The file
+ * also has the PID namespace: inside a container or a lab the pids are not valid, and then a file
+ * is neither trusted nor removed.
  */
 #ifndef WEFT_LAB_REGISTRY_H
 #define WEFT_LAB_REGISTRY_H
@@ -15,32 +15,33 @@
 
 #define WEFT_LAB_REGISTRY "/run/weft/lab"
 
-/* Take the name for a holder, or fail. `facts` (weft_lab_spec_json) gets holder, start and state
- * "starting"; publish again with state "up" by weft_lab_registry_write.
+/* Claim the name for a holder, or fail. `facts` (weft_lab_spec_json) gets the members holder, start
+ * and state "starting"; write it again with state "up" by weft_lab_registry_write.
  *
  * Owns:    borrows facts until return; adds members to it.
- * Errors:  WEFT_EXISTS  a living lab has the name.
- *          WEFT_IO      the folder cannot be made or written: not root. */
+ * Errors:  WEFT_EXISTS  a live lab has the name.
+ *          WEFT_IO      the folder cannot be created or written: not root. */
 [[nodiscard]] weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder,
                                                   struct weft_error *error);
 
-/* Write the facts anew, at once as a whole. */
+/* Rewrite the facts, atomically. */
 [[nodiscard]] weft_status weft_lab_registry_write(const cJSON *facts, struct weft_error *error);
 
-/* Remove the lab's files, if they are this holder's. No error: it is what a clean-up calls. */
+/* Remove the lab's files, if they belong to this holder. Returns no error: it is called in
+ * clean-up. */
 void weft_lab_registry_remove(const char *name, pid_t holder);
 
-/* All living labs by name, as an array of their facts; leftovers of dead ones are removed, as far as
- * the caller may. NULL = out of memory. Owns: gives. */
+/* All live labs by name, as an array of their facts; leftovers of dead labs are removed if the
+ * caller has permission. NULL = out of memory. Owns: gives. */
 cJSON *weft_lab_registry_list(void);
 
-/* The facts of one living lab, or NULL. Owns: gives. */
+/* The facts of one live lab, or NULL. Owns: gives. */
 cJSON *weft_lab_registry_get(const char *name);
 
-/* A fact as a number; 0 when it is missing. */
+/* A fact as a number; 0 if it is missing. */
 uint64_t weft_lab_fact_u64(const cJSON *facts, const char *name);
 
-/* A fact as a text; "" when it is missing. Lives as long as the facts. */
+/* A fact as text; "" if it is missing. Valid as long as the facts. */
 const char *weft_lab_fact_text(const cJSON *facts, const char *name);
 
 #endif

@@ -26,7 +26,8 @@ struct unit {
     double factor;
 };
 
-/* A decimal number and one of the units (ends with a NULL name); false when it is anything else. */
+/* Parse a decimal number followed by one of the units (the list ends with a NULL name); false
+ * for anything else. */
 static bool parse_united(const char *text, const struct unit *units, double *value_p)
 {
     if ((text[0] < '0' || text[0] > '9') || strchr(text, 'x') != NULL) {

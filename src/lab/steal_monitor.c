@@ -19,9 +19,9 @@ enum {
 };
 
 static const uint64_t period_ns = 1000000;
-static const uint64_t away_ns = 2000000; /* from one sample to the next */
+static const uint64_t away_ns = 2000000; /* gap between two samples that counts as an absence */
 
-/* What the kernel writes: PERF_SAMPLE_TIME alone. Other records (of samples lost) are passed over. */
+/* The kernel's record: PERF_SAMPLE_TIME alone. Other records (of lost samples) are skipped. */
 struct sample {
     struct perf_event_header header;
     uint64_t time_ns;
@@ -30,8 +30,8 @@ struct sample {
 struct watch {
     int fd;
     struct perf_event_mmap_page *ring; /* one page, then ROOM_BYTES */
-    struct weft_wake_probe *probe;     /* NULL: there is none */
-    uint64_t last_ns; /* of the last sample or wake; at first, when it was opened */
+    struct weft_wake_probe *probe;     /* NULL: none */
+    uint64_t last_ns; /* of the last sample or wake-up; initially the time of opening */
 };
 
 struct absence {
@@ -43,7 +43,7 @@ struct weft_steal_monitor {
     uint32_t watches;
     struct watch watch[PROCESSORS_MAX];
     uint32_t count;
-    uint64_t full_ns; /* an absence then found no room; UINT64_MAX: all did */
+    uint64_t full_ns; /* start of an absence that could not be stored; UINT64_MAX: none */
     struct absence absences[ABSENCES_MAX];
 };
 
@@ -62,7 +62,7 @@ static bool watch_open(struct watch *watch, int processor)
         .sample_type = PERF_SAMPLE_TIME,
         .use_clockid = 1,
         .clockid = CLOCK_MONOTONIC,
-        .watermark = 1, /* nobody waits for it */
+        .watermark = 1, /* no thread waits for it */
         .wakeup_watermark = ROOM_BYTES,
     };
     watch->last_ns = weft_lab_now_ns();
@@ -76,7 +76,7 @@ static bool watch_open(struct watch *watch, int processor)
         return false;
     }
     watch->ring = ring;
-    /* In step with the samples: one interrupt does for both. */
+    /* In phase with the samples: one interrupt serves both. */
     watch->probe = weft_wake_probe_new(processor, weft_lab_now_ns(), period_ns);
     return true;
 }
@@ -133,7 +133,7 @@ static void copy_out(const struct watch *watch, uint64_t at, void *to, size_t by
     memcpy((char *)to + first, room, bytes - first);
 }
 
-/* The time of the next sample before `head`; WEFT_NEVER: there is none. */
+/* The time of the next sample before `head`; WEFT_NEVER: none. */
 static uint64_t next_sample(struct watch *watch, uint64_t head)
 {
     uint64_t tail = watch->ring->data_tail;
@@ -156,8 +156,8 @@ static uint64_t next_wake(const struct watch *watch)
     return watch->probe != NULL ? weft_wake_probe_next(watch->probe) : WEFT_NEVER;
 }
 
-/* Samples and wakes in the order of their times. Where the probe goes on while this reads, only
- * wakes come late, and those of before the last sample say nothing new. */
+/* Merge samples and wake-ups in the order of their times. If the probe runs meanwhile, only
+ * wake-ups can be late, and those before the last sample add no information. */
 static void read_both(struct weft_steal_monitor *monitor, struct watch *watch)
 {
     uint64_t head = __atomic_load_n(&watch->ring->data_head, __ATOMIC_ACQUIRE);
@@ -185,7 +185,7 @@ bool weft_steal_monitor_undisturbed(const struct weft_steal_monitor *monitor, ui
 {
     bool undisturbed = to_ns < monitor->full_ns;
     for (uint32_t i = 0; undisturbed && i < monitor->watches; i++) {
-        /* Nothing since: the processor is away yet, or was taken offline. */
+        /* Nothing since: the processor is still away, or was taken offline. */
         undisturbed = monitor->watch[i].last_ns + away_ns > to_ns;
     }
     for (uint32_t i = 0; undisturbed && i < monitor->count; i++) {

@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-/* Files in memory for both directions: neither side can wait for the other. */
+/* Use memfds instead of pipes for input and output, so that neither side can block on the other. */
 static int memory_file(const char *text)
 {
     int fd = memfd_create("weft lab", MFD_CLOEXEC);
@@ -43,9 +43,9 @@ static int spawn(const char *const *argv, int in, int out, pid_t *pid_p)
     posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    char *const *words = (char *const *)argv; /* posix_spawn does not write there */
+    char *const *words = (char *const *)argv; /* posix_spawn does not modify it */
     int result = posix_spawnp(pid_p, argv[0], &actions, &attributes, words, environ);
-    /* root's PATH may lack them: `su` without a dash keeps the user's. */
+    /* `su` without a dash keeps the user's PATH, which may lack these directories. */
     static const char *const folders[] = {"/usr/sbin", "/sbin"};
     for (size_t i = 0; i < 2 && result == ENOENT; i++) {
         char path[64];
@@ -57,7 +57,7 @@ static int spawn(const char *const *argv, int in, int out, pid_t *pid_p)
     return result;
 }
 
-/* The first line of the words that says something, without its newline. */
+/* The first line of the program's output, without its newline. */
 static void first_words(int fd, char *room, size_t bytes)
 {
     ssize_t count = pread(fd, room, bytes - 1, 0);
@@ -68,7 +68,8 @@ static void first_words(int fd, char *room, size_t bytes)
     }
 }
 
-/* `ip` and `tc` end with "Command failed -:12": the line of the batch. */
+/* On failure `ip -batch` and `tc -batch` print "Command failed -:12"; 12 is the line of the
+ * batch. */
 static void refused_line(int fd, const char *input, char *room, size_t bytes)
 {
     char words[4096];

@@ -62,7 +62,7 @@ static weft_status add(struct weft_lab_trace *trace, const struct weft_lab_step 
     return WEFT_OK;
 }
 
-/* One line; NULL when it is good, else what is wrong with it. */
+/* Parse one line; NULL if it is valid, else the error. */
 static const char *take_line(struct weft_lab_trace *trace, char *line, uint32_t hosts)
 {
     char *words[WORDS_MAX];

@@ -21,7 +21,7 @@ static const uint64_t patience_ns = 20 * WEFT_NS_PER_S;
 
 struct verify {
     const struct weft_lab_spec *spec;
-    struct pollfd sockets[WEFT_LAB_HOSTS_MAX]; /* one on each host */
+    struct pollfd sockets[WEFT_LAB_HOSTS_MAX]; /* one per host */
     uint64_t *heard;                           /* bit to * hosts + from */
     uint64_t missing;                          /* pairs */
 };
@@ -64,7 +64,8 @@ static void close_sockets(struct verify *v)
     }
 }
 
-/* A full queue or a refusal is a loss here: the next round says it again. */
+/* Send to one host. An error, for instance a full queue, is treated as a loss: the next round
+ * sends again. */
 static void say(struct verify *v, uint32_t from, uint32_t to)
 {
     struct sockaddr_in address = address_of(to);
@@ -94,7 +95,8 @@ static void hear_all(struct verify *v)
     }
 }
 
-/* Every pair that has not heard yet, all receivers in turn so that no queue has to hold them all. */
+/* Send for every pair without a received datagram, cycling through the receivers so that no
+ * queue has to hold all datagrams. */
 static void say_missing(struct verify *v)
 {
     uint32_t n = v->spec->hosts;
@@ -126,8 +128,8 @@ static weft_status reach_all(struct verify *v, struct weft_error *error)
     return WEFT_OK;
 }
 
-/* From h0 to the last host and back, both driven from here: there is no process to wake on the other
- * side, so it is the network's time and four system calls. The smallest of many. */
+/* From h0 to the last host and back, both driven by this process: no process is to be woken on
+ * the other side, so it is the network's time and four system calls. The minimum of many. */
 static uint64_t base_rtt(struct verify *v)
 {
     uint32_t last = v->spec->hosts - 1;

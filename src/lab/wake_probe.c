@@ -14,7 +14,7 @@
 
 enum {
     ROOM = 16384,
-    PRIORITY = 2, /* what is measured at a real-time priority has 1: weft perf --realtime */
+    PRIORITY = 2, /* a measured process at real-time priority has 1: weft perf --realtime */
 };
 
 struct weft_wake_probe {
@@ -23,7 +23,7 @@ struct weft_wake_probe {
     uint64_t due_ns;
     uint64_t period_ns;
     atomic_bool stop;
-    uint64_t taken;       /* times that were asked for */
+    uint64_t taken;       /* times that were read */
     _Atomic uint64_t put; /* times that were written */
     _Atomic uint64_t times_ns[ROOM];
 };
@@ -69,7 +69,7 @@ struct weft_wake_probe *weft_wake_probe_new(int processor, uint64_t phase_ns, ui
     s->processor = processor;
     s->due_ns = phase_ns;
     s->period_ns = period_ns;
-    /* Signals are the caller's. */
+    /* Signals are for the caller's threads. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -95,7 +95,7 @@ void weft_wake_probe_free(struct weft_wake_probe *probe)
 uint64_t weft_wake_probe_next(struct weft_wake_probe *probe)
 {
     uint64_t put = atomic_load_explicit(&probe->put, memory_order_acquire);
-    if (put - probe->taken > ROOM) { /* half: what is read is not what is being written */
+    if (put - probe->taken > ROOM) { /* half: an entry being read is never being written */
         probe->taken = put - ROOM / 2;
     }
     return probe->taken == put ? WEFT_NEVER

@@ -83,8 +83,8 @@ bool weft_recdb_is_sqlite(const char *path);
 
 /* Owns:    borrows files; *db_p is closed with weft_recdb_close, also after a failure.
  * Errors:  WEFT_IO    a file cannot be read.
- *          WEFT_DATA it is not a database of records, or has another version of the schema.
- *          WEFT_INVALID more than WEFT_RECDB_FILES_MAX. WEFT_NOMEM. */
+ *          WEFT_DATA  it is not a database of records, or has another version of the schema.
+ *          WEFT_INVALID  more than WEFT_RECDB_FILES_MAX.  WEFT_NOMEM. */
 weft_status weft_recdb_open(const char *const *files, unsigned count, struct weft_recdb *db_p);
 void weft_recdb_close(struct weft_recdb *db);
 

@@ -24,11 +24,11 @@ struct weft_records_sum {
  * database. A database is either updated completely or left unchanged; the same is true of a file
  * that is replaced.
  *
- * Shape:   inputs (count,). command for `meta`; NULL = that of the first input. replace an existing
- *          file is replaced on success; otherwise records are appended to it, which several
- *          processes may do at once.
- * Errors:  WEFT_DATA an input, or the file to append to, has no records. WEFT_STATE an input's
- *          process is still writing it. WEFT_IO, WEFT_NOMEM. Inputs are not removed. */
+ * Shape:   inputs (count,).   command  for `meta`; NULL = that of the first input.   replace  an
+ *          existing file is replaced on success; otherwise records are appended to it, which
+ *          several processes may do at once.
+ * Errors:  WEFT_DATA  an input, or the file to append to, has no records.  WEFT_STATE  an input's
+ *          process is still writing it.  WEFT_IO, WEFT_NOMEM.  Inputs are not removed. */
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
                               struct weft_error *error);

@@ -28,7 +28,7 @@ struct weft_samples {
 };
 
 /* Owns:    takes text (from malloc, ends with a zero), also after an error.
- * Errors:  WEFT_NOMEM. WEFT_DATA it has no sample. */
+ * Errors:  WEFT_NOMEM.  WEFT_DATA  it has no sample. */
 weft_status weft_samples_parse(char *text, struct weft_samples *samples_p);
 
 /* A zeroed one is allowed. */
