@@ -77,7 +77,7 @@ void weft_aggregate_close(struct weft_aggregate *box);
  *
  * Shape:   frame (count,), from the Ethernet header on; answer (*answer_count,), set to the number
  *          of bytes of the resulting frame.
- * Gives:   *action_p  the program's return code: XDP_PASS, XDP_TX, ...; *ns_p  mean time of a run. */
+ * Gives:   *action_p  the program's return code: XDP_PASS, XDP_TX, ...; *ns_p  mean of a run. */
 struct weft_aggregate_run {
     uint32_t action;
     uint32_t ns;

@@ -63,7 +63,8 @@ struct weft_lab_info {
  *     }
  *
  * Errors:  WEFT_IO  in the parent only: not root, the lab has ended, no process. A child that cannot
- *                   get to its host never returns from here, and the parent gets its sentence.
+ *                   enter its host does not return from this call; the parent gets its error
+ *                   text.
  * Thread:  the process has one thread. */
 [[nodiscard]] weft_status weft_lab_fork(const struct weft_lab_info *info, uint32_t host,
                                         pid_t *pid_p, struct weft_error *error);

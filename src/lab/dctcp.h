@@ -36,8 +36,8 @@ struct weft_dctcp;
  *
  * Owns:    gives the object; one weft_dctcp_detach for each. After fork() it stays until parent and
  *          child have both closed it; exec closes it.
- * Errors:  WEFT_UNSUPPORTED  this build has no BPF, or the kernel is older than Linux 6.4, or has no
- *                            type information (BTF).
+ * Errors:  WEFT_UNSUPPORTED  this build has no BPF, or the kernel is older than Linux 6.4, or has
+ *                            no type information (BTF).
  *         WEFT_IO           not root (CAP_BPF, CAP_NET_ADMIN), or an error of libbpf. */
 [[nodiscard]] weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_error *error);
 void weft_dctcp_detach(struct weft_dctcp *dctcp);

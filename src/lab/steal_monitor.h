@@ -3,8 +3,8 @@
  * On each processor the kernel's perf clock records the time every millisecond from an interrupt,
  * and a thread wakes every millisecond and does the same (lab/wake_probe.h). The first is not
  * delayed by other processes or by network processing in soft interrupts; the second continues
- * while the processor is idle, when the first stops. If the next time of both is two milliseconds
- * or more away, the processor was not running: the hypervisor of this virtual machine had it. Such
+ * while the processor is idle, when the first stops. If neither records a time for two milliseconds
+ * or more, the processor was not running: the hypervisor of this virtual machine had it. Such
  * absences are caused by the machine and not by the network.
  *
  * Threads: used by one thread. It starts threads: a process that forks must do so before.

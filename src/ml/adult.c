@@ -12,13 +12,13 @@ enum {
     USED_MAX = 12,
     FIELD_BYTES_MAX = 64, /* the longest in the original is 26 */
     TEXT_BYTES_MAX = 16 + FIELD_BYTES_MAX,
-    ORDER_MAX = 3, /* columns in one cross */
+    ORDER_MAX = 3, /* columns combined in one cross */
 };
 
 enum kind { KIND_CATEGORY, KIND_BUCKET, KIND_CHECKED, KIND_LABEL };
 
-/* A bucket's number is the count of edges <= the value. Round numbers, closer together where the
- * column is dense; money columns begin with "zero or not". */
+/* The number of a bucket is the count of edges <= the value. Edges are round numbers, closer
+ * together where the column is dense; money columns start with "zero or not". */
 static const uint64_t age_edges[] = {20, 23, 26, 29, 32, 35, 38, 42, 46, 50, 55, 60, 65, 75};
 static const uint64_t gain_edges[] = {1,    1000, 2000, 3000, 3500,  4000,  4500,
                                       5000, 6000, 7000, 8000, 10000, 15000, 50000};
@@ -66,7 +66,7 @@ struct field {
     size_t bytes;
 };
 
-/* "name=value" of one used column. */
+/* "name=value" of a used column. */
 struct feature_text {
     char text[TEXT_BYTES_MAX];
     size_t bytes;
@@ -77,7 +77,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Equal to a known header when blanks are left out. */
+/* True if it equals a known header without blanks. */
 static bool is_header(const char *text, size_t bytes)
 {
     for (size_t h = 0; h < WEFT_ARRAY_COUNT(headers); h++) {
@@ -85,7 +85,7 @@ static bool is_header(const char *text, size_t bytes)
         size_t i = 0;
         for (; i < bytes && (is_blank(text[i]) || text[i] == *expected); i++) {
             if (text[i] == '\0') {
-                break; /* equal to the end of `expected`, but no part of a header */
+                break; /* the input continues after the end of `expected` */
             }
             expected += !is_blank(text[i]);
         }
@@ -189,8 +189,8 @@ static weft_status add_text(struct weft_ml_row *row, const char *text, size_t by
     return weft_ml_row_add(row, id, 1.0F, error);
 }
 
-/* The combinations of `left` more texts from `from` on, each joined to the prefix by '&' and then
- * itself the prefix of longer ones: "a", "a&b", "a&b&c", "a&c", ... */
+/* Add the combinations of `left` more texts, starting at `from`. Each is appended to the prefix
+ * with '&' and is then the prefix of longer ones: "a", "a&b", "a&b&c", "a&c", ... */
 static weft_status add_crosses(const struct feature_text *texts, size_t count, size_t from,
                                unsigned left, char *text, size_t prefix, struct weft_ml_row *row,
                                struct weft_error *error)
@@ -208,7 +208,7 @@ static weft_status add_crosses(const struct feature_text *texts, size_t count, s
     return status;
 }
 
-/* Each text and each combination of up to `order` texts, in the order of the columns. */
+/* Add each text and each combination of up to `order` texts, in the order of the columns. */
 static weft_status add_features(const struct feature_text *texts, size_t count, unsigned order,
                                 struct weft_ml_row *row, struct weft_error *error)
 {

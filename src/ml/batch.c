@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything a batch reuses. Columns are the data set's feature numbers; `generation` marks those
- * met in the current build, so that nothing has to be cleared between batches. */
+/* Memory reused by all batches. Columns are the feature numbers of the data set; `generation`
+ * marks those found in the current build, so that nothing needs clearing between batches. */
 struct weft_ml_batch_memory {
-    uint32_t *met_in;          /* (feature_count,): the build in which a column was met last */
-    uint32_t *local_of_column; /* (feature_count,): valid where met_in is the current build */
+    uint32_t *met_in;          /* (feature_count,): the last build in which a column occurred */
+    uint32_t *local_of_column; /* (feature_count,): valid if met_in is the current build */
     uint32_t generation;
 
     uint32_t *rows;
@@ -55,7 +55,7 @@ void weft_ml_batch_fini(struct weft_ml_batch *batch)
     *batch = (struct weft_ml_batch){0};
 }
 
-/* Free and allocate: the old contents are not needed. */
+/* Free and reallocate: the old contents are not needed. */
 static bool renew(void *array_p, uint64_t count, size_t element_bytes)
 {
     void *old = NULL;
@@ -78,7 +78,7 @@ static bool reserve(struct weft_ml_batch_memory *memory, uint32_t rows, uint64_t
     }
     if (nonzeros > memory->nonzero_capacity) {
         memory->nonzero_capacity = 0;
-        nonzeros += nonzeros / 2; /* batches differ a little; do not come back for each */
+        nonzeros += nonzeros / 2; /* batches differ slightly; avoids reallocation for each */
         if (!renew(&memory->local, nonzeros, sizeof(*memory->local))) {
             return false;
         }
@@ -96,7 +96,7 @@ static bool reserve(struct weft_ml_batch_memory *memory, uint32_t rows, uint64_t
     return true;
 }
 
-/* A generation of its own for each build; 0 is never one. */
+/* Start a new generation for each build; 0 is never used. */
 static void next_generation(struct weft_ml_batch *batch)
 {
     struct weft_ml_batch_memory *memory = batch->memory;
@@ -173,7 +173,7 @@ static void fill_local(struct weft_ml_batch *batch)
     }
 }
 
-/* Columns of all features, which are in order. */
+/* All columns of the data set, which are sorted already. */
 static uint32_t all_columns(struct weft_ml_batch *batch)
 {
     for (uint32_t c = 0; c < batch->dataset->feature_count; c++) {

@@ -13,11 +13,11 @@ struct measure {
     struct weft_ml_batch batch;
     struct weft_ml_share *shares;
     float *weights;    /* (features, topics) */
-    float *sums;       /* the same: of a step's updates */
-    float *pulled;     /* the same: by the batch's ids */
-    float *gradient;   /* the same */
+    float *sums;       /* (features, topics): a step's updates */
+    float *pulled;     /* (features, topics): in the order of the batch's ids */
+    float *gradient;   /* (features, topics): as pulled */
     bool *is_touched;  /* (features,) */
-    uint32_t *touched; /* the first of them */
+    uint32_t *touched; /* the features marked in is_touched */
     uint32_t touched_count;
     struct weft_ml_compression *result;
 };
@@ -31,7 +31,7 @@ static uint64_t entries_of(const float *row, uint32_t topics)
     return entries;
 }
 
-/* One worker's update of this step, on weights that stay as they are. */
+/* Add one worker's update of this step; the weights do not change. */
 static weft_status add_update(struct measure *m, uint32_t worker, uint32_t step, uint32_t steps,
                               bool counts)
 {

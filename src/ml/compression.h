@@ -1,13 +1,13 @@
-/* What an aggregator saves when the updates of lda that it adds up have words and topics in common: bytes of the
- * updates over bytes of their sum.
+/* The reduction of lda's traffic by an aggregator, when the updates that it sums have words and
+ * topics in common: bytes of the updates divided by bytes of their sum.
  *
- * Workers train in step (BSP), as the reference trainer does. In every step of the last epoch their
- * updates are counted, each by itself and the sum of all, in two encodings:
+ * Workers train synchronously (BSP), as in the reference trainer. In every step of the last epoch
+ * the sizes of their updates and of the sum are counted in two encodings:
  *
- *   rows     a row of the table is pushed whole: 4 bytes of id and k floats. So weft pushes it.
- *   entries  a count that has changed: 4 bytes that say which, and 4 of how much
+ *   rows     a row of the table is pushed whole: 4 bytes of id and k floats. Weft uses this one.
+ *   entries  a changed count: 4 bytes for its index, and 4 for the change
  *
- * What changes cancel out in the sum is not an entry of it. */
+ * Changes that cancel out in the sum are not entries of the sum. */
 #ifndef WEFT_ML_COMPRESSION_H
 #define WEFT_ML_COMPRESSION_H
 
@@ -15,22 +15,22 @@
 
 struct weft_ml_compression_config {
     uint32_t workers;
-    uint32_t batch_rows; /* documents of a worker's step */
+    uint32_t batch_rows; /* documents in a worker's step */
     uint32_t topics;
     uint32_t epochs;
     uint64_t seed;
 };
 
 struct weft_ml_compression {
-    uint32_t steps; /* counted */
+    uint32_t steps; /* steps counted */
     uint64_t rows_separate;
     uint64_t rows_together;
     uint64_t entries_separate;
     uint64_t entries_together;
 };
 
-/* Errors:  WEFT_INVALID  a number is 0, too many topics, or a data set without counts.   WEFT_NOMEM
- * Cost:    epochs x tokens x topics. */
+/* Errors:  WEFT_INVALID  a number is 0, too many topics, or a data set without counts.
+ *          WEFT_NOMEM.   Cost: epochs x tokens x topics. */
 weft_status weft_ml_compression_measure(const struct weft_ml_dataset *dataset,
                                         const struct weft_ml_compression_config *config,
                                         struct weft_ml_compression *compression_p);

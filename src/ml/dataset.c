@@ -9,16 +9,18 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* A data set that still grows: arrays with spare room, columns numbered by first appearance. */
+/* A data set under construction: arrays with spare capacity, columns numbered by first
+ * appearance. */
 struct builder {
     struct weft_ml_dataset set;
     struct weft_ml_dictionary dictionary;
     uint64_t nonzero_capacity;
     uint32_t row_capacity;
-    uint32_t field_count; /* of the first row */
-    struct weft_ml_row document; /* that grows line by line; document.document = 0: none */
+    uint32_t field_count; /* in the first row */
+    struct weft_ml_row document; /* the document being read, line by line; document.document = 0:
+                                  * none */
     uint64_t lines_announced;
-    uint64_t lines;              /* of documents */
+    uint64_t lines;              /* lines of documents */
 };
 
 bool weft_ml_is_test_line(const char *text, size_t bytes)
@@ -46,7 +48,7 @@ static bool resize(void *array_p, uint64_t count, size_t element_bytes)
 static bool resize_rows(struct builder *builder, uint32_t capacity)
 {
     struct weft_ml_dataset *set = &builder->set;
-    /* Either list may have to hold every row. */
+    /* Either list may have to hold all rows. */
     return resize(&set->row_begin, (uint64_t)capacity + 1, sizeof(*set->row_begin)) &&
            resize(&set->labels, capacity, sizeof(*set->labels)) &&
            resize(&set->targets, capacity, sizeof(*set->targets)) &&
@@ -61,7 +63,7 @@ static bool resize_nonzeros(struct builder *builder, uint64_t capacity)
            resize(&set->values, capacity, sizeof(*set->values));
 }
 
-/* Room for one more row of `nonzeros` entries. */
+/* Reserve space for one more row of `nonzeros` entries. */
 static bool reserve(struct builder *builder, uint64_t nonzeros)
 {
     struct weft_ml_dataset *set = &builder->set;
@@ -126,7 +128,7 @@ static weft_status append_row(struct builder *builder, const struct weft_ml_row 
     return WEFT_OK;
 }
 
-/* The document is whole. */
+/* Append a complete document. */
 static weft_status append_document(struct builder *builder, struct weft_error *error)
 {
     char digits[24];
@@ -141,7 +143,7 @@ static weft_status append_document(struct builder *builder, struct weft_error *e
                : weft_fail(error, WEFT_NOMEM, "no memory for more rows");
 }
 
-/* A line of a document: of that which grows, or the first of the next. */
+/* Add a line to the current document, or start the next document with it. */
 static weft_status append_to_document(struct builder *builder, const struct weft_ml_row *line,
                                       struct weft_error *error)
 {
@@ -161,7 +163,7 @@ static weft_status append_to_document(struct builder *builder, const struct weft
     return status == WEFT_OK ? weft_ml_row_add(row, line->ids[0], line->values[0], error) : status;
 }
 
-/* The last document, and whether all are there. */
+/* Append the last document, and check that none is missing. */
 static weft_status finish_documents(struct builder *builder, struct weft_error *error)
 {
     if (builder->lines != builder->lines_announced) {
@@ -201,7 +203,7 @@ static weft_status append_line(struct builder *builder, const struct weft_ml_for
     return WEFT_OK;
 }
 
-/* All lines of the source; on failure *line_p is the line to blame, or 0. */
+/* Read all lines of the source; on failure *line_p is the line with the error, or 0. */
 static weft_status append_all(struct builder *builder, const struct weft_ml_format *format,
                               struct weft_ml_source *source, struct weft_error *error,
                               uint64_t *line_p)
@@ -268,7 +270,7 @@ static bool number_by_rank(struct builder *builder)
     return true;
 }
 
-/* Give back the spare room. Shrinking cannot fail in a way that matters: the old block stays. */
+/* Release the spare capacity. A failure to shrink does no harm: the old block stays valid. */
 static void shrink(struct builder *builder)
 {
     struct weft_ml_dataset *set = &builder->set;

@@ -1,6 +1,6 @@
-/* Default hyper-parameters of the reference trainer; docs/MODELS.md says how they were found and
- * what they reach. They belong together: the accumulator is in the units of a squared gradient, and
- * a gradient here is a mean over the rows of a batch. */
+/* Default hyper-parameters of the reference trainer; docs/MODELS.md describes how they were
+ * found and the quality they reach. They depend on each other: the accumulator is in the units
+ * of a squared gradient, and a gradient here is a mean over the rows of a batch. */
 #ifndef WEFT_ML_DEFAULTS_H
 #define WEFT_ML_DEFAULTS_H
 
@@ -30,6 +30,6 @@
 #define WEFT_ML_DEFAULT_MLP_PACE     {3, 0.02F, 1e-7F, 0.8F}
 
 #define WEFT_ML_DEFAULT_LDA_SETTINGS {50, 0.0F, 0.0F, 0.1F, 0.05F}
-#define WEFT_ML_DEFAULT_LDA_PACE     {50, 0.0F, 0.0F, -1.0F} /* w -= -1 x what changed */
+#define WEFT_ML_DEFAULT_LDA_PACE     {50, 0.0F, 0.0F, -1.0F} /* w -= -1 x change */
 
 #endif

@@ -8,7 +8,7 @@ enum { SLOTS_MIN = 1024 };
 
 static const uint32_t count_max = UINT32_C(1) << 31;
 
-/* The slot that holds the id, or the free one where it belongs. */
+/* The slot with the id, or the free slot for it. */
 static uint64_t slot_of(const struct weft_ml_dictionary *dictionary, uint64_t id)
 {
     uint64_t mask = dictionary->slot_count - 1;

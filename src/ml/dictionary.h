@@ -1,7 +1,8 @@
-/* Feature ids met while reading, numbered 0, 1, 2, ... in the order of their first appearance.
+/* Feature ids in a data set being read, numbered 0, 1, 2, ... in the order of their first
+ * appearance.
  *
- * An open-addressing hash table from u64 to u32 at most half full. It lives while a data set is
- * read; afterwards the sorted list of ids is all that is needed.
+ * An open-addressing hash table from u64 to u32, at most half full. It exists while a data set is
+ * read; afterwards the sorted list of ids is sufficient.
  */
 #ifndef WEFT_ML_DICTIONARY_H
 #define WEFT_ML_DICTIONARY_H
@@ -17,8 +18,8 @@ struct weft_ml_dictionary {
     uint64_t slot_count; /* a power of two, or 0 */
 };
 
-/* The id's number, a new one when it is met for the first time. A zeroed dictionary is empty.
- * A known id never fails.
+/* Return the number of an id; a new id gets the next number. A zeroed dictionary is empty. A lookup
+ * of a known id never fails.
  *
  * Errors:  WEFT_NOMEM   no memory, or 2^31 different ids.
  */

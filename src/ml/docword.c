@@ -20,7 +20,7 @@ static weft_status parse_header(const char *text, size_t bytes, uint64_t number,
     return WEFT_OK;
 }
 
-/* The next field of a line that ends at `end`; NULL behind the last one. */
+/* The next field of a line that ends at `end`; NULL after the last one. */
 static const char *next_field(const char *at, const char *end, size_t *bytes_p)
 {
     const char *blank = memchr(at, ' ', (size_t)(end - at));

@@ -1,12 +1,13 @@
-/* Bags of words as UCI publishes them (docword.NAME.txt): how often each word occurs in each document.
+/* Bags of words in UCI's format (docword.NAME.txt): the count of each word in each document.
  *
  *     line 1  = documents     line 2 = words in the vocabulary     line 3 = lines that follow
  *     others  = document " " word " " count
  *     all of them digits; document and word from 1 and below 2^32, count from 1 to 2^24
  *
- * The lines of a document stand together, and documents ascend. They become one row: a feature for
- * each word, whose id is the word's number, and whose value is the count. A row has no label. It is
- * a test row by the rule of dataset.h for the digits of its document number.
+ * The lines of a document are adjacent, and documents are in ascending order. The lines of a
+ * document become one row: a feature for each word, whose id is the word's number, and whose value
+ * is the count. A row has no label. The split rule of dataset.h is applied to the digits of its
+ * document number.
  *
  * Source: Newman 2008, Bag of Words, UCI Machine Learning Repository.
  */
@@ -15,7 +16,7 @@
 
 #include "ml/format.h"
 
-enum { WEFT_ML_DOCWORD_COUNT_MAX = 1 << 24 }; /* float32 counts exactly so far */
+enum { WEFT_ML_DOCWORD_COUNT_MAX = 1 << 24 }; /* float32 counts exactly up to this */
 
 /* See weft_ml_parse_fn. A row is one line, with row->document; line 3 sets row->lines_announced. */
 weft_status weft_ml_docword_parse(const char *text, size_t bytes, uint64_t number,

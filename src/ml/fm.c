@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The margin; sums_p (factors,) becomes s of kinds.h. */
+/* Return the margin; sums_p (factors,) is set to s of kinds.h. */
 static double margin_of(const struct weft_ml_item *item, const float *rows, uint32_t factors,
                         double *sums_p)
 {

@@ -1,19 +1,19 @@
-/* The arithmetic of each kind of model, for the table in model.c and for tests. Contracts are those
- * of weft_ml_model_gradient and weft_ml_model_scores, but the gradient is that of the loss alone,
- * without L2. */
+/* The arithmetic of each kind of model, for the table in model.c and for tests. The contracts
+ * are those of weft_ml_model_gradient and weft_ml_model_scores, except that the gradient is
+ * without L2 regularization. */
 #ifndef WEFT_ML_KINDS_H
 #define WEFT_ML_KINDS_H
 
 #include "ml/model.h"
 
-/* One row of a batch. The bias, always its last nonzero, of value 1, stands behind `count`. */
+/* One row of a batch. The bias, always its last nonzero, with value 1, is at index `count`. */
 struct weft_ml_item {
     const float *values;
     const uint32_t *local;
     uint64_t count; /* without the bias */
 };
 
-/* The row at place r of the batch, whose nonzeros begin at `local`. */
+/* Row r of the batch, whose nonzeros start at `local`. */
 static inline struct weft_ml_item weft_ml_item_at(const struct weft_ml_batch *batch, uint32_t r,
                                                   const uint32_t *local)
 {
@@ -24,7 +24,7 @@ static inline struct weft_ml_item weft_ml_item_at(const struct weft_ml_batch *ba
                                  .count = set->row_begin[batch->rows[r] + 1] - begin - 1};
 }
 
-/* Logistic regression; the model is not looked at and may be NULL.
+/* Logistic regression; the model is not used and may be NULL.
  *
  *     margin of a row   m = sum over its nonzeros of w[id] * value     (the bias is a nonzero)
  *     P(label = 1)      1 / (1 + exp(-m))
@@ -53,8 +53,8 @@ void weft_ml_fm_scores(const struct weft_ml_model *model, const struct weft_ml_b
  *
  *     rating = offset + w[b] + w_u + w_i + <p_u, p_i>         loss  e^2 / 2, e = rating - target
  *
- * It returns the mean of e^2. It is the factorization machine of two features under another loss;
- * written out, it is shorter and twice as fast.
+ * Returns the mean of e^2. It is a factorization machine of two features with another loss; written
+ * separately, it is shorter and twice as fast.
  *
  * Source: Koren, Bell and Volinsky 2009, equations 4 and 5; Rendle 2010, section V.A. */
 double weft_ml_mf_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
@@ -62,8 +62,8 @@ double weft_ml_mf_gradient(const struct weft_ml_model *model, const struct weft_
 void weft_ml_mf_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                        const float *rows, float *scores_p);
 
-/* One hidden layer of rectified linear units, log-loss as above; W is the features' rows (the bias b
- * is one of them), v and c the two rows of the output, of c only column 0:
+/* One hidden layer of rectified linear units, log-loss as above; W is the features' rows (the bias
+ * b is one of them), v and c the two rows of the output, of c only column 0:
  *
  *     h = sum_i x_i W_i + W_b          m = c_0 + <v, max(h, 0)>
  *     slopes of m: by v_j max(h_j, 0); by c_0 1; by W_ij x_i v_j where h_j > 0, else 0
@@ -73,8 +73,8 @@ double weft_ml_mlp_gradient(const struct weft_ml_model *model, const struct weft
 void weft_ml_mlp_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                         const float *rows, float *scores_p);
 
-/* Topics of documents; lda.h. What it returns is the mean of -log of the probability that each token
- * had before it was drawn; the gradient is what changed of the counts, to be added to them. */
+/* Topics of documents; lda.h. Returns the mean of -log of the probability of each token's topic
+ * before it was drawn. The gradient is the change of the counts, to be added to them. */
 double weft_ml_lda_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                             const float *rows, float *gradient_p);
 

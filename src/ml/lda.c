@@ -15,9 +15,9 @@ static_assert((int)TOPICS_MAX <= (int)NO_TOPIC, "topics are numbered below it");
 
 struct weft_ml_lda {
     uint64_t seed;
-    uint64_t *token_begin; /* (row_count + 1,): tokens of document r, word after word */
+    uint64_t *token_begin; /* (row_count + 1,): tokens of document r, word by word */
     uint8_t *topics;       /* (token_count,) */
-    uint32_t *draws;       /* (row_count,): how often the document was drawn */
+    uint32_t *draws;       /* (row_count,): how many times the document was drawn */
 };
 
 static uint64_t tokens_of(const struct weft_ml_dataset *set, uint32_t row)
@@ -95,13 +95,13 @@ static uint32_t draw(const double *weights, uint32_t count, struct weft_prng *pr
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/* What a document's tokens are drawn from. */
+/* The distribution from which a document's tokens are drawn. */
 struct document {
     const struct weft_ml_model *model;
     const float *totals;       /* (dim,) as pulled */
     float *totals_changed;     /* (dim,) */
-    double topics[TOPICS_MAX]; /* tokens of the document that have it */
-    double tokens;             /* that have one */
+    double topics[TOPICS_MAX]; /* tokens of the document with each topic */
+    double tokens;             /* tokens that have a topic */
     struct weft_prng prng;
 };
 
@@ -110,7 +110,7 @@ static double at_least_0(double count)
     return count > 0 ? count : 0;
 }
 
-/* A topic for one token of a word; returns the logarithm of what it was given. */
+/* Draw a topic for one token of a word; returns the logarithm of its probability. */
 static double draw_token(struct document *document, const float *word, float *word_changed,
                          uint8_t *topic_p)
 {
@@ -191,7 +191,7 @@ double weft_ml_lda_gradient(const struct weft_ml_model *model, const struct weft
 
 enum { PASSES = 20, PASSES_KEPT = 10 };
 
-/* One document after the other: words stay as they are, every second token is given. */
+/* One document at a time: the word counts are fixed, every second token is given. */
 struct completion {
     const struct weft_ml_model *model;
     const float *totals;
@@ -199,10 +199,10 @@ struct completion {
     const uint32_t *local; /* (words,) */
     uint64_t words;
     double counts[TOPICS_MAX]; /* given tokens by topic */
-    double kept[TOPICS_MAX];   /* the same in the last passes, added up */
+    double kept[TOPICS_MAX];   /* the sum of the same over the last passes */
     uint8_t *topics;           /* of the given tokens */
     struct weft_prng prng;
-    uint64_t predicted; /* tokens, so far */
+    uint64_t predicted; /* number of predicted tokens */
     double log_sum;     /* of their probabilities */
 };
 
@@ -237,8 +237,8 @@ static void predict(struct completion *c, const float *word, uint64_t given)
     c->predicted++;
 }
 
-/* All tokens of the document once: draws topics of those that are given (places 0, 2, ...), or predicts
- * the others from `given` that were. Returns how many are given. */
+/* One pass over all tokens of the document: draws topics for the given ones (positions 0, 2,
+ * ...), or predicts the others from the `given` tokens. Returns the number of given tokens. */
 static uint64_t pass(struct completion *c, const float *rows, bool predicts, uint64_t given)
 {
     uint64_t place = 0;

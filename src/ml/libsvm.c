@@ -7,7 +7,7 @@
 
 struct token {
     const char *text;
-    size_t bytes; /* 0 = the line is at its end */
+    size_t bytes; /* 0 = end of the line */
 };
 
 static bool is_blank(char c)
@@ -15,7 +15,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* The next run of non-blanks of [*at_p, end). */
+/* The next sequence of non-blanks in [*at_p, end). */
 static struct token next_token(const char **at_p, const char *end)
 {
     const char *at = *at_p;
@@ -67,7 +67,7 @@ static weft_status parse_feature(struct token token, struct weft_error *error, u
 static weft_status parse_features(const char *at, const char *end, struct weft_ml_row *row,
                                   struct weft_error *error)
 {
-    uint64_t index_min = 0; /* the smallest index that may come next */
+    uint64_t index_min = 0; /* the smallest index allowed next */
     for (;;) {
         struct token token = next_token(&at, end);
         if (token.bytes == 0) {

@@ -6,9 +6,9 @@
  *     value   = decimal float32, finite
  *     blanks  = spaces and tabs;  comment = "#" to the end of the line
  *
- * A line of blanks or a comment alone is no row. An index is the feature's id as it stands (not
- * hashed). A value of zero is checked and left out: it cannot change a margin or a gradient. Strict
- * order is what libsvm itself asks for; accepting less would hide a damaged line. Not here: ranking
+ * A line with only blanks or a comment is not a row. An index is the feature's id, without hashing.
+ * A value of zero is checked and left out: it cannot change a margin or a gradient. libsvm itself
+ * requires strict order; accepting another order would hide a damaged line. Not here: ranking
  * ("qid:"), regression targets, several classes, precomputed kernels.
  */
 #ifndef WEFT_ML_LIBSVM_H

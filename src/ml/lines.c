@@ -22,7 +22,7 @@ static weft_status too_long(struct weft_error *error)
     return weft_fail(error, WEFT_DATA, "line is longer than %zu bytes", WEFT_ML_LINE_BYTES_MAX);
 }
 
-/* Make room behind the started line: move it to the front, or grow when it fills the buffer. */
+/* Make room after the incomplete line: move it to the front, or grow the buffer if it is full. */
 static weft_status make_room(struct weft_ml_lines *lines, struct weft_error *error)
 {
     if (lines->at > 0) {
@@ -33,7 +33,7 @@ static weft_status make_room(struct weft_ml_lines *lines, struct weft_error *err
     if (lines->count < lines->capacity) {
         return WEFT_OK;
     }
-    /* Two more for the line end: a line of exactly the maximum is still allowed. */
+    /* Two more for the line end: a line of exactly the maximum length is allowed. */
     size_t capacity_max = WEFT_ML_LINE_BYTES_MAX + 2;
     if (lines->capacity == capacity_max) {
         return too_long(error);
@@ -87,7 +87,7 @@ static weft_status hand_out(struct weft_ml_lines *lines, const char *newline,
 weft_status weft_ml_lines_next(struct weft_ml_lines *lines, struct weft_error *error,
                                struct weft_ml_line *line_p, bool *more_p)
 {
-    size_t searched = 0; /* bytes of the started line known to hold no newline */
+    size_t searched = 0; /* bytes of the incomplete line known to contain no newline */
     for (;;) {
         const char *text = lines->buffer + lines->at;
         size_t bytes = lines->count - lines->at;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The parts of one place: directory/folder/name, each with its slash or empty. */
+/* The parts of one candidate: directory/folder/name, each with its slash or empty. */
 struct place {
     const char *directory;
     const char *folder;

@@ -1,7 +1,7 @@
-/* Where a data file is, given what the user said.
+/* Find a data file from the name given by the user.
  *
- * The caller passes the places in order of preference (the value of WEFT_DATA_DIR, the source
- * tree's data/, the installed data directory); nothing here reads the environment.
+ * The caller passes the directories in order of preference (the value of WEFT_DATA_DIR, the source
+ * tree's data/, the installed data directory); the environment is not read here.
  */
 #ifndef WEFT_ML_LOCATE_H
 #define WEFT_ML_LOCATE_H
@@ -10,13 +10,14 @@
 
 enum { WEFT_ML_PATH_BYTES = 1024 };
 
-/* The first of these that exists and is not a directory, `name` with "", ".zst" and ".gz" each:
+/* Return the first of these that exists and is not a directory, each with "", ".zst" and ".gz"
+ * appended:
  *
  *     name;   directory/name and directory/<name up to its first dot>/name for each directory
  *
- * so that "a9a" finds DIR/a9a/a9a.zst. A name that begins with '/' or '.' is taken as it stands.
+ * so that "a9a" finds DIR/a9a/a9a.zst. A name that begins with '/' or '.' is used as it is.
  *
- * Shape:   directories (directory_count,); NULL and empty ones are passed over.
+ * Shape:   directories (directory_count,); NULL and empty ones are skipped.
  * Errors:  WEFT_NOTFOUND   none exists; the text lists the directories.
  *          WEFT_INVALID    the name is empty or a path gets longer than WEFT_ML_PATH_BYTES.
  */

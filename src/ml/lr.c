@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* In double: a row may have 10^5 nonzeros, and the order of additions is part of the result. */
+/* In double precision: a row may have 10^5 nonzeros, and the result depends on the order of
+ * additions. */
 static double dot(const float *values, const uint32_t *local, uint64_t count, const float *weights)
 {
     double sum = 0;

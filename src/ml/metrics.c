@@ -30,7 +30,7 @@ static int compare_scored(const void *left_p, const void *right_p)
     return (left > right) - (left < right);
 }
 
-/* Sum over the positive rows of their ranks (from 1), doubled so that mean ranks are whole. */
+/* Sum of the ranks (from 1) of the positive rows, doubled so that mean ranks are integers. */
 static uint64_t doubled_rank_sum(const struct scored *sorted, uint32_t count)
 {
     uint64_t sum = 0;
@@ -68,7 +68,8 @@ weft_status weft_ml_auc(const float *scores, const uint8_t *labels, uint32_t cou
         sorted[i] = (struct scored){.score = scores[i], .label = labels[i]};
     }
     qsort(sorted, count, sizeof(*sorted), compare_scored);
-    /* Positives before negatives' ranks: U = rank sum - positives (positives + 1) / 2. */
+    /* Subtract the positives ranked before positives: U = rank sum - positives (positives + 1) /
+     * 2. */
     uint64_t doubled_u = doubled_rank_sum(sorted, count) - positives * (positives + 1);
     free(sorted);
     *auc_p = (double)doubled_u / 2 / ((double)positives * (double)negatives);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Where in a batch's `local` the three nonzeros of a row are. */
+/* Indices of the three nonzeros of a row in a batch's `local`. */
 enum { USER, ITEM, BIAS, NONZEROS };
 
 static double predict(const struct weft_ml_model *model, const uint32_t *local, const float *rows)

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* The rows of the output, behind those of the batch's ids. */
+/* The output rows, which follow those of the batch's ids. */
 enum { OUTPUT_WEIGHTS, OUTPUT_BIAS };
 
-/* The margin; hidden_p (dim,) becomes max(h, 0). */
+/* Return the margin; hidden_p (dim,) is set to max(h, 0). */
 static double margin_of(const struct weft_ml_item *item, const float *rows, const float *output,
                         uint64_t dim, float *hidden_p)
 {
@@ -51,7 +51,7 @@ double weft_ml_mlp_gradient(const struct weft_ml_model *model, const struct weft
     float hidden[WEFT_ML_FACTORS_MAX];
     uint64_t dim = model->dim;
     uint64_t row_count = weft_ml_model_rows(model, batch->id_count);
-    /* Also of no rows of data: all rows of the table are pushed. */
+    /* Also for an empty batch: all rows of the table are pushed. */
     memset(gradient_p, 0, row_count * dim * sizeof(*gradient_p));
     if (batch->row_count == 0) {
         return 0;

@@ -85,7 +85,7 @@ static float mean_target(const struct weft_ml_dataset *dataset)
     return dataset->train_count > 0 ? (float)(sum / dataset->train_count) : 0.0F;
 }
 
-/* A row is its factors alone, without a linear weight or bias in front. */
+/* True if a row has only factors, without a linear weight or bias first. */
 static bool has_factors_alone(const struct weft_ml_model_kind *kind)
 {
     return kind->is_dense || kind->counts_topics;
@@ -153,7 +153,7 @@ void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, f
     }
 }
 
-/* The last nonzero of a row is the bias, which is free. */
+/* The last nonzero of a row is the bias, which is not regularized. */
 static void add_l2(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                    const float *rows, float *gradient_p)
 {

@@ -44,7 +44,7 @@ enum { WEFT_ML_OUTPUT_ROWS = 2 };
 struct weft_ml_model;
 
 struct weft_ml_model_settings {
-    uint32_t factors; /* k; of mlp: hidden units, of lda: topics; ignored by lr */
+    uint32_t factors; /* k; for mlp: hidden units, for lda: topics; ignored by lr */
     float l2;
     float init_scale; /* of factors, before the first update */
     float alpha;      /* lda: prior of a document's topics */
@@ -60,7 +60,7 @@ struct weft_ml_model_pace {
 };
 
 struct weft_ml_model_kind {
-    const char *name; /* as on the command line */
+    const char *name; /* on the command line */
     const char *help;
     bool has_factors;
     bool is_dense; /* every batch uses all features; the output rows follow */
@@ -111,7 +111,7 @@ static inline uint32_t weft_ml_model_rows(const struct weft_ml_model *model, uin
 }
 
 /* Errors:  WEFT_INVALID   factors out of range; mf on a data set without ratings; lda on one without
- *                         counts, or with more tokens than a float32 counts.
+ *                         counts, or with more tokens than a float32 can count.
  *          WEFT_NOMEM */
 weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml_model_kind *kind,
                                const struct weft_ml_model_settings *settings, uint64_t seed,
@@ -157,7 +157,7 @@ struct weft_ml_quality {
     double perplexity; /* lda: of the held-out halves of the documents */
 };
 
-/* Quality on the batch's rows, for example of all test rows built as one batch.
+/* Quality on the batch's rows, for example on all test rows in one batch.
  *
  * Errors:  WEFT_DATA   a score is not finite, one of the classes is missing (lr, fm, mlp), or there is
  *                      no token to predict (lda).

@@ -55,7 +55,7 @@ static weft_status parse_rating(struct field field, struct weft_error *error, fl
     return WEFT_OK;
 }
 
-/* The four fields; the row has them only when all are good. */
+/* Parse the four fields; the row is set only if all are valid. */
 static weft_status parse_fields(const struct field fields[FIELDS], struct weft_ml_row *row,
                                 struct weft_error *error)
 {

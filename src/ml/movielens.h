@@ -1,4 +1,4 @@
-/* The MovieLens ratings table (Harper and Konstan 2015, ratings.csv), one rating a line:
+/* The MovieLens ratings table (Harper and Konstan 2015, ratings.csv), one rating per line:
  *
  *     line    = userId "," movieId "," rating "," timestamp
  *     userId, movieId = digits, below 2^32
@@ -6,12 +6,12 @@
  *
  * Line 1 may be the header `userId,movieId,rating,timestamp`. There are no blanks and no quotes. A
  * row has two features of value 1: the user, whose id is the userId, and the movie, whose id is
- * 2^32 + movieId; so ids need no hashing, and what a row of the table belongs to can be told from
- * its id. The target is the rating; the label (the click) is 1 for a rating of at least 4. The
+ * 2^32 + movieId; so ids need no hashing, and an id shows whether its row belongs to a user or a
+ * movie. The target is the rating; the label (the click) is 1 for a rating of at least 4. The
  * timestamp is checked and not used: the split is by line, not by time.
  *
  * Not here: movies.csv and tags.csv. Titles, genres and tags would be features for new movies; the
- * models of docs/MODELS.md do without.
+ * models of docs/MODELS.md do not use them.
  */
 #ifndef WEFT_ML_MOVIELENS_H
 #define WEFT_ML_MOVIELENS_H

@@ -24,7 +24,8 @@ bool weft_ml_number_u64(const char *text, size_t bytes, uint64_t *value_p)
     return bytes > 0;
 }
 
-/* Only characters of a decimal number: strtof would also take " 1", "0x1p3", "inf" and "nan". */
+/* Accept only characters of a decimal number: strtof would also accept " 1", "0x1p3", "inf" and
+ * "nan". */
 static bool is_decimal(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -38,7 +39,7 @@ static bool is_decimal(const char *text, size_t bytes)
 bool weft_ml_number_f32(const char *text, size_t bytes, float *value_p)
 {
     if (bytes == 1 && is_digit(text[0])) {
-        *value_p = (float)(text[0] - '0'); /* nearly all values of the usual files */
+        *value_p = (float)(text[0] - '0'); /* fast path for nearly all values of common files */
         return true;
     }
     if (!is_decimal(text, bytes)) {
@@ -47,7 +48,8 @@ bool weft_ml_number_f32(const char *text, size_t bytes, float *value_p)
     char copy[WEFT_ML_NUMBER_BYTES_MAX + 1];
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
-    /* In a locale with another decimal point strtof stops early: refused, never misread. */
+    /* In a locale with another decimal point strtof stops early: the number is rejected, never
+     * misread. */
     char *end = NULL;
     float value = strtof(copy, &end);
     if (end != copy + bytes || !isfinite(value)) {

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    HELD_OUT = 5,       /* one row in so many */
-    BATCHES_MAX = 21,   /* of a pass */
-    STEPS = 7,          /* of a factor of 4, up and down */
+    HELD_OUT = 5,       /* one of this many rows */
+    BATCHES_MAX = 21,   /* in a pass */
+    STEPS = 7,          /* factors of 4, up and down */
 };
 
 /* ---- the sample ------------------------------------------------------------------------------ */
@@ -75,8 +75,8 @@ static void sample_fill(struct weft_ml_dataset *sample, const struct weft_ml_dat
     sample->row_count = count;
 }
 
-/* Only columns that occur: a trial's memory and time go by their number.
- * Shape: numbers (dataset->feature_count,), zeros. */
+/* Number only the columns that occur: a trial's memory and time depend on their number. Shape:
+ * numbers (dataset->feature_count,), zeros. */
 static void sample_compact(struct weft_ml_dataset *sample, const struct weft_ml_dataset *dataset,
                            uint32_t *numbers)
 {
@@ -110,7 +110,7 @@ static weft_status sample_init(struct weft_ml_dataset *sample,
     return status;
 }
 
-/* An AUC of the rows held out, and so weft_ml_reference_test, needs both. */
+/* The AUC of the held-out rows, and so weft_ml_reference_test, needs both classes. */
 static bool has_both_classes(const struct weft_ml_dataset *sample)
 {
     uint32_t positive = 0;
@@ -122,7 +122,7 @@ static bool has_both_classes(const struct weft_ml_dataset *sample)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* What a rate comes to; infinity where it diverges. */
+/* The loss reached with a rate; infinity if it diverges. */
 static weft_status try_rate(const struct weft_ml_dataset *sample,
                             const struct weft_ml_reference_options *options, float rate,
                             double *loss_p)
@@ -148,13 +148,13 @@ static weft_status try_rate(const struct weft_ml_dataset *sample,
     return status;
 }
 
-/* The default rate x 4^i, over the whole range: on values far from 1 the loss has a second valley, where
- * nothing but the bias is learnt, and a walk downhill would end there. Then both neighbours at a
- * factor of 2. Of equal losses the first counts, which is the smallest rate. */
+/* Try the default rate x 4^i, over the whole range: for values far from 1 the loss has a second
+ * minimum, where only the bias is learned, and a descent would end there. Then try both
+ * neighbours at a factor of 2. Of equal losses the first is used, which is the smallest rate. */
 static weft_status search(const struct weft_ml_dataset *sample,
                           const struct weft_ml_reference_options *options, float *rate_p)
 {
-    float best = options->learning_rate; /* unless any loss is finite */
+    float best = options->learning_rate; /* kept if no loss is finite */
     double best_loss = INFINITY;
     for (int i = -STEPS; i <= STEPS + 2; i++) {
         float rate = i <= STEPS ? ldexpf(options->learning_rate, 2 * i)

@@ -11,12 +11,12 @@ struct weft_ml_reference_memory {
     struct weft_ml_share *shares; /* (worker_count,) */
     struct weft_ml_batch batch;
     struct weft_prng prng; /* decides which chunks are lost */
-    uint32_t row_count;    /* of the table: one for each column, and those of the output */
-    float *sums;           /* (row_count, dim): gradients of the step; zero outside a step */
+    uint32_t row_count;    /* in the table: one per column, and the output rows */
+    float *sums;           /* (row_count, dim): sum of the step's gradients; zero outside a step */
     float *squares;        /* (row_count, dim): Adagrad's s */
     float *pulled;         /* (row_count, dim): the batch's rows */
-    float *gradient;       /* (row_count, dim): of the batch's rows */
-    uint32_t *touched;     /* (row_count,): rows that some worker reported, each once */
+    float *gradient;       /* (row_count, dim): for the batch's rows */
+    uint32_t *touched;     /* (row_count,): rows in some worker's gradient, each once */
     uint8_t *is_touched;   /* (row_count,) */
     uint32_t touched_count;
 };
@@ -138,7 +138,7 @@ void weft_ml_reference_fini(struct weft_ml_reference *reference)
     *reference = (struct weft_ml_reference){0};
 }
 
-/* Where the k-th row of the batch is in the table: those of the output are behind the columns. */
+/* Index in the table of the k-th row of the batch: the output rows follow the columns. */
 static uint32_t row_at(const struct weft_ml_reference *reference, uint32_t k)
 {
     const struct weft_ml_batch *batch = &reference->memory->batch;
@@ -146,7 +146,7 @@ static uint32_t row_at(const struct weft_ml_reference *reference, uint32_t k)
                                : reference->dataset->feature_count + k - batch->id_count;
 }
 
-/* The weights of the batch's rows. */
+/* Copy the weights of the batch's rows. */
 static void pull(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
@@ -158,7 +158,7 @@ static void pull(struct weft_ml_reference *reference)
     }
 }
 
-/* Add what arrives of the batch's gradient to the sums. */
+/* Add the part of the batch's gradient that arrives to the sums. */
 static void push(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;

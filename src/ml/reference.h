@@ -1,17 +1,18 @@
-/* The reference trainer: synchronous data-parallel training of a model, all workers and the server in
- * one process, no network.
+/* The reference trainer: synchronous data-parallel training of a model, with all workers and the
+ * server in one process, without a network.
  *
- * It is the oracle that training over the fabric is compared with: the same shares, batches,
- * gradients and optimizer formulas in the same precision (float32 state), but a plain loop. Loss of
- * the network is imitated by leaving out runs of consecutive ids of a worker's gradient.
+ * It is the oracle for training over the fabric: the same shares, batches, gradients and optimizer
+ * formulas in the same precision (float32 state), but in a plain loop. Packet loss is simulated by
+ * leaving out runs of consecutive ids of a worker's gradient.
  *
  * One step, with W workers: every worker computes the gradient of its batch at the current weights;
- * g = (sum of the gradients that arrived) / W, whoever touched the row; each touched row changes:
+ * g = (sum of the gradients that arrived) / W, even if fewer workers touched the row; each touched
+ * row changes:
  *
  *     Adagrad   s += g * g;   w -= rate * g / (sqrt(s) + epsilon)      s starts at `accumulator`
  *     SGD       w -= rate * g
  *
- * Counts of topics (lda) are added up, not averaged: w -= rate * sum with SGD's rate of -1.
+ * Topic counts (lda) are summed, not averaged: w -= rate * sum with SGD's rate of -1.
  */
 #ifndef WEFT_ML_REFERENCE_H
 #define WEFT_ML_REFERENCE_H
@@ -30,22 +31,23 @@ struct weft_ml_reference_options {
     float learning_rate;
     float epsilon;     /* Adagrad alone */
     float accumulator; /* Adagrad alone */
-    uint64_t seed; /* of the order of the rows and of the initial factors */
-    uint32_t loss_ppm;  /* chance that a chunk of a gradient does not arrive */
-    uint32_t chunk_ids; /* ids in a chunk, counted from the first id of a push; at least 1 */
+    uint64_t seed; /* for the order of the rows and the initial factors */
+    uint32_t loss_ppm;  /* probability that a chunk of a gradient does not arrive */
+    uint32_t chunk_ids; /* ids per chunk, counted from the first id of a push; at least 1 */
 };
 
 struct weft_ml_reference {
     const struct weft_ml_dataset *dataset; /* borrowed until fini */
     struct weft_ml_reference_options options;
     struct weft_ml_model model;
-    float *weights; /* (weft_ml_model_rows of all features, model.dim): by column of the data set */
+    float *weights; /* (weft_ml_model_rows of all features, model.dim): indexed by column of the
+                     * data set */
 
     struct weft_ml_reference_memory *memory; /* private */
 };
 
-/* 4 workers, no loss, chunks of 96 ids, everything else from defaults.h; logistic regression or the
- * given kind. */
+/* 4 workers, no loss, chunks of 96 ids, all other values from defaults.h; for logistic
+ * regression or the given kind. */
 struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer);
 struct weft_ml_reference_options weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
                                                                enum weft_ml_optimizer optimizer);

@@ -35,7 +35,7 @@ static weft_status grow(struct weft_ml_row *row, struct weft_error *error)
 weft_status weft_ml_row_add(struct weft_ml_row *row, uint64_t id, float value,
                             struct weft_error *error)
 {
-    /* The line length limit keeps the count far below 2^31, so the doubling cannot wrap. */
+    /* The limit of the line length keeps the count far below 2^31, so doubling cannot overflow. */
     if (row->count == row->capacity) {
         weft_status status = grow(row, error);
         if (status != WEFT_OK) {
@@ -55,7 +55,7 @@ void weft_ml_row_fini(struct weft_ml_row *row)
     *row = (struct weft_ml_row){0};
 }
 
-/* Shell's sort with Ciura's distances: rows that come here have 80 to 300 entries. */
+/* Shell sort with Ciura's gaps: rows sorted here have 80 to 300 entries. */
 static void sort_by_id(struct weft_ml_row *row)
 {
     static const uint32_t distances[] = {132, 57, 23, 10, 4, 1};

@@ -1,12 +1,12 @@
-/* Which training rows a worker sees, and in which order.
+/* The training rows of a worker, and their order.
  *
  * Row i of the data set's training list belongs to worker i mod W. Before each epoch a worker
  * shuffles its own rows (Fisher-Yates) with a generator that depends on (seed, epoch, worker)
- * alone: any process can work out any worker's batches, and a restarted worker goes on where the
- * old one was. An epoch has S = ceil(largest share / batch_rows) steps for every worker, so that
- * all workers have the same number of clocks; step s takes the positions [s n / S, (s + 1) n / S)
- * of a share of n rows. Batches of a worker so differ by at most one row, none exceeds batch_rows,
- * and none is empty unless the share has fewer than S rows.
+ * alone: any process can compute any worker's batches, and a restarted worker continues where the
+ * old one stopped. An epoch has S = ceil(largest share / batch_rows) steps for every worker, so
+ * that all workers have the same number of clocks; step s uses the positions [s n / S, (s + 1) n /
+ * S) of a share of n rows. So the batches of a worker differ by at most one row, none exceeds
+ * batch_rows, and none is empty unless the share has fewer than S rows.
  */
 #ifndef WEFT_ML_SHARE_H
 #define WEFT_ML_SHARE_H
@@ -33,7 +33,7 @@ uint32_t weft_ml_share_steps(const struct weft_ml_dataset *dataset, uint32_t wor
 weft_status weft_ml_share_init(struct weft_ml_share *share, const struct weft_ml_dataset *dataset,
                                uint32_t worker, uint32_t worker_count, uint64_t seed);
 
-/* Put the rows in the order of an epoch, whatever epoch was before. */
+/* Put the rows in the order of an epoch, independent of the previous epoch. */
 void weft_ml_share_begin_epoch(struct weft_ml_share *share, uint32_t epoch);
 
 /* The rows of one step, valid until the next begin_epoch.

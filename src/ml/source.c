@@ -17,17 +17,18 @@ enum { INPUT_BYTES = 1 << 16, MAGIC_BYTES = 4 };
 enum packing { PACKING_NONE, PACKING_ZSTD, PACKING_GZIP };
 
 struct weft_ml_source {
-    int fd;                /* -1 when memory is read */
-    const uint8_t *memory; /* what is left of the memory, when it is read */
+    int fd;                /* -1 if memory is read */
+    const uint8_t *memory; /* the remaining bytes, if memory is read */
     size_t memory_count;
-    bool raw_ended; /* the file or memory has no more bytes to fill `input` with */
+    bool raw_ended; /* the file or memory has no more bytes for `input` */
 
     enum packing packing;
-    bool between_frames; /* the decoder stands at the end of a frame: the stream may end here */
+    bool between_frames; /* the decoder is at the end of a frame: the stream may end here */
     ZSTD_DStream *zstd;
     z_stream gzip; /* valid iff packing is PACKING_GZIP */
 
-    weft_status failure; /* met after bytes that still had to be handed out; for the next read */
+    weft_status failure; /* occurred after decoded bytes that were returned first; for the next
+                          * read */
     struct weft_error failure_text;
 
     size_t input_at; /* input[input_at .. input_count) is raw and not yet decoded */
@@ -60,7 +61,7 @@ static weft_status raw_read(struct weft_ml_source *source, uint8_t *buffer, size
     return WEFT_OK;
 }
 
-/* Fill `input` to the brim or to the end of the raw bytes. */
+/* Fill `input` completely or up to the end of the raw bytes. */
 static weft_status fill_input(struct weft_ml_source *source, struct weft_error *error)
 {
     WEFT_ASSERT(source->input_at == source->input_count);
@@ -193,8 +194,8 @@ weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct w
     return WEFT_OK;
 }
 
-/* Each decoder below takes what it can from `input`, writes what it can, and keeps
- * `between_frames` true exactly when the stream may end here. */
+/* Each decoder below consumes `input` and produces output as far as possible, and keeps
+ * `between_frames` true exactly while the stream may end. */
 
 static weft_status decode_none(struct weft_ml_source *source, uint8_t *out, size_t capacity,
                                size_t *count_p)
@@ -235,7 +236,7 @@ static weft_status decode_gzip(struct weft_ml_source *source, uint8_t *out, size
     *count_p = room - gzip->avail_out;
     source->between_frames = result == Z_STREAM_END;
     if (result == Z_STREAM_END) {
-        /* Another member may follow; it starts afresh. */
+        /* Another member may follow; it starts with a reset decoder. */
         result = inflateReset(gzip);
     }
     if (result != Z_OK && result != Z_BUF_ERROR) {
@@ -259,7 +260,7 @@ static weft_status decode(struct weft_ml_source *source, uint8_t *out, size_t ca
     return decode_none(source, out, capacity, count_p);
 }
 
-/* One step towards more output; *count_p = 0 with *ended_p = false means: call again. */
+/* One decoding step; *count_p = 0 with *ended_p = false means: call again. */
 static weft_status step(struct weft_ml_source *source, uint8_t *out, size_t capacity,
                         struct weft_error *error, size_t *count_p, bool *ended_p)
 {
@@ -274,7 +275,7 @@ static weft_status step(struct weft_ml_source *source, uint8_t *out, size_t capa
         *ended_p = true;
         return WEFT_OK;
     }
-    /* Called even when starved: the decoder may hold output that did not fit before. */
+    /* Called even without input: the decoder may hold output that did not fit before. */
     size_t count = 0;
     weft_status status = decode(source, out, capacity, error, &count);
     if (status == WEFT_OK && starved && count == 0 && !source->between_frames) {

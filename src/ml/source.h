@@ -1,10 +1,10 @@
 /* A stream of uncompressed bytes from a file or from memory: plain, zstd or gzip.
  *
- * The compression is told by the first bytes (28 B5 2F FD or a skippable frame = zstd, 1F 8B =
- * gzip), not by the name; but a name that ends in .zst or .gz and holds something else is an error,
- * because a download that saved an error page under the right name is common. A stream that ends
- * inside a frame is an error and never a shorter file. Several frames or members in a row are one
- * stream. It is not a general codec: no seeking, no writing.
+ * The compression is detected from the first bytes (28 B5 2F FD or a skippable frame = zstd, 1F 8B
+ * = gzip), not from the name. A file named .zst or .gz with other content is an error, because
+ * downloads often save an error page under the expected name. A stream that ends inside a frame is
+ * an error and never a shorter file. Consecutive frames or members are one stream. It is not a
+ * general codec: no seeking, no writing.
  *
  * Source: RFC 8878 (zstd frames), RFC 1952 (gzip members).
  */
@@ -29,13 +29,13 @@ weft_status weft_ml_source_open(const char *path, struct weft_error *error,
 weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct weft_error *error,
                                        struct weft_ml_source **source_p);
 
-/* The next bytes: as many as fit or as there are up to the end or the damage; *count_p = 0 only at
- * the end (or for capacity 0). What was decoded before the damage is handed out first, so that the
- * error comes at its place.
+/* Read the next bytes: as many as fit, or up to the end or the damage; *count_p = 0 only at the end
+ * (or for capacity 0). Bytes decoded before the damage are returned first, so that the error is
+ * reported at its position.
  *
  * Errors:  WEFT_DATA   the compressed stream is damaged or cut short.
  *          WEFT_IO     read(2) failed.
- *          An error repeats until close.
+ *          An error is returned again until close.
  */
 weft_status weft_ml_source_read(struct weft_ml_source *source, void *buffer, size_t capacity,
                                 struct weft_error *error, size_t *count_p);

@@ -12,7 +12,7 @@ enum { TEXT_BYTES_MAX = 16 + WEFT_ML_TSV_CATEGORY_BYTES_MAX };
 struct layout {
     const char *name;
     uint32_t integers;
-    uint32_t fields; /* label included; 0 = any number from 2 on */
+    uint32_t fields; /* including the label; 0 = any number from 2 */
 };
 
 static const struct layout tsv = {.name = "tsv"};
@@ -92,7 +92,7 @@ static weft_status parse_label(struct field field, struct weft_ml_row *row,
     return WEFT_OK;
 }
 
-/* Before anything is taken from the line: a wrong number of fields explains all else. */
+/* Checked before the fields are parsed: a wrong number of fields explains all other errors. */
 static weft_status check_count(const char *text, size_t bytes, const struct layout *layout,
                                struct weft_error *error, uint32_t *count_p)
 {

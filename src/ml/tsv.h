@@ -3,20 +3,20 @@
  *     tsv       label  (TAB category)+                at most 1,023 categories
  *     criteo    label  (TAB integer){13}  (TAB category){26}     the Criteo display-advertising sets
  *
- * The label is 0 or 1. There is no header. A field may be empty: the value is missing, and missing
- * is a value like any other. A category is any text of up to 256 bytes without a tab, taken byte by
- * byte (blanks count). An integer is decimal with an optional minus, below 2^63 either way; what is
- * learnt from is its bucket, which grows with its logarithm:
+ * The label is 0 or 1. There is no header. A field may be empty: the value is missing, which is
+ * treated as a value. A category is any text of up to 256 bytes without a tab, compared byte by
+ * byte (including blanks). An integer is decimal with an optional minus, below 2^63 in magnitude;
+ * the feature is its bucket, which grows with its logarithm:
  *
  *     negative "-",   0 "0",   v >= 1   1 + 2 floor(log2 v) + (the bit below the highest one)
  *
  * that is, edges at 1, 2, 3, 4, 6, 8, 12, 16, 24, ... Column c (counted from 1, the label is 0)
  * gives the text "c=value" with the category or the bucket; its id is XXH64(text, seed 0) mod 2^32
- * and its value 1. Texts of one row that share an id add up. There are no crosses: that is what a
- * factorization machine is for.
+ * and its value 1. The values of texts of one row with the same id are added. There are no crosses:
+ * use a factorization machine.
  *
- * All rows of a file have the same number of fields (dataset.h sees to it). Data in this shape with
- * other columns or separators (Avazu's CSV) can be brought into it by awk: docs/MODELS.md.
+ * All rows of a file must have the same number of fields (checked by dataset.c). Similar data with
+ * other columns or separators (Avazu's CSV) can be converted with awk: docs/MODELS.md.
  *
  * Not here: numbers as numbers, several categories in one field, headers.
  */
@@ -27,7 +27,7 @@
 
 enum {
     WEFT_ML_TSV_HASH_BITS = 32,
-    WEFT_ML_TSV_FIELDS_MAX = 1024, /* label included */
+    WEFT_ML_TSV_FIELDS_MAX = 1024, /* including the label */
     WEFT_ML_TSV_CATEGORY_BYTES_MAX = 256,
     WEFT_ML_CRITEO_INTEGERS = 13,
     WEFT_ML_CRITEO_CATEGORIES = 26,
