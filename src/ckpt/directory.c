@@ -46,7 +46,7 @@ static weft_status add_chain(const struct weft_ckpt_history *history,
         part = weft_ckpt_history_beside(history, &last->manifest, number);
         if (part == NULL || ++links > WEFT_CKPT_CHAIN_MAX) {
             return weft_fail(error, WEFT_DATA,
-                             "checkpoint %" PRIu64 ", which it is based on, is not there", number);
+                             "checkpoint %" PRIu64 ", which it is based on, is missing", number);
         }
         for (uint32_t i = 0; i < part->manifest.count; i++) {
             /* Insert before the present entries of this shard, which are newer. */
@@ -115,7 +115,7 @@ weft_status weft_ckpt_find(const char *directory, const struct weft_ckpt_history
         if (status != WEFT_DATA) {
             return weft_fail(error, status,
                              "checkpoint %" PRIu64 " cannot be read: %.300s. Nothing was "
-                             "changed: mend that, and start again",
+                             "changed: fix that, and restart",
                              number, why.text);
         }
         complain(arg, number, why.text);

@@ -334,7 +334,7 @@ weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_
     cJSON *root = cJSON_ParseWithLength((const char *)bytes + sizeof(length), length);
     if (!cJSON_IsObject(root)) {
         cJSON_Delete(root);
-        return weft_fail(error, WEFT_DATA, "its head is no JSON object");
+        return weft_fail(error, WEFT_DATA, "its head is not a JSON object");
     }
     struct weft_ckpt_head head = {.tensors = NULL};
     weft_status status = take_items(root, &head, error);
@@ -344,8 +344,9 @@ weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_
     }
     uint64_t total = sizeof(length) + length + weft_ckpt_head_data_bytes(&head);
     if (status == WEFT_OK && total != file_bytes) {
-        status = weft_fail(error, WEFT_DATA, "it has %" PRIu64 " bytes; its head says %" PRIu64,
-                           file_bytes, total);
+        status = weft_fail(error, WEFT_DATA,
+                           "it has %" PRIu64 " bytes; according to its head %" PRIu64, file_bytes,
+                           total);
     }
     if (status != WEFT_OK) {
         weft_ckpt_head_fini(&head);

@@ -74,7 +74,7 @@ static weft_status take_bytes(struct weft_ckpt_log *log, uint64_t serial, const 
     if (status == WEFT_OK) {
         status = weft_ckpt_history_add(&log->history, serial, &record);
         if (status == WEFT_DATA) {
-            (void)!weft_fail(&why, status, "the claim that it names is not there");
+            (void)!weft_fail(&why, status, "the claim that it names does not exist");
         } else if (status != WEFT_OK) {
             (void)!weft_fail(&why, status, "no memory");
         }
@@ -136,7 +136,7 @@ static weft_status read_taken(struct weft_ckpt_log *log, struct weft_error *erro
         }
     }
     return weft_fail(error, WEFT_IO,
-                     "%s/log: record %" PRIu64 " is there and cannot be found; is the "
+                     "%s/log: record %" PRIu64 " exists but cannot be found; is the "
                      "directory the same on all hosts?",
                      log->directory, serial);
 }

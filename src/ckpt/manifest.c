@@ -87,7 +87,7 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
     uint64_t version, shards, first;
     if (!cJSON_IsString(format) || strcmp(format->valuestring, "weft-checkpoint") != 0 ||
         !weft_ckpt_json_number(root, "version", UINT32_MAX, &version)) {
-        return weft_fail(error, WEFT_DATA, "it is no manifest of a checkpoint");
+        return weft_fail(error, WEFT_DATA, "it is not a manifest of a checkpoint");
     }
     if (version > WEFT_CKPT_VERSION) {
         return weft_fail(error, WEFT_UNSUPPORTED,
@@ -138,7 +138,7 @@ weft_status weft_ckpt_manifest_parse(char *bytes, size_t count,
     struct weft_ckpt_manifest manifest = {0};
     if (root == NULL) {
         /* The checksum is right, so the bytes are as written. */
-        return weft_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
+        return weft_fail(error, WEFT_NOMEM, "out of memory while reading it, or it is not JSON");
     }
     weft_status status = take_all(root, &manifest, error);
     cJSON_Delete(root);

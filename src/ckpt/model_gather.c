@@ -154,7 +154,7 @@ static weft_status settle(struct gathering *all, struct weft_ckpt_model *model,
     }
     for (size_t i = 0; i < (size_t)model->count * dim; i++) {
         if (!isfinite(model->rows[i])) {
-            return weft_fail(error, WEFT_DATA, "a weight is no finite number");
+            return weft_fail(error, WEFT_DATA, "a weight is not finite");
         }
     }
     model->dim = dim;

@@ -121,7 +121,7 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_record *record,
     const cJSON *kind = cJSON_GetObjectItemCaseSensitive(root, "kind");
     uint64_t version;
     if (!weft_ckpt_json_number(root, "version", UINT32_MAX, &version)) {
-        return weft_fail(error, WEFT_DATA, "it is no record of a checkpoint directory");
+        return weft_fail(error, WEFT_DATA, "it is not a record of a checkpoint directory");
     }
     if (version > WEFT_CKPT_LOG_VERSION) {
         return weft_fail(error, WEFT_UNSUPPORTED,
@@ -150,7 +150,7 @@ weft_status weft_ckpt_record_parse(char *bytes, size_t count, struct weft_ckpt_r
     cJSON *root = cJSON_ParseWithLength(bytes, count);
     if (root == NULL) {
         /* The checksum is right, so the bytes are as written. */
-        return weft_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
+        return weft_fail(error, WEFT_NOMEM, "out of memory while reading it, or it is not JSON");
     }
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
     bool is_log = cJSON_IsString(format) && strcmp(format->valuestring, FORMAT) == 0;

@@ -147,8 +147,9 @@ static weft_status check_text(const char *text, size_t count, const char *name,
                          name, WEFT_JOB_KEY_TEXT_BYTES);
     }
     if (digits < count) {
-        return weft_fail(error, WEFT_DATA, "%s is no key: character %zu is not a hexadecimal digit",
-                         name, digits + 1);
+        return weft_fail(error, WEFT_DATA,
+                         "%s is not a key: character %zu is not a hexadecimal digit", name,
+                         digits + 1);
     }
     if (count < WEFT_JOB_KEY_TEXT_BYTES) {
         return weft_fail(error, WEFT_DATA, "%s is cut short: %zu hexadecimal digits instead of %d",

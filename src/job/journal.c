@@ -120,8 +120,8 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
         }
         if (!good) {
             return weft_fail(error, WEFT_DATA,
-                             "%.160s is damaged at byte %zu; move it away to begin anew: "
-                             "members that live will register again",
+                             "%.160s is damaged at byte %zu; move it away to start with a new one: "
+                             "running members will register again",
                              path, at);
         }
         weft_status status = apply(arg, head[4], head + HEAD_BYTES, body);
@@ -161,7 +161,7 @@ static weft_status begin(int fd, const char *path, struct weft_error *error)
 
 static weft_status not_ours(const char *path, struct weft_error *error)
 {
-    return weft_fail(error, WEFT_DATA, "%.160s is no journal of `weft coordinator`", path);
+    return weft_fail(error, WEFT_DATA, "%.160s is not a journal of `weft coordinator`", path);
 }
 
 static weft_status load(struct weft_journal *journal, size_t count, const char *path,
@@ -323,7 +323,7 @@ weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supp
     (void)unlink(name); /* left by a process that died during a rewrite */
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0 || !fill(fd, supply, arg, &bytes) || rename(name, journal->path) != 0) {
-        weft_status status = weft_fail(error, WEFT_IO, "cannot write %.160s anew: %s",
+        weft_status status = weft_fail(error, WEFT_IO, "cannot rewrite %.160s: %s",
                                        journal->path, strerror(errno));
         if (fd >= 0) {
             (void)close(fd);

@@ -50,7 +50,7 @@ weft_status weft_bpf_fail(struct weft_error *error, int errno_code, const char *
     }
     if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
         return weft_fail(error, WEFT_UNSUPPORTED,
-                         "%s: this kernel comes without its types (/sys/kernel/btf/vmlinux: %s)",
+                         "%s: this kernel has no type information (/sys/kernel/btf/vmlinux: %s)",
                          what, strerror(errno));
     }
     if (kernel_older(major, minor, &name)) {

@@ -100,7 +100,7 @@ static weft_status make_view(const struct weft_lab_spec *spec, struct weft_error
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         if (errno == EINVAL) {
             return weft_fail(error, WEFT_UNSUPPORTED,
-                             "/ is no mount point, as in a plain chroot, and mounts of a lab "
+                             "/ is not a mount point, as in a plain chroot, and mounts of a lab "
                              "must not get out of it: use a container, or `mount --bind DIR "
                              "DIR` before `chroot DIR`");
         }

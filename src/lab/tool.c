@@ -64,7 +64,7 @@ static void first_words(int fd, char *room, size_t bytes)
     room[count > 0 ? count : 0] = '\0';
     room[strcspn(room, "\n")] = '\0';
     if (room[0] == '\0') {
-        snprintf(room, bytes, "no words");
+        snprintf(room, bytes, "no output");
     }
 }
 
@@ -104,7 +104,7 @@ static weft_status judge(const char *program, int wait_status, int out, const ch
     char line[240];
     first_words(out, words, sizeof(words));
     refused_line(out, input, line, sizeof(line));
-    return weft_fail(error, WEFT_IO, "%s refused%s: %s", program, line, words);
+    return weft_fail(error, WEFT_IO, "%s failed%s: %s", program, line, words);
 }
 
 weft_status weft_lab_tool(const char *const *argv, const char *input, struct weft_error *error)

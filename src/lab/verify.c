@@ -121,8 +121,9 @@ static weft_status reach_all(struct verify *v, struct weft_error *error)
     }
     for (uint32_t i = 0; v->missing > 0 && i < n * n; i++) {
         if (i / n != i % n && !weft_bits_test(v->heard, i)) {
-            return weft_fail(error, WEFT_TIMEOUT, "h%u does not hear h%u (%llu of %u pairs do not)",
-                             i / n, i % n, (unsigned long long)v->missing, n * (n - 1));
+            return weft_fail(error, WEFT_TIMEOUT,
+                             "h%u receives nothing from h%u (%llu of %u pairs fail)", i / n, i % n,
+                             (unsigned long long)v->missing, n * (n - 1));
         }
     }
     return WEFT_OK;

@@ -30,7 +30,7 @@ static void add_members(const struct weft_coordinator_stats *stats, struct weft_
     weft_exposition_one(text, "weft_leases_revived_total", "counter",
                         "Of these, returned to their holder.", stats->roster.revived);
     weft_exposition_one(text, "weft_member_requests_refused_total", "counter",
-                        "Requests of members that were refused.", stats->roster.refused);
+                        "Requests of members that were rejected.", stats->roster.refused);
     weft_exposition_one(text, "weft_members_left_total", "counter", "Members that left.",
                         stats->roster.left);
 }

@@ -151,7 +151,7 @@ static const struct weft_metrics_family client[] = {
      CLIENT(pull.elements_delivered), ""},
     {"weft_client_clocks_total", "counter", "", CLIENT(clocks), "Clocks finished at the servers."},
     {"weft_client_rpcs_refused_total", "counter", "", CLIENT(rpcs_refused),
-     "RPCs that a server refused."},
+     "RPCs rejected by a server."},
     {"weft_client_rpcs_failed_total", "counter", "", CLIENT(rpcs_failed),
      "RPCs whose server was down."},
 };

@@ -77,7 +77,7 @@ static const struct weft_metrics_family shard_gauges[] = {
     {"weft_aggregators_active", "gauge", "", SHARD_GAUGE(aggregators_active),
      "Aggregators that sent a request in the last second."},
     {"weft_requests_open", "gauge", "", SHARD_GAUGE(requests_open),
-     "Requests begun and not answered."},
+     "Requests in progress, without a reply yet."},
 };
 
 #define SUMS(field) offsetof(struct weft_shard_table_sums, field)

@@ -150,7 +150,7 @@ static weft_status append_to_document(struct builder *builder, const struct weft
     struct weft_ml_row *row = &builder->document;
     if (line->document < row->document) {
         return weft_fail(error, WEFT_DATA,
-                         "document %llu behind document %llu; sort the lines by document",
+                         "document %llu after document %llu; sort the lines by document",
                          (unsigned long long)line->document, (unsigned long long)row->document);
     }
     weft_status status = WEFT_OK;

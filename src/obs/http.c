@@ -231,7 +231,7 @@ static weft_status find_address(const struct weft_http_config *config, struct ad
     snprintf(port, sizeof(port), "%u", config->port);
     int why = getaddrinfo(host, port, &hints, info_p);
     if (why != 0) {
-        return weft_fail(error, WEFT_INVALID, "%.100s is no address: %s", config->host,
+        return weft_fail(error, WEFT_INVALID, "%.100s is not an address: %s", config->host,
                          gai_strerror(why));
     }
     return WEFT_OK;

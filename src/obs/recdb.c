@@ -70,7 +70,7 @@ static bool check_file(struct weft_recdb *db, const char *path)
     return fail(db, WEFT_DATA, path,
                 weft_records_is_json(path)
                     ? WEFT_RECORDS_JSON_WORDS
-                    : "is no database of records; `--records FILE` of a run makes one");
+                    : "is not a database of records; `--records FILE` of a run makes one");
 }
 
 /* The first file is SQLite's "main". */
@@ -104,7 +104,7 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
         if (sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
             char what[96];
             snprintf(what, sizeof(what),
-                     "is no database of records: its table %s is missing, or damaged", *table);
+                     "is not a database of records: its table %s is missing, or damaged", *table);
             return fail(db, WEFT_DATA, db->files[idx], what);
         }
     }

@@ -6,7 +6,7 @@ lab_or_skip() {
     if [ "$(id -u)" != 0 ]; then
         lab_why="needs root"
     elif ! "$WEFT_BIN" lab run --hosts 2 --loss 0.5 -- true 2>"$tap_tmp/probe"; then
-        lab_why=$(grep -e 'install the package' -e 'privileged' -e 'no mount point' "$tap_tmp/probe" | head -n 1)
+        lab_why=$(grep -e 'install the package' -e 'privileged' -e 'mount point' "$tap_tmp/probe" | head -n 1)
     fi
     if [ -n "$lab_why" ]; then
         tap_skip "a lab" "$lab_why"

@@ -87,7 +87,7 @@ static void what_is_refused(void **state)
         {"1\n1\n1\n1 1 1.5\n", "text:4: count \"1.5\" is not a whole number from 1 to 16777216"},
         {"1\n1\n1\n1 1 0\n", "text:4: count \"0\" is not a whole number from 1 to 16777216"},
         {"2\n1\n2\n2 1 1\n1 1 1\n",
-         "text:5: document 1 behind document 2; sort the lines by document"},
+         "text:5: document 1 after document 2; sort the lines by document"},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
         struct weft_error error = {0};
