@@ -80,7 +80,7 @@ static weft_status write_at(int fd, const char *path, const void *bytes, size_t 
 }
 
 /* Start writeback of a window, and release the pages of earlier windows that are already
- * written. If the disk keeps up, a checkpoint uses few pages of the page cache, over and over. A
+ * written. If the disk keeps up, a checkpoint reuses few pages of the page cache. A
  * large one then evicts no other data, touches no new pages (on a virtual machine this was most
  * of the cost of writing) and leaves little work to fsync. If the disk does not keep up, the
  * pages stay in the cache as they would without this function: waiting here would make the

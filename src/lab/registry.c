@@ -183,11 +183,11 @@ weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_erro
         /* `weft lab down` cannot end a lab that it does not see. */
         status = weft_fail(error, WEFT_EXISTS,
                            "the name %s is taken by a lab of another PID namespace (a "
-                           "container?): take another name, or remove %s when nobody holds it",
+                           "container?): use another name, or remove %s if no process holds it",
                            name, path);
     } else if (other != NULL) {
         status = weft_fail(error, WEFT_EXISTS,
-                           "a lab named %s exists: `weft lab down %s`, or take another name", name,
+                           "a lab named %s exists: `weft lab down %s`, or use another name", name,
                            name);
     } else {
         cJSON_AddNumberToObject(facts, "holder", holder);

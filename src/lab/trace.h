@@ -1,6 +1,6 @@
 /* Rates that change over time, from a file, as on a link of a shared or wireless network.
  *
- *     # seconds since the lab came up, host, rate, and which way (both when not said)
+ *     # seconds since the start of the lab, host, rate, and direction (both if omitted)
  *     0     h1 1gbit
  *     2.5   h1 100mbit
  *     2.5   h2 300mbit down

@@ -170,13 +170,13 @@ static void watch(struct weft_recorder *r)
         return;
     }
     if (make_again(r)) {
-        fprintf(stderr, "weft: %s was deleted while it is written; it was made again, whole\n",
+        fprintf(stderr, "weft: %s was deleted while in use; it was recreated completely\n",
                 r->spool);
         return;
     }
     fprintf(stderr,
-            "weft: %s was deleted while it is written, and cannot be made again: %s; its records "
-            "are lost, and counted\n",
+            "weft: %s was deleted while in use, and cannot be recreated: %s; its records "
+            "are lost and counted\n",
             r->spool, strerror(errno));
     r->gone = true;
     r->lost += r->head.first - r->texts;

@@ -3,8 +3,8 @@
  *
  *     weft_recorder_open;  a weft_recorder_ring for each thread that makes records, given to its
  *     shard (ps/shard.h) or clients (ps/client.h; many clients of one thread share one);
- *     when no more are made: weft_recorder_finish;  weft_records_make of the spool (records_db.h);
- *     when shards and clients are gone: weft_recorder_free.
+ *     after the last record: weft_recorder_finish;  weft_records_make of the spool (records_db.h);
+ *     after shards and clients are freed: weft_recorder_free.
  *
  * The spool is FILE.spool-ROLE-RANK. It is locked while its process runs. A spool left by a killed
  * process is kept: it is renamed to the first free name FILE.spool-ROLE-RANK.1, .2, ..., which is

@@ -358,7 +358,7 @@ weft_status weft_records_check_path(const char *path, bool replace, struct weft_
         }
         return replace ? WEFT_OK
                        : weft_fail(error, WEFT_EXISTS,
-                                   "%.400s is there already, of an earlier run perhaps: "
+                                   "%.400s exists already, perhaps from an earlier run: "
                                    "name another file, or remove it",
                                    path);
     }
