@@ -202,7 +202,7 @@ mkdir "$tap_tmp/bin"
 printf '#!/bin/sh\necho "I am not the tc you want" >&2\nexit 1\n' >"$tap_tmp/bin/tc"
 chmod +x "$tap_tmp/bin/tc"
 tap_run_fails "a tool that refuses" 1 env PATH="$tap_tmp/bin:$PATH" "$weft" lab up "$a" --hosts 2
-tap_like "its words are shown" "$(cat "$tap_tmp/run.out")" '^weft lab up: tc refused: I am not the tc'
+tap_like "its words are shown" "$(cat "$tap_tmp/run.out")" '^weft lab up: tc failed: I am not the tc'
 tap_is "and no entry is left" "$(entries "$a")" 0
 tap_is "the machine's network is as before" "$(machine)" "$before"
 
