@@ -37,9 +37,9 @@ weft_status weft_job_key_of(const uint8_t bytes[WEFT_PSK_BYTES], struct weft_job
 /* Read a key from a file.
  *
  * Errors:  WEFT_NOTFOUND  no such file.   WEFT_IO  it cannot be opened or read.
- *         WEFT_DATA      it is not a regular file, it is readable or writable by others, it is a
- *                        symbolic link owned by another user, or its text is not a key:
- *                        error->text has the reason and the remedy.   WEFT_NOMEM. */
+ *          WEFT_DATA      it is not a regular file, it is readable or writable by others, it is a
+ *                         symbolic link owned by another user, or its text is not a key:
+ *                         error->text has the reason and the remedy.   WEFT_NOMEM. */
 weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
                               struct weft_error *error);
 
@@ -52,7 +52,7 @@ weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key *
 /* Read a key from WEFT_JOB_KEY, and overwrite and unset the variable, also if it is not a key:
  * neither child processes nor /proc/self/environ have it then.
  *
- * Errors:  WEFT_NOTFOUND  not set, which may be valid: no text.   WEFT_DATA  not a key.  
+ * Errors:  WEFT_NOTFOUND  not set, which may be valid: no text.   WEFT_DATA  not a key.
  *          WEFT_NOMEM.
  * Thread:  before other threads use the environment. */
 weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct weft_error *error);
@@ -60,7 +60,7 @@ weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct we
 /* Write the key to a new file with access only for the owner (0600), and sync it. Never overwrites.
  *
  * Errors:  WEFT_EXISTS  the name already exists.   WEFT_STATE  forked.
- *         WEFT_IO      it cannot be written; the file was removed. */
+ *          WEFT_IO      it cannot be written; the file was removed. */
 weft_status weft_job_key_write(const struct weft_job_key *key, const char *path,
                                struct weft_error *error);
 

@@ -37,8 +37,8 @@ typedef weft_status weft_journal_apply(void *arg, uint8_t op, const uint8_t *byt
  *
  * Owns:    gives *journal_p, to be ended with weft_journal_close. *torn_bytes_p: bytes truncated.
  * Errors:  WEFT_IO      it cannot be opened, read or locked.
- *         WEFT_DATA    it is not a journal, or is damaged.
- *         WEFT_EXISTS  another process has it open.   WEFT_NOMEM.   Those of apply. */
+ *          WEFT_DATA    it is not a journal, or is damaged.
+ *          WEFT_EXISTS  another process has it open.   WEFT_NOMEM.   Those of apply. */
 weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void *arg,
                               struct weft_journal **journal_p, uint64_t *torn_bytes_p,
                               struct weft_error *error);

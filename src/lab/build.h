@@ -19,7 +19,7 @@
 #define WEFT_LAB_PRIVATE "/run/weft"
 
 /* Errors:  WEFT_UNSUPPORTED  a program or a feature of the kernel is missing.
- *         WEFT_IO           a step failed; the text quotes the message of the program. */
+ *          WEFT_IO           a step failed; the text quotes the message of the program. */
 [[nodiscard]] weft_status weft_lab_build(const struct weft_lab_spec *spec,
                                          struct weft_error *error);
 

@@ -38,8 +38,8 @@ struct weft_lab_info {
 /* Find the lab of that name.
  *
  * Errors:  WEFT_NOTFOUND  no such lab is running; the text lists the running ones.
- *         WEFT_STATE     it is still being set up.
- *         WEFT_IO        the registry cannot be read. */
+ *          WEFT_STATE     it is still being set up.
+ *          WEFT_IO        the registry cannot be read. */
 [[nodiscard]] weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
                                         struct weft_error *error);
 

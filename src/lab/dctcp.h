@@ -38,7 +38,7 @@ struct weft_dctcp;
  *          child have both closed it; exec closes it.
  * Errors:  WEFT_UNSUPPORTED  this build has no BPF, or the kernel is older than Linux 6.4, or has
  *                            no type information (BTF).
- *         WEFT_IO           not root (CAP_BPF, CAP_NET_ADMIN), or an error of libbpf. */
+ *          WEFT_IO           not root (CAP_BPF, CAP_NET_ADMIN), or an error of libbpf. */
 [[nodiscard]] weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_error *error);
 void weft_dctcp_detach(struct weft_dctcp *dctcp);
 

@@ -38,8 +38,8 @@ struct weft_flow_sizes {
  * After a failure *sizes_p is undefined.
  *
  * Errors:  WEFT_NOTFOUND  neither; the text lists the names.
- *         WEFT_DATA      the file is malformed; the text has the line number.
- *         WEFT_IO        it cannot be read. */
+ *          WEFT_DATA      the file is malformed; the text has the line number.
+ *          WEFT_IO        it cannot be read. */
 [[nodiscard]] weft_status weft_flow_sizes_load(const char *name_or_path,
                                                struct weft_flow_sizes *sizes_p,
                                                struct weft_error *error);

@@ -29,7 +29,7 @@ struct weft_lab_trace {
 };
 
 /* Errors:  WEFT_IO    the file cannot be read.
- *         WEFT_DATA  a line is malformed; the text names it and has the expected form. */
+ *          WEFT_DATA  a line is malformed; the text names it and has the expected form. */
 [[nodiscard]] weft_status weft_lab_trace_read(const char *path, uint32_t hosts,
                                               struct weft_lab_trace *trace_p,
                                               struct weft_error *error);

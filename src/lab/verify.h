@@ -10,7 +10,7 @@
 #include "lab/spec.h"
 
 /* Errors:  WEFT_TIMEOUT  no datagram arrived between some pair; the text names the first one.
- *         WEFT_IO       a socket could not be created. */
+ *          WEFT_IO       a socket could not be created. */
 [[nodiscard]] weft_status weft_lab_verify(const struct weft_lab_spec *spec, uint64_t *base_rtt_ns_p,
                                           struct weft_error *error);
 

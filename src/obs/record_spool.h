@@ -75,7 +75,7 @@ struct weft_spool_reader {
     uint64_t skipped;               /* bytes outside of valid blocks */
 };
 
-/* Errors:  WEFT_IO  errno has the reason.  WEFT_STATE  its process is still writing it. 
+/* Errors:  WEFT_IO  errno has the reason.  WEFT_STATE  its process is still writing it.
  *          WEFT_NOMEM. */
 weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p);
 /* Read the next valid block into head and units: head.count complete records; false at the end. */
