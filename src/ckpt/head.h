@@ -9,7 +9,7 @@
  * are no gaps between them, and the metadata has a checksum of each tensor's bytes,
  * "xxh3_64.<tensor>".
  *
- * Not here: the file (ckpt/writer.h, ckpt/reader.h), and the list of tensors (node/checkpoint.h).
+ * Not here: the file (ckpt/disk.h), and the list of tensors (node/checkpoint_data.h).
  *
  * Source: docs/CHECKPOINTS.md; github.com/huggingface/safetensors, "Format".
  */

@@ -79,7 +79,7 @@ weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, b
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
                                  bool *may_count_p, struct weft_error *error);
 
-/* Replace a record whose manifest was removed or moved by an empty file.
+/* Put an empty file in place of a record whose manifest was removed or moved.
  * Errors:  WEFT_IO. */
 weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,
                                 struct weft_error *error);
