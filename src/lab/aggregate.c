@@ -314,8 +314,8 @@ weft_status weft_aggregate_probe(struct weft_error *error)
     if (status == WEFT_OK) {
         status = weft_aggregate_read_slot(box, 0, &slot, error);
     }
-    /* A kernel that cannot redirect to all members returns XDP_ABORTED here, with the sum in the
-     * packet. */
+    /* A kernel that cannot redirect to all members ends the run with another action here, with the
+     * sum in the packet. */
     if (status == WEFT_OK && (run.action != XDP_REDIRECT || answer_count != count ||
                               answer[PROBE_HEADS + 1] != WEFT_AGG_SUM ||
                               slot.sets[0].sums[PROBE_VALUES - 1] != PROBE_VALUES)) {
