@@ -126,7 +126,7 @@ tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --data "$data" --
 tap_like "says so before the run" "$(cat run.out)" 'cannot write no/r.db: No such file'
 tap_run_fails "a server whose file is there already" 1 "$WEFT_BIN" server --security none --port 0 \
     --records r.db
-tap_like "says what to do" "$(cat run.out)" 'r.db is there already.*name another file, or remove it'
+tap_like "says what to do" "$(cat run.out)" 'r.db exists already.*name another file, or remove it'
 
 # ---- a server and a worker by hand, naming one file ----
 : >server

@@ -426,7 +426,7 @@ static void files_in_the_way(void **state)
     const char *file = place->file;
     struct weft_recdb read;
     assert_int_equal(weft_recdb_open(&file, 1, &read), WEFT_DATA);
-    assert_non_null(strstr(read.error.text, "no database of records"));
+    assert_non_null(strstr(read.error.text, "not a database of records"));
     weft_recdb_close(&read);
 }
 
