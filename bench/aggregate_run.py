@@ -153,7 +153,7 @@ def span(first, last):
         "pushes": server['weft_requests_total{kind="push"}'],
         "ps_proc_s": server['weft_served_latency_seconds_sum{kind="push",part="ps_proc"}'],
         "connections": last["server"]["weft_peers_connected"],
-        "rows_made": server["weft_rows_made_total"],
+        "rows_created": server["weft_rows_created_total"],
         "datagrams": server["weft_datagrams_received_total"],
         **{name: sum(box.get(f"weft_aggregator_{name}_total", 0) for box in boxes)
            for name in ("rows_in", "rows_out", "pushes_in", "pushes_absorbed", "pushes_direct",

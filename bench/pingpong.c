@@ -60,7 +60,7 @@ static void pin(const struct job *job, unsigned side)
 }
 
 /* A trip of any flow has ended: keep its time, once the first ones are over. */
-static void note(struct job *job, uint32_t trip, uint64_t began_ns)
+static void record_trip(struct job *job, uint32_t trip, uint64_t began_ns)
 {
     if (trip >= WARMUP) {
         job->trip_ns[trip - WARMUP] = weft_clock_now_ns() - began_ns;
@@ -127,7 +127,7 @@ static void on_events(void *arg, uint64_t now_ns)
         if (event.type == WEFT_EVENT_RECEIVED) {
             end->peer = event.peer;
             if (end->is_client) {
-                note(end->job, end->received, end->began_ns);
+                record_trip(end->job, end->received, end->began_ns);
             }
             end->received++;
             expect_one(end);
@@ -254,7 +254,7 @@ static bool run_raw(struct job *job)
             uint64_t began_ns = weft_clock_now_ns();
             good = send(fds[0], bytes, job->bytes + OVERHEAD, 0) > 0 &&
                    recv(fds[0], bytes, sizeof(bytes), 0) > 0;
-            note(job, i, began_ns);
+            record_trip(job, i, began_ns);
         }
         (void)send(fds[0], bytes, 1, 0); /* the end, for echo */
         (void)pthread_join(thread, NULL);

@@ -1,5 +1,5 @@
 /* What it costs a push that its shard keeps a journal: three shards of one process, one plain, one with
- * checkpoints, one with checkpoints and a journal (ps/journal.h), pushed to in turn by one worker each.
+ * checkpoints, one with checkpoints and a journal (ps/shard_journal.h), pushed to in turn by one worker each.
  *
  *   ps_journal [--dir DIR] [--mib N] [--rows N] [--keys N] [--ops N] [--rounds N]
  *
@@ -11,7 +11,7 @@
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
 
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 #include "sim/saved.h"
 
 #include <fcntl.h>

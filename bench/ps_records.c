@@ -81,7 +81,7 @@ struct rig {
     char folder[32];
     char path[2][64];
     struct weft_recorder *recorders[2]; /* of the server, of the worker */
-    struct weft_record_ring *rings[2];
+    struct weft_rpc_record_ring *rings[2];
     atomic_bool wanted; /* records, by the server */
     atomic_bool has;    /* records, the server */
     uint64_t done;      /* operations */

@@ -102,7 +102,7 @@ static const struct figure {
     FIGURE(pulls_direct_refused, "Of these, with rows that the server rejected."),
     FIGURE(fetches_out, "Requests for rows sent to the server."),
     FIGURE(pull_rows_in, "Rows of pulls."),
-    FIGURE(pull_rows_kept, "Of these, that were cached and recent enough."),
+    FIGURE(pull_rows_cached, "Of these, that were cached and recent enough."),
     FIGURE(pull_rows_shared, "Of these, that shared a request already sent for another pull."),
     FIGURE(pull_rows_fetched, "Rows requested from the server, each once per request."),
     FIGURE(shard_refusals,
@@ -153,11 +153,11 @@ static void add_families(void *arg, struct weft_exposition *text)
         weft_exposition_u64(text, "weft_aggregator_children", label,
                             verb->stats[i].gauges.children_connected);
     }
-    weft_exposition_family(text, "weft_aggregator_rows_kept", "gauge", "Rows cached for pulls.");
+    weft_exposition_family(text, "weft_aggregator_rows_cached", "gauge", "Rows cached for pulls.");
     for (uint32_t i = 0; i < verb->started; i++) {
         snprintf(label, sizeof(label), "shard=\"%u\"", i);
-        weft_exposition_u64(text, "weft_aggregator_rows_kept", label,
-                            verb->stats[i].gauges.rows_kept);
+        weft_exposition_u64(text, "weft_aggregator_rows_cached", label,
+                            verb->stats[i].gauges.rows_cached);
     }
     weft_exposition_family(text, "weft_aggregator_server_up", "gauge",
                            "1: the server of the shard, or the parent, is connected.");
@@ -280,7 +280,7 @@ static weft_status join_job(struct verb *verb, struct weft_error *error)
         .first = WEFT_MEMBER_NONE,
         .is_aggregator = true,
         .number = verb->each.aggregator.number,
-        .place = verb->rack,
+        .rack = verb->rack,
         .what = asks ? WEFT_MEMBER_WAIT_LISTED : WEFT_MEMBER_WAIT_JOINED,
         .patience_ns = verb->membership.patience_s * WEFT_NS_PER_S,
         .stop = is_asked,

@@ -33,7 +33,7 @@ cJSON *weft_child_ready(const uint16_t *ports, uint32_t count, const char *metri
     return event;
 }
 
-void weft_child_say(struct weft_channel *channel, cJSON *object)
+void weft_child_report(struct weft_channel *channel, cJSON *object)
 {
     if (channel->fd >= 0) {
         (void)weft_channel_send(channel, object);

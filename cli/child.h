@@ -16,6 +16,6 @@ int weft_child_exit(struct weft_channel *channel, const char *verb, weft_status 
 cJSON *weft_child_ready(const uint16_t *ports, uint32_t count, const char *metrics);
 
 /* Send the object, or print it as a line on standard output.   Owns: takes object. */
-void weft_child_say(struct weft_channel *channel, cJSON *object);
+void weft_child_report(struct weft_channel *channel, cJSON *object);
 
 #endif

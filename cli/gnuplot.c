@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EXIT_NOT_FOUND = 127, EXIT_NOT_RUN = 126 };
+enum { EXIT_NOT_FOUND = 127, EXIT_CANNOT_EXECUTE = 126 };
 
 enum weft_gnuplot weft_gnuplot_run(const char *verb, const char *folder, const char *script)
 {
@@ -16,7 +16,7 @@ enum weft_gnuplot weft_gnuplot_run(const char *verb, const char *folder, const c
         if (chdir(folder) == 0) {
             execlp("gnuplot", "gnuplot", script, (char *)NULL);
         }
-        _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
+        _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE);
     }
     int status = -1;
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -6,7 +6,7 @@
 
 #include "cli/options.h"
 #include "node/checkpoint.h"
-#include "node/journal.h"
+#include "node/journal_file.h"
 #include "node/membership.h"
 #include "node/recording.h"
 #include "node/security.h"
@@ -127,10 +127,10 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     {"checkpoint-every", "N", "N steps between checkpoints; with the suffix s, as in 60s, N seconds",         \
      WEFT_OPTION_STRING, .value = &(options)->every,                                               \
      .fallback = "60s if the job has one server process, else 1000 steps"},                                  \
-    {"checkpoint-whole-every", "N",                                                                \
+    {"checkpoint-full-every", "N",                                                                \
      "make every Nth checkpoint a full one; the others are incremental and\n"                      \
      "contain the rows changed since the previous checkpoint", WEFT_OPTION_U32,                    \
-     .value = &(options)->whole_every, .min = 1, .max = 1000},                                     \
+     .value = &(options)->full_every, .min = 1, .max = 1000},                                     \
     {"checkpoint-keep", "N", "keep the newest N checkpoints and those that they depend on",        \
      WEFT_OPTION_U32,                                                                              \
      .value = &(options)->keep, .min = 1, .max = 1000000},                                         \

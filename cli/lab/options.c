@@ -32,7 +32,7 @@ void weft_lab_options_init(struct weft_lab_options *o)
 
 void weft_lab_options_fini(struct weft_lab_options *o)
 {
-    weft_lab_trace_free(&o->trace);
+    weft_lab_rate_trace_free(&o->trace);
 }
 
 const char *weft_lab_option_rate(const char *text, void *value)
@@ -119,7 +119,7 @@ static int read_trace(struct weft_lab_options *o, const struct weft_command *com
     if (o->trace_path == NULL) {
         return WEFT_OPTIONS_RUN;
     }
-    if (weft_lab_trace_read(o->trace_path, spec->hosts, &o->trace, &error) != WEFT_OK) {
+    if (weft_lab_rate_trace_read(o->trace_path, spec->hosts, &o->trace, &error) != WEFT_OK) {
         return weft_options_usage(command, "--trace: %s", error.text);
     }
     for (size_t i = 0; i < o->trace.count; i++) {

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 
 #include "lab/spec.h"
-#include "lab/trace.h"
+#include "lab/rate_trace.h"
 
 /* Values of a repeatable option such as "h3=100mbit". */
 struct weft_lab_rates {
@@ -23,7 +23,7 @@ struct weft_lab_options {
     struct weft_lab_rates down;
     const char *trace_path;
     const char *background; /* "websearch:0.3"; NULL = none */
-    struct weft_lab_trace trace; /* parsed contents of trace_path */
+    struct weft_lab_rate_trace trace; /* parsed contents of trace_path */
 };
 
 extern const char *const weft_lab_topologies[];

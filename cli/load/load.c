@@ -335,7 +335,7 @@ int weft_cli_load(int argc, char **argv)
          "--servers: fail if no server replies for S seconds; earlier if the\n"
          "network or a server reports a reason",
          WEFT_OPTION_U32, .value = &load.start_timeout_s, .min = 1, .max = 3600},
-        {"busy-poll", "US", "--local: shards busy-poll the socket for US before sleeping",
+        {"busy-poll-us", "US", "--local: shards busy-poll the socket for US before sleeping",
          WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},
         {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,
          .value = &load.json},

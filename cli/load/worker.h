@@ -61,7 +61,7 @@ struct weft_load {
 /* State shared by the workers of one thread. */
 struct weft_load_context {
     const struct weft_load *load;
-    struct weft_record_ring *records; /* of this thread; NULL = none */
+    struct weft_rpc_record_ring *records; /* of this thread; NULL = none */
     const float *gradients;           /* (rows, dim): the data of every push */
     float *weights;                   /* (rows, dim): the buffer of every pull of this thread */
     struct weft_load_sums *sums;

@@ -158,7 +158,7 @@ uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow)
 bool weft_perf_agent_bind(struct weft_perf_agent *agent, int fd)
 {
     struct sockaddr_in addr;
-    bool good = weft_perf_place_bind(agent->job->place, agent->me, fd, &addr);
+    bool good = weft_perf_layout_bind(agent->job->layout, agent->me, fd, &addr);
     agent->note->port = ntohs(addr.sin_port);
     return good;
 }
@@ -166,7 +166,7 @@ bool weft_perf_agent_bind(struct weft_perf_agent *agent, int fd)
 void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
                               struct sockaddr_in *addr_p)
 {
-    weft_perf_place_sockaddr(agent->job->place, participant,
+    weft_perf_layout_sockaddr(agent->job->layout, participant,
                              agent->shared->agents[participant].port, addr_p);
 }
 

@@ -11,7 +11,7 @@
 #ifndef WEFT_CLI_PERF_AGENT_H
 #define WEFT_CLI_PERF_AGENT_H
 
-#include "cli/perf/place.h"
+#include "cli/perf/layout.h"
 #include "cli/perf/shared.h"
 #include "job/channel.h"
 #include "node/security.h"
@@ -28,7 +28,7 @@ struct weft_perf_live;
 struct weft_perf_job {
     const struct weft_perf_agent_ops *transport;
     const struct weft_perf_plan *plan;
-    const struct weft_perf_place *place;
+    const struct weft_perf_layout *layout;
     uint8_t mode;                  /* of weft and tcp: enum weft_wire_mode */
     const char *cc;                /* of weft; NULL = its default */
     const char *tcp_cc;            /* NULL = the kernel's default */

@@ -294,7 +294,7 @@ static bool open_end(struct weft_perf_agent *agent)
     for (uint32_t i = 0; i < WEFT_PERF_PARTICIPANTS_MAX; i++) {
         end->peers[i] = WEFT_PEER_ANY;
     }
-    weft_perf_place_address(agent->job->place, agent->me, end->address);
+    weft_perf_layout_address(agent->job->layout, agent->me, end->address);
     struct weft_endpoint_config config;
     weft_endpoint_config_default(&config);
     config.security = &agent->security;
@@ -311,7 +311,7 @@ static bool open_end(struct weft_perf_agent *agent)
 static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
 {
     char address[WEFT_PERF_ADDRESS_BYTES];
-    weft_perf_place_address(agent->job->place, other, address);
+    weft_perf_layout_address(agent->job->layout, other, address);
     return weft_endpoint_connect(&of(agent)->endpoint, address, agent->shared->agents[other].port,
                                  &of(agent)->peers[other], agent->error) == WEFT_OK;
 }

@@ -12,7 +12,7 @@
 #include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/perf/place.h"
+#include "cli/perf/layout.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
@@ -54,7 +54,7 @@ struct options {
     struct weft_security security;
     const char *lab;
     const char *hosts;
-    struct weft_perf_place place;
+    struct weft_perf_layout layout;
     bool json;
 };
 
@@ -91,7 +91,7 @@ static bool open_rank(struct perf *p, uint32_t r)
     char address[WEFT_PERF_ADDRESS_BYTES];
     int home;
     weft_coll_thread_config_default(&config);
-    weft_perf_place_address(&o->place, r, address);
+    weft_perf_layout_address(&o->layout, r, address);
     config.coll.rank = r;
     config.coll.ranks = o->ranks;
     config.security = &o->security;
@@ -102,11 +102,11 @@ static bool open_rank(struct perf *p, uint32_t r)
     config.driver.udp.blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     config.driver.udp.ep.packet_bytes =
         (uint16_t)(o->packet_bytes != 0 ? o->packet_bytes : PACKET_BYTES);
-    if (!weft_perf_place_visit(&o->place, r, &home, &p->error)) {
+    if (!weft_perf_netns_enter(&o->layout, r, &home, &p->error)) {
         return false;
     }
     weft_status status = weft_coll_thread_start(&config, &p->rank[r].thread, &p->error);
-    weft_perf_place_return(home);
+    weft_perf_netns_leave(home);
     return status == WEFT_OK;
 }
 
@@ -165,7 +165,7 @@ static bool join_all(struct perf *p)
     bool good = addresses != NULL && joining != NULL;
     uint32_t started = 0;
     for (uint32_t r = 0; good && r < n; r++) {
-        weft_perf_place_address(&p->options->place, r, addresses[r].host);
+        weft_perf_layout_address(&p->options->layout, r, addresses[r].host);
         addresses[r].port = weft_coll_thread_port(p->rank[r].thread);
     }
     for (; good && started < n; started++) {
@@ -347,7 +347,7 @@ static double algbw(const struct line *line)
 /* Of all_reduce in a lab with a rate; docs/COLLECTIVES.md. 0: not known. */
 static double ideal_ns(const struct options *o, uint64_t bytes)
 {
-    uint64_t rate = o->lab != NULL ? o->place.network.rate_bps : 0;
+    uint64_t rate = o->lab != NULL ? o->layout.network.rate_bps : 0;
     if (rate == 0 || o->kind->kind != WEFT_COLL_ALL_REDUCE) {
         return 0;
     }
@@ -558,7 +558,7 @@ int weft_perf_collective(int argc, char **argv)
                                   o.packet_bytes);
     }
     struct weft_error error = {.text = ""};
-    if (!weft_perf_place_find(o.lab, o.hosts, o.ranks, &o.place, &error)) {
+    if (!weft_perf_layout_find(o.lab, o.hosts, o.ranks, &o.layout, &error)) {
         return weft_cli_fail(name, "%s", error.text);
     }
     weft_stop_install();

@@ -9,7 +9,7 @@
 
 #include "cli/output.h"
 #include "cli/perf/busy.h"
-#include "cli/perf/place.h"
+#include "cli/perf/layout.h"
 #include "cli/stop.h"
 #include "job/supervisor.h"
 
@@ -285,10 +285,10 @@ static bool make_folder(const struct weft_compare *compare, uint32_t network)
 /* One sentence, instead of one for each measurement. */
 static bool has_lab(const struct weft_compare *compare, uint32_t network)
 {
-    struct weft_perf_place place;
+    struct weft_perf_layout layout;
     struct weft_error error = {.text = ""};
-    bool there = weft_perf_place_find(compare->lab, NULL, compare->networks[network].hosts_min,
-                                      &place, &error);
+    bool there = weft_perf_layout_find(compare->lab, NULL, compare->networks[network].hosts_min,
+                                      &layout, &error);
     if (!there) {
         fprintf(stderr, "weft perf compare: %s\n", error.text);
     }

@@ -21,8 +21,8 @@ static void name(const struct weft_perf_fleet *fleet, uint32_t participant, char
 {
     char role[48];
     weft_perf_plan_role(fleet->job->plan, participant, role, sizeof(role));
-    if (fleet->job->place->lab != NULL) {
-        (void)snprintf(text_p, bytes, "%s (host %u)", role, fleet->job->place->hosts[participant]);
+    if (fleet->job->layout->lab != NULL) {
+        (void)snprintf(text_p, bytes, "%s (host %u)", role, fleet->job->layout->hosts[participant]);
     } else {
         (void)snprintf(text_p, bytes, "%s", role);
     }
@@ -68,8 +68,8 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
                            struct weft_perf_fleet *fleet_p)
 {
     const struct weft_supervisor_policy policy = {
-        .fork = job->place->lab != NULL ? weft_perf_place_fork : NULL,
-        .context = (void *)job->place};
+        .fork = job->layout->lab != NULL ? weft_perf_layout_fork : NULL,
+        .context = (void *)job->layout};
     *fleet_p = (struct weft_perf_fleet){.job = job, .security = *security};
     if (weft_supervisor_init(&fleet_p->supervisor, &policy, job->plan->participants, 0) !=
         WEFT_OK) {
@@ -88,7 +88,7 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
             return false;
         }
     }
-    switch (weft_perf_fleet_hear(fleet_p, "open",
+    switch (weft_perf_fleet_recv(fleet_p, "open",
                                  weft_clock_now_ns() + OPEN_S * WEFT_NS_PER_S)) {
     case WEFT_PERF_ALL:
         return true;
@@ -145,7 +145,7 @@ static void blame(struct weft_perf_fleet *fleet, const struct weft_slot *slot)
     }
 }
 
-enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, const char *event,
+enum weft_perf_heard weft_perf_fleet_recv(struct weft_perf_fleet *fleet, const char *event,
                                           uint64_t until_ns)
 {
     struct weft_supervisor *supervisor = &fleet->supervisor;

@@ -30,7 +30,7 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
 void weft_perf_fleet_say(struct weft_perf_fleet *fleet, cJSON *message);
 
 /* Wait until all have sent this event from now on, or until until_ns. */
-enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, const char *event,
+enum weft_perf_heard weft_perf_fleet_recv(struct weft_perf_fleet *fleet, const char *event,
                                           uint64_t until_ns);
 
 /* Let them check what they have and end; kill who does not within a few seconds; reap all. False:

@@ -91,7 +91,7 @@ static double cpu_s_per_gb(const struct weft_perf_result *result)
 static void print_head(const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_job *job = outcome->job;
-    const struct weft_lab_info *network = &job->place->network;
+    const struct weft_lab_info *network = &job->layout->network;
     printf("%s: ", weft_perf_pattern_name(job->plan->pattern));
     if (job->plan->pattern == WEFT_PERF_SHUFFLE) {
         printf("%u mappers x %u reducers", outcome->senders, outcome->receivers);
@@ -109,12 +109,13 @@ static void print_head(const struct weft_perf_outcome *outcome)
     if (job->drop_ppm > 0) {
         printf(", %g %% dropped at the sender", job->drop_ppm / 1e4);
     }
-    if (job->place->lab == NULL) {
+    if (job->layout->lab == NULL) {
         printf("; loopback");
     } else {
-        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us%s", job->place->lab,
-               (double)network->rate_bps / 1e6, (double)network->buffer_bytes / 1e3,
-               network->loss_ppm / 1e4, (double)network->base_rtt_ns / 1e3,
+        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us%s",
+               job->layout->lab, (double)network->rate_bps / 1e6,
+               (double)network->buffer_bytes / 1e3, network->loss_ppm / 1e4,
+               (double)network->base_rtt_ns / 1e3,
                network->offload ? ", segmentation offload" : "");
     }
     if (job->busy > 0) {
@@ -210,11 +211,11 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
 
 static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
 {
-    const struct weft_lab_info *network = &outcome->job->place->network;
+    const struct weft_lab_info *network = &outcome->job->layout->network;
     struct utsname host = {0};
-    bool lab = outcome->job->place->lab != NULL;
+    bool lab = outcome->job->layout->lab != NULL;
     (void)uname(&host);
-    weft_json_add_text(object, "lab", outcome->job->place->lab);
+    weft_json_add_text(object, "lab", outcome->job->layout->lab);
     cJSON_AddStringToObject(object, "topology", lab ? network->topology : "loopback");
     weft_json_add_known(object, "rate_bps", (double)network->rate_bps, network->rate_bps > 0);
     weft_json_add_known(object, "loss", network->loss_ppm / 1e6, lab);

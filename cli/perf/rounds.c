@@ -254,12 +254,12 @@ static int measure(const struct pattern *pattern, const struct options *o)
 
 static int run(const struct pattern *pattern, struct options *o)
 {
-    struct weft_perf_place place;
+    struct weft_perf_layout layout;
     struct weft_error error = {.text = ""};
-    if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, &error)) {
+    if (!weft_perf_layout_find(o->lab, o->hosts, o->job.plan->participants, &layout, &error)) {
         return weft_cli_fail(pattern->name, "%s", error.text);
     }
-    o->job.place = &place;
+    o->job.layout = &layout;
     o->job.mode = o->job.transport->secure ? o->security.mode : WEFT_MODE_NONE;
     o->security.mode = o->job.mode;
     if (o->job.realtime &&

@@ -184,7 +184,7 @@ static void rest(const struct run *run)
 /* Wait for that event of all. False: it did not come, and why is in the result. */
 static bool hear(struct run *run, const char *event, uint64_t until_ns)
 {
-    enum weft_perf_heard heard = weft_perf_fleet_hear(&run->fleet, event, until_ns);
+    enum weft_perf_heard heard = weft_perf_fleet_recv(&run->fleet, event, until_ns);
     run->result->dnf = heard == WEFT_PERF_TOO_LONG;
     run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
     return heard == WEFT_PERF_ALL;
@@ -326,7 +326,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
 static uint32_t busiest(const struct weft_perf_job *job)
 {
     static uint32_t ways[WEFT_PERF_PARTICIPANTS_MAX][2]; /* of the first participant on the host */
-    const uint32_t *hosts = job->place->hosts;
+    const uint32_t *hosts = job->layout->hosts;
     uint32_t most = 0;
     memset(ways, 0, sizeof(ways));
     for (uint32_t i = 0; i < job->plan->flow_count; i++) {
@@ -349,7 +349,7 @@ static uint32_t busiest(const struct weft_perf_job *job)
 
 double weft_perf_ideal_ms(const struct weft_perf_job *job, const struct weft_perf_result *result)
 {
-    const struct weft_lab_info *network = &job->place->network;
+    const struct weft_lab_info *network = &job->layout->network;
     uint32_t messages = network->rate_bps != 0 && !network->uneven ? busiest(job) : 0;
     if (messages == 0 || result->wire_bytes == 0) {
         return 0;

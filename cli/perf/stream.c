@@ -47,7 +47,7 @@ struct options {
     int cpus[2];
     const char *lab;
     const char *hosts;
-    struct weft_perf_place place;
+    struct weft_perf_layout layout;
     bool json;
     bool verbose;
 };
@@ -201,7 +201,7 @@ static void plan_sizes(struct plan *plan, const struct options *options)
     job->packet_bytes = options->packet_bytes;
     job->chunk_floats = weft_perf_chunk_bytes(options->packet_bytes) / (uint32_t)sizeof(float);
     job->busy_poll_us = options->busy_poll_us;
-    job->place = &options->place;
+    job->layout = &options->layout;
     memcpy(job->cpus, options->cpus, sizeof(job->cpus));
 }
 
@@ -350,7 +350,7 @@ int weft_perf_stream(int argc, char **argv)
         return status;
     }
     struct weft_error error = {.text = ""};
-    if (!weft_perf_place_find(o.lab, o.hosts, 2, &o.place, &error)) {
+    if (!weft_perf_layout_find(o.lab, o.hosts, 2, &o.layout, &error)) {
         return weft_cli_fail("perf stream", "%s", error.text);
     }
     return stream_run(&o, &plan);

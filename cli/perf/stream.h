@@ -7,7 +7,7 @@
 #ifndef WEFT_CLI_PERF_STREAM_H
 #define WEFT_CLI_PERF_STREAM_H
 
-#include "cli/perf/place.h"
+#include "cli/perf/layout.h"
 #include "wire/packet.h"
 
 #include <stdbool.h>
@@ -29,7 +29,7 @@ struct weft_stream_job {
     uint32_t chunk_floats; /* of a full packet */
     uint32_t busy_poll_us; /* weft: look so long before a sleep */
     enum weft_wire_mode security;
-    const struct weft_perf_place *place;
+    const struct weft_perf_layout *layout;
     int cpus[2]; /* sender's, receiver's; -1 = wherever the kernel puts it */
 };
 

@@ -42,18 +42,18 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static bool open_pair(const struct weft_perf_place *place, int fds[2], struct weft_error *error)
+static bool open_pair(const struct weft_perf_layout *layout, int fds[2], struct weft_error *error)
 {
     struct sockaddr_in addr;
-    int listener = weft_perf_place_socket(place, WEFT_STREAM_RECEIVER, SOCK_STREAM, error);
+    int listener = weft_perf_layout_socket(layout, WEFT_STREAM_RECEIVER, SOCK_STREAM, error);
     fds[0] = listener >= 0
-                 ? weft_perf_place_socket(place, WEFT_STREAM_SENDER, SOCK_STREAM, error)
+                 ? weft_perf_layout_socket(layout, WEFT_STREAM_SENDER, SOCK_STREAM, error)
                  : -1;
     if (fds[0] < 0) {
         (void)close(listener);
         return false;
     }
-    bool open = weft_perf_place_bind(place, WEFT_STREAM_RECEIVER, listener, &addr) &&
+    bool open = weft_perf_layout_bind(layout, WEFT_STREAM_RECEIVER, listener, &addr) &&
                 listen(listener, 1) == 0 &&
                 connect(fds[0], (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
                 (fds[1] = accept(listener, NULL, NULL)) >= 0;
@@ -114,7 +114,7 @@ bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_r
                          struct weft_error *error)
 {
     int fds[2];
-    if (!open_pair(job->place, fds, error)) {
+    if (!open_pair(job->layout, fds, error)) {
         return false;
     }
     struct sender sender = {.job = job, .fd = fds[0]};

@@ -49,7 +49,7 @@ struct raw {
     atomic_bool sent; /* the sender is through */
 };
 
-static bool open_pair(const struct weft_perf_place *place, int fds[2], struct weft_error *error)
+static bool open_pair(const struct weft_perf_layout *layout, int fds[2], struct weft_error *error)
 {
     static const uint32_t participants[2] = {WEFT_STREAM_SENDER, WEFT_STREAM_RECEIVER};
     struct sockaddr_in addr[2];
@@ -57,11 +57,11 @@ static bool open_pair(const struct weft_perf_place *place, int fds[2], struct we
     int on = 1;
     bool good = true;
     for (int i = 0; i < 2; i++) {
-        fds[i] = weft_perf_place_socket(place, participants[i], SOCK_DGRAM, error);
+        fds[i] = weft_perf_layout_socket(layout, participants[i], SOCK_DGRAM, error);
         if (fds[i] < 0) {
             return false;
         }
-        good = good && weft_perf_place_bind(place, participants[i], fds[i], &addr[i]) &&
+        good = good && weft_perf_layout_bind(layout, participants[i], fds[i], &addr[i]) &&
                setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &bytes_wanted, sizeof(int)) == 0 &&
                setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &bytes_wanted, sizeof(int)) == 0;
     }
@@ -297,7 +297,7 @@ bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_r
     bool good = raw.order != NULL;
     if (good) {
         shuffle(raw.order, raw.chunks);
-        good = open_pair(job->place, raw.fds, error) && run_threads(&raw, result_p, error);
+        good = open_pair(job->layout, raw.fds, error) && run_threads(&raw, result_p, error);
     }
     (void)close(raw.fds[0]);
     (void)close(raw.fds[1]);

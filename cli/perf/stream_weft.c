@@ -86,7 +86,7 @@ static void *send_all(void *arg)
     weft_stream_pin(end->job->cpus[0]);
     weft_clock_timers_exact(); /* the socket was opened by another thread */
     char address[WEFT_PERF_ADDRESS_BYTES];
-    weft_perf_place_address(end->job->place, WEFT_STREAM_RECEIVER, address);
+    weft_perf_layout_address(end->job->layout, WEFT_STREAM_RECEIVER, address);
     end->broken =
         weft_endpoint_connect(&end->endpoint, address, end->port, &end->peer, NULL) != WEFT_OK;
     send_more(end);
@@ -166,14 +166,14 @@ static bool open_end(const struct weft_stream_job *job, const struct weft_securi
     udp->busy_poll_us = (uint16_t)job->busy_poll_us;
     char address[WEFT_PERF_ADDRESS_BYTES];
     uint32_t participant = accept ? WEFT_STREAM_RECEIVER : WEFT_STREAM_SENDER;
-    weft_perf_place_address(job->place, participant, address);
+    weft_perf_layout_address(job->layout, participant, address);
     udp->host = address;
     int home;
-    if (!weft_perf_place_visit(job->place, participant, &home, error)) {
+    if (!weft_perf_netns_enter(job->layout, participant, &home, error)) {
         return false;
     }
     weft_status status = weft_endpoint_open(&config, &end->endpoint, error);
-    weft_perf_place_return(home);
+    weft_perf_netns_leave(home);
     return status == WEFT_OK;
 }
 
@@ -230,7 +230,7 @@ bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_resu
     /* A lab's network is ours alone. */
     struct weft_security security = {.mode = (uint8_t)job->security,
                                      .insecure_network = job->security == WEFT_MODE_NONE &&
-                                                         job->place->lab != NULL};
+                                                         job->layout->lab != NULL};
     if (job->security != WEFT_MODE_NONE && weft_security_load(&security, true, error) != WEFT_OK) {
         return false;
     }

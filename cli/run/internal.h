@@ -22,7 +22,7 @@ struct run {
     char key[WEFT_JOB_KEY_TEXT_BYTES + 2]; /* text and newline; "" in mode none */
     uint16_t coordinator_port;
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
-    uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* time to replace a server whose lease lapsed; 0 =
+    uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* time to replace a server whose lease expired; 0 =
                                                * none */
     uint16_t replica_ports[WEFT_JOB_SHARDS_MAX];
     char replica_metrics[WEFT_JOB_SHARDS_MAX][WEFT_METRICS_URL_BYTES]; /* "" = none */
@@ -82,7 +82,7 @@ void weft_run_make_replica(struct run *run, uint32_t s); /* call when its server
 void weft_run_make_aggregator(struct run *run, uint32_t a); /* the servers are ready */
 
 /* Set the addresses of the shards in a worker's environment. */
-void weft_run_tell_servers(struct run *run, struct weft_slot *worker);
+void weft_run_set_servers(struct run *run, struct weft_slot *worker);
 
 /* Errors: WEFT_IO, see run->error. */
 weft_status weft_run_start(struct run *run, struct weft_slot *slot);

@@ -82,7 +82,7 @@ static void promoted(struct run *run, uint32_t s, const cJSON *message)
             (int)server->pid, weft_channel_number(message, "took_ms"));
     for (uint32_t w = 0; w < run->options->workers; w++) {
         if (run_worker(run, w)->role != NULL) {
-            weft_run_tell_servers(run, run_worker(run, w)); /* for its next process */
+            weft_run_set_servers(run, run_worker(run, w)); /* for its next process */
         }
     }
     weft_run_start_replica(run, s);

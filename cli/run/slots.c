@@ -16,8 +16,8 @@ static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
 
 /* Start the arguments of a weft verb. The port is the last argument, and supervise.c replaces
  * it. */
-static void begin_own(struct run *run, struct weft_slot *slot, const char *verb, const char *role,
-                      uint32_t rank)
+static void begin_weft_process(struct run *run, struct weft_slot *slot, const char *verb,
+                               const char *role, uint32_t rank)
 {
     slot->role = role;
     slot->rank = rank;
@@ -31,7 +31,7 @@ static void begin_own(struct run *run, struct weft_slot *slot, const char *verb,
 }
 
 /* Set the environment variables of every process of the job. */
-static void tell_job(struct run *run, struct weft_slot *slot)
+static void set_job_environment(struct run *run, struct weft_slot *slot)
 {
     uint64_t member = 0;
     /* Identifies the slot, not the process: a restarted process takes over its predecessor's
@@ -70,19 +70,19 @@ static void write_addresses(const struct run *run, uint32_t first, uint32_t coun
 void weft_run_make_coordinator(struct run *run)
 {
     struct weft_slot *slot = run_coordinator(run);
-    begin_own(run, slot, "coordinator", "coordinator", 0);
+    begin_weft_process(run, slot, "coordinator", "coordinator", 0);
     weft_args_add(&slot->args, "--workers=%u", run->options->workers);
     weft_args_add(&slot->args, "--shards=%u",
                   run->options->servers * run->options->shards_per_server);
     weft_args_add(&slot->args, "--lease-ms=%u", run->options->lease_ms);
     weft_args_add(&slot->args, "--journal=%s/members", run->folder);
     weft_args_add(&slot->args, "--port=0");
-    tell_job(run, slot);
+    set_job_environment(run, slot);
 }
 
 static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
 {
-    begin_own(run, slot, "server", "server", s);
+    begin_weft_process(run, slot, "server", "server", s);
     weft_args_add(&slot->args, "--shards-per-server=%u", run->options->shards_per_server);
     weft_args_add(&slot->args, "--coordinator=127.0.0.1:%u", run->coordinator_port);
     weft_args_add(&slot->args, "--on-worker-death=%s", weft_deaths_name(run->options->on_death));
@@ -109,7 +109,7 @@ static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
     if (weft_run_servers_have(run->options, "checkpoint")) {
         slot->grace_ns = checkpoint_grace_ns;
     }
-    tell_job(run, slot);
+    set_job_environment(run, slot);
 }
 
 void weft_run_make_server(struct run *run, uint32_t s)
@@ -120,13 +120,13 @@ void weft_run_make_server(struct run *run, uint32_t s)
 void weft_run_make_aggregator(struct run *run, uint32_t a)
 {
     struct weft_slot *slot = run_aggregator(run, a);
-    begin_own(run, slot, "aggregate", "aggregator", a);
+    begin_weft_process(run, slot, "aggregate", "aggregator", a);
     weft_args_add(&slot->args, "--coordinator=127.0.0.1:%u", run->coordinator_port);
     weft_args_add(&slot->args, "--listen=127.0.0.1:0");
     weft_args_add(&slot->args, "--number=%u", a);
     weft_args_add(&slot->args, "--workers=%u", run->options->workers);
     weft_args_add_all(&slot->args, run->options->aggregator_args.list);
-    tell_job(run, slot);
+    set_job_environment(run, slot);
 }
 
 /* A replica may replace its server, so it has the server's member id at the coordinator. */
@@ -147,7 +147,7 @@ void weft_run_make_replica(struct run *run, uint32_t s)
 }
 
 /* Is the variable set and not empty? Workers inherit it; an empty value counts as unset. */
-static bool user_says(const char *variable)
+static bool env_is_set(const char *variable)
 {
     const char *text = getenv(variable);
     return text != NULL && text[0] != '\0';
@@ -155,7 +155,7 @@ static bool user_says(const char *variable)
 
 /* Set a worker's reconnect time and memory for kept pushes. Options take precedence over variables,
  * variables over defaults. */
-static void tell_patience(const struct run *run, struct weft_slot *slot)
+static void set_reconnect_environment(const struct run *run, struct weft_slot *slot)
 {
     const struct weft_run_options *options = run->options;
     bool said = options->replay_bytes != UINT64_MAX;
@@ -166,17 +166,17 @@ static void tell_patience(const struct run *run, struct weft_slot *slot)
     if (options->restarts == 0 && options->on_server_death != WEFT_RUN_PROMOTE) {
         return;
     }
-    if (!user_says("WEFT_RECONNECT_S")) {
+    if (!env_is_set("WEFT_RECONNECT_S")) {
         weft_slot_setenv(slot, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
     }
-    if (run->replays && (said || !user_says("WEFT_REPLAY_BYTES"))) {
+    if (run->replays && (said || !env_is_set("WEFT_REPLAY_BYTES"))) {
         weft_slot_setenv(slot, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)bytes);
     } else if (options->durability == WEFT_RUN_DURABILITY_NONE) {
         weft_slot_setenv(slot, "WEFT_REPLAY_BYTES", "0");
     }
 }
 
-void weft_run_tell_servers(struct run *run, struct weft_slot *worker)
+void weft_run_set_servers(struct run *run, struct weft_slot *worker)
 {
     char addresses[WEFT_JOB_SHARDS_MAX * 24];
     write_addresses(run, 0, run->options->servers * run->options->shards_per_server, addresses);
@@ -190,15 +190,15 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     slot->rank = w;
     slot->is_prefixed = true;
     weft_args_add_all(&slot->args, run->options->worker_args.list);
-    tell_job(run, slot);
+    set_job_environment(run, slot);
     weft_slot_setenv(slot, "WEFT_COORDINATOR", "127.0.0.1:%u", run->coordinator_port);
-    weft_run_tell_servers(run, slot);
+    weft_run_set_servers(run, slot);
     weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
     weft_run_metrics_tell(&run->options->metrics, run->folder, slot);
-    if (run->options->aggregators > 0 && !user_says("WEFT_VIA")) {
+    if (run->options->aggregators > 0 && !env_is_set("WEFT_VIA")) {
         weft_slot_setenv(slot, "WEFT_VIA", "coordinator");
     }
-    tell_patience(run, slot);
+    set_reconnect_environment(run, slot);
 }
 
 weft_status weft_run_start(struct run *run, struct weft_slot *slot)

@@ -53,7 +53,7 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
     keep_ports(run, slot->rank);
     for (uint32_t w = 0; w < run->options->workers; w++) {
         if (run_worker(run, w)->role != NULL) {
-            weft_run_tell_servers(run, run_worker(run, w)); /* for its next process */
+            weft_run_set_servers(run, run_worker(run, w)); /* for its next process */
         }
     }
 }
@@ -82,8 +82,8 @@ static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, con
     }
 }
 
-/* The coordinator reported that a server's lease lapsed, or that it was renewed. */
-static void note_lease(struct run *run, const cJSON *message, bool lapsed)
+/* The coordinator reported that a server's lease expired, or that it was renewed. */
+static void note_lease(struct run *run, const cJSON *message, bool expired)
 {
     uint32_t s = (uint32_t)weft_channel_number(message, "first") / run->options->shards_per_server;
     if (s >= run->options->servers ||
@@ -91,7 +91,7 @@ static void note_lease(struct run *run, const cJSON *message, bool lapsed)
         return; /* of a process that was replaced */
     }
     uint64_t patience_ns = run->options->lease_ms * WEFT_NS_PER_MS / REPLACE_AFTER_DIVISOR;
-    run->replace_ns[s] = lapsed ? weft_clock_now_ns() + patience_ns : 0;
+    run->replace_ns[s] = expired ? weft_clock_now_ns() + patience_ns : 0;
 }
 
 /* The process of a server's slot does not respond. It may be stopped or wait for a disk. A kill
@@ -106,25 +106,30 @@ static void replace(struct run *run, uint32_t s)
     }
     if (run->options->on_server_death == WEFT_RUN_PROMOTE) {
         /* Its replica did not receive from it either, and a new process would start empty. */
-        fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is not replaced, "
-                        "because its replica may be behind\n", s, (int)pid);
+        fprintf(stderr,
+                "weft run: the lease of server %u (pid %d) has expired; it is not replaced, "
+                "because its replica may be behind\n",
+                s, (int)pid);
         return;
     }
     if (slot->starts > run->options->restarts) {
-        fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is not replaced: "
-                        "--restart %u\n",
+        fprintf(stderr,
+                "weft run: the lease of server %u (pid %d) has expired; it is not replaced: "
+                "--restart %u\n",
                 s, (int)pid, run->options->restarts);
         return;
     }
     if (!weft_supervisor_retire(&run->supervisor, slot)) {
-        fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is not replaced: "
-                        "%u replaced processes have not exited yet\n",
+        fprintf(stderr,
+                "weft run: the lease of server %u (pid %d) has expired; it is not replaced: "
+                "%u replaced processes have not exited yet\n",
                 s, (int)pid, run->options->servers);
         run->replace_ns[s] = weft_clock_now_ns() + run->options->lease_ms * WEFT_NS_PER_MS;
         return;
     }
-    fprintf(stderr, "weft run: the lease of server %u (pid %d) has lapsed; it is replaced; restart "
-                    "%u of %u\n",
+    fprintf(stderr,
+            "weft run: the lease of server %u (pid %d) has expired; it is replaced; restart "
+            "%u of %u\n",
             s, (int)pid, slot->starts, run->options->restarts);
     weft_args_set(&slot->args, slot->args.count - 1, "--port=0");
     (void)weft_run_start(run, slot); /* run->error has a failure */
@@ -178,15 +183,15 @@ static void note_message(struct run *run, struct weft_slot *slot, const cJSON *m
     if (strcmp(event, "ready") == 0 && !slot->is_retired) {
         note_ready(run, slot, message);
         weft_run_metrics_note(&run->metrics, slot, message);
-    } else if (strcmp(event, "lapsed") == 0 || strcmp(event, "revived") == 0) {
-        note_lease(run, message, strcmp(event, "lapsed") == 0);
+    } else if (strcmp(event, "expired") == 0 || strcmp(event, "reclaimed") == 0) {
+        note_lease(run, message, strcmp(event, "expired") == 0);
     } else if (strcmp(event, "error") == 0 || strcmp(event, "checkpoint") == 0) {
         fprintf(stderr, "weft run: %s %u%s: %s\n", slot->role, slot->rank,
                 slot->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
     }
 }
 
-/* Replace servers whose lease lapsed. Returns the time of the next replacement. */
+/* Replace servers whose lease expired. Returns the time of the next replacement. */
 static uint64_t replace_due(struct run *run)
 {
     uint64_t next_ns = WEFT_NEVER;

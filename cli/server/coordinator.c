@@ -70,14 +70,14 @@ static void tell_ready(struct verb *verb)
     fflush(stdout);
 }
 
-/* Report a lapsed lease: `weft run` replaces the server. */
-static void tell_lapsed(void *arg, const struct weft_member_request *who, bool lapsed)
+/* Report a expired lease: `weft run` replaces the server. */
+static void tell_lapsed(void *arg, const struct weft_member_request *who, bool expired)
 {
     struct verb *verb = arg;
     if (who->role != WEFT_ROLE_SERVER) {
         return;
     }
-    cJSON *event = weft_channel_event(lapsed ? "lapsed" : "revived");
+    cJSON *event = weft_channel_event(expired ? "expired" : "reclaimed");
     cJSON_AddNumberToObject(event, "first", who->first);
     cJSON_AddNumberToObject(event, "incarnation", (double)who->incarnation);
     send_event(verb, event);
@@ -114,7 +114,7 @@ static struct weft_coordinator_config configure(struct verb *verb)
     config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
     config.roster.tell_over = verb->until_done;
     memcpy(config.roster.job, launch->job, sizeof(config.roster.job));
-    config.lapsed = verb->channel.fd >= 0 ? tell_lapsed : NULL;
+    config.expired = verb->channel.fd >= 0 ? tell_lapsed : NULL;
     config.arg = verb;
     return config;
 }

@@ -79,12 +79,13 @@ static cJSON *report(const struct weft_scheduler_stats *stats)
     } figures[] = {
         {"updates", c->updates},
         {"granted", p->granted},
-        {"dropped", p->dropped_late + p->dropped_crowded + p->dropped_hold + p->dropped_divergence},
+        {"dropped",
+         p->dropped_late + p->dropped_crowded + p->dropped_blocking + p->dropped_divergence},
         {"direct", c->direct},
         {"unplanned", c->unplanned},
         {"committed", p->commits},
         {"delay_max", p->delay_max},
-        {"lapsed", c->lapsed},
+        {"expired", c->expired},
         {"overdue", p->overdue},
         {"reports", c->reports},
         {"reports_refused", c->refused_malformed + c->refused_identity + c->refused_job +

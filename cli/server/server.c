@@ -228,7 +228,7 @@ int weft_cli_server(int argc, char **argv)
          "probe a worker that sent nothing for N ms; without a reply within\n"
          "--peer-timeout it is declared dead. 0 = probe only workers with\n"
          "outstanding replies. Choose N larger than the longest step of a\n"
-         "worker, or use --drive engine in the workers",
+         "worker, or use --progress-thread engine in the workers",
          WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX,
          .fallback = "0; with --on-worker-death shrink or fail 5000"},
         {"idle-timeout-ms", "N",

@@ -16,7 +16,7 @@
 enum { ONCE_WIDTH = 80, TARGETS_BYTES_MAX = 1 << 20 };
 
 /* Timeout of one HTTP request. A busy server waits 1 s for each shard that does not reply. */
-#define PATIENCE_NS (5 * WEFT_NS_PER_S)
+#define SCRAPE_TIMEOUT_NS (5 * WEFT_NS_PER_S)
 
 struct top {
     const char *const *words;
@@ -79,18 +79,18 @@ static bool read_targets(struct top *top)
 }
 
 /* `weft train` and `weft run` serve /targets: the metrics addresses of their processes. */
-static bool knows_others(const struct weft_top_target *target)
+static bool serves_targets(const struct weft_top_target *target)
 {
     return strcmp(target->role, "train") == 0 || strcmp(target->role, "run") == 0;
 }
 
-static void follow(struct top *top)
+static void discover_targets(struct top *top)
 {
     for (uint32_t i = 0; i < top->count; i++) {
         struct weft_top_target *target = &top->targets[i];
         char *text = NULL;
-        if (target->file == NULL && !target->is_gone && knows_others(target) &&
-            weft_http_get(target->host, target->port, "/targets", PATIENCE_NS, &text, NULL) ==
+        if (target->file == NULL && !target->is_gone && serves_targets(target) &&
+            weft_http_get(target->host, target->port, "/targets", SCRAPE_TIMEOUT_NS, &text, NULL) ==
                 WEFT_OK) {
             weft_targets_parse(text, add_found, top);
             free(text);
@@ -101,10 +101,10 @@ static void follow(struct top *top)
 static void poll_all(struct top *top)
 {
     for (uint32_t i = 0; i < top->count; i++) {
-        bool knew = knows_others(&top->targets[i]);
-        weft_top_target_poll(&top->targets[i], PATIENCE_NS);
-        if (knew || knows_others(&top->targets[i])) {
-            follow(top); /* newly added targets are polled in the same pass */
+        bool knew = serves_targets(&top->targets[i]);
+        weft_top_target_poll(&top->targets[i], SCRAPE_TIMEOUT_NS);
+        if (knew || serves_targets(&top->targets[i])) {
+            discover_targets(top); /* newly added targets are polled in the same pass */
         }
     }
 }

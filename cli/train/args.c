@@ -40,7 +40,7 @@ static void add_checkpoints(const struct weft_checkpoint_options *options,
     if (options->every != NULL) {
         weft_args_add(args, "--checkpoint-every=%s", options->every);
     }
-    weft_args_add(args, "--checkpoint-whole-every=%u", options->whole_every);
+    weft_args_add(args, "--checkpoint-full-every=%u", options->full_every);
     weft_args_add(args, "--checkpoint-keep=%u", options->keep);
     weft_args_add(args, "--checkpoint-memory=%u", options->memory_mib);
     if (options->restore) {
@@ -106,7 +106,7 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
         weft_args_add(args, "--lr=%.9g", (double)weft_job_rate(job));
     }
     weft_args_add(args, "--seed=%llu", (unsigned long long)job->seed);
-    weft_args_add(args, "--drive=%s", weft_job_drives[job->drive]);
+    weft_args_add(args, "--progress-thread=%s", weft_job_progress_threads[job->progress_thread]);
     add_scheduler(job, args);
     weft_until_add(&job->until, args);
 }

@@ -35,7 +35,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
         fprintf(train->progress,
                 "worker %u: reconnected to shard %.0f; %.0f pushes resent, %.0f lost\n",
                 slot->rank, weft_channel_number(message, "shard"),
-                weft_channel_number(message, "pushes_again"),
+                weft_channel_number(message, "pushes_resent"),
                 weft_channel_number(message, "pushes_lost"));
         return;
     }
@@ -121,7 +121,7 @@ static bool in_trouble(const struct train *train)
            train->interrupted != 0;
 }
 
-bool weft_train_hear(struct train *train, uint64_t timeout_ns)
+bool weft_train_next_event(struct train *train, uint64_t timeout_ns)
 {
     struct weft_supervisor_event event;
     weft_supervisor_next(&train->supervisor, timeout_ns, &event);
@@ -154,7 +154,7 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
             return weft_fail(&train->error, WEFT_TIMEOUT, "%u of %u %s in time", *count, wanted,
                              what);
         }
-        (void)weft_train_hear(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
+        (void)weft_train_next_event(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
     }
     return in_trouble(train) ? WEFT_PEER : WEFT_OK;
 }

@@ -104,7 +104,7 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 /* ---- events.c -------------------------------------------------------------------------------- */
 
 /* Process the next event; false if none arrived within timeout_ns. */
-bool weft_train_hear(struct train *train, uint64_t timeout_ns);
+bool weft_train_next_event(struct train *train, uint64_t timeout_ns);
 
 /* Process events until *count reaches `wanted`. Errors: WEFT_PEER the run is over; WEFT_TIMEOUT. */
 weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_t wanted,

@@ -11,7 +11,7 @@
 
 const char *const weft_job_averages[] = {"workers", "contributors", NULL};
 const char *const weft_job_optimizers[] = {"adagrad", "sgd", NULL};
-const char *const weft_job_drives[] = {"caller", "engine", NULL};
+const char *const weft_job_progress_threads[] = {"caller", "engine", NULL};
 const char *const weft_job_value_types[] = {"float32", "bf16", "int8", NULL};
 const char *const weft_job_pull_value_types[] = {"float32", "bf16", NULL};
 

@@ -52,14 +52,14 @@ struct weft_job {
     uint64_t replay_bytes; /* UINT64_MAX = from the environment */
     const char *trace; /* file to write the trace to; NULL = none */
     struct weft_recording recording;
-    struct weft_record_ring *records; /* records of this process's client; NULL = none */
+    struct weft_rpc_record_ring *records; /* records of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
     const char *via;         /* aggregators for a worker's pushes; NULL = none */
     const char *scheduler; /* HOST:PORT; `weft train`: or "on"; NULL = none */
     struct weft_launch_address scheduler_address;
     uint32_t tau_max;        /* 0 = no bound */
     uint32_t no_key_caching; /* 1: pushes always send their ids */
-    uint32_t drive;    /* 1, engine: the endpoint has its own thread */
+    uint32_t progress_thread;    /* 1, engine: the endpoint has its own thread */
     struct weft_until until;
     struct weft_transport_options transport;
     struct weft_security security;
@@ -102,116 +102,219 @@ const char *weft_job_parse_mode(const char *text, void *value);
 /* Names for WEFT_OPTION_CHOICE. */
 extern const char *const weft_job_averages[];
 extern const char *const weft_job_optimizers[]; /* by enum weft_ml_optimizer */
-extern const char *const weft_job_drives[];
+extern const char *const weft_job_progress_threads[];
 extern const char *const weft_job_value_types[]; /* by enum weft_value_type */
 extern const char *const weft_job_pull_value_types[];
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
     WEFT_OPTIONS_HEADING("model and data"),                                                        \
-    {"model", "NAME", "lr = logistic regression, fm = factorization machine, mf = matrix\n"        \
-                      "factorization of ratings, mlp = dense neural network with one hidden\n"     \
-                      "layer (every step transfers all parameters), lda = topics of documents\n"   \
-                      "(latent Dirichlet allocation)",                                             \
-     WEFT_OPTION_CUSTOM, .value = &(job)->kind, .parse = weft_job_parse_model,                     \
-     .fallback = "lr"},                                                                            \
-    {"factors", "N", "dimension of the latent vectors (fm, mf); hidden units (mlp);\n"             \
-     "topics (lda)",                                                                               \
-     WEFT_OPTION_U32, .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,     \
-     .fallback = "63 for fm, 16 for mf, 144 for mlp, 50 for lda"},                                             \
-    {"l2", "X", "L2 regularization of the table rows that a batch touches",                        \
-     WEFT_OPTION_CUSTOM, .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                 \
-     .fallback = "0 for lr and mlp, 0.04 for fm, 0.1 for mf"},                                             \
-    {"init-scale", "X", "latent vectors and the parameters of mlp are initialized uniformly\n"    \
-     "in [-X, X)", WEFT_OPTION_F32, .value = &(job)->settings.init_scale,                         \
-     .fallback = "0.05, for mlp 0.08"},                                    \
-    {"alpha", "X", "lda: prior of the topics of a document", WEFT_OPTION_F32,                      \
-     .value = &(job)->settings.alpha, .fallback = "0.1"},                                          \
-    {"beta", "X", "lda: prior of the words of a topic", WEFT_OPTION_F32,                           \
-     .value = &(job)->settings.beta, .fallback = "0.05"},                                          \
-    {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is searched for in the\n"    \
-                     "current directory, in $WEFT_DATA_DIR and in weft's data directory",          \
-                     WEFT_OPTION_STRING,                                                           \
-     .value = &(job)->data, .fallback = "the data set installed with weft for the format, if any"},     \
-    {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult plus three-way feature\n"           \
-     "crosses (15 times as many distinct features); libsvm = label and\n"                          \
-     "index:value pairs; movielens = ratings.csv; tsv = label and categorical\n"                   \
-     "features; criteo = label, 13 integer and 26 categorical features;\n"                         \
-     "docword = UCI bag of words, for lda",                                                                 \
-     WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
-     .fallback = "adult"},                                                                         \
-    {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CHOICE,            \
-     .value = &(job)->optimizer, .choices = weft_job_optimizers},                                  \
-    {"epochs", "N", "passes over the training examples", WEFT_OPTION_U32, .value = &(job)->epochs, \
-     .min = 1, .max = 10000, .fallback = "3 for lr, mlp; 16 for fm, 12 for mf, 50 for lda"},                        \
-    {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
-     .min = 1, .max = 1000000},                                                                    \
-    {"lr", "X", "learning rate; with --model lr and --format libsvm the default is found\n"         \
-     "by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
-     .value = &(job)->learning_rate,                                                               \
-     .fallback = "adagrad: lr 0.1, fm, mf 0.2, mlp 0.02; sgd: 0.4, 2, 1, 0.8"},                    \
-    {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
-     "and --workers give the same batches",                                                        \
-     WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
-    WEFT_UNTIL_OPTIONS(&(job)->until),                                                             \
-    {"save", "FILE", "write the trained model to FILE, for `weft eval` and `weft predict`",        \
-     WEFT_OPTION_STRING, .value = &(job)->save, .fallback = ""},                                   \
-    WEFT_OPTIONS_HEADING("consistency and packet loss"),                                           \
-    {"workers", "N", "number of workers in the job", WEFT_OPTION_U32, .value = &(job)->workers,    \
-     .min = 1, .max = WEFT_JOB_WORKERS_MAX,                                                        \
-     .fallback = (job)->workers == 0 ? "from the launcher's environment, else 1" : NULL},          \
-    {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps ahead\n"    \
-     "of the slowest; asp = workers never wait for each other", WEFT_OPTION_CUSTOM,                \
-     .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
-    {"tau-max", "N", WEFT_TAU_MAX_HELP, WEFT_OPTION_U32, .value = &(job)->tau_max,                 \
-     .max = WEFT_TAU_MAX_MAX},                                                                     \
-    {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
-                        "elements missing, 0 <= F < 1; packets lost beyond that are\n"             \
-                        "retransmitted. Only whole packets can be missing; the unused fraction\n"  \
-                        "of a packet is carried over to the next message, which may then miss\n"   \
-                        "one packet more", WEFT_OPTION_PPM, .value = &(job)->bound_ppm,            \
-     .fallback = "0.1; 0 for lda"},              \
-    {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
-                        "contributors = divide them by the number of gradients received for the\n" \
-                        "row in the step. In ssp and asp there are no common steps, and\n"         \
-                        "contributors applies gradients undivided",                                \
-     WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
-    {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
-     WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
-    {"inject-seed", "N", "seed that selects the packets to drop", WEFT_OPTION_U64,                           \
-     .value = &(job)->inject_seed},                                                                \
-    WEFT_OPTIONS_HEADING("transport"),                                                             \
-    WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
-    WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
-    {"value-type", "TYPE", "send gradients as float32, as bf16 (half the bytes) or as int8 (1.03\n"\
-                           "bytes per gradient); a worker adds rounding errors and lost "          \
-                           "gradients\n"                                                           \
-                           "to the row's next gradient",                                           \
-     WEFT_OPTION_CHOICE, .value = &(job)->value_type, .choices = weft_job_value_types},            \
-    {"pull-value-type", "TYPE", "send weights as float32 or as bf16; those on the servers stay\n"  \
-     "float32", WEFT_OPTION_CHOICE, .value = &(job)->pull_value_type,                              \
-     .choices = weft_job_pull_value_types},                                                        \
-    {"drive", "THREAD", "thread that sends and receives packets: caller = the training thread;\n"  \
-                        "engine = a separate thread in each worker", WEFT_OPTION_CHOICE,           \
-                        .value = &(job)->drive,                                                    \
-     .choices = weft_job_drives},                                                                  \
-    {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
-     .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
-    {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
-     .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
-    {"reconnect-s", "S", "workers wait up to S seconds to reconnect to a failed server; 0 = the\n" \
-                         "failure of a server ends the run", WEFT_OPTION_U32,                      \
-     .value = &(job)->reconnect_s, .max = 86400,                                                   \
-     .fallback = "WEFT_RECONNECT_S, else 0; under --restart 60"},                              \
-    {"replay-bytes", "N", "memory in each worker for copies of pushes that are in no checkpoint\n" \
-                          "yet; the worker resends those that a restarted server cannot restore\n" \
-                          "from its journal (see --durability). 0 = no copies",                    \
-     WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
-     .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
-    WEFT_OPTIONS_HEADING("measurement"),                                                           \
-    {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,               \
-     .fallback = ""},                                                                              \
-    WEFT_RECORDING_ROWS(&(job)->recording)
+        {"model",                                                                                  \
+         "NAME",                                                                                   \
+         "lr = logistic regression, fm = factorization machine, mf = matrix\n"                     \
+         "factorization of ratings, mlp = dense neural network with one hidden\n"                  \
+         "layer (every step transfers all parameters), lda = topics of documents\n"                \
+         "(latent Dirichlet allocation)",                                                          \
+         WEFT_OPTION_CUSTOM,                                                                       \
+         .value = &(job)->kind,                                                                    \
+         .parse = weft_job_parse_model,                                                            \
+         .fallback = "lr"},                                                                        \
+        {"factors",                                                                                \
+         "N",                                                                                      \
+         "dimension of the latent vectors (fm, mf); hidden units (mlp);\n"                         \
+         "topics (lda)",                                                                           \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->settings.factors,                                                        \
+         .min = 1,                                                                                 \
+         .max = WEFT_ML_FACTORS_MAX,                                                               \
+         .fallback = "63 for fm, 16 for mf, 144 for mlp, 50 for lda"},                             \
+        {"l2",                                                                                     \
+         "X",                                                                                      \
+         "L2 regularization of the table rows that a batch touches",                               \
+         WEFT_OPTION_CUSTOM,                                                                       \
+         .value = &(job)->settings.l2,                                                             \
+         .parse = weft_job_parse_l2,                                                               \
+         .fallback = "0 for lr and mlp, 0.04 for fm, 0.1 for mf"},                                 \
+        {"init-scale",                                                                             \
+         "X",                                                                                      \
+         "latent vectors and the parameters of mlp are initialized uniformly\n"                    \
+         "in [-X, X)",                                                                             \
+         WEFT_OPTION_F32,                                                                          \
+         .value = &(job)->settings.init_scale,                                                     \
+         .fallback = "0.05, for mlp 0.08"},                                                        \
+        {"alpha",                                                                                  \
+         "X",                                                                                      \
+         "lda: prior of the topics of a document",                                                 \
+         WEFT_OPTION_F32,                                                                          \
+         .value = &(job)->settings.alpha,                                                          \
+         .fallback = "0.1"},                                                                       \
+        {"beta",                                                                                   \
+         "X",                                                                                      \
+         "lda: prior of the words of a topic",                                                     \
+         WEFT_OPTION_F32,                                                                          \
+         .value = &(job)->settings.beta,                                                           \
+         .fallback = "0.05"},                                                                      \
+        {"data",                                                                                   \
+         "PATH",                                                                                   \
+         "data file, plain, .zst or .gz; a bare file name is searched for in the\n"                \
+         "current directory, in $WEFT_DATA_DIR and in weft's data directory",                      \
+         WEFT_OPTION_STRING,                                                                       \
+         .value = &(job)->data,                                                                    \
+         .fallback = "the data set installed with weft for the format, if any"},                   \
+        {"format",                                                                                 \
+         "NAME",                                                                                   \
+         "adult = UCI Adult CSV; adult3 = adult plus three-way feature\n"                          \
+         "crosses (15 times as many distinct features); libsvm = label and\n"                      \
+         "index:value pairs; movielens = ratings.csv; tsv = label and categorical\n"               \
+         "features; criteo = label, 13 integer and 26 categorical features;\n"                     \
+         "docword = UCI bag of words, for lda",                                                    \
+         WEFT_OPTION_CUSTOM,                                                                       \
+         .value = &(job)->format,                                                                  \
+         .parse = weft_job_parse_format,                                                           \
+         .fallback = "adult"},                                                                     \
+        {"optimizer",                                                                              \
+         "NAME",                                                                                   \
+         "adagrad or sgd; it runs on the servers",                                                 \
+         WEFT_OPTION_CHOICE,                                                                       \
+         .value = &(job)->optimizer,                                                               \
+         .choices = weft_job_optimizers},                                                          \
+        {"epochs",                                                                                 \
+         "N",                                                                                      \
+         "passes over the training examples",                                                      \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->epochs,                                                                  \
+         .min = 1,                                                                                 \
+         .max = 10000,                                                                             \
+         .fallback = "3 for lr, mlp; 16 for fm, 12 for mf, 50 for lda"},                           \
+        {"batch",                                                                                  \
+         "N",                                                                                      \
+         "examples per worker and step",                                                           \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->batch_rows,                                                              \
+         .min = 1,                                                                                 \
+         .max = 1000000},                                                                          \
+        {"lr",                                                                                     \
+         "X",                                                                                      \
+         "learning rate; with --model lr and --format libsvm the default is found\n"               \
+         "by a search on a sample of the training examples",                                       \
+         WEFT_OPTION_F32,                                                                          \
+         .value = &(job)->learning_rate,                                                           \
+         .fallback = "adagrad: lr 0.1, fm, mf 0.2, mlp 0.02; sgd: 0.4, 2, 1, 0.8"},                \
+        {"seed", "N",                                                                              \
+         "seed of the order of examples and of the latent vectors; the same seed\n"                \
+         "and --workers give the same batches",                                                    \
+         WEFT_OPTION_U64, .value = &(job)->seed},                                                  \
+        WEFT_UNTIL_OPTIONS(&(job)->until),                                                         \
+        {"save",                                                                                   \
+         "FILE",                                                                                   \
+         "write the trained model to FILE, for `weft eval` and `weft predict`",                    \
+         WEFT_OPTION_STRING,                                                                       \
+         .value = &(job)->save,                                                                    \
+         .fallback = ""},                                                                          \
+        WEFT_OPTIONS_HEADING("consistency and packet loss"),                                       \
+        {"workers",                                                                                \
+         "N",                                                                                      \
+         "number of workers in the job",                                                           \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->workers,                                                                 \
+         .min = 1,                                                                                 \
+         .max = WEFT_JOB_WORKERS_MAX,                                                              \
+         .fallback = (job)->workers == 0 ? "from the launcher's environment, else 1" : NULL},      \
+        {"mode",                                                                                   \
+         "MODE",                                                                                   \
+         "bsp = all workers step together; ssp:N = a worker may be N steps ahead\n"                \
+         "of the slowest; asp = workers never wait for each other",                                \
+         WEFT_OPTION_CUSTOM,                                                                       \
+         .value = &(job)->mode,                                                                    \
+         .parse = weft_job_parse_mode,                                                             \
+         .fallback = "bsp"},                                                                       \
+        {"tau-max",                                                                                \
+         "N",                                                                                      \
+         WEFT_TAU_MAX_HELP,                                                                        \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->tau_max,                                                                 \
+         .max = WEFT_TAU_MAX_MAX},                                                                 \
+        {"loss-bound",                                                                             \
+         "F",                                                                                      \
+         "accept each push and each pull reply with up to this fraction of its\n"                  \
+         "elements missing, 0 <= F < 1; packets lost beyond that are\n"                            \
+         "retransmitted. Only whole packets can be missing; the unused fraction\n"                 \
+         "of a packet is carried over to the next message, which may then miss\n"                  \
+         "one packet more",                                                                        \
+         WEFT_OPTION_PPM,                                                                          \
+         .value = &(job)->bound_ppm,                                                               \
+         .fallback = "0.1; 0 for lda"},                                                            \
+        {"average",                                                                                \
+         "WHAT",                                                                                   \
+         "workers = divide a row's gradients by the number of workers;\n"                          \
+         "contributors = divide them by the number of gradients received for the\n"                \
+         "row in the step. In ssp and asp there are no common steps, and\n"                        \
+         "contributors applies gradients undivided",                                               \
+         WEFT_OPTION_CHOICE,                                                                       \
+         .value = &(job)->average,                                                                 \
+         .choices = weft_job_averages},                                                            \
+        {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",      \
+         WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                       \
+        {"inject-seed", "N", "seed that selects the packets to drop", WEFT_OPTION_U64,             \
+         .value = &(job)->inject_seed},                                                            \
+        WEFT_OPTIONS_HEADING("transport"), WEFT_TRANSPORT_ROWS(&(job)->transport),                 \
+        WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                              \
+        {"value-type",                                                                             \
+         "TYPE",                                                                                   \
+         "send gradients as float32, as bf16 (half the bytes) or as int8 (1.03\n"                  \
+         "bytes per gradient); a worker adds rounding errors and lost "                            \
+         "gradients\n"                                                                             \
+         "to the row's next gradient",                                                             \
+         WEFT_OPTION_CHOICE,                                                                       \
+         .value = &(job)->value_type,                                                              \
+         .choices = weft_job_value_types},                                                         \
+        {"pull-value-type",                                                                        \
+         "TYPE",                                                                                   \
+         "send weights as float32 or as bf16; those on the servers stay\n"                         \
+         "float32",                                                                                \
+         WEFT_OPTION_CHOICE,                                                                       \
+         .value = &(job)->pull_value_type,                                                         \
+         .choices = weft_job_pull_value_types},                                                    \
+        {"progress-thread",                                                                        \
+         "THREAD",                                                                                 \
+         "thread that sends and receives packets: caller = the training thread;\n"                 \
+         "engine = a separate thread in each worker",                                              \
+         WEFT_OPTION_CHOICE,                                                                       \
+         .value = &(job)->progress_thread,                                                         \
+         .choices = weft_job_progress_threads},                                                    \
+        {"busy-poll-us",                                                                           \
+         "N",                                                                                      \
+         WEFT_JOB_BUSY_POLL_HELP,                                                                  \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->busy_poll_us,                                                            \
+         .max = WEFT_JOB_BUSY_POLL_US_MAX},                                                        \
+        {"keepalive-ms",                                                                           \
+         "N",                                                                                      \
+         WEFT_JOB_KEEPALIVE_HELP,                                                                  \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->keepalive_ms,                                                            \
+         .max = WEFT_JOB_SPAN_MS_MAX},                                                             \
+        {"reconnect-s",                                                                            \
+         "S",                                                                                      \
+         "workers wait up to S seconds to reconnect to a failed server; 0 = the\n"                 \
+         "failure of a server ends the run",                                                       \
+         WEFT_OPTION_U32,                                                                          \
+         .value = &(job)->reconnect_s,                                                             \
+         .max = 86400,                                                                             \
+         .fallback = "WEFT_RECONNECT_S, else 0; under --restart 60"},                              \
+        {"replay-bytes",                                                                           \
+         "N",                                                                                      \
+         "memory in each worker for copies of pushes that are in no checkpoint\n"                  \
+         "yet; the worker resends those that a restarted server cannot restore\n"                  \
+         "from its journal (see --durability). 0 = no copies",                                     \
+         WEFT_OPTION_U64,                                                                          \
+         .value = &(job)->replay_bytes,                                                            \
+         .max = UINT64_C(1) << 40,                                                                 \
+         .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                 \
+        WEFT_OPTIONS_HEADING("measurement"),                                                       \
+        {"trace",       "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,     \
+         .fallback = ""},                                                                          \
+        WEFT_RECORDING_ROWS(&(job)->recording)
 
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);

@@ -108,7 +108,7 @@ static void set_endpoint(struct weft_learner *learner, uint32_t rank,
     struct weft_udp_config *udp = &endpoint->driver.udp;
     char label[32];
     endpoint->security = &job->security;
-    endpoint->thread = job->drive == 1;
+    endpoint->thread = job->progress_thread == 1;
     weft_transport_options_apply(&job->transport, &endpoint->driver);
     udp->loss.loss_ppm = job->inject_loss_ppm;
     udp->loss.seed = job->inject_seed;

@@ -318,7 +318,8 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddStringToObject(report, "mode", mode);
     cJSON_AddStringToObject(report, "security", weft_security_mode_name(job->security.mode));
     cJSON_AddStringToObject(report, "transport", weft_driver_kind_name(job->transport.kind));
-    cJSON_AddStringToObject(report, "drive", weft_job_drives[job->drive]);
+    cJSON_AddStringToObject(report, "progress_thread",
+                            weft_job_progress_threads[job->progress_thread]);
     cJSON_AddNumberToObject(report, "loss_bound", (double)job->bound_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);

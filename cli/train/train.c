@@ -198,7 +198,7 @@ static void end_scheduler(struct train *train)
     kill(slot->pid, SIGTERM);
     for (uint64_t now_ns; slot->is_running && !slot->is_done &&
                           (now_ns = weft_clock_now_ns()) < until_ns;) {
-        (void)weft_train_hear(train, until_ns - now_ns);
+        (void)weft_train_next_event(train, until_ns - now_ns);
     }
 }
 
@@ -230,7 +230,7 @@ static void print_failure(struct train *train)
     bool more = true; /* also process events that are already queued, however late it is */
     while (train->interrupted == 0 && train->killed == NULL && more) {
         uint64_t now_ns = weft_clock_now_ns();
-        more = weft_train_hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
+        more = weft_train_next_event(train, now_ns < until_ns ? until_ns - now_ns : 0);
     }
     const struct weft_slot *slot = train->killed != NULL ? train->killed : train->ended;
     char ending[128];

@@ -54,7 +54,7 @@ struct worker {
 
 static void say(struct worker *worker, cJSON *event)
 {
-    weft_child_say(&worker->channel, event);
+    weft_child_report(&worker->channel, event);
 }
 
 /* Wait for one of two messages of the parent. Progress continues meanwhile, since a peer without
@@ -317,8 +317,8 @@ static void say_resumed(struct worker *worker)
         cJSON *event = weft_channel_event("resumed");
         cJSON_AddNumberToObject(event, "shard", resumed.shard);
         cJSON_AddNumberToObject(event, "clock", resumed.clock);
-        cJSON_AddNumberToObject(event, "clocks_again", resumed.clocks_again);
-        cJSON_AddNumberToObject(event, "pushes_again", (double)resumed.pushes_again);
+        cJSON_AddNumberToObject(event, "clocks_resent", resumed.clocks_resent);
+        cJSON_AddNumberToObject(event, "pushes_resent", (double)resumed.pushes_resent);
         cJSON_AddNumberToObject(event, "pushes_lost", (double)resumed.pushes_lost);
         say(worker, event);
     }
@@ -485,8 +485,8 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
     }
     const char *via = worker->job.via != NULL ? worker->job.via : getenv("WEFT_VIA");
     const struct weft_membership_join join = {
-        .place = worker->rack,
-        .wants_near = via != NULL && strcmp(via, "coordinator") == 0,
+        .rack = worker->rack,
+        .wants_aggregator = via != NULL && strcmp(via, "coordinator") == 0,
         .security = &worker->job.security,
         .transport = &worker->job.transport,
         .first = WEFT_MEMBER_NONE,

@@ -226,7 +226,7 @@ struct weft_comm_done {
                                 * reduced; the number of ranks of the group if nothing is missing */
     uint64_t own_missing;      /* elements of this rank's contribution that did not arrive */
     uint64_t nonfinite;        /* values of the residual that were NaN or infinite, and became 0 */
-    uint64_t phase1_ns;        /* from begin until all contributions had arrived; 0 if the kind
+    uint64_t contributions_ns; /* from begin until all contributions had arrived; 0 if the kind
                                 * has none */
     uint64_t total_ns;         /* from begin until complete */
 };
@@ -271,7 +271,7 @@ struct weft_comm_counters {
     uint64_t messages_sent;        /* between ranks */
     uint64_t message_bytes_sent;   /* of these */
     uint64_t elements_missing;     /* of contributions to what this rank reduced */
-    uint64_t elements_unsent;      /* of its own contributions: those that did not arrive */
+    uint64_t own_elements_missing;      /* of its own contributions: those that did not arrive */
     uint64_t nonfinite;            /* values of residuals that became 0 */
     uint64_t early_messages;       /* arrived before this rank had called their operation */
     uint64_t connections_refused;  /* of another epoch, or without a valid rank */

@@ -212,12 +212,12 @@ WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct
  *
  * The coordinator, if any, is told that this worker has finished; when all have, the job is
  * over. If pushes or clocks are unacknowledged, or a server is down, it behaves as
- * weft_ps_give_up. */
+ * weft_ps_abort. */
 WEFT_API void weft_ps_close(struct weft_ps *ps);
 
 /* Close after a failure: the coordinator is told that the rank is free, so that another process
  * can continue with it. Without a coordinator there is no difference. */
-WEFT_API void weft_ps_give_up(struct weft_ps *ps);
+WEFT_API void weft_ps_abort(struct weft_ps *ps);
 
 /* The cause of the last failed call on this ps (or a table of it), and the remedy: one sentence,
  * "" if none has failed. With NULL: the same for the last weft_ps_connect of the calling thread.
@@ -291,8 +291,8 @@ struct weft_table_options {
                                * creates rows and counts for admission */
 
     /* Local options: not sent to the servers; other workers may differ. */
-    uint32_t last_rows;       /* cache the last pulled value of up to this many rows, FIFO, for
-                               * pulls with `fill`. Uses at most last_rows x (20 + 4 x dim) + 64
+    uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
+                               * pulls with `fill`. Uses at most last_values_max x (20 + 4 x dim) + 64
                                * bytes, reserved at once and committed when used, and a lookup
                                * for each row of every pull. Default 0 */
     uint32_t feedback_rows;   /* error feedback: keep gradients that pushes lose, within their
@@ -551,8 +551,8 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
  *
  * Shape:   ids_p (max,), rows_p (max, dim) or NULL; at most max rows are written.
  * Returns the number of such rows: with max = 0, ids_p may be NULL. */
-WEFT_API size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
-                                size_t max);
+WEFT_API size_t weft_table_residuals(const struct weft_ps_table *table, uint64_t *ids_p,
+                                     float *rows_p, size_t max);
 
 /* Options of one operation. */
 struct weft_op_options {
@@ -561,7 +561,7 @@ struct weft_op_options {
     uint32_t reserved;  /* 0 */
     uint64_t fill;      /* pull: bit i = the memory of list i holds no old values (bit 63: of all
                          * lists from 63 on). Rows that do not arrive are set to their last
-                         * pulled value (last_rows of the table), or else to their initial value
+                         * pulled value (last_values_max of the table), or else to their initial value
                          * (init_scale, init_skip). Default 0: the memory keeps its content */
     uint64_t deadline_ns; /* time after its begin at which the operation ends with what has
                            * arrived, also below the bound. The rest is missed (weft_result_gap),
@@ -595,7 +595,7 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
  * this clock are acknowledged; the call waits for the CLOCK of the previous clock, not for this
  * one.
  * Servers with --on-worker-death shrink may continue without a disconnected worker. Its
- * unfinished pushes are then not applied (requests_short, pushes_passed), the clock of its step
+ * unfinished pushes are then not applied (requests_short, pushes_skipped), the clock of its step
  * has ended, and this call does not end another one: weft_clock_ended returns the current count.
  * Errors:  WEFT_PEER  a server is down, or rejects a clock because its count for this worker
  *                     differs. Pending operations fail with the same status. */
@@ -652,12 +652,12 @@ struct weft_ps_counters {
     uint64_t pull_messages_short;
     uint64_t pull_elements_sent;
     uint64_t pull_elements_delivered;
-    uint64_t missed_now;        /* ids that the next pulls request first */
-    uint64_t missed_forgotten;  /* ids not remembered, because missed_max was reached */
+    uint64_t missed_ids;        /* ids that the next pulls request first */
+    uint64_t missed_ids_dropped;  /* ids not remembered, because missed_max was reached */
     uint64_t clocks;            /* acknowledged CLOCKs, counted for each shard */
     uint64_t requests_refused;
     uint64_t requests_failed;   /* the shard was down */
-    uint64_t answers_bad;
+    uint64_t replies_malformed;
     uint64_t datagrams_sent;
     uint64_t datagrams_received;
     uint64_t bytes_sent;
@@ -665,20 +665,20 @@ struct weft_ps_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;
     uint64_t injected_drops;
-    uint64_t servers_away;      /* lost connections for which operations waited to reconnect */
-    uint64_t pushes_again;      /* messages resent to a server that reconnected */
+    uint64_t server_disconnects; /* lost connections for which operations waited to reconnect */
+    uint64_t pushes_resent;      /* messages resent to a server that reconnected */
     uint64_t pushes_lost;       /* acknowledged pushes that the restored server did not have */
     uint64_t pushes_durable;    /* replay: contained in a checkpoint */
     uint64_t replay_bytes_now;  /* of replay_bytes, in use */
-    uint64_t pushes_passed;     /* messages received partly or not at all, because the server had
+    uint64_t pushes_skipped;     /* messages received partly or not at all, because the server had
                                  * already ended their clock without this worker */
-    uint64_t last_forgotten;    /* rows whose cached last value was evicted (last_rows) */
+    uint64_t last_values_evicted; /* rows whose cached last value was evicted (last_values_max) */
     uint64_t feedback_rows_now; /* rows with residuals (feedback_rows) */
-    uint64_t feedback_kept;     /* lost elements that were kept */
+    uint64_t feedback_stored;     /* lost elements that were kept */
     uint64_t feedback_added;    /* elements sent with a residual added */
     uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or NaN, or the
                                  * server went down before it reported what it had */
-    uint64_t late;              /* requests that a deadline ended, or prevented */
+    uint64_t deadlines_expired;              /* requests that a deadline ended, or prevented */
     uint64_t residual_dropped;  /* elements whose rounding error was not kept: no room
                                  * (feedback_rows) */
     uint64_t value_bytes_saved; /* of delivered gradients and weights, compared with float32 */

@@ -341,7 +341,7 @@ struct weft_transport_counters {
     uint64_t messages_unknown;      /* of the sends */
     uint64_t chunks_missing;        /* of messages received */
     uint64_t unmatched_packets;     /* of messages for which no receive was posted */
-    uint64_t refused_packets;       /* malformed, of unknown type or inconsistent; dropped */
+    uint64_t invalid_packets;       /* malformed, of unknown type or inconsistent; dropped */
     uint64_t connections_refused;   /* accept is 0, or peers_max connections exist */
     uint64_t kernel_drops;          /* the socket's receive buffer was full */
     uint64_t send_drops;            /* the kernel refused to send them; treated as loss */

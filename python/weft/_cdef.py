@@ -67,7 +67,7 @@ struct weft_ps_config {
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
 void weft_ps_close(struct weft_ps *ps);
-void weft_ps_give_up(struct weft_ps *ps);
+void weft_ps_abort(struct weft_ps *ps);
 const char *weft_ps_error(const struct weft_ps *ps);
 uint32_t weft_ps_worker(const struct weft_ps *ps);
 uint32_t weft_ps_workers(const struct weft_ps *ps);
@@ -104,7 +104,7 @@ struct weft_table_options {
     float clip;
     uint32_t reserved;
     const char *average;
-    uint32_t last_rows;
+    uint32_t last_values_max;
     uint32_t feedback_rows;
     uint64_t deadline_ns;
     const char *value_type;
@@ -187,8 +187,8 @@ weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list
 weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
-size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
-                                size_t max);
+size_t weft_table_residuals(const struct weft_ps_table *table, uint64_t *ids_p,
+                                     float *rows_p, size_t max);
 struct weft_op_options {
     size_t size;
     uint32_t bound_ppm;
@@ -221,12 +221,12 @@ struct weft_ps_counters {
     uint64_t pull_messages_short;
     uint64_t pull_elements_sent;
     uint64_t pull_elements_delivered;
-    uint64_t missed_now;
-    uint64_t missed_forgotten;
+    uint64_t missed_ids;
+    uint64_t missed_ids_dropped;
     uint64_t clocks;
     uint64_t requests_refused;
     uint64_t requests_failed;
-    uint64_t answers_bad;
+    uint64_t replies_malformed;
     uint64_t datagrams_sent;
     uint64_t datagrams_received;
     uint64_t bytes_sent;
@@ -234,18 +234,18 @@ struct weft_ps_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;
     uint64_t injected_drops;
-    uint64_t servers_away;
-    uint64_t pushes_again;
+    uint64_t server_disconnects;
+    uint64_t pushes_resent;
     uint64_t pushes_lost;
     uint64_t pushes_durable;
     uint64_t replay_bytes_now;
-    uint64_t pushes_passed;
-    uint64_t last_forgotten;
+    uint64_t pushes_skipped;
+    uint64_t last_values_evicted;
     uint64_t feedback_rows_now;
-    uint64_t feedback_kept;
+    uint64_t feedback_stored;
     uint64_t feedback_added;
     uint64_t feedback_dropped;
-    uint64_t late;
+    uint64_t deadlines_expired;
     uint64_t residual_dropped;
     uint64_t value_bytes_saved;
     uint64_t updates;
@@ -352,7 +352,7 @@ struct weft_comm_done {
     uint32_t contributors_min;
     uint64_t own_missing;
     uint64_t nonfinite;
-    uint64_t phase1_ns;
+    uint64_t contributions_ns;
     uint64_t total_ns;
 };
 weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
@@ -371,7 +371,7 @@ struct weft_comm_counters {
     uint64_t messages_sent;
     uint64_t message_bytes_sent;
     uint64_t elements_missing;
-    uint64_t elements_unsent;
+    uint64_t own_elements_missing;
     uint64_t nonfinite;
     uint64_t early_messages;
     uint64_t connections_refused;

@@ -23,7 +23,7 @@ from ._values import (
     set_security,
 )
 
-LAST_ROWS = 65_536  # last values that a table caches by default
+LAST_VALUES_MAX = 65_536  # last values that a table caches by default
 
 NOTHING = np.zeros(0, dtype=np.int64)
 NOTHING.flags.writeable = False
@@ -253,16 +253,16 @@ class Table:
         piece = self._range_piece(first, out, "out", True, n)
         return self._begin(piece, True, bound, deadline, fill=out is None)
 
-    def kept(self):
+    def residuals(self):
         """What error feedback (feedback_rows) keeps. -> ids (n,), rows (n, dim)
 
         A push of zeros for these ids with bound 0 sends it.
         """
         with self._ps._lock:
             self._ps._alive()
-            n = lib.weft_table_kept(self._table, ffi.NULL, ffi.NULL, 0)
+            n = lib.weft_table_residuals(self._table, ffi.NULL, ffi.NULL, 0)
             ids, rows = np.zeros(n, np.uint64), np.zeros((n, self.dim), np.float32)
-            lib.weft_table_kept(
+            lib.weft_table_residuals(
                 self._table, _pointer_to("uint64_t *", ids), _pointer_to("float *", rows), n
             )
         return ids, rows
@@ -388,7 +388,7 @@ class PS:
         lib.weft_table_options_init(struct, ffi.sizeof("struct weft_table_options"), c_text(keep[0]))
         strings = [c_text(one) for one in keep]
         struct.optimizer, struct.consistency, struct.name = strings
-        options.setdefault("last_rows", LAST_ROWS)
+        options.setdefault("last_values_max", LAST_VALUES_MAX)
         set_fields(struct, {"number": number, "dim": dim, **options}, strings)
         table = ffi.new("struct weft_ps_table **")
         patiently(
@@ -487,9 +487,9 @@ class PS:
         """
         self._leave(lib.weft_ps_close)
 
-    def give_up(self):
+    def abort(self):
         """close(), of a worker that failed: another process may take its rank and go on."""
-        self._leave(lib.weft_ps_give_up)
+        self._leave(lib.weft_ps_abort)
 
     def __enter__(self):
         return self
@@ -500,11 +500,11 @@ class PS:
                 self.flush()
                 self.close()
         finally:
-            self.give_up()
+            self.abort()
 
     def __del__(self):
         if getattr(self, "_ps", None) is not None:
-            self.give_up()
+            self.abort()
 
     # ---- for Table and Op ----
 

@@ -170,12 +170,12 @@ weft_agg_rows_receive(struct weft_agg_bank *bank, const struct weft_wire_agg *pa
     struct weft_agg_window *w =
         &bank->windows[weft_agg_within(packet->member, WEFT_AGG_MEMBERS_MAX)];
     weft_agg_window_advance(w, packet->from);
-    enum weft_agg_place place = weft_agg_window_look(w, packet->number);
-    if (place == WEFT_AGG_PLACE_PASSED || place == WEFT_AGG_PLACE_AHEAD) {
-        return weft_agg_outcome(place == WEFT_AGG_PLACE_PASSED ? WEFT_AGG_PASSED : WEFT_AGG_AHEAD,
+    enum weft_agg_window_state place = weft_agg_window_look(w, packet->number);
+    if (place == WEFT_AGG_WINDOW_PASSED || place == WEFT_AGG_WINDOW_AHEAD) {
+        return weft_agg_outcome(place == WEFT_AGG_WINDOW_PASSED ? WEFT_AGG_PASSED : WEFT_AGG_AHEAD,
                                 WEFT_AGG_DROP);
     }
-    if (place == WEFT_AGG_PLACE_OLD) {
+    if (place == WEFT_AGG_WINDOW_OLD) {
         return weft_agg_outcome(WEFT_AGG_AGAIN, WEFT_AGG_ANSWER);
     }
     uint8_t verdict = weft_agg_rows_sum(bank, packet, rows, end);

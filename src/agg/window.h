@@ -25,11 +25,11 @@ struct weft_agg_window {
                                               * committed */
 };
 
-enum weft_agg_place {
-    WEFT_AGG_PLACE_NEW,
-    WEFT_AGG_PLACE_OLD,
-    WEFT_AGG_PLACE_PASSED,
-    WEFT_AGG_PLACE_AHEAD
+enum weft_agg_window_state {
+    WEFT_AGG_WINDOW_NEW,
+    WEFT_AGG_WINDOW_OLD,
+    WEFT_AGG_WINDOW_PASSED,
+    WEFT_AGG_WINDOW_AHEAD
 };
 
 /* Number n is bit n % 64 of word (n / 64) % 4: a ring, so moving the base moves no bits. */
@@ -59,15 +59,15 @@ static inline void weft_agg_window_advance(struct weft_agg_window *w, uint32_t f
     }
 }
 
-static inline enum weft_agg_place weft_agg_window_look(const struct weft_agg_window *w,
+static inline enum weft_agg_window_state weft_agg_window_look(const struct weft_agg_window *w,
                                                        uint32_t number)
 {
     uint32_t above = number - w->base;
     if (above >= WEFT_AGG_WINDOW) {
-        return (int32_t)above < 0 ? WEFT_AGG_PLACE_PASSED : WEFT_AGG_PLACE_AHEAD;
+        return (int32_t)above < 0 ? WEFT_AGG_WINDOW_PASSED : WEFT_AGG_WINDOW_AHEAD;
     }
     bool came = (w->came[weft_agg_window_word(number)] & weft_agg_window_bit(number)) != 0;
-    return came ? WEFT_AGG_PLACE_OLD : WEFT_AGG_PLACE_NEW;
+    return came ? WEFT_AGG_WINDOW_OLD : WEFT_AGG_WINDOW_NEW;
 }
 
 static inline void weft_agg_window_refuse(struct weft_agg_window *w, uint32_t number)

@@ -265,7 +265,7 @@ static weft_status wait_for(struct weft_comm *comm, uint64_t id, uint64_t timeou
         .contributors_min = done.contributors_min,
         .own_missing = done.own_missing,
         .nonfinite = done.nonfinite,
-        .phase1_ns = done.phase1_ns,
+        .contributions_ns = done.contributions_ns,
         .total_ns = done.total_ns,
     };
     if (done_p != NULL) {
@@ -330,7 +330,7 @@ void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *c
         .messages_sent = c.coll.messages_sent,
         .message_bytes_sent = c.coll.bytes_sent,
         .elements_missing = c.coll.elements_missing,
-        .elements_unsent = c.coll.elements_unsent,
+        .own_elements_missing = c.coll.own_elements_missing,
         .nonfinite = c.coll.nonfinite,
         .early_messages = c.coll.early_messages,
         .connections_refused = c.coll.peers_refused,

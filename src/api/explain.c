@@ -54,7 +54,7 @@ static uint64_t unauthentic_packets(const struct weft_ep_counters *ep)
     return ep->bad_tag + ep->bad_mode + ep->bad_key + ep->bad_version;
 }
 
-static uint64_t refused_packets(const struct weft_ep_counters *ep)
+static uint64_t invalid_packets(const struct weft_ep_counters *ep)
 {
     return ep->bad_short + ep->bad_class + ep->bad_peer + ep->bad_packet +
            ep->bad_range;
@@ -79,7 +79,7 @@ void weft_transport_counters_get(struct weft_transport *transport,
         .messages_unknown = c.ep.messages_unknown,
         .chunks_missing = c.ep.chunks_missing,
         .unmatched_packets = c.ep.no_memory,
-        .refused_packets = refused_packets(&c.ep),
+        .invalid_packets = invalid_packets(&c.ep),
         .connections_refused = c.ep.hello_refused,
         .kernel_drops = c.socket.kernel_drops,
         .send_drops = c.socket.send_dropped,
@@ -122,7 +122,7 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
         {b->bad_range - a->bad_range,
          "packets of messages came that are longer than message_bytes_max or contradict "
          "themselves; set it alike at both ends"},
-        {refused_packets(b) - refused_packets(a),
+        {invalid_packets(b) - invalid_packets(a),
          "packets came that belong to no connection or are not weft's; see who else sends to this "
          "port"},
     };

@@ -22,7 +22,7 @@ static weft_status check_ids(struct weft_ps *ps, const struct weft_ps_list *list
     const struct weft_ps_table *table = &ps->tables[list->table];
     if (list->ids == NULL && !is_dense(table)) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "ids is NULL and n is %zu; name memory of n ids: lists without them "
+                         "ids is NULL and n is %zu; pass an array of n ids: lists without them "
                          "are of dense tables (options.length), and %s is sparse",
                          list->n, table->name);
     }
@@ -51,7 +51,7 @@ static weft_status check_list(struct weft_ps *ps, const struct weft_ps_list *lis
     }
     if (is_pull ? list->out == NULL : list->values == NULL) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "the memory of the rows is NULL and n is %zu; name memory of n rows",
+                         "rows is NULL and n is %zu; pass an array of n rows",
                          list->n);
     }
     return check_ids(ps, list);
@@ -64,9 +64,10 @@ weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_call *call)
         status = check_list(ps, &call->lists[i], call->is_pull);
     }
     if (status == WEFT_OK && call->how.bound_ppm >= WEFT_PPM) {
-        return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                         call->how.bound_ppm);
+        return weft_fail(
+            &ps->worker.error, WEFT_INVALID,
+            "bound_ppm is %u; it must be below 1000000, because some elements must arrive",
+            call->how.bound_ppm);
     }
     return status;
 }
@@ -91,7 +92,7 @@ static weft_status check_rows(struct weft_ps *ps, const struct ps_call *call)
     if (call->count > 1) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
                          "the lists have %zu rows together and rows_max of the config is %u; "
-                         "raise that, or make more operations of them",
+                         "increase it, or split them into several operations",
                          rows, ps->rows_max);
     }
     return weft_fail(&ps->worker.error, WEFT_INVALID,
@@ -106,15 +107,16 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
 {
     if (status == WEFT_AGAIN) {
         return weft_fail(&ps->worker.error, status,
-                         "%s: %u operations are under way or not waited for; end one with "
+                         "%s: %u operations are in progress or not waited for; complete one with "
                          "weft_wait or weft_test, or raise ops_max",
                          what, ps->ops_max);
     }
     if (status == WEFT_NOMEM) {
-        return weft_fail(&ps->worker.error, status,
-                         "%s: replay_bytes is full, and no checkpoint empties it; make it at "
-                         "least four times what a worker pushes from one checkpoint to the next",
-                         what);
+        return weft_fail(
+            &ps->worker.error, status,
+            "%s: replay_bytes is full, and no checkpoint frees space in it; make it at "
+            "least four times what a worker pushes from one checkpoint to the next",
+            what);
     }
     if (status == WEFT_UNSUPPORTED) {
         return weft_fail(&ps->worker.error, status,
@@ -191,7 +193,7 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uin
 }
 
 /* How soon to look again whether there is room. */
-#define ROOM_NS (5 * WEFT_NS_PER_MS)
+#define RETRY_NS (5 * WEFT_NS_PER_MS)
 
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
@@ -207,7 +209,7 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, ui
         }
         /* A push waits until the server is there again, or is given up, or until a checkpoint has
          * made room for it; all wait for the answers of pulls that a deadline has ended. */
-        status = weft_api_ps_wait_and_retry(ps, ROOM_NS, &end_ns);
+        status = weft_api_ps_wait_and_retry(ps, RETRY_NS, &end_ns);
         if (status != WEFT_OK) {
             return status;
         }
@@ -230,11 +232,11 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
                     : weft_ps_client_checkpoint(ps->worker.client, weft_clock_now_ns(), &op);
     if (status == WEFT_STATE) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "a checkpoint is of tables; open one with weft_table_open before");
+                         "there is no table to checkpoint; open one with weft_table_open first");
     }
     if (status == WEFT_EXISTS) {
         return weft_fail(&ps->worker.error, status,
-                         "a checkpoint is asked for already; end that with weft_wait before");
+                         "a checkpoint is already in progress; complete it with weft_wait first");
     }
     if (status != WEFT_OK) {
         return begin_failed(ps, "checkpoint", status);

@@ -172,8 +172,8 @@ static weft_status join(struct weft_ps *ps, struct weft_ps_config *config,
 {
     const struct weft_transport_options transport = {.kind = transport_kind(config)};
     const struct weft_membership_join wanted = {
-        .place = config->rack,
-        .wants_near = config->via != NULL && strcmp(config->via, "coordinator") == 0,
+        .rack = config->rack,
+        .wants_aggregator = config->via != NULL && strcmp(config->via, "coordinator") == 0,
         .security = &ps->security,
         .transport = &transport,
         .first = WEFT_MEMBER_NONE,
@@ -294,7 +294,7 @@ void weft_ps_close(struct weft_ps *ps)
     }
 }
 
-void weft_ps_give_up(struct weft_ps *ps)
+void weft_ps_abort(struct weft_ps *ps)
 {
     if (ps != NULL) {
         end(ps, false);
@@ -336,12 +336,12 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .pull_messages_short = client->pull.messages_short,
         .pull_elements_sent = client->pull.elements_sent,
         .pull_elements_delivered = client->pull.elements_delivered,
-        .missed_now = client->missed_now,
-        .missed_forgotten = client->missed_forgotten,
+        .missed_ids = client->missed_ids,
+        .missed_ids_dropped = client->missed_ids_dropped,
         .clocks = client->clocks,
         .requests_refused = client->rpcs_refused,
         .requests_failed = client->rpcs_failed,
-        .answers_bad = client->replies_bad,
+        .replies_malformed = client->replies_malformed,
         .datagrams_sent = driver.socket.datagrams_sent,
         .datagrams_received = driver.socket.datagrams_received,
         .bytes_sent = driver.socket.bytes_sent,
@@ -349,16 +349,16 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .retransmitted_packets = driver.ep.retransmitted_packets,
         .lost_packets = driver.ep.lost_packets,
         .injected_drops = driver.socket.injected_drops,
-        .servers_away = client->shards_away,
-        .pushes_again = client->pushes_again,
+        .server_disconnects = client->shard_disconnects,
+        .pushes_resent = client->pushes_resent,
         .pushes_lost = client->pushes_lost,
         .pushes_durable = client->pushes_durable,
         .replay_bytes_now = client->replay_bytes_now,
-        .pushes_passed = client->pushes_passed,
-        .late = client->late,
-        .last_forgotten = client->last_forgotten,
+        .pushes_skipped = client->pushes_skipped,
+        .deadlines_expired = client->deadlines_expired,
+        .last_values_evicted = client->last_values_evicted,
         .feedback_rows_now = client->feedback_rows_now,
-        .feedback_kept = client->feedback_kept,
+        .feedback_stored = client->feedback_stored,
         .feedback_added = client->feedback_added,
         .feedback_dropped = client->feedback_dropped,
         .residual_dropped = client->residual_dropped,

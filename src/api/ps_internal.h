@@ -50,7 +50,7 @@ struct weft_ps {
     struct weft_security security;
     struct weft_worker worker;
     struct weft_recorder *recorder;   /* NULL = nothing is recorded, as the next */
-    struct weft_record_ring *records; /* the recorder's */
+    struct weft_rpc_record_ring *records; /* the recorder's */
     struct ps_metrics *metrics;       /* NULL = they are not served */
 
     uint32_t workers;

@@ -141,7 +141,7 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
         {"number", o->number, 0, ps->tables_max - 1},
         {"dim", o->dim, 1, ps->dim_max},
         {"workers", o->workers, 0, WEFT_RPC_WORKERS_MAX},
-        {"last_rows", o->last_rows, 0, WEFT_ROW_STORE_MAX},
+        {"last_values_max", o->last_values_max, 0, WEFT_ROW_STORE_MAX},
         {"feedback_rows", o->feedback_rows, 0, WEFT_ROW_STORE_MAX},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
@@ -251,7 +251,7 @@ static uint32_t feedback_rows(const struct weft_table_options *o,
 static weft_status keep(struct weft_ps *ps, struct weft_ps_table *table,
                         const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
-    weft_status status = keep_rows(ps, "last_rows", o->last_rows, o->dim, &table->last);
+    weft_status status = keep_rows(ps, "last_values_max", o->last_values_max, o->dim, &table->last);
     return status != WEFT_OK
                ? status
                : keep_rows(ps, "feedback_rows", feedback_rows(o, spec), o->dim, &table->kept);
@@ -264,8 +264,9 @@ static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
     weft_status status = WEFT_OK;
     uint16_t number = table->spec.table;
     uint32_t kept = feedback_rows(o, &table->spec);
-    if (o->last_rows > 0) {
-        status = weft_ps_client_remember(ps->worker.client, number, table->last, o->last_rows);
+    if (o->last_values_max > 0) {
+        status =
+            weft_ps_client_remember(ps->worker.client, number, table->last, o->last_values_max);
     }
     if (status == WEFT_OK && kept > 0) {
         status = weft_ps_client_feedback(ps->worker.client, number, table->kept, kept);
@@ -281,7 +282,7 @@ void weft_api_ps_tables_free(struct weft_ps *ps)
     }
 }
 
-size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+size_t weft_table_residuals(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
                        size_t max)
 {
     return weft_ps_client_kept(table->ps->worker.client, table->spec.table, ids_p, rows_p,

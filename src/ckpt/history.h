@@ -24,7 +24,7 @@
 #ifndef WEFT_CKPT_HISTORY_H
 #define WEFT_CKPT_HISTORY_H
 
-#include "ckpt/record.h"
+#include "ckpt/log_record.h"
 
 struct weft_ckpt_holder {
     uint64_t serial;

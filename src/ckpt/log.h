@@ -1,7 +1,7 @@
 /* The log of a checkpoint directory: which process may write into it, and what was written, in one
  * order on which all processes agree.
  *
- *     DIR/log/000000000001, 000000000002, ...      records (ckpt/record.h)
+ *     DIR/log/000000000001, 000000000002, ...      records (ckpt/log_record.h)
  *
  * A record is written to a temporary file with a unique name and synchronised. Then link(2) gives
  * it the next serial number, and fails if that name exists. In this case the process first reads

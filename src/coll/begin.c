@@ -445,7 +445,7 @@ void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment
     op->ready[segment] = true;
     c->dirty = true;
     if (--op->segments_left == 0 && op->shape.senders != PARTY_NONE) {
-        op->done.phase1_ns = c->now_ns - op->begun_ns;
+        op->done.contributions_ns = c->now_ns - op->begun_ns;
     }
 }
 

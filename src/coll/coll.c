@@ -88,7 +88,7 @@ static weft_status post(struct weft_coll *c, uint32_t kind, uint64_t bytes)
 {
     struct weft_msg_expect expect = {
         .peer = WEFT_PEER_ANY,
-        .sink = WEFT_SINK_HAND,
+        .sink = WEFT_SINK_EVENT,
         .tag = (uint64_t)kind << TAG_KIND_SHIFT,
         .tag_mask = UINT64_C(0xf) << TAG_KIND_SHIFT,
         .memory_bytes = bytes,

@@ -162,7 +162,8 @@ struct weft_coll_done {
                                 * reduced none */
     uint64_t nonfinite;        /* values of the residual that were NaN or infinite, and were set to
                                 * 0 */
-    uint64_t phase1_ns; /* from begin until all of phase 1 had arrived at this rank; 0 without phase
+    uint64_t
+        contributions_ns; /* from begin until all of phase 1 had arrived at this rank; 0 without phase
                          * 1 */
     uint64_t total_ns;  /* from begin until done */
 };
@@ -204,7 +205,7 @@ struct weft_coll_counters {
     uint64_t messages_sent;    /* data messages */
     uint64_t bytes_sent;       /* in these */
     uint64_t elements_missing; /* missing from the contributions that this rank reduced */
-    uint64_t elements_unsent;  /* own contributions that did not arrive */
+    uint64_t own_elements_missing;  /* own contributions that did not arrive */
     uint64_t nonfinite;        /* values of residuals that were set to 0 */
     uint64_t early_messages;   /* messages that arrived before this rank had called their
                                 * operation */

@@ -9,7 +9,7 @@
  *     control.c  control messages about operations
  *     pair.c     send and recv
  *     failure.c  failure of the object
- *     shape.c    the communication pattern; fold.c: arithmetic; words.c: names and texts
+ *     shape.c    the communication pattern; fold.c: arithmetic; error_text.c: names and texts
  */
 #ifndef WEFT_COLL_INTERNAL_H
 #define WEFT_COLL_INTERNAL_H

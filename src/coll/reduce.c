@@ -156,7 +156,7 @@ void weft_coll_contributed(struct weft_coll *c, struct op *op, const struct weft
         uint64_t elems = weft_min_u64(event->chunk_elems, event->total - at);
         bool arrived = whole || weft_bits_test(event->mask, i);
         op->done.own_missing += arrived ? 0 : elems;
-        c->counters.elements_unsent += arrived ? 0 : elems;
+        c->counters.own_elements_missing += arrived ? 0 : elems;
         if (op->call.residual != NULL) {
             feed_back(op, segment, index, at, elems, arrived);
         }

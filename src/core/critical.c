@@ -24,14 +24,14 @@ static uint32_t parts_of(uint32_t chunks)
 void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t leading)
 {
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
-    memcpy(m->must, mask, words * sizeof(*mask));
+    memcpy(m->critical_mask, mask, words * sizeof(*mask));
     for (uint32_t i = 0; i < leading; i++) {
-        weft_bits_set(m->must, i);
+        weft_bits_set(m->critical_mask, i);
     }
     if (m->chunks % 64 != 0) {
-        m->must[words - 1] &= ~(UINT64_MAX << (m->chunks % 64));
+        m->critical_mask[words - 1] &= ~(UINT64_MAX << (m->chunks % 64));
     }
-    uint32_t count = (uint32_t)weft_bits_count(m->must, m->chunks);
+    uint32_t count = (uint32_t)weft_bits_count(m->critical_mask, m->chunks);
     if (count == leading) {
         return; /* DATA says it all */
     }
@@ -39,7 +39,7 @@ void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t le
     m->critical = WEFT_CRITICAL_MASKED;
     m->critical_left = count;
     m->lost_max = (uint32_t)weft_min_u64(m->lost_max, m->chunks - count);
-    weft_bits_fill(m->must_parts, parts_of(m->chunks));
+    weft_bits_fill(m->critical_parts, parts_of(m->chunks));
 }
 
 /* The first critical chunk that is lost; N when none is. */
@@ -54,7 +54,7 @@ uint32_t weft_core_critical_lost(const struct tx_msg *m)
     }
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
     for (size_t w = 0; w < words; w++) {
-        uint64_t hit = m->lost[w] & m->must[w];
+        uint64_t hit = m->lost[w] & m->critical_mask[w];
         if (hit != 0) {
             return (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(hit);
         }
@@ -73,7 +73,7 @@ uint32_t weft_core_critical_unacked(const struct tx_msg *m)
     }
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
     for (size_t w = 0; w < words; w++) {
-        uint64_t hit = m->must[w] & ~m->acked[w];
+        uint64_t hit = m->critical_mask[w] & ~m->acked[w];
         if (hit != 0) {
             return (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(hit);
         }
@@ -89,7 +89,7 @@ bool weft_core_critical_missing(const struct tx_msg *m)
     }
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
     for (size_t w = 0; w < words; w++) {
-        if (m->must[w] & ~m->done[w]) {
+        if (m->critical_mask[w] & ~m->done[w]) {
             return true;
         }
     }
@@ -99,7 +99,7 @@ bool weft_core_critical_missing(const struct tx_msg *m)
 static bool parts_left(const struct tx_msg *m)
 {
     uint32_t parts = parts_of(m->chunks);
-    return weft_bits_next_one(m->must_parts, parts, 0) < parts;
+    return weft_bits_next_one(m->critical_parts, parts, 0) < parts;
 }
 
 /* A chunk was acknowledged: the receiver has opened the message and can take the mask in. */
@@ -116,7 +116,7 @@ bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *m
 {
     struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(p->tx.critical)];
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
-    uint32_t from = (uint32_t)weft_bits_next_one(m->must_parts, parts_of(m->chunks), 0);
+    uint32_t from = (uint32_t)weft_bits_next_one(m->critical_parts, parts_of(m->chunks), 0);
     size_t room = weft_writer_left(w) < WEFT_CRITICAL_BYTES
                       ? 0
                       : (weft_writer_left(w) - WEFT_CRITICAL_BYTES) / sizeof(uint64_t);
@@ -133,12 +133,12 @@ bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *m
     frame.critical.msg = (uint32_t)m->seq;
     frame.critical.chunks = m->chunks;
     frame.critical.first = from * PART_CHUNKS;
-    memcpy(frame.critical.words, m->must + (size_t)from * DONE_PART_WORDS,
+    memcpy(frame.critical.words, m->critical_mask + (size_t)from * DONE_PART_WORDS,
            words * sizeof(uint64_t));
     weft_wire_frame_encode(w, &frame);
     uint32_t parts = (uint32_t)weft_div_ceil_u64(words, DONE_PART_WORDS);
     for (uint32_t i = from; i < from + parts; i++) {
-        weft_bits_clear(m->must_parts, i);
+        weft_bits_clear(m->critical_parts, i);
     }
     if (!parts_left(m)) {
         p->tx.critical &= p->tx.critical - 1;
@@ -155,7 +155,7 @@ void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts
         return;
     }
     for (uint32_t i = 0; i < (parts & 0xffff); i++) {
-        weft_bits_set(m->must_parts, (parts >> 16) + i);
+        weft_bits_set(m->critical_parts, (parts >> 16) + i);
     }
     p->tx.critical |= UINT64_C(1) << (m->seq & MSG_MASK);
 }
@@ -166,17 +166,17 @@ static void parts_take(struct rx_msg *m, const struct weft_wire_critical *c)
 {
     uint32_t from = c->first / PART_CHUNKS;
     uint32_t parts = (uint32_t)weft_div_ceil_u64(c->word_count, DONE_PART_WORDS);
-    memcpy(m->must + c->first / 64, c->words, c->word_count * sizeof(uint64_t));
+    memcpy(m->critical_mask + c->first / 64, c->words, c->word_count * sizeof(uint64_t));
     for (uint32_t i = from; i < from + parts; i++) {
-        weft_bits_set(m->must_parts, i);
+        weft_bits_set(m->critical_parts, i);
     }
-    if (weft_bits_next_zero(m->must_parts, parts_of(m->chunks), 0) < parts_of(m->chunks)) {
+    if (weft_bits_next_zero(m->critical_parts, parts_of(m->chunks), 0) < parts_of(m->chunks)) {
         return;
     }
-    m->must_known = true;
+    m->critical_known = true;
     m->critical_left = 0;
     for (size_t w = 0; w < WEFT_BITS_WORDS((size_t)m->chunks); w++) {
-        m->critical_left += (uint32_t)__builtin_popcountll(m->must[w] & ~m->received[w]);
+        m->critical_left += (uint32_t)__builtin_popcountll(m->critical_mask[w] & ~m->received[w]);
     }
 }
 
@@ -203,7 +203,7 @@ bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
         ep->counters.bad_range++;
         return true;
     }
-    if (!m->must_known) {
+    if (!m->critical_known) {
         parts_take(m, frame);
     }
     return true;

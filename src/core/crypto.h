@@ -71,7 +71,7 @@ struct weft_crypto_ops {
                              size_t text_bytes, const uint8_t tag[WEFT_AEAD_TAG_BYTES]);
 
     /* Ask the memory for the slot's key, which is about to be used. NULL: there is no such thing. */
-    void (*aead_ahead)(void *self, uint32_t slot);
+    void (*aead_prefetch)(void *self, uint32_t slot);
 
     /* Overwrite, in a way that no compiler removes. */
     void (*wipe)(void *self, void *bytes, size_t count);

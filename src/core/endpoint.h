@@ -232,11 +232,11 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
 
 /* Ask the memory for what recv of this datagram will touch; before recv, of one or two datagrams at a
  * time. Worth it where many peers speak seldom; of any bytes, and with or without it all is the same. */
-void weft_ep_ahead(const struct weft_ep *ep, const void *bytes, size_t count);
+void weft_ep_prefetch(const struct weft_ep *ep, const void *bytes, size_t count);
 
 /* The same for the memory that a chunk in this datagram goes to, where its message has memory posted.
  * Worth it where much comes: before recv of the datagram in front of it. */
-void weft_ep_ahead_chunk(const struct weft_ep *ep, const void *bytes, size_t count);
+void weft_ep_prefetch_chunk(const struct weft_ep *ep, const void *bytes, size_t count);
 
 /* How long a driver that has just taken datagrams may leave the next ones where they are, so that several
  * are worth one wake-up: a quarter of the time that those on their way take, 50 to 100 us; 0 = not at all:

@@ -96,10 +96,10 @@ static void release(struct weft_expects *expects, struct weft_expect *slot)
 weft_status weft_expects_post(struct weft_expects *expects, const struct weft_msg_expect *expect,
                               struct weft_expect **slot_p)
 {
-    bool hand = expect->sink == WEFT_SINK_HAND;
+    bool by_event = expect->sink == WEFT_SINK_EVENT;
     bool known = expect->peer == WEFT_PEER_ANY || expect->peer < expects->peers_max;
     if (!known || (expect->tag & ~expect->tag_mask) != 0 || expect->count == 0 ||
-        (hand ? expect->memory != NULL : expect->memory == NULL || expect->count != 1)) {
+        (by_event ? expect->memory != NULL : expect->memory == NULL || expect->count != 1)) {
         return WEFT_INVALID;
     }
     if (expects->free_head == NONE) {

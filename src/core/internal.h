@@ -21,7 +21,7 @@
  *   msgr.c       the message interface and its events
  *   tx.c         building packets
  *   handshake_guard.h, .c   who may shake hands
- *   ahead.c      memory that is asked for before it is needed
+ *   prefetch.c      memory that is asked for before it is needed
  *   trace.c      records of what happened
  */
 #ifndef WEFT_CORE_INTERNAL_H
@@ -174,10 +174,10 @@ static inline bool peer_connected(const struct peer *p)
     return p->conn.state == PEER_OPEN || p->conn.state == PEER_HALF_OPEN;
 }
 
-/* ahead.c: what verifying and taking apart the packet that has come of this peer will touch, and then
+/* prefetch.c: what verifying and taking apart the packet that has come of this peer will touch, and then
  * what the layer above will. */
-void weft_core_ahead(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
-void weft_core_ahead_of_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
+void weft_core_prefetch(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
+void weft_core_prefetch_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 
 /* tx.c */
 /* The next packet that is not a chunk's burst; 0 = there is none, and the peer has its place among

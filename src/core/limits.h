@@ -16,7 +16,7 @@ enum {
     NOTES_MAX = 8,
     ACK_EVERY = 64,
     ACK_EVERY_LATE = 16,  /* when the first of these came 100 us ago: who sends on has a smaller burst */
-    FEW_CHUNKS = 64,                    /* masks of so many are a word beside their message */
+    INLINE_CHUNKS = 64,                    /* masks of so many are a word beside their message */
     TX_MASKS = 4,
     RX_MASKS = 2,
     PROBES_UNHEARD_MAX = 1024, /* two a second for the longest silence that anybody waits through */

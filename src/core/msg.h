@@ -34,7 +34,7 @@ typedef uint64_t weft_expect_id;
 enum weft_msg_sink {
     WEFT_SINK_COPY, /* chunk is copied to memory + chunk x chunk_elems x elem_bytes */
     WEFT_SINK_ADD,  /* the same place, but float32 values are added to what is there */
-    WEFT_SINK_HAND, /* chunk is handed up by a CHUNK event, from the receive buffer */
+    WEFT_SINK_EVENT, /* chunk is handed up by a CHUNK event, from the receive buffer */
 };
 
 struct weft_msg_send {
@@ -59,10 +59,11 @@ struct weft_msg_send {
     uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
     uint64_t user;         /* returned in SENT */
     const uint64_t *critical_mask; /* more of them, one bit a chunk; read by send only; NULL = none */
-    const void *near;      /* WEFT_NEAR_BYTES that the caller touches at SENT; as of an expectation */
+    const void
+        *prefetch; /* WEFT_PREFETCH_BYTES that the caller touches at SENT; as of an expectation */
 };
 
-enum { WEFT_NEAR_BYTES = 256 };
+enum { WEFT_PREFETCH_BYTES = 256 };
 
 /* When a held message goes, and how fast. */
 struct weft_msg_pace {
@@ -87,7 +88,8 @@ struct weft_msg_expect {
     uint64_t until_ns;     /* closed SHORT at this time; with its first chunk when that comes later.
                             * 0 = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
-    const void *near;      /* WEFT_NEAR_BYTES that the caller touches when a message comes: asked of
+    const void
+        *prefetch; /* WEFT_PREFETCH_BYTES that the caller touches when a message comes: asked of
                             * the memory ahead, never read. NULL = none */
 };
 

@@ -173,15 +173,15 @@ void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 /* As an outgoing message's. */
 static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
 {
-    bool few = m->chunks <= FEW_CHUNKS;
-    size_t stride = few ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
+    bool is_inline = m->chunks <= INLINE_CHUNKS;
+    size_t stride = is_inline ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
     size_t place = (size_t)(m - ep->rx_arena) * (TX_MASKS + RX_MASKS) + TX_MASKS;
-    m->received = few ? m->few : ep->bitmaps + place * stride;
-    m->must = m->received + stride;
+    m->received = is_inline ? m->inline_mask : ep->bitmaps + place * stride;
+    m->critical_mask = m->received + stride;
     size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->received);
     memset(m->received, 0, bytes);
     if (m->critical == WEFT_CRITICAL_MASKED) {
-        memset(m->must, 0, bytes);
+        memset(m->critical_mask, 0, bytes);
     }
 }
 

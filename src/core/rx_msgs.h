@@ -22,7 +22,7 @@ struct rx_msg {
     enum weft_msg_sink sink;
     bool unpolled;           /* closed, but its RECEIVED event is still in the ring */
     bool pass_over;
-    bool must_known;         /* all parts of `must` are there */
+    bool critical_known;         /* all parts of `critical_mask` are there */
     uint8_t critical;
     uint8_t priority;
     uint16_t chunk_elems;
@@ -46,9 +46,10 @@ struct rx_msg {
     uint64_t done_last_pn;
     uint8_t *memory;
     uint64_t *received;      /* N bits */
-    uint64_t *must;          /* N bits, when critical = WEFT_CRITICAL_MASKED */
-    uint64_t few[RX_MASKS];  /* these two, up to FEW_CHUNKS; beyond they are in the arena */
-    uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that are there */
+    uint64_t *critical_mask;          /* N bits, when critical = WEFT_CRITICAL_MASKED */
+    uint64_t
+        inline_mask[RX_MASKS]; /* these two, up to INLINE_CHUNKS; beyond they are in the arena */
+    uint64_t critical_parts[MASK_PARTS_WORDS]; /* parts of it that are there */
 };
 
 struct rx_msgs {
@@ -120,8 +121,9 @@ bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
                              const struct weft_wire_critical *frame);
 static inline bool rx_critical_chunk(const struct rx_msg *m, uint32_t chunk)
 {
-    return m->critical == WEFT_CRITICAL_MASKED ? m->must_known && weft_bits_test(m->must, chunk)
-                                               : chunk < m->critical;
+    return m->critical == WEFT_CRITICAL_MASKED
+               ? m->critical_known && weft_bits_test(m->critical_mask, chunk)
+               : chunk < m->critical;
 }
 /* 64-bit sequence number of an incoming message; defined in rx.c. */
 uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg);

@@ -365,12 +365,12 @@ bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
     return true;
 }
 
-void weft_core_secure_ahead(const struct weft_ep *ep, const struct peer *p)
+void weft_core_secure_prefetch(const struct weft_ep *ep, const struct peer *p)
 {
     const struct weft_crypto *c = &ep->config.crypto;
-    if (p->sec.mode != WEFT_MODE_NONE && c->ops->aead_ahead != NULL) {
-        c->ops->aead_ahead(c->self, slot_recv(ep, p, p->sec.generation));
-        c->ops->aead_ahead(c->self, slot_send(ep, p));
+    if (p->sec.mode != WEFT_MODE_NONE && c->ops->aead_prefetch != NULL) {
+        c->ops->aead_prefetch(c->self, slot_recv(ep, p, p->sec.generation));
+        c->ops->aead_prefetch(c->self, slot_send(ep, p));
     }
 }
 

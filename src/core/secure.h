@@ -100,7 +100,7 @@ bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
                            const struct weft_wire_packet *header, uint8_t *bytes, size_t count,
                            uint64_t now_ns);
 /* Ask the memory for the keys of its next packets. */
-void weft_core_secure_ahead(const struct weft_ep *ep, const struct peer *p);
+void weft_core_secure_prefetch(const struct weft_ep *ep, const struct peer *p);
 void weft_core_secure_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 /* The packet number with this low half that is nearest to a known one; what is 2^31 away is in no
  * window. Above 2^63: it lies below 0. */

@@ -18,7 +18,7 @@ enum {
     LIMITED_PACKETS = 8,
     BURST_FIRST = 4,        /* packets */
     LINE_BYTES = 64,
-    AHEAD_BYTES = 1536,     /* in longer chunks the processor finds its own way */
+    PREFETCH_BYTES = 1536,     /* in longer chunks the processor finds its own way */
     WIRE_BYTES = 42,        /* Ethernet, IPv4, UDP around a packet */
 };
 
@@ -166,7 +166,7 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
 /* The chunk after this one may lie anywhere in the message, where no processor looks ahead by itself, or
  * no further than the end of a page. Asked for here it comes while this one is protected and recorded;
  * the tag, or the kernel's copy, would wait for each of its lines. */
-static void chunk_ahead(struct tx_msg *m)
+static void chunk_prefetch(struct tx_msg *m)
 {
     if (m->pass_next == m->chunks) {
         return;
@@ -174,7 +174,7 @@ static void chunk_ahead(struct tx_msg *m)
     uint32_t chunk = weft_perm_peek(&m->perm);
     uint32_t bytes = tx_chunk_bytes(m, chunk);
     const uint8_t *from = chunk_at(m, chunk);
-    for (uint32_t at = 0; at < bytes && at < AHEAD_BYTES; at += LINE_BYTES) {
+    for (uint32_t at = 0; at < bytes && at < PREFETCH_BYTES; at += LINE_BYTES) {
         weft_prefetch(from + at);
     }
 }
@@ -200,7 +200,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
                     p->path.packet_bytes; /* the path has shrunk since its grid was made */
     tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
-    chunk_ahead(m);
+    chunk_prefetch(m);
     if (!weft_core_secure_seal(ep, p, p->recovery.pn_next, first_iov, tx)) {
         return false;
     }

@@ -56,15 +56,15 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
  * misses of the cache and of the TLB were a good part of its cost. */
 static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
 {
-    bool few = m->chunks <= FEW_CHUNKS;
-    size_t stride = few ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
+    bool is_inline = m->chunks <= INLINE_CHUNKS;
+    size_t stride = is_inline ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
     size_t place = (size_t)(m - ep->tx_arena) * (TX_MASKS + RX_MASKS);
-    uint64_t *bits = few ? m->few : ep->bitmaps + place * stride;
+    uint64_t *bits = is_inline ? m->inline_mask : ep->bitmaps + place * stride;
     size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits);
     m->acked = bits;
     m->lost = bits + stride;
     m->done = bits + 2 * stride;
-    m->must = bits + 3 * stride;
+    m->critical_mask = bits + 3 * stride;
     memset(m->acked, 0, bytes);
     memset(m->lost, 0, bytes);
     memset(m->done, 0, bytes);
@@ -108,7 +108,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .opened = ep->egress.opened++,
         .tag = send->tag,
         .user = send->user,
-        .near = send->near,
+        .prefetch = send->prefetch,
         .deadline_ns = send->deadline_ns,
         .base = send->base,
     };

@@ -20,7 +20,7 @@ struct tx_msg {
     bool active;
     bool unpolled;           /* closed, but its SENT event is still in the ring */
     bool finish_short;       /* deadline passed: FINISH(SHORT) until DONE */
-    bool masked;             /* `must` says which chunks are critical, and CRITICAL frames tell */
+    bool masked; /* `critical_mask` says which chunks are critical, and CRITICAL frames tell */
     uint8_t priority;
     uint8_t critical;
     bool together; /* as sent */
@@ -52,15 +52,16 @@ struct tx_msg {
     uint64_t pace_ns;        /* while it is held or paced: until then */
     uint64_t rate_bps;       /* 0 = not limited */
     uint64_t rate_clock_ns;  /* when what was sent would have been, at the rate */
-    const void *near;        /* as sent: ahead.c */
+    const void *prefetch;        /* as sent: prefetch.c */
     const uint8_t *base;
     struct weft_perm perm;
     uint64_t *acked;         /* N bits: the receiver is known to hold it */
     uint64_t *lost;          /* N bits: lost_count of them */
     uint64_t *done;          /* N bits: mask of DONE, while its parts come in */
-    uint64_t *must;          /* N bits, when masked: critical */
-    uint64_t few[TX_MASKS];  /* these four, up to FEW_CHUNKS; beyond they are in the arena */
-    uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that the receiver has to be told */
+    uint64_t *critical_mask;          /* N bits, when masked: critical */
+    uint64_t
+        inline_mask[TX_MASKS]; /* these four, up to INLINE_CHUNKS; beyond they are in the arena */
+    uint64_t critical_parts[MASK_PARTS_WORDS]; /* parts of it that the receiver has to be told */
     uint64_t done_parts[MASK_PARTS_WORDS];
 };
 
@@ -187,7 +188,7 @@ void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts
 bool weft_core_critical_missing(const struct tx_msg *m);
 static inline bool tx_critical_chunk(const struct tx_msg *m, uint32_t chunk)
 {
-    return m->masked ? weft_bits_test(m->must, chunk) : chunk < m->critical;
+    return m->masked ? weft_bits_test(m->critical_mask, chunk) : chunk < m->critical;
 }
 
 #endif

@@ -91,7 +91,7 @@ struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr 
         ep->counters.bad_mode++;
         return NULL;
     }
-    weft_core_ahead(ep, p, now_ns);
+    weft_core_prefetch(ep, p, now_ns);
     if (!number_complete(p, packet)) {
         ep->counters.bad_packet++;
         return NULL;
@@ -105,7 +105,7 @@ struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr 
     if (!weft_core_secure_open(ep, p, packet, bytes, count, now_ns)) {
         return NULL;
     }
-    weft_core_ahead_of_events(ep, p, now_ns);
+    weft_core_prefetch_events(ep, p, now_ns);
     if (weft_wire_body_decode(bytes, count, packet) != WEFT_OK) {
         ep->counters.bad_packet++;
         return NULL;

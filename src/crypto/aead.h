@@ -34,7 +34,7 @@ struct weft_aead_ops {
     weft_status (*open)(void *self, uint32_t slot, const uint8_t iv[WEFT_AEAD_IV_BYTES],
                         const struct weft_crypto_span *aad, size_t aad_count, uint8_t *text,
                         size_t text_bytes, const uint8_t tag[WEFT_AEAD_TAG_BYTES]);
-    void (*ahead)(void *self, uint32_t slot); /* NULL = nothing to do */
+    void (*prefetch)(void *self, uint32_t slot); /* NULL = nothing to do */
 };
 
 extern const struct weft_aead_ops weft_aead_libcrypto;

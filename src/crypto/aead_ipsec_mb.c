@@ -36,7 +36,7 @@ static IMB_MGR *manager;
 static struct weft_provider_aead about;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-enum { LINE_BYTES = 64, AHEAD_BYTES = 256 };
+enum { LINE_BYTES = 64, PREFETCH_BYTES = 256 };
 
 struct slot {
     alignas(64) struct gcm_key_data key;
@@ -305,12 +305,12 @@ static weft_status aead_open(void *self, uint32_t slot, const uint8_t iv[WEFT_AE
 
 /* Prefetch the parts needed for a short packet: the round keys, and the first powers of the hash
  * key, which are stored last. */
-static void aead_ahead(void *self, uint32_t slot)
+static void aead_prefetch(void *self, uint32_t slot)
 {
     const struct aead *aead = self;
     const uint8_t *at = (const uint8_t *)&aead->slots[slot];
     for (size_t line = 0; line < sizeof(struct slot); line += LINE_BYTES) {
-        if (line < AHEAD_BYTES || line + AHEAD_BYTES >= sizeof(struct slot)) {
+        if (line < PREFETCH_BYTES || line + PREFETCH_BYTES >= sizeof(struct slot)) {
             weft_prefetch(at + line);
         }
     }
@@ -325,7 +325,7 @@ const struct weft_aead_ops *weft_aead_ipsec_mb(struct weft_provider_aead *about_
         .clear = aead_clear,
         .seal = aead_seal,
         .open = aead_open,
-        .ahead = aead_ahead,
+        .prefetch = aead_prefetch,
     };
     (void)pthread_once(&once, prepare);
     *about_p = about;

@@ -306,11 +306,11 @@ static weft_status op_aead_open(void *self, uint32_t slot, uint64_t nonce,
     return status;
 }
 
-static void op_aead_ahead(void *self, uint32_t slot)
+static void op_aead_prefetch(void *self, uint32_t slot)
 {
     const struct weft_provider *provider = self;
-    if (provider->aead->ahead != NULL && slot < provider->slot_count) {
-        provider->aead->ahead(provider->aead_self, slot);
+    if (provider->aead->prefetch != NULL && slot < provider->slot_count) {
+        provider->aead->prefetch(provider->aead_self, slot);
     }
 }
 
@@ -335,7 +335,7 @@ struct weft_crypto weft_provider_crypto(struct weft_provider *provider)
         .aead_clear = op_aead_clear,
         .aead_seal = op_aead_seal,
         .aead_open = op_aead_open,
-        .aead_ahead = op_aead_ahead,
+        .aead_prefetch = op_aead_prefetch,
         .wipe = op_wipe,
     };
     return (struct weft_crypto){.ops = &ops, .self = provider};

@@ -258,7 +258,7 @@ static weft_status engine_withdraw(void *self, weft_peer peer, uint64_t seq, uin
 static weft_status engine_expect(void *self, const struct weft_msg_expect *expect,
                                  weft_expect_id *id_p)
 {
-    if (expect->sink == WEFT_SINK_HAND) {
+    if (expect->sink == WEFT_SINK_EVENT) {
         return WEFT_UNSUPPORTED;
     }
     struct command c = {.type = COMMAND_EXPECT, .expect = expect};
@@ -279,13 +279,13 @@ static weft_status engine_cancel(void *self, weft_expect_id id)
 static void engine_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 {
     (void)self, (void)peer, (void)seq, (void)user;
-    WEFT_ASSERT(!"set_user is for WEFT_SINK_HAND, which an engine does not take");
+    WEFT_ASSERT(!"set_user is for WEFT_SINK_EVENT, which an engine does not take");
 }
 
 static void engine_refuse(void *self, weft_peer peer, uint64_t seq)
 {
     (void)self, (void)peer, (void)seq;
-    WEFT_ASSERT(!"refuse is for WEFT_SINK_HAND, which an engine does not take");
+    WEFT_ASSERT(!"refuse is for WEFT_SINK_EVENT, which an engine does not take");
 }
 
 static bool engine_poll(void *self, struct weft_msg_event *event_p)

@@ -7,7 +7,7 @@
  * the endpoint itself when it starts.
  *
  * Differences to the driver's message interface:
- *   - WEFT_SINK_HAND is WEFT_UNSUPPORTED: a chunk lies in the receive buffer only while the engine
+ *   - WEFT_SINK_EVENT is WEFT_UNSUPPORTED: a chunk lies in the receive buffer only while the engine
  *     thread handles it. set_user and refuse, which serve that sink, assert.
  *   - The ring holds events_max events. When it is full, the engine takes no more datagrams until
  *     the application polls (commands are still answered): peers see a slow receiver; no

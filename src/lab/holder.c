@@ -215,7 +215,7 @@ static void detach(int log_fd, int dialogue)
 
 [[gnu::noreturn]] static void holder_run(const struct weft_lab_start *start, int fd)
 {
-    static const struct weft_lab_trace no_trace;
+    static const struct weft_lab_rate_trace no_trace;
     static struct weft_lab_spec spec;
     char go;
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -10,13 +10,13 @@
 #define WEFT_LAB_HOLDER_H
 
 #include "lab/spec.h"
-#include "lab/trace.h"
+#include "lab/rate_trace.h"
 
 #include <stdbool.h>
 
 struct weft_lab_start {
     const struct weft_lab_spec *spec;
-    const struct weft_lab_trace *trace; /* content of spec->trace; NULL = none */
+    const struct weft_lab_rate_trace *trace; /* content of spec->trace; NULL = none */
     bool tied;   /* the lab ends when the calling process ends; it prints to the caller's
                   * standard error */
     int stop_fd; /* readable = cancel and undo (a signalfd); -1 = none */

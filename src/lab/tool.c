@@ -58,7 +58,7 @@ static int spawn(const char *const *argv, int in, int out, pid_t *pid_p)
 }
 
 /* The first line of the program's output, without its newline. */
-static void first_words(int fd, char *room, size_t bytes)
+static void first_output_line(int fd, char *room, size_t bytes)
 {
     ssize_t count = pread(fd, room, bytes - 1, 0);
     room[count > 0 ? count : 0] = '\0';
@@ -70,7 +70,7 @@ static void first_words(int fd, char *room, size_t bytes)
 
 /* On failure `ip -batch` and `tc -batch` print "Command failed -:12"; 12 is the line of the
  * batch. */
-static void refused_line(int fd, const char *input, char *room, size_t bytes)
+static void failed_batch_line(int fd, const char *input, char *room, size_t bytes)
 {
     char words[4096];
     ssize_t count = pread(fd, words, sizeof(words) - 1, 0);
@@ -90,8 +90,8 @@ static void refused_line(int fd, const char *input, char *room, size_t bytes)
     }
 }
 
-static weft_status judge(const char *program, int wait_status, int out, const char *input,
-                         struct weft_error *error)
+static weft_status check_exit_status(const char *program, int wait_status, int out,
+                                     const char *input, struct weft_error *error)
 {
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
         return WEFT_OK;
@@ -102,8 +102,8 @@ static weft_status judge(const char *program, int wait_status, int out, const ch
     }
     char words[240];
     char line[240];
-    first_words(out, words, sizeof(words));
-    refused_line(out, input, line, sizeof(line));
+    first_output_line(out, words, sizeof(words));
+    failed_batch_line(out, input, line, sizeof(line));
     return weft_fail(error, WEFT_IO, "%s failed%s: %s", program, line, words);
 }
 
@@ -124,7 +124,7 @@ weft_status weft_lab_tool(const char *const *argv, const char *input, struct wef
         int wait_status = 0;
         while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
         }
-        status = judge(argv[0], wait_status, out, input, error);
+        status = check_exit_status(argv[0], wait_status, out, input, error);
     }
     if (in >= 0) {
         close(in);

@@ -60,7 +60,7 @@ uint16_t weft_aggregator_list_join(struct weft_aggregator_list *list,
     a->count = is_there(a, request) && request->count == 0 ? a->count : request->count;
     a->member = request->member;
     a->incarnation = request->incarnation;
-    a->place = request->place;
+    a->rack = request->rack;
     memcpy(a->addresses, request->addresses, request->count * sizeof(*a->addresses));
     list->version++;
     return WEFT_MEMBER_OK;
@@ -103,16 +103,16 @@ uint64_t weft_aggregator_list_deadline(const struct weft_aggregator_list *list)
 /* ---- the one for a member -------------------------------------------------------------------- */
 
 /* May this one be the aggregator of a member there? place 0: of anybody. */
-static bool serves(const struct weft_aggregator_entry *a, uint32_t place)
+static bool serves(const struct weft_aggregator_entry *a, uint32_t rack)
 {
-    return a->member != 0 && a->count > 0 && (place == 0 || a->place == place);
+    return a->member != 0 && a->count > 0 && (rack == 0 || a->rack == rack);
 }
 
-static uint32_t count_serving(const struct weft_aggregator_list *list, uint32_t place)
+static uint32_t count_serving(const struct weft_aggregator_list *list, uint32_t rack)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < WEFT_MEMBER_AGGREGATORS_MAX; i++) {
-        count += serves(&list->entries[i], place);
+        count += serves(&list->entries[i], rack);
     }
     return count;
 }
@@ -130,15 +130,15 @@ static uint64_t version_of(const struct weft_aggregator_entry *a)
 }
 
 bool weft_aggregator_list_near(const struct weft_aggregator_list *list, uint32_t rank,
-                               uint32_t place, struct weft_member_reply *reply_p)
+                               uint32_t rack, struct weft_member_reply *reply_p)
 {
-    const uint32_t near = place != 0 ? count_serving(list, place) : 0;
-    const uint32_t count = near > 0 ? near : count_serving(list, 0);
+    const uint32_t aggregator = rack != 0 ? count_serving(list, rack) : 0;
+    const uint32_t count = aggregator > 0 ? aggregator : count_serving(list, 0);
     if (count == 0) {
         return false;
     }
     uint32_t skip = rank % count, i = 0;
-    while (!serves(&list->entries[i], near > 0 ? place : 0) || skip-- > 0) {
+    while (!serves(&list->entries[i], aggregator > 0 ? rack : 0) || skip-- > 0) {
         i++;
     }
     const struct weft_aggregator_entry *a = &list->entries[i];

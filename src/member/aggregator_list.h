@@ -13,7 +13,7 @@ struct weft_aggregator_entry {
     uint64_t member;
     uint64_t incarnation;
     uint64_t until_ns;
-    uint32_t place;
+    uint32_t rack;
     uint32_t count;                        /* of addresses; 0 = not reachable yet */
     struct weft_member_address *addresses; /* (WEFT_MEMBER_SPAN_MAX,) */
 };
@@ -51,6 +51,6 @@ uint64_t weft_aggregator_list_deadline(const struct weft_aggregator_list *list);
  * addresses and a version that names this content go into the reply. False, and nothing written:
  * there is none. */
 bool weft_aggregator_list_near(const struct weft_aggregator_list *list, uint32_t rank,
-                               uint32_t place, struct weft_member_reply *reply_p);
+                               uint32_t rack, struct weft_member_reply *reply_p);
 
 #endif

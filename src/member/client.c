@@ -14,7 +14,7 @@ static const uint64_t claim_retry_ns = 200 * WEFT_NS_PER_MS;
 /* Beyond the lease of the other one: a renewal that was under way. */
 static const uint64_t claim_grace_ns = 500 * WEFT_NS_PER_MS;
 
-/* One request and its reply. Three of them: LIST and NEAR wait, and must not keep heartbeats back. */
+/* One request and its reply. Three of them: LIST and FIND_AGGREGATOR wait, and must not keep heartbeats back. */
 struct call {
     bool is_waiting; /* for the reply */
     bool is_sending; /* the request's memory is borrowed */
@@ -25,7 +25,7 @@ struct call {
     uint8_t *reply; /* weft_member_reply_bytes(WEFT_MEMBER_SHARDS_MAX) */
 };
 
-enum { CALL_CONTROL, CALL_LIST, CALL_NEAR, CALLS };
+enum { CALL_CONTROL, CALL_LIST, CALL_AGGREGATOR, CALLS };
 
 struct weft_member_client {
     struct weft_member_client_config config;
@@ -115,7 +115,7 @@ static struct weft_member_request request_of(const struct weft_member_client *cl
                                     .shards = config->shards,
                                     .first = has_lease ? state->grant.first : config->first,
                                     .span = config->span,
-                                    .place = config->place,
+                                    .rack = config->rack,
                                     .epoch = has_lease ? state->grant.epoch : 0};
     memcpy(q.job, config->job, sizeof(q.job));
     if (op == WEFT_MEMBER_REGISTER && client->is_published) {
@@ -124,7 +124,7 @@ static struct weft_member_request request_of(const struct weft_member_client *cl
     }
     q.flags = op == WEFT_MEMBER_LEAVE ? client->leave_flags : 0;
     q.have_version = op == WEFT_MEMBER_LIST   ? state->list.version
-                     : op == WEFT_MEMBER_NEAR ? state->near.version
+                     : op == WEFT_MEMBER_FIND_AGGREGATOR ? state->aggregator.version
                                               : 0;
     return q;
 }
@@ -219,7 +219,7 @@ static void joined(struct weft_member_client *client, const struct weft_member_r
 static void answered(struct weft_member_client *client, const struct call *call,
                      const struct weft_member_reply *reply, uint64_t now_ns)
 {
-    client->state.is_over |= (reply->flags & WEFT_MEMBER_OVER) != 0;
+    client->state.is_over |= (reply->flags & WEFT_MEMBER_JOB_DONE) != 0;
     switch (call->op) {
     case WEFT_MEMBER_REGISTER:
         if (reply->status == WEFT_MEMBER_OK) {
@@ -233,9 +233,9 @@ static void answered(struct weft_member_client *client, const struct call *call,
             client->state.list = *reply;
         }
         break;
-    case WEFT_MEMBER_NEAR:
+    case WEFT_MEMBER_FIND_AGGREGATOR:
         if (reply->status == WEFT_MEMBER_OK) {
-            client->state.near = *reply;
+            client->state.aggregator = *reply;
         }
         break;
     case WEFT_MEMBER_HEARTBEAT:
@@ -366,9 +366,9 @@ void weft_member_client_progress(struct weft_member_client *client, uint64_t now
     if (has_lease && !client->wants_leave && is_idle(&client->calls[CALL_LIST])) {
         (void)call_begin(client, CALL_LIST, WEFT_MEMBER_LIST, now_ns);
     }
-    if (has_lease && client->config.wants_near && !client->wants_leave &&
-        is_idle(&client->calls[CALL_NEAR])) {
-        (void)call_begin(client, CALL_NEAR, WEFT_MEMBER_NEAR, now_ns);
+    if (has_lease && client->config.wants_aggregator && !client->wants_leave &&
+        is_idle(&client->calls[CALL_AGGREGATOR])) {
+        (void)call_begin(client, CALL_AGGREGATOR, WEFT_MEMBER_FIND_AGGREGATOR, now_ns);
     }
 }
 

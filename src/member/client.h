@@ -27,8 +27,8 @@ struct weft_member_client_config {
     uint32_t shards;      /* the same */
     uint32_t first;       /* server; or WEFT_MEMBER_NONE */
     uint32_t span;        /* server: its shards; worker, aggregator: 0 */
-    uint32_t place;       /* weft_member_place; 0 = not told */
-    bool wants_near;      /* worker: it asks for an aggregator */
+    uint32_t rack;       /* weft_member_rack; 0 = not told */
+    bool wants_aggregator;      /* worker: it asks for an aggregator */
     char job[WEFT_MEMBER_JOB_BYTES];
     uint64_t heartbeat_ns; /* 0 = a fifth of the lease */
 };
@@ -48,7 +48,8 @@ struct weft_member_state {
     struct weft_member_reply grant;   /* JOINED: the last answer to REGISTER that was OK */
     struct weft_member_reply refusal; /* the last that was not; status OK = none yet */
     struct weft_member_reply list;    /* version 0 = none yet */
-    struct weft_member_reply near;    /* the aggregator for this worker; count 0 = there is none */
+    struct weft_member_reply
+        aggregator; /* the aggregator for this worker; count 0 = there is none */
 };
 
 enum { WEFT_MEMBER_CLIENT_EXPECTS = 3 };

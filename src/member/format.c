@@ -64,7 +64,7 @@ size_t weft_member_request_pack(const struct weft_member_request *request, uint8
     weft_write_u32(&w, request->shards);
     weft_write_u32(&w, request->first);
     weft_write_u32(&w, request->span);
-    weft_write_u32(&w, request->place);
+    weft_write_u32(&w, request->rack);
     weft_write_u64(&w, request->epoch);
     weft_write_u64(&w, request->have_version);
     weft_write_bytes(&w, request->job, sizeof(request->job));
@@ -106,11 +106,11 @@ static bool request_fits(uint8_t op, const struct weft_member_request *q)
                           ? q->span <= WEFT_MEMBER_SPAN_MAX && q->first == WEFT_MEMBER_NONE
                           : q->span == 0 && q->first == WEFT_MEMBER_NONE;
     uint8_t flags = op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_DONE : 0;
-    return op >= WEFT_MEMBER_REGISTER && op <= WEFT_MEMBER_NEAR &&
+    return op >= WEFT_MEMBER_REGISTER && op <= WEFT_MEMBER_FIND_AGGREGATOR &&
            (is_server || is_worker || is_aggregator) &&
            shards_fit && q->rpc_id != 0 && q->member != 0 && (q->flags & ~flags) == 0 &&
            q->workers <= WEFT_RPC_WORKERS_MAX && q->shards <= WEFT_MEMBER_SHARDS_MAX &&
-            (q->have_version == 0 || op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_NEAR) &&
+            (q->have_version == 0 || op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_FIND_AGGREGATOR) &&
             weft_job_name_valid(q->job) &&
            (q->count == 0 || (op == WEFT_MEMBER_REGISTER && q->count == q->span));
 }
@@ -130,7 +130,7 @@ weft_status weft_member_request_unpack(uint8_t op, const uint8_t *bytes, size_t 
     q.shards = weft_read_u32(&r);
     q.first = weft_read_u32(&r);
     q.span = weft_read_u32(&r);
-    q.place = weft_read_u32(&r);
+    q.rack = weft_read_u32(&r);
     q.epoch = weft_read_u64(&r);
     q.have_version = weft_read_u64(&r);
     const uint8_t *job = weft_read_bytes(&r, sizeof(q.job));
@@ -165,7 +165,7 @@ weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
     uint32_t reserved = weft_read_u8(&r);
     reserved |= weft_read_u16(&r);
     const uint8_t *job = weft_read_bytes(&r, sizeof(a.job));
-    if (job == NULL || reserved != 0 || (a.flags & ~WEFT_MEMBER_OVER) != 0 || a.rpc_id == 0 ||
+    if (job == NULL || reserved != 0 || (a.flags & ~WEFT_MEMBER_JOB_DONE) != 0 || a.rpc_id == 0 ||
         a.workers > WEFT_RPC_WORKERS_MAX || a.shards > WEFT_MEMBER_SHARDS_MAX ||
         a.count > WEFT_MEMBER_SHARDS_MAX || a.lease_ms == 0) {
         return WEFT_PROTO;
@@ -178,11 +178,11 @@ weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
     return WEFT_OK;
 }
 
-uint32_t weft_member_place(const char *name)
+uint32_t weft_member_rack(const char *name)
 {
-    uint32_t place = UINT32_C(2166136261); /* FNV-1a */
+    uint32_t rack = UINT32_C(2166136261); /* FNV-1a */
     for (const char *at = name; at != NULL && *at != '\0'; at++) {
-        place = (place ^ (uint8_t)*at) * UINT32_C(16777619);
+        rack = (rack ^ (uint8_t)*at) * UINT32_C(16777619);
     }
-    return name == NULL || name[0] == '\0' ? 0 : place != 0 ? place : 1;
+    return name == NULL || name[0] == '\0' ? 0 : rack != 0 ? rack : 1;
 }

@@ -3,7 +3,7 @@
  *
  * Only formats. All decoding is bounds-checked (base/cursor.h); a decoder that fails does not
  * change its output. The coordinator's journal contains requests in the same format
- * (job/journal.h).
+ * (job/coordinator_journal.h).
  *
  * Source: docs/PROTOCOL.md section 11.
  */
@@ -41,7 +41,8 @@ enum weft_member_op {
     WEFT_MEMBER_LIST = 33,      /* addresses of all shards; answered when all are known */
     WEFT_MEMBER_HEARTBEAT = 34, /* renew the lease */
     WEFT_MEMBER_LEAVE = 35,     /* leave the job */
-    WEFT_MEMBER_NEAR = 36,      /* the worker's aggregator; answered when it differs from the one
+    WEFT_MEMBER_FIND_AGGREGATOR =
+        36, /* the worker's aggregator; answered when it differs from the one
                                  * it has */
 };
 
@@ -91,15 +92,17 @@ struct weft_member_request {
     uint32_t first;        /* server: its first shard, or NONE; others: NONE */
     uint32_t span;         /* server: shards from there on, 1 .. SPAN_MAX; worker: 0; aggregator: shards that
                             * it has an endpoint for, 0 .. SPAN_MAX */
-    uint32_t place;        /* rack or host, as a hash; 0 = not given */
+    uint32_t rack;        /* rack or host, as a hash; 0 = not given */
     uint64_t epoch;        /* of the lease it holds or held; 0 = never had one */
-    uint64_t have_version; /* LIST, NEAR: version that it has; 0 = none */
+    uint64_t have_version; /* LIST, FIND_AGGREGATOR: version that it has; 0 = none */
     char job[WEFT_MEMBER_JOB_BYTES]; /* zero after its end; may be empty */
     uint32_t count;        /* addresses: 0 (not reachable yet) or span; other ops than REGISTER: 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
 };
 
-enum { WEFT_MEMBER_OVER = 0x01 }; /* flag of a reply: all workers have finished, servers may end */
+enum {
+    WEFT_MEMBER_JOB_DONE = 0x01
+}; /* flag of a reply: all workers have finished, servers may end */
 
 struct weft_member_reply {
     uint32_t rpc_id;
@@ -109,13 +112,14 @@ struct weft_member_reply {
     uint32_t workers;  /* of the job; 0 = not known yet */
     uint32_t shards;
     uint64_t epoch;    /* of the member's lease */
-    uint64_t version;  /* of the list of shards; NEAR: of the assignment, 0 = no aggregator */
+    uint64_t
+        version; /* of the list of shards; FIND_AGGREGATOR: of the assignment, 0 = no aggregator */
     uint32_t lease_ms; /* a member without a request for this time may be replaced */
     uint32_t retry_ms; /* CLAIMED, FULL: until a lease ends */
     uint32_t detail;   /* CLAIMED: the rank or shard */
-    uint8_t flags;     /* WEFT_MEMBER_OVER */
+    uint8_t flags;     /* WEFT_MEMBER_JOB_DONE */
     char job[WEFT_MEMBER_JOB_BYTES];
-    uint32_t count;    /* LIST: shards; NEAR: the same, 0 = no aggregator; CLAIMED: 1 if the
+    uint32_t count; /* LIST: shards; FIND_AGGREGATOR: the same, 0 = no aggregator; CLAIMED: 1 if the
                         * holder's address is known; else 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SHARDS_MAX];
 };
@@ -132,6 +136,6 @@ weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,
                                      struct weft_member_reply *reply_p);
 
 /* FNV-1a hash of a rack's or host's name; 0 for NULL or "", otherwise never 0. */
-uint32_t weft_member_place(const char *name);
+uint32_t weft_member_rack(const char *name);
 
 #endif

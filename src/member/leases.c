@@ -53,7 +53,7 @@ struct weft_lease *weft_leases_next_to_lapse(const struct weft_leases *leases)
     struct weft_lease *next = NULL;
     for (uint32_t i = 0; i < leases->members_max; i++) {
         struct weft_lease *entry = &leases->entries[i];
-        if (entry->member != 0 && !entry->lapsed &&
+        if (entry->member != 0 && !entry->expired &&
             (next == NULL || entry->until_ns < next->until_ns)) {
             next = entry;
         }
@@ -93,7 +93,7 @@ uint32_t weft_leases_choose_rank(const struct weft_leases *leases)
     }
     for (uint32_t rank = 0; rank < leases->workers; rank++) {
         const struct weft_lease *holder = weft_leases_find_worker(leases, rank);
-        if (holder != NULL && holder->lapsed) {
+        if (holder != NULL && holder->expired) {
             return rank;
         }
     }
@@ -101,11 +101,11 @@ uint32_t weft_leases_choose_rank(const struct weft_leases *leases)
 }
 
 static bool run_is_free(const struct weft_leases *leases, uint32_t first, uint32_t span,
-                        bool lapsed_too)
+                        bool expired_too)
 {
     for (uint32_t s = first; s < first + span; s++) {
         const struct weft_lease *holder = leases->shards[s].holder;
-        if (holder != NULL && !(lapsed_too && holder->lapsed)) {
+        if (holder != NULL && !(expired_too && holder->expired)) {
             return false;
         }
     }
@@ -132,7 +132,7 @@ struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t ra
 {
     for (uint32_t s = first; span > 0 && s < first + span; s++) {
         struct weft_lease *holder = leases->shards[s].holder;
-        if (holder != NULL && !holder->lapsed) {
+        if (holder != NULL && !holder->expired) {
             *detail_p = s;
             return holder;
         }
@@ -143,7 +143,7 @@ struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t ra
         }
     }
     struct weft_lease *holder = span == 0 ? weft_leases_find_worker(leases, rank) : NULL;
-    if (holder != NULL && !holder->lapsed) {
+    if (holder != NULL && !holder->expired) {
         *detail_p = rank;
         return holder;
     }
@@ -157,7 +157,7 @@ struct weft_lease *weft_leases_make_room(struct weft_leases *leases)
 {
     struct weft_lease *entry = weft_leases_find(leases, 0);
     for (uint32_t i = 0; entry == NULL && i < leases->members_max; i++) {
-        if (leases->entries[i].lapsed && leases->entries[i].role == WEFT_ROLE_WORKER) {
+        if (leases->entries[i].expired && leases->entries[i].role == WEFT_ROLE_WORKER) {
             entry = &leases->entries[i];
             weft_leases_remove(leases, entry);
         }
@@ -165,16 +165,16 @@ struct weft_lease *weft_leases_make_room(struct weft_leases *leases)
     return entry;
 }
 
-void weft_leases_grant(struct weft_leases *leases, struct weft_lease *place,
+void weft_leases_grant(struct weft_leases *leases, struct weft_lease *rack,
                        const struct weft_lease *holder)
 {
-    *place = *holder;
+    *rack = *holder;
     weft_leases_note_epoch(leases, holder->epoch);
-    for (uint32_t s = 0; s < place->span; s++) {
-        leases->shards[place->first + s] = (struct weft_lease_shard){.holder = place};
+    for (uint32_t s = 0; s < rack->span; s++) {
+        leases->shards[rack->first + s] = (struct weft_lease_shard){.holder = rack};
     }
-    if (place->role != WEFT_ROLE_SERVER) {
-        weft_leases_set_done(leases, place->rank, false);
+    if (rack->role != WEFT_ROLE_SERVER) {
+        weft_leases_set_done(leases, rack->rank, false);
     }
 }
 
@@ -196,10 +196,10 @@ void weft_leases_note_epoch(struct weft_leases *leases, uint64_t epoch)
     leases->epoch_last = epoch > leases->epoch_last ? epoch : leases->epoch_last;
 }
 
-void weft_leases_set_all_lapsed(struct weft_leases *leases, bool lapsed)
+void weft_leases_set_all_lapsed(struct weft_leases *leases, bool expired)
 {
     for (uint32_t i = 0; i < leases->members_max; i++) {
-        leases->entries[i].lapsed = lapsed && leases->entries[i].member != 0;
+        leases->entries[i].expired = expired && leases->entries[i].member != 0;
     }
 }
 
@@ -224,7 +224,7 @@ bool weft_leases_complete(const struct weft_leases *leases)
 {
     for (uint32_t s = 0; s < leases->shard_count; s++) {
         const struct weft_lease_shard *shard = &leases->shards[s];
-        if (shard->holder == NULL || shard->holder->lapsed || shard->address.port == 0) {
+        if (shard->holder == NULL || shard->holder->expired || shard->address.port == 0) {
             return false;
         }
     }

@@ -22,7 +22,7 @@ struct weft_lease {
     uint32_t first;
     uint32_t span;
     uint8_t role;
-    bool lapsed;
+    bool expired;
 };
 
 struct weft_lease_shard {
@@ -50,7 +50,7 @@ void weft_leases_fini(struct weft_leases *leases);
 /* member 0: a free place. */
 struct weft_lease *weft_leases_find(const struct weft_leases *leases, uint64_t member);
 struct weft_lease *weft_leases_find_worker(const struct weft_leases *leases, uint32_t rank);
-/* Whose lease ends first, of those that have not lapsed. */
+/* Whose lease ends first, of those that have not expired. */
 struct weft_lease *weft_leases_next_to_lapse(const struct weft_leases *leases);
 /* When the next lease of that role ends; WEFT_NEVER = there is none. */
 uint64_t weft_leases_next_end_ns(const struct weft_leases *leases, uint8_t role);
@@ -58,23 +58,23 @@ uint32_t weft_leases_count(const struct weft_leases *leases);
 
 /* ---- what is free: WEFT_MEMBER_NONE = nothing ------------------------------------------------ */
 
-/* A rank that nobody has, else one whose holder has lapsed. */
+/* A rank that nobody has, else one whose holder has expired. */
 uint32_t weft_leases_choose_rank(const struct weft_leases *leases);
-/* The first of a run of `span` shards, free or else lapsed. */
+/* The first of a run of `span` shards, free or else expired. */
 uint32_t weft_leases_choose_first(const struct weft_leases *leases, uint32_t span);
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Remove the lapsed holders of this rank (span 0) or of these shards. A holder that has not
- * lapsed stops that: it is returned, with its rank or shard in *detail_p, and nothing was
+/* Remove the expired holders of this rank (span 0) or of these shards. A holder that has not
+ * expired stops that: it is returned, with its rank or shard in *detail_p, and nothing was
  * removed. */
 struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t rank, uint32_t first,
                                          uint32_t span, uint32_t *detail_p);
-/* A place for a new member: a free one, else that of a lapsed worker, whom nobody can miss.
+/* A place for a new member: a free one, else that of a expired worker, whom nobody can miss.
  * NULL: the table is full. */
 struct weft_lease *weft_leases_make_room(struct weft_leases *leases);
 /* The holder gets this place, and its rank or its shards, which clear_way has made free. */
-void weft_leases_grant(struct weft_leases *leases, struct weft_lease *place,
+void weft_leases_grant(struct weft_leases *leases, struct weft_lease *rack,
                        const struct weft_lease *holder);
 /* Its place, rank and shards are free. */
 void weft_leases_remove(struct weft_leases *leases, struct weft_lease *lease);
@@ -83,7 +83,7 @@ void weft_leases_set_done(struct weft_leases *leases, uint32_t rank, bool done);
 /* This epoch was given: the next is above it. */
 void weft_leases_note_epoch(struct weft_leases *leases, uint64_t epoch);
 /* Restoring a journal: all leases give way to what was granted later, or none does. */
-void weft_leases_set_all_lapsed(struct weft_leases *leases, bool lapsed);
+void weft_leases_set_all_lapsed(struct weft_leases *leases, bool expired);
 /* Put its shards at the addresses of a request. False: they were there already, or it names
  * none. */
 bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_lease *lease,
@@ -91,7 +91,7 @@ bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_leas
 
 /* ---- the list of all shards ------------------------------------------------------------------ */
 
-/* Each shard has a holder that has not lapsed, and an address. */
+/* Each shard has a holder that has not expired, and an address. */
 bool weft_leases_complete(const struct weft_leases *leases);
 /* Names the content of the list; 0 = it is not complete. */
 uint64_t weft_leases_version(const struct weft_leases *leases);

@@ -232,8 +232,8 @@ static void leave(struct weft_roster *roster, struct weft_lease *entry, bool don
 
 void weft_roster_renew(struct weft_roster *roster, struct weft_lease *entry, uint64_t now_ns)
 {
-    roster->counters.revived += entry->lapsed;
-    entry->lapsed = false;
+    roster->counters.reclaimed += entry->expired;
+    entry->expired = false;
     entry->until_ns = weft_time_add(now_ns, roster->config.lease_ns);
 }
 
@@ -248,7 +248,7 @@ static void fill_in(const struct weft_roster *roster, const struct weft_lease *e
     reply->version = weft_roster_version(roster);
     reply->lease_ms = (uint32_t)(roster->config.lease_ns / WEFT_NS_PER_MS);
     bool is_over = roster->config.tell_over && weft_roster_is_over(roster);
-    reply->flags = is_over ? WEFT_MEMBER_OVER : 0;
+    reply->flags = is_over ? WEFT_MEMBER_JOB_DONE : 0;
     memcpy(reply->job, roster->job, sizeof(reply->job));
 }
 
@@ -302,13 +302,13 @@ uint64_t weft_roster_aggregators_version(const struct weft_roster *roster)
     return roster->aggregators.version;
 }
 
-void weft_roster_near(const struct weft_roster *roster, uint32_t rank, uint32_t place,
+void weft_roster_aggregator(const struct weft_roster *roster, uint32_t rank, uint32_t rack,
                       struct weft_member_reply *reply_p)
 {
     *reply_p = (struct weft_member_reply){0};
     fill_in(roster, NULL, reply_p);
     reply_p->version = 0;
-    (void)weft_aggregator_list_near(&roster->aggregators, rank, place, reply_p);
+    (void)weft_aggregator_list_near(&roster->aggregators, rank, rack, reply_p);
 }
 
 /* ---- all requests ---------------------------------------------------------------------------- */
@@ -385,8 +385,8 @@ bool weft_roster_lapse(struct weft_roster *roster, uint64_t now_ns,
     if (next == NULL || next->until_ns > now_ns) {
         return false;
     }
-    next->lapsed = true;
-    roster->counters.lapsed++;
+    next->expired = true;
+    roster->counters.expired++;
     *who_p = weft_roster_record_of(roster, next);
     return true;
 }

@@ -2,8 +2,8 @@
  *
  * A member holds a *lease* on its rank (a worker) or on its run of shards (a server), numbered by an
  * *epoch* that only grows. Every request renews it. A lease that was not renewed for lease_ns has
- * *lapsed*: it may then be given to whoever asks, and its shards are no longer listed; a member that
- * speaks again before that gets it back, epoch and all. What is not lapsed is not given away but to
+ * *expired*: it may then be given to whoever asks, and its shards are no longer listed; a member that
+ * speaks again before that gets it back, epoch and all. What is not expired is not given away but to
  * a later incarnation of the same member, which a supervisor names that has seen the former die.
  *
  * Sans-I/O, one thread. Whatever must survive the coordinator comes out as a record (a request with
@@ -40,7 +40,7 @@ struct weft_roster_config {
     uint32_t shards;                 /* S; the same */
     char job[WEFT_MEMBER_JOB_BYTES]; /* "" = as the first member says */
     uint64_t lease_ns;
-    bool tell_over; /* tell members when all workers are done (WEFT_MEMBER_OVER) */
+    bool tell_over; /* tell members when all workers are done (WEFT_MEMBER_JOB_DONE) */
 };
 
 /* 192 members, 64 workers and 32 shards at most, leases of 5 s. */
@@ -49,8 +49,8 @@ void weft_roster_config_default(struct weft_roster_config *config_p);
 struct weft_roster_counters {
     uint64_t granted;    /* leases given */
     uint64_t taken_over; /* of these, from an earlier incarnation of the same member */
-    uint64_t lapsed;
-    uint64_t revived;    /* lapsed ones whose holder spoke again */
+    uint64_t expired;
+    uint64_t reclaimed;    /* expired ones whose holder spoke again */
     uint64_t refused;    /* requests answered with another status than OK */
     uint64_t left;
 };
@@ -75,7 +75,7 @@ bool weft_roster_list(const struct weft_roster *roster, struct weft_member_reply
 uint64_t weft_roster_aggregators_version(const struct weft_roster *roster);
 
 /* The aggregator for this member: count 0, version 0 where there is none. rpc_id is the caller's. */
-void weft_roster_near(const struct weft_roster *roster, uint32_t rank, uint32_t place,
+void weft_roster_aggregator(const struct weft_roster *roster, uint32_t rank, uint32_t rack,
                       struct weft_member_reply *reply_p);
 
 /* Names the content of the list; 0 = it is not complete. */

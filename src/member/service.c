@@ -20,20 +20,21 @@ struct answer {
     uint8_t *bytes;
 };
 
-/* A LIST or NEAR that waits: one of each for each connection, the newest. */
+/* A LIST or FIND_AGGREGATOR that waits: one of each for each connection, the newest. */
 struct question {
     bool waits;
     uint32_t rpc_id;
     uint64_t have_version;
     uint32_t rank;
-    uint32_t place;
-    uint64_t looked; /* NEAR: the aggregators then, which were no answer; 0 = not looked yet */
+    uint32_t rack;
+    uint64_t
+        looked; /* FIND_AGGREGATOR: the aggregators then, which were no answer; 0 = not looked yet */
 };
 
 struct asker {
     bool is_member; /* its name has the role */
     struct question list;
-    struct question near;
+    struct question aggregator;
 };
 
 struct weft_member_service {
@@ -191,17 +192,17 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
 {
     struct weft_member_reply reply;
     struct weft_member_request record;
-    if (op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_NEAR) {
+    if (op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_FIND_AGGREGATOR) {
         struct asker *asker = &service->askers[peer];
-        *(op == WEFT_MEMBER_LIST ? &asker->list : &asker->near) =
+        *(op == WEFT_MEMBER_LIST ? &asker->list : &asker->aggregator) =
             (struct question){.waits = true,
                               .rpc_id = request->rpc_id,
                               .have_version = request->have_version,
                               .rank = request->rank,
-                              .place = request->place};
+                              .rack = request->rack};
         return;
     }
-    uint64_t revived = weft_roster_counters(service->config.roster)->revived;
+    uint64_t reclaimed = weft_roster_counters(service->config.roster)->reclaimed;
     bool changed = weft_roster_handle(service->config.roster, op, request, now_ns, &reply, &record);
     bool safe = changed ? write_record(service, op, &record)
                         : !(service->is_broken && op == WEFT_MEMBER_REGISTER);
@@ -218,8 +219,8 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
              op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_NOTE_LEFT : WEFT_MEMBER_NOTE_JOINED, &record,
              reply.status);
     }
-    if (weft_roster_counters(service->config.roster)->revived > revived) {
-        note(service, WEFT_MEMBER_NOTE_REVIVED, &record, reply.status);
+    if (weft_roster_counters(service->config.roster)->reclaimed > reclaimed) {
+        note(service, WEFT_MEMBER_NOTE_RECLAIMED, &record, reply.status);
     }
 }
 
@@ -299,17 +300,18 @@ static void tell_list(struct weft_member_service *service)
 static void tell_near(struct weft_member_service *service)
 {
     const uint64_t version = weft_roster_aggregators_version(service->config.roster);
-    struct weft_member_reply near;
+    struct weft_member_reply aggregator;
     for (uint32_t peer = 0; peer < service->config.peers_max; peer++) {
-        struct question *asked = &service->askers[peer].near;
+        struct question *asked = &service->askers[peer].aggregator;
         if (!asked->waits || asked->looked == version) {
             continue;
         }
         asked->looked = version;
-        weft_roster_near(service->config.roster, asked->rank, asked->place, &near);
-        if (near.version != asked->have_version && near.count <= service->config.shards_max) {
-            near.rpc_id = asked->rpc_id;
-            answer(service, peer, WEFT_MEMBER_NEAR, &near);
+        weft_roster_aggregator(service->config.roster, asked->rank, asked->rack, &aggregator);
+        if (aggregator.version != asked->have_version &&
+            aggregator.count <= service->config.shards_max) {
+            aggregator.rpc_id = asked->rpc_id;
+            answer(service, peer, WEFT_MEMBER_FIND_AGGREGATOR, &aggregator);
             asked->waits = false;
         }
     }
@@ -319,7 +321,7 @@ void weft_member_service_progress(struct weft_member_service *service, uint64_t 
 {
     struct weft_member_request who;
     while (weft_roster_lapse(service->config.roster, now_ns, &who)) {
-        note(service, WEFT_MEMBER_NOTE_LAPSED, &who, WEFT_MEMBER_OK);
+        note(service, WEFT_MEMBER_NOTE_EXPIRED, &who, WEFT_MEMBER_OK);
     }
     weft_roster_expire(service->config.roster, now_ns);
     tell_list(service);

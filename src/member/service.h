@@ -20,8 +20,8 @@ enum weft_member_note {
     WEFT_MEMBER_NOTE_JOINED,
     WEFT_MEMBER_NOTE_REFUSED,
     WEFT_MEMBER_NOTE_LEFT,
-    WEFT_MEMBER_NOTE_LAPSED,
-    WEFT_MEMBER_NOTE_REVIVED, /* spoke again before its place was given away */
+    WEFT_MEMBER_NOTE_EXPIRED,
+    WEFT_MEMBER_NOTE_RECLAIMED, /* spoke again before its place was given away */
     WEFT_MEMBER_NOTE_COMPLETE, /* all shards are there (again); `who` is NULL */
 };
 

@@ -25,10 +25,10 @@ static void add_members(const struct weft_coordinator_stats *stats, struct weft_
     weft_exposition_one(text, "weft_leases_taken_over_total", "counter",
                         "Of these, from an earlier process of the same member.",
                         stats->roster.taken_over);
-    weft_exposition_one(text, "weft_leases_lapsed_total", "counter",
-                        "Leases that expired without a heartbeat.", stats->roster.lapsed);
-    weft_exposition_one(text, "weft_leases_revived_total", "counter",
-                        "Of these, returned to their holder.", stats->roster.revived);
+    weft_exposition_one(text, "weft_leases_expired_total", "counter",
+                        "Leases that expired without a heartbeat.", stats->roster.expired);
+    weft_exposition_one(text, "weft_leases_reclaimed_total", "counter",
+                        "Of these, returned to their holder.", stats->roster.reclaimed);
     weft_exposition_one(text, "weft_member_requests_refused_total", "counter",
                         "Requests of members that were rejected.", stats->roster.refused);
     weft_exposition_one(text, "weft_members_left_total", "counter", "Members that left.",

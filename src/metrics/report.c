@@ -41,7 +41,7 @@ static const struct counter shard_counters[] = {
     SHARD(requests_short), SHARD(requests_stale), SHARD(chunks_applied), SHARD(chunks_refused),
     SHARD(elements_applied), SHARD(rows_pulled), SHARD(rows_absent), SHARD(rows_stepped),
     SHARD(rows_refused), SHARD(clocks_refused), SHARD(waits), SHARD(workers_refused),
-    SHARD(lists_kept), SHARD(lists_refused), SHARD(lists_given), SHARD(lists_unknown),
+    SHARD(lists_stored), SHARD(lists_refused), SHARD(lists_received), SHARD(lists_unknown),
     SHARD(ids_by_list), SHARD(peers_ignored), SHARD(journal_records), SHARD(journal_full), SHARD(journal_failed),
     SHARD(updates_opened), SHARD(updates_closed), SHARD(updates_late),
 };
@@ -49,17 +49,17 @@ static const struct counter shard_counters[] = {
 #define TABLE(field) COUNTER(weft_shard_table_sums, "table_", field)
 
 static const struct counter table_counters[] = {
-    TABLE(rows), TABLE(bytes), TABLE(rows_made), TABLE(rows_evicted), TABLE(rows_expired),
+    TABLE(rows), TABLE(bytes), TABLE(rows_created), TABLE(rows_evicted), TABLE(rows_expired),
     TABLE(unadmitted), TABLE(unadmitted_forgotten), TABLE(not_finite),
 };
 
 #define CLIENT(field) COUNTER(weft_ps_client_counters, "client_", field)
 
 static const struct counter client_counters[] = {
-    CLIENT(clocks), CLIENT(clock_probes), CLIENT(replies_bad),
+    CLIENT(clocks), CLIENT(clock_probes), CLIENT(replies_malformed),
     CLIENT(rpcs_refused), CLIENT(rpcs_failed),
-    CLIENT(missed_first), CLIENT(missed_forgotten), CLIENT(again), CLIENT(pushes_passed),
-    CLIENT(packed), CLIENT(lists_kept), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
+    CLIENT(missed_first), CLIENT(missed_ids_dropped), CLIENT(deferred), CLIENT(pushes_skipped),
+    CLIENT(packed), CLIENT(lists_stored), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
     CLIENT(lists_unknown), CLIENT(lists_sent), CLIENT(value_bytes_saved), CLIENT(residual_dropped),
     CLIENT(updates), CLIENT(updates_direct), CLIENT(updates_dropped), CLIENT(pushes_dropped),
     CLIENT(pushes_late),

@@ -33,8 +33,8 @@ static void add_updates(const struct weft_scheduler_stats *stats, struct weft_ex
     weft_exposition_one(text, "weft_sched_granted_total", "counter", "Of these, granted.",
                         planner->granted);
     weft_exposition_one(text, "weft_sched_dropped_total", "counter", "Of these, dropped.",
-                        planner->dropped_late + planner->dropped_crowded + planner->dropped_hold +
-                            planner->dropped_divergence);
+                        planner->dropped_late + planner->dropped_crowded +
+                            planner->dropped_blocking + planner->dropped_divergence);
     weft_exposition_one(text, "weft_sched_direct_total", "counter",
                         "Of these, sent without waiting for a verdict.", stats->service.direct);
     weft_exposition_one(text, "weft_sched_unplanned_total", "counter",
@@ -43,8 +43,8 @@ static void add_updates(const struct weft_scheduler_stats *stats, struct weft_ex
                         "Granted updates that every shard has closed.", planner->commits);
     weft_exposition_one(text, "weft_sched_delay_updates_total", "counter",
                         "Sum of the delays of these, in updates.", planner->delay_sum);
-    weft_exposition_one(text, "weft_sched_lapsed_total", "counter",
-                        "Workers with an update whose reports timed out.", stats->service.lapsed);
+    weft_exposition_one(text, "weft_sched_expired_total", "counter",
+                        "Workers with an update whose reports timed out.", stats->service.expired);
 }
 
 static void add_reports(const struct weft_scheduler_stats *stats, struct weft_exposition *text)

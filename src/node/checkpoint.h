@@ -16,7 +16,7 @@
 #define WEFT_NODE_CHECKPOINT_H
 
 #include "node/checkpoint_data.h"
-#include "node/journal.h"
+#include "node/journal_file.h"
 #include "node/log.h"
 
 #include "io/driver.h"
@@ -27,7 +27,7 @@
 struct weft_checkpoint_options {
     const char *directory; /* NULL = none are made */
     const char *every;     /* "1000" clocks, "60s"; NULL = the default */
-    uint32_t whole_every;  /* one of so many is whole, the others are deltas */
+    uint32_t full_every;  /* one of so many is whole, the others are deltas */
     uint32_t keep;
     uint32_t memory_mib; /* for copies of rows, each shard */
     bool restore;
@@ -36,7 +36,7 @@ struct weft_checkpoint_options {
 };
 
 #define WEFT_CHECKPOINT_DEFAULTS                                                                   \
-    {.whole_every = 1, .keep = 2, .memory_mib = 1024, .journal = WEFT_JOURNAL_DEFAULTS}
+    {.full_every = 1, .keep = 2, .memory_mib = 1024, .journal = WEFT_JOURNAL_DEFAULTS}
 
 enum weft_checkpoint_phase {
     WEFT_CHECKPOINT_IDLE,

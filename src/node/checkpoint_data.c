@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert(sizeof(struct weft_once) == 18 * sizeof(uint64_t), "written as it lies in memory");
+static_assert(sizeof(struct weft_push_window) == 18 * sizeof(uint64_t),
+              "written as it lies in memory");
 
 enum { PARTIAL_WORDS = 5 };
 

@@ -1,7 +1,7 @@
 /* What a checkpoint's data file holds: a shard's snapshot as tensors, and back.
  *
  *     table.T.ids u64 (n), .clock u32 (n), .count u32 (n), .weights f32 (n, dim), .state f32 (n, k)
- *     table.T.worker_clocks u32 (W), table.T.pushes u64 (W, 18): struct weft_once of each rank
+ *     table.T.worker_clocks u32 (W), table.T.pushes u64 (W, 18): struct weft_push_window of each rank
  *     table.T.removed u64 (r): ids that are gone since the checkpoint that a delta is based on
  *     table.T.waiting_ids u64 (w), .waiting_counts u32 (w), or table.T.waiting_filter u8 (c): what
  *     admission has counted; absent when it counts nothing

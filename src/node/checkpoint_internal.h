@@ -64,7 +64,7 @@ struct weft_checkpoint {
     uint32_t since_whole;
     uint32_t last_clock; /* that was ordered */
     uint64_t next_ns;
-    uint64_t again_ns; /* one failed: nothing before that, whoever asks */
+    uint64_t retry_ns; /* one failed: nothing before that, whoever asks */
     uint64_t begun_ns;
     void **memory; /* (count,): lent to the shards for copies */
 };

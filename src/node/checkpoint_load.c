@@ -193,7 +193,7 @@ static weft_status load_clocks(const struct load *load, uint16_t table)
     if (status != WEFT_OK) {
         return status;
     }
-    struct weft_once *pushes = NULL;
+    struct weft_push_window *pushes = NULL;
     uint32_t push_count = 0;
     status = read_all(load, tensor(load, table, "pushes"), sizeof(*pushes), (void **)&pushes,
                       &push_count);

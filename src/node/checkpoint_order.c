@@ -75,20 +75,20 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
     if (checkpoint->unclear != 0 && number <= checkpoint->unclear) {
         /* A part of that number may count: not the same again. The next clock has another one. */
         checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
-        checkpoint->again_ns = checkpoint->next_ns;
+        checkpoint->retry_ns = checkpoint->next_ns;
         return true;
     }
     if (!lend(checkpoint)) {
         weft_checkpoint_take_back(checkpoint);
         return false;
     }
-    uint32_t whole_every = checkpoint->config.options.whole_every;
+    uint32_t full_every = checkpoint->config.options.full_every;
     /* Another server has found a part of the last one damaged: then nothing can be based on it. */
     bool has_base = checkpoint->kept != 0 &&
                     weft_ckpt_history_has(weft_ckpt_log_history(checkpoint->log),
                                           weft_ckpt_log_mine(checkpoint->log)->serial,
                                           checkpoint->kept);
-    bool whole = !has_base || checkpoint->since_whole + 1 >= whole_every;
+    bool whole = !has_base || checkpoint->since_whole + 1 >= full_every;
     checkpoint->number = number;
     checkpoint->base = whole ? 0 : checkpoint->kept;
     checkpoint->under_way = true;
@@ -148,7 +148,7 @@ void weft_checkpoint_consider(struct weft_checkpoint *checkpoint)
     bool hurry = checkpoint->last || checkpoint->requested || checkpoint->wanted_clock > 0;
     if (checkpoint->under_way || !s.has_tables ||
         (!hurry && weft_clock_now_ns() < checkpoint->next_ns) ||
-        (!checkpoint->last && weft_clock_now_ns() < checkpoint->again_ns)) {
+        (!checkpoint->last && weft_clock_now_ns() < checkpoint->retry_ns)) {
         return;
     }
     bool ordered = true;

@@ -59,7 +59,7 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
                    checkpoint->number, why);
     checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
     if (refusal != WEFT_RPC_OK) {
-        checkpoint->again_ns = checkpoint->next_ns;
+        checkpoint->retry_ns = checkpoint->next_ns;
         pthread_mutex_lock(&checkpoint->lock);
         weft_checkpoint_refuse(checkpoint, refusal);
         pthread_mutex_unlock(&checkpoint->lock);
@@ -183,7 +183,7 @@ static uint64_t bytes_on_disk(const struct weft_checkpoint *checkpoint)
 }
 
 /* One by request came to nothing: the next way of the two, with more patience. */
-static void again_otherwise(struct weft_checkpoint *checkpoint)
+static void retry_differently(struct weft_checkpoint *checkpoint)
 {
     pthread_mutex_lock(&checkpoint->lock);
     checkpoint->requested |= checkpoint->by_request;
@@ -200,7 +200,7 @@ static void finish(struct weft_checkpoint *checkpoint)
     uint32_t clock = 0;
     uint64_t rows = 0;
     if (!same_clocks(checkpoint, &clock)) {
-        again_otherwise(checkpoint);
+        retry_differently(checkpoint);
         give_up(checkpoint, WEFT_RPC_OK, "the shards were cut at different clocks");
         return;
     }
@@ -348,7 +348,7 @@ static void make_way(struct weft_checkpoint *checkpoint)
                      weft_clock_now_ns() >= checkpoint->impatient_ns;
     pthread_mutex_unlock(&checkpoint->lock);
     if (impatient && waits) {
-        again_otherwise(checkpoint);
+        retry_differently(checkpoint);
     }
     if ((wanted || impatient) && waits) {
         judge(checkpoint, false);

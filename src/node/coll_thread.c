@@ -42,24 +42,24 @@ static void release(struct weft_coll_thread *t)
     pthread_cond_destroy(&t->changed);
     free(t->block);
     free(t->dial);
-    free(t->place);
+    free(t->slot);
     free(t);
 }
 
 static weft_status take_memory(struct weft_coll_thread *t)
 {
     const struct weft_coll_config *c = &t->config.coll;
-    t->place = calloc(c->ops_max, sizeof(*t->place));
+    t->slot = calloc(c->ops_max, sizeof(*t->slot));
     t->block = calloc(c->ops_max, sizeof(*t->block));
     t->dial = calloc(c->ranks, sizeof(*t->dial));
-    if (t->place == NULL || t->block == NULL || t->dial == NULL) {
+    if (t->slot == NULL || t->block == NULL || t->dial == NULL) {
         return WEFT_NOMEM;
     }
     t->free_head = COLL_NONE;
     for (uint32_t i = c->ops_max; i-- > 0;) {
-        t->place[i].life = 1;
-        t->place[i].block = COLL_NONE;
-        t->place[i].next = t->free_head;
+        t->slot[i].life = 1;
+        t->slot[i].block = COLL_NONE;
+        t->slot[i].next = t->free_head;
         t->free_head = i;
     }
     for (uint32_t r = 0; r < c->ranks; r++) {

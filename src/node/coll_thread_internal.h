@@ -26,11 +26,11 @@
 
 enum { COLL_NONE = UINT32_MAX, COLL_FAILURE_BYTES = 800 };
 
-enum coll_place_state { PLACE_FREE, PLACE_QUEUED, PLACE_OPEN, PLACE_DONE };
+enum coll_slot_state { SLOT_FREE, SLOT_QUEUED, SLOT_OPEN, SLOT_DONE };
 
 /* Of one operation, from begin until it has been waited for. */
-struct coll_place {
-    enum coll_place_state state;
+struct coll_slot {
+    enum coll_slot_state state;
     uint32_t life;
     uint32_t waiters; /* of this operation alone; its result is for one of them, not for a wait_any */
     bool is_offered;  /* in done */
@@ -86,7 +86,7 @@ struct weft_coll_thread {
     pthread_cond_t changed;
     struct weft_leader leader;
     uint32_t waiters;         /* that sleep on changed */
-    struct coll_place *place; /* (ops_max,) */
+    struct coll_slot *slot; /* (ops_max,) */
     uint32_t free_head;
     struct coll_queue queued, done;
     uint32_t open_ops; /* begun, and not waited for */
@@ -103,11 +103,11 @@ struct weft_coll_thread {
 
 static inline void coll_queue_add(struct weft_coll_thread *t, struct coll_queue *q, uint32_t i)
 {
-    t->place[i].next = COLL_NONE;
+    t->slot[i].next = COLL_NONE;
     if (q->head == COLL_NONE) {
         q->head = i;
     } else {
-        t->place[q->tail].next = i;
+        t->slot[q->tail].next = i;
     }
     q->tail = i;
 }
@@ -116,7 +116,7 @@ static inline uint32_t coll_queue_take(struct weft_coll_thread *t, struct coll_q
 {
     uint32_t i = q->head;
     if (i != COLL_NONE) {
-        q->head = t->place[i].next;
+        q->head = t->slot[i].next;
     }
     return i;
 }
@@ -124,20 +124,20 @@ static inline uint32_t coll_queue_take(struct weft_coll_thread *t, struct coll_q
 static inline void coll_queue_remove(struct weft_coll_thread *t, struct coll_queue *q, uint32_t i)
 {
     uint32_t before = COLL_NONE;
-    for (uint32_t at = q->head; at != i; at = t->place[at].next) {
+    for (uint32_t at = q->head; at != i; at = t->slot[at].next) {
         before = at;
     }
     if (before == COLL_NONE) {
-        q->head = t->place[i].next;
+        q->head = t->slot[i].next;
     } else {
-        t->place[before].next = t->place[i].next;
+        t->slot[before].next = t->slot[i].next;
     }
     q->tail = q->tail == i ? before : q->tail;
 }
 
 static inline uint64_t coll_id_of(const struct weft_coll_thread *t, uint32_t i)
 {
-    return (uint64_t)t->place[i].life << 32 | i;
+    return (uint64_t)t->slot[i].life << 32 | i;
 }
 /* ---- coll_thread_progress.c ------------------------------------------------------------------ */
 

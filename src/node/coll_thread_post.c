@@ -121,9 +121,9 @@ weft_status weft_coll_thread_begin(struct weft_coll_thread *t, const struct weft
     } else if (i == COLL_NONE) {
         status = WEFT_AGAIN;
     } else {
-        struct coll_place *p = &t->place[i];
+        struct coll_slot *p = &t->slot[i];
         t->free_head = p->next;
-        p->state = PLACE_QUEUED;
+        p->state = SLOT_QUEUED;
         p->call = *call;
         *id_p = coll_id_of(t, i);
         coll_queue_add(t, &t->queued, i);

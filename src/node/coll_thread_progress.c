@@ -57,8 +57,8 @@ static void block_give(struct weft_coll_thread *t, uint32_t i)
 static void set_done(struct weft_coll_thread *t, uint32_t i, const struct weft_coll_done *done)
 {
     const uint64_t one = 1;
-    struct coll_place *p = &t->place[i];
-    p->state = PLACE_DONE;
+    struct coll_slot *p = &t->slot[i];
+    p->state = SLOT_DONE;
     p->done = *done;
     p->done.user = p->call.user;
     if (p->waiters > 0) {
@@ -92,7 +92,7 @@ static void publish(struct weft_coll_thread *t)
     pthread_mutex_lock(&t->lock);
     for (; any; any = weft_coll_poll(t->coll, &done)) {
         uint32_t i = (uint32_t)done.user;
-        block_give(t, t->place[i].block);
+        block_give(t, t->slot[i].block);
         set_done(t, i, &done);
     }
     t->ranks_up = weft_coll_ranks_up(t->coll);
@@ -106,7 +106,7 @@ static void publish(struct weft_coll_thread *t)
 /* ---- the thread: what it is told ------------------------------------------------------------- */
 
 /* A call that this rank cannot begin leaves the others waiting for it, so they are told. */
-static weft_status begin(struct weft_coll_thread *t, struct coll_place *p, uint32_t i,
+static weft_status begin(struct weft_coll_thread *t, struct coll_slot *p, uint32_t i,
                          uint64_t now_ns)
 {
     struct weft_coll_call call = p->call;
@@ -137,13 +137,13 @@ static void take_begun(struct weft_coll_thread *t, uint64_t now_ns)
         pthread_mutex_lock(&t->lock);
         uint32_t i = coll_queue_take(t, &t->queued);
         if (i != COLL_NONE) {
-            t->place[i].state = PLACE_OPEN; /* this thread's from now on, until it is done */
+            t->slot[i].state = SLOT_OPEN; /* this thread's from now on, until it is done */
         }
         pthread_mutex_unlock(&t->lock);
         if (i == COLL_NONE) {
             return;
         }
-        weft_status status = begin(t, &t->place[i], i, now_ns);
+        weft_status status = begin(t, &t->slot[i], i, now_ns);
         if (status != WEFT_OK) {
             pthread_mutex_lock(&t->lock);
             note_failure(t);

@@ -32,7 +32,7 @@ bool weft_coll_thread_wait_changed(struct weft_coll_thread *t, uint64_t end_ns)
 
 static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_done *done_p)
 {
-    struct coll_place *p = &t->place[i];
+    struct coll_slot *p = &t->slot[i];
     uint64_t count;
     *done_p = p->done;
     if (p->is_offered) {
@@ -42,7 +42,7 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
             (void)!read(t->fd, &count, sizeof(count));
         }
     }
-    p->state = PLACE_FREE;
+    p->state = SLOT_FREE;
     p->life++;
     p->waiters = 0; /* others that wait for the same operation find it gone */
     p->next = t->free_head;
@@ -67,9 +67,9 @@ static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_st
         *status_p = i != COLL_NONE ? WEFT_OK : t->open_ops > 0 ? WEFT_AGAIN : WEFT_NOTFOUND;
         return i;
     }
-    bool known = i < t->config.coll.ops_max && t->place[i].life == id >> 32 &&
-                 t->place[i].state != PLACE_FREE;
-    *status_p = !known ? WEFT_NOTFOUND : t->place[i].state == PLACE_DONE ? WEFT_OK : WEFT_AGAIN;
+    bool known = i < t->config.coll.ops_max && t->slot[i].life == id >> 32 &&
+                 t->slot[i].state != SLOT_FREE;
+    *status_p = !known ? WEFT_NOTFOUND : t->slot[i].state == SLOT_DONE ? WEFT_OK : WEFT_AGAIN;
     return i;
 }
 
@@ -105,7 +105,7 @@ static bool follow(struct weft_coll_thread *t, uint64_t end_ns)
 /* Returns when find_done is worth a look, or false at end_ns. Behind the lock. */
 static bool wait_done(struct weft_coll_thread *t, uint64_t id, uint32_t i, uint64_t end_ns)
 {
-    struct coll_place *p = id != WEFT_COLL_THREAD_ANY ? &t->place[i] : NULL;
+    struct coll_slot *p = id != WEFT_COLL_THREAD_ANY ? &t->slot[i] : NULL;
     uint32_t life = p != NULL ? p->life : 0;
     if (p != NULL) {
         p->waiters++;

@@ -32,14 +32,15 @@ static bool record(void *arg, uint8_t op, const uint8_t *bytes, size_t count)
 {
     struct weft_coordinator *coordinator = arg;
     return coordinator->journal == NULL ||
-           weft_journal_append(coordinator->journal, op, bytes, count) == WEFT_OK;
+           weft_coordinator_journal_append(coordinator->journal, op, bytes, count) == WEFT_OK;
 }
 
-static size_t supply(void *arg, uint32_t i, uint8_t *op_p, uint8_t body[WEFT_JOURNAL_BODY_MAX])
+static size_t supply(void *arg, uint32_t i, uint8_t *op_p,
+                     uint8_t body[WEFT_COORDINATOR_JOURNAL_BODY_MAX])
 {
     struct weft_coordinator *coordinator = arg;
     struct weft_member_request record;
-    static_assert((int)WEFT_MEMBER_REQUEST_BYTES_MAX <= (int)WEFT_JOURNAL_BODY_MAX);
+    static_assert((int)WEFT_MEMBER_REQUEST_BYTES_MAX <= (int)WEFT_COORDINATOR_JOURNAL_BODY_MAX);
     return weft_roster_record(coordinator->roster, i, op_p, &record)
                ? weft_member_request_pack(&record, body)
                : 0;
@@ -49,10 +50,11 @@ static size_t supply(void *arg, uint32_t i, uint8_t *op_p, uint8_t body[WEFT_JOU
 static bool compact(struct weft_coordinator *coordinator)
 {
     struct weft_error why = {.text = ""};
-    if (!weft_journal_is_long(coordinator->journal)) {
+    if (!weft_coordinator_journal_is_long(coordinator->journal)) {
         return false;
     }
-    weft_status status = weft_journal_compact(coordinator->journal, supply, coordinator, &why);
+    weft_status status =
+        weft_coordinator_journal_compact(coordinator->journal, supply, coordinator, &why);
     if (status != WEFT_OK) {
         weft_node_warn(&coordinator->config.log,
                        "%s; it goes on growing, and this is tried again when it is twice as long",
@@ -65,7 +67,7 @@ static bool sync_records(void *arg)
 {
     struct weft_coordinator *coordinator = arg;
     return coordinator->journal == NULL || compact(coordinator) ||
-           weft_journal_sync(coordinator->journal) == WEFT_OK;
+           weft_coordinator_journal_sync(coordinator->journal) == WEFT_OK;
 }
 
 static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_error *error)
@@ -75,8 +77,8 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
     if (path == NULL) {
         return WEFT_OK;
     }
-    weft_status status =
-        weft_journal_open(path, restore, coordinator, &coordinator->journal, &torn_bytes, error);
+    weft_status status = weft_coordinator_journal_open(path, restore, coordinator,
+                                                       &coordinator->journal, &torn_bytes, error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -121,11 +123,11 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
     if (who != NULL) {
         name_member(who, name, sizeof(name));
     }
-    if (coordinator->config.lapsed != NULL &&
-        (what == WEFT_MEMBER_NOTE_LAPSED || what == WEFT_MEMBER_NOTE_REVIVED)) {
-        coordinator->config.lapsed(coordinator->config.arg, who, what == WEFT_MEMBER_NOTE_LAPSED);
+    if (coordinator->config.expired != NULL &&
+        (what == WEFT_MEMBER_NOTE_EXPIRED || what == WEFT_MEMBER_NOTE_RECLAIMED)) {
+        coordinator->config.expired(coordinator->config.arg, who, what == WEFT_MEMBER_NOTE_EXPIRED);
     }
-    if (what == WEFT_MEMBER_NOTE_LAPSED) {
+    if (what == WEFT_MEMBER_NOTE_EXPIRED) {
         weft_node_warn(log, "%s has been silent for its lease; its place is free", name);
     } else if (what == WEFT_MEMBER_NOTE_REFUSED && status != WEFT_MEMBER_UNKNOWN_MEMBER &&
                status != WEFT_MEMBER_CLAIMED && status != WEFT_MEMBER_FULL) {
@@ -244,7 +246,7 @@ static void release(struct weft_coordinator *coordinator)
     weft_driver_close(coordinator->driver);
     weft_provider_free(coordinator->provider);
     weft_member_service_free(coordinator->service);
-    weft_journal_close(coordinator->journal);
+    weft_coordinator_journal_close(coordinator->journal);
     weft_roster_free(coordinator->roster);
     if (coordinator->over_fd >= 0) {
         close(coordinator->over_fd);

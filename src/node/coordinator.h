@@ -5,7 +5,7 @@
 #ifndef WEFT_NODE_COORDINATOR_H
 #define WEFT_NODE_COORDINATOR_H
 
-#include "job/journal.h"
+#include "job/coordinator_journal.h"
 #include "member/service.h"
 #include "node/log.h"
 #include "node/security.h"
@@ -23,9 +23,9 @@ struct weft_coordinator_config {
     struct weft_transport_options transport;
     const struct weft_security *security; /* loaded; borrowed until stop */
     struct weft_node_log log;
-    /* The lease of a member lapsed, or it spoke again before its place was given away. On the
+    /* The lease of a member expired, or it spoke again before its place was given away. On the
      * coordinator's thread. NULL = nobody wants to know. */
-    void (*lapsed)(void *arg, const struct weft_member_request *who, bool lapsed);
+    void (*expired)(void *arg, const struct weft_member_request *who, bool expired);
     void *arg;
 };
 
@@ -33,7 +33,7 @@ struct weft_coordinator {
     struct weft_coordinator_config config;
     struct weft_roster *roster;
     struct weft_member_service *service;
-    struct weft_journal *journal;
+    struct weft_coordinator_journal *journal;
     struct weft_driver *driver;
     struct weft_provider *provider;
     pthread_t thread;
@@ -49,7 +49,7 @@ struct weft_coordinator {
 
 /* Open everything, in this thread; then start the thread that serves.
  * Owns:    coordinator is the caller's, at a fixed place until stop, which is due only after OK.
- * Errors:  as weft_driver_open and weft_journal_open, in words in error. */
+ * Errors:  as weft_driver_open and weft_coordinator_journal_open, in words in error. */
 weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
                                    const struct weft_coordinator_config *config,
                                    struct weft_error *error);

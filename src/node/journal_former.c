@@ -1,6 +1,6 @@
 /* The journal of the process before: read, and given up when the own one has taken its place. */
 #define _GNU_SOURCE
-#include "node/journal_internal.h"
+#include "node/journal_file_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,7 +121,7 @@ static bool is_leftover(const char *path, uint64_t lineage)
         return false;
     }
     ssize_t n = weft_journal_is_ours(fd) ? pread(fd, head, sizeof(head), 0) : -1;
-    bool copied = weft_journal_lineage(head, &other) && other == lineage;
+    bool copied = weft_shard_journal_lineage(head, &other) && other == lineage;
     bool blank = n >= 0 && memcmp(head, zeros, sizeof(zeros)) == 0;
     bool left = n >= 0 && (copied || (blank && flock(fd, LOCK_EX | LOCK_NB) == 0));
     (void)close(fd);
@@ -145,7 +145,7 @@ static void remove_leftovers(const struct weft_journal_file *file)
 {
     uint64_t lineage, claim;
     DIR *directory =
-        file->former.memory != NULL && weft_journal_lineage(file->former.memory, &lineage)
+        file->former.memory != NULL && weft_shard_journal_lineage(file->former.memory, &lineage)
             ? opendir(file->options->directory)
             : NULL;
     for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {

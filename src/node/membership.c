@@ -42,8 +42,8 @@ static struct weft_member_client_config member_config(const struct weft_launch *
         .role = join->is_aggregator ? WEFT_ROLE_AGGREGATOR
                 : join->span > 0    ? WEFT_ROLE_SERVER
                                     : WEFT_ROLE_WORKER,
-        .place = weft_member_place(join->place),
-        .wants_near = join->wants_near,
+        .rack = weft_member_rack(join->rack),
+        .wants_aggregator = join->wants_aggregator,
         /* Without a supervisor that names the slot: a name that nobody else has. */
         .member = launch->member != 0 ? launch->member : random | 1,
         .incarnation = (uint64_t)launch->restart + 1,
@@ -100,7 +100,7 @@ bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, 
     return true;
 }
 
-bool weft_membership_near(struct weft_membership *membership, uint32_t shard, uint32_t shards,
+bool weft_membership_aggregator(struct weft_membership *membership, uint32_t shard, uint32_t shards,
                           struct weft_launch_address *address_p)
 {
     struct weft_member_state state;
@@ -108,11 +108,11 @@ bool weft_membership_near(struct weft_membership *membership, uint32_t shard, ui
         return false;
     }
     weft_member_thread_state(membership->thread, &state);
-    if (state.near.count != shards) {
+    if (state.aggregator.count != shards) {
         return false;
     }
-    weft_resolve_member_host(&state.near.addresses[shard], address_p->host);
-    address_p->port = state.near.addresses[shard].port;
+    weft_resolve_member_host(&state.aggregator.addresses[shard], address_p->host);
+    address_p->port = state.aggregator.addresses[shard].port;
     return true;
 }
 

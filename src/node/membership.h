@@ -30,8 +30,8 @@ struct weft_membership_join {
     uint32_t span;  /* of a server: how many shards; 0 = a worker, or an aggregator */
     bool is_aggregator; /* with this number */
     uint32_t number;
-    const char *place; /* the rack or host of a worker or an aggregator; NULL = not told */
-    bool wants_near;   /* of a worker: it asks for an aggregator */
+    const char *rack; /* the rack or host of a worker or an aggregator; NULL = not told */
+    bool wants_aggregator;   /* of a worker: it asks for an aggregator */
     enum weft_member_wait what;
     uint64_t patience_ns;
     bool (*stop)(void); /* NULL = nothing ends the wait */
@@ -51,7 +51,7 @@ bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, 
 
 /* Where the endpoint of this worker's aggregator for a shard is now. False: there is none, or it is not of so many
  * shards. */
-bool weft_membership_near(struct weft_membership *membership, uint32_t shard, uint32_t shards,
+bool weft_membership_aggregator(struct weft_membership *membership, uint32_t shard, uint32_t shards,
                           struct weft_launch_address *address_p);
 
 /* done: the work is. A membership that never joined is fine. */

@@ -43,12 +43,12 @@ weft_status weft_recording_open(struct weft_recording *recording, const char *ro
     return weft_recorder_open(&config, &recording->recorder, error);
 }
 
-struct weft_record_ring *weft_recording_ring(struct weft_recording *recording)
+struct weft_rpc_record_ring *weft_recording_ring(struct weft_recording *recording)
 {
     if (recording->recorder == NULL) {
         return NULL;
     }
-    struct weft_record_ring *ring = weft_recorder_ring(recording->recorder);
+    struct weft_rpc_record_ring *ring = weft_recorder_ring(recording->recorder);
     if (ring == NULL) {
         weft_node_warn(&recording->log,
                        "no memory for records: nothing is recorded of this thread");
@@ -60,15 +60,15 @@ static void record_hot_table(struct weft_recorder *recorder, const struct weft_t
                              uint32_t number, uint16_t t, struct weft_hot_row *rows, uint32_t max)
 {
     struct weft_hot_total total;
-    struct weft_record record = {.type = WEFT_RECORD_HOT_TOTAL, .table = t};
+    struct weft_rpc_record record = {.type = WEFT_RPC_RECORD_HOT_TOTAL, .table = t};
     weft_table_hot_total(table, &total);
-    record.hot_total = (struct weft_record_hot_total){
+    record.hot_total = (struct weft_rpc_record_hot_total){
         .server = number, .exact = total.exact, .updates = total.updates};
     weft_recorder_add(recorder, &record, 1);
     uint32_t count = weft_table_hot(table, rows, max);
-    record.type = WEFT_RECORD_HOT;
+    record.type = WEFT_RPC_RECORD_HOT;
     for (uint32_t i = 0; i < count; i++) {
-        record.hot = (struct weft_record_hot){
+        record.hot = (struct weft_rpc_record_hot){
             .server = number, .id = rows[i].id, .updates = rows[i].updates};
         weft_recorder_add(recorder, &record, 1);
     }

@@ -31,7 +31,7 @@ weft_status weft_recording_open(struct weft_recording *recording, const char *ro
 void weft_recording_command(int argc, char **argv);
 
 /* For one thread; NULL = nothing is recorded. */
-struct weft_record_ring *weft_recording_ring(struct weft_recording *recording);
+struct weft_rpc_record_ring *weft_recording_ring(struct weft_recording *recording);
 
 /* Write down the hottest rows of every table of a shard. recorder = NULL: nothing.
  * Thread:  the shard's. */

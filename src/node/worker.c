@@ -53,7 +53,7 @@ static weft_status open_endpoint(struct weft_worker *worker,
 {
     struct weft_endpoint_config endpoint = config->endpoint;
     struct weft_udp_config *udp = &endpoint.driver.udp;
-    bool connects_again = config->connect_timeout_ns > 0 || config->client.reconnect_ns > 0;
+    bool reconnects = config->connect_timeout_ns > 0 || config->client.reconnect_ns > 0;
     const char **hosts = calloc(worker->shards + 1, sizeof(*hosts));
     if (hosts == NULL) {
         return weft_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
@@ -63,7 +63,7 @@ static weft_status open_endpoint(struct weft_worker *worker,
     udp->loss.role = WEFT_ROLE_WORKER;
     udp->loss.rank = worker->rank;
     udp->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, worker->rank);
-    udp->ep.peers_max = worker->shards + (connects_again ? PEERS_SPARE : 0);
+    udp->ep.peers_max = worker->shards + (reconnects ? PEERS_SPARE : 0);
     udp->ep.peers_max += worker->has_via ? worker->via_total + PEERS_SPARE : 0;
     udp->ep.expects_max = weft_ps_client_expects_max(&config->client);
     if (config->scheduler != NULL) {
@@ -217,7 +217,7 @@ static weft_status timed_out(struct weft_worker *worker, uint32_t s)
 }
 
 /* A connection that did not come about, or broke before all were there: why, or once more. */
-static weft_status connect_again(struct weft_worker *worker, uint32_t s)
+static weft_status reconnect(struct weft_worker *worker, uint32_t s)
 {
     struct weft_worker_server *server = &worker->servers[s];
     char hint[WEFT_SECURITY_HINT_BYTES];
@@ -245,7 +245,7 @@ static weft_status connect_due(struct weft_worker *worker, uint32_t *waiting_p)
             status = check_name(worker, s);
         } else {
             *waiting_p = s;
-            status = worker->servers[s].is_down ? connect_again(worker, s) : WEFT_OK;
+            status = worker->servers[s].is_down ? reconnect(worker, s) : WEFT_OK;
         }
     }
     return status;

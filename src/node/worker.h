@@ -23,8 +23,9 @@ struct weft_worker_config {
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
     const struct weft_launch_address *via; /* (max(client.aggregators, 1), client.shards): of the
                                             * aggregators, where client.via_timeout_ns > 0; copied */
-    bool via_coordinator; /* `via` is NULL, there is one aggregator a shard, and `membership` says where: it
-                           * joined with wants_near. While there is none, pushes go to the servers */
+    bool
+        via_coordinator; /* `via` is NULL, there is one aggregator a shard, and `membership` says where: it
+                           * joined with wants_aggregator. While there is none, pushes go to the servers */
     struct weft_membership *membership; /* asked where a server that went away is now; NULL = nobody */
     /* > 0: open returns when all servers are connected, or after so long; for one that does not answer,
      * or is another than the list says, it fails. 0: operations wait for the connections, and fail
@@ -88,7 +89,7 @@ enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
  * several with '/' between them where there is a scheduler, which chooses among them, or "coordinator".
  *
  * Shape:   config_p: client.shards, scheduler and membership are set; membership has joined, with
- *          wants_near for "coordinator". *via_p: memory that config_p then names, to be freed after
+ *          wants_aggregator for "coordinator". *via_p: memory that config_p then names, to be freed after
  *          weft_worker_open, also after an error.
  * Errors:  each with a sentence that begins with `option`, the name of the setting for the user.
  *          WEFT_INVALID  text is none of these, or "coordinator" without one or with a scheduler.

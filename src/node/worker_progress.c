@@ -119,7 +119,8 @@ static void maintain_one(struct weft_worker *worker, uint32_t s, uint64_t now_ns
     uint64_t until_ns;
     if (weft_ps_client_away(worker->client, s, &until_ns)) {
         server->until_ns = until_ns;
-        if (now_ns >= weft_max_u64(server->retry_ns, weft_ps_client_again_ns(worker->client, s))) {
+        if (now_ns >=
+            weft_max_u64(server->retry_ns, weft_ps_client_reconnect_ns(worker->client, s))) {
             connect_to(worker, s, now_ns);
         }
     } else if (now_ns >= server->until_ns) { /* else it is connecting */
@@ -146,7 +147,7 @@ static uint64_t maintain(struct weft_worker *worker)
 /* Connections to aggregators. Nothing waits for them. Returns how long a sleep may last. */
 static uint64_t maintain_via(struct weft_worker *worker)
 {
-    uint64_t now_ns = weft_clock_now_ns(), sleep_ns = WEFT_NEVER, again_ns;
+    uint64_t now_ns = weft_clock_now_ns(), sleep_ns = WEFT_NEVER, attempt_ns;
     weft_peer peer;
     while (weft_ps_client_take_via_close(worker->client, &peer)) {
         weft_endpoint_disconnect(&worker->endpoint, peer);
@@ -154,13 +155,13 @@ static uint64_t maintain_via(struct weft_worker *worker)
     for (uint32_t v = 0; v < worker->via_total; v++) {
         struct weft_launch_address *via = &worker->vias[v];
         struct weft_error error;
-        if (!weft_ps_client_wants_via(worker->client, v, &again_ns)) {
+        if (!weft_ps_client_wants_via(worker->client, v, &attempt_ns)) {
             continue;
         }
-        if (now_ns < again_ns) {
-            sleep_ns = weft_min_u64(sleep_ns, again_ns - now_ns);
+        if (now_ns < attempt_ns) {
+            sleep_ns = weft_min_u64(sleep_ns, attempt_ns - now_ns);
         } else if (worker->via_coordinator &&
-                   !weft_membership_near(worker->membership, v, worker->shards, via)) {
+                   !weft_membership_aggregator(worker->membership, v, worker->shards, via)) {
             weft_ps_client_via_failed(worker->client, v, now_ns); /* there is none: not before a pause */
         } else if (weft_endpoint_connect(&worker->endpoint, via->host, via->port, &peer, &error) ==
                    WEFT_OK) {

@@ -11,9 +11,10 @@
 
 #include <xxhash.h>
 
-enum { HEAD_BYTES = sizeof(struct weft_spool_head), UNIT_BYTES = WEFT_RECORD_UNIT_BYTES };
+enum { HEAD_BYTES = sizeof(struct weft_spool_head), UNIT_BYTES = WEFT_RPC_RECORD_UNIT_BYTES };
 
-uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record_unit *units)
+uint64_t weft_spool_hash(const struct weft_spool_head *head,
+                         const struct weft_rpc_record_unit *units)
 {
     const size_t from = offsetof(struct weft_spool_head, first);
     uint64_t seed = XXH3_64bits(units, (size_t)head->units * UNIT_BYTES);
@@ -73,14 +74,14 @@ static bool head_good(const struct weft_spool_head *head, uint64_t room)
 /* The units came from a ring and have a valid hash, but the file is untrusted. */
 static bool units_good(const struct weft_spool_reader *reader)
 {
-    struct weft_record record;
+    struct weft_rpc_record record;
     uint32_t count = 0;
     for (uint32_t at = 0, used; at < reader->head.units; at += used) {
-        used = weft_record_read(reader->units + at, reader->head.units - at, &record);
+        used = weft_rpc_record_read(reader->units + at, reader->head.units - at, &record);
         if (used == 0) {
             return false;
         }
-        count += record.type != WEFT_RECORD_NOTHING;
+        count += record.type != WEFT_RPC_RECORD_NOTHING;
     }
     return count == reader->head.count;
 }

@@ -2,7 +2,7 @@
  * database. It is not meant to be read by people; obs/records_db.h converts it.
  *
  * Blocks of 128 + 32 x units bytes, in this machine's byte order, since a spool never leaves it:
- * this head, and records in the formats of rpc/record.h:
+ * this head, and records in the formats of rpc/rpc_record.h:
  *
  *   offset bytes  head
  *     0     8    magic "WEFTREC2"
@@ -28,7 +28,7 @@
 #ifndef WEFT_OBS_RECORD_SPOOL_H
 #define WEFT_OBS_RECORD_SPOOL_H
 
-#include "rpc/record.h"
+#include "rpc/rpc_record.h"
 
 enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_UNITS_MAX = 1 << 17 };
 
@@ -37,9 +37,9 @@ enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_UNITS_MAX = 1 << 17 };
 
 /* A record written by the recorder itself: bytes[0] is a key, the text follows; the texts of one
  * key are concatenated. */
-enum { WEFT_RECORD_TEXT = 255 };
+enum { WEFT_RPC_RECORD_TEXT = 255 };
 enum weft_spool_text { WEFT_SPOOL_VERSION = 1, WEFT_SPOOL_COMMAND, WEFT_SPOOL_HOST };
-enum { WEFT_SPOOL_TEXT_BYTES = sizeof(((struct weft_record *)0)->bytes) - 1 };
+enum { WEFT_SPOOL_TEXT_BYTES = sizeof(((struct weft_rpc_record *)0)->bytes) - 1 };
 
 struct weft_spool_head {
     char magic[8];
@@ -64,14 +64,15 @@ struct weft_spool_head {
 static_assert(sizeof(struct weft_spool_head) == 128, "the file's format");
 
 /* The expected hash of the head. */
-uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record_unit *units);
+uint64_t weft_spool_hash(const struct weft_spool_head *head,
+                         const struct weft_rpc_record_unit *units);
 
 struct weft_spool_reader {
     int fd;
     uint64_t at;
     uint64_t bytes;                 /* of the file */
     struct weft_spool_head head;    /* of the last block read */
-    struct weft_record_unit *units; /* (head.units,) of that block */
+    struct weft_rpc_record_unit *units; /* (head.units,) of that block */
     uint64_t skipped;               /* bytes outside of valid blocks */
 };
 

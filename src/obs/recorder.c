@@ -39,7 +39,7 @@ struct weft_recorder {
     uint64_t texts;
     uint64_t lost; /* records lost because the disk was full */
     uint32_t ring_count;
-    struct weft_record_ring *rings[RINGS_MAX];
+    struct weft_rpc_record_ring *rings[RINGS_MAX];
     struct weft_spool_head head; /* as in the last block */
 };
 
@@ -59,7 +59,8 @@ static uint64_t clock_read_ns(clockid_t clock)
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Write a complete block or none: an incomplete block is overwritten by the next one. */
-static bool write_all(struct weft_recorder *r, const struct weft_record_unit *units, size_t bytes)
+static bool write_all(struct weft_recorder *r, const struct weft_rpc_record_unit *units,
+                      size_t bytes)
 {
     struct iovec parts[2] = {{.iov_base = &r->head, .iov_len = sizeof(r->head)},
                              {.iov_base = (void *)(uintptr_t)units, .iov_len = bytes}};
@@ -88,12 +89,12 @@ static uint64_t dropped_so_far(const struct weft_recorder *r)
 {
     uint64_t dropped = r->lost;
     for (uint32_t i = 0; i < r->ring_count; i++) {
-        dropped += weft_record_ring_dropped(r->rings[i]);
+        dropped += weft_rpc_record_ring_dropped(r->rings[i]);
     }
     return dropped;
 }
 
-static void block_write(struct weft_recorder *r, const struct weft_record_unit *units,
+static void block_write(struct weft_recorder *r, const struct weft_rpc_record_unit *units,
                         uint32_t unit_count, uint32_t count)
 {
     r->head.count = count;
@@ -117,11 +118,11 @@ static void block_write(struct weft_recorder *r, const struct weft_record_unit *
 }
 
 /* Write records that are not in units yet. */
-static void records_write(struct weft_recorder *r, const struct weft_record *records,
+static void records_write(struct weft_recorder *r, const struct weft_rpc_record *records,
                           uint32_t count)
 {
-    const struct weft_record_unit *units = (const void *)records;
-    block_write(r, units, count * WEFT_RECORD_UNITS, count);
+    const struct weft_rpc_record_unit *units = (const void *)records;
+    block_write(r, units, count * WEFT_RPC_RECORD_UNITS, count);
 }
 
 /* ---- a spool that was deleted ---------------------------------------------------------------- */
@@ -191,10 +192,11 @@ static void drain(struct weft_recorder *r)
          *        wait. */
         for (int piece = 0; piece < 2; piece++) {
             uint32_t count;
-            const struct weft_record_unit *units = weft_record_ring_peek(r->rings[i], &count);
+            const struct weft_rpc_record_unit *units =
+                weft_rpc_record_ring_peek(r->rings[i], &count);
             if (count > 0) {
-                block_write(r, units, count, weft_record_count(units, count));
-                weft_record_ring_take(r->rings[i], count);
+                block_write(r, units, count, weft_rpc_record_count(units, count));
+                weft_rpc_record_ring_take(r->rings[i], count);
             }
         }
     }
@@ -271,12 +273,12 @@ static weft_status spool_open(struct weft_recorder *r, struct weft_error *error)
 /* Texts are stored as records, so that a reader needs no second format. */
 static void text_write(struct weft_recorder *r, enum weft_spool_text key, const char *text)
 {
-    struct weft_record records[8];
+    struct weft_rpc_record records[8];
     uint32_t count = 0;
     memset(records, 0, sizeof(records));
     for (; text != NULL && *text != '\0' && count < WEFT_ARRAY_COUNT(records); count++) {
         size_t bytes = strnlen(text, WEFT_SPOOL_TEXT_BYTES);
-        records[count].type = WEFT_RECORD_TEXT;
+        records[count].type = WEFT_RPC_RECORD_TEXT;
         records[count].bytes[0] = (uint8_t)key;
         memcpy(records[count].bytes + 1, text, bytes);
         text += bytes;
@@ -328,7 +330,7 @@ static weft_status thread_start(struct weft_recorder *r, struct weft_error *erro
 weft_status weft_recorder_open(const struct weft_recorder_config *config,
                                struct weft_recorder **recorder_p, struct weft_error *error)
 {
-    WEFT_ASSERT(config->ring_slots <= WEFT_SPOOL_UNITS_MAX / WEFT_RECORD_RPC_UNITS);
+    WEFT_ASSERT(config->ring_slots <= WEFT_SPOOL_UNITS_MAX / WEFT_RPC_RECORD_CLIENT_UNITS);
     struct weft_recorder *r = calloc(1, sizeof(*r));
     if (r == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for records");
@@ -357,25 +359,25 @@ weft_status weft_recorder_open(const struct weft_recorder_config *config,
     return WEFT_OK;
 }
 
-struct weft_record_ring *weft_recorder_ring(struct weft_recorder *recorder)
+struct weft_rpc_record_ring *weft_recorder_ring(struct weft_recorder *recorder)
 {
-    struct weft_record_ring *ring = NULL;
+    struct weft_rpc_record_ring *ring = NULL;
     pthread_mutex_lock(&recorder->lock);
     if (recorder->ring_count < RINGS_MAX &&
-        weft_record_ring_new(recorder->config.ring_slots, &ring) == WEFT_OK) {
+        weft_rpc_record_ring_new(recorder->config.ring_slots, &ring) == WEFT_OK) {
         recorder->rings[recorder->ring_count++] = ring;
     }
     pthread_mutex_unlock(&recorder->lock);
     return ring;
 }
 
-void weft_recorder_add(struct weft_recorder *recorder, const struct weft_record *records,
+void weft_recorder_add(struct weft_recorder *recorder, const struct weft_rpc_record *records,
                        uint32_t count)
 {
     pthread_mutex_lock(&recorder->lock);
     WEFT_ASSERT(!recorder->finished);
     while (count > 0) {
-        uint32_t some = (uint32_t)weft_min_u64(count, WEFT_SPOOL_UNITS_MAX / WEFT_RECORD_UNITS);
+        uint32_t some = (uint32_t)weft_min_u64(count, WEFT_SPOOL_UNITS_MAX / WEFT_RPC_RECORD_UNITS);
         records_write(recorder, records, some);
         records += some;
         count -= some;
@@ -414,7 +416,7 @@ void weft_recorder_finish(struct weft_recorder *recorder)
     pthread_join(recorder->thread, NULL);
     drain(recorder);
     recorder->head.last = 1;
-    const struct weft_record_unit none = {.bytes = {0}};
+    const struct weft_rpc_record_unit none = {.bytes = {0}};
     block_write(recorder, &none, 0, 0);
     /* Remove the incomplete block written before the disk was full. */
     if (ftruncate(recorder->fd, (off_t)recorder->bytes) != 0) {
@@ -434,7 +436,7 @@ void weft_recorder_free(struct weft_recorder *recorder)
     }
     weft_recorder_finish(recorder);
     for (uint32_t i = 0; i < recorder->ring_count; i++) {
-        weft_record_ring_free(recorder->rings[i]);
+        weft_rpc_record_ring_free(recorder->rings[i]);
     }
     (void)close(recorder->fd);
     pthread_cond_destroy(&recorder->stopped);

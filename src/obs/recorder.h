@@ -34,7 +34,7 @@ struct weft_recorder_config {
     const char *command;
     uint64_t window_ns; /* of active workers; 0 = this process has none */
     uint32_t
-        ring_slots; /* per ring, a power of two up to 65,536 (rpc/record.h); 64 bytes each */
+        ring_slots; /* per ring, a power of two up to 65,536 (rpc/rpc_record.h); 64 bytes each */
     uint32_t period_us; /* time between two reads of the rings */
 };
 
@@ -58,11 +58,11 @@ weft_status weft_recorder_open(const struct weft_recorder_config *config,
 
 /* Create a ring, owned by the recorder until weft_recorder_free. One thread may write to it.
  * NULL = out of memory. */
-struct weft_record_ring *weft_recorder_ring(struct weft_recorder *recorder);
+struct weft_rpc_record_ring *weft_recorder_ring(struct weft_recorder *recorder);
 
 /* Write records immediately, without a ring: for data that is known only at the end.
  * Thread:  any, but not on the hot path: it writes to the disk. */
-void weft_recorder_add(struct weft_recorder *recorder, const struct weft_record *records,
+void weft_recorder_add(struct weft_recorder *recorder, const struct weft_rpc_record *records,
                        uint32_t count);
 
 /* Counts of records written and dropped so far.   Thread: any. */

@@ -27,7 +27,7 @@ struct spool_facts {
     char texts[TEXTS][TEXT_MAX];
 };
 
-static void add_text(struct spool_facts *facts, const struct weft_record *record)
+static void add_text(struct spool_facts *facts, const struct weft_rpc_record *record)
 {
     uint8_t key = record->bytes[0];
     if (key < TEXTS) {
@@ -45,10 +45,10 @@ static weft_status spool_block(struct records_sink *sink, const struct weft_spoo
     enum weft_records_table table;
     weft_status status = WEFT_OK;
     facts->head = reader->head;
-    struct weft_record record;
+    struct weft_rpc_record record;
     for (uint32_t at = 0; status == WEFT_OK && at < reader->head.units;) {
-        at += weft_record_read(reader->units + at, reader->head.units - at, &record);
-        if (record.type == WEFT_RECORD_TEXT) {
+        at += weft_rpc_record_read(reader->units + at, reader->head.units - at, &record);
+        if (record.type == WEFT_RPC_RECORD_TEXT) {
             add_text(facts, &record);
         } else if (weft_records_row(&record, process, &table, values)) {
             facts->records++;

@@ -50,7 +50,7 @@ struct records_sink {
 };
 
 /* Convert a record to a row; false if its type is unknown. */
-bool weft_records_row(const struct weft_record *record, int64_t process,
+bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
                       enum weft_records_table *table_p, int64_t values_p[RECORDS_COLUMNS_MAX]);
 
 /* Begin a transaction and create the missing tables. */

@@ -21,9 +21,9 @@ const struct records_table weft_records_tables[TABLE_COUNT] = {
     [TABLE_HOT_TOTAL] = TABLE("hot_total", 4, "server", "tbl", "updates", "exact"),
 };
 
-static void rpc_row(const struct weft_record *record, int64_t process, int64_t *out)
+static void rpc_row(const struct weft_rpc_record *record, int64_t process, int64_t *out)
 {
-    const struct weft_record_rpc *rpc = &record->rpc;
+    const struct weft_rpc_record_client *rpc = &record->rpc;
     const struct weft_rpc_latency *latency = &rpc->latency;
     const int64_t row[] = {
         rpc->worker,
@@ -50,9 +50,9 @@ static void rpc_row(const struct weft_record *record, int64_t process, int64_t *
     memcpy(out, row, sizeof(row));
 }
 
-static void served_row(const struct weft_record *record, int64_t process, int64_t *out)
+static void served_row(const struct weft_rpc_record *record, int64_t process, int64_t *out)
 {
-    const struct weft_record_served *served = &record->served;
+    const struct weft_rpc_record_served *served = &record->served;
     const int64_t row[] = {
         served->server,
         served->worker,
@@ -68,36 +68,36 @@ static void served_row(const struct weft_record *record, int64_t process, int64_
     memcpy(out, row, sizeof(row));
 }
 
-bool weft_records_row(const struct weft_record *record, int64_t process,
+bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
                       enum weft_records_table *table_p, int64_t values_p[RECORDS_COLUMNS_MAX])
 {
-    const struct weft_record_active *active = &record->active;
-    const struct weft_record_hot *hot = &record->hot;
-    const struct weft_record_hot_total *total = &record->hot_total;
+    const struct weft_rpc_record_active *active = &record->active;
+    const struct weft_rpc_record_hot *hot = &record->hot;
+    const struct weft_rpc_record_hot_total *total = &record->hot_total;
     switch (record->type) {
-    case WEFT_RECORD_RPC:
+    case WEFT_RPC_RECORD_CLIENT:
         *table_p = TABLE_RPC;
         rpc_row(record, process, values_p);
         return true;
-    case WEFT_RECORD_SERVED:
+    case WEFT_RPC_RECORD_SERVED:
         *table_p = TABLE_SERVED;
         served_row(record, process, values_p);
         return true;
-    case WEFT_RECORD_ACTIVE:
+    case WEFT_RPC_RECORD_ACTIVE:
         *table_p = TABLE_ACTIVE;
         memcpy(values_p,
                (int64_t[]){active->server, (int64_t)active->start_ns, (int64_t)active->window_ns,
                            active->workers, process},
                5 * sizeof(int64_t));
         return true;
-    case WEFT_RECORD_HOT:
+    case WEFT_RPC_RECORD_HOT:
         *table_p = TABLE_HOT;
         memcpy(values_p,
                (int64_t[]){hot->server, record->table, (int64_t)hot->id, (int64_t)hot->updates,
                            (int64_t)hot->error},
                5 * sizeof(int64_t));
         return true;
-    case WEFT_RECORD_HOT_TOTAL:
+    case WEFT_RPC_RECORD_HOT_TOTAL:
         *table_p = TABLE_HOT_TOTAL;
         memcpy(values_p,
                (int64_t[]){total->server, record->table, (int64_t)total->updates, total->exact},

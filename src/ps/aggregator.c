@@ -148,7 +148,7 @@ bool weft_agg_expect(struct weft_aggregator *agg, uint32_t rank, enum weft_rpc_o
 {
     const struct weft_msg_expect expect = {
         .peer = agg->workers[rank].peer,
-        .sink = memory != NULL ? WEFT_SINK_COPY : WEFT_SINK_HAND,
+        .sink = memory != NULL ? WEFT_SINK_COPY : WEFT_SINK_EVENT,
         .tag = (uint64_t)op << 56,
         .tag_mask = WEFT_RPC_TAG_OP_MASK,
         .memory = memory,

@@ -101,7 +101,7 @@ struct weft_aggregator_counters {
     uint64_t pulls_direct_refused; /* the shard refused what was fetched for it */
     uint64_t fetches_out;     /* requests to the shard */
     uint64_t pull_rows_in;    /* rows of pulls; of these: */
-    uint64_t pull_rows_kept;  /* were here, and good; */
+    uint64_t pull_rows_cached;  /* were here, and good; */
     uint64_t pull_rows_shared; /* came with a row that was asked for for another pull; */
     uint64_t pull_rows_fetched; /* were asked for, each once in a fetch */
     uint64_t shard_refusals;  /* connections to the shard or the parent that ended because it has another
@@ -121,7 +121,7 @@ struct weft_aggregator_gauges {
     uint32_t groups_open; /* being made */
     uint32_t groups_sent; /* not answered yet */
     uint32_t pulls_waiting; /* for the shard */
-    uint32_t rows_kept;
+    uint32_t rows_cached;
     bool shard_up;
 };
 

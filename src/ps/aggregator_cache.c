@@ -79,8 +79,8 @@ void weft_agg_cache_put(struct weft_aggregator *agg, uint16_t table, uint64_t id
     if (kept->rows_max == 0) {
         return;
     }
-    float *place = weft_row_store_find(kept, id);
-    place = place != NULL ? place : weft_row_store_replace(kept, id);
-    memcpy(place, &mark, sizeof(mark));
-    memcpy((uint8_t *)place + sizeof(mark), row, bytes);
+    float *slot = weft_row_store_find(kept, id);
+    slot = slot != NULL ? slot : weft_row_store_replace(kept, id);
+    memcpy(slot, &mark, sizeof(mark));
+    memcpy((uint8_t *)slot + sizeof(mark), row, bytes);
 }

@@ -22,14 +22,14 @@ enum { AHEAD_MAX = WEFT_AGGREGATE_PULLS / 2 }; /* of a version that is not reach
 weft_status weft_agg_fetches_init(struct weft_aggregator *agg)
 {
     const uint32_t rows = agg->config.pull_rows_max;
-    agg->fetch_places = 64;
-    while (agg->fetch_places < 2 * rows) {
-        agg->fetch_places *= 2;
+    agg->fetch_slots = 64;
+    while (agg->fetch_slots < 2 * rows) {
+        agg->fetch_slots *= 2;
     }
     for (uint32_t i = 0; agg->config.pull_slots > 0 && i < WEFT_AGGREGATE_PULLS; i++) {
         struct agg_fetch *fetch = &agg->fetches[i];
         fetch->ids = calloc(rows, sizeof(*fetch->ids));
-        fetch->index = calloc(agg->fetch_places, sizeof(*fetch->index));
+        fetch->index = calloc(agg->fetch_slots, sizeof(*fetch->index));
         fetch->request = calloc(1, WEFT_RPC_REQUEST_BYTES + rows * sizeof(uint64_t));
         fetch->reply = calloc(1, agg_rows_bytes(agg));
         if (fetch->ids == NULL || fetch->index == NULL || fetch->request == NULL ||
@@ -52,15 +52,15 @@ void weft_agg_fetches_fini(struct weft_aggregator *agg)
 
 /* ---- which rows ------------------------------------------------------------------------------ */
 
-static uint32_t place_of(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
+static uint32_t slot_of(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
                          uint64_t id)
 {
-    uint32_t place = (uint32_t)weft_hash_keyed(&agg->key, id) % agg->fetch_places;
-    while (fetch->index[place] >> 32 == fetch->life &&
-           fetch->ids[(uint32_t)fetch->index[place]] != id) {
-        place = (place + 1) % agg->fetch_places;
+    uint32_t slot = (uint32_t)weft_hash_keyed(&agg->key, id) % agg->fetch_slots;
+    while (fetch->index[slot] >> 32 == fetch->life &&
+           fetch->ids[(uint32_t)fetch->index[slot]] != id) {
+        slot = (slot + 1) % agg->fetch_slots;
     }
-    return place;
+    return slot;
 }
 
 static bool is_good_for(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
@@ -80,7 +80,7 @@ uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pu
     for (uint32_t i = 0; i < WEFT_AGGREGATE_PULLS; i++) {
         const struct agg_fetch *fetch = &agg->fetches[i];
         if (is_good_for(agg, fetch, pull) &&
-            fetch->index[place_of(agg, fetch, id)] >> 32 == fetch->life) {
+            fetch->index[slot_of(agg, fetch, id)] >> 32 == fetch->life) {
             return (uint8_t)(i + 1);
         }
     }
@@ -100,12 +100,12 @@ static bool take_ids(struct weft_aggregator *agg, struct agg_fetch *fetch, struc
         if (pull->from[i] != AGG_FROM_NOWHERE) {
             continue;
         }
-        const uint32_t place = place_of(agg, fetch, pull->ids[i]);
-        if (fetch->index[place] >> 32 != fetch->life) {
+        const uint32_t slot = slot_of(agg, fetch, pull->ids[i]);
+        if (fetch->index[slot] >> 32 != fetch->life) {
             if (fetch->rows == room) {
                 return false;
             }
-            fetch->index[place] = (uint64_t)fetch->life << 32 | fetch->rows;
+            fetch->index[slot] = (uint64_t)fetch->life << 32 | fetch->rows;
             fetch->ids[fetch->rows++] = pull->ids[i];
         } else {
             agg->counters.pull_rows_shared++;
@@ -192,17 +192,17 @@ static bool is_ahead(const struct weft_aggregator *agg, uint16_t table, uint32_t
 }
 
 /* A place for a request of this pull; NULL: there is none now. */
-static struct agg_fetch *place_for(struct weft_aggregator *agg, const struct agg_pull *pull)
+static struct agg_fetch *slot_for(struct weft_aggregator *agg, const struct agg_pull *pull)
 {
-    struct agg_fetch *place = NULL;
+    struct agg_fetch *slot = NULL;
     uint32_t ahead = 0;
     for (uint32_t i = 0; i < WEFT_AGGREGATE_PULLS; i++) {
         struct agg_fetch *fetch = &agg->fetches[i];
         ahead += fetch->live && is_ahead(agg, fetch->table, fetch->need);
-        place = fetch->live ? place : fetch;
+        slot = fetch->live ? slot : fetch;
     }
     const bool waits = is_ahead(agg, pull->table, pull->request.need_clock);
-    return waits && ahead >= AHEAD_MAX ? NULL : place;
+    return waits && ahead >= AHEAD_MAX ? NULL : slot;
 }
 
 static bool goes_with(const struct agg_pull *pull, const struct agg_fetch *fetch)
@@ -242,7 +242,7 @@ static void fetch_begin(struct weft_aggregator *agg, struct agg_fetch *fetch,
     fetch->message_closed = fetch->answered = fetch->is_void = false;
     fetch->rows = 0;
     if (++fetch->life == 0) {
-        memset(fetch->index, 0, agg->fetch_places * sizeof(*fetch->index));
+        memset(fetch->index, 0, agg->fetch_slots * sizeof(*fetch->index));
         fetch->life = 1;
     }
     bool room = true;
@@ -265,7 +265,7 @@ void weft_agg_fetches_progress(struct weft_aggregator *agg)
         if (pull->state != AGG_PULL_WAITING || pull->unasked == 0) {
             continue;
         }
-        struct agg_fetch *fetch = place_for(agg, pull);
+        struct agg_fetch *fetch = slot_for(agg, pull);
         if (fetch != NULL) {
             fetch_begin(agg, fetch, pull);
         }
@@ -307,10 +307,10 @@ static void give(struct weft_aggregator *agg, const struct agg_fetch *fetch, str
     const uint8_t name = (uint8_t)(fetch - agg->fetches + 1);
     for (uint32_t i = 0; i < pull->rows; i++) {
         if (pull->from[i] == name) {
-            const uint64_t place = fetch->index[place_of(agg, fetch, pull->ids[i])];
-            WEFT_ASSERT(place >> 32 == fetch->life && version >= pull->request.need_clock);
+            const uint64_t slot = fetch->index[slot_of(agg, fetch, pull->ids[i])];
+            WEFT_ASSERT(slot >> 32 == fetch->life && version >= pull->request.need_clock);
             weft_agg_pull_fill(pull, i, version,
-                               rows + (size_t)(uint32_t)place * fetch->elem_bytes);
+                               rows + (size_t)(uint32_t)slot * fetch->elem_bytes);
         }
     }
     pull->waits &=

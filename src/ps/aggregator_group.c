@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    INDEX_PLACES = 2 * WEFT_AGGREGATE_ROWS_MAX,
+    INDEX_SLOTS = 2 * WEFT_AGGREGATE_ROWS_MAX,
     ENDS_BYTES =
         WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBERS_MAX * WEFT_AGGREGATE_MEMBER_BYTES,
 };
@@ -27,7 +27,7 @@ static const uint64_t ends_age_max_ns = 2 * WEFT_NS_PER_MS;
 
 static bool sums_init(struct agg_group *group)
 {
-    group->index = calloc(INDEX_PLACES, sizeof(*group->index));
+    group->index = calloc(INDEX_SLOTS, sizeof(*group->index));
     group->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->ids));
     group->counts = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->counts));
     group->sums = malloc(WEFT_AGGREGATE_BYTES_MAX);
@@ -107,7 +107,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     memset(group->ranks, 0,
            WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
     if (!group->ends && ++group->life == 0) {
-        memset(group->index, 0, INDEX_PLACES * sizeof(*group->index));
+        memset(group->index, 0, INDEX_SLOTS * sizeof(*group->index));
         group->life = 1;
     }
     return group;
@@ -116,15 +116,15 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
 /* ---- adding ---------------------------------------------------------------------------------- */
 
 /* The place of an id: of its row, or where it goes. */
-static uint32_t place_of(const struct weft_aggregator *agg, const struct agg_group *group,
+static uint32_t slot_of(const struct weft_aggregator *agg, const struct agg_group *group,
                          uint64_t id)
 {
-    uint32_t place = (uint32_t)weft_hash_keyed(&agg->key, id) % INDEX_PLACES;
-    while (group->index[place] >> 32 == group->life &&
-           group->ids[(uint32_t)group->index[place]] != id) {
-        place = (place + 1) % INDEX_PLACES;
+    uint32_t slot = (uint32_t)weft_hash_keyed(&agg->key, id) % INDEX_SLOTS;
+    while (group->index[slot] >> 32 == group->life &&
+           group->ids[(uint32_t)group->index[slot]] != id) {
+        slot = (slot + 1) % INDEX_SLOTS;
     }
-    return place;
+    return slot;
 }
 
 static uint64_t id_at(const struct agg_input *input, uint32_t row)
@@ -147,8 +147,8 @@ static bool fits(const struct weft_aggregator *agg, const struct agg_group *grou
     }
     uint32_t more = 0;
     for (uint32_t i = 0; i < input->rows; i++) {
-        uint32_t place = place_of(agg, group, id_at(input, i));
-        more += group->index[place] >> 32 != group->life;
+        uint32_t slot = slot_of(agg, group, id_at(input, i));
+        more += group->index[slot] >> 32 != group->life;
     }
     return group->rows + more <= group->rows_max;
 }
@@ -160,17 +160,17 @@ static void add_rows(struct weft_aggregator *agg, struct agg_group *group,
         const uint8_t *from = input->values + i * input->values_stride;
         const uint16_t times = input->view != NULL ? weft_aggregate_count_at(input->view, i) : 1;
         uint64_t id = id_at(input, i);
-        uint32_t place = place_of(agg, group, id);
-        if (group->index[place] >> 32 != group->life) {
+        uint32_t slot = slot_of(agg, group, id);
+        if (group->index[slot] >> 32 != group->life) {
             uint32_t row = group->rows++;
-            group->index[place] = (uint64_t)group->life << 32 | row;
+            group->index[slot] = (uint64_t)group->life << 32 | row;
             group->ids[row] = id;
             group->counts[row] = times;
             memcpy(group->sums + (size_t)row * dim, from, dim * sizeof(float));
             group->count_max = group->count_max > times ? group->count_max : times;
             continue;
         }
-        uint32_t row = (uint32_t)group->index[place];
+        uint32_t row = (uint32_t)group->index[slot];
         float *restrict sums = group->sums + (size_t)row * dim;
         float gradient[WEFT_RPC_BLOCK_FLOATS];
         memcpy(gradient, from, dim * sizeof(float));
@@ -607,7 +607,7 @@ void weft_aggregator_gauges(const struct weft_aggregator *agg,
     *gauges_p = (struct weft_aggregator_gauges){.shard_up = agg->shard_up,
                                                 .pulls_waiting = agg->pulls_waiting};
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
-        gauges_p->rows_kept += agg->tables[t].kept.count;
+        gauges_p->rows_cached += agg->tables[t].kept.count;
     }
     for (uint32_t i = 0; i < agg->sums_count; i++) {
         gauges_p->groups_open += agg->groups[i].state == AGG_GROUP_OPEN;

@@ -121,7 +121,7 @@ struct agg_parent {
     weft_expect_id expect;
     uint32_t rpc_id;
     bool waits;        /* there is something to say, for which it is too early */
-    uint64_t again_ns; /* refused: not asked again before */
+    uint64_t retry_ns; /* refused: not asked again before */
     uint64_t process;  /* of the shard, as it was told last */
     uint64_t answers;  /* of which process it answers pulls; 0 = none */
     uint64_t below[AGG_BELOW_WORDS]; /* as it was told last */
@@ -204,7 +204,7 @@ struct agg_fetch {
     uint32_t rows;
     uint32_t life;     /* of its places in `index` */
     uint64_t *ids;     /* (pull_rows_max,) */
-    uint64_t *index;   /* (agg->fetch_places,): life << 32 | row */
+    uint64_t *index;   /* (agg->fetch_slots,): life << 32 | row */
     uint8_t *request;
     uint8_t *reply; /* agg_rows_bytes() */
     weft_expect_id expect;
@@ -306,7 +306,7 @@ struct weft_aggregator {
     uint32_t pulls_ready;
     float **found; /* (pull_rows_max,) scratch */
     struct agg_fetch fetches[WEFT_AGGREGATE_PULLS];
-    uint32_t fetch_places;
+    uint32_t fetch_slots;
     uint64_t shard_incarnation; /* while it is up; 0 = not known */
     weft_peer shard;
     bool shard_up;

@@ -135,7 +135,7 @@ static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64
         memcmp(parent->below, below, sizeof(parent->below)) == 0) {
         return true;
     }
-    if (parent->state == AGG_PARENT_REFUSED && now_ns < parent->again_ns) {
+    if (parent->state == AGG_PARENT_REFUSED && now_ns < parent->retry_ns) {
         parent->waits = true;
         return false;
     }
@@ -218,7 +218,7 @@ static void answered(struct weft_aggregator *agg, uint16_t index,
         agg->counters.loops += is_answer && reply.status == WEFT_RPC_BAD_REQUEST;
         process_gone(agg, index);
         send_away(agg, index, true);
-        parent->again_ns = now_ns + refused_pause_ns;
+        parent->retry_ns = now_ns + refused_pause_ns;
     } else if (parent->was_refused) {
         send_away(agg, index, false);
     }
@@ -250,7 +250,7 @@ uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg)
     for (uint32_t t = 0; due && t < agg->config.tables_max; t++) {
         const struct agg_parent *parent = &agg->tables[t].parent;
         if (parent->waits) {
-            first_ns = weft_min_u64(first_ns, parent->again_ns);
+            first_ns = weft_min_u64(first_ns, parent->retry_ns);
         }
     }
     return first_ns;

@@ -258,7 +258,7 @@ static void gather(struct weft_aggregator *agg, struct agg_pull *pull)
     }
     pull->left = pull->rows - kept;
     agg->counters.pull_rows_in += pull->rows;
-    agg->counters.pull_rows_kept += kept;
+    agg->counters.pull_rows_cached += kept;
     pull->unasked = missing;
     agg->counters.pull_rows_shared += pull->left - missing;
 }
@@ -412,7 +412,7 @@ static void bound(struct weft_aggregator *agg, const struct agg_pull *pull,
         agg->msgr.ops->chunk_elems(agg->msgr.self, send->peer, send->elem_bytes), send->elem_bytes,
         head_elems, pull->request.reply_bound_ppm);
     const uint64_t must =
-        weft_div_ceil_u64((uint64_t)head_elems + pull->request.rows_must, send->chunk_elems);
+        weft_div_ceil_u64((uint64_t)head_elems + pull->request.rows_critical, send->chunk_elems);
     send->critical = (uint8_t)weft_min_u64(must, CRITICAL_MAX);
     send->bound_ppm = must > CRITICAL_MAX ? 0 : pull->request.reply_bound_ppm;
 }

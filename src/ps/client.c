@@ -329,7 +329,7 @@ uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard)
 
 bool weft_ps_client_busy(const struct weft_ps_client *client)
 {
-    return client->ops_active > 0 || client->clocks_open > 0 || client->again_open > 0;
+    return client->ops_active > 0 || client->clocks_open > 0 || client->resent_open > 0;
 }
 
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client)

@@ -20,7 +20,7 @@
  * driver connects to where the shard is now and hands the new connection over:
  *
  *     after a batch of events:  for each shard s: if weft_ps_client_away(client, s) and
- *         now >= weft_ps_client_again_ns(client, s):
+ *         now >= weft_ps_client_reconnect_ns(client, s):
  *         connect; weft_ps_client_reconnect(client, s, peer).  A connection that fails is another
  *         PEER_DOWN: the shard is still away, connect again. PEER_DOWN (REPLACED) is not waited for:
  *         another process has this worker's rank, and what is unfinished fails.
@@ -43,7 +43,7 @@
 #include "base/hist.h"
 #include "core/msg.h"
 #include "rpc/latency.h"
-#include "rpc/record.h"
+#include "rpc/rpc_record.h"
 #include "ps/row_store.h"
 
 struct weft_ps_client;
@@ -83,7 +83,8 @@ struct weft_ps_client_config {
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
-    struct weft_record_ring *records; /* a record of every push and pull that is answered; borrowed
+    struct weft_rpc_record_ring
+        *records; /* a record of every push and pull that is answered; borrowed
                                        * until free. NULL = none. Clients of one thread may share
                                        * one ring */
 };
@@ -133,21 +134,21 @@ struct weft_ps_client_counters {
     struct weft_ps_flow pull;  /* answers; `sent` is what the server sent */
     uint64_t clocks;           /* CLOCK messages closed */
     uint64_t clock_probes;     /* empty pulls sent to learn that a clock has begun */
-    uint64_t replies_bad;      /* malformed or contradicting */
+    uint64_t replies_malformed;      /* malformed or contradicting */
     uint64_t rpcs_refused;     /* answered with a status other than OK */
     uint64_t rpcs_failed;      /* the shard was gone */
     uint64_t packed;           /* requests with packed ids */
-    uint64_t lists_kept;       /* pulls whose ids their shard keeps as a list */
+    uint64_t lists_stored;       /* pulls whose ids their shard keeps as a list */
     uint64_t pushes_listed;    /* answered OK, that named a list instead of their ids */
     uint64_t list_bytes_saved; /* of ids that were not sent, against ids that are not packed */
     uint64_t lists_unknown;    /* pushes whose shard did not have their list; sent twice */
     uint64_t lists_sent;       /* LISTs: of those, and of such as a break put off */
-    uint64_t missed_now;       /* ids remembered as missed at this time */
+    uint64_t missed_ids;       /* ids remembered as missed at this time */
     uint64_t missed_first;     /* ids that were put first because they had been missed */
-    uint64_t missed_forgotten; /* missed_max was reached, of pulls or of pushes */
-    uint64_t last_forgotten;   /* rows whose last value made room for another's */
+    uint64_t missed_ids_dropped; /* missed_max was reached, of pulls or of pushes */
+    uint64_t last_values_evicted;   /* rows whose last value made room for another's */
     uint64_t feedback_rows_now; /* rows of which something is kept at this time */
-    uint64_t feedback_kept;     /* elements that were lost and kept */
+    uint64_t feedback_stored;     /* elements that were lost and kept */
     uint64_t feedback_added;    /* elements to which kept ones were added */
     uint64_t feedback_dropped;  /* elements that were lost and not kept: no room, not finite, or
                                  * it is not known whether they arrived */
@@ -160,16 +161,16 @@ struct weft_ps_client_counters {
     uint64_t updates_unplaced; /* pushes that began an update when there was no place for one */
     uint64_t pushes_dropped;
     uint64_t pushes_late;      /* refused by their shard: LATE */
-    uint64_t late;             /* pulls' requests and pushes that a deadline ended or kept back */
-    uint64_t again;            /* sends and expectations the transport put off */
-    uint64_t shards_away;      /* connections that ended and were waited for */
+    uint64_t deadlines_expired; /* pulls' requests and pushes that a deadline ended or kept back */
+    uint64_t deferred;            /* sends and expectations the transport put off */
+    uint64_t shard_disconnects;      /* connections that ended and were waited for */
     uint64_t resumes;          /* tables of shards that went on */
-    uint64_t pushes_again;     /* messages sent again */
+    uint64_t pushes_resent;     /* messages sent again */
     uint64_t pushes_lost;      /* finished, and not in the shard that came back */
     uint64_t pushes_durable;   /* not kept any more: a checkpoint has them */
     uint64_t replay_bytes_now; /* of replay_bytes, in use at this time */
     uint64_t replay_full;      /* pushes put off because it was full, or nearly */
-    uint64_t clocks_again;     /* finished, and to be said again to a shard that came back */
+    uint64_t clocks_resent;     /* finished, and to be said again to a shard that came back */
     uint64_t via_pushes;    /* given to an aggregator; */
     uint64_t via_committed; /* of these, that came to their shard so; */
     uint64_t via_direct;    /* and that were sent once more, to the shard itself */
@@ -180,7 +181,8 @@ struct weft_ps_client_counters {
     uint64_t via_clocks_taken;
     uint64_t via_clocks_direct;
     uint64_t via_downs;     /* connections to aggregators that ended */
-    uint64_t pushes_passed; /* refused in part or whole, for the shard had ended their clock without
+    uint64_t
+        pushes_skipped; /* refused in part or whole, for the shard had ended their clock without
                                 * this worker (shrink); not an error, but absent */
 };
 
@@ -428,7 +430,7 @@ bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, ui
 
 /* When to connect to a shard that is away: at once after a connection that held, else after a pause
  * that grows to a second. */
-uint64_t weft_ps_client_again_ns(const struct weft_ps_client *client, uint32_t shard);
+uint64_t weft_ps_client_reconnect_ns(const struct weft_ps_client *client, uint32_t shard);
 
 /* A new connection, connected or connecting, to the shard that is away.
  * Errors:  WEFT_STATE  it is not away. */
@@ -440,8 +442,8 @@ struct weft_ps_resumed {
     uint32_t shard;
     uint16_t table;
     uint32_t clock;        /* of this rank, as the shard has it; it is told the rest again */
-    uint32_t clocks_again; /* how many that are */
-    uint64_t pushes_again;
+    uint32_t clocks_resent; /* how many that are */
+    uint64_t pushes_resent;
     uint64_t pushes_lost;
 };
 
@@ -459,7 +461,7 @@ bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_r
  *         another PEER_DOWN.
  *     then: while weft_ps_client_take_via_close: disconnect. */
 bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
-                              uint64_t *again_ns_p);
+                              uint64_t *retry_ns_p);
 void weft_ps_client_via(struct weft_ps_client *client, uint32_t via, weft_peer peer);
 void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns);
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p);

@@ -126,7 +126,7 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
     }
     link->clock_said = clock_next(client, table, shard, link);
     if (link->clock_said == clock && weft_ps_via_takes_clock(client, table, shard, clock)) {
-        client->counters.again += !weft_ps_via_clock(client, table, shard, clock, now_ns);
+        client->counters.deferred += !weft_ps_via_clock(client, table, shard, clock, now_ns);
         return; /* not taken: the same again in the next progress, or PEER_DOWN comes */
     }
     struct weft_rpc_request request = {
@@ -151,7 +151,7 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
     uint64_t seq;
     /* Anything but OK: the same again in the next progress, or PEER_DOWN comes. */
     link->clock_sending = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq) == WEFT_OK;
-    client->counters.again += !link->clock_sending;
+    client->counters.deferred += !link->clock_sending;
 }
 
 void weft_ps_clock_sent(struct weft_ps_client *client, uint32_t index,

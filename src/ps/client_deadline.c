@@ -48,7 +48,7 @@ static void part_late(struct weft_ps_client *client, struct ps_part *part)
     }
     result->elements_sent += (uint64_t)part->rows * weft_table_blocks(&table->spec);
     result->rpcs_short++;
-    client->counters.late++;
+    client->counters.deadlines_expired++;
 }
 
 static void pull_expired(struct weft_ps_client *client, uint32_t index)
@@ -87,7 +87,7 @@ void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part)
     if (!part->begun) { /* else some of it is applied, and nobody here knows which */
         weft_ps_residual_keep_all(client, part);
     }
-    client->counters.late++;
+    client->counters.deadlines_expired++;
     client->counters.push.messages++;
     client->counters.push.messages_short++;
     client->counters.push.elements_sent += elements;

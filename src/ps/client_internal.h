@@ -26,7 +26,7 @@
 #include "ps/client_via.h"
 #include "ps/layout.h"
 #include "ps/missed.h"
-#include "ps/once.h"
+#include "ps/push_window.h"
 #include "ps/table.h"
 
 /* A slice of a chunk whose values are rounded, scratch: elements, at most so many values of them. */
@@ -57,7 +57,7 @@ struct weft_ps_client {
     uint32_t parts_total;
     uint64_t born;           /* of parts */
     uint32_t resumed_untold; /* links */
-    uint32_t again_open;     /* pushes that were finished, and are under way again */
+    uint32_t resent_open;     /* pushes that were finished, and are under way again */
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     uint64_t now_ns;         /* of the last event */

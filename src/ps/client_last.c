@@ -29,7 +29,7 @@ void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uin
     struct weft_row_store *last = &table->last;
     float *row = weft_row_store_find(last, id);
     if (row == NULL) {
-        client->counters.last_forgotten += last->count == last->rows_max;
+        client->counters.last_values_evicted += last->count == last->rows_max;
         row = weft_row_store_replace(last, id);
         if (count < last->dim) {
             weft_table_fill_initial(&table->spec, id, row);

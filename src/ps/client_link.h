@@ -6,7 +6,7 @@
 
 #include "ps/client_part.h"
 #include "ps/missed.h"
-#include "ps/once.h"
+#include "ps/push_window.h"
 #include "ps/row_store.h"
 
 enum {
@@ -23,7 +23,7 @@ struct ps_link {
     uint64_t number;         /* of the last push made */
     uint64_t number_closed;  /* all pushes up to this one are closed */
     uint64_t pushed_ns;      /* when one was closed last; 0 = never, or there are no aggregators */
-    struct weft_once closed; /* and of those behind it, these */
+    struct weft_push_window closed; /* and of those behind it, these */
     uint32_t clock_closed;   /* last CLOCK that the shard has taken */
     uint32_t clock_known;    /* highest version seen in an answer */
     uint32_t clock_passed;   /* that the shard named when it went on after a break: pushes up to it that
@@ -47,7 +47,7 @@ struct ps_link {
     bool resumed_untold; /* `resumed` waits for the caller */
     weft_status gone_status;
     uint16_t gone_rpc_status;
-    struct weft_once
+    struct weft_push_window
         lost; /* numbers that are counted as lost; those behind `number` mean nothing */
     struct weft_ps_resumed resumed;
     uint8_t resume_request[PS_RESUME_REQUEST_BYTES];
@@ -61,8 +61,8 @@ struct ps_shard_end {
     bool connecting; /* away, but `peer` is a new connection that is not up yet */
     uint64_t away_until_ns;
     uint64_t up_ns;             /* when the last connection came up */
-    uint64_t again_ns;          /* away: no attempt to connect before */
-    uint64_t again_interval_ns; /* 0: the last connection held */
+    uint64_t retry_ns;          /* away: no attempt to connect before */
+    uint64_t reconnect_interval_ns; /* 0: the last connection held */
     uint32_t begun_open; /* parts that are `begun`: others wait for them, for a shard keeps the
                           * chunks of few at a time */
     uint32_t resuming;   /* its links that are */

@@ -408,7 +408,7 @@ static bool is_late(const struct weft_ps_client *client, const struct ps_part *p
 }
 
 /* Neither LIST nor the push is under way: it is queued. */
-static void again_queue(struct weft_ps_client *client, struct ps_part *part)
+static void requeue(struct weft_ps_client *client, struct ps_part *part)
 {
     part->answer = ANSWER_NONE;
     part->request_closed = false;
@@ -425,13 +425,13 @@ static void list_over(struct weft_ps_client *client, struct ps_part *part)
     client->list_part = WEFT_PS_NONE;
     part->list_flying = false;
     part->list_given = true;
-    client->counters.replies_bad += part->list_bad;
+    client->counters.replies_malformed += part->list_bad;
     bool refused = !part->list_bad && part->list_status != WEFT_RPC_OK;
     part->list_step = refused && !part->begun ? LIST_NONE : LIST_THERE;
     if (part->list_bad || (part->list_status != WEFT_RPC_OK && part->begun)) {
         weft_ps_list_void(client, part, part->list_bad ? WEFT_PROTO : WEFT_OK, part->list_status);
     }
-    again_queue(client, part);
+    requeue(client, part);
 }
 
 void weft_ps_list_sent(struct weft_ps_client *client, uint32_t index,
@@ -470,7 +470,7 @@ void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part
 {
     if (part->keeps && (reply->can & WEFT_RPC_CAN_LIST) != 0) {
         weft_ps_known_kept(client, part);
-        client->counters.lists_kept++;
+        client->counters.lists_stored++;
     }
     if (!part->listed || ps_part_head_only(part) || part->with_ids || part->op == WEFT_PS_NONE) {
         return;
@@ -529,7 +529,7 @@ static void unknown(struct weft_ps_client *client, struct ps_part *part,
     if (++part->list_tries >= TRIES_MAX) {
         weft_ps_list_void(client, part, WEFT_PROTO, WEFT_RPC_OK);
     }
-    again_queue(client, part);
+    requeue(client, part);
 }
 
 bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *part,
@@ -605,7 +605,7 @@ void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t index,
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->request_closed) { /* its shard died meanwhile; or it says so, and refused nothing */
-        client->counters.replies_bad += !part->sent_unknown;
+        client->counters.replies_malformed += !part->sent_unknown;
         client->counters.rpcs_failed += part->sent_unknown;
         weft_ps_note_status(client, part, part->sent_unknown ? WEFT_PEER : WEFT_PROTO, WEFT_RPC_OK);
         weft_ps_part_done(client, part);

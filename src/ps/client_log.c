@@ -221,10 +221,10 @@ void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t s
 
 /* ---- going on after a break ------------------------------------------------------------------ */
 
-uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+uint32_t weft_ps_log_resend(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                            const struct weft_rpc_pushes *theirs)
 {
-    uint32_t again = 0;
+    uint32_t requeued = 0;
     FOR_LOG(client, i)
     {
         struct ps_part *part = part_at(client, i);
@@ -239,11 +239,11 @@ uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32
         part->request_closed = part->begun = false;
         weft_ps_listed_reset(client, part);
         weft_ps_part_enqueue(client, (uint32_t)(part - client->parts));
-        again++;
+        requeued++;
     }
-    client->again_open += again;
-    client->counters.pushes_again += again;
-    return again;
+    client->resent_open += requeued;
+    client->counters.pushes_resent += requeued;
+    return requeued;
 }
 
 void weft_ps_log_hold(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
@@ -287,10 +287,10 @@ void weft_ps_durable_expect(struct weft_ps_client *client, uint32_t shard)
     }
     struct weft_msg_expect expect = {
         .peer = end->peer,
-        .sink = WEFT_SINK_HAND,
-        .tag = (uint64_t)(WEFT_RPC_SAFE | WEFT_RPC_REPLY_FLAG) << 56,
+        .sink = WEFT_SINK_EVENT,
+        .tag = (uint64_t)(WEFT_RPC_DURABLE_UPTO | WEFT_RPC_REPLY_FLAG) << 56,
         .tag_mask = WEFT_RPC_TAG_OP_MASK,
-        .memory_bytes = WEFT_RPC_SAFE_BYTES,
+        .memory_bytes = WEFT_RPC_DURABLE_UPTO_BYTES,
         .count = UINT32_MAX,
         .timeout_ns = WEFT_NEVER,
         .user = WEFT_PS_USER | WEFT_PS_USER_DURABLE | shard,
@@ -316,12 +316,12 @@ void weft_ps_durable_event(struct weft_ps_client *client, const struct weft_msg_
         return;
     }
     if (!weft_rpc_tag_unpack(event->tag, &tag) || tag.table >= client->config.tables_max ||
-        event->total != 1 || event->elem_bytes != WEFT_RPC_SAFE_BYTES) {
-        client->counters.replies_bad++;
+        event->total != 1 || event->elem_bytes != WEFT_RPC_DURABLE_UPTO_BYTES) {
+        client->counters.replies_malformed++;
         return;
     }
     struct ps_link *link = ps_link_of(client, tag.table, shard);
-    uint64_t number = weft_rpc_safe_unpack(event->data);
+    uint64_t number = weft_rpc_durable_upto_unpack(event->data);
     if (link->resuming) {
         link->durable_early = weft_max_u64(link->durable_early, number);
     } else if (number <= link->number && number > link->durable) {

@@ -33,7 +33,7 @@ void weft_ps_log_give_back(struct weft_ps_client *client, size_t bytes);
 /* A part of it is finished, or has failed: it goes when nobody needs it any more. */
 void weft_ps_log_done(struct weft_ps_client *client, struct ps_part *part);
 /* Those that `theirs` lacks are unfinished again. Returns how many. */
-uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+uint32_t weft_ps_log_resend(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                            const struct weft_rpc_pushes *theirs);
 /* Those that are kept are not over. */
 void weft_ps_log_hold(const struct weft_ps_client *client, uint16_t table, uint32_t shard,

@@ -66,7 +66,7 @@ static void note_rows(struct weft_ps_client *client, const struct ps_part *part,
             }
             uint64_t id = ps_chunk_id(&rows, i);
             if (missing && !came) {
-                client->counters.missed_forgotten += !weft_ps_missed_add(missed, id);
+                client->counters.missed_ids_dropped += !weft_ps_missed_add(missed, id);
             } else if (!missing && came && !weft_ps_missed_now(missed, id)) {
                 weft_ps_missed_remove(missed, id);
             }

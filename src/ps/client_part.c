@@ -211,7 +211,7 @@ void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
     if (part->op != WEFT_PS_NONE) {
         weft_ps_op_part_done(client, part->op);
     } else if (part->logged) {
-        client->again_open--;
+        client->resent_open--;
     }
     if (part->logged) {
         part->op = WEFT_PS_NONE;
@@ -233,9 +233,9 @@ void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part)
     end->begun_open -= part->begun;
     end->list_part = end->list_part == ps_part_index(client, part) ? WEFT_PS_NONE : end->list_part;
     part->begun = false;
-    weft_once_close(&link->closed, part->number);
+    weft_push_window_close(&link->closed, part->number);
     while (link->number_closed < link->number &&
-           weft_once_test(&link->closed, link->number_closed + 1)) {
+           weft_push_window_test(&link->closed, link->number_closed + 1)) {
         link->number_closed++;
     }
     if (client->vias != NULL) {
@@ -301,8 +301,8 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     if (flew) {
         ps_part_to(part, PART_QUEUED);
         weft_ps_part_enqueue(client, index);
-        client->counters.pushes_again += is_push;
-        ps_link_of(client, part->table, part->shard)->resumed.pushes_again += is_push;
+        client->counters.pushes_resent += is_push;
+        ps_link_of(client, part->table, part->shard)->resumed.pushes_resent += is_push;
     }
 }
 

@@ -174,7 +174,7 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return mode == WEFT_TABLE_BSP || weft_ps_pushes_before(client, part, link, &rpc_ids) <=
                                              (weft_ps_via_takes_pull(client, part) ? 0 : 1);
     }
-    if (part->number > link->number_closed + WEFT_ONCE_SPAN ||
+    if (part->number > link->number_closed + WEFT_PUSH_WINDOW_SPAN ||
         part->clock > link->clock_closed + 2) {
         return false;
     }
@@ -225,7 +225,7 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
             return; /* PEER_DOWN comes */
         }
         if (status == WEFT_AGAIN) {
-            client->counters.again++;
+            client->counters.deferred++;
             return;
         }
         uint32_t next = part->next;

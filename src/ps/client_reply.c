@@ -63,9 +63,9 @@ static void write_down(struct weft_ps_client *client, const struct ps_part *part
                        const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
                        const struct weft_rpc_latency *latency)
 {
-    weft_record_put_rpc(
+    weft_rpc_record_put_client(
         client->config.records, part->table,
-        &(struct weft_record_rpc){
+        &(struct weft_rpc_record_client){
             .worker = client->config.worker,
             .server = part->shard,
             .rpc = part->rpc_id,
@@ -128,7 +128,7 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     part->passed = was_passed(link, part, reply);
-    client->counters.pushes_passed += part->passed && part->op != WEFT_PS_NONE;
+    client->counters.pushes_skipped += part->passed && part->op != WEFT_PS_NONE;
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
         link->opened = true;
@@ -212,7 +212,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         take_headless(client, part, event);
     } else if (ps_part_resumes(part)) {
         bool good = !is_short && take_answer(client, part, event, &reply);
-        client->counters.replies_bad += !good;
+        client->counters.replies_malformed += !good;
         weft_ps_resume_answered(client, part, good ? &reply : NULL);
     } else if ((!is_short || may_be_short) && take_answer(client, part, event, &reply)) {
         if (part->listed && !ps_part_head_only(part) && !part->with_ids &&
@@ -230,11 +230,11 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
             return;
         }
     } else if (part->via) {
-        client->counters.replies_bad++;
+        client->counters.replies_malformed++;
         weft_ps_via_answered(client, index, false);
         return;
     } else {
-        client->counters.replies_bad++;
+        client->counters.replies_malformed++;
         weft_ps_note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
         weft_ps_pull_missed(client, part);
     }

@@ -16,8 +16,8 @@
 /* From one attempt to connect to the next: twice as long each time, less up to half of it at random,
  * so that the workers of a server do not come all at once. A connection that held for the longest
  * pause begins anew; else a server that takes connections and ends them would be asked without end. */
-static const uint64_t again_first_ns = 10 * WEFT_NS_PER_MS;
-static const uint64_t again_most_ns = WEFT_NS_PER_S;
+static const uint64_t reconnect_first_ns = 10 * WEFT_NS_PER_MS;
+static const uint64_t reconnect_most_ns = WEFT_NS_PER_S;
 
 void weft_ps_resumes_init(struct weft_ps_client *client)
 {
@@ -39,35 +39,36 @@ void weft_ps_resumes_init(struct weft_ps_client *client)
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
-static void again_plan(struct weft_ps_client *client, struct ps_shard_end *end, uint64_t now_ns)
+static void reconnect_plan(struct weft_ps_client *client, struct ps_shard_end *end, uint64_t now_ns)
 {
-    if (!end->connecting && now_ns - end->up_ns >= again_most_ns) {
-        end->again_interval_ns = 0;
-        end->again_ns = now_ns;
+    if (!end->connecting && now_ns - end->up_ns >= reconnect_most_ns) {
+        end->reconnect_interval_ns = 0;
+        end->retry_ns = now_ns;
         return;
     }
     uint64_t pause_ns = weft_min_u64(
-        end->again_interval_ns == 0 ? again_first_ns : 2 * end->again_interval_ns, again_most_ns);
-    end->again_interval_ns = pause_ns;
-    end->again_ns = now_ns + pause_ns / 2 + weft_prng_below(&client->prng, pause_ns / 2 + 1);
+        end->reconnect_interval_ns == 0 ? reconnect_first_ns : 2 * end->reconnect_interval_ns,
+        reconnect_most_ns);
+    end->reconnect_interval_ns = pause_ns;
+    end->retry_ns = now_ns + pause_ns / 2 + weft_prng_below(&client->prng, pause_ns / 2 + 1);
 }
 
 void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
 {
     struct ps_shard_end *end = &client->ends[shard];
-    bool first = end->again_interval_ns == 0;
-    again_plan(client, end, now_ns);
+    bool first = end->reconnect_interval_ns == 0;
+    reconnect_plan(client, end, now_ns);
     if (end->connecting) {
         end->connecting = false; /* it never came up: nothing was sent */
         return;
     }
     end->away = true;
     end->session = end->session == UINT32_MAX ? 1 : end->session + 1;
-    if (first || end->again_interval_ns == 0) {
+    if (first || end->reconnect_interval_ns == 0) {
         /* One that comes up and ends at once does not begin the time anew. */
         end->away_until_ns = weft_time_add(now_ns, client->config.reconnect_ns);
     }
-    client->counters.shards_away++;
+    client->counters.shard_disconnects++;
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
         if (part->shard == shard && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
@@ -130,9 +131,9 @@ bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, ui
 
 /* ---- coming back ----------------------------------------------------------------------------- */
 
-uint64_t weft_ps_client_again_ns(const struct weft_ps_client *client, uint32_t shard)
+uint64_t weft_ps_client_reconnect_ns(const struct weft_ps_client *client, uint32_t shard)
 {
-    return client->ends[shard].again_ns;
+    return client->ends[shard].retry_ns;
 }
 
 static uint32_t next_push(const struct weft_ps_client *client, uint16_t table, uint32_t index)
@@ -149,7 +150,7 @@ static uint32_t next_push(const struct weft_ps_client *client, uint16_t table, u
     for (uint32_t i = next_push(client, table, (client)->ends[shard].queue_head);                  \
          i != WEFT_PS_NONE; i = next_push(client, table, (client)->parts[i].next))
 
-/* What is finished here. Pushes more than WEFT_ONCE_SPAN behind the oldest that is not were never
+/* What is finished here. Pushes more than WEFT_PUSH_WINDOW_SPAN behind the oldest that is not were never
  * sent, and need not be told. */
 static struct weft_rpc_pushes finished(const struct weft_ps_client *client, uint16_t table,
                                        uint32_t shard, uint64_t number)
@@ -221,8 +222,8 @@ static uint64_t lost_within(struct ps_link *link, const struct weft_rpc_pushes *
     link->lost.newest = weft_min_u64(link->lost.newest, newest);
     for (uint64_t n = first; n <= newest; n++) {
         if (!weft_rpc_pushes_test(theirs, n) && weft_rpc_pushes_test(ours, n) &&
-            !weft_once_test(&link->lost, n)) {
-            weft_once_close(&link->lost, n);
+            !weft_push_window_test(&link->lost, n)) {
+            weft_push_window_close(&link->lost, n);
             lost++;
         }
     }
@@ -259,10 +260,10 @@ static void closed_anew(struct weft_ps_client *client, uint16_t table, uint32_t 
         link->number_closed = weft_min_u64(link->number_closed, part->number - 1);
         weft_ps_push_opened(client, part);
     }
-    link->closed = (struct weft_once){.newest = link->number_closed};
+    link->closed = (struct weft_push_window){.newest = link->number_closed};
     for (uint64_t n = link->number_closed + 1; n <= ours.newest; n++) {
         if (weft_rpc_pushes_test(&ours, n)) {
-            weft_once_close(&link->closed, n);
+            weft_push_window_close(&link->closed, n);
         }
     }
 }
@@ -291,15 +292,15 @@ static void link_gone(struct weft_ps_client *client, const struct ps_part *resum
 }
 
 static void report(struct weft_ps_client *client, struct ps_link *link, const struct ps_part *part,
-                   uint32_t clocks_again, uint64_t lost)
+                   uint32_t clocks_resent, uint64_t lost)
 {
     link->resumed.shard = part->shard;
     link->resumed.table = part->table;
     link->resumed.clock = link->clock_closed;
-    link->resumed.clocks_again += clocks_again;
+    link->resumed.clocks_resent += clocks_resent;
     link->resumed.pushes_lost += lost;
     client->counters.resumes++;
-    client->counters.clocks_again += clocks_again;
+    client->counters.clocks_resent += clocks_resent;
     client->counters.pushes_lost += lost;
     client->resumed_untold += !link->resumed_untold;
     link->resumed_untold = true;
@@ -330,10 +331,11 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     struct weft_rpc_pushes theirs;
     weft_status status = weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
     WEFT_ASSERT(status == WEFT_OK); /* looked at when it came */
-    uint32_t again = weft_ps_log_again(client, part->table, part->shard, &theirs);
-    link->resumed.pushes_again += again;
+    uint32_t resent = weft_ps_log_resend(client, part->table, part->shard, &theirs);
+    link->resumed.pushes_resent += resent;
     struct weft_rpc_pushes ours = finished(client, part->table, part->shard, link->number);
-    uint32_t clocks_again = link->clock_closed > reply->rows ? link->clock_closed - reply->rows : 0;
+    uint32_t clocks_resent =
+        link->clock_closed > reply->rows ? link->clock_closed - reply->rows : 0;
     uint64_t above = link->number > theirs.newest ? link->number - theirs.newest : 0;
     uint64_t lost = lost_within(link, &theirs, &ours);
     uint64_t kept = renumber(client, part->table, part->shard, &theirs);
@@ -344,7 +346,7 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     closed_anew(client, part->table, part->shard);
     weft_ps_clock_refuse(client, link, false);
     weft_ps_log_sweep(client, part->table, part->shard);
-    report(client, link, part, clocks_again, lost + above - kept);
+    report(client, link, part, clocks_resent, lost + above - kept);
 }
 
 void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard,

@@ -122,9 +122,9 @@ void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, 
 {
     uint32_t before = table->missed.count;
     if (!weft_ps_missed_add(&table->missed, id)) {
-        client->counters.missed_forgotten++;
+        client->counters.missed_ids_dropped++;
     }
-    client->counters.missed_now += table->missed.count - before;
+    client->counters.missed_ids += table->missed.count - before;
 }
 
 /* Row r of the part came. Only those at its beginning were missed when it was asked for; one that
@@ -133,9 +133,9 @@ static void missed_remove(struct weft_ps_client *client, struct ps_table *table,
                           const struct ps_part *part, uint32_t r)
 {
     if (r < part->rows_first) {
-        client->counters.missed_now -= table->missed.count;
+        client->counters.missed_ids -= table->missed.count;
         weft_ps_missed_remove(&table->missed, ps_list_id(&part->list, ps_part_row(part, r)));
-        client->counters.missed_now += table->missed.count;
+        client->counters.missed_ids += table->missed.count;
     }
 }
 

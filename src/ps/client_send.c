@@ -82,7 +82,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .rpc_id = part->rpc_id,
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
-        .rows_must = is_pull ? part->rows_critical : 0,
+        .rows_critical = is_pull ? part->rows_critical : 0,
         .after_seq = is_pull && part->via ? weft_ps_via_age(client, part)
                      : after              ? after_rpc_id
                      : is_table           ? session

@@ -129,7 +129,7 @@ void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
     if (part->kind == WEFT_RPC_PUSH) {
         weft_ps_push_count(client, part, event);
         if (event->outcome == WEFT_MSG_SHORT) {
-            client->counters.late++;
+            client->counters.deadlines_expired++;
             bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
             if (headless && part->answer != ANSWER_CLOSED) {
                 weft_ps_push_headless(client, index);

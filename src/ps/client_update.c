@@ -466,7 +466,7 @@ weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update
 void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part)
 {
     weft_ps_push_void(client, part);
-    client->counters.late--; /* no deadline did it */
+    client->counters.deadlines_expired--; /* no deadline did it */
     client->counters.pushes_dropped++;
     if (part->op != WEFT_PS_NONE) {
         client->ops[part->op].result.rpcs_dropped++;

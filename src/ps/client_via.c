@@ -34,7 +34,7 @@
  * many times what an answer took. */
 enum { ANSWER_TIMES = 4 };
 
-static const uint64_t again_pause_ns = WEFT_NS_PER_S;
+static const uint64_t retry_pause_ns = WEFT_NS_PER_S;
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -69,13 +69,13 @@ void weft_ps_via_fini(struct weft_ps_client *client)
 /* ---- the connection -------------------------------------------------------------------------- */
 
 bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
-                              uint64_t *again_ns_p)
+                              uint64_t *retry_ns_p)
 {
     if (client->vias == NULL || client->vias[via].given ||
         client->ends[client->vias[via].shard].down) {
         return false;
     }
-    *again_ns_p = client->vias[via].again_ns;
+    *retry_ns_p = client->vias[via].retry_ns;
     return true;
 }
 
@@ -89,7 +89,7 @@ void weft_ps_client_via(struct weft_ps_client *client, uint32_t index, weft_peer
 
 void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns)
 {
-    client->vias[via].again_ns = weft_time_add(now_ns, again_pause_ns);
+    client->vias[via].retry_ns = weft_time_add(now_ns, retry_pause_ns);
 }
 
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p)
@@ -127,7 +127,7 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
 {
     struct ps_via *via = &client->vias[index];
     via->given = via->up = via->close = false;
-    via->again_ns = weft_time_add(now_ns, again_pause_ns);
+    via->retry_ns = weft_time_add(now_ns, retry_pause_ns);
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
         struct ps_via_link *link = &via->links[t];
         if (link->expected) {

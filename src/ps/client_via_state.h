@@ -48,7 +48,7 @@ struct ps_via {
     uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
     uint64_t incarnation; /* of its process that was connected last */
     uint64_t answer_ns; /* of that: the longest lately from there being nothing to hear of to an answer */
-    uint64_t again_ns;
+    uint64_t retry_ns;
     struct ps_via_link *links; /* (tables_max,) */
 };
 

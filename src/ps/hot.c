@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* Rows ahead of the one that is looked at. */
-enum { AHEAD = 16 };
+enum { PREFETCH_ROWS = 16 };
 
 weft_status weft_hot_init(struct weft_hot *hot, uint32_t top)
 {
@@ -40,8 +40,8 @@ void weft_hot_fini(struct weft_hot *hot)
 static const struct weft_table_row *listed_row(const struct weft_table *table, uint32_t i)
 {
     const struct weft_hot *hot = &table->hot;
-    if (i + AHEAD < hot->listed) {
-        weft_prefetch(table_row_at(table, hot->places[i + AHEAD]));
+    if (i + PREFETCH_ROWS < hot->listed) {
+        weft_prefetch(table_row_at(table, hot->places[i + PREFETCH_ROWS]));
     }
     return table_row_at(table, hot->places[i]);
 }

@@ -208,7 +208,7 @@ static bool begin_read(struct weft_ring_reader *reader)
         }
         seq = begin.seq;
         reader->begin =
-            (struct weft_ring_place){begin.position, begin.at, old ? 0 : begin.records};
+            (struct weft_ring_cursor){begin.position, begin.at, old ? 0 : begin.records};
         reader->life = (uint32_t)begin.life;
         found = true;
     }
@@ -224,7 +224,7 @@ static void last_read(struct weft_ring_reader *reader)
         if (end.check == end_check(&end) && end.seq >= seq) {
             seq = end.seq;
             reader->last =
-                (struct weft_ring_place){.position = end.position, .records = end.records};
+                (struct weft_ring_cursor){.position = end.position, .records = end.records};
             reader->has_last = true;
         }
     }
@@ -309,7 +309,7 @@ void weft_ring_make(struct weft_ring *ring, void *memory, uint64_t bytes, uint64
     head.check = head_check(&head);
     *ring = (struct weft_ring){.memory = memory, .bytes = bytes, .bytes_max = bytes_max, .life = 1};
     ring->begin = ring->end =
-        (struct weft_ring_place){.position = position, .at = WEFT_RING_HEAD_BYTES};
+        (struct weft_ring_cursor){.position = position, .at = WEFT_RING_HEAD_BYTES};
     begin_write(ring);
     end_write(ring);
     memcpy(ring->memory, &head, sizeof(head));
@@ -318,17 +318,17 @@ void weft_ring_make(struct weft_ring *ring, void *memory, uint64_t bytes, uint64
 /* ---- records --------------------------------------------------------------------------------- */
 
 const struct weft_ring_record *weft_ring_next(const struct weft_ring_reader *reader,
-                                              uint32_t *life_p, struct weft_ring_place *place_p)
+                                              uint32_t *life_p, struct weft_ring_cursor *cursor_p)
 {
     for (;;) {
-        struct weft_ring_place place = *place_p;
-        if (place.at + WEFT_RING_UNIT > reader->bytes) {
+        struct weft_ring_cursor cursor = *cursor_p;
+        if (cursor.at + WEFT_RING_UNIT > reader->bytes) {
             return NULL;
         }
-        const void *at = reader->memory + place.at;
+        const void *at = reader->memory + cursor.at;
         const struct weft_ring_record *record = at;
-        if (record->position != place.position || record->bytes < WEFT_RING_UNIT ||
-            record->bytes % WEFT_RING_UNIT != 0 || record->bytes > reader->bytes - place.at ||
+        if (record->position != cursor.position || record->bytes < WEFT_RING_UNIT ||
+            record->bytes % WEFT_RING_UNIT != 0 || record->bytes > reader->bytes - cursor.at ||
             record->life < *life_p || record->life > reader->life) {
             return NULL;
         }
@@ -340,9 +340,9 @@ const struct weft_ring_record *weft_ring_next(const struct weft_ring_reader *rea
         bool wraps = record->type == WEFT_RING_WRAP;
         bool is_users = !wraps && record->type != WEFT_RING_FILLER;
         *life_p = record->life;
-        place_p->position += record->bytes;
-        place_p->at = wraps ? WEFT_RING_HEAD_BYTES : place.at + record->bytes;
-        place_p->records += is_users;
+        cursor_p->position += record->bytes;
+        cursor_p->at = wraps ? WEFT_RING_HEAD_BYTES : cursor.at + record->bytes;
+        cursor_p->records += is_users;
         if (is_users) {
             return record;
         }
@@ -425,19 +425,19 @@ bool weft_ring_copy(struct weft_ring *ring, const struct weft_ring_record *recor
     return true;
 }
 
-void weft_ring_drop(struct weft_ring *ring, struct weft_ring_place place)
+void weft_ring_drop(struct weft_ring *ring, struct weft_ring_cursor cursor)
 {
-    WEFT_ASSERT(place.position >= ring->begin.position && place.position <= ring->end.position);
-    if (place.position != ring->begin.position) {
-        ring->begin = place;
+    WEFT_ASSERT(cursor.position >= ring->begin.position && cursor.position <= ring->end.position);
+    if (cursor.position != ring->begin.position) {
+        ring->begin = cursor;
         begin_write(ring);
     }
 }
 
-void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_place place)
+void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_cursor cursor)
 {
-    WEFT_ASSERT(place.position >= ring->begin.position && place.position <= ring->end.position);
-    ring->end = place;
+    WEFT_ASSERT(cursor.position >= ring->begin.position && cursor.position <= ring->end.position);
+    ring->end = cursor;
     ring->life++; /* what lies behind the next record is of an earlier one */
     begin_write(ring);
     end_write(ring);

@@ -56,7 +56,7 @@ struct weft_ring_record {
     uint64_t check;
 };
 
-struct weft_ring_place {
+struct weft_ring_cursor {
     uint64_t position;
     uint64_t at;      /* offset in the memory */
     uint64_t records; /* of the user's, written before it */
@@ -75,8 +75,8 @@ struct weft_ring {
     uint8_t *memory;
     uint64_t bytes; /* that may be touched; may grow up to bytes_max */
     uint64_t bytes_max;
-    struct weft_ring_place begin; /* the oldest record */
-    struct weft_ring_place end;   /* the next one */
+    struct weft_ring_cursor begin; /* the oldest record */
+    struct weft_ring_cursor end;   /* the next one */
     uint64_t begin_seq;
     uint64_t end_seq;
     uint32_t life; /* 1, and one more for each time that its end was cut back */
@@ -100,7 +100,7 @@ bool weft_ring_append(struct weft_ring *ring, const struct weft_ring_record *hea
 bool weft_ring_copy(struct weft_ring *ring, const struct weft_ring_record *record);
 
 /* What lies before this place is not needed any more. */
-void weft_ring_drop(struct weft_ring *ring, struct weft_ring_place place);
+void weft_ring_drop(struct weft_ring *ring, struct weft_ring_cursor cursor);
 
 static inline uint64_t weft_ring_used(const struct weft_ring *ring)
 {
@@ -109,7 +109,7 @@ static inline uint64_t weft_ring_used(const struct weft_ring *ring)
 
 /* What lies behind this place is not wanted: the next record comes here. To be written at once: till
  * then who opens the ring finds what lay there. */
-void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_place place);
+void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_cursor cursor);
 
 /* A quarter: room that its user keeps for records of another kind. */
 static inline uint64_t weft_ring_reserve(const struct weft_ring *ring)
@@ -128,8 +128,8 @@ bool weft_ring_wants(const struct weft_ring *ring);
 struct weft_ring_reader {
     const uint8_t *memory;
     uint64_t bytes;
-    struct weft_ring_place begin;
-    struct weft_ring_place last; /* where its writer was; `at` is not known */
+    struct weft_ring_cursor begin;
+    struct weft_ring_cursor last; /* where its writer was; `at` is not known */
     bool has_last;               /* false: version 2, or both copies of it are damaged */
     uint32_t version;
     uint32_t life;
@@ -147,7 +147,7 @@ weft_status weft_ring_read(struct weft_ring_reader *reader, const void *memory, 
 /* The record at *place_p, and *place_p behind it. NULL: it is the end, or torn. The body follows the
  * head. */
 const struct weft_ring_record *weft_ring_next(const struct weft_ring_reader *reader,
-                                              uint32_t *life_p, struct weft_ring_place *place_p);
+                                              uint32_t *life_p, struct weft_ring_cursor *cursor_p);
 
 /* The lineage in a journal's first WEFT_RING_HEAD_BYTES; false: they are not the head of a journal
  * of this version. */

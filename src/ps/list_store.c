@@ -9,7 +9,7 @@ void weft_id_lists_init(struct weft_id_lists *lists, uint64_t *ids, uint32_t ids
     *lists = (struct weft_id_lists){.ids = ids, .ids_max = ids_max};
 }
 
-static uint32_t place_of(const struct weft_id_lists *lists, uint32_t i)
+static uint32_t slot_of(const struct weft_id_lists *lists, uint32_t i)
 {
     return (lists->first + i) % WEFT_ID_LISTS_MAX;
 }
@@ -20,7 +20,7 @@ static uint32_t room(const struct weft_id_lists *lists, uint32_t count)
     if (lists->count == 0) {
         return 0;
     }
-    const struct weft_id_list *newest = &lists->list[place_of(lists, lists->count - 1)];
+    const struct weft_id_list *newest = &lists->list[slot_of(lists, lists->count - 1)];
     uint32_t begin = lists->list[lists->first].at, end = newest->at + newest->count;
     if (newest->at < begin) { /* it has wrapped */
         return begin - end >= count ? end : UINT32_MAX;
@@ -43,11 +43,11 @@ bool weft_id_lists_keep(struct weft_id_lists *lists, uint16_t table, uint32_t nu
         if (lists->list[lists->first].users > 0) {
             return false;
         }
-        lists->first = place_of(lists, 1);
+        lists->first = slot_of(lists, 1);
         lists->count--;
     }
     memcpy(lists->ids + at, ids, count * sizeof(*ids));
-    lists->list[place_of(lists, lists->count++)] =
+    lists->list[slot_of(lists, lists->count++)] =
         (struct weft_id_list){.number = number, .table = table, .at = at, .count = count};
     return true;
 }
@@ -55,24 +55,24 @@ bool weft_id_lists_keep(struct weft_id_lists *lists, uint16_t table, uint32_t nu
 uint32_t weft_id_lists_find(const struct weft_id_lists *lists, uint16_t table, uint32_t number)
 {
     for (uint32_t i = lists->count; number != 0 && i > 0; i--) { /* mostly it is a new one */
-        uint32_t place = place_of(lists, i - 1);
-        if (lists->list[place].number == number && lists->list[place].table == table) {
-            return place;
+        uint32_t slot = slot_of(lists, i - 1);
+        if (lists->list[slot].number == number && lists->list[slot].table == table) {
+            return slot;
         }
     }
     return WEFT_ID_LIST_NONE;
 }
 
-void weft_id_lists_use(struct weft_id_lists *lists, uint32_t place)
+void weft_id_lists_use(struct weft_id_lists *lists, uint32_t slot)
 {
-    WEFT_ASSERT(lists->list[place].users < UINT16_MAX);
-    lists->list[place].users++;
+    WEFT_ASSERT(lists->list[slot].users < UINT16_MAX);
+    lists->list[slot].users++;
 }
 
-void weft_id_lists_leave(struct weft_id_lists *lists, uint32_t place)
+void weft_id_lists_leave(struct weft_id_lists *lists, uint32_t slot)
 {
-    WEFT_ASSERT(lists->list[place].users > 0);
-    lists->list[place].users--;
+    WEFT_ASSERT(lists->list[slot].users > 0);
+    lists->list[slot].users--;
 }
 
 void weft_id_lists_clear(struct weft_id_lists *lists)

@@ -48,8 +48,8 @@ bool weft_id_lists_keep(struct weft_id_lists *lists, uint16_t table, uint32_t nu
 uint32_t weft_id_lists_find(const struct weft_id_lists *lists, uint16_t table, uint32_t number);
 
 /* The list at a place is in use until it is left as often. */
-void weft_id_lists_use(struct weft_id_lists *lists, uint32_t place);
-void weft_id_lists_leave(struct weft_id_lists *lists, uint32_t place);
+void weft_id_lists_use(struct weft_id_lists *lists, uint32_t slot);
+void weft_id_lists_leave(struct weft_id_lists *lists, uint32_t slot);
 
 /* Drop all of them, in use or not. */
 void weft_id_lists_clear(struct weft_id_lists *lists);

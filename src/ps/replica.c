@@ -193,7 +193,7 @@ static void put_ranks(struct weft_shard *shard, const struct weft_section *secti
         uint64_t incarnation = weft_read_u64(&r);
         for (uint32_t t = 0; incarnation != worker->incarnation && t < shard->config.tables_max;
              t++) {
-            weft_shard_again_forget(shard, (uint16_t)t, rank);
+            weft_shard_dedup_forget(shard, (uint16_t)t, rank);
         }
         worker->incarnation = incarnation;
         worker->retired.floor = weft_read_u64(&r);

@@ -15,7 +15,7 @@
  * What was lost must not arrive by another way: those rows are zeros in the request, should it be
  * sent again to a shard that came back without it.
  *
- * Source: docs/PROTOCOL.md section 7, "Lost"; docs/API.md.
+ * Source: docs/PROTOCOL.md section 7, "Lost chunks"; docs/API.md.
  */
 #include "ps/client_internal.h"
 
@@ -369,7 +369,7 @@ static void keep(struct weft_ps_client *client, struct ps_table *table,
         return;
     }
     add_floats(row + (size_t)block * weft_table_block_floats(spec), values, used);
-    client->counters.feedback_kept++;
+    client->counters.feedback_stored++;
 }
 
 static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part, uint32_t index,

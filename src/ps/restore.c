@@ -124,12 +124,12 @@ void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t index, con
 }
 
 void weft_shard_restore_pushes(struct weft_shard *shard, uint16_t table,
-                               const struct weft_once *pushes, uint32_t count)
+                               const struct weft_push_window *pushes, uint32_t count)
 {
     WEFT_ASSERT(shard_table(shard, table) != NULL && count <= shard->config.workers_max);
     memcpy(shard->pushes + (size_t)table * shard->config.workers_max, pushes,
            count * sizeof(*pushes));
-    weft_shard_safe_from(shard, table, pushes, count);
+    weft_shard_durable_from(shard, table, pushes, count);
 }
 
 void weft_shard_restore_incarnations(struct weft_shard *shard, const uint64_t *incarnations,

@@ -43,9 +43,9 @@ static uint32_t *link_of(const struct weft_row_store *store, uint64_t id)
     return link;
 }
 
-static float *row_at(const struct weft_row_store *store, uint32_t place)
+static float *row_at(const struct weft_row_store *store, uint32_t slot)
 {
-    return store->rows + (size_t)place * store->dim;
+    return store->rows + (size_t)slot * store->dim;
 }
 
 float *weft_row_store_find(const struct weft_row_store *store, uint64_t id)
@@ -58,26 +58,26 @@ float *weft_row_store_find(const struct weft_row_store *store, uint64_t id)
 }
 
 /* Their heads, then their places, then the rows: each is asked for so many ids ahead of the next. */
-enum { AHEAD = 16 };
+enum { FIND_GROUP = 16 };
 
 void weft_row_store_find_all(const struct weft_row_store *store, const uint64_t *ids, size_t count,
                              float **rows_p)
 {
-    uint32_t *head[AHEAD];
+    uint32_t *head[FIND_GROUP];
     for (size_t i = 0; store->count == 0 && i < count; i++) {
         rows_p[i] = NULL;
     }
     for (size_t first = 0, n; store->count > 0 && first < count; first += n) {
-        n = count - first < AHEAD ? count - first : AHEAD;
+        n = count - first < FIND_GROUP ? count - first : FIND_GROUP;
         for (size_t i = 0; i < n; i++) {
             head[i] = &store->heads[weft_hash_keyed(&store->key, ids[first + i]) & store->mask];
             weft_prefetch(head[i]);
         }
         for (size_t i = 0; i < n; i++) {
-            const uint32_t place = *head[i];
-            if (place != 0) {
-                weft_prefetch(&store->ids[place - 1]);
-                weft_prefetch_to_write(row_at(store, place - 1));
+            const uint32_t slot = *head[i];
+            if (slot != 0) {
+                weft_prefetch(&store->ids[slot - 1]);
+                weft_prefetch_to_write(row_at(store, slot - 1));
             }
         }
         for (size_t i = 0; i < n; i++) {
@@ -95,14 +95,14 @@ float *weft_row_store_add(struct weft_row_store *store, uint64_t id)
     if (store->count == store->rows_max) {
         return NULL;
     }
-    uint32_t place = store->free > 0 ? store->free - 1 : store->begun++;
-    store->free = store->free > 0 ? store->next[place] : 0;
+    uint32_t slot = store->free > 0 ? store->free - 1 : store->begun++;
+    store->free = store->free > 0 ? store->next[slot] : 0;
     uint32_t *head = &store->heads[weft_hash_keyed(&store->key, id) & store->mask];
-    store->ids[place] = id;
-    store->next[place] = *head;
-    *head = place + 1;
+    store->ids[slot] = id;
+    store->next[slot] = *head;
+    *head = slot + 1;
     store->count++;
-    return row_at(store, place);
+    return row_at(store, slot);
 }
 
 float *weft_row_store_replace(struct weft_row_store *store, uint64_t id)
@@ -120,10 +120,10 @@ void weft_row_store_remove(struct weft_row_store *store, uint64_t id)
     if (link == NULL || *link == 0) {
         return;
     }
-    uint32_t place = *link - 1;
-    *link = store->next[place];
-    store->next[place] = store->free;
-    store->free = place + 1;
+    uint32_t slot = *link - 1;
+    *link = store->next[slot];
+    store->next[slot] = store->free;
+    store->free = slot + 1;
     store->count--;
 }
 

@@ -28,7 +28,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .aggregators_max = 2,
         .list_ids = 1 << 17,
         .replica_lease_ns = 2 * WEFT_NS_PER_S,
-        .replica_spill_bytes = 64 << 20,
+        .replica_cow_bytes = 64 << 20,
         .slab_bytes = 1 << 20,
         .step_rows = 16384,
         .active_window_ns = WEFT_NS_PER_MS,
@@ -164,7 +164,7 @@ static weft_status shard_init(struct weft_shard *shard)
     }
     if (status == WEFT_OK && config->checkpoints) {
         status = weft_snapshot_init(shard);
-        status = status == WEFT_OK ? weft_shard_safe_init(shard) : status;
+        status = status == WEFT_OK ? weft_shard_durable_init(shard) : status;
     }
     if (status == WEFT_OK && config->replicas_max > 0) {
         status = weft_transfer_init(shard);
@@ -212,7 +212,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_shard_partials_fini(shard);
     weft_shard_lists_fini(shard);
     weft_shard_aggregates_fini(shard);
-    weft_shard_safe_fini(shard);
+    weft_shard_durable_fini(shard);
     weft_shard_updates_fini(shard);
     free(shard->pushes);
     free(shard->critical);
@@ -293,7 +293,7 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
 {
     uint32_t *clock = &shard->clocks[(size_t)index * shard->config.workers_max + rank];
     if (number <= *clock) {
-        shard->counters.clocks_again++;
+        shard->counters.clocks_duplicate++;
         return true;
     }
     if (number > *clock + 1 && number > WEFT_RPC_CLOCK_MAX) {
@@ -362,8 +362,8 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
         incoming(shard, event, now_ns);
         break;
     case WEFT_EVENT_SENT:
-        if (event->user >= WEFT_SHARD_USER_SAFE) {
-            weft_shard_safe_sent(shard, (uint32_t)(event->user - WEFT_SHARD_USER_SAFE),
+        if (event->user >= WEFT_SHARD_USER_DURABLE) {
+            weft_shard_durable_sent(shard, (uint32_t)(event->user - WEFT_SHARD_USER_DURABLE),
                                  event->outcome == WEFT_MSG_COMPLETE);
             break;
         }
@@ -390,7 +390,7 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     weft_shard_answer_due(shard, false);
     weft_shard_send_ready(shard, now_ns);
     weft_shard_aggregate_send(shard, now_ns);
-    weft_shard_safe_send(shard, now_ns);
+    weft_shard_durable_send(shard, now_ns);
 }
 
 bool weft_shard_has_work(const struct weft_shard *shard)
@@ -473,7 +473,7 @@ void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_tab
         const struct weft_table *table = &shard->tables[t];
         sums_p->rows += weft_table_rows(table);
         sums_p->bytes += weft_table_bytes(table);
-        sums_p->rows_made += table->counters.rows_made;
+        sums_p->rows_created += table->counters.rows_created;
         sums_p->rows_evicted += table->counters.rows_evicted;
         sums_p->rows_expired += table->counters.rows_expired;
         sums_p->unadmitted += table->counters.unadmitted;

@@ -26,7 +26,7 @@
 #include "core/msg.h"
 #include "ps/table.h"
 #include "rpc/head.h"
-#include "rpc/record.h"
+#include "rpc/rpc_record.h"
 
 struct weft_shard;
 
@@ -74,13 +74,13 @@ struct weft_shard_config {
                             * the bound over the root of the number of shards */
     uint64_t replica_lease_ns;  /* a replica that hears nothing for so long is not promoted; the same
                                  * at both ends */
-    size_t replica_spill_bytes; /* for copies of rows that change while they are sent */
+    size_t replica_cow_bytes; /* for copies of rows that change while they are sent */
     uint32_t chunks_max; /* the endpoint's, longest message in chunks: so many bits are kept of
                                 * each of 2 x push_slots pushes of every worker, so that those cut
                                 * off in the middle can be sent again. 0 = workers cannot resume */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
-    struct weft_record_ring *records; /* a record of every answer, and of every window in which
+    struct weft_rpc_record_ring *records; /* a record of every answer, and of every window in which
                                        * workers were active; borrowed until free. NULL = none */
     uint64_t active_window_ns;        /* length of those windows; >= 1 */
 };
@@ -103,8 +103,8 @@ struct weft_shard_counters {
     uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
     uint64_t rows_refused;   /* chunks refused because there was no memory for a new row */
     uint64_t clocks_refused; /* not the worker's next clock, or malformed */
-    uint64_t clocks_again;   /* finished already; taken, and of no effect */
-    uint64_t chunks_again;   /* of pushes sent again: applied already, passed over */
+    uint64_t clocks_duplicate;   /* finished already; taken, and of no effect */
+    uint64_t chunks_duplicate;   /* of pushes sent again: applied already, passed over */
     uint64_t clocks_skipped; /* ended for a worker that had died in them */
     uint64_t waits;          /* pulls that had to wait for consistency */
     uint64_t workers_replaced;
@@ -114,9 +114,9 @@ struct weft_shard_counters {
     uint64_t workers_left;
     uint64_t peers_ignored;   /* connected, but not a worker of this server */
     uint64_t slots_unposted;  /* expectations the transport had no room for; tried again */
-    uint64_t lists_kept;      /* pulls whose ids were kept as a list */
+    uint64_t lists_stored;      /* pulls whose ids were kept as a list */
     uint64_t lists_refused;   /* pulls that asked for it, and there was no room */
-    uint64_t lists_given;     /* LISTs taken */
+    uint64_t lists_received;     /* LISTs taken */
     uint64_t lists_unknown;   /* pushes answered UNKNOWN_LIST */
     uint64_t ids_by_list;     /* of pushes, that were not sent with them */
     uint64_t aggregates;          /* applied (ps/aggregate.h); */
@@ -126,7 +126,7 @@ struct weft_shard_counters {
     uint64_t aggregate_clocks;    /* clocks that ranks have ended, told by aggregators; said again, too */
     uint64_t aggregates_refused;  /* nothing of them was applied */
     uint64_t aggregators_refused; /* another one with their number was connected */
-    uint64_t journal_records; /* written down (ps/journal.h) */
+    uint64_t journal_records; /* written down (ps/shard_journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */
     uint64_t updates_opened;  /* ps/update.h */
@@ -140,7 +140,7 @@ struct weft_shard_counters {
 struct weft_shard_table_sums {
     uint64_t rows;
     uint64_t bytes; /* of indices, slabs and admission */
-    uint64_t rows_made;
+    uint64_t rows_created;
     uint64_t rows_evicted;
     uint64_t rows_expired;
     uint64_t unadmitted;

@@ -152,13 +152,13 @@ void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint3
 static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                  const struct weft_aggregate_member *member)
 {
-    const struct weft_once *once = shard_pushes(shard, table, member->rank);
+    const struct weft_push_window *window = shard_pushes(shard, table, member->rank);
     return (struct shard_slot){.op = WEFT_RPC_PUSH,
                                .table = table,
                                .worker = member->rank,
                                .clock = clock,
                                .partial = WEFT_SHARD_NONE,
-                               .number = weft_once_number_of(once, member->number)};
+                               .number = weft_push_window_number_of(window, member->number)};
 }
 
 /* The process that has this rank said it since its last break. */
@@ -185,8 +185,8 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     if (push.number == 0) {
         return WEFT_RPC_BAD_REQUEST;
     }
-    if (weft_once_test(shard_pushes(shard, index, member->rank), push.number) ||
-        weft_shard_again_begun(shard, index, member->rank, push.number)) {
+    if (weft_push_window_test(shard_pushes(shard, index, member->rank), push.number) ||
+        weft_shard_dedup_begun(shard, index, member->rank, push.number)) {
         return WEFT_RPC_SEND_DIRECT;
     }
     return weft_shard_push_allowed(shard, &push, table);
@@ -247,9 +247,9 @@ static void member_close(struct weft_shard *shard, uint16_t index, uint32_t cloc
         push.base = WEFT_RPC_BASE_NONE;
         (void)weft_shard_update_open(shard, &push);
     }
-    struct weft_once *once = shard_pushes(shard, index, member->rank);
-    weft_shard_again_close(shard, index, member->rank, push.number);
-    once->clock = clock > once->clock ? clock : once->clock;
+    struct weft_push_window *window = shard_pushes(shard, index, member->rank);
+    weft_shard_dedup_close(shard, index, member->rank, push.number);
+    window->clock = clock > window->clock ? clock : window->clock;
     weft_rpc_window_mark(&shard->workers[member->rank].closed, member->rpc_id);
 }
 
@@ -329,7 +329,7 @@ static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc
     return status;
 }
 
-bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32_t clock,
+bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                 const uint8_t *bytes, size_t count)
 {
     const struct weft_rpc_tag tag = {.table = table, .number = clock};

@@ -6,7 +6,7 @@
 #include "ps/aggregate.h"
 #include "ps/layout.h"
 #include "ps/list_store.h"
-#include "ps/once.h"
+#include "ps/push_window.h"
 #include "ps/retired.h"
 #include "ps/shard.h"
 #include "rpc/latency.h"
@@ -21,7 +21,7 @@ enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 #define WEFT_SHARD_USER_CLOCK (UINT64_C(1) << 32)
 
 /* `user` of what tells a worker that pushes are durable: this plus its rank. */
-#define WEFT_SHARD_USER_SAFE (UINT64_C(1) << 33)
+#define WEFT_SHARD_USER_DURABLE (UINT64_C(1) << 33)
 
 /* `user` of an aggregate's expectation and answer: this plus its slot. */
 #define WEFT_SHARD_USER_AGGREGATE (UINT64_C(1) << 34)
@@ -103,11 +103,11 @@ struct shard_worker {
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
-    bool wants_safe;   /* it keeps its pushes until they are durable */
-    bool safe_sending; /* safe_message is in the transport */
-    uint16_t safe_table;
-    uint64_t safe_number;
-    uint8_t safe_message[WEFT_RPC_SAFE_BYTES];
+    bool wants_durable;   /* it keeps its pushes until they are durable */
+    bool durable_upto_sending; /* safe_message is in the transport */
+    uint16_t durable_upto_table;
+    uint64_t durable_upto_number;
+    uint8_t durable_upto_message[WEFT_RPC_DURABLE_UPTO_BYTES];
     uint64_t active_window; /* number of the last window in which it began a request */
     uint64_t request_ns;    /* when it began the last one */
     struct weft_id_lists lists; /* of its pulls */
@@ -146,12 +146,12 @@ struct weft_shard {
     uint32_t *step_to; /* (tables_max,): the clock_min that rows are being stepped for; 0 = none */
     uint32_t step_tables;         /* so many of them */
     struct shard_worker *workers; /* (workers_max,), then of each aggregator what its pulls need */
-    struct weft_once *pushes;     /* (tables_max, workers_max) */
+    struct weft_push_window *pushes;     /* (tables_max, workers_max) */
     uint64_t *critical;  /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
-    uint64_t *safe;      /* (tables_max, workers_max): pushes that are durable; NULL without
+    uint64_t *durable_upto;      /* (tables_max, workers_max): pushes that are durable; NULL without
                                    * checkpoints */
-    uint64_t *safe_told; /* the same: of those, what the worker was told */
-    bool safe_untold;    /* some worker may have to be told */
+    uint64_t *durable_upto_sent; /* the same: of those, what the worker was told */
+    bool durable_upto_unsent;    /* some worker may have to be told */
     uint32_t cut_wanted; /* highest clock that a worker wants in a checkpoint; 0 = none */
     bool cut_asked;      /* a request for a checkpoint waits for a cut's instant */
     bool cut_told;       /* look through `asking` */
@@ -224,13 +224,13 @@ static inline void shard_slot_reject(struct shard_slot *slot, enum weft_rpc_stat
     shard_slot_note(slot, status);
     slot->dead = true;
 }
-static inline struct weft_once *shard_pushes(const struct weft_shard *shard, uint16_t table,
+static inline struct weft_push_window *shard_pushes(const struct weft_shard *shard, uint16_t table,
                                              uint32_t worker)
 {
     return &shard->pushes[(size_t)table * shard->config.workers_max + worker];
 }
 
-/* again.c: pushes that are sent again */
+/* shard_dedup.c: pushes that are sent again */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_partials_init(struct weft_shard *shard);
@@ -238,37 +238,37 @@ void weft_shard_partials_fini(struct weft_shard *shard);
 /* An empty entry; NULL when the worker has none left. */
 struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t worker);
 /* OPEN of a push with this low byte of its number: is it known? */
-void weft_shard_again_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
+void weft_shard_dedup_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
                            const struct weft_msg_event *event);
 /* The same by slot->number; 0 = the worker does not count. */
-void weft_shard_again_begin(struct weft_shard *shard, struct shard_slot *slot,
+void weft_shard_dedup_begin(struct weft_shard *shard, struct shard_slot *slot,
                             const struct weft_msg_event *event);
 /* True: this chunk was applied before. */
-bool weft_shard_again_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
+bool weft_shard_dedup_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
                             uint32_t chunk);
-void weft_shard_again_applied(struct weft_shard *shard, const struct shard_slot *slot,
+void weft_shard_dedup_applied(struct weft_shard *shard, const struct shard_slot *slot,
                               uint32_t chunk);
-void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot,
+void weft_shard_dedup_closed(struct weft_shard *shard, const struct shard_slot *slot,
                              bool is_short);
 /* All of this push is there, or enough. */
-void weft_shard_again_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
+void weft_shard_dedup_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
 /* Is a push with this number under way, or was it cut off in the middle? */
-bool weft_shard_again_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
+bool weft_shard_dedup_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
 /* The worker goes on after a break: it tells which pushes it will not send again. Of those begun,
  * what was applied stays, and what is kept of them is given up.
  * Errors:  WEFT_RPC_BAD_REQUEST  chunks are not kept here, so it cannot be told what was applied. */
-enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard, uint16_t table,
+enum weft_rpc_status weft_shard_dedup_resume(struct weft_shard *shard, uint16_t table,
                                              uint32_t worker, const struct weft_rpc_pushes *theirs);
 /* What the shard knows of this worker's pushes. */
-struct weft_rpc_pushes weft_shard_again_pushes(const struct weft_shard *shard,
+struct weft_rpc_pushes weft_shard_dedup_pushes(const struct weft_shard *shard,
                                                const struct shard_slot *slot);
 /* Another process speaks for this rank now: forget the pushes of the one before. */
-void weft_shard_again_forget(struct weft_shard *shard, uint16_t table, uint32_t worker);
+void weft_shard_dedup_forget(struct weft_shard *shard, uint16_t table, uint32_t worker);
 
 /* Its message is over, but it is not: it is sent again under the same number. */
-void weft_shard_again_later(struct weft_shard *shard, const struct shard_slot *slot);
+void weft_shard_dedup_later(struct weft_shard *shard, const struct shard_slot *slot);
 
 /* shard_list.c: lists of ids that pushes name */
 
@@ -325,17 +325,17 @@ void weft_shard_now_follow(struct weft_shard *shard, uint16_t table);
 /* A slice of every table whose rows are being stepped. */
 void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);
 
-/* shard_safe.c: which pushes are durable, told to the workers that keep theirs */
-weft_status weft_shard_safe_init(struct weft_shard *shard);
-void weft_shard_safe_fini(struct weft_shard *shard);
+/* shard_durable.c: which pushes are durable, told to the workers that keep theirs */
+weft_status weft_shard_durable_init(struct weft_shard *shard);
+void weft_shard_durable_fini(struct weft_shard *shard);
 /* Pushes up to this number of the windows given are in a checkpoint. Shape: (workers,). */
-void weft_shard_safe_from(struct weft_shard *shard, uint16_t table, const struct weft_once *pushes,
-                          uint32_t workers);
+void weft_shard_durable_from(struct weft_shard *shard, uint16_t table,
+                             const struct weft_push_window *pushes, uint32_t workers);
 /* A new connection of this rank, or another process. */
-void weft_shard_safe_unbind(struct weft_shard *shard, uint32_t rank, bool renewed);
-void weft_shard_safe_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
-void weft_shard_safe_sent(struct weft_shard *shard, uint32_t rank, bool complete);
-void weft_shard_safe_send(struct weft_shard *shard, uint64_t now_ns);
+void weft_shard_durable_unbind(struct weft_shard *shard, uint32_t rank, bool renewed);
+void weft_shard_durable_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
+void weft_shard_durable_sent(struct weft_shard *shard, uint32_t rank, bool complete);
+void weft_shard_durable_send(struct weft_shard *shard, uint64_t now_ns);
 /* shard_cut.c: checkpoints that workers ask for */
 
 /* The request waits from now on. */
@@ -458,7 +458,7 @@ enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
 /* The same without a connection; everything in event is looked at. behind: what follows the chunk. */
-bool weft_shard_push_again(struct weft_shard *shard, uint16_t table, uint32_t worker,
+bool weft_shard_push_replay(struct weft_shard *shard, uint16_t table, uint32_t worker,
                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
                            size_t behind_bytes);
 
@@ -487,7 +487,7 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
 /* Hand the ready answers to the transport. */
 void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns);
 /* Out of a journal. */
-bool weft_shard_aggregate_again(struct weft_shard *shard, uint16_t table, uint32_t clock,
+bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                 const uint8_t *bytes, size_t count);
 
 /* transfer.c: to the replica; each is nothing where there are none */

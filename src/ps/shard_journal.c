@@ -1,4 +1,4 @@
-/* What a shard writes into its journal. How it is done again is in shard_journal_again.c.
+/* What a shard writes into its journal. How it is done again is in shard_journal_replay.c.
  *
  * A journal that is full still leads from the last checkpoint that counts to a state that the shard
  * had. That is not given up for a cut that may fail: what comes after its instant goes into a reserve,
@@ -9,7 +9,7 @@
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */
-#include "ps/journal_internal.h"
+#include "ps/shard_journal_internal.h"
 #include "ps/snapshot_internal.h"
 
 #include "base/assert.h"

@@ -72,7 +72,7 @@ void weft_shard_list_keep(struct weft_shard *shard, struct shard_slot *slot)
         worker->given = 0; /* an older one of this name: not found when the newer one is dropped */
     }
     slot->can = kept ? WEFT_RPC_CAN_LIST : 0;
-    shard->counters.lists_kept += kept;
+    shard->counters.lists_stored += kept;
     shard->counters.lists_refused += !kept;
 }
 
@@ -87,7 +87,7 @@ void weft_shard_list_given(struct weft_shard *shard, const struct shard_slot *sl
     worker->given = slot->clock;
     worker->given_table = slot->table;
     worker->given_count = slot->rows;
-    shard->counters.lists_given++;
+    shard->counters.lists_received++;
 }
 
 /* ---- pushes name them ------------------------------------------------------------------------ */

@@ -13,18 +13,18 @@
 /* Every expectation is for one request of one op of one worker, except CLOCK's, which needs no
  * memory and therefore never runs out. */
 static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, uint32_t count,
-                        uint64_t user, const void *near, weft_expect_id *id_p)
+                        uint64_t user, const void *prefetch, weft_expect_id *id_p)
 {
     struct weft_msg_expect expect = {
         .peer = peer,
-        .sink = WEFT_SINK_HAND,
+        .sink = WEFT_SINK_EVENT,
         .tag = (uint64_t)op << 56,
         .tag_mask = op == WEFT_RPC_PUSH ? WEFT_RPC_TAG_PUSH_MASK : WEFT_RPC_TAG_OP_MASK,
         .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
         .count = count,
         .timeout_ns = WEFT_NEVER,
         .user = user,
-        .near = near,
+        .prefetch = prefetch,
     };
     return shard->msgr.ops->expect(shard->msgr.self, &expect, id_p);
 }
@@ -169,8 +169,8 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             weft_shard_close_short(shard, (uint16_t)t, rank);
-            weft_shard_again_forget(shard, (uint16_t)t, rank);
-            weft_shard_safe_forget(shard, (uint16_t)t, rank);
+            weft_shard_dedup_forget(shard, (uint16_t)t, rank);
+            weft_shard_durable_forget(shard, (uint16_t)t, rank);
             weft_shard_aggregate_forget(shard, (uint16_t)t, rank);
         }
     }
@@ -262,10 +262,10 @@ void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *e
     }
     if (renewed) {
         weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
-        weft_shard_safe_unbind(shard, rank, true);
+        weft_shard_durable_unbind(shard, rank, true);
         worker->closed = (struct weft_rpc_window){0};
     }
-    weft_shard_safe_unbind(shard, rank, false);
+    weft_shard_durable_unbind(shard, rank, false);
     worker->up = true;
     worker->up_ns = now_ns;
     worker->peer = event->peer;

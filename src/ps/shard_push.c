@@ -171,7 +171,7 @@ static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table
                                      const struct push_chunk *chunk)
 {
     /* Rows that are here are of this shard. */
-    bool found = weft_table_follow(table, shard->chunk_ids, chunk->count, shard->chunk_rows);
+    bool found = weft_table_lookup_run(table, shard->chunk_ids, chunk->count, shard->chunk_rows);
     if (!found && !all_here(shard, table, chunk)) {
         return WEFT_RPC_WRONG_SHARD;
     }
@@ -222,8 +222,8 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event)
 {
     struct weft_table *table = shard_table(shard, slot->table);
-    if (weft_shard_again_chunk(shard, slot, event->chunk)) {
-        shard->counters.chunks_again++;
+    if (weft_shard_dedup_chunk(shard, slot, event->chunk)) {
+        shard->counters.chunks_duplicate++;
         return true;
     }
     enum weft_rpc_status status = weft_shard_push_allowed(shard, slot, table);
@@ -264,7 +264,7 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     if (slot->update) {
         weft_shard_update_applied(shard, slot, chunk_squares(shard, table, &chunk));
     }
-    weft_shard_again_applied(shard, slot, event->chunk);
+    weft_shard_dedup_applied(shard, slot, event->chunk);
     const uint32_t listed = chunk.rows.list != 0 ? chunk.count : 0;
     shard->counters.ids_by_list += listed;
     weft_shard_journal_chunk(shard, slot, event, listed);
@@ -272,7 +272,7 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
 }
 
 /* What OPEN and the connection looked at when it came the first time. */
-static bool again_fits(const struct weft_table *table, const struct shard_slot *slot,
+static bool replay_fits(const struct weft_table *table, const struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {
     uint32_t head_elems = slot->id_bytes != 0 ? shard_request_head_elems(event) : 0;
@@ -287,7 +287,7 @@ static bool again_fits(const struct weft_table *table, const struct shard_slot *
             (event->total - head_elems) % weft_table_blocks(&table->spec) == 0);
 }
 
-bool weft_shard_push_again(struct weft_shard *shard, uint16_t index, uint32_t worker,
+bool weft_shard_push_replay(struct weft_shard *shard, uint16_t index, uint32_t worker,
                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
                            size_t behind_bytes)
 {
@@ -302,9 +302,9 @@ bool weft_shard_push_again(struct weft_shard *shard, uint16_t index, uint32_t wo
                                             (size_t)event->elems * event->elem_bytes,
                               .ids_behind_bytes = behind_bytes,
                               .id_bytes = weft_shard_push_id_bytes(table, event->elem_bytes)};
-    if (!again_fits(table, &slot, event)) {
+    if (!replay_fits(table, &slot, event)) {
         return false;
     }
-    weft_shard_again_begin(shard, &slot, event);
+    weft_shard_dedup_begin(shard, &slot, event);
     return !slot.dead && weft_shard_push_take(shard, &slot, event);
 }

@@ -41,14 +41,14 @@ void weft_shard_records_end(struct weft_shard *shard)
     if (shard->config.records == NULL || shard->active_count == 0) {
         return;
     }
-    const struct weft_record record = {
-        .type = WEFT_RECORD_ACTIVE,
+    const struct weft_rpc_record record = {
+        .type = WEFT_RPC_RECORD_ACTIVE,
         .active = {.server = shard->config.shard,
                    .workers = shard->active_count,
                    .start_ns = shard->active_start_ns,
                    .window_ns = shard->config.active_window_ns},
     };
-    weft_record_put(shard->config.records, &record);
+    weft_rpc_record_put(shard->config.records, &record);
     shard->active_count = 0;
 }
 
@@ -71,8 +71,8 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
     if (shard_slot_is_aggregators(shard, slot)) {
         return; /* it is no worker's: nobody writes down the other end of it */
     }
-    weft_record_put_served(shard->config.records, slot->table,
-                           &(struct weft_record_served){
+    weft_rpc_record_put_served(shard->config.records, slot->table,
+                           &(struct weft_rpc_record_served){
                                .server = shard->config.shard,
                                .worker = slot->worker,
                                .rpc = reply->rpc_id,

@@ -132,7 +132,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
         weft_shard_list_open(shard, slot);
     }
     if (slot->op == WEFT_RPC_PUSH && !slot->dead) {
-        weft_shard_again_open(shard, slot, tag.low, event);
+        weft_shard_dedup_open(shard, slot, tag.low, event);
     }
     /* The answer that told of it may be lost: it is refused again while its update is open. */
     if (slot->update && !slot->dead && slot->again && weft_shard_update_is_late(shard, slot)) {
@@ -170,7 +170,7 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     if (slot->request.worker != worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
-               (slot->op != WEFT_RPC_PULL && slot->request.rows_must != 0) ||
+               (slot->op != WEFT_RPC_PULL && slot->request.rows_critical != 0) ||
                (is_aggregators && slot->request.after_seq != 0) ||
                (slot->update && slot->request.need_clock != slot->clock) ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
@@ -283,8 +283,8 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
         return false;
     }
-    bool wants_safe = (slot->request.flags & WEFT_RPC_DURABLE) != 0;
-    if (wants_safe && shard->safe == NULL) {
+    bool wants_durable = (slot->request.flags & WEFT_RPC_DURABLE) != 0;
+    if (wants_durable && shard->durable_upto == NULL) {
         shard_slot_reject(slot, WEFT_RPC_NOT_DURABLE);
         return false;
     }
@@ -299,10 +299,10 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     slot->can &= weft_shard_takes_lists(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_LIST;
     slot->can &= weft_shard_takes_aggregates(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_AGGREGATE;
     weft_shard_aggregate_session(shard, slot);
-    shard->workers[slot->worker].wants_safe |= wants_safe;
-    shard->safe_untold |= wants_safe;
+    shard->workers[slot->worker].wants_durable |= wants_durable;
+    shard->durable_upto_unsent |= wants_durable;
     if (resumes(slot)) {
-        shard_slot_note(slot, weft_shard_again_resume(shard, slot->table, slot->worker, &theirs));
+        shard_slot_note(slot, weft_shard_dedup_resume(shard, slot->table, slot->worker, &theirs));
     }
     return true;
 }
@@ -360,7 +360,7 @@ static void must_arrive(struct weft_shard *shard, const struct shard_slot *slot,
 {
     const struct weft_table_spec *spec = &shard->tables[slot->table].spec;
     uint64_t elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, send->elem_bytes) +
-                     (uint64_t)slot->request.rows_must * weft_table_blocks(spec);
+                     (uint64_t)slot->request.rows_critical * weft_table_blocks(spec);
     uint64_t must = weft_div_ceil_u64(elems, send->chunk_elems);
     uint64_t chunks = weft_div_ceil_u64(send->total, send->chunk_elems);
     send->critical = (uint8_t)weft_min_u64(must, LEADING_MAX);
@@ -417,7 +417,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         }),
         .deadline_ns = WEFT_NEVER,
         .user = slot_index(shard, slot),
-        .near = slot,
+        .prefetch = slot,
     };
     if (send.bound_ppm > 0) {
         send.chunk_elems = reply_chunk_elems(shard, slot, send.bound_ppm);
@@ -467,7 +467,7 @@ void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot)
 /* The head, and which pushes of the worker are in this table. */
 static void answer_resume(struct weft_shard *shard, struct shard_slot *slot)
 {
-    struct weft_rpc_pushes pushes = weft_shard_again_pushes(shard, slot);
+    struct weft_rpc_pushes pushes = weft_shard_dedup_pushes(shard, slot);
     weft_rpc_pushes_pack(&pushes, slot->answer + WEFT_RPC_REPLY_BYTES);
     slot->answer_elems = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
     slot->answer_elem_bytes = 1;
@@ -634,11 +634,11 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
         weft_shard_list_leave(shard, slot);
     }
     if (lacks_list) {
-        weft_shard_again_later(shard, slot);
+        weft_shard_dedup_later(shard, slot);
         shard->counters.lists_unknown++;
     } else if (is_push && !slot->stale && (slot->head_seen || is_short)) {
         /* SHORT is the end of it, too, when its worker gave it up; not when the connection ended. */
-        weft_shard_again_closed(shard, slot, is_short && event->sender_gone);
+        weft_shard_dedup_closed(shard, slot, is_short && event->sender_gone);
     }
     if (slot->stale || !slot->head_seen || (is_short && !is_push)) {
         weft_shard_slot_release(shard, slot_index(shard, slot));

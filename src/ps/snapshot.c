@@ -1,4 +1,4 @@
-/* The cut and its stream. Restoring is in restore.c, rows and copy on write in watch.c. */
+/* The cut and its stream. Restoring is in restore.c, rows and copy on write in dirty_set.c. */
 #include "ps/snapshot_internal.h"
 
 #include "base/assert.h"
@@ -13,8 +13,8 @@ static weft_status tables_init(struct weft_snapshot *snapshot,
 {
     struct weft_cut_view *view = &snapshot->view;
     view->tables = calloc(config->tables_max, sizeof(*view->tables));
-    snapshot->watches = calloc(config->tables_max, sizeof(*snapshot->watches));
-    if (view->tables == NULL || snapshot->watches == NULL) {
+    snapshot->dirty_sets = calloc(config->tables_max, sizeof(*snapshot->dirty_sets));
+    if (view->tables == NULL || snapshot->dirty_sets == NULL) {
         return WEFT_NOMEM;
     }
     for (uint32_t t = 0; t < config->tables_max; t++) {
@@ -22,7 +22,7 @@ static weft_status tables_init(struct weft_snapshot *snapshot,
         table->clocks = calloc(config->workers_max, sizeof(*table->clocks));
         table->pushes = calloc(config->workers_max, sizeof(*table->pushes));
         if (table->clocks == NULL || table->pushes == NULL ||
-            weft_table_watch_init(&snapshot->watches[t], (uint16_t)t, config->rows_max) !=
+            weft_dirty_set_init(&snapshot->dirty_sets[t], (uint16_t)t, config->rows_max) !=
                 WEFT_OK) {
             return WEFT_NOMEM;
         }
@@ -59,7 +59,7 @@ weft_status weft_snapshot_init(struct weft_shard *shard)
     }
     weft_status status = snapshot_init(shard);
     for (uint32_t t = 0; status == WEFT_OK && t < shard->config.tables_max; t++) {
-        weft_table_watch_attach(&shard->tables[t], &shard->snapshot->watches[t]);
+        weft_dirty_set_attach(&shard->tables[t], &shard->snapshot->dirty_sets[t]);
     }
     return status;
 }
@@ -74,14 +74,14 @@ void weft_snapshot_fini(struct weft_shard *shard)
         free(snapshot->view.tables[t].clocks);
         free(snapshot->view.tables[t].pushes);
     }
-    for (uint32_t t = 0; snapshot->watches != NULL && t < shard->config.tables_max; t++) {
-        weft_table_watch_fini(&snapshot->watches[t]);
+    for (uint32_t t = 0; snapshot->dirty_sets != NULL && t < shard->config.tables_max; t++) {
+        weft_dirty_set_fini(&snapshot->dirty_sets[t]);
     }
     free(snapshot->view.tables);
     free(snapshot->view.incarnations);
     free(snapshot->view.retired);
     free(snapshot->view.partials);
-    free(snapshot->watches);
+    free(snapshot->dirty_sets);
     free(snapshot->masks);
     free(snapshot->kept);
     free(snapshot->kept_incarnations);
@@ -123,16 +123,16 @@ static void cut_partials(struct weft_shard *shard, uint32_t table)
 static bool cut_counted(struct weft_snapshot *snapshot, const struct weft_admission *admission,
                         struct weft_admission_counts *counted_p)
 {
-    struct weft_spill *spill = &snapshot->spill;
+    struct weft_cow_buffer *cow = &snapshot->cow;
     size_t bytes = weft_admission_copy_bytes(admission);
     *counted_p = (struct weft_admission_counts){.count = 0};
     memcpy(counted_p->key, admission->key, sizeof(counted_p->key));
     if (bytes > 0) {
-        if (bytes > spill->bytes || (spill->bytes - bytes) / 8 * 8 < spill->end) {
+        if (bytes > cow->bytes || (cow->bytes - bytes) / 8 * 8 < cow->end) {
             return false;
         }
-        spill->bytes = (spill->bytes - bytes) / 8 * 8;
-        weft_admission_copy(admission, spill->memory + spill->bytes, counted_p);
+        cow->bytes = (cow->bytes - bytes) / 8 * 8;
+        weft_admission_copy(admission, cow->memory + cow->bytes, counted_p);
     }
     return true;
 }
@@ -142,23 +142,23 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
 {
     struct weft_snapshot *snapshot = shard->snapshot;
     struct weft_cut_table *table = &snapshot->view.tables[t];
-    struct weft_table_watch *watch = &snapshot->watches[t];
+    struct weft_dirty_set *dirty_set = &snapshot->dirty_sets[t];
     uint32_t workers = shard->config.workers_max;
     if (!snapshot->begun) {
         weft_shard_journal_cut_begin(shard);
     }
     weft_shard_journal_cut(shard, (uint16_t)t);
-    weft_table_watch_cut(watch, &shard->tables[t], snapshot->order.whole, &snapshot->spill);
+    weft_dirty_set_cut(dirty_set, &shard->tables[t], snapshot->order.whole, &snapshot->cow);
     table->present = true;
     table->spec = shard->tables[t].spec;
     table->clock = shard->clock_min[t];
-    table->rows = watch->cut_count;
+    table->rows = dirty_set->cut_count;
     table->rows_total = weft_table_rows(&shard->tables[t]);
-    table->removed = watch->removed;
-    table->removed_count = watch->removed_cut;
-    table->record_bytes = watch->record_bytes;
+    table->removed = dirty_set->removed;
+    table->removed_count = dirty_set->removed_cut;
+    table->record_bytes = dirty_set->record_bytes;
     if (!cut_counted(snapshot, &shard->tables[t].admission, &table->counted)) {
-        watch->overrun = true;
+        dirty_set->overrun = true;
     }
     memcpy(table->clocks, shard->clocks + (size_t)t * workers, workers * sizeof(*table->clocks));
     memcpy(table->pushes, shard->pushes + (size_t)t * workers, workers * sizeof(*table->pushes));
@@ -235,7 +235,7 @@ weft_status weft_shard_cut_begin(struct weft_shard *shard, const struct weft_cut
     snapshot->why = WEFT_CUT_GOOD;
     snapshot->order = *order;
     snapshot->begun = false;
-    snapshot->spill = (struct weft_spill){.memory = order->memory, .bytes = order->bytes};
+    snapshot->cow = (struct weft_cow_buffer){.memory = order->memory, .bytes = order->bytes};
     snapshot->view.whole = order->whole;
     snapshot->view.partial_count = 0;
     cut_tables(shard);
@@ -266,7 +266,7 @@ enum weft_cut_why weft_shard_cut_why(const struct weft_shard *shard)
         return snapshot->why;
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (snapshot->view.tables[t].present && snapshot->watches[t].overrun) {
+        if (snapshot->view.tables[t].present && snapshot->dirty_sets[t].overrun) {
             return WEFT_CUT_NO_MEMORY;
         }
     }
@@ -287,17 +287,17 @@ uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, 
     if (weft_shard_cut_state(shard) != WEFT_CUT_READY) {
         return 0;
     }
-    if (snapshot->spill.begin < snapshot->spill.end) {
-        return weft_spill_take(&snapshot->spill, snapshot->watches, out, bytes, table_p);
+    if (snapshot->cow.begin < snapshot->cow.end) {
+        return weft_cow_buffer_take(&snapshot->cow, snapshot->dirty_sets, out, bytes, table_p);
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        struct weft_table_watch *watch = &snapshot->watches[t];
-        if (!snapshot->view.tables[t].present || watch->emitted == watch->cut_count) {
+        struct weft_dirty_set *dirty_set = &snapshot->dirty_sets[t];
+        if (!snapshot->view.tables[t].present || dirty_set->emitted == dirty_set->cut_count) {
             continue;
         }
-        WEFT_ASSERT(bytes >= watch->record_bytes);
-        size_t room = bytes / watch->record_bytes;
-        uint32_t count = weft_table_watch_take(watch, &shard->tables[t], out,
+        WEFT_ASSERT(bytes >= dirty_set->record_bytes);
+        size_t room = bytes / dirty_set->record_bytes;
+        uint32_t count = weft_dirty_set_take(dirty_set, &shard->tables[t], out,
                                                (uint32_t)weft_min_u64(room, UINT32_MAX));
         WEFT_ASSERT(count > 0);
         *table_p = (uint16_t)t;
@@ -316,7 +316,7 @@ static void keep(struct weft_shard *shard)
         const struct weft_cut_table *table = &snapshot->view.tables[t];
         for (uint32_t w = 0; w < workers; w++) {
             snapshot->kept[(size_t)t * workers + w] =
-                table->present ? weft_once_prefix(&table->pushes[w]) : 0;
+                table->present ? weft_push_window_prefix(&table->pushes[w]) : 0;
         }
         clock = table->present && is_bsp(shard, t) && table->clock < clock ? table->clock : clock;
     }
@@ -335,17 +335,17 @@ void weft_shard_cut_end(struct weft_shard *shard, bool kept)
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (snapshot->view.tables[t].present) {
-            weft_table_watch_end(&snapshot->watches[t], kept);
+            weft_dirty_set_end(&snapshot->dirty_sets[t], kept);
             snapshot->view.tables[t].present = false;
         }
     }
     snapshot->state = WEFT_CUT_NONE;
-    snapshot->spill = (struct weft_spill){.memory = NULL};
+    snapshot->cow = (struct weft_cow_buffer){.memory = NULL};
     weft_shard_cut_over(shard, kept);
 }
 
 size_t weft_shard_cut_peak(const struct weft_shard *shard)
 {
     const struct weft_snapshot *snapshot = shard->snapshot;
-    return snapshot->order.bytes - snapshot->spill.bytes + snapshot->spill.peak;
+    return snapshot->order.bytes - snapshot->cow.bytes + snapshot->cow.peak;
 }

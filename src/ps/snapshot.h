@@ -27,7 +27,7 @@
 #ifndef WEFT_PS_SNAPSHOT_H
 #define WEFT_PS_SNAPSHOT_H
 
-#include "ps/once.h"
+#include "ps/push_window.h"
 #include "ps/retired.h"
 #include "ps/shard.h"
 
@@ -46,7 +46,7 @@ enum weft_cut_why {
 };
 
 struct weft_cut_order {
-    uint64_t number; /* of the checkpoint, for the journal (ps/journal.h) */
+    uint64_t number; /* of the checkpoint, for the journal (ps/shard_journal.h) */
     bool now;        /* do not wait for a clock */
     uint32_t clock;  /* else cut at the end of this clock */
     bool whole;      /* all rows; else those changed since the last cut that was kept */
@@ -73,7 +73,7 @@ struct weft_cut_table {
     uint32_t rows;  /* records that will come */
     uint32_t record_bytes;
     uint32_t *clocks;         /* (workers_max,) */
-    struct weft_once *pushes; /* (workers_max,) */
+    struct weft_push_window *pushes; /* (workers_max,) */
     uint64_t rows_total;      /* in the table at the cut */
     const uint64_t *removed; /* (removed_count,): ids gone since the cut that this is based on; some
                                * may be among the records again, which come after */
@@ -167,7 +167,7 @@ void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t table, con
 
 /* Windows, for the same number of shards and this very shard only. Shape: pushes (count,). */
 void weft_shard_restore_pushes(struct weft_shard *shard, uint16_t table,
-                               const struct weft_once *pushes, uint32_t count);
+                               const struct weft_push_window *pushes, uint32_t count);
 void weft_shard_restore_incarnations(struct weft_shard *shard, const uint64_t *incarnations,
                                      uint32_t count);
 /* Shape: retired (count,). A checkpoint of an earlier release has none. */

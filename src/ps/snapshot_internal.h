@@ -4,16 +4,16 @@
 
 #include "ps/shard_internal.h"
 #include "ps/snapshot.h"
-#include "ps/watch.h"
+#include "ps/dirty_set.h"
 
 struct weft_snapshot {
     enum weft_cut_state state;
     enum weft_cut_why why;
     struct weft_cut_order order;
     bool begun; /* the first table is cut */
-    struct weft_spill spill;
+    struct weft_cow_buffer cow;
     struct weft_cut_view view;
-    struct weft_table_watch *watches; /* (tables_max,) */
+    struct weft_dirty_set *dirty_sets; /* (tables_max,) */
     uint64_t *masks;                  /* of view.partials */
     size_t mask_words;
     uint64_t *kept;              /* (tables_max, workers_max): pushes up to this number are in the

@@ -310,9 +310,10 @@ static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, ui
     table->optimizer->init(&table->spec, table_weights(row), table_slots(table, row),
                            table->spec.dim, table->spec.dim);
     table->rows++;
-    table->counters.rows_made++;
-    for (struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
-        weft_table_watch_made(watch, number);
+    table->counters.rows_created++;
+    for (struct weft_dirty_set *dirty_set = table->dirty_set; dirty_set != NULL;
+         dirty_set = dirty_set->next) {
+        weft_dirty_set_made(dirty_set, number);
     }
 }
 
@@ -358,8 +359,9 @@ void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
 {
     WEFT_ASSERT((row->number & TABLE_ROW_LIVE) != 0 && row->touched_next == 0);
     table_row_goes(table, row);
-    for (struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
-        weft_table_watch_remove(watch, table, table_row_number(row));
+    for (struct weft_dirty_set *dirty_set = table->dirty_set; dirty_set != NULL;
+         dirty_set = dirty_set->next) {
+        weft_dirty_set_remove(dirty_set, table, table_row_number(row));
     }
     weft_table_index_remove(table, weft_table_hash(table, row->id), table_row_number(row));
     uint32_t number = table_row_number(row);

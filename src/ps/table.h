@@ -52,7 +52,7 @@ struct weft_table_limits {
 
 /* Cumulative. A row that was made and is not there was evicted or has expired. */
 struct weft_table_counters {
-    uint64_t rows_made;
+    uint64_t rows_created;
     uint64_t rows_evicted; /* to make room: LRU, L2 */
     uint64_t rows_expired; /* TTL */
     uint64_t rows_refused; /* new rows for which there was no room */
@@ -104,7 +104,8 @@ struct weft_table {
     struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory at a cache line */
     void *index_memory;
     uint8_t **slabs;       /* (slabs_max,) */
-    struct weft_table_watch *watch; /* ps/watch.h, the first; NULL: nobody makes checkpoints or has a
+    struct weft_dirty_set
+        *dirty_set; /* ps/dirty_set.h, the first; NULL: nobody makes checkpoints or has a
                                      * replica; borrowed */
     struct weft_divergence *divergence; /* ps/divergence.h; NULL: there is no replica; borrowed */
     const struct weft_row_hooks *hooks; /* NULL = none; borrowed */
@@ -197,7 +198,7 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
  * nothing.
  *
  * Shape:   ids (count,); rows_p (count,). Cost: three look-ups when it is of no use. */
-bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint32_t count,
+bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, uint32_t count,
                        struct weft_table_row **rows_p);
 
 /* The rows of a chunk of a PUSH: NULL where the id is not admitted.
@@ -291,7 +292,7 @@ weft_status weft_table_restore(struct weft_table *table, const struct weft_table
 enum { WEFT_TABLE_RECORD_HEAD = 16 };
 
 /* Places that rows may have; they have numbers from 0. */
-uint32_t weft_table_places(const struct weft_table *table);
+uint32_t weft_table_slots(const struct weft_table *table);
 
 /* No gradient of this clock is waiting for its step. */
 bool weft_table_settled(const struct weft_table *table);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    AHEAD = 8, /* rows ahead of the one at work whose lines are asked for */
+    PREFETCH_ROWS = 8, /* rows ahead of the one at work whose lines are asked for */
     SPAN = 16, /* rows between two questions whether one has come to the threshold of ps/hot.h */
 };
 
@@ -185,8 +185,8 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
     for (uint32_t i = 0; i < count; i++, blocks += block_bytes) {
         /* A copy, because the receive buffer is not aligned for floats. */
         float gradient[WEFT_RPC_BLOCK_FLOATS];
-        if (i + AHEAD < count) {
-            prefetch_row(table, rows[i + AHEAD]);
+        if (i + PREFETCH_ROWS < count) {
+            prefetch_row(table, rows[i + PREFETCH_ROWS]);
         }
         if (rows[i] != NULL) {
             memcpy(gradient, blocks, block_bytes);
@@ -230,7 +230,7 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
         const uint32_t at = adds ? table->sums_at : 0, now = table->now;                           \
         const float rate = table->spec.learning_rate, divisor = divisor_at_once(table);            \
         const bool counts = adds && table->counts;                                                 \
-        const bool watched = table->watch != NULL && (!adds || table_is_cut(table));                \
+        const bool tracked = table->dirty_set != NULL && (!adds || table_is_cut(table));           \
         uint32_t applied = 0;                                                                      \
         for (uint32_t from = 0, to; from < count; from = to) {                                     \
             const uint64_t hot_from = table->hot.threshold;                                        \
@@ -238,13 +238,13 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
             to = count - from > SPAN ? from + SPAN : count;                                        \
             for (uint32_t i = from; i < to; i++, blocks += sizeof(float) * dim) {                  \
                 struct weft_table_row *row = rows[i];                                              \
-                if (i + AHEAD < count) {                                                           \
-                    prefetch_row(table, rows[i + AHEAD]);                                          \
+                if (i + PREFETCH_ROWS < count) {                                                   \
+                    prefetch_row(table, rows[i + PREFETCH_ROWS]);                                  \
                 }                                                                                  \
                 if (row == NULL) {                                                                 \
                     continue;                                                                      \
                 }                                                                                  \
-                if (watched) {                                                                     \
+                if (tracked) {                                                                     \
                     table_row_changes(table, row);                                                 \
                 }                                                                                  \
                 float *restrict values = table_weights(row) + at;                                  \

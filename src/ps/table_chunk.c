@@ -34,7 +34,7 @@ static uint32_t run_of(const struct weft_table *table, uint32_t number, const ui
     return n;
 }
 
-bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint32_t count,
+bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, uint32_t count,
                        struct weft_table_row **rows_p)
 {
     if (table_is_dense(table)) {
@@ -63,7 +63,7 @@ enum { GROUP = 32, PULL_PIECE = 512 };
 
 /* The rows that the tags of a group's ids speak for, before anything is known of the ids in them;
  * NULL = none. Asks for their first lines, and for the index's of the group behind. */
-static void guess_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count,
+static void probe_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count,
                         uint32_t left, struct weft_table_row **rows_p)
 {
     const struct weft_table_bucket *index = table->index;
@@ -83,7 +83,7 @@ static void guess_group(const struct weft_table *table, const uint64_t *hashes, 
 }
 
 /* The first group has nobody to ask for its lines ahead. */
-static void guess_begin(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
+static void probe_begin(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
 {
     for (uint32_t i = 0; i < GROUP && i < count; i++) {
         weft_prefetch(table_home(table, hashes[i]));
@@ -92,7 +92,7 @@ static void guess_begin(const struct weft_table *table, const uint64_t *hashes, 
 
 /* Is the row guessed the one? No says nothing. A row that was let go since may still have its id in
  * it. */
-static inline bool guess_right(const struct weft_table *table, const struct weft_table_row *row,
+static inline bool probe_hit(const struct weft_table *table, const struct weft_table_row *row,
                                uint64_t id, bool expires)
 {
     return row != NULL && row->id == id && (row->number & TABLE_ROW_LIVE) != 0 &&
@@ -116,14 +116,14 @@ bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, cons
     bool full = false;
     uint32_t i = 0;
     if (sparse) {
-        guess_begin(table, hashes, count);
+        probe_begin(table, hashes, count);
     }
     for (; i < count && !full; i++) {
         if (i % GROUP == 0 && sparse) {
-            guess_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i), count - i,
+            probe_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i), count - i,
                         rows_p + i);
         }
-        if (!sparse || !guess_right(table, rows_p[i], ids[i], expires)) {
+        if (!sparse || !probe_hit(table, rows_p[i], ids[i], expires)) {
             bool is_first = (first + i) % table->blocks == 0;
             rows_p[i] = weft_table_obtain_hashed(table, ids[i], hashes[i], true, is_first, &full);
         }
@@ -172,7 +172,7 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
     const bool sparse = !table_is_dense(table);
     const struct weft_hash_key key = table->index_key; /* no store below may change it */
     uint64_t hashes[2 * GROUP];
-    struct weft_table_row *guesses[GROUP];
+    struct weft_table_row *probes[GROUP];
     uint32_t absent = 0;
     for (uint32_t i = 0; i < count; i++, out += stride) {
         if (i % GROUP == 0 && sparse) {
@@ -183,12 +183,12 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
                 hashes[k] = weft_hash_keyed(&key, ids[i + k]);
             }
             if (i == 0) {
-                guess_begin(table, hashes, n);
+                probe_begin(table, hashes, n);
             }
-            guess_group(table, hashes, (uint32_t)weft_min_u64(GROUP, n), n, guesses);
+            probe_group(table, hashes, (uint32_t)weft_min_u64(GROUP, n), n, probes);
         }
-        struct weft_table_row *row = sparse ? guesses[i % GROUP] : NULL;
-        if (!guess_right(table, row, ids[i], true)) {
+        struct weft_table_row *row = sparse ? probes[i % GROUP] : NULL;
+        if (!probe_hit(table, row, ids[i], true)) {
             row = weft_table_find_hashed(table, ids[i], weft_hash_keyed(&key, ids[i]));
         }
         absent += read_row(table, row, ids[i], out, stride);
@@ -202,7 +202,7 @@ static uint32_t read_rows(struct weft_table *table, const uint64_t *ids, uint32_
     struct weft_table_row *rows[PULL_PIECE];
     for (uint32_t first = 0, n; first < count; first += n, out += n * stride) {
         n = (uint32_t)weft_min_u64(PULL_PIECE, count - first);
-        if (!weft_table_follow(table, ids + first, n, rows)) {
+        if (!weft_table_lookup_run(table, ids + first, n, rows)) {
             /* Nor are those behind it likely to be in line, and each attempt costs two misses. */
             return read_any(table, ids + first, count - first, out, stride);
         }

@@ -5,7 +5,7 @@
 #include "ps/table_internal.h"
 
 /* Buckets of a new table; rows at a time whose buckets are asked for. */
-enum { BUCKETS_FIRST = 64, AHEAD = 16 };
+enum { BUCKETS_FIRST = 64, PREFETCH_BUCKETS = 16 };
 
 uint32_t weft_table_index_buckets(uint32_t rows)
 {
@@ -24,8 +24,8 @@ uint32_t weft_table_index_first(const struct weft_table *table)
 /* The places of the rows say all that is to be said; asks for buckets ahead. */
 static void rebuild(struct weft_table *table)
 {
-    uint64_t hashes[AHEAD];
-    uint32_t numbers[AHEAD];
+    uint64_t hashes[PREFETCH_BUCKETS];
+    uint32_t numbers[PREFETCH_BUCKETS];
     uint32_t kept = 0;
     for (uint32_t number = 0; number <= table->rows_begun; number++) {
         bool last = number == table->rows_begun;
@@ -35,10 +35,10 @@ static void rebuild(struct weft_table *table)
             numbers[kept] = number;
             weft_prefetch_to_write(table_home(table, hashes[kept++]));
         }
-        for (uint32_t i = 0; i < kept && (last || kept == AHEAD); i++) {
+        for (uint32_t i = 0; i < kept && (last || kept == PREFETCH_BUCKETS); i++) {
             weft_table_index_add(table, hashes[i], numbers[i]);
         }
-        kept = kept == AHEAD ? 0 : kept;
+        kept = kept == PREFETCH_BUCKETS ? 0 : kept;
     }
 }
 
@@ -79,25 +79,25 @@ void weft_table_index_add(struct weft_table *table, uint64_t hash, uint32_t numb
         struct weft_table_bucket *bucket = &table->index[at];
         uint32_t empty = table_bucket_match(bucket, 0);
         if (empty != 0) {
-            uint32_t place = (uint32_t)__builtin_ctz(empty);
-            bucket->tags[place] = table_tag(hash);
-            bucket->rows[place] = number + 1;
+            uint32_t slot = (uint32_t)__builtin_ctz(empty);
+            bucket->tags[slot] = table_tag(hash);
+            bucket->rows[slot] = number + 1;
             return;
         }
         bucket->passed += bucket->passed < TABLE_PASSED_MAX;
     }
 }
 
-/* The place of this row in a bucket, TABLE_BUCKET_PLACES = not in it. */
-static uint32_t place_of(const struct weft_table_bucket *bucket, uint8_t tag, uint32_t number)
+/* The place of this row in a bucket, TABLE_BUCKET_SLOTS = not in it. */
+static uint32_t slot_of(const struct weft_table_bucket *bucket, uint8_t tag, uint32_t number)
 {
     for (uint32_t match = table_bucket_match(bucket, tag); match != 0; match &= match - 1) {
-        uint32_t place = (uint32_t)__builtin_ctz(match);
-        if (bucket->rows[place] == number + 1) {
-            return place;
+        uint32_t slot = (uint32_t)__builtin_ctz(match);
+        if (bucket->rows[slot] == number + 1) {
+            return slot;
         }
     }
-    return TABLE_BUCKET_PLACES;
+    return TABLE_BUCKET_SLOTS;
 }
 
 void weft_table_index_remove(struct weft_table *table, uint64_t hash, uint32_t number)
@@ -105,11 +105,11 @@ void weft_table_index_remove(struct weft_table *table, uint64_t hash, uint32_t n
     uint32_t at = (uint32_t)hash & table->index_mask;
     for (uint32_t looks = 0;; looks++, at = (at + 1) & table->index_mask) {
         struct weft_table_bucket *bucket = &table->index[at];
-        uint32_t place = place_of(bucket, table_tag(hash), number);
+        uint32_t slot = slot_of(bucket, table_tag(hash), number);
         WEFT_ASSERT(looks <= table->index_mask);
-        if (place < TABLE_BUCKET_PLACES) {
-            bucket->tags[place] = 0;
-            bucket->rows[place] = 0;
+        if (slot < TABLE_BUCKET_SLOTS) {
+            bucket->tags[slot] = 0;
+            bucket->rows[slot] = 0;
             return;
         }
         bucket->passed -= bucket->passed < TABLE_PASSED_MAX;

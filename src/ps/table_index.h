@@ -26,16 +26,16 @@
 #include <string.h>
 
 enum {
-    TABLE_BUCKET_PLACES = 12,
+    TABLE_BUCKET_SLOTS = 12,
     TABLE_BUCKET_ROWS = 9,  /* that are put into one on average, at most */
     TABLE_PASSED_MAX = 255, /* then it stays: searches are longer, and right */
 };
 
 struct weft_table_bucket {
-    uint8_t tags[TABLE_BUCKET_PLACES];
+    uint8_t tags[TABLE_BUCKET_SLOTS];
     uint8_t passed;
     uint8_t zero[3];
-    uint32_t rows[TABLE_BUCKET_PLACES];
+    uint32_t rows[TABLE_BUCKET_SLOTS];
 };
 
 static_assert(sizeof(struct weft_table_bucket) == 64, "a cache line");
@@ -50,7 +50,7 @@ static inline uint8_t table_tag(uint64_t hash)
 static inline uint32_t table_bucket_match_plain(const struct weft_table_bucket *bucket, uint8_t tag)
 {
     uint32_t match = 0;
-    for (uint32_t i = 0; i < TABLE_BUCKET_PLACES; i++) {
+    for (uint32_t i = 0; i < TABLE_BUCKET_SLOTS; i++) {
         match |= (uint32_t)(bucket->tags[i] == tag) << i;
     }
     return match;
@@ -64,7 +64,7 @@ static inline uint32_t table_bucket_match(const struct weft_table_bucket *bucket
     memcpy(&tags, bucket->tags, sizeof(tags)); /* with what follows them */
     bytes16 wanted = (bytes16){0} + (char)tag;
     return (uint32_t)__builtin_ia32_pmovmskb128((bytes16)(tags == wanted)) &
-           ((UINT32_C(1) << TABLE_BUCKET_PLACES) - 1);
+           ((UINT32_C(1) << TABLE_BUCKET_SLOTS) - 1);
 #else
     return table_bucket_match_plain(bucket, tag);
 #endif

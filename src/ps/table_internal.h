@@ -12,7 +12,7 @@
 
 #include "ps/divergence.h"
 #include "ps/table.h"
-#include "ps/watch.h"
+#include "ps/dirty_set.h"
 
 #include <assert.h>
 
@@ -90,8 +90,9 @@ static inline bool table_row_expired(const struct weft_table *table,
 static inline void table_row_changes(const struct weft_table *table,
                                      const struct weft_table_row *row)
 {
-    for (struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
-        weft_table_watch_change(watch, table, table_row_number(row));
+    for (struct weft_dirty_set *dirty_set = table->dirty_set; dirty_set != NULL;
+         dirty_set = dirty_set->next) {
+        weft_dirty_set_change(dirty_set, table, table_row_number(row));
     }
 }
 
@@ -99,8 +100,9 @@ static inline void table_row_changes(const struct weft_table *table,
 static inline bool table_is_cut(const struct weft_table *table)
 {
     bool is_cut = false;
-    for (const struct weft_table_watch *watch = table->watch; watch != NULL; watch = watch->next) {
-        is_cut |= watch->is_cut;
+    for (const struct weft_dirty_set *dirty_set = table->dirty_set; dirty_set != NULL;
+         dirty_set = dirty_set->next) {
+        is_cut |= dirty_set->is_cut;
     }
     return is_cut;
 }

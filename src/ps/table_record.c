@@ -10,7 +10,7 @@ static size_t kept_bytes(const struct weft_table *table)
     return sizeof(float) * table->sums_at;
 }
 
-uint32_t weft_table_places(const struct weft_table *table)
+uint32_t weft_table_slots(const struct weft_table *table)
 {
     return table->rows_begun;
 }

@@ -19,12 +19,12 @@ static weft_status tables_init(struct weft_shard *shard)
     const struct weft_shard_config *config = &shard->config;
     weft_status status = WEFT_OK;
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
-        status = weft_table_watch_init(&transfer->watches[t], (uint16_t)t, config->rows_max);
+        status = weft_dirty_set_init(&transfer->dirty_sets[t], (uint16_t)t, config->rows_max);
         status = status == WEFT_OK
                      ? weft_divergence_init(&transfer->divergences[t], config->rows_max)
                      : status;
         if (status == WEFT_OK) {
-            weft_table_watch_attach(&shard->tables[t], &transfer->watches[t]);
+            weft_dirty_set_attach(&shard->tables[t], &transfer->dirty_sets[t]);
             shard->tables[t].divergence = &transfer->divergences[t];
         }
     }
@@ -42,13 +42,13 @@ weft_status weft_transfer_init(struct weft_shard *shard)
     transfer->head_max = weft_transfer_head_max(shard);
     transfer->sent = calloc(config->tables_max, sizeof(*transfer->sent));
     transfer->in_cut = calloc(config->tables_max, sizeof(*transfer->in_cut));
-    transfer->watches = calloc(config->tables_max, sizeof(*transfer->watches));
+    transfer->dirty_sets = calloc(config->tables_max, sizeof(*transfer->dirty_sets));
     transfer->divergences = calloc(config->tables_max, sizeof(*transfer->divergences));
-    transfer->spill_memory = calloc(1, config->replica_spill_bytes);
+    transfer->cow_memory = calloc(1, config->replica_cow_bytes);
     transfer->head = calloc(1, transfer->head_max);
-    bool lacks = transfer->sent == NULL || transfer->in_cut == NULL || transfer->watches == NULL ||
-                 transfer->divergences == NULL || transfer->spill_memory == NULL ||
-                 transfer->head == NULL;
+    bool lacks = transfer->sent == NULL || transfer->in_cut == NULL ||
+                 transfer->dirty_sets == NULL || transfer->divergences == NULL ||
+                 transfer->cow_memory == NULL || transfer->head == NULL;
     for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {
         transfer->pieces[i].memory = calloc(1, WEFT_PIECE_BYTES_MAX);
         lacks |= transfer->pieces[i].memory == NULL;
@@ -63,8 +63,8 @@ void weft_transfer_fini(struct weft_shard *shard)
         return;
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (transfer->watches != NULL) {
-            weft_table_watch_fini(&transfer->watches[t]);
+        if (transfer->dirty_sets != NULL) {
+            weft_dirty_set_fini(&transfer->dirty_sets[t]);
         }
         if (transfer->divergences != NULL) {
             weft_divergence_fini(&transfer->divergences[t]);
@@ -75,9 +75,9 @@ void weft_transfer_fini(struct weft_shard *shard)
     }
     free(transfer->sent);
     free(transfer->in_cut);
-    free(transfer->watches);
+    free(transfer->dirty_sets);
     free(transfer->divergences);
-    free(transfer->spill_memory);
+    free(transfer->cow_memory);
     free(transfer->head);
     free(transfer);
     shard->transfer = NULL;
@@ -168,8 +168,8 @@ static void begin(struct weft_shard *shard)
 {
     struct weft_transfer *transfer = shard->transfer;
     struct weft_writer w = weft_writer_make(transfer->head, transfer->head_max);
-    transfer->spill = (struct weft_spill){.memory = transfer->spill_memory,
-                                          .bytes = shard->config.replica_spill_bytes};
+    transfer->cow = (struct weft_cow_buffer){.memory = transfer->cow_memory,
+                                          .bytes = shard->config.replica_cow_bytes};
     transfer->is_active = transfer->is_complete = true;
     transfer->is_ended = false;
     transfer->number++;
@@ -201,7 +201,7 @@ static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
     WEFT_ASSERT(transfer->is_active);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (transfer->in_cut[t]) {
-            weft_table_watch_end(&transfer->watches[t], kept);
+            weft_dirty_set_end(&transfer->dirty_sets[t], kept);
             weft_divergence_end(&transfer->divergences[t], kept);
             transfer->sent[t] |= kept;
             transfer->in_cut[t] = false;
@@ -273,7 +273,7 @@ static bool is_overrun(const struct weft_shard *shard)
 {
     bool is_overrun = false;
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        is_overrun |= shard->transfer->in_cut[t] && shard->transfer->watches[t].overrun;
+        is_overrun |= shard->transfer->in_cut[t] && shard->transfer->dirty_sets[t].overrun;
     }
     return is_overrun;
 }
@@ -344,7 +344,7 @@ static void up(struct weft_shard *shard, const struct weft_msg_event *event, uin
     }
     const struct weft_msg_expect expect = {
         .peer = event->peer,
-        .sink = WEFT_SINK_HAND,
+        .sink = WEFT_SINK_EVENT,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_TRANSFER_CONFIRM}),
         .tag_mask = WEFT_RPC_TAG_OP_MASK,
         .memory_bytes = WEFT_CONFIRM_BYTES,

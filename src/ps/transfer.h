@@ -2,7 +2,7 @@
  *
  * A *transfer* is what changed of some tables since the replica has confirmed one: their dirty rows with
  * the optimizer's state, and as of the same instant the clocks of the workers and the windows of their
- * pushes. It is cut like a checkpoint (ps/watch.h: rows that are about to change are copied aside
+ * pushes. It is cut like a checkpoint (ps/dirty_set.h: rows that are about to change are copied aside
  * first), and sent in pieces while training goes on, WEFT_PIECE_FLIGHT_MAX at a time. One transfer is
  * under way at a time. It begins when half of div_max is used, or a table was not sent yet.
  *

@@ -26,7 +26,7 @@ size_t weft_transfer_head_max(const struct weft_shard *shard)
     const size_t of_table = room_for(WEFT_RPC_SPEC_BYTES) +
                             room_for(config->workers_max * sizeof(uint32_t)) +
                             room_for(config->workers_max * WEFT_SECTION_PUSHES_BYTES) +
-                            room_for(WEFT_WATCH_REMOVED_MAX * sizeof(uint64_t));
+                            room_for(WEFT_DIRTY_SET_REMOVED_MAX * sizeof(uint64_t));
     return room_for(config->workers_max * WEFT_SECTION_RANK_BYTES) +
            config->tables_max * of_table +
            shard->partial_count *
@@ -106,18 +106,18 @@ static void write_partials(struct weft_writer *w, const struct weft_shard *shard
     }
 }
 
-static void write_removed(struct weft_writer *w, const struct weft_table_watch *watch)
+static void write_removed(struct weft_writer *w, const struct weft_dirty_set *dirty_set)
 {
     const uint32_t most = BODY_MAX / sizeof(uint64_t);
-    for (uint32_t first = 0, n; first < watch->removed_cut; first += n) {
-        n = (uint32_t)weft_min_u64(most, watch->removed_cut - first);
+    for (uint32_t first = 0, n; first < dirty_set->removed_cut; first += n) {
+        n = (uint32_t)weft_min_u64(most, dirty_set->removed_cut - first);
         const struct weft_section section = {.kind = WEFT_SECTION_REMOVED,
-                                             .table = watch->table,
+                                             .table = dirty_set->table,
                                              .count = n,
                                              .bytes = n * (uint32_t)sizeof(uint64_t)};
         begin_section(w, &section);
         for (uint32_t i = 0; i < n; i++) {
-            weft_write_u64(w, watch->removed[first + i]);
+            weft_write_u64(w, dirty_set->removed[first + i]);
         }
     }
 }
@@ -130,13 +130,13 @@ void weft_transfer_cut_ranks(const struct weft_shard *shard, struct weft_writer 
 void weft_transfer_cut_table(struct weft_shard *shard, struct weft_writer *w, uint16_t t)
 {
     struct weft_transfer *transfer = shard->transfer;
-    struct weft_table_watch *watch = &transfer->watches[t];
-    weft_table_watch_cut(watch, &shard->tables[t], !transfer->sent[t], &transfer->spill);
+    struct weft_dirty_set *dirty_set = &transfer->dirty_sets[t];
+    weft_dirty_set_cut(dirty_set, &shard->tables[t], !transfer->sent[t], &transfer->cow);
     weft_divergence_cut(&transfer->divergences[t]);
     transfer->in_cut[t] = true;
     const struct weft_section section = {.kind = WEFT_SECTION_TABLE,
                                          .table = t,
-                                         .count = watch->is_whole,
+                                         .count = dirty_set->is_whole,
                                          .bytes = WEFT_RPC_SPEC_BYTES};
     begin_section(w, &section);
     weft_table_spec_pack(&shard->tables[t].spec, weft_write_take(w, WEFT_RPC_SPEC_BYTES));
@@ -144,7 +144,7 @@ void weft_transfer_cut_table(struct weft_shard *shard, struct weft_writer *w, ui
     write_ranks(w, shard, WEFT_SECTION_CLOCKS, t, sizeof(uint32_t), write_clock);
     write_ranks(w, shard, WEFT_SECTION_PUSHES, t, WEFT_SECTION_PUSHES_BYTES, write_pushes);
     write_partials(w, shard, t);
-    write_removed(w, watch);
+    write_removed(w, dirty_set);
 }
 
 /* ---- into pieces ----------------------------------------------------------------------------- */
@@ -153,7 +153,8 @@ static bool rows_are_out(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (transfer->in_cut[t] && transfer->watches[t].emitted < transfer->watches[t].cut_count) {
+        if (transfer->in_cut[t] &&
+            transfer->dirty_sets[t].emitted < transfer->dirty_sets[t].cut_count) {
             return false;
         }
     }
@@ -181,16 +182,17 @@ static void put_head(struct weft_transfer *transfer, struct weft_writer *w)
 static uint32_t take_rows(struct weft_shard *shard, uint8_t *out, size_t bytes, uint16_t *table_p)
 {
     struct weft_transfer *transfer = shard->transfer;
-    if (transfer->spill.begin < transfer->spill.end) {
-        return weft_spill_take(&transfer->spill, transfer->watches, out, bytes, table_p);
+    if (transfer->cow.begin < transfer->cow.end) {
+        return weft_cow_buffer_take(&transfer->cow, transfer->dirty_sets, out, bytes, table_p);
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        struct weft_table_watch *watch = &transfer->watches[t];
-        if (transfer->in_cut[t] && watch->emitted < watch->cut_count) {
+        struct weft_dirty_set *dirty_set = &transfer->dirty_sets[t];
+        if (transfer->in_cut[t] && dirty_set->emitted < dirty_set->cut_count) {
             *table_p = (uint16_t)t;
-            uint64_t most = weft_min_u64(bytes / watch->record_bytes, UINT32_MAX);
-            return most == 0 ? 0
-                             : weft_table_watch_take(watch, &shard->tables[t], out, (uint32_t)most);
+            uint64_t most = weft_min_u64(bytes / dirty_set->record_bytes, UINT32_MAX);
+            return most == 0
+                       ? 0
+                       : weft_dirty_set_take(dirty_set, &shard->tables[t], out, (uint32_t)most);
         }
     }
     return 0;
@@ -210,7 +212,7 @@ static void put_rows(struct weft_shard *shard, struct weft_writer *w)
             .kind = WEFT_SECTION_ROWS,
             .table = table,
             .count = count,
-            .bytes = count * shard->transfer->watches[table].record_bytes};
+            .bytes = count * shard->transfer->dirty_sets[table].record_bytes};
         begin_section(w, &section);
         (void)weft_write_take(w, section.bytes);
         weft_section_end(w, section.bytes);

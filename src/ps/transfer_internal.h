@@ -7,7 +7,7 @@
 #include "ps/shard_internal.h"
 #include "ps/transfer.h"
 #include "ps/transfer_piece.h"
-#include "ps/watch.h"
+#include "ps/dirty_set.h"
 
 struct transfer_piece {
     bool is_full; /* made, and not taken by the transport yet */
@@ -33,10 +33,10 @@ struct weft_transfer {
     uint32_t index;   /* of the next piece */
     bool *sent;       /* (tables_max,): the replica has the table */
     bool *in_cut;     /* (tables_max,): it is in the transfer under way */
-    struct weft_table_watch *watches;    /* (tables_max,) */
+    struct weft_dirty_set *dirty_sets;    /* (tables_max,) */
     struct weft_divergence *divergences; /* (tables_max,) */
-    struct weft_spill spill;             /* of all of spill_memory while a transfer is under way */
-    uint8_t *spill_memory;
+    struct weft_cow_buffer cow;          /* of all of spill_memory while a transfer is under way */
+    uint8_t *cow_memory;
     uint8_t *head; /* sections as of the cut: all but rows */
     size_t head_max;
     size_t head_bytes;

@@ -233,23 +233,23 @@ weft_status weft_piece_check(const struct weft_piece_limits *limits, uint32_t *r
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-void weft_section_pushes_write(struct weft_writer *w, const struct weft_once *once)
+void weft_section_pushes_write(struct weft_writer *w, const struct weft_push_window *window)
 {
-    weft_write_u64(w, once->newest);
-    for (uint32_t i = 0; i < WEFT_ONCE_WINDOW / 64; i++) {
-        weft_write_u64(w, once->closed[i]);
+    weft_write_u64(w, window->newest);
+    for (uint32_t i = 0; i < WEFT_PUSH_WINDOW_SIZE / 64; i++) {
+        weft_write_u64(w, window->closed[i]);
     }
-    weft_write_u64(w, once->clock);
+    weft_write_u64(w, window->clock);
 }
 
-void weft_section_pushes_read(const uint8_t *body, struct weft_once *once_p)
+void weft_section_pushes_read(const uint8_t *body, struct weft_push_window *window_p)
 {
     struct weft_reader r = weft_reader_make(body, WEFT_SECTION_PUSHES_BYTES);
-    *once_p = (struct weft_once){.newest = weft_read_u64(&r)};
-    for (uint32_t i = 0; i < WEFT_ONCE_WINDOW / 64; i++) {
-        once_p->closed[i] = weft_read_u64(&r);
+    *window_p = (struct weft_push_window){.newest = weft_read_u64(&r)};
+    for (uint32_t i = 0; i < WEFT_PUSH_WINDOW_SIZE / 64; i++) {
+        window_p->closed[i] = weft_read_u64(&r);
     }
-    once_p->clock = (uint32_t)weft_read_u64(&r);
+    window_p->clock = (uint32_t)weft_read_u64(&r);
 }
 
 /* ---- CONFIRM --------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #define WEFT_PS_TRANSFER_PIECE_H
 
 #include "base/cursor.h"
-#include "ps/once.h"
+#include "ps/push_window.h"
 #include "ps/retired.h"
 #include "rpc/table_spec.h"
 
@@ -28,7 +28,7 @@ enum {
     WEFT_SECTION_HEAD_BYTES = 16,
     WEFT_SECTION_BYTES_MAX = WEFT_PIECE_BYTES_MAX - WEFT_PIECE_HEAD_BYTES - WEFT_SECTION_HEAD_BYTES,
     WEFT_SECTION_RANK_BYTES = 8 + sizeof(struct weft_retired),
-    WEFT_SECTION_PUSHES_BYTES = 8 + WEFT_ONCE_WINDOW / 8 + 8,
+    WEFT_SECTION_PUSHES_BYTES = 8 + WEFT_PUSH_WINDOW_SIZE / 8 + 8,
     WEFT_SECTION_PARTIAL_BYTES = 16, /* and the mask */
     WEFT_CONFIRM_BYTES = 16,
 };
@@ -115,9 +115,9 @@ weft_status weft_piece_check(const struct weft_piece_limits *limits, uint32_t *r
 /* Of a record of such a table. */
 uint32_t weft_piece_record_bytes(const struct weft_table_spec *spec);
 
-void weft_section_pushes_write(struct weft_writer *w, const struct weft_once *once);
+void weft_section_pushes_write(struct weft_writer *w, const struct weft_push_window *window);
 /* Shape: body (WEFT_SECTION_PUSHES_BYTES,). */
-void weft_section_pushes_read(const uint8_t *body, struct weft_once *once_p);
+void weft_section_pushes_read(const uint8_t *body, struct weft_push_window *window_p);
 
 /* ---- CONFIRM --------------------------------------------------------------------------------- */
 

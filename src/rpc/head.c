@@ -28,7 +28,7 @@ void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out)
     weft_write_u32(&w, request->rpc_id);
     weft_write_u32(&w, request->worker);
     weft_write_u64(&w, request->t0_ns);
-    weft_write_u32(&w, request->rows_must);
+    weft_write_u32(&w, request->rows_critical);
     weft_write_u32(&w, request->after_seq);
     weft_write_u32(&w, request->need_clock);
     weft_write_u32(&w, request->reply_bound_ppm);
@@ -45,7 +45,7 @@ weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
         .rpc_id = weft_read_u32(&r),
         .worker = weft_read_u32(&r),
         .t0_ns = weft_read_u64(&r),
-        .rows_must = weft_read_u32(&r),
+        .rows_critical = weft_read_u32(&r),
         .after_seq = weft_read_u32(&r),
         .need_clock = weft_read_u32(&r),
         .reply_bound_ppm = weft_read_u32(&r),
@@ -53,7 +53,7 @@ weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
         .flags = weft_read_u32(&r),
     };
     if (r.bad || (request.flags & ~(uint32_t)WEFT_RPC_FLAGS_ALL) != 0 || request.rpc_id == 0 ||
-        request.rows_must > request.rows || request.reply_bound_ppm >= WEFT_PPM) {
+        request.rows_critical > request.rows || request.reply_bound_ppm >= WEFT_PPM) {
         return WEFT_PROTO;
     }
     *request_p = request;
@@ -121,15 +121,15 @@ weft_status weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pu
     return WEFT_OK;
 }
 
-void weft_rpc_safe_pack(uint64_t number, void *out)
+void weft_rpc_durable_upto_pack(uint64_t number, void *out)
 {
-    struct weft_writer w = weft_writer_make(out, WEFT_RPC_SAFE_BYTES);
+    struct weft_writer w = weft_writer_make(out, WEFT_RPC_DURABLE_UPTO_BYTES);
     weft_write_u64(&w, number);
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
 }
 
-uint64_t weft_rpc_safe_unpack(const void *bytes)
+uint64_t weft_rpc_durable_upto_unpack(const void *bytes)
 {
-    struct weft_reader r = weft_reader_make(bytes, WEFT_RPC_SAFE_BYTES);
+    struct weft_reader r = weft_reader_make(bytes, WEFT_RPC_DURABLE_UPTO_BYTES);
     return weft_read_u64(&r);
 }

@@ -19,7 +19,8 @@ enum {
     WEFT_RPC_REQUEST_BYTES = 40,
     WEFT_RPC_REPLY_BYTES = 56,
     WEFT_RPC_PUSHES_BYTES = 40,
-    WEFT_RPC_SAFE_BYTES = 8, /* u64: all pushes up to and including this number are durable */
+    WEFT_RPC_DURABLE_UPTO_BYTES =
+        8, /* u64: all pushes up to and including this number are durable */
     WEFT_RPC_WORKERS_MAX = 65535,
 };
 
@@ -52,10 +53,11 @@ enum weft_rpc_op {
     WEFT_RPC_PULL = 2,
     WEFT_RPC_CLOCK = 3,
     WEFT_RPC_TABLE = 4,
-    WEFT_RPC_SAFE = 5, /* from a server, with WEFT_RPC_REPLY_FLAG: the pushes that are durable */
+    WEFT_RPC_DURABLE_UPTO =
+        5,             /* from a server, with WEFT_RPC_REPLY_FLAG: the pushes that are durable */
     WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names and that the shard does not have */
     WEFT_RPC_AGGREGATE = 7, /* the sum of several pushes; ps/aggregate.h */
-    WEFT_RPC_UPDATE = 9, /* in tags of requests: a PUSH in a job with a scheduler;
+    WEFT_RPC_UPDATE = 9,    /* in tags of requests: a PUSH in a job with a scheduler;
                           * weft_rpc_update_pack */
 };
 
@@ -204,9 +206,9 @@ struct weft_rpc_request {
     uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
-    uint32_t rows_must;       /* PULL: leading rows that must not be lost; <= rows */
+    uint32_t rows_critical;       /* PULL: leading rows that must not be lost; <= rows */
     uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: number
-                               * of the push modulo 2^32, ps/once.h; 0 = none. TABLE that requests
+                               * of the push modulo 2^32, ps/push_window.h; 0 = none. TABLE that requests
                                * WEFT_RPC_CAN_AGGREGATE: session, ps/aggregate.h */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the
                                * tag of an UPDATE: its clock; to an aggregator: session; else 0.
@@ -260,9 +262,9 @@ static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, ui
 void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
 weft_status weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
 
-/* out and bytes must have WEFT_RPC_SAFE_BYTES. */
-void weft_rpc_safe_pack(uint64_t number, void *out);
-uint64_t weft_rpc_safe_unpack(const void *bytes);
+/* out and bytes must have WEFT_RPC_DURABLE_UPTO_BYTES. */
+void weft_rpc_durable_upto_pack(uint64_t number, void *out);
+uint64_t weft_rpc_durable_upto_unpack(const void *bytes);
 
 /* Errors:  WEFT_PROTO  too short, a reserved field is nonzero, or a field is out of range. */
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,

@@ -106,7 +106,7 @@ void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_plann
     decision->bytes = w->bytes;
     counters->dropped_late += why == WEFT_PLANNER_DROP_LATE;
     counters->dropped_crowded += why == WEFT_PLANNER_DROP_CROWDED;
-    counters->dropped_hold += why == WEFT_PLANNER_DROP_HOLD;
+    counters->dropped_blocking += why == WEFT_PLANNER_DROP_BLOCKING;
     counters->dropped_divergence += why == WEFT_PLANNER_DROP_DIVERGENCE;
     planner_set_remove(planner->waiting, &planner->waiting_count, worker);
     planner->outstanding--;
@@ -283,7 +283,7 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
 /* ---- replanning ------------------------------------------------------------------------------ */
 
 /* Reserve the rest of a transfer from now on. It has no reservation in the future. */
-void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,
+void planner_rebook(struct weft_planner *planner, struct planner_transfer *transfer,
                         uint64_t left_bytes)
 {
     struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
@@ -336,7 +336,7 @@ static void replan(struct weft_planner *planner, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         struct planner_transfer *transfer = &planner->transfers[planner->scratch[i]];
         uint64_t sent = weft_min_u64(transfer->sent, transfer->bytes);
-        planner_book_again(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
+        planner_rebook(planner, transfer, weft_max_u64(transfer->bytes - sent, 1));
         transfer->needs_announce = transfer->needs_announce || transfer->is_announced;
     }
 }
@@ -380,7 +380,7 @@ void planner_overdue(struct weft_planner *planner)
         struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
         if (transfer->late_ns <= planner->now_ns) {
             transfer->sent = transfer->bytes - transfer->bytes / 8;
-            planner_book_again(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
+            planner_rebook(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
             planner->counters.overdue++;
         }
     }

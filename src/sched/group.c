@@ -15,7 +15,7 @@ static void start_sum(struct weft_planner *planner, uint32_t group)
             planner->counters.full++;
         }
         transfer->booking.start_ns = planner->now_ns;
-        planner_book_again(planner, transfer, transfer->bytes);
+        planner_rebook(planner, transfer, transfer->bytes);
         transfer->needs_announce = true;
     }
 }

@@ -162,7 +162,7 @@ void planner_transfer_end(struct weft_planner *planner, struct planner_transfer 
 void planner_end_from(struct weft_planner *planner, uint32_t first);
 void planner_announce_from(struct weft_planner *planner, uint32_t first);
 struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id);
-void planner_book_again(struct weft_planner *planner, struct planner_transfer *transfer,
+void planner_rebook(struct weft_planner *planner, struct planner_transfer *transfer,
                         uint64_t left_bytes);
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);

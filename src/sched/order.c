@@ -262,7 +262,7 @@ static bool decide_one(struct weft_planner *planner)
     }
     struct planner_worker *w = &planner->workers[worker];
     if (planner_is_bounded(planner) && planner_holds_up(planner, w)) {
-        planner_drop(planner, worker, WEFT_PLANNER_DROP_HOLD);
+        planner_drop(planner, worker, WEFT_PLANNER_DROP_BLOCKING);
         return true;
     }
     if (!planner_may_fly(planner, 1, w->base_version)) {

@@ -220,7 +220,7 @@ enum weft_planner_drop {
      * and others could be sent. */
     WEFT_PLANNER_DROP_LATE,
     WEFT_PLANNER_DROP_CROWDED,    /* more updates are due by a position than there are positions */
-    WEFT_PLANNER_DROP_HOLD,       /* waiting for it would delay too many others (Fig. 5) */
+    WEFT_PLANNER_DROP_BLOCKING,       /* waiting for it would delay too many others (Fig. 5) */
     WEFT_PLANNER_DROP_DIVERGENCE, /* it alone moves the model by more than div_max */
 };
 
@@ -271,7 +271,7 @@ struct weft_planner_counters {
     uint64_t delay_max;
     uint64_t dropped_late;
     uint64_t dropped_crowded;
-    uint64_t dropped_hold;
+    uint64_t dropped_blocking;
     uint64_t dropped_divergence;
     uint64_t promoted;   /* chosen before a shorter one because of the bound */
     uint64_t slow_first; /* chosen before a shorter one because of the floor or the age */

@@ -322,7 +322,7 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
 
 /* ---- what is due ----------------------------------------------------------------------------- */
 
-/* A lapsed worker may never send its update, which would block the others. */
+/* A expired worker may never send its update, which would block the others. */
 static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
 {
     service->lapse_ns = WEFT_NEVER;
@@ -331,7 +331,7 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
         uint64_t due_ns = weft_time_add(w->heard_ns, service->config.silent_ns);
         if (w->is_here && now_ns >= due_ns && service_has_update(w)) {
             service_forget_update(service, i, now_ns);
-            service->counters.lapsed++;
+            service->counters.expired++;
             gone(service, WEFT_SCHED_WORKER, i, WEFT_SCHED_NOTE_LAPSED);
         } else if (w->is_here && service_has_update(w)) {
             service->lapse_ns = weft_min_u64(service->lapse_ns, due_ns);

@@ -14,7 +14,7 @@
  *     weft_sched_service_progress(service, now);                        and at _deadline
  *     while (weft_sched_service_poll(service, now, &conn, &plan)) ...   pack and send
  *
- * An update that never ends does not block the others forever: its worker is *lapsed* after
+ * An update that never ends does not block the others forever: its worker is *expired* after
  * config.silent_ns without a report. If the servers' reports of a commit are lost, the worker's
  * report that its update has ended is used instead.
  *
@@ -45,7 +45,7 @@ struct weft_sched_service_config {
     char job[WEFT_SCHED_JOB_BYTES]; /* empty = use the first report */
     uint64_t life;                  /* random, not 0 */
     uint64_t link_bps;              /* of links without a reported rate; then measured */
-    uint64_t silent_ns;             /* a worker is lapsed after this time without a report */
+    uint64_t silent_ns;             /* a worker is expired after this time without a report */
     uint32_t ahead;                 /* planner's `ahead` */
     /* Called for events worth logging. May be NULL. */
     void (*note)(void *arg, enum weft_sched_note what, enum weft_sched_role role, uint32_t index,
@@ -53,7 +53,7 @@ struct weft_sched_service_config {
     void *arg;
 };
 
-/* Defaults: 4,096 connections, 10 Gbit/s, lapsed after 3 s, 3 grants ahead; the caller sets life
+/* Defaults: 4,096 connections, 10 Gbit/s, expired after 3 s, 3 grants ahead; the caller sets life
  * and job. */
 void weft_sched_service_config_default(struct weft_sched_service_config *config_p);
 
@@ -101,7 +101,7 @@ struct weft_sched_service_counters {
     uint64_t refused_events;   /* events of unknown workers, or beyond the next sequence number */
     uint64_t repeated;         /* messages and events that had been processed before */
     uint64_t events_lost;      /* discarded by servers, whose buffer was full */
-    uint64_t lapsed;           /* workers that timed out */
+    uint64_t expired;           /* workers that timed out */
     uint64_t updates;          /* requested */
     uint64_t unplanned;        /* of these, to be sent without a grant */
     uint64_t direct;           /* updates that workers sent without waiting for a reply */

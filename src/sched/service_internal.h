@@ -115,7 +115,7 @@ struct weft_sched_service {
     uint64_t batch_ns; /* a plan waits until then for further requests; 0 = it does not wait */
     uint32_t flying;
     uint32_t due_next; /* next connection for poll to examine */
-    uint64_t lapse_ns; /* next time at which progress checks for lapsed workers */
+    uint64_t lapse_ns; /* next time at which progress checks for expired workers */
 };
 
 static inline bool service_has_update(const struct service_worker *w)

@@ -204,7 +204,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         new_update(service, worker, q, now_ns);
     } else if (q->clock != 0 && w->state == UPDATE_NONE && q->ended < q->clock &&
                (q->flags & WEFT_SCHED_SENDING) == 0) {
-        new_update(service, worker, q, now_ns); /* discarded while it was lapsed or disconnected */
+        new_update(service, worker, q, now_ns); /* discarded while it was expired or disconnected */
     } else if (q->clock != 0 && (q->flags & WEFT_SCHED_SENDING) != 0 &&
                (w->state == UPDATE_WAITING || w->state == UPDATE_HELD)) {
         service_forget_update(service, worker, now_ns); /* it did not wait for the reply */

@@ -38,8 +38,8 @@ struct allreduce {
     uint32_t round;
     uint32_t left; /* operations of the round that are not done */
     uint64_t go_ns;
-    uint64_t phase1_ns; /* maximum in the round */
-    uint64_t phase1_ns_sum;
+    uint64_t contributions_ns; /* maximum in the round */
+    uint64_t contributions_ns_sum;
     uint64_t missing;
     uint64_t missing_told;
     uint64_t *times_ns;
@@ -215,7 +215,7 @@ static void go(struct allreduce *s, uint64_t now_ns)
 {
     s->go_ns = now_ns;
     s->left = s->config.ranks * s->config.ops;
-    s->phase1_ns = 0;
+    s->contributions_ns = 0;
     s->running = true;
     if (s->config.feedback) {
         residuals_add(s);
@@ -236,7 +236,7 @@ static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 static void round_over(struct allreduce *s, uint64_t now_ns)
 {
     check_round(s);
-    s->phase1_ns_sum += s->phase1_ns;
+    s->contributions_ns_sum += s->contributions_ns;
     s->times_ns[s->round++] = now_ns - s->go_ns;
     if (s->round == s->config.rounds) {
         s->stopping = true;
@@ -259,7 +259,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
             return;
         }
         s->missing_told += done.own_missing;
-        s->phase1_ns = weft_max_u64(s->phase1_ns, done.phase1_ns);
+        s->contributions_ns = weft_max_u64(s->contributions_ns, done.contributions_ns);
         if (--s->left == 0) {
             round_over(s, now_ns);
         }
@@ -291,7 +291,7 @@ static void make_endpoint(struct allreduce *s, uint32_t host)
     link.ecn_mark_bytes = s->config.ecn_bytes;
     weft_net_link_set(net, host, WEFT_NET_DOWN, &link);
     struct weft_world_host_config config = {
-        .crank_delay_ns = s->config.host_delay_ns,
+        .progress_delay_ns = s->config.host_delay_ns,
         .socket_packets = SOCKET_PACKETS,
         .app = {.self = s, .event = on_event, .wake = on_wake, .batch = on_batch},
     };
@@ -471,7 +471,7 @@ static void result_times(struct allreduce *s, struct weft_allreduce_result *r)
     r->p99_ns = times.p99_ns;
     r->max_ns = times.max_ns;
     r->mean_ns = times.mean_ns;
-    r->phase1_ns_mean = s->round == 0 ? 0 : s->phase1_ns_sum / s->round;
+    r->phase1_ns_mean = s->round == 0 ? 0 : s->contributions_ns_sum / s->round;
     uint64_t contributed = s->elems * (s->config.ranks - 1) * s->round;
     r->delivered_ppm =
         contributed == 0 ? 0 : (uint32_t)((contributed - s->missing) * WEFT_PPM / contributed);

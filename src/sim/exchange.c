@@ -355,7 +355,7 @@ static void make_host(struct exchange *s, uint32_t host)
     link.ecn_mark_bytes = s->config.ecn_bytes;
     weft_net_link_set(net, host, WEFT_NET_DOWN, &link);
     struct weft_world_host_config config = {
-        .crank_delay_ns = s->config.host_delay_ns,
+        .progress_delay_ns = s->config.host_delay_ns,
         .socket_packets = SOCKET_PACKETS,
         .app = {.self = s, .event = on_event, .wake = on_wake},
     };

@@ -202,7 +202,7 @@ static void link_event(struct weft_fabric *f, uint32_t link)
 static void link_changes(struct weft_fabric *f, uint32_t link)
 {
     weft_fabric_link_step(&f->links[link], &f->config.network, f->now_ns);
-    weft_fabric_carrier_set_capacity(
+    weft_fabric_network_set_capacity(
         f, link, weft_fabric_link_capacity(&f->links[link], &f->config.network));
     if (f->planner != NULL) {
         weft_fabric_report_capacity(f, link);
@@ -228,7 +228,7 @@ static void links_new(struct weft_fabric *f)
         bool is_slow = l == weft_fabric_up(host) && host < config->workers && slow[host];
         weft_fabric_link_init(&f->links[l], &config->network, is_slow, contended[host],
                               config->seed, (uint64_t)l << 32 | STREAM_LINKS);
-        weft_fabric_carrier_set_capacity(f, l,
+        weft_fabric_network_set_capacity(f, l,
                                          weft_fabric_link_capacity(&f->links[l], &config->network));
         link_event(f, l);
     }
@@ -269,9 +269,9 @@ void weft_fabric_moment(struct weft_fabric *f)
 {
     struct weft_fluid_event sent;
     struct weft_sim_event event;
-    f->now_ns = weft_min_u64(weft_fabric_carrier_next_ns(f), weft_sim_heap_next_ns(&f->heap));
-    weft_fabric_carrier_advance(f);
-    while (weft_fabric_carrier_poll(f, &sent)) {
+    f->now_ns = weft_min_u64(weft_fabric_network_next_ns(f), weft_sim_heap_next_ns(&f->heap));
+    weft_fabric_network_advance(f);
+    while (weft_fabric_network_poll(f, &sent)) {
         weft_fabric_transfer_sent(f, &sent);
     }
     while (weft_sim_heap_next_ns(&f->heap) == f->now_ns && !f->ended) {
@@ -345,8 +345,8 @@ static void finish(struct weft_fabric *f)
     uint64_t least = UINT64_MAX;
     check_delays(f);
     delays_of(f);
-    r->server_link_utilization = weft_fabric_carrier_utilization(f);
-    weft_fabric_carrier_count(f);
+    r->server_link_utilization = weft_fabric_network_utilization(f);
+    weft_fabric_network_count(f);
     for (uint32_t i = 0; i < f->config.workers; i++) {
         least = weft_min_u64(least, r->commits_by_worker[i]);
     }
@@ -367,7 +367,7 @@ static void end(struct weft_fabric *f)
         weft_planner_free(f->planner);
     }
     weft_sim_heap_fini(&f->heap);
-    weft_fabric_carrier_free(f);
+    weft_fabric_network_free(f);
     free(f->links);
     free(f->workers);
     free(f->transfers);
@@ -386,10 +386,10 @@ void weft_fabric_run(const struct weft_fabric_config *config, struct weft_fabric
     result_p->ok = true;
     struct weft_fabric f = {.config = *config, .result = result_p};
     f.hosts = config->workers + (config->div_max > 0 ? 2 : 1) * config->servers;
-    weft_fabric_carrier_new(&f);
+    weft_fabric_network_new(&f);
     f.workers = weft_fabric_zeroed(config->workers, sizeof(*f.workers));
     links_new(&f);
-    weft_fabric_carrier_begin(&f);
+    weft_fabric_network_begin(&f);
     if (weft_fabric_is_planned(config->policy)) {
         weft_fabric_planner_new(&f);
     } else if (config->policy >= WEFT_FABRIC_RING) {

@@ -1,7 +1,7 @@
 /* Definitions shared by the files of the fabric simulation. fabric.c: events and results;
  * fabric_worker.c: the loops of workers and servers; fabric_transfer.c: transfers and forwarding;
  * fabric_sched.c: communication with the planner; fabric_collective.c: ring and halving-doubling;
- * fabric_carrier.c: the level, flows or packets. */
+ * fabric_network.c: the level, flows or packets. */
 #ifndef WEFT_SIM_FABRIC_INTERNAL_H
 #define WEFT_SIM_FABRIC_INTERNAL_H
 
@@ -219,29 +219,29 @@ void weft_fabric_relay_stale(struct weft_fabric *f, uint32_t host);
 /* Remove the transfers of a group. */
 void weft_fabric_group_over(struct weft_fabric *f, uint64_t group);
 
-/* ---- fabric_carrier.c ------------------------------------------------------------------------ */
+/* ---- fabric_network.c ------------------------------------------------------------------------ */
 
-void weft_fabric_carrier_new(struct weft_fabric *f);
+void weft_fabric_network_new(struct weft_fabric *f);
 /* Call after all links have their capacities: time 0. */
-void weft_fabric_carrier_begin(struct weft_fabric *f);
-void weft_fabric_carrier_free(struct weft_fabric *f);
-void weft_fabric_carrier_set_capacity(struct weft_fabric *f, uint32_t link, uint64_t bps);
+void weft_fabric_network_begin(struct weft_fabric *f);
+void weft_fabric_network_free(struct weft_fabric *f);
+void weft_fabric_network_set_capacity(struct weft_fabric *f, uint32_t link, uint64_t bps);
 /* The payload rate of the link that is available to updates, as a daemon would report it. */
-uint64_t weft_fabric_carrier_payload_bps(const struct weft_fabric *f, uint32_t link);
+uint64_t weft_fabric_network_payload_bps(const struct weft_fabric *f, uint32_t link);
 /* Time from the event of the last byte sent until its arrival. */
-uint64_t weft_fabric_carrier_delay_ns(const struct weft_fabric *f);
-uint32_t weft_fabric_carrier_start(struct weft_fabric *f, const struct weft_fluid_flow *flow,
+uint64_t weft_fabric_network_delay_ns(const struct weft_fabric *f);
+uint32_t weft_fabric_network_start(struct weft_fabric *f, const struct weft_fluid_flow *flow,
                                    uint64_t released);
-void weft_fabric_carrier_release(struct weft_fabric *f, uint32_t flow, uint64_t bytes);
-void weft_fabric_carrier_limit(struct weft_fabric *f, uint32_t flow,
+void weft_fabric_network_release(struct weft_fabric *f, uint32_t flow, uint64_t bytes);
+void weft_fabric_network_limit(struct weft_fabric *f, uint32_t flow,
                                const struct weft_fabric_rate *rate, uint64_t rank);
-uint64_t weft_fabric_carrier_next_ns(const struct weft_fabric *f);
-void weft_fabric_carrier_advance(struct weft_fabric *f);
-bool weft_fabric_carrier_poll(struct weft_fabric *f, struct weft_fluid_event *event_p);
+uint64_t weft_fabric_network_next_ns(const struct weft_fabric *f);
+void weft_fabric_network_advance(struct weft_fabric *f);
+bool weft_fabric_network_poll(struct weft_fabric *f, struct weft_fluid_event *event_p);
 /* Of the servers' downlinks: bytes carried / bytes available to the job. */
-double weft_fabric_carrier_utilization(const struct weft_fabric *f);
+double weft_fabric_network_utilization(const struct weft_fabric *f);
 /* Add the counters to the result. */
-void weft_fabric_carrier_count(const struct weft_fabric *f);
+void weft_fabric_network_count(const struct weft_fabric *f);
 
 /* ---- fabric_sched.c -------------------------------------------------------------------------- */
 

@@ -66,8 +66,8 @@ void weft_fabric_planner_new(struct weft_fabric *f)
     struct weft_planner_host *hosts = weft_fabric_zeroed(f->hosts, sizeof(*hosts));
     uint32_t *number = weft_fabric_zeroed(f->hosts, sizeof(*number));
     for (uint32_t h = 0; h < f->hosts; h++) {
-        hosts[h].up_bps = weft_fabric_carrier_payload_bps(f, weft_fabric_up(h));
-        hosts[h].down_bps = weft_fabric_carrier_payload_bps(f, weft_fabric_down(h));
+        hosts[h].up_bps = weft_fabric_network_payload_bps(f, weft_fabric_up(h));
+        hosts[h].down_bps = weft_fabric_network_payload_bps(f, weft_fabric_down(h));
         number[h] = h;
     }
     weft_planner_config_default(&planner);
@@ -140,7 +140,7 @@ void weft_fabric_report_capacity(struct weft_fabric *f, uint32_t link)
     report(f, f->config.report_ns,
            (struct report){.kind = REPORT_CAPACITY,
                            .index = link,
-                           .capacity_bps = weft_fabric_carrier_payload_bps(f, link)});
+                           .capacity_bps = weft_fabric_network_payload_bps(f, link)});
 }
 
 static weft_status hand_over(struct weft_fabric *f, const struct report *r)

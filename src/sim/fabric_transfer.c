@@ -54,7 +54,7 @@ void weft_fabric_transfer_pace(struct weft_fabric *f, uint32_t index)
     if (rate.next_ns != WEFT_NEVER) {
         rate.next_bps = granted_bps(t, rate.next_ns, &later_ns);
     }
-    weft_fabric_carrier_limit(f, t->flow, &rate, t->rank);
+    weft_fabric_network_limit(f, t->flow, &rate, t->rank);
     t->pace_ns = rate.next_ns;
     if (rate.next_ns != WEFT_NEVER) {
         weft_fabric_event(f, rate.next_ns, WEFT_FABRIC_EVENT_PACE, index, NULL);
@@ -176,7 +176,7 @@ void weft_fabric_relay(struct weft_fabric *f)
         uint64_t bytes = can_forward(f, out);
         if (bytes > out->released) {
             out->released = bytes;
-            weft_fabric_carrier_release(f, out->flow, bytes);
+            weft_fabric_network_release(f, out->flow, bytes);
         }
     }
     for (uint32_t h = 0; h < f->hosts; h++) {
@@ -269,7 +269,7 @@ uint32_t weft_fabric_transfer_start(struct weft_fabric *f,
         .rank = t->rank,
         .user = index,
     };
-    t->flow = weft_fabric_carrier_start(f, &flow, forwards(t->kind) ? 0 : t->bytes);
+    t->flow = weft_fabric_network_start(f, &flow, forwards(t->kind) ? 0 : t->bytes);
     if (t->granted) {
         t->pace_ns = f->now_ns;
         weft_fabric_transfer_pace(f, index);
@@ -283,7 +283,7 @@ void weft_fabric_transfer_sent(struct weft_fabric *f, const struct weft_fluid_ev
     if (event->finished) {
         f->transfers[index].flow = no_flow;
     }
-    weft_fabric_event(f, f->now_ns + weft_fabric_carrier_delay_ns(f), WEFT_FABRIC_EVENT_ARRIVED,
+    weft_fabric_event(f, f->now_ns + weft_fabric_network_delay_ns(f), WEFT_FABRIC_EVENT_ARRIVED,
                       index, (void *)(uintptr_t)event->bytes);
 }
 

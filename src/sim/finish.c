@@ -27,7 +27,7 @@ static uint64_t send_ns(const struct weft_net_link_config *link, uint64_t bytes)
 
 static uint64_t rtt_ns(const struct weft_plan_host *a, const struct weft_plan_host *b)
 {
-    uint64_t ns = a->crank_delay_ns + b->crank_delay_ns;
+    uint64_t ns = a->progress_delay_ns + b->progress_delay_ns;
     for (int dir = 0; dir < 2; dir++) {
         ns += a->links[dir].delay_ns + b->links[dir].delay_ns;
     }

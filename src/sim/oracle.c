@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A receiver's timeout may be late by this much, because its crank may wait for datagrams. */
+/* A receiver's timeout may be late by this much, because its round of progress may wait for datagrams. */
 static const uint64_t timeout_slack_ns = WEFT_NS_PER_MS;
 
 uint8_t weft_oracle_byte_before(uint64_t i)
@@ -73,7 +73,7 @@ void weft_oracle_msg_init(struct weft_oracle_msg *msg, const struct weft_plan_ms
     }
     memcpy(msg->lent, msg->source, bytes);
     msg->mask = alloc(WEFT_BITS_WORDS((uint64_t)plan->chunks) * 8);
-    if (plan->sink == WEFT_SINK_HAND) {
+    if (plan->sink == WEFT_SINK_EVENT) {
         msg->handed = alloc(WEFT_BITS_WORDS((uint64_t)plan->chunks) * 8);
     } else if (!plan->shared) {
         msg->memory_bytes = bytes + plan->slack_bytes;
@@ -163,7 +163,7 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
                               bool *refuse_p)
 {
     const struct weft_plan_msg *plan = msg->plan;
-    if (plan->sink != WEFT_SINK_HAND) {
+    if (plan->sink != WEFT_SINK_EVENT) {
         return "CHUNK of a message whose sink is not HAND";
     }
     if (!msg->opened || msg->received) {
@@ -262,7 +262,7 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
         now_ns > weft_time_add(weft_time_add(msg->opened_ns, plan->timeout_ns), timeout_slack_ns)) {
         wrong = "closed long after the receiver's timeout";
     }
-    if (wrong == NULL && plan->sink == WEFT_SINK_HAND &&
+    if (wrong == NULL && plan->sink == WEFT_SINK_EVENT &&
         memcmp(msg->handed, msg->mask, WEFT_BITS_WORDS((size_t)plan->chunks) * 8) != 0) {
         wrong = "the delivered chunks differ from the mask";
     }

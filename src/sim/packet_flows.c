@@ -286,7 +286,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
-/* The deferred part of start, release and limit. An endpoint is called only in its crank: the
+/* The deferred part of start, release and limit. An endpoint is called only in its round of progress: the
  * network's clock does not advance between events, so a deadline of the endpoint would be in the
  * past. */
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
@@ -385,7 +385,7 @@ static void make_host(struct weft_packet_flows *p, uint32_t host)
     struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(p->world, host));
     const struct weft_msg_expect expect = {
         .peer = WEFT_PEER_ANY,
-        .sink = WEFT_SINK_HAND,
+        .sink = WEFT_SINK_EVENT,
         .memory_bytes = p->config.bytes_max + WEFT_SIM_ELEM_BYTES,
         .count = UINT32_MAX,
         .timeout_ns = WEFT_NEVER,

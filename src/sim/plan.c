@@ -80,7 +80,7 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
 {
     bool alike = percent(prng, 85);
     uint64_t packet_bytes = 0;
-    uint64_t crank_delay_ns = percent(prng, 50) ? 0 : range(prng, 1, 50) * US;
+    uint64_t progress_delay_ns = percent(prng, 50) ? 0 : range(prng, 1, 50) * US;
     for (uint32_t i = 0; i < plan->hosts; i++) {
         struct weft_plan_host *host = &plan->host[i];
         if (i == 0 || !alike) {
@@ -99,7 +99,7 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
          * so that the other draws of existing seeds do not change. */
         host->ep.confirm_later = (plan->host[0].ep.seed >> 62 & host->ep.seed >> 63 & 1) != 0;
         host->ep.host_queue = host->ep.seed >> 61 & 1;
-        host->crank_delay_ns = crank_delay_ns;
+        host->progress_delay_ns = progress_delay_ns;
     }
 }
 
@@ -221,7 +221,7 @@ static void draw_bound(struct weft_prng *prng, struct weft_plan_msg *msg)
 /* Seed-wide options: which of the rarer features its messages use at all. */
 struct manners {
     bool shared_add;
-    bool shared_hand;
+    bool shared_event;
     bool late_post;
     bool short_ends;
     bool spread;
@@ -250,15 +250,15 @@ static void draw_times(struct weft_prng *prng, const struct manners *manners,
 static void draw_msg(struct weft_prng *prng, struct weft_plan *plan, const struct manners *manners,
                      struct weft_plan_msg *msg, struct room *room)
 {
-    msg->sink = (enum weft_msg_sink)PICK(prng, WEFT_SINK_COPY, WEFT_SINK_ADD, WEFT_SINK_HAND);
+    msg->sink = (enum weft_msg_sink)PICK(prng, WEFT_SINK_COPY, WEFT_SINK_ADD, WEFT_SINK_EVENT);
     msg->shared = (msg->sink == WEFT_SINK_ADD && manners->shared_add) ||
-                  (msg->sink == WEFT_SINK_HAND && manners->shared_hand);
+                  (msg->sink == WEFT_SINK_EVENT && manners->shared_event);
     draw_size(prng, plan, msg, room);
     draw_bound(prng, msg);
     draw_times(prng, manners, msg);
     msg->any_peer = msg->shared || percent(prng, 50);
     msg->slack_bytes = percent(prng, 30) ? weft_prng_below(prng, 5000) : 0;
-    if (msg->sink == WEFT_SINK_HAND && percent(prng, 20)) {
+    if (msg->sink == WEFT_SINK_EVENT && percent(prng, 20)) {
         msg->refuse_ppm = (uint32_t)range(prng, 1000, WEFT_PPM);
     }
     if (msg->shared) {
@@ -340,7 +340,7 @@ static void draw_messages(struct weft_prng *prng, struct weft_plan *plan)
 {
     struct manners manners = {
         .shared_add = percent(prng, 40),
-        .shared_hand = percent(prng, 40),
+        .shared_event = percent(prng, 40),
         .late_post = percent(prng, 30),
         .short_ends = percent(prng, 20),
         .spread = percent(prng, 50),
@@ -654,7 +654,7 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         text, bytes,
         "%" PRIu32 " hosts, %s, %" PRIu32 " messages, %" PRIu64 " chunks, packets of %u bytes%s\n"
         "host 0: %" PRIu64 " Mbit/s, %" PRIu64 " us, buffer %" PRIu64
-        " KB, ECN %s, crank after %" PRIu64 " us\n"
+        " KB, ECN %s, progress after %" PRIu64 " us\n"
         "loss %u, burst %u/%u/%u, corrupt %u, duplicate %u, reorder %u (ppm) up to %" PRIu64 " us\n"
         "heals at %" PRIu64 " ms, hostile %u ppm, dies: %s%" PRIu32 " at %" PRIu64
         " us%s, patience %" PRIu64 " ms, limit %" PRIu64 " ms\n"
@@ -663,7 +663,7 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         plan->hosts, plan->pattern, plan->msgs, chunks, host->ep.packet_bytes,
         plan->crossing ? ", crossing" : "", host->links[1].rate_bps / 1000000,
         host->links[1].delay_ns / US, host->links[1].buffer_bytes / 1000,
-        host->ep.ecn ? "on" : "off", host->crank_delay_ns / US, f->loss_ppm, f->burst_enter_ppm,
+        host->ep.ecn ? "on" : "off", host->progress_delay_ns / US, f->loss_ppm, f->burst_enter_ppm,
         f->burst_leave_ppm, f->burst_loss_ppm, f->corrupt_ppm, f->duplicate_ppm, f->reorder_ppm,
         f->reorder_ns_max / US, plan->heal_ns / MS, plan->hostile.cut_ppm,
         plan->victim == UINT32_MAX ? "nobody, " : "host ",

@@ -52,7 +52,7 @@ struct weft_plan_host {
         uint64_t to_ns; /* 0 = none */
     } partition[2];
     struct weft_ep_config ep;
-    uint64_t crank_delay_ns;
+    uint64_t progress_delay_ns;
     bool caller_driven;        /* is IDLE and sleeps between its messages; only sends */
 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPILL_BYTES = 4 << 20, TAKE_BYTES = 1 << 16 };
+enum { COW_BYTES = 4 << 20, TAKE_BYTES = 1 << 16 };
 
 static void *get(size_t count, size_t bytes)
 {
@@ -22,7 +22,7 @@ void weft_saved_init(struct weft_saved *saved, uint32_t tables_max, uint32_t wor
     saved->retired = get(workers_max, sizeof(*saved->retired));
     for (uint32_t t = 0; t < tables_max; t++) {
         saved->tables[t].clocks = get(workers_max, sizeof(uint32_t));
-        saved->tables[t].pushes = get(workers_max, sizeof(struct weft_once));
+        saved->tables[t].pushes = get(workers_max, sizeof(struct weft_push_window));
     }
 }
 
@@ -47,7 +47,7 @@ void weft_saved_fini(struct weft_saved *saved)
     free(saved->tables);
     free(saved->incarnations);
     free(saved->retired);
-    free(saved->spill);
+    free(saved->cow_memory);
     *saved = (struct weft_saved){0};
 }
 
@@ -58,12 +58,12 @@ void weft_saved_begin(struct weft_saved *saved, struct weft_shard *shard)
     if (saved->begun) {
         return;
     }
-    saved->spill = saved->spill != NULL ? saved->spill : get(SPILL_BYTES, 1);
+    saved->cow_memory = saved->cow_memory != NULL ? saved->cow_memory : get(COW_BYTES, 1);
     const struct weft_cut_order order = {.number = ++saved->ordered,
                                          .now = true,
                                          .whole = true,
-                                         .memory = saved->spill,
-                                         .bytes = SPILL_BYTES};
+                                         .memory = saved->cow_memory,
+                                         .bytes = COW_BYTES};
     weft_status status = weft_shard_cut_begin(shard, &order);
     WEFT_ASSERT(status == WEFT_OK);
     saved->begun = true;

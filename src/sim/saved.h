@@ -9,7 +9,7 @@ struct weft_saved_table {
     bool present;
     struct weft_table_spec spec;
     uint32_t *clocks;         /* (workers_max,) */
-    struct weft_once *pushes; /* (workers_max,) */
+    struct weft_push_window *pushes; /* (workers_max,) */
     uint8_t *records;
     uint32_t count;
     uint32_t record_bytes;
@@ -27,7 +27,7 @@ struct weft_saved {
     struct weft_retired *retired;
     struct weft_cut_partial *partials;
     uint32_t partial_count;
-    void *spill;
+    void *cow_memory;
 };
 
 /* Running out of memory ends the process, here and below. */

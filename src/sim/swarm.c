@@ -30,7 +30,7 @@ static void make_host(struct swarm *s, uint32_t idx)
     const struct weft_plan_host *plan = &s->plan.host[idx];
     struct weft_world_host_config config = {
         .ep = plan->ep,
-        .crank_delay_ns = plan->crank_delay_ns,
+        .progress_delay_ns = plan->progress_delay_ns,
         .socket_packets = SOCKET_PACKETS,
         .app = {.self = s, .event = weft_swarm_on_event, .wake = weft_swarm_on_wake},
     };
@@ -152,7 +152,7 @@ static void rebirth(struct swarm *s)
     uint32_t victim = s->plan.victim;
     struct weft_world_host_config config = {
         .ep = s->plan.host[victim].ep,
-        .crank_delay_ns = s->plan.host[victim].crank_delay_ns,
+        .progress_delay_ns = s->plan.host[victim].progress_delay_ns,
         .socket_packets = SOCKET_PACKETS,
         .app = {.self = s, .event = weft_swarm_on_event, .wake = weft_swarm_on_wake},
     };

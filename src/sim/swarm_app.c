@@ -48,7 +48,7 @@ static void post(struct swarm *s, uint32_t idx)
         .tag = TAG_PRIVATE | idx,
         .tag_mask = UINT64_MAX,
         .memory = msg->memory,
-        .memory_bytes = plan->sink == WEFT_SINK_HAND
+        .memory_bytes = plan->sink == WEFT_SINK_EVENT
                             ? (uint64_t)plan->total * plan->elem_bytes + plan->slack_bytes
                             : msg->memory_bytes,
         .count = 1,
@@ -87,7 +87,7 @@ void weft_swarm_post_shared(struct swarm *s, uint32_t host)
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->plan.msgs; i++) {
         const struct weft_plan_msg *plan = &s->plan.msg[i];
-        if (plan->dst == host && plan->shared && plan->sink == WEFT_SINK_HAND) {
+        if (plan->dst == host && plan->shared && plan->sink == WEFT_SINK_EVENT) {
             s->msgs[i].posted = true;
             count++;
         }
@@ -95,7 +95,7 @@ void weft_swarm_post_shared(struct swarm *s, uint32_t host)
     struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(s->world, host));
     struct weft_msg_expect expect = {
         .peer = WEFT_PEER_ANY,
-        .sink = WEFT_SINK_HAND,
+        .sink = WEFT_SINK_EVENT,
         .tag = TAG_SHARED,
         .tag_mask = TAG_HIGH,
         .memory_bytes = WEFT_PLAN_BYTES_MAX * UINT64_C(4),
@@ -126,7 +126,7 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     }
     struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(s->world, plan->src));
     uint32_t peer = h->peer_of[plan->dst];
-    bool common = plan->shared && plan->sink == WEFT_SINK_HAND;
+    bool common = plan->shared && plan->sink == WEFT_SINK_EVENT;
     struct weft_msg_send send = {
         .peer = peer,
         .base = msg->lent,

@@ -168,7 +168,7 @@ static void close_peers(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     }
 }
 
-/* ---- the crank ------------------------------------------------------------------------------- */
+/* ---- progress --------------------------------------------------------------------------------- */
 
 static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -220,7 +220,7 @@ static void step(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     }
 }
 
-/* The crank caused by a wake does its work. */
+/* The round of progress caused by a wake does its work. */
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 {
     (void)self;
@@ -245,7 +245,7 @@ static void make_host(struct swarm_coll *s, uint32_t r)
 {
     struct weft_world_host_config config = {
         .ep = s->plan.host[r].ep,
-        .crank_delay_ns = s->plan.host[r].crank_delay_ns,
+        .progress_delay_ns = s->plan.host[r].progress_delay_ns,
         .socket_packets = SOCKET_PACKETS,
         .app = {.self = s, .event = on_event, .wake = on_wake, .batch = on_batch},
     };

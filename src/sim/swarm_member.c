@@ -72,7 +72,7 @@ static struct swarm_member *draw(uint64_t seed, bool lax)
     weft_swarm_ps_draw(&m->ps, seed);
     bool drawn = has(&m->ps, seed, &prng);
     WEFT_ASSERT(drawn);
-    m->ps.keeper = KEEPER_WORKERS;
+    m->ps.durability = DURABILITY_WORKERS;
     m->ps.mortal = false;
     m->log.is_lax = lax;
     m->servers = m->ps.shards * SLOTS;

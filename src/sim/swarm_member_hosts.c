@@ -22,7 +22,8 @@ static void open_host(struct swarm_member *m, uint32_t host, uint64_t name, uint
                       uint32_t peers, const struct weft_world_app *app)
 {
     struct weft_world_host_config config = {.ep = m->ps.plan.host[host].ep,
-                                            .crank_delay_ns = m->ps.plan.host[host].crank_delay_ns,
+                                            .progress_delay_ns =
+                                                m->ps.plan.host[host].progress_delay_ns,
                                             .socket_packets = SOCKET_PACKETS,
                                             .app = *app};
     m->generation++;
@@ -39,7 +40,7 @@ static void open_host(struct swarm_member *m, uint32_t host, uint64_t name, uint
     weft_world_wake(m->ps.world, host, weft_world_now_ns(m->ps.world));
 }
 
-/* Schedule a crank for work that is due without a packet; *planned_p is the time already
+/* Schedule a round of progress for work that is due without a packet; *planned_p is the time already
  * scheduled. */
 static void plan_wake(struct swarm_member *m, uint32_t host, uint64_t due_ns, uint64_t *planned_p,
                       uint64_t now_ns)
@@ -117,12 +118,12 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
 {
     struct swarm_member *m = arg;
     (void)status;
-    if ((what != WEFT_MEMBER_NOTE_LAPSED && what != WEFT_MEMBER_NOTE_REVIVED) ||
+    if ((what != WEFT_MEMBER_NOTE_EXPIRED && what != WEFT_MEMBER_NOTE_RECLAIMED) ||
         who->role != WEFT_ROLE_SERVER ||
         who->incarnation != m->server[m->current[who->first]].incarnation) {
         return;
     }
-    m->replace_ns[who->first] = what == WEFT_MEMBER_NOTE_LAPSED
+    m->replace_ns[who->first] = what == WEFT_MEMBER_NOTE_EXPIRED
                                     ? weft_world_now_ns(m->ps.world) + m->lease_ns / 2
                                     : WEFT_NEVER;
 }
@@ -221,7 +222,7 @@ static bool look_up(const struct swarm_member *m, uint32_t w, uint32_t s, struct
     return true;
 }
 
-static void connect_again(struct swarm_member *m, uint32_t w, uint64_t now_ns)
+static void reconnect(struct swarm_member *m, uint32_t w, uint64_t now_ns)
 {
     struct weft_ps_client *client = m->ps.worker[w].client;
     for (uint32_t s = 0; s < m->ps.shards; s++) {
@@ -266,7 +267,7 @@ static void worker_batch(struct swarm_member *m, uint32_t w, uint64_t now_ns)
     if (worker->client == NULL) {
         return;
     }
-    connect_again(m, w, now_ns);
+    reconnect(m, w, now_ns);
     weft_ps_client_progress(worker->client, now_ns);
     while (moved && weft_world_wrong(m->ps.world)[0] == '\0') {
         enum phase before = worker->phase;

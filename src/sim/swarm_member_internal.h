@@ -117,7 +117,7 @@ static inline uint32_t shard_of(uint32_t server)
 
 /* ---- swarm_member_hosts.c -------------------------------------------------------------------- */
 
-/* Start the coordinator with the state from its journal. Not inside a crank; also the next
+/* Start the coordinator with the state from its journal. Not inside a round of progress; also the next
  * three. */
 void weft_swarm_coordinator_start(struct swarm_member *m);
 void weft_swarm_coordinator_kill(struct swarm_member *m);

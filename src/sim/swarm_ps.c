@@ -13,7 +13,7 @@ static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t death_gap_ns = 30 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 2 * WEFT_NS_PER_S;
 
-static const char *const keeper_names[KEEPERS] = {"workers replay", "journal and workers",
+static const char *const durability_names[DURABILITIES] = {"workers replay", "journal and workers",
                                                   "small journal and workers", "journal", "nobody"};
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -43,19 +43,20 @@ static uint32_t deaths_draw(const struct weft_swarm_table *table)
 }
 
 /* Only plain rows identify exactly the pushes in them, even if some are missing. */
-static void keeper_draw(struct swarm_ps *ps)
+static void durability_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6b6565706572));
     bool plain = ps->table.flavour == WEFT_SWARM_PLAIN;
-    uint32_t drawn = (uint32_t)weft_prng_below(&prng, KEEPERS);
+    uint32_t drawn = (uint32_t)weft_prng_below(&prng, DURABILITIES);
     /* A part of a row, or a different number of gradients in a mean, could not be distinguished
      * from an error. */
     bool whole_rows =
         plain || (ps->table.flavour == WEFT_SWARM_DENSE && ps->table.spec.mode != WEFT_TABLE_BSP);
-    ps->keeper = drawn == KEEPER_NOBODY && !plain ? KEEPER_JOURNAL : (enum keeper)drawn;
-    ps->mortal =
-        whole_rows && ps->deaths > 0 && (ps->keeper == KEEPER_BOTH || ps->keeper == KEEPER_JOURNAL);
+    ps->durability =
+        drawn == DURABILITY_NOBODY && !plain ? DURABILITY_JOURNAL : (enum durability)drawn;
+    ps->mortal = whole_rows && ps->deaths > 0 &&
+                 (ps->durability == DURABILITY_BOTH || ps->durability == DURABILITY_JOURNAL);
 }
 
 static int by_value(const void *a, const void *b)
@@ -143,7 +144,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     }
     ps->table.is_odd = draws_odd(&ps->table);
     ps->deaths = deaths_draw(&ps->table);
-    keeper_draw(ps);
+    durability_draw(ps);
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
 }
 
@@ -194,7 +195,7 @@ static bool run_deaths(struct swarm_ps *ps)
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x64696573));
     weft_prng_split(&worker_prng, ps->table.seed, UINT64_C(0x776469657300));
     /* If pushes are not resent, many must have arrived since the checkpoint. */
-    bool by_workers = ps->keeper == KEEPER_WORKERS;
+    bool by_workers = ps->durability == DURABILITY_WORKERS;
     uint64_t gap_ns = by_workers ? death_gap_ns : 4 * death_gap_ns;
     for (uint32_t i = 0; i < 3 * ps->deaths; i++) {
         ps->died_ns += weft_prng_below(&prng, gap_ns);
@@ -261,22 +262,24 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
     const struct weft_swarm_table *table = &ps->table;
-    int used =
-        snprintf(text, bytes,
-                 "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
-                 " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-                 " rows an RPC, bounds %u and %u ppm, may %u, fetches %u, lists of %" PRIu32
-                 " ids%s%s%s; %s, optimizer %u, %" PRIu32 " deaths of shards%s, kept by: %s\n",
-                 ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
-                 modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
-                 table->push_bound_ppm, table->pull_bound_ppm, ps->can, ps->fetches, ps->list_ids,
-                 table->spec.push_values == WEFT_VALUE_BF16   ? ", bf16 pushes"
-                 : table->spec.push_values == WEFT_VALUE_INT8 ? ", int8 pushes"
-                                                              : "",
-                 table->spec.pull_values == WEFT_VALUE_BF16 ? ", bf16 answers" : "",
-                 !ps->scheduled ? "" : ps->drops ? ", scheduled, with drops" : ", scheduled",
-                 weft_swarm_table_name(table), table->spec.optimizer, ps->deaths,
-                 ps->mortal ? " and workers" : "", ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
+    int used = snprintf(
+        text, bytes,
+        "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
+        " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
+        " rows an RPC, bounds %u and %u ppm, may %u, fetches %u, lists of %" PRIu32
+        " ids%s%s%s; %s, optimizer %u, %" PRIu32 " deaths of shards%s, kept by: %s\n",
+        ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
+        modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc, table->push_bound_ppm,
+        table->pull_bound_ppm, ps->can, ps->fetches, ps->list_ids,
+        table->spec.push_values == WEFT_VALUE_BF16   ? ", bf16 pushes"
+        : table->spec.push_values == WEFT_VALUE_INT8 ? ", int8 pushes"
+                                                     : "",
+        table->spec.pull_values == WEFT_VALUE_BF16 ? ", bf16 answers" : "",
+        !ps->scheduled ? ""
+        : ps->drops    ? ", scheduled, with drops"
+                       : ", scheduled",
+        weft_swarm_table_name(table), table->spec.optimizer, ps->deaths,
+        ps->mortal ? " and workers" : "", ps->deaths > 0 ? durability_names[ps->durability] : "-");
     if (ps->via) {
         used += snprintf(text + used, bytes - (size_t)used,
                          "by aggregators: %" PRIu64 " pushes, %" PRIu64 " pulls, %" PRIu64

@@ -3,7 +3,7 @@
 #include "sim/swarm_ps_internal.h"
 
 #include "base/assert.h"
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 #include "ps/row_store.h"
 #include "ps/values.h"
 
@@ -86,7 +86,7 @@ static bool keeps_all(const struct swarm_ps *ps)
 /* Whether pushes lost with a restarted shard are not recovered. */
 static bool forgets(const struct swarm_ps *ps)
 {
-    return ps->deaths > 0 && ps->keeper == KEEPER_NOBODY;
+    return ps->deaths > 0 && ps->durability == DURABILITY_NOBODY;
 }
 
 static double bf16(double value)
@@ -265,12 +265,12 @@ static void check_sums(struct swarm_ps *ps, uint64_t kept)
         weft_shard_table_sums(ps->shard[s], &sums);
         kept += sums.unadmitted;
         some_went |= sums.rows_evicted > 0;
-        if (sums.rows + sums.rows_evicted + sums.rows_expired != sums.rows_made ||
+        if (sums.rows + sums.rows_evicted + sums.rows_expired != sums.rows_created ||
             (ps->table.spec.rows_max > 0 && sums.rows > ps->table.spec.rows_max)) {
             weft_world_fail(ps->world,
                             "shard %" PRIu32 " made %" PRIu64 " rows, let %" PRIu64
                             " go, and has %" PRIu64,
-                            s, sums.rows_made, sums.rows_evicted + sums.rows_expired, sums.rows);
+                            s, sums.rows_created, sums.rows_evicted + sums.rows_expired, sums.rows);
         }
     }
     if (some_went ? kept > told : (kept < told || kept > told + cut_off)) {

@@ -3,7 +3,7 @@
 #include "sim/swarm_ps_internal.h"
 
 #include "base/assert.h"
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -297,7 +297,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
-static void connect_again(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+static void reconnect(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     for (uint32_t s = 0; s < ps->shards; s++) {
         uint64_t until_ns;
@@ -306,9 +306,9 @@ static void connect_again(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         if (!weft_ps_client_away(client, s, &until_ns)) {
             continue;
         }
-        uint64_t again_ns = weft_ps_client_again_ns(client, s);
-        if (now_ns < again_ns) {
-            weft_world_wake(ps->world, ps->shards + w, again_ns);
+        uint64_t retry_ns = weft_ps_client_reconnect_ns(client, s);
+        if (now_ns < retry_ns) {
+            weft_world_wake(ps->world, ps->shards + w, retry_ns);
         } else {
             struct weft_addr addr = weft_world_addr(s);
             weft_status status =
@@ -348,7 +348,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
     }
     if (host >= ps->shards) {
         uint32_t w = host - ps->shards;
-        connect_again(ps, w, now_ns);
+        reconnect(ps, w, now_ns);
         weft_swarm_ps_via_turn(ps, w, now_ns);
         weft_ps_client_progress(ps->worker[w].client, now_ns);
         while (weft_world_wrong(ps->world)[0] == '\0' && weft_swarm_ps_worker_step(ps, w, now_ns)) {
@@ -433,7 +433,7 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     config.via_timeout_ns = ps->via ? 300 * WEFT_NS_PER_MS : 0;
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;
-        bool replays = ps->keeper != KEEPER_JOURNAL && ps->keeper != KEEPER_NOBODY;
+        bool replays = ps->durability != DURABILITY_JOURNAL && ps->durability != DURABILITY_NOBODY;
         config.replay_bytes = replays ? 16 << 20 : 0;
     }
     config.clock_ns = clock_ns;
@@ -446,7 +446,7 @@ struct weft_world_host_config weft_swarm_ps_host_config(struct swarm_ps *ps, uin
 {
     struct weft_world_host_config config = {
         .ep = ps->plan.host[host].ep,
-        .crank_delay_ns = ps->plan.host[host].crank_delay_ns,
+        .progress_delay_ns = ps->plan.host[host].progress_delay_ns,
         .socket_packets = SOCKET_PACKETS,
         .app = {.self = ps, .event = on_event, .wake = on_wake, .batch = on_batch},
     };
@@ -474,7 +474,8 @@ static void keep_journal(struct swarm_ps *ps, uint32_t s)
     if (!ps_has_journal(ps)) {
         return;
     }
-    uint64_t bytes = ps->keeper == KEEPER_SMALL_JOURNAL ? JOURNAL_BYTES_SMALL : JOURNAL_BYTES;
+    uint64_t bytes =
+        ps->durability == DURABILITY_SMALL_JOURNAL ? JOURNAL_BYTES_SMALL : JOURNAL_BYTES;
     uint8_t *former = ps->journal[s];
     ps->journal[s] = calloc(1, bytes);
     WEFT_ASSERT(ps->journal[s] != NULL);

@@ -18,13 +18,13 @@ enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
 enum { STEPS_MAX = 20000000 };
 
 /* How pushes are recovered that a shard's checkpoint lacks. */
-enum keeper {
-    KEEPER_WORKERS,       /* workers resend them */
-    KEEPER_BOTH,          /* from the shard's journal; workers could resend them, too */
-    KEEPER_SMALL_JOURNAL, /* as BOTH, but the journal becomes full, so workers must resend */
-    KEEPER_JOURNAL,       /* from the shard's journal only */
-    KEEPER_NOBODY,        /* they are lost, and counted */
-    KEEPERS
+enum durability {
+    DURABILITY_WORKERS,       /* workers resend them */
+    DURABILITY_BOTH,          /* from the shard's journal; workers could resend them, too */
+    DURABILITY_SMALL_JOURNAL, /* as BOTH, but the journal becomes full, so workers must resend */
+    DURABILITY_JOURNAL,       /* from the shard's journal only */
+    DURABILITY_NOBODY,        /* they are lost, and counted */
+    DURABILITIES
 };
 
 enum phase {
@@ -108,7 +108,7 @@ struct swarm_ps {
     uint32_t deaths;  /* deaths of shards, which restart from their last checkpoint; workers
                        * replay */
     uint64_t died_ns; /* time of the last death */
-    enum keeper keeper;
+    enum durability durability;
     bool mortal; /* workers die, too */
     uint8_t *journal[SHARDS_MAX];
     struct weft_saved saved[SHARDS_MAX];
@@ -135,7 +135,8 @@ struct swarm_ps {
 
 static inline bool ps_has_journal(const struct swarm_ps *ps)
 {
-    return ps->deaths > 0 && ps->keeper != KEEPER_WORKERS && ps->keeper != KEEPER_NOBODY;
+    return ps->deaths > 0 && ps->durability != DURABILITY_WORKERS &&
+           ps->durability != DURABILITY_NOBODY;
 }
 
 static inline uint32_t ps_blocks(const struct swarm_ps *ps)

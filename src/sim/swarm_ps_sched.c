@@ -151,7 +151,7 @@ void weft_swarm_ps_sched_breaks(struct swarm_ps *ps)
 
 static void count_replayed(struct swarm_ps *ps, struct swarm_ps_worker *worker)
 {
-    uint64_t again = weft_ps_client_counters(worker->client)->pushes_again;
+    uint64_t again = weft_ps_client_counters(worker->client)->pushes_resent;
     ps->told.replayed += again > worker->sent_again ? undecided(worker) : 0;
     worker->sent_again = again;
 }

@@ -126,7 +126,7 @@ static void count(struct swarm_ps *ps, uint32_t b)
     ps->pushes_absorbed += counters->pushes_absorbed;
     ps->aggregates_in += counters->aggregates_in;
     ps->pulls_answered += counters->pulls_answered;
-    ps->pull_rows_spared += counters->pull_rows_kept + counters->pull_rows_shared;
+    ps->pull_rows_spared += counters->pull_rows_cached + counters->pull_rows_shared;
 }
 
 void weft_swarm_ps_boxes_count(struct swarm_ps *ps)
@@ -232,7 +232,7 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     struct weft_ps_client *client = ps->worker[w].client;
     struct weft_ep *ep = weft_world_ep(ps->world, host);
     weft_peer peer;
-    uint64_t again_ns;
+    uint64_t retry_ns;
     if (!ps->via) {
         return;
     }
@@ -240,13 +240,13 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         weft_ep_close(ep, peer, now_ns);
     }
     for (uint32_t s = 0; s < ps->shards; s++) {
-        if (!weft_ps_client_wants_via(client, s, &again_ns)) {
+        if (!weft_ps_client_wants_via(client, s, &retry_ns)) {
             continue;
         }
         const uint32_t b = s + (ps->tree && (ps->lower[s] >> w & 1) != 0 ? ps->shards : 0);
         const struct weft_addr addr = weft_world_addr(host_of(ps, b));
-        if (now_ns < again_ns) {
-            wake_at(ps, host, again_ns, now_ns);
+        if (now_ns < retry_ns) {
+            wake_at(ps, host, retry_ns, now_ns);
         } else if (weft_ep_connect(ep, &addr, now_ns, &peer) == WEFT_OK) {
             weft_ps_client_via(client, s, peer);
         } else {

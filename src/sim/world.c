@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of the bursts in one crank and of the cranks at one nanosecond, above which the endpoint
+/* Limits of the bursts in one round of progress and of the rounds of progress at one nanosecond, above which the endpoint
  * is considered to be in an endless loop. Both are far above those of a correct endpoint. */
 enum { BURSTS_MAX = 100000, SPINS_MAX = 64 };
 
@@ -33,10 +33,11 @@ struct host {
     struct weft_net_packet **socket_last; /* link of the next packet */
     uint32_t socket_count;
     uint32_t socket_packets;
-    uint64_t crank_delay_ns;
-    uint64_t crank_at_ns;     /* time of the crank for the queued datagrams */
-    uint64_t asleep_until_ns; /* no crank before this time */
-    uint64_t spun_at_ns;      /* `spins` counts the cranks at this time that changed nothing */
+    uint64_t progress_delay_ns;
+    uint64_t progress_at_ns;     /* time of the round of progress for the queued datagrams */
+    uint64_t asleep_until_ns; /* no progress before this time */
+    uint64_t
+        spun_at_ns; /* `spins` counts the rounds of progress at this time that changed nothing */
     uint32_t spins;
     uint32_t packet_bytes_max;
     uint32_t life; /* of its process: number of earlier processes */
@@ -123,7 +124,7 @@ static weft_status host_open(const struct weft_world *world, struct host *host,
     }
     host->msgr = weft_ep_msgr(host->ep);
     host->app = config->app;
-    host->crank_delay_ns = config->crank_delay_ns;
+    host->progress_delay_ns = config->progress_delay_ns;
     host->socket_packets = config->socket_packets;
     host->packet_bytes_max = config->ep.packet_bytes;
     host->alive = true;
@@ -214,7 +215,7 @@ static uint64_t due_ns(const struct host *host)
 {
     uint64_t at_ns = weft_min_u64(weft_ep_deadline(host->ep), weft_sim_heap_next_ns(&host->wakes));
     if (host->socket_count > 0) {
-        at_ns = weft_min_u64(at_ns, host->crank_at_ns);
+        at_ns = weft_min_u64(at_ns, host->progress_at_ns);
     }
     return weft_max_u64(at_ns, host->asleep_until_ns);
 }
@@ -291,7 +292,7 @@ bool weft_world_orphans(const struct weft_world *world)
     return orphans;
 }
 
-/* ---- the crank ------------------------------------------------------------------------------- */
+/* ---- progress --------------------------------------------------------------------------------- */
 
 static void trace_event(struct weft_world *world, uint32_t host_idx,
                         const struct weft_msg_event *event)
@@ -348,8 +349,8 @@ static void take_packet(struct weft_world *world, uint32_t host_idx, struct weft
     host->counters.hostile_received += packet->hostile;
     trace_packet(world, TRACE_RECV, host_idx, packet);
     weft_attacker_look(&world->attacker, packet);
-    weft_ep_ahead(host->ep, packet->bytes, packet->count);
-    weft_ep_ahead_chunk(host->ep, packet->bytes, packet->count);
+    weft_ep_prefetch(host->ep, packet->bytes, packet->count);
+    weft_ep_prefetch_chunk(host->ep, packet->bytes, packet->count);
     weft_ep_recv(host->ep, &from, packet->ecn, packet->bytes, packet->count, packet->at_ns,
                  weft_net_now_ns(world->net));
     const char *wrong =
@@ -511,7 +512,7 @@ static void check_spin(struct weft_world *world, uint32_t host_idx)
     }
 }
 
-static void crank(struct weft_world *world, uint32_t host_idx)
+static void progress(struct weft_world *world, uint32_t host_idx)
 {
     struct host *host = &world->hosts[host_idx];
     uint64_t now_ns = weft_net_now_ns(world->net);
@@ -541,7 +542,7 @@ static void consider(struct weft_world *world, uint32_t host_idx)
         return;
     }
     if (due_ns(host) <= weft_net_now_ns(world->net)) {
-        crank(world, host_idx);
+        progress(world, host_idx);
     }
     arm(world, host_idx);
 }
@@ -559,7 +560,7 @@ static void arrived(struct weft_world *world, struct weft_net_packet *packet)
         return;
     }
     if (host->socket_count == 0) {
-        host->crank_at_ns = packet->at_ns + host->crank_delay_ns;
+        host->progress_at_ns = packet->at_ns + host->progress_delay_ns;
     }
     packet->next = NULL;
     *host->socket_last = packet;

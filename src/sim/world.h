@@ -20,13 +20,13 @@
 #include "core/endpoint.h"
 #include "sim/net.h"
 
-/* The application of a host. Called inside the crank (the loop above). It may call the endpoint's
+/* The application of a host. Called inside the round of progress (the loop above). It may call the endpoint's
  * message interface and the world, but not weft_ep_recv and weft_ep_on_deadline. */
 struct weft_world_app {
     void *self;
     void (*event)(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns);
     void (*wake)(void *self, uint32_t host, uint64_t now_ns);
-    /* Called after the events of a crank, before it sends. May be NULL. */
+    /* Called after the events of a round of progress, before it sends. May be NULL. */
     void (*batch)(void *self, uint32_t host, uint64_t now_ns);
 };
 
@@ -56,7 +56,7 @@ struct weft_world_tap {
     /* A datagram has left its host, before the network processes it. May be NULL. */
     void (*packet)(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, enum weft_ecn ecn,
                    const void *bytes, uint32_t count);
-    /* Called after each crank of a host and, with `last`, before its endpoint is freed; after a
+    /* Called after each round of progress of a host and, with `last`, before its endpoint is freed; after a
      * restart the host has a new one. May be NULL. */
     void (*host)(void *arg, uint32_t host, struct weft_ep *ep, bool last);
 };
@@ -74,8 +74,8 @@ struct weft_world_config {
 
 struct weft_world_host_config {
     struct weft_ep_config ep;
-    uint64_t crank_delay_ns; /* delay from the first datagram to the crank */
-    uint32_t socket_packets; /* datagrams queued for the crank; more are dropped */
+    uint64_t progress_delay_ns; /* delay from the first datagram to the round of progress */
+    uint32_t socket_packets; /* datagrams queued for the round of progress; more are dropped */
     struct weft_world_app app;
 };
 
@@ -125,15 +125,15 @@ uint32_t weft_world_addr_host(const struct weft_addr *addr);
 /* Schedule a call of the application's wake. */
 void weft_world_wake(struct weft_world *world, uint32_t host, uint64_t at_ns);
 
-/* Suspend this host's crank from the end of the current one until then. */
+/* Suspend this host's round of progress from the end of the current one until then. */
 void weft_world_sleep(struct weft_world *world, uint32_t host, uint64_t until_ns);
 
 /* The host fails permanently: it neither sends nor receives, and sends no CLOSE. Its endpoint's
- * memory is kept until the end. Not for use inside a crank. */
+ * memory is kept until the end. Not for use inside a round of progress. */
 void weft_world_kill(struct weft_world *world, uint32_t host);
 
 /* The process of this host dies without CLOSE, and a new one starts at its address, with a new
- * endpoint and the same application. Not for use inside a crank. Errors: as host_init. */
+ * endpoint and the same application. Not for use inside a round of progress. Errors: as host_init. */
 weft_status weft_world_restart(struct weft_world *world, uint32_t host,
                                const struct weft_world_host_config *config);
 bool weft_world_alive(const struct weft_world *world, uint32_t host);

@@ -29,7 +29,7 @@ reader=$WEFT_SOURCE_ROOT/tests/cli/checkpoint_read.py
 tap_run "a run in one go" train --epochs 3 --servers 1 --checkpoint "$tap_tmp/whole"
 cp "$tap_tmp/run.out" "$tap_tmp/whole.log"
 tap_run "the first epochs, with deltas" train --epochs 2 --servers 2 --checkpoint "$dir" \
-    --checkpoint-every 20 --checkpoint-whole-every 3 --checkpoint-keep 3
+    --checkpoint-every 20 --checkpoint-full-every 3 --checkpoint-keep 3
 tap_like "says what it wrote" "$(cat "$tap_tmp/run.out")" \
     '^server 1: checkpoint [0-9]*: clock [0-9]*, [0-9]* rows that changed, [0-9]* bytes'
 tap_like "and at the end" "$(cat "$tap_tmp/run.out")" '^server 0: checkpoint 96: clock 96'
@@ -70,7 +70,7 @@ promised() {
 rm -rf "$dir"
 : >"$tap_tmp/log"
 "$WEFT_BIN" train --data "$data" --loss-bound 0 --workers 2 --epochs 10000 --servers 2 \
-    --checkpoint "$dir" --checkpoint-every 10 --checkpoint-whole-every 4 >"$tap_tmp/log" 2>&1 &
+    --checkpoint "$dir" --checkpoint-every 10 --checkpoint-full-every 4 >"$tap_tmp/log" 2>&1 &
 train=$!
 tap_until grep -q '^epoch 3/' "$tap_tmp/log" || tap_fail "it trains" "$(cat "$tap_tmp/log")"
 tap_until promised || tap_fail "both finish one" "$(cat "$tap_tmp/log")"

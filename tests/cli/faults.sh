@@ -99,7 +99,7 @@ kill "$server"
 wait "$server"
 tap_run "the server kept to its limit and counted" sh -c \
     "sed 1d '$tap_tmp/server3' | jq -e '.table_bytes <= 1000 and .table_rows > 5 and
-        .table_rows == .table_rows_made and .shard_rows_refused > 0'"
+        .table_rows == .table_rows_created and .shard_rows_refused > 0'"
 
 # ---- a server that knows another clock of a worker ends that, whatever it waits for ----
 mkfifo "$tap_tmp/open"

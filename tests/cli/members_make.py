@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write a journal of `weft coordinator` (src/job/journal.h) as a long life leaves it: members_make.py FILE
+"""Write a journal of `weft coordinator` (src/job/coordinator_journal.h) as a long life leaves it: members_make.py FILE
 BYTES. A worker joins and leaves again and again; at the end one is there. Epochs count from 1."""
 import struct
 import sys

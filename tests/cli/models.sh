@@ -109,7 +109,7 @@ for file in cut damaged later empty ratings.csv none; do
 done
 # ---- a checkpoint as a model: two shards, the newest a delta ----
 train check mf ratings.csv --factors 4 --loss-bound 0 --checkpoint "$tap_tmp/ckpt" \
-    --checkpoint-every 40 --checkpoint-whole-every 4
+    --checkpoint-every 40 --checkpoint-full-every 4
 tap_run "eval of its checkpoint" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mf \
     --format movielens --data "$1" --json >"$2"' "$tap_tmp/ckpt" "$tap_tmp/ratings.csv" \
     "$tap_tmp/eval.json"

@@ -22,7 +22,7 @@ train() { # train <name> <options...>: the report is $tap_tmp/<name>.json
 }
 train auth
 train seal --security seal --loss-bound 0 --inject-loss 0.02
-train engine --security seal --drive engine --key-file "$tap_tmp/a.key"
+train engine --security seal --progress-thread engine --key-file "$tap_tmp/a.key"
 train none --security none
 for mode in auth seal none; do
     tap_is "the report names mode $mode" "$(jq -r .security "$tap_tmp/$mode.json")" "$mode"
@@ -98,7 +98,7 @@ b="--key-file $tap_tmp/b.key"
 attempt 1 "$a" "$a" &
 attempt 2 "$a" "$a --security seal" &
 attempt 3 "$a" "$b --peer-timeout 5" &
-attempt 4 "$a" "$b --drive engine --peer-timeout 5" &
+attempt 4 "$a" "$b --progress-thread engine --peer-timeout 5" &
 attempt 5 "$a --security seal" "$a --peer-timeout 5" &
 attempt 6 "$a" "--security none --peer-timeout 5" &
 attempt 7 "--security none" "$a --peer-timeout 5" &

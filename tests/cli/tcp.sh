@@ -28,7 +28,7 @@ train udp --workers 4 --servers 2 --loss-bound 0
 train tcp --workers 4 --servers 2 --transport tcp
 train seal --workers 8 --servers 2 --transport tcp --security seal
 train none --workers 2 --servers 1 --shards-per-server 2 --transport tcp --security none \
-    --mode ssp:2 --drive engine
+    --mode ssp:2 --progress-thread engine
 best=$(jq .test_auc "$tap_tmp/udp.json")
 holds "the report says what carried it" udp '.transport == "weft"'
 for name in tcp seal none; do

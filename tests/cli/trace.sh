@@ -96,7 +96,7 @@ done
 # Real sockets: one file per process, in both drives.
 for drive in caller engine; do
     "$WEFT_BIN" train --workers 2 --servers 1 --shards-per-server 2 --epochs 1 --batch 256 \
-        --inject-loss 0.02 --drive $drive --trace "$drive" --json >run.json 2>/dev/null
+        --inject-loss 0.02 --progress-thread $drive --trace "$drive" --json >run.json 2>/dev/null
     tap_is "$drive: training ends" "$(jq '.counters.data_sent > 0' run.json)" true
     for process in worker-0 worker-1 server-0; do
         equal "$drive.$process"

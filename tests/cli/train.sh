@@ -100,7 +100,7 @@ holds "values of a quarter of the bytes learn the same" quarter '.value_type == 
     .pull_value_type == "float32" and .test_auc >= 0.90 and .counters.client_residual_dropped == 0 and
     .counters.client_value_bytes_saved > 2.9 * .counters.push_elements_delivered and
     .counters.client_value_bytes_saved < 3 * .counters.push_elements_delivered'
-train engine --drive engine --epochs 1 --loss-bound 0 --inject-loss 0.02
+train engine --progress-thread engine --epochs 1 --loss-bound 0 --inject-loss 0.02
 holds "an engine thread does the same" engine '.test_auc >= 0.90 and .delivered_fraction == 1'
 
 # ---- libsvm: a file where one feature decides ----

@@ -283,7 +283,7 @@ static void op_expect(struct end *e, struct weft_reader *in)
     }
     x.sink = (enum weft_msg_sink)(how % 3);
     x.timeout_ns = how & 0x80 ? WEFT_NS_PER_MS * (how & 0x7c) : WEFT_NEVER;
-    if (x.sink == WEFT_SINK_HAND) {
+    if (x.sink == WEFT_SINK_EVENT) {
         x.count = how & 0x40 ? 1000 : 1;
     } else {
         s->memory = calloc(1, x.memory_bytes > 0 ? x.memory_bytes : 1);

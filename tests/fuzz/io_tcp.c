@@ -30,19 +30,19 @@ struct run {
     uint32_t closed;
     uint32_t ups;
     uint32_t downs;
-    uint64_t hand_seq;
-    uint64_t hand_seen[CHUNKS_MAX / 64];
+    uint64_t event_seq;
+    uint64_t event_seen[CHUNKS_MAX / 64];
 };
 
 static void chunk(struct run *run, const struct weft_msg_event *ev)
 {
-    if (run->hand_seq != ev->seq) { /* one at a time is looked at */
-        run->hand_seq = ev->seq;
-        memset(run->hand_seen, 0, sizeof(run->hand_seen));
+    if (run->event_seq != ev->seq) { /* one at a time is looked at */
+        run->event_seq = ev->seq;
+        memset(run->event_seen, 0, sizeof(run->event_seen));
     } else {
-        WEFT_ASSERT(!weft_bits_test(run->hand_seen, ev->chunk));
+        WEFT_ASSERT(!weft_bits_test(run->event_seen, ev->chunk));
     }
-    weft_bits_set(run->hand_seen, ev->chunk);
+    weft_bits_set(run->event_seen, ev->chunk);
     uint8_t sum = 0; /* reads all of it */
     for (size_t i = 0; i < (size_t)ev->elems * ev->elem_bytes; i++) {
         sum ^= ((const uint8_t *)ev->data)[i];
@@ -84,13 +84,13 @@ static void post(struct run *run)
     add.sink = WEFT_SINK_ADD;
     add.tag = 2;
     add.memory = run->added;
-    struct weft_msg_expect hand = copy;
-    hand.sink = WEFT_SINK_HAND;
-    hand.tag = 3;
-    hand.memory = NULL;
-    hand.memory_bytes = UINT64_MAX;
-    hand.count = 3;
-    const struct weft_msg_expect *all[] = {&copy, &add, &hand};
+    struct weft_msg_expect by_event = copy;
+    by_event.sink = WEFT_SINK_EVENT;
+    by_event.tag = 3;
+    by_event.memory = NULL;
+    by_event.memory_bytes = UINT64_MAX;
+    by_event.count = 3;
+    const struct weft_msg_expect *all[] = {&copy, &add, &by_event};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(all); i++) {
         weft_status status = weft_tcp_msg_ops.expect(run->tcp, all[i], &id);
         WEFT_ASSERT(status == WEFT_OK || status == WEFT_NOMEM);

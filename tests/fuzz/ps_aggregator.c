@@ -428,7 +428,7 @@ static void leave(struct fake *fake)
     const uint64_t pulls = counters->pulls_in - fake->pulls_before;
     WEFT_ASSERT(fake->pull_answers <= pulls &&
                 (fake->came_again || fake->pull_answers == pulls));
-    WEFT_ASSERT(gauges.pulls_waiting == 0 && gauges.rows_kept == 0);
+    WEFT_ASSERT(gauges.pulls_waiting == 0 && gauges.rows_cached == 0);
     transport_end(&fake->t);
 }
 

@@ -1,7 +1,7 @@
 /* One record of any bytes: what decodes encodes again to the very bytes it came from, so no two
  * records mean the same and no field is ignored. */
 #include "base/assert.h"
-#include "wire/record.h"
+#include "wire/tcp_record.h"
 
 #include <stdlib.h>
 
@@ -15,8 +15,8 @@ static void check_control(const struct weft_wire_record *record, struct weft_wri
     while (weft_wire_record_frame_decode(&r, &frame)) {
         WEFT_ASSERT(r.at > start);
         start = r.at;
-        if (frame.type == WEFT_FRAME_HOLD || frame.type == WEFT_FRAME_READY) {
-            weft_wire_hold_encode(out, (enum weft_wire_record_frame_type)frame.type, frame.msg);
+        if (frame.type == WEFT_FRAME_BLOCKED || frame.type == WEFT_FRAME_READY) {
+            weft_wire_blocked_encode(out, (enum weft_wire_record_frame_type)frame.type, frame.msg);
         } else {
             WEFT_ASSERT((uint8_t)frame.other.type == frame.type);
             weft_wire_frame_encode(out, &frame.other);
@@ -33,19 +33,20 @@ static void check_control(const struct weft_wire_record *record, struct weft_wri
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct weft_wire_record record;
-    if (size < WEFT_RECORD_HEAD_BYTES || weft_wire_record_head(data, &record) != WEFT_OK) {
+    if (size < WEFT_WIRE_RECORD_HEAD_BYTES || weft_wire_record_head(data, &record) != WEFT_OK) {
         return 0;
     }
     size_t tag = record.klass == WEFT_CLASS_PLAIN ? 0 : WEFT_TAG_BYTES;
     size_t body = record.bytes - tag;
-    if (size < WEFT_RECORD_HEAD_BYTES + record.bytes ||
-        weft_wire_record_body(data + WEFT_RECORD_HEAD_BYTES, body, &record) != WEFT_OK) {
+    if (size < WEFT_WIRE_RECORD_HEAD_BYTES + record.bytes ||
+        weft_wire_record_body(data + WEFT_WIRE_RECORD_HEAD_BYTES, body, &record) != WEFT_OK) {
         return 0;
     }
-    uint8_t *again = malloc(WEFT_RECORD_HEAD_BYTES + body); /* exactly: ASan sees one byte more */
+    uint8_t *again =
+        malloc(WEFT_WIRE_RECORD_HEAD_BYTES + body); /* exactly: ASan sees one byte more */
     WEFT_ASSERT(again != NULL);
     weft_wire_record_head_encode(again, record.klass, record.flags, record.bytes);
-    struct weft_writer w = weft_writer_make(again + WEFT_RECORD_HEAD_BYTES, body);
+    struct weft_writer w = weft_writer_make(again + WEFT_WIRE_RECORD_HEAD_BYTES, body);
     if (record.control != NULL) {
         weft_write_u16(&w, (uint16_t)record.control_bytes);
         check_control(&record, &w);
@@ -54,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         weft_write_bytes(&w, record.data, record.data_bytes);
     }
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
-    WEFT_ASSERT(memcmp(again, data, WEFT_RECORD_HEAD_BYTES + body) == 0);
+    WEFT_ASSERT(memcmp(again, data, WEFT_WIRE_RECORD_HEAD_BYTES + body) == 0);
     free(again);
     return 0;
 }

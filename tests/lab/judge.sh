@@ -1,8 +1,8 @@
 # Measures against the wall clock, which a machine must not spoil: they source it after
-# tests/lib/tap.sh. WEFT_WITNESS is the program of tests/lab/witness.c.
+# tests/lib/tap.sh. WEFT_STEAL_MONITOR is the program of tests/lab/steal_monitor.c.
 #
 # A measure that is right once is right: a machine whose processors are taken away makes links slower
-# and queues longer, never a wrong link right. One that is wrong counts only when a witness saw the
+# and queues longer, never a wrong link right. One that is wrong counts only when a steal monitor saw the
 # processors there all the while, and the measure itself did not set judge_unfit: words for what
 # befell it that makes it no measure of what was asked. Three such measures fail the test; when there
 # are not so many, the machine allows no judgement, and the test is skipped in words.
@@ -10,12 +10,12 @@
 judge_left=60 # seconds that this script may still spend on measures that were wrong
 
 judge_begin() {
-    : >"$tap_tmp/witness"
-    "$WEFT_WITNESS" >"$tap_tmp/witness" &
-    judge_witness=$!
-    until grep -q ready "$tap_tmp/witness"; do
-        if ! kill -0 "$judge_witness" 2>/dev/null; then
-            tap_fail "the witness of the machine runs" "$WEFT_WITNESS ended before it was ready"
+    : >"$tap_tmp/steal_monitor"
+    "$WEFT_STEAL_MONITOR" >"$tap_tmp/steal_monitor" &
+    judge_steal_monitor=$!
+    until grep -q ready "$tap_tmp/steal_monitor"; do
+        if ! kill -0 "$judge_steal_monitor" 2>/dev/null; then
+            tap_fail "the steal monitor runs" "$WEFT_STEAL_MONITOR ended before it was ready"
             break
         fi
         sleep 0.01
@@ -24,12 +24,12 @@ judge_begin() {
 
 # Sets judge_taken: what the machine did meanwhile, in words; empty when nothing.
 judge_end() {
-    kill -TERM "$judge_witness" 2>/dev/null
-    wait "$judge_witness"
-    judge_witness=
-    judge_said=$(tail -n 1 "$tap_tmp/witness")
+    kill -TERM "$judge_steal_monitor" 2>/dev/null
+    wait "$judge_steal_monitor"
+    judge_steal_monitor=
+    judge_said=$(tail -n 1 "$tap_tmp/steal_monitor")
     judge_taken=$(echo "$judge_said" | awk '
-        $1 != "late" { print "the witness itself was lost"; exit }
+        $1 != "late" { print "the steal monitor itself was lost"; exit }
         $2 > 100 { why = why sprintf(", processors came late by %.1f %% of the time", $2 / 10) }
         $4 > 100 { why = why sprintf(", one stood still for %d ms", $4) }
         $6 > 100 { why = why sprintf(", the hypervisor took %.1f %%", $6 / 10) }

@@ -10,7 +10,7 @@
 # exit. Usage: share.sh [SECONDS]. WEFT_FLOW is the program of tests/lab/flow.c.
 #
 # Both flows need the processors, and weft more of them than a kernel's TCP: a turn counts when TCP
-# alone fills the link before it and after it, and a witness saw the processors there (judge.sh).
+# alone fills the link before it and after it, and a steal monitor saw the processors there (judge.sh).
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/hop.sh

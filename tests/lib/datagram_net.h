@@ -308,8 +308,8 @@ static inline void net_deliver_at(struct net *net, struct net_end *to, const str
     uint8_t *copy = malloc(bytes > 0 ? bytes : 1);
     WEFT_ASSERT(copy != NULL);
     memcpy(copy, data, bytes);
-    weft_ep_ahead(to->ep, copy, bytes);
-    weft_ep_ahead_chunk(to->ep, copy, bytes);
+    weft_ep_prefetch(to->ep, copy, bytes);
+    weft_ep_prefetch_chunk(to->ep, copy, bytes);
     weft_ep_recv(to->ep, from, ecn, copy, bytes, arrived_ns, net->now_ns);
     net_drain(net, (uint32_t)(to - net->end)); /* CHUNK data lies in the copy */
     free(copy);

@@ -399,7 +399,7 @@ class TablesAndClocks(unittest.TestCase):
             with servers.connect(rows_max=7000, inject_loss_ppm=200000) as ps:
                 options = {"learning_rate": -1.0, "consistency": "asp"}
                 table = ps.table(0, dim=4, init_scale=0.5, init_seed=7, init_skip=1, **options)
-                few = ps.table(1, dim=4, last_rows=1000, **options)
+                few = ps.table(1, dim=4, last_values_max=1000, **options)
                 ids = ids_of(20000)
                 rows = np.ones((20000, 4), dtype=np.float32)
                 # Nothing was pulled before: as the rows begin.
@@ -437,7 +437,7 @@ class TablesAndClocks(unittest.TestCase):
                 few.pull(ids[:100])
                 got = few.pull(ids, bound=0.4)
                 self.assertTrue(np.isin(got, (0, 1)).all())
-                self.assertGreater(ps.counters()["last_forgotten"], 0)
+                self.assertGreater(ps.counters()["last_values_evicted"], 0)
                 dense = ps.table(2, dim=16, length=20008, init_scale=0.5, **options)
                 first = dense.pull_range(bound=0.4)
                 self.assertGreater(dense.last_result.rows_missed, 0)
@@ -456,14 +456,14 @@ class TablesAndClocks(unittest.TestCase):
                     result = table.push(ids, rows, bound=0.3)
                     self.assertGreater(result.rows_missed, 0)
                     pushed += rows
-                kept_ids, kept = table.kept()
+                kept_ids, kept = table.residuals()
                 np.testing.assert_array_equal(np.sort(kept_ids), ids[result.missed])
                 there = table.pull(ids)
                 there[kept_ids // 7919] += kept
                 np.testing.assert_array_equal(there, pushed)
                 self.assertEqual(ps.counters()["feedback_dropped"], 0)
                 table.push(kept_ids, np.zeros_like(kept))
-                self.assertEqual(len(table.kept()[0]), 0)
+                self.assertEqual(len(table.residuals()[0]), 0)
                 np.testing.assert_array_equal(table.pull(ids), pushed)
 
     def test_what_rounding_takes_is_pushed_later(self):
@@ -478,12 +478,12 @@ class TablesAndClocks(unittest.TestCase):
                 )
                 ids = ids_of(2000)
                 pushed = push_whole_numbers(table, ids)
-                kept_ids, kept = table.kept()
+                kept_ids, kept = table.residuals()
                 self.assertGreater(len(kept_ids), 1900)
                 self.assertLess(np.abs(kept).max(), 33)
                 while len(kept_ids) > 0:  # what is left of zeros needs fewer bits each time
                     table.push(kept_ids, np.zeros_like(kept))
-                    kept_ids, kept = table.kept()
+                    kept_ids, kept = table.residuals()
                 there = table.pull(ids)
                 self.assertTrue((there.view(np.uint32) & 0xFFFF == 0).all())
                 self.assertTrue((np.abs(there - pushed) <= np.abs(pushed) / 256).all())
@@ -500,7 +500,7 @@ class TablesAndClocks(unittest.TestCase):
                 )
                 ids = ids_of(2000)
                 pushed = push_whole_numbers(table, ids)
-                kept_ids, kept = table.kept()
+                kept_ids, kept = table.residuals()
                 self.assertGreater(len(kept_ids), 1900)
                 self.assertLess(np.abs(kept).max(), 37)  # half of a 127th of 9000
                 there = table.pull(ids).astype(np.float64)
@@ -526,12 +526,12 @@ class TablesAndClocks(unittest.TestCase):
             for deadline in (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 60):
                 missed += table.push(ids, rows, deadline=deadline).rows_missed
                 pushed += rows
-                kept_ids, kept = table.kept()
+                kept_ids, kept = table.residuals()
                 there = table.pull(ids)
                 there[kept_ids // 7919] += kept
                 np.testing.assert_array_equal(there, pushed)
             self.assertGreater(missed, 0)
-            self.assertGreater(ps.counters()["late"], 0)
+            self.assertGreater(ps.counters()["deadlines_expired"], 0)
             whole = table.pull(ids)
             for deadline in (1e-6, 1e-4, 1e-3, 3e-3, 60):
                 out = np.full((20000, 4), -7, dtype=np.float32)
@@ -649,7 +649,7 @@ class Checkpoints(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.folder = os.path.join(folder, "ckpt")
             arguments = ["--checkpoint", self.folder, "--checkpoint-every", "3600s"]
-            arguments += ["--checkpoint-whole-every", "3", "--checkpoint-keep", "9"]
+            arguments += ["--checkpoint-full-every", "3", "--checkpoint-keep", "9"]
             with Servers(shards=2, workers=1, arguments=arguments) as servers:
                 with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
                     self.check(servers, ps)
@@ -873,7 +873,7 @@ class WhoIsThere(unittest.TestCase):
             ids, row = ids_of(3), np.ones((3, 1), dtype=np.float32)
             waiting = table.push_async(ids, row)
             servers.process.kill()
-            while ps.counters()["servers_away"] == 0:
+            while ps.counters()["server_disconnects"] == 0:
                 ps.progress(0.1)
                 if waiting.done():
                     waiting = table.pull_async(ids)  # something must be owed, or it is not missed

@@ -35,7 +35,7 @@ class OneWorker(unittest.TestCase):
         self.servers = Servers(shards=2, workers=1)
         self.addCleanup(self.servers.__exit__)
         self.ps = self.servers.connect(rows_max=1000)
-        self.addCleanup(self.ps.give_up)
+        self.addCleanup(self.ps.abort)
 
     def make(self, rows=50, dim=4, number=0, **options):
         options.setdefault("learning_rate", 0.5)
@@ -269,7 +269,7 @@ class OneWorker(unittest.TestCase):
             result = rows.step()
             self.assertGreater(result.rows_missed, 0)
             there = rows.export()
-            kept_ids, kept = rows.table.kept()
+            kept_ids, kept = rows.table.residuals()
             there[torch.from_numpy(kept_ids.astype(np.int64))] -= torch.from_numpy(kept)
             torch.testing.assert_close(there, before - 1)
 
@@ -290,7 +290,7 @@ class OneWorker(unittest.TestCase):
             got = modules[1](ids)
         torch.testing.assert_close(got.detach(), before - 50)
         for ps in (a, b):
-            ps.give_up()
+            ps.abort()
 
     def test_closed_and_forked(self):
         rows = self.make()

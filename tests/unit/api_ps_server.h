@@ -97,7 +97,7 @@ static inline void test_server_start(struct test_server *server, struct ps_serve
     config.driver.kind = options.tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     config.driver.udp.port = options.port;
     config.driver.udp.loopback_packet_bytes = 0; /* as on a network: many packets */
-    config.driver.udp.loss = (struct weft_loss_config){
+    config.driver.udp.loss = (struct weft_inject_loss_config){
         .loss_ppm = options.loss_ppm, .role = WEFT_ROLE_SERVER, .seed = 7};
     config.driver.udp.ep.name = options.name;
     config.hooks = (struct weft_shard_hooks){

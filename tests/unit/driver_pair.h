@@ -39,7 +39,7 @@ struct node {
     struct node_event *events;
     uint32_t count;
     /* HAND: where chunks are copied to, if not NULL; every refuse_every-th is refused. */
-    uint8_t *hand;
+    uint8_t *by_event;
     uint32_t refuse_every;
     uint32_t chunks;
     /* SENT: memory that is ours again from that moment on, and is overwritten to prove it. */
@@ -63,9 +63,9 @@ static inline void node_handle(void *arg, uint64_t now_ns)
         if (ev.type == WEFT_EVENT_SENT && n->scribble != NULL) {
             memset(n->scribble, 0xff, n->scribble_bytes);
         }
-        if (ev.type == WEFT_EVENT_CHUNK && n->hand != NULL) {
+        if (ev.type == WEFT_EVENT_CHUNK && n->by_event != NULL) {
             size_t offset = (size_t)ev.chunk * ev.chunk_elems * ev.elem_bytes;
-            memcpy(n->hand + offset, ev.data, (size_t)ev.elems * ev.elem_bytes);
+            memcpy(n->by_event + offset, ev.data, (size_t)ev.elems * ev.elem_bytes);
             n->chunks++;
             if (n->refuse_every > 0 && n->chunks % n->refuse_every == 0) {
                 n->msgr.ops->refuse(n->msgr.self, ev.peer, ev.seq);

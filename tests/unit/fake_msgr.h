@@ -178,7 +178,7 @@ static inline weft_status fake_expect(void *self, const struct weft_msg_expect *
                                       weft_expect_id *id_p)
 {
     struct fake_node *node = self;
-    WEFT_ASSERT(expect->count >= 1 && (expect->sink == WEFT_SINK_HAND || expect->count == 1));
+    WEFT_ASSERT(expect->count >= 1 && (expect->sink == WEFT_SINK_EVENT || expect->count == 1));
     bool limited = node->index >= node->net->expects_limited_from;
     const weft_expect_id id = node->net->expect_id + 1;
     weft_status status =

@@ -5,7 +5,7 @@
 #include "golden.h"
 
 #include "node_journal_rig.h"
-#include "ps/journal_internal.h"
+#include "ps/shard_journal_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

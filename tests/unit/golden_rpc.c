@@ -33,7 +33,7 @@ static void heads(struct golden *g)
     const struct weft_rpc_request request = {.rpc_id = 0x01020304,
                                              .worker = 7,
                                              .t0_ns = 0x1112131415161718,
-                                             .rows_must = 0x21,
+                                             .rows_critical = 0x21,
                                              .after_seq = 0x31323334,
                                              .need_clock = 0x41424344,
                                              .reply_bound_ppm = 250000,
@@ -58,9 +58,9 @@ static void heads(struct golden *g)
     golden_item(g, bytes, WEFT_RPC_REPLY_BYTES, "reply");
     weft_rpc_pushes_pack(&pushes, bytes);
     golden_item(g, bytes, WEFT_RPC_PUSHES_BYTES, "pushes");
-    weft_rpc_safe_pack(0x0102030405060708, bytes);
-    golden_item(g, bytes, WEFT_RPC_SAFE_BYTES, "safe");
-    for (uint8_t op = WEFT_RPC_PUSH; op <= WEFT_RPC_SAFE; op++) {
+    weft_rpc_durable_upto_pack(0x0102030405060708, bytes);
+    golden_item(g, bytes, WEFT_RPC_DURABLE_UPTO_BYTES, "safe");
+    for (uint8_t op = WEFT_RPC_PUSH; op <= WEFT_RPC_DURABLE_UPTO; op++) {
         tag_add(g, op);
         tag_add(g, op | WEFT_RPC_REPLY_FLAG);
     }
@@ -137,7 +137,7 @@ struct job {
 /* How often the clock was read is not the format's: times in heads become zero. */
 static void times_clear(uint8_t *head, uint8_t op)
 {
-    if (op == (WEFT_RPC_SAFE | WEFT_RPC_REPLY_FLAG)) {
+    if (op == (WEFT_RPC_DURABLE_UPTO | WEFT_RPC_REPLY_FLAG)) {
         return;
     }
     memset(head + 8, 0, 8);
@@ -274,7 +274,7 @@ static void resume(struct job *job)
     run(job);
 }
 
-/* A checkpoint that the worker asks for: CUT, and what SAFE says when it counts. */
+/* A checkpoint that the worker asks for: CUT, and what DURABLE_UPTO says when it counts. */
 static void checkpoint(struct job *job)
 {
     struct weft_saved saved[SHARDS];

@@ -3,7 +3,7 @@
 #include "golden.h"
 
 #include "core_inspect.h"
-#include "job/journal.h"
+#include "job/coordinator_journal.h"
 #include "obs/pcap.h"
 #include "obs/records_db.h"
 #include "obs/trace_file.h"
@@ -80,7 +80,7 @@ void golden_trace(void **state)
 
 /* ---- records of RPCs --------------------------------------------------------------------------- */
 
-static const struct weft_record_rpc rpc = {.worker = 1,
+static const struct weft_rpc_record_client rpc = {.worker = 1,
                                            .server = 2,
                                            .rpc = 3,
                                            .iteration = 4,
@@ -98,7 +98,7 @@ static const struct weft_record_rpc rpc = {.worker = 1,
                                                        .ps_wait_ns = 2,
                                                        .ps_queue_ns = 3,
                                                        .n_tx_ns = 15}};
-static const struct weft_record_served served = {.server = 2,
+static const struct weft_rpc_record_served served = {.server = 2,
                                                  .worker = 1,
                                                  .rpc = 3,
                                                  .kind = WEFT_RPC_PULL,
@@ -109,22 +109,24 @@ static const struct weft_record_served served = {.server = 2,
                                                  .ps_queue_ns = 3};
 
 /* Short ones, and the same with a figure that makes them long. */
-static void ring_fill(struct weft_record_ring *ring)
+static void ring_fill(struct weft_rpc_record_ring *ring)
 {
-    struct weft_record_rpc long_rpc = rpc;
-    struct weft_record_served long_served = served;
+    struct weft_rpc_record_client long_rpc = rpc;
+    struct weft_rpc_record_served long_served = served;
     long_rpc.worker = long_served.worker = 0x010203;
-    weft_record_put_rpc(ring, 7, &rpc);
-    weft_record_put_rpc(ring, 7, &long_rpc);
-    weft_record_put_served(ring, 7, &served);
-    weft_record_put_served(ring, 7, &long_served);
+    weft_rpc_record_put_client(ring, 7, &rpc);
+    weft_rpc_record_put_client(ring, 7, &long_rpc);
+    weft_rpc_record_put_served(ring, 7, &served);
+    weft_rpc_record_put_served(ring, 7, &long_served);
 }
 
-static const struct weft_record others[] = {
-    {.type = WEFT_RECORD_ACTIVE,
+static const struct weft_rpc_record others[] = {
+    {.type = WEFT_RPC_RECORD_ACTIVE,
      .active = {.server = 2, .workers = 3, .start_ns = 4000, .window_ns = 1000}},
-    {.type = WEFT_RECORD_HOT, .table = 7, .hot = {.server = 2, .id = 99, .updates = 5, .error = 1}},
-    {.type = WEFT_RECORD_HOT_TOTAL,
+    {.type = WEFT_RPC_RECORD_HOT,
+     .table = 7,
+     .hot = {.server = 2, .id = 99, .updates = 5, .error = 1}},
+    {.type = WEFT_RPC_RECORD_HOT_TOTAL,
      .table = 7,
      .hot_total = {.server = 2, .exact = true, .updates = 6}},
 };
@@ -176,16 +178,16 @@ static void query_add(struct golden *g, sqlite3 *db, const char *name, const cha
 /* What a spool holds is in the ring first. */
 static void ring_add(struct golden *g)
 {
-    struct weft_record_ring *ring;
+    struct weft_rpc_record_ring *ring;
     uint32_t count;
-    assert_int_equal(weft_record_ring_new(1024, &ring), WEFT_OK);
+    assert_int_equal(weft_rpc_record_ring_new(1024, &ring), WEFT_OK);
     ring_fill(ring);
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(others); i++) {
-        weft_record_put(ring, &others[i]);
+        weft_rpc_record_put(ring, &others[i]);
     }
-    const struct weft_record_unit *units = weft_record_ring_peek(ring, &count);
+    const struct weft_rpc_record_unit *units = weft_rpc_record_ring_peek(ring, &count);
     golden_item(g, units, count * sizeof(*units), "records in a ring and in a spool");
-    weft_record_ring_free(ring);
+    weft_rpc_record_ring_free(ring);
 }
 
 void golden_records(void **state)
@@ -244,7 +246,7 @@ void golden_members(void **state)
 {
     (void)state;
     struct golden *g = golden_begin("members");
-    struct weft_journal *journal;
+    struct weft_coordinator_journal *journal;
     struct weft_error error = {.text = ""};
     uint8_t body[96];
     uint64_t torn;
@@ -254,11 +256,12 @@ void golden_members(void **state)
     for (size_t i = 0; i < sizeof(body); i++) {
         body[i] = (uint8_t)i;
     }
-    assert_int_equal(weft_journal_open(path, hear, NULL, &journal, &torn, &error), WEFT_OK);
-    assert_int_equal(weft_journal_append(journal, 32, body, sizeof(body)), WEFT_OK);
-    assert_int_equal(weft_journal_append(journal, 35, body, 1), WEFT_OK);
-    assert_int_equal(weft_journal_sync(journal), WEFT_OK);
-    weft_journal_close(journal);
+    assert_int_equal(weft_coordinator_journal_open(path, hear, NULL, &journal, &torn, &error),
+                     WEFT_OK);
+    assert_int_equal(weft_coordinator_journal_append(journal, 32, body, sizeof(body)), WEFT_OK);
+    assert_int_equal(weft_coordinator_journal_append(journal, 35, body, 1), WEFT_OK);
+    assert_int_equal(weft_coordinator_journal_sync(journal), WEFT_OK);
+    weft_coordinator_journal_close(journal);
     golden_file(g, path, "coordinator's journal");
     golden_folder_remove(folder);
     golden_end(g);

@@ -3,7 +3,7 @@
 
 #include "core_net.h"
 #include "member/format.h"
-#include "wire/record.h"
+#include "wire/tcp_record.h"
 
 #include <stdio.h>
 
@@ -203,11 +203,11 @@ static void records(struct golden *g)
     uint8_t bytes[16];
     for (uint8_t klass = WEFT_CLASS_PLAIN; klass <= WEFT_CLASS_SEAL; klass++) {
         weft_wire_record_head_encode(bytes, klass, WEFT_FLAG_CONTROL | WEFT_FLAG_DATA, 0x1234);
-        golden_item(g, bytes, WEFT_RECORD_HEAD_BYTES, "record, class %u", klass);
+        golden_item(g, bytes, WEFT_WIRE_RECORD_HEAD_BYTES, "record, class %u", klass);
     }
-    for (int type = WEFT_FRAME_HOLD; type <= WEFT_FRAME_READY; type++) {
+    for (int type = WEFT_FRAME_BLOCKED; type <= WEFT_FRAME_READY; type++) {
         struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
-        weft_wire_hold_encode(&w, (enum weft_wire_record_frame_type)type, 0x71727374);
+        weft_wire_blocked_encode(&w, (enum weft_wire_record_frame_type)type, 0x71727374);
         golden_item(g, bytes, (size_t)(w.at - bytes), "record frame %d", type);
     }
 }
@@ -242,7 +242,7 @@ static void members(struct golden *g)
                                   .lease_ms = 7,
                                   .retry_ms = 8,
                                   .detail = 10,
-                                  .flags = WEFT_MEMBER_OVER,
+                                  .flags = WEFT_MEMBER_JOB_DONE,
                                   .job = "j.1",
                                   .count = 1};
     fill(q.addresses[0].ip, 16, 0x70);

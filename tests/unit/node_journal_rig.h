@@ -2,7 +2,7 @@
 #ifndef WEFT_TESTS_NODE_JOURNAL_RIG_H
 #define WEFT_TESTS_NODE_JOURNAL_RIG_H
 
-#include "node/journal.h"
+#include "node/journal_file.h"
 #include "ps_journal_churn.h"
 
 #include <dirent.h>

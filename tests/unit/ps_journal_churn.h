@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_PS_JOURNAL_CHURN_H
 #define WEFT_TESTS_PS_JOURNAL_CHURN_H
 
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 #include "ps_churn.h"
 
 /* Give shard s, which nobody has connected to, its journal. */

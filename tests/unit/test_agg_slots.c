@@ -239,7 +239,7 @@ static void the_window_moves_when_the_sender_says_so(void **state)
     (void)state;
     struct weft_agg_window w = {.base = UINT32_MAX - 63};
     for (uint32_t n = 0; n < 64; n++) {
-        assert_int_equal(weft_agg_window_look(&w, w.base + n), WEFT_AGG_PLACE_NEW);
+        assert_int_equal(weft_agg_window_look(&w, w.base + n), WEFT_AGG_WINDOW_NEW);
         weft_agg_window_take(&w, w.base + n, n == 5, 1);
     }
     weft_agg_window_advance(&w, UINT32_MAX);
@@ -249,9 +249,9 @@ static void the_window_moves_when_the_sender_says_so(void **state)
     weft_agg_window_settle(&w, 1, true);
     weft_agg_window_advance(&w, 0);
     assert_int_equal(w.base, 0);
-    assert_int_equal(weft_agg_window_look(&w, UINT32_MAX), WEFT_AGG_PLACE_PASSED);
-    assert_int_equal(weft_agg_window_look(&w, 255), WEFT_AGG_PLACE_NEW);
-    assert_int_equal(weft_agg_window_look(&w, 256), WEFT_AGG_PLACE_AHEAD);
+    assert_int_equal(weft_agg_window_look(&w, UINT32_MAX), WEFT_AGG_WINDOW_PASSED);
+    assert_int_equal(weft_agg_window_look(&w, 255), WEFT_AGG_WINDOW_NEW);
+    assert_int_equal(weft_agg_window_look(&w, 256), WEFT_AGG_WINDOW_AHEAD);
     weft_agg_window_advance(&w, 200); /* what is not settled here does not move it */
     assert_int_equal(w.base, 0);
 }

@@ -163,7 +163,7 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, clip, 144);
     AT(weft_table_options, reserved, 148);
     AT(weft_table_options, average, 152);
-    AT(weft_table_options, last_rows, 160);
+    AT(weft_table_options, last_values_max, 160);
     AT(weft_table_options, feedback_rows, 164);
     AT(weft_table_options, deadline_ns, 168);
     AT(weft_table_options, value_type, 176);
@@ -214,10 +214,10 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, injected_drops, 176);
     AT(weft_ps_counters, pushes_lost, 200);
     AT(weft_ps_counters, replay_bytes_now, 216);
-    AT(weft_ps_counters, pushes_passed, 224);
-    AT(weft_ps_counters, last_forgotten, 232);
+    AT(weft_ps_counters, pushes_skipped, 224);
+    AT(weft_ps_counters, last_values_evicted, 232);
     AT(weft_ps_counters, feedback_dropped, 264);
-    AT(weft_ps_counters, late, 272);
+    AT(weft_ps_counters, deadlines_expired, 272);
     AT(weft_ps_counters, residual_dropped, 280);
     AT(weft_ps_counters, value_bytes_saved, 288);
     AT(weft_ps_counters, updates, 296);

@@ -2,7 +2,7 @@
 #include "api_ps_rig.h"
 #include "base/bits.h"
 #include "io/clock.h"
-#include "rpc/record.h"
+#include "rpc/rpc_record.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -315,7 +315,7 @@ static void losses_are_counted_and_old_values_stay(void **state)
     assert_int_equal(named, kept);
     struct weft_ps_counters counters = {.size = sizeof(counters)};
     weft_ps_counters_get(ps, &counters);
-    assert_int_equal(counters.missed_now, kept);
+    assert_int_equal(counters.missed_ids, kept);
     assert_true(counters.injected_drops > 0);
     weft_ps_close(ps);
     site_stop(&site);
@@ -409,8 +409,9 @@ static void its_rpcs_are_recorded(void **state)
     says(weft_ps_error(NULL), spool);
     weft_ps_close(ps);
     assert_int_equal(stat(spool, &about), 0);
-    assert_int_equal(about.st_size % WEFT_RECORD_UNIT_BYTES, 0);
-    assert_true(about.st_size >= (4 + RPCS * WEFT_RECORD_RPC_UNITS) * WEFT_RECORD_UNIT_BYTES);
+    assert_int_equal(about.st_size % WEFT_RPC_RECORD_UNIT_BYTES, 0);
+    assert_true(about.st_size >=
+                (4 + RPCS * WEFT_RPC_RECORD_CLIENT_UNITS) * WEFT_RPC_RECORD_UNIT_BYTES);
     config.records = "/nowhere/r.db";
     assert_int_equal(weft_ps_connect(&config, &second), WEFT_IO);
     says(weft_ps_error(NULL), "/nowhere/r.db");

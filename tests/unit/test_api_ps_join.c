@@ -160,9 +160,9 @@ static void who_leaves_in_the_middle_is_not_done(void **state)
         config.worker = i % WORKERS;
         struct weft_ps *ps = connect_with(&config); /* the rank is free again */
         assert_int_equal(weft_ps_worker(ps), config.worker);
-        weft_ps_give_up(ps);
+        weft_ps_abort(ps);
     }
-    weft_ps_give_up(NULL);
+    weft_ps_abort(NULL);
     /* Nor is who closes after a server went. */
     config.worker = 0;
     config.keepalive_ns = 50 * WEFT_NS_PER_MS;

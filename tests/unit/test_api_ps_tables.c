@@ -188,14 +188,14 @@ static void values_may_be_half_as_long(void **state)
     uint64_t kept_id;
     must(ps, weft_push_wait(table, &id, ones, 1, 0, NULL));
     must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
-    assert_int_equal(weft_table_kept(table, &kept_id, kept, 1), 1);
+    assert_int_equal(weft_table_residuals(table, &kept_id, kept, 1), 1);
     for (uint32_t d = 0; d < DIM; d++) {
         assert_true(fmodf(got[d], 4) == 0 && got[d] + kept[d] == ones[d]);
     }
     must(ps, weft_push_wait(table, &id, zeros, 1, 0, NULL));
     must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
     assert_memory_equal(got, ones, sizeof(got));
-    assert_int_equal(weft_table_kept(table, &kept_id, kept, 1), 0);
+    assert_int_equal(weft_table_residuals(table, &kept_id, kept, 1), 0);
     struct weft_ps_counters counters = {.size = sizeof(counters)};
     weft_ps_counters_get(ps, &counters);
     assert_int_equal(counters.value_bytes_saved, 2 * 2 * DIM);
@@ -207,7 +207,7 @@ static void values_may_be_half_as_long(void **state)
     must(ps, weft_push_wait(table, &id, ones, 1, 0, NULL));
     must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
     assert_true(got[0] == 1000 && got[1] == 1000 && got[2] == -1004);
-    assert_int_equal(weft_table_kept(table, NULL, NULL, 0), 0);
+    assert_int_equal(weft_table_residuals(table, NULL, NULL, 0), 0);
     options.number = 2;
     options.value_type = "float16";
     must_fail(ps, weft_table_open(ps, &options, &table), WEFT_INVALID,
@@ -223,7 +223,7 @@ static void values_may_be_half_as_long(void **state)
     must(ps, weft_push_wait(table, &id, steps, 1, 0, NULL));
     must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
     assert_memory_equal(got, whole, sizeof(got));
-    assert_int_equal(weft_table_kept(table, &kept_id, kept, 1), 1);
+    assert_int_equal(weft_table_residuals(table, &kept_id, kept, 1), 1);
     assert_true(kept[0] == 0 && kept[1] == 0.25F && kept[2] == 0);
     weft_ps_close(ps);
     site_stop(&site);

@@ -234,10 +234,10 @@ static void what_is_dropped_comes_with_the_next_push(void **state)
     float model;
     job_start(&job, N);
     it_is_dropped(&job, &model);
-    assert_int_equal(weft_table_kept(job.table[1], NULL, NULL, 0), N);
+    assert_int_equal(weft_table_residuals(job.table[1], NULL, NULL, 0), N);
     must(job.ps[1], update(&job, 1, 2, &result));
     assert_true(pull(&job, 0) == model + 3); /* (4 + 2) / 2 */
-    assert_int_equal(weft_table_kept(job.table[1], NULL, NULL, 0), 0);
+    assert_int_equal(weft_table_residuals(job.table[1], NULL, NULL, 0), 0);
     job_stop(&job);
 }
 

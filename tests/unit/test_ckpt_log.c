@@ -442,7 +442,7 @@ struct outcome {
 };
 
 /* The second server of two is started again and takes part in two more checkpoints. */
-static struct outcome scene(struct server *a)
+static struct outcome scenario(struct server *a)
 {
     struct weft_error error = {.text = ""};
     struct outcome outcome = {.durable = 4};
@@ -466,7 +466,7 @@ static struct outcome scene(struct server *a)
 }
 
 /* Two servers with checkpoints 3 and 4, and a part of 5 that was never completed. */
-static void set_scene(struct server *a)
+static void set_scenario(struct server *a)
 {
     struct weft_error error = {.text = ""};
     struct server b;
@@ -496,9 +496,9 @@ static void every_call_fails(void **state)
         for (uint32_t at = 1;; at++) {
             struct server a;
             assert_int_equal(dir_make(NULL), 0);
-            set_scene(&a);
+            set_scenario(&a);
             fault_fs_arm(at, faults[f].kind, faults[f].why);
-            struct outcome outcome = scene(&a);
+            struct outcome outcome = scenario(&a);
             bool met = fault_fs_met();
             const char *name = met ? fault_fs_name() : "";
             calls = fault_fs_calls() > calls ? fault_fs_calls() : calls;
@@ -532,7 +532,7 @@ static void refused_start_changes_nothing(void **state)
         struct weft_error error = {.text = ""};
         struct server a, b;
         assert_int_equal(dir_make(NULL), 0);
-        set_scene(&a);
+        set_scenario(&a);
         uint32_t files = files_in(".", "safetensors");
         fault_fs_arm(at, FAULT_ERRNO, EIO);
         weft_status status = server_try(&b, 2, 1, 1, &error);
@@ -588,9 +588,9 @@ static void network_file_system(void **state)
 {
     (void)state;
     struct server a;
-    set_scene(&a);
+    set_scenario(&a);
     fault_fs_network(3);
-    struct outcome outcome = scene(&a);
+    struct outcome outcome = scenario(&a);
     fault_fs_disarm();
     assert_true(outcome.started);
     assert_int_equal(outcome.durable, 6);

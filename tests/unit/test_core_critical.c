@@ -131,7 +131,7 @@ static void test_lies_are_refused(void **state)
     }
     assert_int_not_equal(p->rx.live, 0);
     struct rx_msg *m = &p->rx.msgs[1];
-    assert_false(m->must_known); /* so that the next two are looked at */
+    assert_false(m->critical_known); /* so that the next two are looked at */
     uint64_t before = weft_ep_counters(t->net.end[1].ep)->bad_range;
     frame.chunks = m->chunks + 1;
     assert_true(weft_core_critical_recv(t->net.end[1].ep, p, &frame));
@@ -139,7 +139,7 @@ static void test_lies_are_refused(void **state)
     frame.first = 64;
     assert_true(weft_core_critical_recv(t->net.end[1].ep, p, &frame));
     assert_int_equal(weft_ep_counters(t->net.end[1].ep)->bad_range, before + 2);
-    assert_false(m->must_known);
+    assert_false(m->critical_known);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);

@@ -151,7 +151,7 @@ static void test_hand_and_refuse(void **state)
     float *values = floats_new(352 * 10);
     struct weft_msg_expect e = {
         .peer = WEFT_PEER_ANY,
-        .sink = WEFT_SINK_HAND,
+        .sink = WEFT_SINK_EVENT,
         .tag = 42,
         .tag_mask = UINT64_MAX,
         .memory_bytes = 1 << 20,

@@ -34,19 +34,19 @@ static uint64_t draw_mask(struct weft_prng *prng)
 
 static struct weft_msg_expect draw_expect(struct weft_prng *prng)
 {
-    bool hand = weft_prng_chance(prng, 300000);
+    bool by_event = weft_prng_chance(prng, 300000);
     uint64_t mask = draw_mask(prng);
     return (struct weft_msg_expect){
         .peer = weft_prng_chance(prng, 200000) ? WEFT_PEER_ANY
                                                : (weft_peer)weft_prng_below(prng, PEERS),
-        .sink = hand                             ? WEFT_SINK_HAND
+        .sink = by_event                             ? WEFT_SINK_EVENT
                 : weft_prng_chance(prng, 300000) ? WEFT_SINK_ADD
                                                  : WEFT_SINK_COPY,
         .tag = draw_tag(prng) & mask,
         .tag_mask = mask,
-        .memory = hand ? NULL : memory,
+        .memory = by_event ? NULL : memory,
         .memory_bytes = 8 * weft_prng_below(prng, 8),
-        .count = hand ? 1 + (uint32_t)weft_prng_below(prng, 3) : 1,
+        .count = by_event ? 1 + (uint32_t)weft_prng_below(prng, 3) : 1,
     };
 }
 
@@ -135,7 +135,7 @@ static void what_makes_no_sense_is_refused(void **state)
     bad[1].tag = 1; /* outside its mask */
     bad[2].count = 0;
     bad[3].memory = NULL;
-    bad[4].sink = WEFT_SINK_HAND;
+    bad[4].sink = WEFT_SINK_EVENT;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(weft_expects_post(&expects, &bad[i], &slot), WEFT_INVALID);
     }

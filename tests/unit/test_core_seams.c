@@ -118,7 +118,7 @@ static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **st
     config.chunks_max = 64;
     net_open(net, 1, &config);
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
-                                     .sink = WEFT_SINK_HAND,
+                                     .sink = WEFT_SINK_EVENT,
                                      .memory_bytes = 8,
                                      .count = UINT32_MAX,
                                      .timeout_ns = WEFT_NEVER};
@@ -151,7 +151,7 @@ static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     struct net_end *e = &net->end[1];
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
-                                     .sink = WEFT_SINK_HAND,
+                                     .sink = WEFT_SINK_EVENT,
                                      .memory_bytes = 8,
                                      .count = 2,
                                      .timeout_ns = WEFT_NEVER};
@@ -331,7 +331,7 @@ static void test_one_chunk_below_the_bound_is_short(void **state)
         struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
         enum weft_msg_outcome outcome = WEFT_MSG_UNKNOWN;
         struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
-                                         .sink = WEFT_SINK_HAND,
+                                         .sink = WEFT_SINK_EVENT,
                                          .memory_bytes = 40,
                                          .count = 1,
                                          .timeout_ns = 5 * WEFT_NS_PER_MS};
@@ -358,7 +358,7 @@ static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     struct net_end *e = &net->end[1];
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
-                                     .sink = WEFT_SINK_HAND,
+                                     .sink = WEFT_SINK_EVENT,
                                      .memory_bytes = 40,
                                      .count = 3,
                                      .timeout_ns = WEFT_NEVER};

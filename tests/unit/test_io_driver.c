@@ -2,7 +2,7 @@
  * each case runs over both, the first ones in every security mode. */
 #include "driver_pair.h"
 #include "free_port.h"
-#include "wire/record.h"
+#include "wire/tcp_record.h"
 
 struct pair {
     struct node a; /* connects and sends */
@@ -145,9 +145,9 @@ static void test_hand(void **state)
     struct pair pair;
     pair_open(&pair, state);
     float *sent = ramp(COUNT, 1.0F);
-    pair.b.hand = calloc(COUNT, sizeof(float));
+    pair.b.by_event = calloc(COUNT, sizeof(float));
     pair.b.refuse_every = 3;
-    node_expect(&pair.b, (struct weft_msg_expect){.sink = WEFT_SINK_HAND, .tag = 5,
+    node_expect(&pair.b, (struct weft_msg_expect){.sink = WEFT_SINK_EVENT, .tag = 5,
                                                   .memory_bytes = UINT64_MAX, .count = 2,
                                                   .user = 7});
     node_send(&pair.a, (struct weft_msg_send){.peer = pair.peer, .base = sent, .total = COUNT,
@@ -156,13 +156,13 @@ static void test_hand(void **state)
     whole(s);
     assert_int_equal(s->e.refused, s->e.chunks / 3);
     assert_int_equal(pair.b.chunks, s->e.chunks);
-    assert_memory_equal(sent, pair.b.hand, COUNT * sizeof(float));
+    assert_memory_equal(sent, pair.b.by_event, COUNT * sizeof(float));
     /* The expectation takes a second one. */
     pair.b.refuse_every = 0;
     node_send(&pair.a, (struct weft_msg_send){.peer = pair.peer, .base = sent, .total = 1,
                                               .tag = 5, .user = 2});
     whole(nodes_await(&pair.a, &pair.b, WEFT_EVENT_SENT, 2));
-    free(pair.b.hand);
+    free(pair.b.by_event);
     free(sent);
     pair_close(&pair);
 }
@@ -412,7 +412,8 @@ static void test_cut_within_bound(void **state)
 static void test_cut_critical(void **state)
 {
     static uint64_t last[NODE_MASK_WORDS];
-    uint32_t chunks = (uint32_t)weft_div_ceil_u64(6 << 20, WEFT_RECORD_CHUNK_MAX / 4 / 32 * 32);
+    uint32_t chunks =
+        (uint32_t)weft_div_ceil_u64(6 << 20, WEFT_WIRE_RECORD_CHUNK_MAX / 4 / 32 * 32);
     weft_bits_set(last, chunks - 1);
     cut(state, (struct cut){.receiver = true, .bound_ppm = 999999, .critical_mask = last,
                             .outcome = WEFT_MSG_SHORT});
@@ -510,7 +511,7 @@ static void test_refused_arguments(void **state)
     assert_int_equal(ops->send(self, &s, 1, &seq), WEFT_PEER);
     struct weft_msg_expect e = {.sink = WEFT_SINK_COPY, .count = 1};
     assert_int_equal(ops->expect(self, &e, &id), WEFT_INVALID); /* no memory */
-    e = (struct weft_msg_expect){.sink = WEFT_SINK_HAND, .count = 1, .tag = 2, .tag_mask = 1};
+    e = (struct weft_msg_expect){.sink = WEFT_SINK_EVENT, .count = 1, .tag = 2, .tag_mask = 1};
     assert_int_equal(ops->expect(self, &e, &id), WEFT_INVALID);
     pair_close(&pair);
 }

@@ -236,12 +236,12 @@ static void refusals_come_through(void **state)
     uint64_t seq;
     assert_int_equal(weft_engine_connect(a, "192.0.2.1", 9, &peer, &error), WEFT_UNSUPPORTED);
     assert_non_null(strstr(error.text, "192.0.2.1"));
-    struct weft_msg_expect hand = {.peer = WEFT_PEER_ANY,
-                                   .sink = WEFT_SINK_HAND,
+    struct weft_msg_expect by_event = {.peer = WEFT_PEER_ANY,
+                                   .sink = WEFT_SINK_EVENT,
                                    .memory_bytes = 4,
                                    .count = 1,
                                    .timeout_ns = WEFT_NEVER};
-    assert_int_equal(msgr.ops->expect(msgr.self, &hand, &id), WEFT_UNSUPPORTED);
+    assert_int_equal(msgr.ops->expect(msgr.self, &by_event, &id), WEFT_UNSUPPORTED);
     float value = 1;
     struct weft_msg_send send = {
         .peer = 3, .base = &value, .total = 1, .elem_bytes = 4, .deadline_ns = WEFT_NEVER};

@@ -343,7 +343,7 @@ static void test_garbage(void **state)
     assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
     assert_int_equal(counters_of(&ends.b).ep.bad_class, 1);
     /* A record before a handshake, as long as records get. */
-    static uint8_t record[WEFT_RECORD_BYTES_MAX];
+    static uint8_t record[WEFT_WIRE_RECORD_BYTES_MAX];
     weft_wire_record_head_encode(record, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA, 65532);
     fd = stranger(&ends.b);
     (void)!send(fd, record, sizeof(record), MSG_NOSIGNAL);
@@ -591,10 +591,10 @@ static void test_first_record(void **state)
     static const uint8_t ping[] = {VERSION, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
     /* Too long for somebody who has proved nothing, and one with DATA: nobody gets up. */
     int fd = shaken(&n);
-    uint8_t record[WEFT_RECORD_FIRST_MAX + 8];
+    uint8_t record[WEFT_WIRE_RECORD_FIRST_MAX + 8];
     memset(record, WEFT_FRAME_PING, sizeof(record));
     weft_wire_record_head_encode(record, WEFT_CLASS_PLAIN, WEFT_FLAG_CONTROL,
-                                 WEFT_RECORD_FIRST_MAX);
+                                 WEFT_WIRE_RECORD_FIRST_MAX);
     say(fd, record, 10);
     assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 0);
     fd = shaken(&n);
@@ -638,7 +638,7 @@ static void test_bad_data(void **state)
     bad[4].total = 11;      /* another grid */
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         struct node n;
-        uint8_t bytes[WEFT_RECORD_HEAD_BYTES + WEFT_DATA_BYTES + 20] = {0};
+        uint8_t bytes[WEFT_WIRE_RECORD_HEAD_BYTES + WEFT_DATA_BYTES + 20] = {0};
         uint8_t answer[256];
         struct weft_driver_config config = node_config(&tcp_none, 2);
         node_open(&n, &config);
@@ -650,9 +650,9 @@ static void test_bad_data(void **state)
         say(fd, ping, sizeof(ping));
         for (int second = 0; second < 2; second++) {
             weft_wire_record_head_encode(bytes, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA,
-                                         sizeof(bytes) - WEFT_RECORD_HEAD_BYTES);
+                                         sizeof(bytes) - WEFT_WIRE_RECORD_HEAD_BYTES);
             struct weft_writer w =
-                weft_writer_make(bytes + WEFT_RECORD_HEAD_BYTES, WEFT_DATA_BYTES);
+                weft_writer_make(bytes + WEFT_WIRE_RECORD_HEAD_BYTES, WEFT_DATA_BYTES);
             weft_wire_data_encode(&w, second ? &bad[i] : &good);
             say(fd, bytes, sizeof(bytes));
         }

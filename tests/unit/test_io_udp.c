@@ -34,7 +34,7 @@ struct node {
     uint32_t holes;      /* chunks missing in masks of RECEIVED */
     weft_peer peer;      /* of the last event */
     enum weft_msg_down why;
-    uint8_t *hand; /* HAND: chunks are put here */
+    uint8_t *by_event; /* HAND: chunks are put here */
 };
 
 static void on_event(struct node *node, const struct weft_msg_event *event)
@@ -58,7 +58,7 @@ static void on_event(struct node *node, const struct weft_msg_event *event)
         node->holes += event->chunks - (uint32_t)weft_bits_count(event->mask, event->chunks);
         break;
     case WEFT_EVENT_CHUNK:
-        memcpy(node->hand + (size_t)event->chunk * event->chunk_elems * event->elem_bytes,
+        memcpy(node->by_event + (size_t)event->chunk * event->chunk_elems * event->elem_bytes,
                event->data, (size_t)event->elems * event->elem_bytes);
         break;
     case WEFT_EVENT_OPEN:
@@ -135,7 +135,7 @@ static void expect_floats(struct node *node, enum weft_msg_sink sink, float *mem
                                      .sink = sink,
                                      .tag = 5,
                                      .tag_mask = UINT64_MAX,
-                                     .memory = sink == WEFT_SINK_HAND ? NULL : memory,
+                                     .memory = sink == WEFT_SINK_EVENT ? NULL : memory,
                                      .memory_bytes = count * sizeof(float),
                                      .count = 1,
                                      .timeout_ns = WEFT_NEVER};
@@ -162,7 +162,7 @@ static void transfer(struct node *a, struct node *b, const char *host, enum weft
     float *values = numbers(COUNT);
     float *memory = calloc(COUNT, sizeof(*memory));
     assert_non_null(memory);
-    b->hand = (uint8_t *)memory;
+    b->by_event = (uint8_t *)memory;
     weft_peer to_b = connect_nodes(a, b, host);
     for (uint32_t round = 1; round <= rounds; round++) {
         expect_floats(b, sink, memory, COUNT);
@@ -191,7 +191,7 @@ static void transfer(struct node *a, struct node *b, const char *host, enum weft
 static void messages_go_both_ways(void **state)
 {
     (void)state;
-    static const enum weft_msg_sink sinks[] = {WEFT_SINK_COPY, WEFT_SINK_ADD, WEFT_SINK_HAND};
+    static const enum weft_msg_sink sinks[] = {WEFT_SINK_COPY, WEFT_SINK_ADD, WEFT_SINK_EVENT};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(sinks); i++) {
         struct weft_udp_config config;
         struct node a;
@@ -243,17 +243,18 @@ static void injected_loss_is_made_good(void **state)
     struct node b;
     small(&config);
     config.ep.seed = 11;
-    config.loss = (struct weft_loss_config){.loss_ppm = 50000, .seed = 3, .role = 1, .rank = 0};
+    config.loss =
+        (struct weft_inject_loss_config){.loss_ppm = 50000, .seed = 3, .role = 1, .rank = 0};
     open_node(&config, &a);
     config.loss.role = 2;
     open_node(&config, &b);
     transfer(&a, &b, "127.0.0.1", WEFT_SINK_ADD, 20);
     const struct weft_socket_counters *counters = weft_udp_counters(weft_driver_udp(b.driver));
-    struct weft_loss replay;
-    weft_loss_init(&replay, &config.loss);
+    struct weft_inject_loss replay;
+    weft_inject_loss_init(&replay, &config.loss);
     uint64_t drops = 0;
     for (uint64_t i = 0; i < counters->datagrams_received; i++) {
-        drops += weft_loss_next(&replay);
+        drops += weft_inject_loss_next(&replay);
     }
     assert_int_equal(counters->injected_drops, drops);
     assert_true(counters->datagrams_received > 20 * 142);
@@ -511,7 +512,7 @@ static void serve_blocking(void *arg, uint64_t now_ns)
     uint32_t before = node->received;
     drain(node, now_ns);
     if (node->received > before) { /* back to where it came from; the next may come then */
-        float *memory = (float *)(void *)node->hand;
+        float *memory = (float *)(void *)node->by_event;
         expect_floats(node, WEFT_SINK_COPY, memory, 4);
         send_floats(node, node->peer, memory, 4);
     }
@@ -546,7 +547,7 @@ static void blocking_receive_loses_nothing(void **state)
     open_node(&config, &server.node);
     config.delayed_ack_ns = WEFT_NEVER;
     open_node(&config, &a);
-    server.node.hand = (uint8_t *)here;
+    server.node.by_event = (uint8_t *)here;
     expect_floats(&server.node, WEFT_SINK_COPY, here, 4);
     weft_peer peer = connect_nodes(&a, &server.node, "127.0.0.1");
     assert_int_equal(pthread_create(&thread, NULL, serve, &server), 0);

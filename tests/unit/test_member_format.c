@@ -129,7 +129,7 @@ static void reply_round_trip(void **state)
                                    .lease_ms = 7,
                                    .retry_ms = 8,
                                    .detail = 10,
-                                   .flags = WEFT_MEMBER_OVER,
+                                   .flags = WEFT_MEMBER_JOB_DONE,
                                    .job = "x",
                                    .count = WEFT_MEMBER_SHARDS_MAX};
     for (uint32_t i = 0; i < a.count; i++) {
@@ -144,7 +144,7 @@ static void reply_round_trip(void **state)
     assert_int_equal(back.version, 6);
     assert_int_equal(back.retry_ms, 8);
     assert_int_equal(back.detail, 10);
-    assert_int_equal(back.flags, WEFT_MEMBER_OVER);
+    assert_int_equal(back.flags, WEFT_MEMBER_JOB_DONE);
     assert_int_equal(back.addresses[255].port, 256);
     for (size_t cut = 0; cut < count; cut += 8) {
         assert_int_equal(weft_member_reply_unpack(bytes, cut, &back), WEFT_PROTO);

@@ -195,7 +195,7 @@ static void a_lapsed_lease_comes_back(void **state)
     assert_int_equal(weft_roster_deadline(b->roster), WEFT_NEVER);
     assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 10 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.epoch, q.epoch);
-    assert_int_equal(weft_roster_counters(b->roster)->revived, 1);
+    assert_int_equal(weft_roster_counters(b->roster)->reclaimed, 1);
     assert_int_equal(weft_roster_deadline(b->roster), 15 * (uint64_t)S);
 }
 
@@ -272,7 +272,7 @@ static void over_when_all_are_done(void **state)
     assert_true(weft_roster_is_over(b->roster));
     q[0] = server(20, 0, 7700);
     assert_int_equal(join(b, &q[0], 3), WEFT_MEMBER_OK);
-    assert_int_equal(b->reply.flags, WEFT_MEMBER_OVER);
+    assert_int_equal(b->reply.flags, WEFT_MEMBER_JOB_DONE);
 }
 
 /* Every record, in order, into a new roster: the same leases, epochs, addresses, and no smaller
@@ -289,7 +289,7 @@ static void journal_brings_back(void **state)
     q[4].incarnation = 2; /* takes over */
     for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(q); i++) {
         uint8_t op = i == 5 ? WEFT_MEMBER_LEAVE : WEFT_MEMBER_REGISTER;
-        uint64_t now_ns = i == 6 ? 6 * (uint64_t)S : 0; /* 21 has lapsed, and is replaced */
+        uint64_t now_ns = i == 6 ? 6 * (uint64_t)S : 0; /* 21 has expired, and is replaced */
         if (i == 5) {
             q[i].epoch = 3;
             q[i].flags = WEFT_MEMBER_DONE;
@@ -500,7 +500,7 @@ static void records_say_all(void **state)
     }
 }
 
-static struct weft_member_request aggregator(uint64_t member, uint32_t number, uint32_t place,
+static struct weft_member_request aggregator(uint64_t member, uint32_t number, uint32_t rack,
                                              uint16_t port)
 {
     struct weft_member_request q = {.rpc_id = 1,
@@ -509,7 +509,7 @@ static struct weft_member_request aggregator(uint64_t member, uint32_t number, u
                                     .incarnation = 1,
                                     .rank = number,
                                     .first = WEFT_MEMBER_NONE,
-                                    .place = place,
+                                    .rack = rack,
                                     .span = 4,
                                     .count = port != 0 ? 4 : 0};
     for (uint32_t s = 0; port != 0 && s < 4; s++) {
@@ -518,10 +518,10 @@ static struct weft_member_request aggregator(uint64_t member, uint32_t number, u
     return q;
 }
 
-static uint32_t near_of(struct bench *b, uint32_t rank, uint32_t place)
+static uint32_t aggregator_of(struct bench *b, uint32_t rank, uint32_t rack)
 {
     struct weft_member_reply near;
-    weft_roster_near(b->roster, rank, place, &near);
+    weft_roster_aggregator(b->roster, rank, rack, &near);
     assert_int_equal(near.count, near.version != 0 ? 4 : 0);
     return near.version != 0 ? near.rank : WEFT_MEMBER_NONE;
 }
@@ -531,22 +531,22 @@ static void aggregators(void **state)
     struct bench *b = *state;
     struct weft_member_reply before, after;
     struct weft_member_request q = aggregator(100, 3, 7, 0);
-    assert_int_equal(near_of(b, 0, 0), WEFT_MEMBER_NONE);
+    assert_int_equal(aggregator_of(b, 0, 0), WEFT_MEMBER_NONE);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     assert_false(b->changed); /* nothing for the journal */
     assert_int_equal(b->reply.rank, 3);
-    assert_int_equal(near_of(b, 0, 0), WEFT_MEMBER_NONE); /* not reachable yet */
+    assert_int_equal(aggregator_of(b, 0, 0), WEFT_MEMBER_NONE); /* not reachable yet */
     q = aggregator(100, 3, 7, 5000);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     q = aggregator(101, 5, 8, 6000);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     /* By place, else by rank. */
-    assert_int_equal(near_of(b, 0, 7), 3);
-    assert_int_equal(near_of(b, 1, 7), 3);
-    assert_int_equal(near_of(b, 0, 8), 5);
-    assert_int_equal(near_of(b, 0, 9), 3);
-    assert_int_equal(near_of(b, 1, 9), 5);
-    assert_int_equal(near_of(b, 1, 0), 5);
+    assert_int_equal(aggregator_of(b, 0, 7), 3);
+    assert_int_equal(aggregator_of(b, 1, 7), 3);
+    assert_int_equal(aggregator_of(b, 0, 8), 5);
+    assert_int_equal(aggregator_of(b, 0, 9), 3);
+    assert_int_equal(aggregator_of(b, 1, 9), 5);
+    assert_int_equal(aggregator_of(b, 1, 0), 5);
     /* Its number is another's; its shards are not the job's. */
     q = aggregator(102, 5, 8, 6500);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_CLAIMED);
@@ -557,11 +557,11 @@ static void aggregators(void **state)
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_SHARDS);
     /* Silent, it is gone, and somebody else may have the number; what it says then is not known. */
     q = aggregator(100, 3, 7, 5000);
-    weft_roster_near(b->roster, 0, 7, &before);
+    weft_roster_aggregator(b->roster, 0, 7, &before);
     assert_int_equal(weft_roster_deadline(b->roster), UINT64_C(5) * S);
     assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, UINT64_C(4) * S), WEFT_MEMBER_OK);
     weft_roster_expire(b->roster, UINT64_C(6) * S);
-    assert_int_equal(near_of(b, 1, 0), 3);
+    assert_int_equal(aggregator_of(b, 1, 0), 3);
     q = aggregator(102, 5, 8, 6500);
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
     q = aggregator(101, 5, 8, 6000);
@@ -570,20 +570,20 @@ static void aggregators(void **state)
     q = aggregator(100, 3, 7, 5000);
     q.incarnation = 2;
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
-    weft_roster_near(b->roster, 0, 7, &after);
+    weft_roster_aggregator(b->roster, 0, 7, &after);
     assert_int_not_equal(before.version, after.version);
     for (uint16_t port = 5001; port < 5004; port++) { /* and other ports, each */
         before = after;
         q.addresses[3].port = port;
         assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
-        weft_roster_near(b->roster, 0, 7, &after);
+        weft_roster_aggregator(b->roster, 0, 7, &after);
         assert_int_not_equal(before.version, after.version);
     }
     q.incarnation = 1;
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_SUPERSEDED);
     q.incarnation = 2;
     assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
-    assert_int_equal(near_of(b, 0, 7), 5);
+    assert_int_equal(aggregator_of(b, 0, 7), 5);
     assert_false(b->changed);
 }
 

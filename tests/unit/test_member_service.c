@@ -48,7 +48,7 @@ static void on_note(void *arg, enum weft_member_note what, const struct weft_mem
                     uint16_t status)
 {
     static const char *const names[] = {"joined", "refused", "left",
-                                        "lapsed", "revived", "complete"};
+                                        "expired", "reclaimed", "complete"};
     struct bench *b = arg;
     size_t used = strlen(b->notes);
     (void)who;
@@ -185,7 +185,7 @@ static void any_order(void **state)
         uint16_t first = state_of(&b, 1)->list.addresses[0].port;
         assert_true(first == (state_of(&b, 2)->grant.first == 0 ? 7700 : 7800));
         pass(&b, 12 * WEFT_NS_PER_S); /* longer than a lease: heartbeats keep all */
-        assert_int_equal(weft_roster_counters(b.roster)->lapsed, 0);
+        assert_int_equal(weft_roster_counters(b.roster)->expired, 0);
         bench_free(&b);
     }
 }
@@ -322,10 +322,10 @@ static void a_server_sleeps(void **state)
     settle(&b);
     b.paused = 2;
     pass(&b, 6 * WEFT_NS_PER_S);
-    assert_string_equal(b.notes, "joined lapsed ");
+    assert_string_equal(b.notes, "joined expired ");
     b.paused = 0;
     pass(&b, 2 * WEFT_NS_PER_S);
-    assert_string_equal(b.notes, "joined lapsed revived ");
+    assert_string_equal(b.notes, "joined expired reclaimed ");
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED);
     b.paused = 2;
     pass(&b, 6 * WEFT_NS_PER_S);
@@ -336,7 +336,7 @@ static void a_server_sleeps(void **state)
     assert_int_equal(state_of(&b, 3)->phase, WEFT_MEMBER_JOINED);
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_REPLACED);
     assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_SUPERSEDED); /* said in words */
-    assert_string_equal(b.notes, "joined lapsed revived lapsed joined refused! refused! ");
+    assert_string_equal(b.notes, "joined expired reclaimed expired joined refused! refused! ");
     bench_free(&b);
 }
 
@@ -428,7 +428,7 @@ static void strangers(void **state)
     assert_int_equal(weft_roster_members(b.roster), 1);
     pass(&b, 6 * WEFT_NS_PER_S);
     assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
-    assert_int_equal(weft_roster_counters(b.roster)->lapsed, 0);
+    assert_int_equal(weft_roster_counters(b.roster)->expired, 0);
     bench_free(&b);
 }
 

@@ -25,7 +25,7 @@ enum { PATIENCE_MS = 120000 };
 struct heard {
     pthread_mutex_t lock;
     char text[4096];
-    int lapsed_fd[2]; /* a pipe: the rank of each whose lease lapsed */
+    int lapsed_fd[2]; /* a pipe: the rank of each whose lease expired */
 };
 
 static void hear(void *arg, enum weft_node_level level, const char *text)
@@ -38,7 +38,7 @@ static void hear(void *arg, enum weft_node_level level, const char *text)
     pthread_mutex_unlock(&heard->lock);
 }
 
-static void lapsed(void *arg, const struct weft_member_request *who, bool is_lapsed)
+static void expired(void *arg, const struct weft_member_request *who, bool is_lapsed)
 {
     struct heard *heard = arg;
     if (is_lapsed) {
@@ -56,7 +56,7 @@ static weft_status start(struct weft_coordinator *c, struct heard *heard, uint16
                                              .journal = journal,
                                              .security = &none,
                                              .log = {hear, heard},
-                                             .lapsed = lapsed,
+                                             .expired = expired,
                                              .arg = heard};
     weft_roster_config_default(&config.roster);
     config.roster.workers = 1;

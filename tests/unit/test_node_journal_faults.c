@@ -20,13 +20,13 @@ static const int whys[] = {EIO, EMFILE, 0, ENOSPC, ENOMEM, ESTALE, EINTR};
 enum { WHYS_SOME = 3 };
 
 /* What lies in the directory when the process starts. */
-enum scene {
-    SCENE_PLAIN,   /* the journal of the process before */
-    SCENE_LEFT,    /* and one that another process has left half made */
-    SCENE_TAKEN,   /* and a file that has our name */
-    SCENE_DAMAGED, /* a journal with a record that is not whole */
-    SCENE_OTHER,   /* a journal of another job */
-    SCENES,
+enum scenario {
+    SCENARIO_PLAIN,   /* the journal of the process before */
+    SCENARIO_LEFT,    /* and one that another process has left half made */
+    SCENARIO_TAKEN,   /* and a file that has our name */
+    SCENARIO_DAMAGED, /* a journal with a record that is not whole */
+    SCENARIO_OTHER,   /* a journal of another job */
+    SCENARIOS,
 };
 
 static struct weft_shard *alive;
@@ -74,23 +74,23 @@ static bool former_is_aside(void)
     return former_is_at(path);
 }
 
-static void set_scene(enum scene scene)
+static void set_scenario(enum scenario scenario)
 {
-    rig_start(100 + scene, true);
+    rig_start(100 + scenario, true);
     journal_churn_push(&churn, 60);
     alive = churn.c.shard[0];
-    if (scene == SCENE_LEFT) {
+    if (scenario == SCENARIO_LEFT) {
         struct weft_journal_file first = rig.files[0];
         rig.release = false;
         rig_twin_end(rig_twin(CLAIM_LEFT, CLAIM_FORMER), &rig.files[0]);
         rig.release = true;
         rig.files[0] = first;
-    } else if (scene == SCENE_TAKEN) {
+    } else if (scenario == SCENARIO_TAKEN) {
         (void)close(open(rig_path(CLAIM_OWN), O_CREAT | O_EXCL | O_WRONLY, 0600));
-    } else if (scene == SCENE_DAMAGED) {
+    } else if (scenario == SCENARIO_DAMAGED) {
         rig_flip(rig_path(CLAIM_FORMER), 12000);
     }
-    rig.options.job = scene == SCENE_OTHER ? 6 : 5;
+    rig.options.job = scenario == SCENARIO_OTHER ? 6 : 5;
     read_former();
 }
 
@@ -105,11 +105,12 @@ static uint32_t differ_next(uint64_t before)
 }
 
 /* One call fails. False: there are not so many. */
-static bool one(enum scene scene, uint32_t call, int why)
+static bool one(enum scenario scenario, uint32_t call, int why)
 {
-    set_scene(scene);
+    set_scenario(scenario);
     struct weft_journal_file first = rig.files[0];
-    bool exact = scene != SCENE_DAMAGED && scene != SCENE_OTHER; /* it can all be done again */
+    bool exact =
+        scenario != SCENARIO_DAMAGED && scenario != SCENARIO_OTHER; /* it can all be done again */
     fault_arm(call, why);
     struct weft_shard *twin = rig_twin(CLAIM_OWN, CLAIM_FORMER);
     uint32_t calls = fault_disarm();
@@ -144,18 +145,18 @@ static void every_call_of_a_start_fails_in_turn(void **state)
 {
     (void)state;
     uint32_t places = 0;
-    for (enum scene scene = 0; scene < SCENES; scene++) {
-        size_t kinds = scene == SCENE_PLAIN ? WEFT_ARRAY_COUNT(whys) : WHYS_SOME;
+    for (enum scenario scenario = 0; scenario < SCENARIOS; scenario++) {
+        size_t kinds = scenario == SCENARIO_PLAIN ? WEFT_ARRAY_COUNT(whys) : WHYS_SOME;
         for (size_t w = 0; w < kinds; w++) {
             uint32_t call = 1;
-            while (one(scene, call, whys[w])) {
+            while (one(scenario, call, whys[w])) {
                 call++;
             }
             places += w == 0 ? call - 1 : 0;
         }
     }
     print_message("%u calls in %d scenes; %u faults: %u ended the start, %u did not\n", places,
-                  SCENES, sum.calls, sum.failed, sum.went_on);
+                  SCENARIOS, sum.calls, sum.failed, sum.went_on);
     assert_true(places > 60 && sum.failed > 150 && sum.went_on > 50);
 }
 

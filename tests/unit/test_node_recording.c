@@ -65,10 +65,10 @@ static void open_recording(struct place *place, struct weft_recording *recording
 
 static void put_rpc(struct weft_recording *recording)
 {
-    const struct weft_record_rpc record = {.kind = 2, .t1_ns = 5};
-    struct weft_record_ring *ring = weft_recording_ring(recording);
+    const struct weft_rpc_record_client record = {.kind = 2, .t1_ns = 5};
+    struct weft_rpc_record_ring *ring = weft_recording_ring(recording);
     assert_non_null(ring);
-    weft_record_put_rpc(ring, 1, &record);
+    weft_rpc_record_put_client(ring, 1, &record);
 }
 
 static void without_records_every_call_is_nothing(void **state)

@@ -344,7 +344,7 @@ static void a_server_comes_back(void **state)
     assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
     must_push(&worker);
     assert_false(worker.any_away || weft_worker_is_lost(&worker, &shard));
-    assert_int_equal(weft_ps_client_counters(worker.client)->shards_away, 1);
+    assert_int_equal(weft_ps_client_counters(worker.client)->shard_disconnects, 1);
     weft_worker_close(&worker);
     site_stop(&site);
 }
@@ -371,7 +371,7 @@ static void two_servers_come_back(void **state)
         wait_for_away(&worker);
         must_push(&worker);
         assert_false(weft_worker_is_lost(&worker, &shard));
-        assert_int_equal(weft_ps_client_counters(worker.client)->shards_away, round * SHARDS);
+        assert_int_equal(weft_ps_client_counters(worker.client)->shard_disconnects, round * SHARDS);
     }
     weft_worker_close(&worker);
     site_stop(&site);

@@ -74,23 +74,23 @@ static struct weft_recorder *recorder_open(const struct place *place)
     return recorder_open_at(place, 1000);
 }
 
-static void put_rpc(struct weft_record_ring *ring, uint32_t worker, uint32_t rpc)
+static void put_rpc(struct weft_rpc_record_ring *ring, uint32_t worker, uint32_t rpc)
 {
     /* Every third is not short. */
-    const struct weft_record_rpc record = {.worker = worker,
+    const struct weft_rpc_record_client record = {.worker = worker,
                                            .rpc = rpc,
                                            .kind = 2,
                                            .t1_ns = rpc % 3 == 0 ? UINT64_MAX : rpc,
                                            .latency = {.n_tx_ns = rpc}};
-    while (weft_record_claim(ring, WEFT_RECORD_UNITS) == NULL) {
+    while (weft_rpc_record_claim(ring, WEFT_RPC_RECORD_UNITS) == NULL) {
         sched_yield(); /* what it dropped is counted; this test wants them all */
     }
-    weft_record_put_rpc(ring, 1, &record);
+    weft_rpc_record_put_client(ring, 1, &record);
 }
 
 struct feeder {
     pthread_t thread;
-    struct weft_record_ring *ring;
+    struct weft_rpc_record_ring *ring;
     uint32_t worker;
 };
 
@@ -139,7 +139,7 @@ static struct weft_records_sum make(const struct place *place, bool replace)
 static void record_some(const struct place *place, uint32_t count)
 {
     struct weft_recorder *recorder = recorder_open(place);
-    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    struct weft_rpc_record_ring *ring = weft_recorder_ring(recorder);
     for (uint32_t i = 1; i <= count; i++) {
         put_rpc(ring, 0, i);
     }
@@ -161,9 +161,11 @@ static void all_that_was_made_is_there(void **state)
     for (uint32_t i = 0; i < THREADS; i++) {
         pthread_join(feeders[i].thread, NULL);
     }
-    const struct weft_record hot[] = {
-        {.type = WEFT_RECORD_HOT, .table = 2, .hot = {.server = 3, .id = UINT64_MAX, .updates = 9}},
-        {.type = WEFT_RECORD_HOT_TOTAL, .table = 2, .hot_total = {.server = 3, .updates = 10}},
+    const struct weft_rpc_record hot[] = {
+        {.type = WEFT_RPC_RECORD_HOT,
+         .table = 2,
+         .hot = {.server = 3, .id = UINT64_MAX, .updates = 9}},
+        {.type = WEFT_RPC_RECORD_HOT_TOTAL, .table = 2, .hot_total = {.server = 3, .updates = 10}},
     };
     weft_recorder_add(recorder, hot, 2);
     weft_recorder_finish(recorder);
@@ -205,9 +207,9 @@ static void dropped_are_counted(void **state)
 {
     const struct place *place = *state;
     struct weft_recorder *recorder = recorder_open_at(place, UINT32_MAX);
-    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    struct weft_rpc_record_ring *ring = weft_recorder_ring(recorder);
     for (uint32_t i = 0; i < 1024 + 76; i++) {
-        weft_record_put_rpc(ring, 0, &(struct weft_record_rpc){.rpc = i});
+        weft_rpc_record_put_client(ring, 0, &(struct weft_rpc_record_client){.rpc = i});
     }
     weft_recorder_free(recorder);
     struct weft_records_sum sum = make(place, false);
@@ -327,7 +329,7 @@ static void spool_in_use_is_refused(void **state)
 
 /* ---- a spool that is deleted ----------------------------------------------------------------- */
 
-static void put_some(struct weft_record_ring *ring, uint32_t from, uint32_t count)
+static void put_some(struct weft_rpc_record_ring *ring, uint32_t from, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         put_rpc(ring, 0, from + i);
@@ -347,7 +349,7 @@ static void deleted_spool_is_made_again(void **state)
 {
     const struct place *place = *state;
     struct weft_recorder *recorder = recorder_open(place);
-    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    struct weft_rpc_record_ring *ring = weft_recorder_ring(recorder);
     put_some(ring, 1, 300);
     await_counts(recorder, 300, 0);
     assert_int_equal(unlink(place->spool), 0);
@@ -370,7 +372,7 @@ static void spool_without_a_folder_is_counted(void **state)
     const struct place *place = *state;
     char away[80], spool[200];
     struct weft_recorder *recorder = recorder_open(place);
-    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    struct weft_rpc_record_ring *ring = weft_recorder_ring(recorder);
     put_some(ring, 1, 300);
     await_counts(recorder, 300, 0);
     snprintf(away, sizeof(away), "%s-away", place->folder);
@@ -436,10 +438,10 @@ static void files_in_the_way(void **state)
 static void record_blocks(const struct place *place, uint32_t blocks, uint32_t each)
 {
     struct weft_recorder *recorder = recorder_open(place);
-    struct weft_record *records = calloc(each, sizeof(*records));
+    struct weft_rpc_record *records = calloc(each, sizeof(*records));
     for (uint32_t b = 0; b < blocks; b++) {
         for (uint32_t i = 0; i < each; i++) {
-            records[i].type = WEFT_RECORD_RPC;
+            records[i].type = WEFT_RPC_RECORD_CLIENT;
             records[i].rpc.rpc = b * each + i;
         }
         weft_recorder_add(recorder, records, each);
@@ -538,11 +540,11 @@ static void full_disk_is_counted(void **state)
             _exit(2);
         }
         struct weft_recorder *recorder = recorder_open(place);
-        struct weft_record records[30];
+        struct weft_rpc_record records[30];
         memset(records, 0, sizeof(records));
         for (uint32_t i = 0; i < 10; i++) {
             for (uint32_t k = 0; k < 30; k++) {
-                records[k].type = WEFT_RECORD_RPC;
+                records[k].type = WEFT_RPC_RECORD_CLIENT;
             }
             weft_recorder_add(recorder, records, 30);
         }

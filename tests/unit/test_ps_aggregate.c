@@ -2,7 +2,7 @@
  * that it was. The test plays the aggregator, and two workers. */
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 #include "shard_rig.h"
 
 enum { SHARD = 0, WORKER = 1, OTHER = 2, BOX = 3, ROWS = 50, SESSION = 7 };
@@ -378,7 +378,7 @@ static void clocks_together(void **state)
     assert_int_equal(ends(b, first), WEFT_RPC_OK);
     clock_of(b, WORKER, 1); /* and by itself */
     assert_int_equal(counters->clocks, 2);
-    assert_int_equal(counters->clocks_again, 3);
+    assert_int_equal(counters->clocks_duplicate, 3);
     e = first;
     e.clock = 2;
     clock_of(b, WORKER, 2);

@@ -336,7 +336,7 @@ static void asked_once(void **state)
     assert_int_equal(counters->pull_rows_in, 32 * PULL_IDS);
     assert_int_equal(counters->pull_rows_fetched, 8 * (PULL_IDS + 3 * 10));
     assert_int_equal(counters->pull_rows_in, counters->pull_rows_fetched +
-                                                 counters->pull_rows_kept +
+                                                 counters->pull_rows_cached +
                                                  counters->pull_rows_shared);
     const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
     assert_int_equal(shard->rows_pulled, counters->pull_rows_fetched);

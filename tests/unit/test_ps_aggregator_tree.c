@@ -195,8 +195,8 @@ static void own_pushes_are_seen(void **state)
             pull_check(&b, (w + v) % 4, &pull[v]);
         }
     }
-    assert_true(counters_of(&b, 0)->pull_rows_kept > 0);
-    assert_true(counters_of(&b, 1)->pull_rows_kept > 0);
+    assert_true(counters_of(&b, 0)->pull_rows_cached > 0);
+    assert_true(counters_of(&b, 1)->pull_rows_cached > 0);
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
@@ -715,7 +715,7 @@ static void whatever_happens(void **state)
         for (uint32_t i = 0; i < b.boxes; i++) {
             up += counters_of(&b, i)->aggregates_in;
             direct += counters_of(&b, i)->pushes_direct;
-            kept += counters_of(&b, i)->pull_rows_kept;
+            kept += counters_of(&b, i)->pull_rows_cached;
         }
         for (uint32_t w = 0; w < b.c.workers; w++) {
             answered += weft_ps_client_counters(b.c.client[w])->via_answered;

@@ -58,7 +58,7 @@ static void gaps_keep_old_values_run(uint32_t dim, uint64_t seed)
         assert_int_equal(result.elements_sent, MANY * blocks);
         assert_int_equal(result.elements_delivered, new_blocks);
         const struct weft_ps_client_counters *counters = weft_ps_client_counters(c.client[0]);
-        assert_int_equal(counters->missed_now, missed_rows);
+        assert_int_equal(counters->missed_ids, missed_rows);
         assert_int_equal(counters->missed_first, first);
         first += missed_rows;
         assert_true((missed_rows > 0) == (round < 5));
@@ -340,7 +340,7 @@ static void full_slots_are_back_pressure(void **state)
     }
     assert_true(c.net->unmatched > 0);
     assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 8 * 200);
-    assert_true(weft_ps_client_counters(c.client[0])->again > 0);
+    assert_true(weft_ps_client_counters(c.client[0])->deferred > 0);
     assert_false(weft_shard_busy(c.shard[0]));
     cluster_stop(&c);
 }

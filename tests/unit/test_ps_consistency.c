@@ -146,7 +146,7 @@ static void bsp_run(uint64_t seed, uint32_t dim, uint32_t shards)
     for (uint32_t w = 0; w < WORKERS; w++) {
         free(trainers[w].rows);
         assert_false(weft_ps_client_busy(c.client[w]));
-        assert_int_equal(weft_ps_client_counters(c.client[w])->replies_bad, 0);
+        assert_int_equal(weft_ps_client_counters(c.client[w])->replies_malformed, 0);
     }
     for (uint32_t s = 0; s < shards; s++) {
         assert_false(weft_shard_busy(c.shard[s]));

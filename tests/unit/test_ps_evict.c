@@ -125,7 +125,7 @@ static void churn(uint8_t eviction, uint32_t rows_max, uint64_t seed)
     } else {
         assert_true(table.counters.rows_expired > 100);
     }
-    assert_int_equal(table.counters.rows_made, made);
+    assert_int_equal(table.counters.rows_created, made);
     finish(&table);
 }
 

@@ -14,7 +14,7 @@ static void tags_at_once_like_one_by_one(void **state)
     weft_prng_init(&prng, 1);
     for (int i = 0; i < 10000; i++) {
         struct weft_table_bucket bucket = {.passed = (uint8_t)weft_prng_below(&prng, 4)};
-        for (int k = 0; k < TABLE_BUCKET_PLACES; k++) {
+        for (int k = 0; k < TABLE_BUCKET_SLOTS; k++) {
             /* Few different ones, among them those of `passed` and of the zeros. */
             bucket.tags[k] = (uint8_t)(weft_prng_below(&prng, 3) * 127 + weft_prng_below(&prng, 2));
         }
@@ -135,12 +135,13 @@ static void rows_in_line_are_followed(void **state)
     /* What the memory of a slab held before is no row. */
     struct weft_table_row *stale = table_row_at(&table, ROWS);
     *stale = (struct weft_table_row){.id = ROWS * 3, .number = ROWS | TABLE_ROW_LIVE};
-    assert_false(weft_table_follow(&table, (const uint64_t[]){ROWS * 3 - 3, ROWS * 3}, 2, rows));
+    assert_false(
+        weft_table_lookup_run(&table, (const uint64_t[]){ROWS * 3 - 3, ROWS * 3}, 2, rows));
     for (uint64_t first = 0; first + CHUNK <= ROWS; first++) {
         for (uint32_t i = 0; i < CHUNK; i++) {
             ids[i] = (first + i) * 3;
         }
-        assert_true(weft_table_follow(&table, ids, CHUNK, rows));
+        assert_true(weft_table_lookup_run(&table, ids, CHUNK, rows));
         assert_ptr_equal(rows[CHUNK - 1], weft_table_find(&table, ids[CHUNK - 1]));
     }
     for (int op = 0; op < 20000; op++) {
@@ -151,7 +152,7 @@ static void rows_in_line_are_followed(void **state)
             ids[i] = next * 3;
             missing += weft_table_find(&table, ids[i]) == NULL;
         }
-        bool follows = weft_table_follow(&table, ids, count, rows);
+        bool follows = weft_table_lookup_run(&table, ids, count, rows);
         assert_false(follows && missing > 0);
         for (uint32_t i = 0; follows && i < count; i++) {
             assert_ptr_equal(rows[i], weft_table_find(&table, ids[i]));

@@ -1,6 +1,6 @@
 /* The journal: shards that come back with it, to the bit, while workers and servers die at random
  * instants. Its ring of records is test_ps_journal_ring.c's. */
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 #include "ps/journal_ring.h"
 #include "ps/shard_internal.h"
 #include "ps_churn.h"
@@ -127,21 +127,21 @@ static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
         assert_memory_equal(ra, rb, sizeof(ra));
     }
     for (uint32_t w = 0; w < workers; w++) {
-        const struct weft_once *oa = &a->pushes[w], *ob = &b->pushes[w];
+        const struct weft_push_window *oa = &a->pushes[w], *ob = &b->pushes[w];
         uint64_t newest = weft_max_u64(oa->newest, ob->newest);
         assert_int_equal(a->clocks[w], b->clocks[w]);
         assert_true(a->workers[w].incarnation == b->workers[w].incarnation);
         assert_same_retired(a, b, w);
         assert_int_equal(oa->clock, ob->clock);
         for (uint64_t n = 1; n <= newest; n++) {
-            assert_int_equal(weft_once_test(oa, n), weft_once_test(ob, n));
+            assert_int_equal(weft_push_window_test(oa, n), weft_push_window_test(ob, n));
         }
     }
 }
 
-static struct weft_ring_place end_of(const struct weft_ring_reader *reader)
+static struct weft_ring_cursor end_of(const struct weft_ring_reader *reader)
 {
-    struct weft_ring_place end = reader->begin;
+    struct weft_ring_cursor end = reader->begin;
     uint32_t life = 0;
     while (weft_ring_next(reader, &life, &end) != NULL) {
     }
@@ -160,7 +160,7 @@ static struct weft_ring_reader read_journal(const struct rig *rig, uint32_t s)
 static void tear(struct rig *rig, uint32_t s)
 {
     struct weft_ring_reader reader = read_journal(rig, s);
-    struct weft_ring_place end = end_of(&reader);
+    struct weft_ring_cursor end = end_of(&reader);
     if (end.at + 256 <= rig->journal_bytes &&
         (end.at > reader.begin.at || end.at + 256 < reader.begin.at)) {
         struct weft_ring_record torn = {
@@ -512,7 +512,7 @@ static void admits_as_the_dead_one(void **state)
 
 /* ---- full, and checkpoints that fail ---------------------------------------------------------- */
 
-enum { SMALL_BYTES = 5 * 4096, SPILL_BYTES = 1 << 20 };
+enum { SMALL_BYTES = 5 * 4096, COW_BYTES = 1 << 20 };
 /* As much as that is in use only when some of the reserve is. */
 enum { SMALL_USED = SMALL_BYTES - WEFT_RING_HEAD_BYTES - SMALL_BYTES / 4 };
 
@@ -553,9 +553,9 @@ static struct weft_shard *twin_new(struct rig *r, uint32_t s, const uint8_t *mem
  * and nothing is heard of the other servers. True when it was taken. */
 static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
 {
-    static uint64_t spill[SPILL_BYTES / 8], number = 1000;
+    static uint64_t cow_memory[COW_BYTES / 8], number = 1000;
     const struct weft_cut_order order = {
-        .number = ++number, .now = true, .whole = true, .memory = spill, .bytes = SPILL_BYTES};
+        .number = ++number, .now = true, .whole = true, .memory = cow_memory, .bytes = COW_BYTES};
     struct weft_shard *shard = r->churn.c.shard[s];
     uint8_t buffer[RECORD_MAX];
     uint16_t table;
@@ -779,7 +779,7 @@ static void append_nonsense(struct rig *r, uint32_t s)
 {
     const struct weft_ring_record *known[256], *record;
     struct weft_ring_reader reader = read_journal(r, s);
-    struct weft_ring_place at = reader.begin;
+    struct weft_ring_cursor at = reader.begin;
     uint32_t life = 0, n = 0;
     while ((record = weft_ring_next(&reader, &life, &at)) != NULL) {
         known[n++ % 256] = record;

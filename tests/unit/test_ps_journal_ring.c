@@ -42,7 +42,7 @@ static bool put(struct weft_ring *ring, uint32_t rank, size_t bytes)
 
 /* Reads to the end; ranks of the records must be first, first + 1, ... Returns how many. */
 static uint32_t count(const uint8_t *memory, uint32_t first, struct weft_ring_reader *reader,
-                      struct weft_ring_place *end_p)
+                      struct weft_ring_cursor *end_p)
 {
     const struct weft_ring_record *record;
     uint32_t n = 0, life = 0;
@@ -64,7 +64,7 @@ static uint32_t count(const uint8_t *memory, uint32_t first, struct weft_ring_re
 static uint32_t count_all(const uint8_t *memory, uint32_t first)
 {
     struct weft_ring_reader reader;
-    struct weft_ring_place end;
+    struct weft_ring_cursor end;
     uint32_t n = count(memory, first, &reader, &end);
     assert_true(reader.has_last && end.position >= reader.last.position);
     assert_int_equal(end.records - reader.begin.records, n);
@@ -77,7 +77,7 @@ static void reads_what_was_written(void **state)
     uint8_t *memory = ring_memory();
     struct weft_ring ring;
     struct weft_ring_reader reader;
-    struct weft_ring_place end;
+    struct weft_ring_cursor end;
     make_ring(&ring, memory);
     assert_int_equal(count_all(memory, 0), 0);
     for (uint32_t i = 0; i < 10; i++) {
@@ -98,7 +98,7 @@ static void goes_round(void **state)
     uint8_t *memory = ring_memory();
     struct weft_ring ring;
     struct weft_prng prng;
-    struct weft_ring_place places[64];
+    struct weft_ring_cursor places[64];
     uint32_t first = 0, next = 0;
     weft_prng_init(&prng, 3);
     make_ring(&ring, memory);
@@ -132,7 +132,7 @@ static void a_copy_stands_alone(void **state)
         struct weft_ring_reader reader;
         const struct weft_ring_record *record;
         uint32_t first = 0, next = 0, life = 0;
-        struct weft_ring_place places[300];
+        struct weft_ring_cursor places[300];
         make_ring(&ring, memory);
         for (uint32_t step = 0; step < round; step++) {
             places[next] = ring.end;
@@ -143,7 +143,7 @@ static void a_copy_stands_alone(void **state)
         }
         assert_int_equal(read_ring(&reader, memory), WEFT_OK);
         weft_ring_make(&own, other, RING_BYTES, RING_BYTES, &owner, LINEAGE, reader.begin.position);
-        for (struct weft_ring_place at = reader.begin;
+        for (struct weft_ring_cursor at = reader.begin;
              (record = weft_ring_next(&reader, &life, &at)) != NULL;) {
             assert_true(weft_ring_copy(&own, record));
             assert_true(own.end.position == record->position + record->bytes);
@@ -171,7 +171,7 @@ static void a_copy_that_does_not_fit_changes_nothing(void **state)
     assert_true(put(&ring, 0, 900) && put(&ring, 1, 900));
     assert_int_equal(read_ring(&reader, memory), WEFT_OK);
     weft_ring_make(&own, other, WEFT_RING_HEAD_BYTES + 1024, RING_BYTES, &owner, LINEAGE, 0);
-    struct weft_ring_place at = reader.begin;
+    struct weft_ring_cursor at = reader.begin;
     assert_true(weft_ring_copy(&own, weft_ring_next(&reader, &life, &at)));
     const struct weft_ring_record *record = weft_ring_next(&reader, &life, &at);
     memcpy(before, other, MEMORY_BYTES);
@@ -231,7 +231,7 @@ static void damage_is_told_from_the_end(void **state)
     uint8_t *memory = ring_memory();
     struct weft_ring ring;
     struct weft_ring_reader reader;
-    struct weft_ring_place end;
+    struct weft_ring_cursor end;
     make_ring(&ring, memory);
     assert_true(put(&ring, 0, 40) && put(&ring, 1, 90) && put(&ring, 2, 10));
     uint32_t begin = WEFT_RING_HEAD_BYTES + 32 + 64, behind = begin + 32 + 96;
@@ -255,7 +255,7 @@ static void an_end_that_lags_is_no_damage(void **state)
     uint8_t *memory = ring_memory(), head[512];
     struct weft_ring ring;
     struct weft_ring_reader reader;
-    struct weft_ring_place end;
+    struct weft_ring_cursor end;
     make_ring(&ring, memory);
     assert_true(put(&ring, 0, 40) && put(&ring, 1, 90));
     memcpy(head, memory, sizeof(head));
@@ -283,7 +283,7 @@ static void cut_back_it_forgets(void **state)
         struct weft_ring ring;
         make_ring(&ring, memory);
         assert_true(put(&ring, 0, 40));
-        struct weft_ring_place place = ring.end;
+        struct weft_ring_cursor place = ring.end;
         assert_true(put(&ring, 1, 40) && put(&ring, 2, 40) && put(&ring, 3, 40));
         weft_ring_cut_back(&ring, place);
         assert_int_equal(count_all(memory, 0), 4); /* what lay there still does */
@@ -340,7 +340,7 @@ static void reads_nothing_outside(void **state)
         }
         struct weft_ring_reader reader;
         if (weft_ring_read(&reader, copy, bytes, &owner) == WEFT_OK) {
-            struct weft_ring_place at = reader.begin;
+            struct weft_ring_cursor at = reader.begin;
             uint32_t life = 0;
             while (weft_ring_next(&reader, &life, &at) != NULL) {
                 assert_true(at.at <= bytes);

@@ -1,6 +1,6 @@
 /* The journal of the process before: read, never written, copied as far as a checkpoint may lack it;
  * and what is said when it is damaged, or does not lead on from the checkpoint. */
-#include "ps/journal_internal.h"
+#include "ps/shard_journal_internal.h"
 #include "ps_journal_churn.h"
 
 #include <setjmp.h>
@@ -131,7 +131,7 @@ static void it_is_copied_through_many_lives(void **state)
     journal_churn_push(&churn, 10);
     uint8_t *source = journal_copy(0);
     uint64_t lineage, first;
-    assert_true(weft_journal_lineage(source, &first));
+    assert_true(weft_shard_journal_lineage(source, &first));
     for (int lives = 0; lives < 5; lives++) {
         uint8_t *own = give.memory[0];
         give.source = source;
@@ -139,7 +139,7 @@ static void it_is_copied_through_many_lives(void **state)
         give.source = NULL;
         assert_true(give.report.used && give.report.chunks > 0);
         assert_int_equal(journal_churn_differ(churn.c.shard[0], twin), 0);
-        assert_true(weft_journal_lineage(give.memory[0], &lineage) && lineage == first);
+        assert_true(weft_shard_journal_lineage(give.memory[0], &lineage) && lineage == first);
         memcpy(source, give.memory[0], JOURNAL_BYTES);
         free(give.memory[0]);
         give.memory[0] = own;
@@ -243,7 +243,7 @@ static void it_grows_while_it_is_copied(void **state)
 static void behind_a_gap_is_said(void **state)
 {
     (void)state;
-    static uint64_t spill[1 << 17];
+    static uint64_t cow_memory[1 << 17];
     start(6, SMALL_BYTES);
     for (uint32_t pushes = 0; !weft_shard_journal_is_full(churn.c.shard[0]); pushes++) {
         assert_true(pushes < 1000);
@@ -253,8 +253,11 @@ static void behind_a_gap_is_said(void **state)
     give.source_bytes = SMALL_BYTES;
     struct weft_shard *then = twin_of(full);
     assert_int_equal(give.report.unused_records, 0);
-    const struct weft_cut_order order = {
-        .number = 1000, .now = true, .whole = true, .memory = spill, .bytes = sizeof(spill)};
+    const struct weft_cut_order order = {.number = 1000,
+                                         .now = true,
+                                         .whole = true,
+                                         .memory = cow_memory,
+                                         .bytes = sizeof(cow_memory)};
     assert_int_equal(weft_shard_cut_begin(churn.c.shard[0], &order), WEFT_OK);
     assert_int_equal(weft_shard_cut_state(churn.c.shard[0]), WEFT_CUT_READY);
     journal_churn_push(&churn, 4);
@@ -375,9 +378,9 @@ static void version_3_is_read(void **state)
     journal_churn_push(&churn, 20);
     uint8_t *source = journal_copy(0);
     uint64_t lineage, lineage_before;
-    assert_true(weft_journal_lineage(source, &lineage_before));
+    assert_true(weft_shard_journal_lineage(source, &lineage_before));
     make_version_3(source);
-    assert_true(weft_journal_lineage(source, &lineage));
+    assert_true(weft_shard_journal_lineage(source, &lineage));
     assert_true(lineage == lineage_before);
     struct weft_shard *twin = twin_of(source);
     assert_int_equal(give.status, WEFT_OK);
@@ -398,7 +401,7 @@ static void version_2_is_read(void **state)
     uint8_t *source = journal_copy(0);
     uint64_t lineage;
     make_version_2(source);
-    assert_false(weft_journal_lineage(source, &lineage));
+    assert_false(weft_shard_journal_lineage(source, &lineage));
     struct weft_shard *twin = twin_of(source);
     assert_int_equal(give.status, WEFT_OK);
     assert_true(give.report.used && give.report.chunks > 0 && !give.report.damaged);

@@ -1,7 +1,7 @@
 /* Pushes that name a list of ids (key caching): the same rows in fewer bytes; and what happens where a
  * shard does not have the list. Random breaks, deaths, losses and deadlines with lists are in
  * test_ps_resume.c; what a shard makes of wrong lists, in test_ps_keys_shard.c. */
-#include "ps/journal.h"
+#include "ps/shard_journal.h"
 #include "ps/snapshot.h"
 #include "ps_keys_rig.h"
 
@@ -193,9 +193,9 @@ static void the_list_is_gone(void **state)
             assert_true(back[i] == (t == 0 ? 2 : 1) * rows[i]);
         }
     }
-    uint64_t kept = counted(&c)->lists_kept;
+    uint64_t kept = counted(&c)->lists_stored;
     pull_all(&c, 0, many, back, 400);
-    assert_int_equal(counted(&c)->lists_kept, kept);
+    assert_int_equal(counted(&c)->lists_stored, kept);
     push_all(&c, 0, many, back, 400);
     assert_int_equal(counted(&c)->lists_unknown, 2);
     cluster_stop(&c);
@@ -277,7 +277,7 @@ static void breaks_at_every_step(void **state)
             for (uint32_t i = 0; i < 150; i++) {
                 assert_true(back[i] == (dies && was_done ? 0 : rows[i]));
             }
-            assert_int_equal(counted(&c)->replies_bad, 0);
+            assert_int_equal(counted(&c)->replies_malformed, 0);
             assert_int_equal(counted(&c)->pushes_lost, dies && was_done);
             cluster_stop(&c);
         }
@@ -416,7 +416,7 @@ static void too_late_for_the_list(void **state)
     assert_int_equal(result.rpcs_short, 1);
     assert_int_equal(cluster_wait(&c, 0, next).elements_delivered, 150);
     assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 150);
-    assert_int_equal(counted(&c)->feedback_kept, 150);
+    assert_int_equal(counted(&c)->feedback_stored, 150);
     push_all(&c, 0, ids[0], rows, 150);
     pull_all(&c, 0, ids[0], back, 150);
     for (uint32_t i = 0; i < 150; i++) {
@@ -509,7 +509,7 @@ static void no_list_so_with_ids(void **state)
         assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 150);
         assert_int_equal(weft_shard_counters(c.shard[0])->ids_by_list, 0);
         assert_int_equal(counted(&c)->pushes_lost, 0);
-        assert_int_equal(counted(&c)->replies_bad, 0);
+        assert_int_equal(counted(&c)->replies_malformed, 0);
         cluster_clock(&c, 0, 0);
         cluster_run(&c);
         assert_true(weft_ps_clock_known(c.client[0], 0));
@@ -751,7 +751,7 @@ static void begun_and_no_list(void **state)
             applied += back[i] != 0;
         }
         assert_in_range(applied, 2, 149);
-        assert_int_equal(counted(&c)->feedback_kept, 0);
+        assert_int_equal(counted(&c)->feedback_stored, 0);
         cluster_clock(&c, 0, 0);
         cluster_run(&c);
         assert_true(weft_ps_clock_known(c.client[0], 0));

@@ -196,7 +196,7 @@ static void the_older_list_of_a_number(void **state)
     for (uint32_t i = 0; i < 600; i++) {
         keep(a, 200, 1);
     }
-    assert_int_equal(counters->lists_kept, 601);
+    assert_int_equal(counters->lists_stored, 601);
     assert_int_equal(push_listed(a, 5, 0, 5, number), WEFT_RPC_UNKNOWN_LIST);
     assert_int_equal(counters->elements_applied, 0);
     asked_free(a);

@@ -393,7 +393,7 @@ static void only_numbers_are_kept(void **state)
     assert_int_equal(cluster_wait(&f.c, 0, op).status, WEFT_DATA);
     const struct weft_ps_client_counters *counters = weft_ps_client_counters(f.c.client[0]);
     assert_true(counters->feedback_dropped > 0);
-    assert_int_equal(counters->feedback_kept, 0);
+    assert_int_equal(counters->feedback_stored, 0);
     feedback_stop(&f);
 }
 
@@ -448,7 +448,7 @@ static void pulls_end_in_time(void **state)
         }
         cluster_run(&c);
         assert_false(weft_ps_client_busy(c.client[0]));
-        assert_int_equal(weft_ps_client_counters(c.client[0])->replies_bad, 0);
+        assert_int_equal(weft_ps_client_counters(c.client[0])->replies_malformed, 0);
         weft_ps_client_progress(c.client[0], WEFT_NEVER - 1);
         assert_int_equal(weft_ps_client_deadline(c.client[0]), WEFT_NEVER);
         free(rows);
@@ -588,7 +588,7 @@ static void zeros_that_arrive_are_no_row(void **state)
     fake_connect(c.net, 0, 1);
     cluster_poll(&c);
     must_miss(&c, op, 1);
-    assert_int_equal(weft_ps_client_counters(c.client[0])->pushes_again, 1);
+    assert_int_equal(weft_ps_client_counters(c.client[0])->pushes_resent, 1);
     must_miss(&c, two_rows(&c), 1);
     must_miss(&c, two_rows(&c), 2);
     cluster_stop(&c);
@@ -629,10 +629,10 @@ static void answer_ends(struct cluster *c, uint32_t first, uint32_t end)
 
 static void bad_answer(struct cluster *c, weft_ps_op op, uint32_t first, uint32_t end)
 {
-    uint64_t before = weft_ps_client_counters(c->client[0])->replies_bad;
+    uint64_t before = weft_ps_client_counters(c->client[0])->replies_malformed;
     answer_ends(c, first, end);
     assert_int_equal(cluster_wait(c, 0, op).status, WEFT_PROTO);
-    assert_int_equal(weft_ps_client_counters(c->client[0])->replies_bad, before + 1);
+    assert_int_equal(weft_ps_client_counters(c->client[0])->replies_malformed, before + 1);
 }
 
 static void answers_that_end_too_early_are_bad(void **state)

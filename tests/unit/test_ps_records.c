@@ -38,7 +38,7 @@ struct rig {
     struct node nodes[NODES];
     struct weft_shard *shard;
     struct weft_ps_client *clients[WORKERS];
-    struct weft_record_ring *ring[NODES];
+    struct weft_rpc_record_ring *ring[NODES];
     uint64_t now_ns; /* of the last round begun */
     /* Injected: */
     uint64_t apply_ns; /* in the apply path: for each chunk applied, each pull read */
@@ -193,7 +193,7 @@ static void node_open(struct rig *rig, uint32_t n, uint64_t name, uint32_t expec
     end->addr = (struct weft_addr){.bytes = {(uint8_t)(1 + n)}, .bytes_used = 1};
     assert_int_equal(weft_ep_new(&config, &end->ep), WEFT_OK);
     end->msgr = weft_ep_msgr(end->ep);
-    assert_int_equal(weft_record_ring_new(RING, &rig->ring[n]), WEFT_OK);
+    assert_int_equal(weft_rpc_record_ring_new(RING, &rig->ring[n]), WEFT_OK);
 }
 
 static void worker_open(struct rig *rig, uint32_t w)
@@ -255,7 +255,7 @@ static void rig_close(struct rig *rig)
         weft_ps_client_free(rig->clients[w]);
     }
     for (uint32_t n = 0; n < NODES; n++) {
-        weft_record_ring_free(rig->ring[n]);
+        weft_rpc_record_ring_free(rig->ring[n]);
     }
     free(rig);
 }
@@ -320,17 +320,18 @@ static weft_ps_op pull_start(struct rig *rig, uint32_t w, uint32_t rows)
 /* The records of a worker's RPCs, and of the same by the server; the identity of one clock holds. */
 struct seen {
     uint32_t count;
-    struct weft_record_rpc rpc[8];
+    struct weft_rpc_record_client rpc[8];
 };
 
 /* Of a node; they stay in its ring. Returns how many. */
-static uint32_t records_of(const struct rig *rig, uint32_t node, struct weft_record records[RING])
+static uint32_t records_of(const struct rig *rig, uint32_t node,
+                           struct weft_rpc_record records[RING])
 {
     uint32_t units, count = 0;
-    const struct weft_record_unit *at = weft_record_ring_peek(rig->ring[node], &units);
+    const struct weft_rpc_record_unit *at = weft_rpc_record_ring_peek(rig->ring[node], &units);
     for (uint32_t used; units > 0; at += used, units -= used) {
         assert_true(count < RING);
-        used = weft_record_read(at, units, &records[count++]);
+        used = weft_rpc_record_read(at, units, &records[count++]);
         assert_in_range(used, 1, units);
     }
     return count;
@@ -339,27 +340,28 @@ static uint32_t records_of(const struct rig *rig, uint32_t node, struct weft_rec
 static void forget_records(const struct rig *rig, uint32_t node)
 {
     uint32_t units;
-    (void)weft_record_ring_peek(rig->ring[node], &units);
-    weft_record_ring_take(rig->ring[node], units);
+    (void)weft_rpc_record_ring_peek(rig->ring[node], &units);
+    weft_rpc_record_ring_take(rig->ring[node], units);
 }
 
-static struct weft_record_served served_of(const struct rig *rig, const struct weft_record_rpc *rpc)
+static struct weft_rpc_record_served served_of(const struct rig *rig,
+                                               const struct weft_rpc_record_client *rpc)
 {
-    struct weft_record records[RING];
+    struct weft_rpc_record records[RING];
     uint32_t count = records_of(rig, SERVER, records);
     for (uint32_t i = 0; i < count; i++) {
-        if (records[i].type == WEFT_RECORD_SERVED && records[i].served.worker == rpc->worker &&
+        if (records[i].type == WEFT_RPC_RECORD_SERVED && records[i].served.worker == rpc->worker &&
             records[i].served.rpc == rpc->rpc) {
             return records[i].served;
         }
     }
     fail_msg("rpc %u of worker %u has no record of the server", rpc->rpc, rpc->worker);
-    return (struct weft_record_served){0};
+    return (struct weft_rpc_record_served){0};
 }
 
-static void check_identity(const struct rig *rig, const struct weft_record_rpc *rpc)
+static void check_identity(const struct rig *rig, const struct weft_rpc_record_client *rpc)
 {
-    const struct weft_record_served served = served_of(rig, rpc);
+    const struct weft_rpc_record_served served = served_of(rig, rpc);
     assert_int_equal(served.kind, rpc->kind);
     assert_int_equal(served.ps_proc_ns, rpc->latency.ps_proc_ns);
     assert_int_equal(served.ps_wait_ns, rpc->latency.ps_wait_ns);
@@ -372,11 +374,11 @@ static void check_identity(const struct rig *rig, const struct weft_record_rpc *
 static struct seen look(const struct rig *rig, uint32_t w)
 {
     struct seen seen = {0};
-    struct weft_record records[RING];
+    struct weft_rpc_record records[RING];
     uint32_t count = records_of(rig, 1 + w, records);
     assert_true(count <= WEFT_ARRAY_COUNT(seen.rpc));
     for (uint32_t i = 0; i < count; i++) {
-        assert_int_equal(records[i].type, WEFT_RECORD_RPC);
+        assert_int_equal(records[i].type, WEFT_RPC_RECORD_CLIENT);
         seen.rpc[seen.count++] = records[i].rpc;
         check_identity(rig, &records[i].rpc);
     }
@@ -404,7 +406,7 @@ static struct rig *rig_alone(void)
 }
 
 /* All durations of an RPC as one line, in us, so that a difference is seen at once. */
-static void is_us(const struct weft_record_rpc *rpc, const char *wanted)
+static void is_us(const struct weft_rpc_record_client *rpc, const char *wanted)
 {
     char line[256];
     const struct weft_rpc_latency *l = &rpc->latency;
@@ -550,7 +552,7 @@ static void workers_of_each_window(void **state)
 {
     (void)state;
     struct rig *rig = rig_alone();
-    struct weft_record records[RING];
+    struct weft_rpc_record records[RING];
     weft_shard_records_end(rig->shard); /* the window in which the table was opened */
     forget_records(rig, SERVER);
     /* Two requests of worker 0 in one window, then one in another, 50 ms later. */
@@ -564,7 +566,7 @@ static void workers_of_each_window(void **state)
     uint32_t windows = 0, count = records_of(rig, SERVER, records);
     uint64_t last_ns = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (records[i].type == WEFT_RECORD_ACTIVE) {
+        if (records[i].type == WEFT_RPC_RECORD_ACTIVE) {
             windows++;
             last_ns = records[i].active.start_ns;
             assert_int_equal(records[i].active.workers, 1);
@@ -581,7 +583,7 @@ static void both_workers_in_one_window(void **state)
     (void)state;
     struct rig *rig = rig_open();
     open_table(rig, WEFT_TABLE_ASP, WORKERS);
-    struct weft_record records[RING];
+    struct weft_rpc_record records[RING];
     weft_shard_records_end(rig->shard);
     forget_records(rig, SERVER);
     weft_ps_op a = pull_start(rig, 0, 1), b = pull_start(rig, 1, 1);
@@ -591,7 +593,7 @@ static void both_workers_in_one_window(void **state)
     wait_for(rig, 1, b);
     weft_shard_records_end(rig->shard);
     assert_int_equal(records_of(rig, SERVER, records), 3); /* two answers, one window */
-    assert_int_equal(records[2].type, WEFT_RECORD_ACTIVE);
+    assert_int_equal(records[2].type, WEFT_RPC_RECORD_ACTIVE);
     assert_int_equal(records[2].active.workers, 2);
     rig_close(rig);
 }

@@ -343,7 +343,7 @@ static void start(uint8_t mode, uint8_t optimizer, double div_max, uint64_t seed
     shard->replica_lease_ns = WEFT_NS_PER_MS;
     shard->workers_max = ranks > 0 ? ranks : shard->workers_max;
     shard->step_rows = step_rows > 0 ? step_rows : shard->step_rows;
-    shard->replica_spill_bytes = seed % 4 == 0 ? 2000 : 1 << 20;
+    shard->replica_cow_bytes = seed % 4 == 0 ? 2000 : 1 << 20;
     churn_start(&rig.churn, seed);
     rig.churn.c.net->packet_bytes = 600;
     if (!is_closed) {

@@ -214,7 +214,7 @@ static uint64_t conserved(const struct rig *rig, bool all)
     for (uint32_t w = 0; w < CHURN_WORKERS && rig->kept[w] != NULL; w++) {
         const struct weft_ps_client_counters *counters =
             weft_ps_client_counters(rig->churn.c.client[w]);
-        kept += counters->feedback_added > 0 ? counters->feedback_kept : 0;
+        kept += counters->feedback_added > 0 ? counters->feedback_stored : 0;
         assert_int_equal(counters->feedback_dropped, 0);
     }
     return kept;
@@ -274,7 +274,7 @@ static void what_is_late_is_kept(void **state)
         rig_run(&rig, replay);
         kept += conserved(&rig, true);
         for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
-            late += weft_ps_client_counters(rig.churn.c.client[w])->late;
+            late += weft_ps_client_counters(rig.churn.c.client[w])->deadlines_expired;
         }
         rig_stop(&rig);
     }
@@ -292,9 +292,9 @@ static void run(uint8_t mode, uint32_t rows_max, bool deaths, bool replay, uint6
         const struct weft_ps_client_counters *counters =
             weft_ps_client_counters(rig.churn.c.client[w]);
         lost += counters->pushes_lost;
-        away += counters->shards_away;
+        away += counters->shard_disconnects;
         durable += counters->pushes_durable;
-        assert_int_equal(counters->replies_bad, 0);
+        assert_int_equal(counters->replies_malformed, 0);
         assert_int_equal(counters->rpcs_refused, 0);
     }
     for (uint32_t i = 0; i < IDS; i++) {
@@ -600,7 +600,7 @@ static uint32_t attempts_within(struct cluster *c, uint32_t w, uint64_t span_ns,
     *pauses_p = 0;
     for (uint64_t now_ns = 0; now_ns < span_ns; now_ns += WEFT_NS_PER_MS) {
         if (!weft_ps_client_away(c->client[w], 0, &until_ns) ||
-            now_ns < weft_ps_client_again_ns(c->client[w], 0)) {
+            now_ns < weft_ps_client_reconnect_ns(c->client[w], 0)) {
             continue;
         }
         assert_int_equal(weft_ps_client_reconnect(c->client[w], 0, fake_peer(0), now_ns), WEFT_OK);
@@ -677,14 +677,14 @@ static void a_connection_that_held_is_made_again_at_once(void **state)
     tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
     now_ns += WEFT_NS_PER_S;
     tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
-    assert_true(weft_ps_client_again_ns(c->client[0], 0) <= now_ns);
+    assert_true(weft_ps_client_reconnect_ns(c->client[0], 0) <= now_ns);
     assert_true(weft_ps_client_away(c->client[0], 0, &until_ns));
     assert_int_equal(until_ns, now_ns + 1000 * WEFT_NS_PER_S); /* the time begins anew, too */
     /* And from there on pauses are short again. */
     assert_int_equal(weft_ps_client_reconnect(c->client[0], 0, fake_peer(0), now_ns), WEFT_OK);
     tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
     tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
-    uint64_t pause_ns = weft_ps_client_again_ns(c->client[0], 0) - now_ns;
+    uint64_t pause_ns = weft_ps_client_reconnect_ns(c->client[0], 0) - now_ns;
     assert_in_range(pause_ns, 5 * WEFT_NS_PER_MS, 10 * WEFT_NS_PER_MS);
     waiting_free(c);
 }
@@ -801,7 +801,7 @@ static void numbers_that_nobody_counted_to(void **state)
     struct weft_table_spec spec = {
         .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
     cluster_open(&c, &spec);
-    const struct weft_once pushes = {.newest = UINT64_MAX};
+    const struct weft_push_window pushes = {.newest = UINT64_MAX};
     const uint64_t id = churn_id(0);
     float row[DIM] = {0};
     weft_ps_op op;
@@ -813,7 +813,7 @@ static void numbers_that_nobody_counted_to(void **state)
     fake_connect(c.net, 0, 1);
     cluster_poll(&c);
     assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_PROTO);
-    assert_int_equal(weft_ps_client_counters(c.client[0])->replies_bad, 1);
+    assert_int_equal(weft_ps_client_counters(c.client[0])->replies_malformed, 1);
     cluster_stop(&c);
 }
 

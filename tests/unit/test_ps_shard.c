@@ -119,7 +119,7 @@ static void clocks_go_by_one(void **state)
     assert_int_equal(ask(b, push_of(b, 2, 7, -100)), WEFT_RPC_EARLY_CLOCK);
     assert_int_equal(clock_by(b, WORKER, 0, 1), 0);
     assert_int_equal(clock_by(b, WORKER, 0, 1), 0); /* again: of no effect */
-    assert_int_equal(weft_shard_counters(b->shard)->clocks_again, 1);
+    assert_int_equal(weft_shard_counters(b->shard)->clocks_duplicate, 1);
     assert_int_equal(ask(b, push_of(b, 1, 7, -100)), WEFT_RPC_STALE_CLOCK);
     assert_int_equal(ask(b, push_of(b, 2, 7, -100)), WEFT_RPC_EARLY_CLOCK);
     assert_int_equal(weft_shard_clock(b->shard, 0), 0);
@@ -131,7 +131,7 @@ static void clocks_go_by_one(void **state)
     assert_int_equal(weft_shard_counters(b->shard)->clocks_refused, 4);
     assert_int_equal(clock_upto(b, 10), 0); /* many at once, when that is said */
     assert_int_equal(clock_upto(b, 9), 0);
-    assert_int_equal(weft_shard_counters(b->shard)->clocks_again, 2);
+    assert_int_equal(weft_shard_counters(b->shard)->clocks_duplicate, 2);
     assert_int_equal(clock_upto(b, WEFT_RPC_CLOCK_MAX + 1), 1);
     assert_int_equal(clock_by(b, WORKER, 0, 12), 1);
     assert_int_equal(clock_by(b, WORKER, 0, 11), 0);
@@ -379,7 +379,7 @@ static void tables_say_what_they_count(void **state)
     assert_int_equal(declare_spec(b, &spec), WEFT_RPC_SPEC_MISMATCH);
     weft_shard_table_sums(b->shard, &sums);
     assert_int_equal(sums.rows, 1);
-    assert_int_equal(sums.rows_made, 1);
+    assert_int_equal(sums.rows_created, 1);
     assert_int_equal(sums.bytes, 64 * 16 + 64 + 32); /* cells, index, one row of 24 + 8 */
     bench_free(b);
 }

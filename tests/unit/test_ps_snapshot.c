@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { IDS = 700, DIM = 3, SPILL = 1 << 20, BUFFER = 512, HEAD = WEFT_TABLE_RECORD_HEAD };
+enum { IDS = 700, DIM = 3, COW_BYTES = 1 << 20, BUFFER = 512, HEAD = WEFT_TABLE_RECORD_HEAD };
 
 /* Rows by id: what a checkpoint, or a shard, holds. */
 struct rows {
@@ -158,7 +158,7 @@ static void stream_is_the_cut(void **state)
         static struct rows base, want, got;
         for (uint32_t round = 0; round < 4; round++) {
             struct weft_cut_order cut;
-            void *memory = order(&cut, round == 0, SPILL);
+            void *memory = order(&cut, round == 0, COW_BYTES);
             weft_ps_op op = push_some(&c, 0, 200); /* some of it is in, some is not */
             for (uint32_t i = 0; i < seed; i++) {
                 cluster_step(&c);
@@ -208,7 +208,7 @@ static void memory_too_small(void **state)
     uint8_t buffer[BUFFER];
     uint16_t table;
     for (uint32_t round = 0; round < 3; round++) {
-        void *memory = order(&cut, round == 0, round == 1 ? 64 : SPILL);
+        void *memory = order(&cut, round == 0, round == 1 ? 64 : COW_BYTES);
         memset(&want, 0, sizeof(want));
         rows_now(&want, c.shard[0]);
         assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
@@ -254,7 +254,7 @@ static void bsp_boundary(void **state)
         void *memory[3];
         struct weft_cut_order cut;
         for (uint32_t s = 0; s < 3; s++) {
-            memory[s] = order(&cut, true, SPILL);
+            memory[s] = order(&cut, true, COW_BYTES);
             cut.now = false;
             cut.clock = AT;
             assert_int_equal(weft_shard_cut_begin(c.shard[s], &cut), WEFT_OK);
@@ -304,7 +304,7 @@ static void bsp_boundary(void **state)
         }
         assert_int_equal(rows, IDS);
         /* That clock is over: the order comes too late, and says so. */
-        memory[0] = order(&cut, true, SPILL);
+        memory[0] = order(&cut, true, COW_BYTES);
         cut.now = false;
         cut.clock = AT;
         assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
@@ -326,7 +326,7 @@ static void bsp_now_waits(void **state)
     start(&c, 1, 2, 9);
     cluster_open(&c, &spec);
     cluster_wait(&c, 0, push_some(&c, 0, 100));
-    void *memory = order(&cut, true, SPILL);
+    void *memory = order(&cut, true, COW_BYTES);
     assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
     cluster_clock(&c, 0, 0);
     cluster_run(&c);
@@ -388,7 +388,7 @@ static void rows_that_go(void **state)
                 cluster_clock(&c, 0, 0);
             }
             cluster_run(&c);
-            void *memory = order(&cut, round == 0, SPILL);
+            void *memory = order(&cut, round == 0, COW_BYTES);
             memset(&want, 0, sizeof(want));
             rows_now(&want, c.shard[0]);
             assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
@@ -430,10 +430,10 @@ static void restored_on_other_shards(void **state)
     }
     cluster_clock(&c, 0, 0);
     cluster_run(&c);
-    struct weft_once pushes[2];
+    struct weft_push_window pushes[2];
     for (uint32_t s = 0; s < 2; s++) {
         struct weft_cut_order cut;
-        void *memory = order(&cut, true, SPILL);
+        void *memory = order(&cut, true, COW_BYTES);
         uint16_t table;
         uint32_t count;
         assert_int_equal(weft_shard_cut_begin(c.shard[s], &cut), WEFT_OK);
@@ -448,9 +448,9 @@ static void restored_on_other_shards(void **state)
         rows_now(&want, c.shard[s]);
         free(memory);
     }
-    assert_int_equal(weft_once_prefix(&pushes[0]), 10);
-    assert_true(weft_once_test(&pushes[0], 10));
-    assert_false(weft_once_test(&pushes[0], 11));
+    assert_int_equal(weft_push_window_prefix(&pushes[0]), 10);
+    assert_true(weft_push_window_test(&pushes[0], 10));
+    assert_false(weft_push_window_test(&pushes[0], 11));
     cluster_stop(&c);
 
     for (uint32_t shards = 1; shards <= 3; shards++) {
@@ -513,7 +513,7 @@ static void counts_of_admission(void **state)
         assert_int_equal(weft_shard_cut_why(c.shard[0]), WEFT_CUT_NO_MEMORY);
         weft_shard_cut_end(c.shard[0], false);
         free(memory);
-        memory = order(&cut, true, SPILL + 3);
+        memory = order(&cut, true, COW_BYTES + 3);
         assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
         /* What is pushed after the cut is not in it. */
         assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 150, 0, c.net->now_ns, &op),
@@ -586,7 +586,7 @@ static void another_rate(void **state)
 static void cut_once(struct cluster *c, uint32_t s, bool kept, bool counts)
 {
     struct weft_cut_order cut;
-    void *memory = order(&cut, true, SPILL);
+    void *memory = order(&cut, true, COW_BYTES);
     uint8_t buffer[BUFFER];
     uint16_t table;
     assert_int_equal(weft_shard_cut_begin(c->shard[s], &cut), WEFT_OK);

@@ -336,7 +336,7 @@ static void nor_to_the_network(void **state)
             assert_int_equal(result.status, WEFT_OK);
             short_ones += result.rpcs_short;
         }
-        assert_true(short_ones > 0 && counted(&r)->feedback_kept > 0);
+        assert_true(short_ones > 0 && counted(&r)->feedback_stored > 0);
         assert_int_equal(counted(&r)->feedback_dropped + counted(&r)->residual_dropped, 0);
         assert_true(nothing_lacks(&r));
         rig_stop(&r);

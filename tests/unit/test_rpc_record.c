@@ -1,6 +1,6 @@
 /* The ring of records: what goes in comes out in order and unchanged, short or not, and a full ring
  * drops and counts. */
-#include "rpc/record.h"
+#include "rpc/rpc_record.h"
 
 #include "base/prng.h"
 
@@ -12,25 +12,25 @@
 
 enum { SLOTS = 8, ROUNDS = 20000 };
 
-static bool put(struct weft_record_ring *ring, uint32_t number)
+static bool put(struct weft_rpc_record_ring *ring, uint32_t number)
 {
-    uint64_t dropped = weft_record_ring_dropped(ring);
-    weft_record_put_rpc(ring, 0, &(struct weft_record_rpc){.rpc = number});
-    return weft_record_ring_dropped(ring) == dropped;
+    uint64_t dropped = weft_rpc_record_ring_dropped(ring);
+    weft_rpc_record_put_client(ring, 0, &(struct weft_rpc_record_client){.rpc = number});
+    return weft_rpc_record_ring_dropped(ring) == dropped;
 }
 
 /* Take all; the first must be `number`, and each one more than the one before. Returns how many. */
-static uint32_t take(struct weft_record_ring *ring, uint32_t number)
+static uint32_t take(struct weft_rpc_record_ring *ring, uint32_t number)
 {
     uint32_t all = 0;
-    for (uint32_t units; weft_record_ring_peek(ring, &units), units > 0;) {
-        const struct weft_record_unit *at = weft_record_ring_peek(ring, &units);
+    for (uint32_t units; weft_rpc_record_ring_peek(ring, &units), units > 0;) {
+        const struct weft_rpc_record_unit *at = weft_rpc_record_ring_peek(ring, &units);
         for (uint32_t done = 0; done < units;) {
-            struct weft_record record;
-            done += weft_record_read(at + done, units - done, &record);
+            struct weft_rpc_record record;
+            done += weft_rpc_record_read(at + done, units - done, &record);
             assert_int_equal(record.rpc.rpc, number + all++);
         }
-        weft_record_ring_take(ring, units);
+        weft_rpc_record_ring_take(ring, units);
     }
     return all;
 }
@@ -38,8 +38,8 @@ static uint32_t take(struct weft_record_ring *ring, uint32_t number)
 static void in_order_over_the_edge(void **state)
 {
     (void)state;
-    struct weft_record_ring *ring;
-    assert_int_equal(weft_record_ring_new(SLOTS, &ring), WEFT_OK);
+    struct weft_rpc_record_ring *ring;
+    assert_int_equal(weft_rpc_record_ring_new(SLOTS, &ring), WEFT_OK);
     uint32_t made = 0;
     uint32_t taken = 0;
     for (uint32_t n = 0; n <= SLOTS; n++) {
@@ -49,45 +49,45 @@ static void in_order_over_the_edge(void **state)
         taken += take(ring, taken);
         assert_int_equal(taken, made);
     }
-    assert_int_equal(weft_record_ring_dropped(ring), 0);
-    weft_record_ring_free(ring);
+    assert_int_equal(weft_rpc_record_ring_dropped(ring), 0);
+    weft_rpc_record_ring_free(ring);
 }
 
 static void full_drops_and_counts(void **state)
 {
     (void)state;
-    struct weft_record_ring *ring;
-    assert_int_equal(weft_record_ring_new(SLOTS, &ring), WEFT_OK);
+    struct weft_rpc_record_ring *ring;
+    assert_int_equal(weft_rpc_record_ring_new(SLOTS, &ring), WEFT_OK);
     for (uint32_t i = 0; i < SLOTS; i++) {
         assert_true(put(ring, i));
     }
     assert_false(put(ring, 100));
     assert_false(put(ring, 101));
-    assert_int_equal(weft_record_ring_dropped(ring), 2);
+    assert_int_equal(weft_rpc_record_ring_dropped(ring), 2);
     assert_int_equal(take(ring, 0), SLOTS);
     assert_true(put(ring, SLOTS));
     assert_int_equal(take(ring, SLOTS), 1);
-    assert_int_equal(weft_record_ring_dropped(ring), 2);
-    weft_record_ring_free(ring);
+    assert_int_equal(weft_rpc_record_ring_dropped(ring), 2);
+    weft_rpc_record_ring_free(ring);
 }
 
 /* A record that is claimed and not committed is not there; without a ring nothing is. */
 static void claimed_is_not_there(void **state)
 {
     (void)state;
-    struct weft_record_ring *ring;
+    struct weft_rpc_record_ring *ring;
     uint32_t count;
-    assert_int_equal(weft_record_ring_new(SLOTS, &ring), WEFT_OK);
-    assert_non_null(weft_record_claim(ring, WEFT_RECORD_UNITS));
-    (void)weft_record_ring_peek(ring, &count);
+    assert_int_equal(weft_rpc_record_ring_new(SLOTS, &ring), WEFT_OK);
+    assert_non_null(weft_rpc_record_claim(ring, WEFT_RPC_RECORD_UNITS));
+    (void)weft_rpc_record_ring_peek(ring, &count);
     assert_int_equal(count, 0);
     assert_true(put(ring, 7));
     assert_int_equal(take(ring, 7), 1);
-    weft_record_ring_free(ring);
-    weft_record_put_rpc(NULL, 0, &(struct weft_record_rpc){.rpc = 1});
-    weft_record_put_served(NULL, 0, &(struct weft_record_served){.rpc = 1});
-    weft_record_put(NULL, &(struct weft_record){.type = WEFT_RECORD_HOT});
-    weft_record_ring_free(NULL);
+    weft_rpc_record_ring_free(ring);
+    weft_rpc_record_put_client(NULL, 0, &(struct weft_rpc_record_client){.rpc = 1});
+    weft_rpc_record_put_served(NULL, 0, &(struct weft_rpc_record_served){.rpc = 1});
+    weft_rpc_record_put(NULL, &(struct weft_rpc_record){.type = WEFT_RPC_RECORD_HOT});
+    weft_rpc_record_ring_free(NULL);
 }
 
 /* ---- any record ------------------------------------------------------------------------------ */
@@ -110,9 +110,9 @@ static uint64_t figure(struct weft_prng *prng, uint32_t bits)
     }
 }
 
-static struct weft_record_rpc any_rpc(struct weft_prng *prng)
+static struct weft_rpc_record_client any_rpc(struct weft_prng *prng)
 {
-    struct weft_record_rpc rpc = {
+    struct weft_rpc_record_client rpc = {
         .worker = (uint32_t)figure(prng, 16),
         .server = (uint32_t)figure(prng, 16),
         .rpc = (uint32_t)figure(prng, 32),
@@ -133,9 +133,9 @@ static struct weft_record_rpc any_rpc(struct weft_prng *prng)
     return rpc;
 }
 
-static struct weft_record_served any_served(struct weft_prng *prng)
+static struct weft_rpc_record_served any_served(struct weft_prng *prng)
 {
-    struct weft_record_served served = {
+    struct weft_rpc_record_served served = {
         .server = (uint32_t)figure(prng, 16),
         .worker = (uint32_t)figure(prng, 16),
         .rpc = (uint32_t)figure(prng, 32),
@@ -152,60 +152,61 @@ static struct weft_record_served any_served(struct weft_prng *prng)
 }
 
 /* Also says how many units it must have. */
-static struct weft_record any_record(struct weft_prng *prng, uint32_t *units_p)
+static struct weft_rpc_record any_record(struct weft_prng *prng, uint32_t *units_p)
 {
-    struct weft_record record = {.table = (uint16_t)weft_prng_u64(prng)};
+    struct weft_rpc_record record = {.table = (uint16_t)weft_prng_u64(prng)};
     switch (weft_prng_below(prng, 3)) {
     case 0:
-        record.type = WEFT_RECORD_RPC;
+        record.type = WEFT_RPC_RECORD_CLIENT;
         record.rpc = any_rpc(prng);
-        *units_p = weft_record_rpc_fits(&record.rpc) ? WEFT_RECORD_RPC_UNITS : WEFT_RECORD_UNITS;
+        *units_p = weft_rpc_record_client_fits(&record.rpc) ? WEFT_RPC_RECORD_CLIENT_UNITS
+                                                            : WEFT_RPC_RECORD_UNITS;
         break;
     case 1:
-        record.type = WEFT_RECORD_SERVED;
+        record.type = WEFT_RPC_RECORD_SERVED;
         record.served = any_served(prng);
-        *units_p =
-            weft_record_served_fits(&record.served) ? WEFT_RECORD_SERVED_UNITS : WEFT_RECORD_UNITS;
+        *units_p = weft_rpc_record_served_fits(&record.served) ? WEFT_RPC_RECORD_SERVED_UNITS
+                                                               : WEFT_RPC_RECORD_UNITS;
         break;
     default:
-        record.type = WEFT_RECORD_ACTIVE;
-        record.active = (struct weft_record_active){.start_ns = weft_prng_u64(prng)};
-        *units_p = WEFT_RECORD_UNITS;
+        record.type = WEFT_RPC_RECORD_ACTIVE;
+        record.active = (struct weft_rpc_record_active){.start_ns = weft_prng_u64(prng)};
+        *units_p = WEFT_RPC_RECORD_UNITS;
     }
     return record;
 }
 
-static void put_any(struct weft_record_ring *ring, const struct weft_record *record)
+static void put_any(struct weft_rpc_record_ring *ring, const struct weft_rpc_record *record)
 {
-    if (record->type == WEFT_RECORD_RPC) {
-        weft_record_put_rpc(ring, record->table, &record->rpc);
-    } else if (record->type == WEFT_RECORD_SERVED) {
-        weft_record_put_served(ring, record->table, &record->served);
+    if (record->type == WEFT_RPC_RECORD_CLIENT) {
+        weft_rpc_record_put_client(ring, record->table, &record->rpc);
+    } else if (record->type == WEFT_RPC_RECORD_SERVED) {
+        weft_rpc_record_put_served(ring, record->table, &record->served);
     } else {
-        weft_record_put(ring, record);
+        weft_rpc_record_put(ring, record);
     }
 }
 
 struct queue {
-    struct weft_record records[2 * SLOTS]; /* that are in the ring, oldest first */
+    struct weft_rpc_record records[2 * SLOTS]; /* that are in the ring, oldest first */
     uint32_t count;
     uint32_t units; /* they take */
 };
 
 /* Take up to `most` records; each must be the oldest one. Returns how many were short. */
-static uint32_t take_some(struct weft_record_ring *ring, struct queue *queue, uint32_t most)
+static uint32_t take_some(struct weft_rpc_record_ring *ring, struct queue *queue, uint32_t most)
 {
     uint32_t units, brief = 0, taken = 0;
-    const struct weft_record_unit *at;
-    while (at = weft_record_ring_peek(ring, &units), units > 0 && taken < most) {
-        struct weft_record record;
-        uint32_t used = weft_record_read(at, units, &record);
+    const struct weft_rpc_record_unit *at;
+    while (at = weft_rpc_record_ring_peek(ring, &units), units > 0 && taken < most) {
+        struct weft_rpc_record record;
+        uint32_t used = weft_rpc_record_read(at, units, &record);
         assert_in_range(used, 1, units);
-        assert_int_equal(weft_record_count(at, used), record.type != WEFT_RECORD_NOTHING);
-        weft_record_ring_take(ring, used);
-        if (record.type != WEFT_RECORD_NOTHING) {
+        assert_int_equal(weft_rpc_record_count(at, used), record.type != WEFT_RPC_RECORD_NOTHING);
+        weft_rpc_record_ring_take(ring, used);
+        if (record.type != WEFT_RPC_RECORD_NOTHING) {
             assert_memory_equal(&record, &queue->records[taken], sizeof(record));
-            brief += used < WEFT_RECORD_UNITS;
+            brief += used < WEFT_RPC_RECORD_UNITS;
             queue->units -= used;
             taken++;
         }
@@ -216,18 +217,20 @@ static uint32_t take_some(struct weft_record_ring *ring, struct queue *queue, ui
 }
 
 /* True when there was room. */
-static bool put_queued(struct weft_record_ring *ring, struct queue *queue, struct weft_prng *prng)
+static bool put_queued(struct weft_rpc_record_ring *ring, struct queue *queue,
+                       struct weft_prng *prng)
 {
     uint32_t units;
     while (weft_prng_below(prng, 4) == 0) {
-        (void)weft_record_claim(ring, 1 + (uint32_t)weft_prng_below(prng, WEFT_RECORD_UNITS));
+        (void)weft_rpc_record_claim(ring,
+                                    1 + (uint32_t)weft_prng_below(prng, WEFT_RPC_RECORD_UNITS));
     }
-    uint64_t dropped = weft_record_ring_dropped(ring);
-    struct weft_record record = any_record(prng, &units);
+    uint64_t dropped = weft_rpc_record_ring_dropped(ring);
+    struct weft_rpc_record record = any_record(prng, &units);
     put_any(ring, &record);
-    if (weft_record_ring_dropped(ring) > dropped) {
+    if (weft_rpc_record_ring_dropped(ring) > dropped) {
         /* What is left before the end can be lost, not more. */
-        assert_true(queue->units + units + WEFT_RECORD_UNITS - 1 > ring->units);
+        assert_true(queue->units + units + WEFT_RPC_RECORD_UNITS - 1 > ring->units);
         return false;
     }
     queue->records[queue->count++] = record;
@@ -239,12 +242,12 @@ static bool put_queued(struct weft_record_ring *ring, struct queue *queue, struc
 static void what_goes_in_comes_out(void **state)
 {
     (void)state;
-    struct weft_record_ring *ring;
+    struct weft_rpc_record_ring *ring;
     struct queue queue = {.count = 0};
     struct weft_prng prng;
     uint32_t all = 0, brief = 0;
     weft_prng_init(&prng, 1);
-    assert_int_equal(weft_record_ring_new(SLOTS, &ring), WEFT_OK);
+    assert_int_equal(weft_rpc_record_ring_new(SLOTS, &ring), WEFT_OK);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (uint64_t n = weft_prng_below(&prng, 12); n > 0; n--) {
             all += put_queued(ring, &queue, &prng);
@@ -254,23 +257,23 @@ static void what_goes_in_comes_out(void **state)
     brief += take_some(ring, &queue, UINT32_MAX);
     assert_int_equal(queue.count, 0);
     assert_true(all > ROUNDS && brief > all / 10 && brief < all - all / 10);
-    assert_true(weft_record_ring_dropped(ring) > 0);
-    weft_record_ring_free(ring);
+    assert_true(weft_rpc_record_ring_dropped(ring) > 0);
+    weft_rpc_record_ring_free(ring);
 }
 
 /* What is in a file may be anything. */
 static void half_a_record_is_none(void **state)
 {
     (void)state;
-    struct weft_record_unit units[WEFT_RECORD_UNITS];
-    struct weft_record record;
+    struct weft_rpc_record_unit units[WEFT_RPC_RECORD_UNITS];
+    struct weft_rpc_record record;
     memset(units, 0, sizeof(units));
-    assert_int_equal(weft_record_read(units, 0, &record), 0);
+    assert_int_equal(weft_rpc_record_read(units, 0, &record), 0);
     for (uint32_t form = 0; form < 256; form++) {
         units[0].bytes[0] = (uint8_t)form;
-        uint32_t need = weft_record_read(units, WEFT_RECORD_UNITS, &record);
-        assert_in_range(need, 1, WEFT_RECORD_UNITS);
-        assert_int_equal(weft_record_read(units, need - 1, &record), 0);
+        uint32_t need = weft_rpc_record_read(units, WEFT_RPC_RECORD_UNITS, &record);
+        assert_in_range(need, 1, WEFT_RPC_RECORD_UNITS);
+        assert_int_equal(weft_rpc_record_read(units, need - 1, &record), 0);
     }
 }
 

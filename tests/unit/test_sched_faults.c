@@ -27,7 +27,7 @@ enum {
 };
 
 static const uint64_t tick_ns = WEFT_NS_PER_MS;
-/* Longest wait for an answer: a worker that was granted and died is lapsed after 3 s. */
+/* Longest wait for an answer: a worker that was granted and died is expired after 3 s. */
 static const uint64_t wait_ns_max = 60 * WEFT_NS_PER_S;
 
 struct message {

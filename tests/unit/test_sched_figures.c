@@ -59,7 +59,7 @@ static uint64_t figure_5_with(uint32_t drops_max, bool *dropped_p)
         while (weft_planner_poll(rig.planner, &d)) {
             if (d.kind == WEFT_PLANNER_DROP) {
                 assert_int_equal(d.worker, 0);
-                assert_int_equal(d.drop, WEFT_PLANNER_DROP_HOLD);
+                assert_int_equal(d.drop, WEFT_PLANNER_DROP_BLOCKING);
                 *dropped_p = true;
                 continue;
             }

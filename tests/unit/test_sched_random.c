@@ -82,7 +82,7 @@ static void random_jobs(void **state)
     /* Everything that is promised was also tried. */
     assert_true(total.commits > 4 * CASES && total.grouped > CASES / 20 &&
                 total.reads_granted > CASES);
-    assert_true(total.dropped_late > 0 && total.dropped_crowded > 0 && total.dropped_hold > 0 &&
+    assert_true(total.dropped_late > 0 && total.dropped_crowded > 0 && total.dropped_blocking > 0 &&
                 total.dropped_divergence > 0 && total.promoted > 0 && total.slow_first > 0 &&
                 total.held > 0 && total.held_divergence > 0 && total.replications > 0 &&
                 total.overdue > 0);

@@ -256,7 +256,7 @@ static void chunks_are_handed_up_once_and_whole(void **state)
     (void)state;
     struct bench b;
     bool refuse;
-    bench_init(&b, WEFT_SINK_HAND);
+    bench_init(&b, WEFT_SINK_EVENT);
     assert_null(open_it(&b));
     struct weft_msg_event event = event_of(&b, WEFT_EVENT_CHUNK);
     event.chunk = 9;

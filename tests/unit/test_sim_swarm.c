@@ -327,7 +327,7 @@ static void workers_go_by_aggregators(void **state)
 
 /* A shard comes back without pushes while pulls that went ahead of them are under way: these must leave room at
  * the shard for the gate that the pushes wait for. */
-static void pulls_ahead_leave_room_for_a_gate(void **state)
+static void pulls_ahead_leave_room_for_a_clock_probe(void **state)
 {
     (void)state;
     struct weft_swarm_result result;
@@ -349,7 +349,7 @@ int main(void)
         cmocka_unit_test(pushes_name_lists),
         cmocka_unit_test(updates_meet_every_fate),
         cmocka_unit_test(workers_go_by_aggregators),
-        cmocka_unit_test(pulls_ahead_leave_room_for_a_gate),
+        cmocka_unit_test(pulls_ahead_leave_room_for_a_clock_probe),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };

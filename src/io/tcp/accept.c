@@ -138,7 +138,7 @@ static weft_status accept_write(struct weft_tcp *t, struct tcp_conn *c,
         .incarnation = t->config.ep.incarnation,
         .name = t->config.ep.name,
         .open_from = 1,
-        .packet_bytes_max = WEFT_RECORD_CHUNK_MAX,
+        .packet_bytes_max = WEFT_WIRE_RECORD_CHUNK_MAX,
     };
     weft_status status = WEFT_OK;
     if (secure) {
@@ -228,7 +228,7 @@ static void older_replace(struct weft_tcp *t, const struct tcp_conn *c, uint64_t
 
 void weft_tcp_first_record(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
-    uint8_t record[WEFT_RECORD_FIRST_MAX];
+    uint8_t record[WEFT_WIRE_RECORD_FIRST_MAX];
     uint32_t count = c->in_bytes;
     memcpy(record, c->in, count);
     bool data = (record[1] & WEFT_FLAG_DATA) != 0;

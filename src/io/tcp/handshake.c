@@ -183,7 +183,7 @@ static weft_status hello_write(struct weft_tcp *t, struct tcp_conn *c,
         .incarnation = t->config.ep.incarnation,
         .name = t->config.ep.name,
         .open_from = 1,
-        .packet_bytes_max = WEFT_RECORD_CHUNK_MAX,
+        .packet_bytes_max = WEFT_WIRE_RECORD_CHUNK_MAX,
     };
     struct weft_writer w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, &hello);
@@ -324,12 +324,12 @@ static uint32_t wanted(const struct tcp_conn *c)
     uint8_t version = c->in[0] >> 4;
     uint8_t klass = c->in[0] & 15;
     if (c->state == TCP_CONN_HALF_OPEN) {
-        if (c->in_bytes < WEFT_RECORD_HEAD_BYTES) {
-            return WEFT_RECORD_HEAD_BYTES;
+        if (c->in_bytes < WEFT_WIRE_RECORD_HEAD_BYTES) {
+            return WEFT_WIRE_RECORD_HEAD_BYTES;
         }
         bool good = weft_wire_record_head(c->in, &record) == WEFT_OK && record.klass == c->mode &&
-                    record.bytes <= WEFT_RECORD_FIRST_MAX - WEFT_RECORD_HEAD_BYTES;
-        return good ? WEFT_RECORD_HEAD_BYTES + record.bytes : 0;
+                    record.bytes <= WEFT_WIRE_RECORD_FIRST_MAX - WEFT_WIRE_RECORD_HEAD_BYTES;
+        return good ? WEFT_WIRE_RECORD_HEAD_BYTES + record.bytes : 0;
     }
     if (c->in_bytes == 0) {
         return 1;

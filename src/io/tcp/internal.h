@@ -16,7 +16,7 @@
  * (about 1 KB) and nothing else.
  *
  * The rule against deadlock: **the reader never waits.** A chunk whose message has no posted memory
- * is read and dropped, and HOLD says so to the sender; when memory is posted, READY asks for the
+ * is read and dropped, and BLOCKED says so to the sender; when memory is posted, READY asks for the
  * message again from its beginning. Stopping to read instead would let a request without memory
  * stand before the reply that its owner waits for. Back-pressure is therefore by message, as over
  * UDP, and a receiver needs no buffer for what it does not want. What it costs is the chunks that
@@ -36,17 +36,18 @@
 #include "io/driver_base.h"
 #include "io/sock_addr.h"
 #include "io/tcp/tcp.h"
-#include "wire/record.h"
+#include "wire/tcp_record.h"
 
 #include <sys/uio.h>
 
 enum {
     TCP_MSG_MASK = WEFT_MSGS_MAX - 1,
-    TCP_IN_BYTES = 4 * WEFT_RECORD_BYTES_MAX,  /* of a peer: taken by one read */
-    TCP_OUT_BYTES = 3 * WEFT_RECORD_BYTES_MAX, /* records built ahead of a write, at most */
+    TCP_IN_BYTES = 4 * WEFT_WIRE_RECORD_BYTES_MAX,  /* of a peer: taken by one read */
+    TCP_OUT_BYTES = 3 * WEFT_WIRE_RECORD_BYTES_MAX, /* records built ahead of a write, at most */
     TCP_OUT_RECORDS = 32,
     TCP_CONTROL_MAX = 1400, /* control block of a record */
-    TCP_HEAD_ROOM = WEFT_RECORD_HEAD_BYTES + 2 + TCP_CONTROL_MAX + WEFT_DATA_BYTES + WEFT_TAG_BYTES,
+    TCP_HEAD_ROOM = WEFT_WIRE_RECORD_HEAD_BYTES + 2 + TCP_CONTROL_MAX + WEFT_DATA_BYTES +
+        WEFT_TAG_BYTES,
     TCP_KEY_BYTES = 16,
 };
 
@@ -89,7 +90,7 @@ struct tcp_conn {
     struct tcp_keys recv;
     uint64_t send_records; /* built so far */
     uint32_t in_bytes;     /* before OPEN */
-    uint8_t in[WEFT_RECORD_FIRST_MAX];
+    uint8_t in[WEFT_WIRE_RECORD_FIRST_MAX];
 };
 
 /* An outgoing message. */
@@ -126,7 +127,7 @@ struct tcp_tx {
 
 enum tcp_rx_state {
     TCP_RX_FREE,
-    TCP_RX_HELD, /* it has no memory: HOLD was sent, its chunks are dropped */
+    TCP_RX_BLOCKED, /* it has no memory: BLOCKED was sent, its chunks are dropped */
     TCP_RX_OPEN,
     TCP_RX_CLOSED,
 };
@@ -195,7 +196,7 @@ struct tcp_peer {
     uint16_t close_code;
     uint64_t tx_finish; /* bit = slot of the message */
     uint64_t rx_done;
-    uint64_t rx_hold;
+    uint64_t rx_blocked;
     uint64_t rx_ready;
 
     /* messages */

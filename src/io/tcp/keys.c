@@ -136,7 +136,7 @@ weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t
         return status;
     }
     size_t body = count - WEFT_TAG_BYTES;
-    size_t clear = c->mode == WEFT_MODE_AUTH ? body : WEFT_RECORD_HEAD_BYTES;
+    size_t clear = c->mode == WEFT_MODE_AUTH ? body : WEFT_WIRE_RECORD_HEAD_BYTES;
     struct weft_crypto_span aad = {bytes, clear};
     return crypto->ops->aead_open(crypto->self, c->recv.slot, c->recv.number++, &aad, 1,
                                   body > clear ? bytes + clear : NULL, body - clear,

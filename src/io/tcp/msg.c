@@ -43,7 +43,7 @@ static bool msg_poll(void *self, struct weft_msg_event *event_p)
 /* The grid of packets of 65,000 bytes (docs/PROTOCOL.md section 3.7). */
 uint32_t weft_tcp_chunk_elems(uint16_t elem_bytes)
 {
-    uint32_t elems = (uint32_t)weft_min_u64(WEFT_RECORD_CHUNK_MAX / elem_bytes, UINT16_MAX);
+    uint32_t elems = (uint32_t)weft_min_u64(WEFT_WIRE_RECORD_CHUNK_MAX / elem_bytes, UINT16_MAX);
     return elems >= 32 ? elems - elems % 32 : elems;
 }
 

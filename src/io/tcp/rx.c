@@ -126,7 +126,7 @@ static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, u
     }
     uint64_t *received = m->received;
     *m = (struct tcp_rx){
-        .state = TCP_RX_HELD,
+        .state = TCP_RX_BLOCKED,
         .too_long = d->chunks > t->config.ep.chunks_max,
         .critical = d->critical,
         .chunk_elems = d->chunk_elems,
@@ -142,7 +142,7 @@ static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, u
     t->counters.bad_range += m->too_long;
     if (!rx_open(t, p, m, at_ns)) {
         p->rx_held |= bit_of(m);
-        p->rx_hold |= bit_of(m);
+        p->rx_blocked |= bit_of(m);
         tcp_peer_ready(t, p);
     }
     return true;
@@ -156,8 +156,8 @@ static void peer_wake(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
     uint64_t now_ns = p->rx_held != 0 ? weft_clock_now_ns() : 0;
     for (unsigned n = 0; n < WEFT_MSGS_MAX && p->rx_held != 0 && x->id == id; n++) {
         struct tcp_rx *m = &p->rx[(turn + n) & TCP_MSG_MASK];
-        if (m->state == TCP_RX_HELD && rx_open(t, p, m, now_ns)) {
-            p->rx_hold &= ~bit_of(m); /* HOLD was not sent yet; READY is enough then */
+        if (m->state == TCP_RX_BLOCKED && rx_open(t, p, m, now_ns)) {
+            p->rx_blocked &= ~bit_of(m); /* BLOCKED was not sent yet; READY is enough then */
             p->rx_ready |= bit_of(m);
             tcp_peer_ready(t, p);
         }
@@ -243,7 +243,7 @@ static bool data_take(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
     if (!same_grid(m, d)) {
         return false;
     }
-    if (m->state == TCP_RX_HELD) {
+    if (m->state == TCP_RX_BLOCKED) {
         t->counters.no_memory++;
     } else {
         rx_chunk(t, p, m, d, at_ns);
@@ -261,7 +261,7 @@ static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, ui
     struct tcp_rx *m = &p->rx[seq & TCP_MSG_MASK];
     if (m->seq == seq && m->state == TCP_RX_OPEN) {
         (void)rx_close(t, p, m, at_ns);
-    } else if (m->seq < seq || m->state == TCP_RX_HELD) {
+    } else if (m->seq < seq || m->state == TCP_RX_BLOCKED) {
         if (m->seq < seq && !slot_over(p, m)) {
             return false;
         }
@@ -274,7 +274,7 @@ static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, ui
                              .received = received};
         p->rx_seq = weft_max_u64(p->rx_seq, seq);
         p->rx_held &= ~bit_of(m);
-        p->rx_hold &= ~bit_of(m);
+        p->rx_blocked &= ~bit_of(m);
         p->rx_done |= bit_of(m);
         tcp_peer_ready(t, p);
     }
@@ -321,7 +321,7 @@ static bool frame_act(struct weft_tcp *t, struct tcp_peer *p,
                                                                       : WEFT_DOWN_CLOSED,
                            f->other.close_code, at_ns);
         return false;
-    case WEFT_FRAME_HOLD:
+    case WEFT_FRAME_BLOCKED:
         weft_tcp_tx_hold(t, p, f->msg, true);
         break;
     default: /* READY: weft_wire_record_check has let nothing else through */
@@ -351,8 +351,8 @@ bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, siz
     struct weft_wire_data data;
     size_t tag = p->conn->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
     if (weft_wire_record_head(bytes, &record) != WEFT_OK ||
-        weft_wire_record_body(bytes + WEFT_RECORD_HEAD_BYTES, count - WEFT_RECORD_HEAD_BYTES - tag,
-                              &record) != WEFT_OK ||
+        weft_wire_record_body(bytes + WEFT_WIRE_RECORD_HEAD_BYTES,
+                              count - WEFT_WIRE_RECORD_HEAD_BYTES - tag, &record) != WEFT_OK ||
         (record.control != NULL &&
          weft_wire_record_check(record.control, record.control_bytes) != WEFT_OK)) {
         return broken(t, p, &t->counters.bad_packet, at_ns);
@@ -382,17 +382,17 @@ static bool record_next(struct weft_tcp *t, struct tcp_peer *p, uint64_t at_ns, 
     uint8_t *at = p->in + p->in_at;
     uint32_t left = p->in_end - p->in_at;
     *count_p = 0;
-    if (left < WEFT_RECORD_HEAD_BYTES) {
+    if (left < WEFT_WIRE_RECORD_HEAD_BYTES) {
         return true;
     }
     if (weft_wire_record_head(at, &record) != WEFT_OK || record.klass != p->conn->mode) {
         return broken(t, p, &t->counters.bad_packet, at_ns);
     }
-    if (left < WEFT_RECORD_HEAD_BYTES + record.bytes) {
+    if (left < WEFT_WIRE_RECORD_HEAD_BYTES + record.bytes) {
         return true;
     }
     weft_status status =
-        weft_tcp_open_record(t, p->conn, at, WEFT_RECORD_HEAD_BYTES + record.bytes);
+        weft_tcp_open_record(t, p->conn, at, WEFT_WIRE_RECORD_HEAD_BYTES + record.bytes);
     if (status == WEFT_PROTO) {
         return broken(t, p, &t->counters.bad_tag, at_ns);
     }
@@ -401,7 +401,7 @@ static bool record_next(struct weft_tcp *t, struct tcp_peer *p, uint64_t at_ns, 
         weft_tcp_peer_down(t, p, WEFT_DOWN_CRYPTO, 0, at_ns);
         return false;
     }
-    *count_p = WEFT_RECORD_HEAD_BYTES + record.bytes;
+    *count_p = WEFT_WIRE_RECORD_HEAD_BYTES + record.bytes;
     return true;
 }
 

@@ -21,7 +21,7 @@ static bool send_valid(const struct weft_tcp *t, const struct weft_msg_send *s,
     uint32_t elems = weft_tcp_chunk_elems(s->elem_bytes);
     if (s->chunk_elems != 0) {
         uint32_t bytes = (uint32_t)s->chunk_elems * s->elem_bytes;
-        elems = bytes <= WEFT_RECORD_CHUNK_MAX ? s->chunk_elems : 0;
+        elems = bytes <= WEFT_WIRE_RECORD_CHUNK_MAX ? s->chunk_elems : 0;
     }
     if (elems == 0 || weft_div_ceil_u64(s->total, elems) > t->config.ep.chunks_max) {
         return false;
@@ -140,7 +140,7 @@ void weft_tcp_tx_flushed(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *
     }
 }
 
-/* ---- deadline, HOLD, DONE -------------------------------------------------------------------- */
+/* ---- deadline, BLOCKED, DONE -------------------------------------------------------------------- */
 
 void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {

@@ -69,9 +69,9 @@ static void dones_add(struct tcp_peer *p, struct weft_writer *w)
 static void holds_add(struct tcp_peer *p, struct weft_writer *w, uint64_t *bits,
                       enum weft_wire_record_frame_type type)
 {
-    while (*bits != 0 && weft_writer_left(w) >= WEFT_HOLD_BYTES) {
+    while (*bits != 0 && weft_writer_left(w) >= WEFT_BLOCKED_BYTES) {
         unsigned slot = (unsigned)__builtin_ctzll(*bits);
-        weft_wire_hold_encode(w, type, (uint32_t)p->rx[slot].seq);
+        weft_wire_blocked_encode(w, type, (uint32_t)p->rx[slot].seq);
         *bits &= *bits - 1;
     }
 }
@@ -112,7 +112,7 @@ static void control_build(struct tcp_peer *p, struct weft_writer *w)
         p->need_ping = false;
     }
     holds_add(p, w, &p->rx_ready, WEFT_FRAME_READY);
-    holds_add(p, w, &p->rx_hold, WEFT_FRAME_HOLD);
+    holds_add(p, w, &p->rx_blocked, WEFT_FRAME_BLOCKED);
     finishes_add(p, w);
     dones_add(p, w);
     bool told = p->rx_done == 0 && p->tx_finish == 0;
@@ -159,7 +159,7 @@ struct built {
 static weft_status finish_in_place(struct weft_tcp *t, struct tcp_peer *p, const struct built *b,
                                    const struct weft_crypto_span *text, size_t texts)
 {
-    struct weft_crypto_span first = {b->head, WEFT_RECORD_HEAD_BYTES};
+    struct weft_crypto_span first = {b->head, WEFT_WIRE_RECORD_HEAD_BYTES};
     uint8_t *tag = b->head + b->head_bytes;
     size_t tag_bytes = p->conn->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
     weft_status status = WEFT_OK;
@@ -182,13 +182,14 @@ static weft_status finish_in_place(struct weft_tcp *t, struct tcp_peer *p, const
 static weft_status finish_sealed(struct weft_tcp *t, struct tcp_peer *p, const struct built *b,
                                  const struct weft_crypto_span *text, size_t texts)
 {
-    struct weft_crypto_span first = {b->head, WEFT_RECORD_HEAD_BYTES};
+    struct weft_crypto_span first = {b->head, WEFT_WIRE_RECORD_HEAD_BYTES};
     uint8_t *at = p->sealed + p->out.sealed_bytes;
     size_t bytes = b->head_bytes + b->chunk_bytes;
-    memcpy(at, b->head, WEFT_RECORD_HEAD_BYTES);
+    memcpy(at, b->head, WEFT_WIRE_RECORD_HEAD_BYTES);
     iov_add(&p->out, at, bytes + WEFT_TAG_BYTES);
     p->out.sealed_bytes += (uint32_t)(bytes + WEFT_TAG_BYTES);
-    return weft_tcp_seal(t, p->conn, &first, text, texts, at + WEFT_RECORD_HEAD_BYTES, at + bytes);
+    return weft_tcp_seal(t, p->conn, &first, text, texts, at + WEFT_WIRE_RECORD_HEAD_BYTES,
+                         at + bytes);
 }
 
 /* Protect the record and list its buffers. False: the provider failed. */
@@ -199,9 +200,9 @@ static bool record_finish(struct weft_tcp *t, struct tcp_peer *p, const struct b
     size_t tag_bytes = p->conn->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
     size_t bytes = b->head_bytes + b->chunk_bytes + tag_bytes;
     weft_wire_record_head_encode(b->head, p->conn->mode, flags,
-                                 (uint32_t)(bytes - WEFT_RECORD_HEAD_BYTES));
+                                 (uint32_t)(bytes - WEFT_WIRE_RECORD_HEAD_BYTES));
     struct weft_crypto_span text[2] = {
-        {b->head + WEFT_RECORD_HEAD_BYTES, b->head_bytes - WEFT_RECORD_HEAD_BYTES},
+        {b->head + WEFT_WIRE_RECORD_HEAD_BYTES, b->head_bytes - WEFT_WIRE_RECORD_HEAD_BYTES},
         {b->chunk, b->chunk_bytes}};
     size_t texts = b->chunk == NULL ? 1 : 2;
     weft_status status = p->conn->mode == WEFT_MODE_SEAL ? finish_sealed(t, p, b, text, texts)
@@ -240,14 +241,14 @@ static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, 
 /* Put all control frames that are due into the record; false: there are none. */
 static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
 {
-    uint8_t *frames = b->head + WEFT_RECORD_HEAD_BYTES + 2;
+    uint8_t *frames = b->head + WEFT_WIRE_RECORD_HEAD_BYTES + 2;
     struct weft_writer w = weft_writer_make(frames, most);
     control_build(p, &w);
     size_t bytes = (size_t)(w.at - frames);
     if (bytes == 0) {
         return false;
     }
-    weft_put_u16(b->head + WEFT_RECORD_HEAD_BYTES, (uint16_t)bytes);
+    weft_put_u16(b->head + WEFT_WIRE_RECORD_HEAD_BYTES, (uint16_t)bytes);
     b->head_bytes += 2 + bytes;
     return true;
 }
@@ -256,9 +257,10 @@ static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
 static bool record_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns, bool *failed_p)
 {
     /* What a chunk of full length leaves to the head. */
-    size_t room = WEFT_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_RECORD_CHUNK_MAX;
+    size_t room =
+        WEFT_WIRE_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_WIRE_RECORD_CHUNK_MAX;
     struct built b = {.head = p->heads + (size_t)p->out.records * TCP_HEAD_ROOM,
-                      .head_bytes = WEFT_RECORD_HEAD_BYTES};
+                      .head_bytes = WEFT_WIRE_RECORD_HEAD_BYTES};
     /* The first record of the connecting end is short: the other end has little room for
      * strangers. */
     bool first = p->conn->send_records == 0 && !p->accepted;
@@ -322,7 +324,8 @@ static bool batch_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     bool failed = false;
     batch_reset(out);
     while (out->records < TCP_OUT_RECORDS &&
-           out->bytes <= TCP_OUT_BYTES - WEFT_RECORD_BYTES_MAX && record_build(t, p, now_ns, &failed)) {
+           out->bytes <= TCP_OUT_BYTES - WEFT_WIRE_RECORD_BYTES_MAX &&
+           record_build(t, p, now_ns, &failed)) {
         continue;
     }
     if (failed) {

@@ -7,7 +7,7 @@
  *   errors.c            ICMP about connections that are being made
  *   delayed_ack.c       a DONE that waits for the owner's next step
  *   blocking_receive.c  sleeping inside the receive call
- *   loss.c              loss on purpose
+ *   inject_loss.c              loss on purpose
  *   probe.c             what sockets of this host can do, for `weft doctor`
  */
 #ifndef WEFT_IO_UDP_INTERNAL_H
@@ -38,7 +38,7 @@ struct weft_udp {
     struct weft_sender sender;
     struct weft_udp_errors errors;
     bool gso_before; /* the socket asked for errors, which may look like a refusal of GSO */
-    struct weft_loss loss;
+    struct weft_inject_loss loss;
     struct weft_sock_facts facts;
     uint32_t peers_max;
     struct weft_udp_observer observer;

@@ -90,11 +90,11 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
         uint32_t bytes = left < buffer->segment_bytes ? left : buffer->segment_bytes;
         if (left > bytes) {
             uint64_t next = weft_min_u64(left - bytes, buffer->segment_bytes);
-            weft_ep_ahead_chunk(udp->ep, buffer->bytes + at + bytes, next);
+            weft_ep_prefetch_chunk(udp->ep, buffer->bytes + at + bytes, next);
         }
         udp->base.socket.datagrams_received++;
         udp->base.socket.bytes_received += bytes;
-        if (weft_loss_next(&udp->loss)) {
+        if (weft_inject_loss_next(&udp->loss)) {
             udp->base.socket.injected_drops++;
         } else {
             weft_ep_recv(udp->ep, &buffer->from, buffer->ecn, buffer->bytes + at, bytes,
@@ -115,13 +115,13 @@ static uint32_t receive(struct weft_udp *udp, bool sleep, weft_driver_handler *h
     (void)weft_rx_batch(udp->rx, sleep, &udp->base.socket, &udp->taken_ns, &buffers, &count);
     udp->more_to_receive = weft_rx_more(udp->rx);
     if (count > 0) {
-        weft_ep_ahead(udp->ep, buffers[0].bytes, buffers[0].count);
+        weft_ep_prefetch(udp->ep, buffers[0].bytes, buffers[0].count);
     }
     for (uint32_t i = 0; i < count; i++) {
         if (i + 1 < count) {
-            weft_ep_ahead(udp->ep, buffers[i + 1].bytes, buffers[i + 1].count);
+            weft_ep_prefetch(udp->ep, buffers[i + 1].bytes, buffers[i + 1].count);
             uint64_t first = weft_min_u64(buffers[i + 1].count, buffers[i + 1].segment_bytes);
-            weft_ep_ahead_chunk(udp->ep, buffers[i + 1].bytes, first);
+            weft_ep_prefetch_chunk(udp->ep, buffers[i + 1].bytes, first);
         }
         take_buffer(udp, &buffers[i], udp->taken_ns, handler, arg);
     }

@@ -329,7 +329,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driv
     weft_udp_errors_init(&udp->errors, udp->socket_fd, udp->base.family);
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
-    weft_loss_init(&udp->loss, &config->loss);
+    weft_inject_loss_init(&udp->loss, &config->loss);
     udp->base.msgr = udp->delayed_ack != NULL ? weft_delayed_ack_msgr(udp->delayed_ack)
                                               : weft_ep_msgr(udp->ep);
     weft_clock_timers_exact();

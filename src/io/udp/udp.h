@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "io/driver_types.h"
-#include "io/udp/loss.h"
+#include "io/udp/inject_loss.h"
 
 struct weft_udp;
 
@@ -49,7 +49,7 @@ struct weft_udp_config {
     uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
     uint8_t gro;                  /* 0: do not ask for merged datagrams */
     uint8_t insecure_network;     /* 1: mode none beyond loopback, too: any host there may write */
-    struct weft_loss_config loss; /* drop on arrival, on purpose */
+    struct weft_inject_loss_config loss; /* drop on arrival, on purpose */
     struct weft_ep_config ep;
 };
 

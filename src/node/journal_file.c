@@ -1,0 +1,349 @@
+#define _GNU_SOURCE
+#include "node/journal_file.h"
+
+#include "node/journal_file_internal.h"
+#include "node/map_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STEP_BYTES = 16 << 20 };
+
+uint64_t weft_journal_job(const char *name)
+{
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = name; *at != '\0'; at++) {
+        sum = (sum ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+    }
+    return sum;
+}
+
+/* ---- the own file ---------------------------------------------------------------------------- */
+
+/* Blocks for all of it: what is mapped must be there when it is touched. */
+static weft_status take_blocks(struct weft_journal_file *file, uint64_t bytes)
+{
+    int why;
+    do {
+        why = posix_fallocate(file->fd, 0, (off_t)bytes);
+    } while (why == EINTR);
+    if (why != 0) {
+        errno = why;
+        return WEFT_IO;
+    }
+    file->bytes = bytes;
+    return WEFT_OK;
+}
+
+/* Where a file system copies on write, a block that was taken is not the one that is written, and there
+ * may be none left: SIGBUS. Btrfs can be told to write in place, while the file is empty. Where that is
+ * not known, or does not help (a snapshot), the guard does. */
+static void write_in_place(int fd)
+{
+    int flags;
+    if (ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0) {
+        flags |= FS_NOCOW_FL;
+        (void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
+    }
+}
+
+static weft_status map(struct weft_journal_file *file, uint64_t bytes_max)
+{
+    file->bytes_max = weft_max_u64(bytes_max, file->former.bytes);
+    write_in_place(file->fd);
+    if (take_blocks(file, weft_min_u64(file->bytes_max, STEP_BYTES)) != WEFT_OK) {
+        return WEFT_IO;
+    }
+    void *memory =
+        mmap(NULL, file->bytes_max, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
+    if (memory == MAP_FAILED) {
+        return WEFT_IO;
+    }
+    file->memory = memory;
+    return weft_map_guard_add(memory, file->bytes_max, &file->guard);
+}
+
+/* Of another job with another checkpoint directory, that has counted up to the same number. A process
+ * locks its file for this alone. */
+static weft_status clear_name(const struct weft_journal_options *options, const char *path,
+                              struct weft_journal_news *news, struct weft_error *error)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool free_now = fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
+    int why = errno;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (!free_now) {
+        return weft_fail(error, WEFT_IO,
+                         fd >= 0 ? "%s is another process's: choose another --journal directory"
+                                 : "cannot open %s: %s",
+                         path, strerror(why));
+    }
+    weft_status status = weft_journal_put_aside(options, path, error);
+    if (status == WEFT_OK) {
+        weft_journal_news_add(news,
+                              "%s was there already, of another checkpoint directory: moved to "
+                              "quarantine/ beside it; remove it there when it is not needed",
+                              path);
+    }
+    return status;
+}
+
+static weft_status create(struct weft_journal_file *file, const char *path,
+                          struct weft_journal_news *news, struct weft_error *error)
+{
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    if (mkdir(file->options->directory, 0777) != 0 && errno != EEXIST) {
+        return weft_fail(error, WEFT_IO, "cannot make directory %s: %s", file->options->directory,
+                         strerror(errno));
+    }
+    file->fd = open(path, flags, 0600);
+    if (file->fd < 0 && errno == EEXIST) {
+        weft_status status = clear_name(file->options, path, news, error);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        file->fd = open(path, flags, 0600);
+    }
+    if (file->fd < 0) {
+        return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
+    }
+    (void)flock(file->fd, LOCK_EX | LOCK_NB); /* nobody else can have it; for clear_name */
+    return WEFT_OK;
+}
+
+/* A start that failed leaves nothing: it may have failed because there is no room. No process reads
+ * this file before it is on record that this one has taken the place of the one before. */
+static void discard(const struct weft_journal_file *file)
+{
+    char path[JOURNAL_PATH_BYTES];
+    struct weft_error ignored;
+    if (file->fd >= 0 && weft_journal_path(file->options, file->names.shard, file->names.claim,
+                                           path, &ignored) == WEFT_OK) {
+        (void)unlink(path);
+    }
+}
+
+weft_status weft_journal_file_open(struct weft_journal_file *file,
+                                   const struct weft_journal_options *options,
+                                   const struct weft_journal_names *names,
+                                   struct weft_journal_news *news, struct weft_error *error)
+{
+    char path[JOURNAL_PATH_BYTES];
+    *file = (struct weft_journal_file){.fd = -1, .options = options, .names = *names};
+    *news = (struct weft_journal_news){.text = ""};
+    weft_status status = weft_journal_path(options, names->shard, names->claim, path, error);
+    status = status == WEFT_OK ? weft_journal_former_read(file, news, error) : status;
+    status = status == WEFT_OK ? create(file, path, news, error) : status;
+    if (status == WEFT_OK && map(file, (uint64_t)options->mib << 20) != WEFT_OK) {
+        status = weft_fail(error, WEFT_IO, "cannot take %" PRIu64 " bytes for %s: %s",
+                           weft_min_u64(STEP_BYTES, (uint64_t)options->mib << 20), path,
+                           strerror(errno));
+    }
+    if (status != WEFT_OK) {
+        discard(file);
+        weft_journal_file_close(file);
+    }
+    return status;
+}
+
+void weft_journal_file_close(struct weft_journal_file *file)
+{
+    weft_map_guard_remove(file->guard);
+    if (file->memory != NULL) {
+        (void)munmap(file->memory, file->bytes_max);
+    }
+    if (file->fd >= 0) {
+        (void)close(file->fd);
+    }
+    weft_journal_former_unmap(&file->former);
+    free(file->former.path);
+    *file = (struct weft_journal_file){.fd = -1};
+}
+
+/* ---- doing it again -------------------------------------------------------------------------- */
+
+static weft_status init(struct weft_journal_file *file, struct weft_shard *shard,
+                        uint64_t checkpoint, bool with_former)
+{
+    struct weft_shard_journal_config config = {.memory = file->memory,
+                                               .bytes = file->bytes,
+                                               .bytes_max = file->bytes_max,
+                                               .job = file->options->job,
+                                               .checkpoint = checkpoint};
+    if (getrandom(&config.lineage, sizeof(config.lineage), 0) != sizeof(config.lineage)) {
+        config.lineage = 0;
+    }
+    config.lineage |= 1; /* not 0 */
+    config.source = with_former ? file->former.memory : NULL;
+    config.source_bytes = file->former.bytes;
+    return weft_shard_journal_init(shard, &config);
+}
+
+/* What must not go on: the own file would lack what the other one has. */
+static weft_status stop(const struct weft_journal_file *file, weft_status status,
+                        struct weft_error *error)
+{
+    if (status == WEFT_UNSUPPORTED) {
+        return weft_fail(error, status,
+                         "%s is of another version: start the release that wrote it, or move "
+                         "it away to begin at the checkpoint",
+                         file->former.path);
+    }
+    return weft_fail(error, status, "no memory for a journal");
+}
+
+static weft_status replay(struct weft_journal_file *file, struct weft_shard *shard,
+                          weft_checkpoint_supply *supply, struct weft_error *error)
+{
+    while (weft_shard_journal_replay(shard)) {
+        supply(shard);
+        if (!weft_shard_journal_stalls(shard)) {
+            continue;
+        }
+        uint64_t bytes = weft_min_u64(file->bytes_max, file->bytes + STEP_BYTES);
+        if (bytes == file->bytes || take_blocks(file, bytes) != WEFT_OK) {
+            return weft_fail(error, WEFT_IO,
+                             "no room in %s to copy the journal of the process before: %s",
+                             file->options->directory, strerror(errno));
+        }
+        weft_shard_journal_grow(shard, bytes);
+    }
+    return WEFT_OK;
+}
+
+/* In the order of what is worse. */
+static void say(struct weft_journal_file *file, const struct weft_shard_journal_report *report,
+                weft_status why, uint64_t checkpoint, struct weft_journal_news *news)
+{
+    const char *path = file->former.path, *aside = "It is kept, in quarantine/ beside it";
+    file->former.aside = true;
+    if (why != WEFT_OK) {
+        weft_journal_news_add(news, "%s cannot be used: %s; what it holds is not done again. %s",
+                              path,
+                              why == WEFT_DATA
+                                  ? "its head is damaged, or it was cut off"
+                                  : "it is of another job, or of another number of shards",
+                              aside);
+    } else if (report->end_unknown) {
+        weft_journal_news_add(
+            news, "%s is damaged: where it ended is not known, nor what is lost; %s. %s", path,
+            report->used ? "what is whole is done again" : "nothing is done again", aside);
+    } else if (report->damaged) {
+        weft_journal_news_add(news,
+                              "%s is damaged, or the host lost its power: its last %" PRIu64
+                              " records (%" PRIu64 " bytes) are lost, and %s. %s",
+                              path, report->lost_records, report->lost_bytes,
+                              report->used ? "those before are done again" : "none is done again",
+                              aside);
+    } else if (!report->used) {
+        weft_journal_news_add(news,
+                              "%s does not lead on from checkpoint %" PRIu64 ": its %" PRIu64
+                              " records are not done again. %s",
+                              path, checkpoint, report->unused_records, aside);
+    } else if (report->unused_records > 0) {
+        weft_journal_news_add(news,
+                              "%s was full, and its last %" PRIu64
+                              " records lead on from a checkpoint that was not restored: they are "
+                              "not done again. %s",
+                              path, report->unused_records, aside);
+    } else {
+        file->former.aside = false;
+    }
+}
+
+/* Of the other one some had reached the disk, and it will be removed. */
+static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *shard,
+                            struct weft_error *error)
+{
+    if (fdatasync(file->fd) != 0) {
+        return weft_fail(error, WEFT_IO, "cannot write a journal in %s: %s",
+                         file->options->directory, strerror(errno));
+    }
+    if (weft_map_guard_failed(file->guard)) {
+        return weft_fail(error, WEFT_IO, "the disk of %s failed while a journal was written",
+                         file->options->directory);
+    }
+    file->synced = weft_shard_journal_changes(shard);
+    file->freed = weft_shard_journal_frees(shard);
+    return weft_ckpt_sync_directory(file->options->directory, error);
+}
+
+weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shard *shard,
+                                uint64_t checkpoint, weft_checkpoint_supply *supply,
+                                struct weft_journal_news *news, struct weft_error *error)
+{
+    bool with_former = file->former.memory != NULL;
+    weft_status why = init(file, shard, checkpoint, with_former), status = why;
+    if (with_former && (why == WEFT_DATA || why == WEFT_EXISTS)) {
+        status = init(file, shard, checkpoint, false);
+    }
+    status = status == WEFT_OK ? replay(file, shard, supply, error) : stop(file, status, error);
+    status = status == WEFT_OK ? sync_all(file, shard, error) : status;
+    weft_journal_former_unmap(&file->former);
+    if (status != WEFT_OK) {
+        discard(file);
+    } else if (with_former) {
+        say(file, weft_shard_journal_report(shard), why, checkpoint, news);
+    }
+    return status;
+}
+
+/* ---- while it serves ------------------------------------------------------------------------- */
+
+/* What was written before stays; what would come now is not in it. An fsync that failed is not tried
+ * again: the kernel says so once, and the pages count as clean from then on. */
+static void fail(struct weft_journal_file *file, struct weft_shard *shard)
+{
+    file->failed = true;
+    weft_shard_journal_fail(shard);
+}
+
+void weft_journal_turn(struct weft_journal_file *file, struct weft_shard *shard)
+{
+    if (file->fd < 0 || file->failed) {
+        return;
+    }
+    if (weft_map_guard_failed(file->guard)) {
+        fail(file, shard);
+        return;
+    }
+    if (weft_shard_journal_wants(shard)) {
+        uint64_t bytes = weft_min_u64(file->bytes_max, file->bytes + STEP_BYTES);
+        if (bytes > file->bytes && take_blocks(file, bytes) == WEFT_OK) {
+            weft_shard_journal_grow(shard, bytes);
+        }
+    }
+}
+
+void weft_journal_commit(struct weft_journal_file *file, struct weft_shard *shard)
+{
+    if (file->fd < 0 || file->failed || !file->options->sync ||
+        weft_shard_journal_changes(shard) == file->synced) {
+        return;
+    }
+    file->synced = weft_shard_journal_changes(shard);
+    if (fdatasync(file->fd) != 0 || weft_map_guard_failed(file->guard)) {
+        fail(file, shard);
+    }
+}
+
+void weft_journal_commit_freed(struct weft_journal_file *file, struct weft_shard *shard)
+{
+    uint64_t frees = file->fd >= 0 ? weft_shard_journal_frees(shard) : 0;
+    if (frees != file->freed) {
+        file->freed = frees;
+        weft_journal_commit(file, shard);
+    }
+}

@@ -1,0 +1,217 @@
+/* Pushes that are sent again: over a new connection of the same process, or to a shard that was
+ * restored. Whole ones are known by the window, those in between chunk by chunk.
+ *
+ * The masks exist where chunks_max says how long they are. Without them a worker that resumes is
+ * refused.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Resending".
+ */
+#include "base/assert.h"
+#include "ps/shard_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_status weft_shard_partials_init(struct weft_shard *shard)
+{
+    size_t words = WEFT_BITS_WORDS((size_t)shard->config.chunks_max);
+    /* Those being taken, and as many that a broken connection left. */
+    shard->partials_per_worker = 2 * shard->config.push_slots;
+    shard->partial_count = shard->config.workers_max * shard->partials_per_worker;
+    shard->partials = calloc(shard->partial_count, sizeof(*shard->partials));
+    uint64_t *masks = calloc(shard->partial_count * words, sizeof(*masks));
+    if (shard->partials == NULL || masks == NULL) {
+        free(masks);
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < shard->partial_count; i++) {
+        shard->partials[i].mask = masks + i * words;
+    }
+    return WEFT_OK;
+}
+
+void weft_shard_partials_fini(struct weft_shard *shard)
+{
+    if (shard->partials != NULL) {
+        free(shard->partials[0].mask);
+    }
+    free(shard->partials);
+}
+
+struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t worker)
+{
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        if (!first[i].live) {
+            first[i].live = true;
+            return &first[i];
+        }
+    }
+    return NULL;
+}
+
+static struct shard_partial *find(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                                  uint64_t number)
+{
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        if (first[i].live && first[i].table == table && first[i].number == number) {
+            return &first[i];
+        }
+    }
+    return NULL;
+}
+
+bool weft_shard_dedup_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                            uint64_t number)
+{
+    return shard->partial_count > 0 && find(shard, table, worker, number) != NULL;
+}
+
+static struct shard_partial *make(struct weft_shard *shard, const struct shard_slot *slot,
+                                  const struct weft_msg_event *event)
+{
+    if (event->chunks > shard->config.chunks_max) {
+        return NULL;
+    }
+    struct shard_partial *partial = weft_shard_partial_take(shard, slot->worker);
+    if (partial != NULL) {
+        partial->table = slot->table;
+        partial->number = slot->number;
+        partial->chunks = event->chunks;
+        partial->chunk_elems = event->chunk_elems;
+        memset(partial->mask, 0, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(uint64_t));
+    }
+    return partial;
+}
+
+void weft_shard_dedup_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
+                           const struct weft_msg_event *event)
+{
+    slot->number = weft_push_window_number(shard_pushes(shard, slot->table, slot->worker), low);
+    weft_shard_dedup_begin(shard, slot, event);
+}
+
+void weft_shard_dedup_begin(struct weft_shard *shard, struct shard_slot *slot,
+                            const struct weft_msg_event *event)
+{
+    struct weft_push_window *window = shard_pushes(shard, slot->table, slot->worker);
+    if (slot->number == 0) {
+        return; /* the worker does not count, and does not send again */
+    }
+    slot->again = weft_push_window_test(window, slot->number);
+    weft_push_window_open(window, slot->number);
+    if (slot->again || shard->partial_count == 0) {
+        return;
+    }
+    struct shard_partial *partial = find(shard, slot->table, slot->worker, slot->number);
+    partial = partial != NULL ? partial : make(shard, slot, event);
+    /* A head alone ends a push, however it was cut: its worker gives up what is missing. */
+    bool head_alone = event->total == shard_request_head_elems(event);
+    if (partial == NULL || (!head_alone && (partial->chunks != event->chunks ||
+                                            partial->chunk_elems != event->chunk_elems))) {
+        /* Cut another way, or more pushes left open than this worker may have: not to be told from
+         * what is applied already. */
+        slot->status = WEFT_RPC_BAD_REQUEST;
+        slot->dead = true;
+        return;
+    }
+    slot->partial = (uint32_t)(partial - shard->partials);
+}
+
+bool weft_shard_dedup_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
+                            uint32_t chunk)
+{
+    return slot->again || (slot->partial != WEFT_SHARD_NONE &&
+                           weft_bits_test(shard->partials[slot->partial].mask, chunk));
+}
+
+void weft_shard_dedup_applied(struct weft_shard *shard, const struct shard_slot *slot,
+                              uint32_t chunk)
+{
+    struct weft_push_window *window = shard_pushes(shard, slot->table, slot->worker);
+    window->clock = slot->clock > window->clock ? slot->clock : window->clock;
+    if (slot->partial != WEFT_SHARD_NONE) {
+        weft_bits_set(shard->partials[slot->partial].mask, chunk);
+    }
+}
+
+void weft_shard_dedup_closed(struct weft_shard *shard, const struct shard_slot *slot, bool is_short)
+{
+    if (slot->number == 0 || is_short) {
+        return;
+    }
+    weft_shard_journal_closed(shard, slot->table, slot->worker, slot->number);
+    weft_push_window_close(shard_pushes(shard, slot->table, slot->worker), slot->number);
+    if (slot->partial != WEFT_SHARD_NONE) {
+        shard->partials[slot->partial].live = false;
+    }
+}
+
+void weft_shard_dedup_later(struct weft_shard *shard, const struct shard_slot *slot)
+{
+    struct shard_partial *partial =
+        slot->partial == WEFT_SHARD_NONE ? NULL : &shard->partials[slot->partial];
+    /* Nothing to remember: it is made anew, so a worker may have any number of such. */
+    if (partial != NULL && weft_bits_count(partial->mask, partial->chunks) == 0) {
+        partial->live = false;
+    }
+}
+
+void weft_shard_dedup_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                            uint64_t number)
+{
+    struct shard_partial *partial = find(shard, table, worker, number);
+    weft_push_window_close(shard_pushes(shard, table, worker), number);
+    if (partial != NULL) {
+        partial->live = false;
+    }
+}
+
+enum weft_rpc_status weft_shard_dedup_resume(struct weft_shard *shard, uint16_t table,
+                                             uint32_t worker, const struct weft_rpc_pushes *theirs)
+{
+    if (shard->partial_count == 0) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        if (!first[i].live || first[i].table != table) {
+            continue;
+        }
+        if (weft_bits_count(first[i].mask, first[i].chunks) == first[i].chunks) {
+            /* The cut came between its last chunk and its end. */
+            weft_push_window_close(shard_pushes(shard, table, worker), first[i].number);
+            first[i].live = false;
+        } else if (weft_rpc_pushes_test(theirs, first[i].number) ||
+                   weft_bits_count(first[i].mask, first[i].chunks) == 0) {
+            first[i].live = false;
+        }
+    }
+    return WEFT_RPC_OK;
+}
+
+struct weft_rpc_pushes weft_shard_dedup_pushes(const struct weft_shard *shard,
+                                               const struct shard_slot *slot)
+{
+    struct weft_rpc_pushes pushes =
+        weft_push_window_pushes(shard_pushes(shard, slot->table, slot->worker));
+    const struct shard_partial *first =
+        shard->partials + (size_t)slot->worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        uint64_t back = pushes.newest - first[i].number;
+        if (first[i].live && first[i].table == slot->table && back < WEFT_RPC_PUSHES_BITS) {
+            pushes.begun[back / 64] |= UINT64_C(1) << back % 64;
+        }
+    }
+    return pushes;
+}
+
+void weft_shard_dedup_forget(struct weft_shard *shard, uint16_t table, uint32_t worker)
+{
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
+    *shard_pushes(shard, table, worker) = (struct weft_push_window){0};
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        first[i].live &= first[i].table != table;
+    }
+}

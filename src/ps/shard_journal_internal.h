@@ -1,0 +1,109 @@
+/* The inside of a shard's journal: what its records say, shared by shard_journal.c, which writes them,
+ * and shard_journal_replay.c, which does them again. Not for others.
+ *
+ * Source: docs/CHECKPOINTS.md, "The journal".
+ */
+#ifndef WEFT_PS_SHARD_JOURNAL_INTERNAL_H
+#define WEFT_PS_SHARD_JOURNAL_INTERNAL_H
+
+#include "ps/shard_journal.h"
+#include "ps/journal_ring.h"
+#include "ps/shard_internal.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+/* Those of the ring itself are 0 and 65,535. */
+enum record_type {
+    RECORD_CHUNK = 1, /* struct chunk_body, then the chunk as it came; one that names a list: its ids
+                       * behind it, shard_list.c */
+    RECORD_CLOSED,    /* value: number of the push; all of it is there, or enough */
+    RECORD_CLOCK,     /* value: clock that the rank has finished */
+    RECORD_RENEWED,   /* value: incarnation that speaks for the rank from here on */
+    RECORD_LEFT,      /* the rank's connection is gone */
+    RECORD_TABLE,     /* struct table_body: the rank has opened the table */
+    RECORD_MARK,      /* struct mark_body, then of each table: position, bits of its members */
+    RECORD_LIFE,      /* another process goes on with the shard: all connections are gone */
+    RECORD_GAP,       /* here it was full; what follows leads on from the cut that begins here */
+    RECORD_AGGREGATE, /* value: clock; then the message as it came (ps/aggregate.h) */
+};
+
+struct value_body {
+    uint64_t value;
+    uint64_t bytes; /* AGGREGATE: of the message; else 0 */
+    uint64_t reserved[2];
+};
+
+struct chunk_body {
+    uint64_t number;
+    uint32_t clock;
+    uint32_t chunk;
+    uint32_t chunks;
+    uint32_t total;
+    uint32_t elems;
+    uint16_t elem_bytes;
+    uint16_t chunk_elems;
+};
+
+struct table_body {
+    uint64_t resumes; /* 0, 1 */
+    uint8_t spec[WEFT_RPC_SPEC_BYTES];
+    uint8_t pushes[WEFT_RPC_PUSHES_BYTES]; /* with resumes */
+    uint64_t reserved;
+    uint8_t admission_key[WEFT_HASH_KEY_BYTES]; /* where the table has admission; earlier releases
+                                                 * end before it, too */
+};
+
+struct mark_body {
+    uint64_t checkpoint;
+    uint64_t tables;
+    uint64_t words; /* of each table's bits */
+    uint64_t reserved;
+};
+
+static_assert(sizeof(struct value_body) % WEFT_RING_UNIT == 0);
+static_assert(sizeof(struct chunk_body) % WEFT_RING_UNIT == 0);
+static_assert(sizeof(struct table_body) % WEFT_RING_UNIT == 0);
+static_assert(offsetof(struct table_body, admission_key) % WEFT_RING_UNIT == 0);
+static_assert(sizeof(struct mark_body) % WEFT_RING_UNIT == 0);
+
+struct weft_shard_journal {
+    struct weft_ring ring;          /* its own */
+    struct weft_ring_reader source; /* replaying: that of the process before */
+    bool full;
+    bool failed; /* its memory cannot be relied on: nothing more is written */
+    bool replaying;
+    bool stalled;                  /* replaying: the next record finds no room */
+    struct weft_ring_cursor cursor; /* replaying: the record being done again */
+    struct weft_ring_cursor last;   /* of the source: behind the last record that is whole */
+    uint64_t needed;               /* position from which on the checkpoint may lack records */
+    uint32_t cursor_life;
+    bool ends_in_life; /* the last record that was done again is LIFE */
+    struct weft_shard_journal_report report;
+    struct weft_ring_cursor *cut; /* (tables_max,): where the cut under way has each table */
+    struct weft_ring_cursor kept; /* the oldest of those of the last cut that was kept */
+    bool kept_any;
+    struct weft_ring_cursor gap; /* gapped: of the one GAP that is there */
+    bool gapped;
+    bool gap_kept; /* a cut behind it was kept, but does not count yet */
+    size_t words;  /* bits of the members of a table */
+    size_t mark_words;
+    uint64_t *mark; /* (mark_words,): what MARK says behind its head */
+    uint8_t *listed; /* (JOURNAL_LISTED_BYTES,) scratch: a chunk that names a list, and its ids */
+};
+
+enum { JOURNAL_LISTED_BYTES = WEFT_PS_PACKED_CHUNK_BYTES + WEFT_SHARD_IDS_BEHIND_MAX };
+
+/* Position of the table's cut, then the bits of its members. */
+static inline uint64_t *journal_mark_of(const struct weft_shard_journal *journal, uint32_t table)
+{
+    return journal->mark + table * (1 + journal->words);
+}
+
+/* journal->mark, as a record. */
+void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint);
+
+/* Another process goes on from here. */
+void weft_shard_journal_write_life(struct weft_shard *shard);
+
+#endif

@@ -1,0 +1,445 @@
+/* A shard's journal is opened, and what the process before wrote into its own is done again.
+ *
+ * Doing again calls what did it the first time (weft_shard_push_take, weft_shard_clock_take, ...), so
+ * there is one description of what a request means. A checkpoint cuts each table at an instant of its
+ * own; MARK says which position of the journal that was, and what was done to a table before it is
+ * passed over.
+ *
+ * The journal of the process before is read, never written: that process may be frozen and go on
+ * writing when it thaws. What the checkpoint may lack is copied into the own journal while it is done
+ * again, each record at the position that it had, so that MARK stays true. When all is done the own
+ * journal stands alone.
+ *
+ * Source: docs/CHECKPOINTS.md, "The journal".
+ */
+#include "ps/shard_journal_internal.h"
+#include "ps/snapshot_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIFE_BYTES = sizeof(struct weft_ring_record) + sizeof(struct value_body) };
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool is_mark_of(const struct weft_shard *shard, const struct weft_ring_record *record,
+                       uint64_t checkpoint)
+{
+    const struct weft_shard_journal *journal = shard->journal;
+    size_t data_bytes = journal->mark_words * sizeof(*journal->mark);
+    struct mark_body body;
+    if (record->type != RECORD_MARK ||
+        record->bytes < sizeof(*record) + sizeof(body) + data_bytes) {
+        return false;
+    }
+    memcpy(&body, record + 1, sizeof(body));
+    return body.checkpoint == checkpoint && body.tables == shard->config.tables_max &&
+           body.words == journal->words;
+}
+
+/* The last MARK of this checkpoint whose positions are all still there, into journal->mark; the end
+ * of the source is found on the way. */
+static bool find_mark(struct weft_shard *shard, uint64_t checkpoint)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    const struct weft_ring_reader *source = &journal->source;
+    const struct weft_ring_record *record;
+    uint32_t life = 0;
+    bool found = false;
+    journal->last = source->begin;
+    while ((record = weft_ring_next(source, &life, &journal->last)) != NULL) {
+        if (!is_mark_of(shard, record, checkpoint)) {
+            continue;
+        }
+        memcpy(journal->mark, (const uint8_t *)(record + 1) + sizeof(struct mark_body),
+               journal->mark_words * sizeof(*journal->mark));
+        found = true;
+        for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+            uint64_t from = journal_mark_of(journal, t)[0];
+            found &= from == 0 || (from >= source->begin.position && from <= record->position &&
+                                   from % WEFT_RING_UNIT == 0);
+        }
+    }
+    return found;
+}
+
+/* How much was written behind the last record that can be read. A source of version 2 does not say. */
+static void report_damage(struct weft_shard_journal *journal)
+{
+    const struct weft_ring_reader *source = &journal->source;
+    struct weft_shard_journal_report *report = &journal->report;
+    bool short_of = source->has_last && journal->last.position < source->last.position;
+    report->end_unknown = !source->has_last && source->version >= WEFT_RING_VERSION_PLAIN;
+    report->damaged = short_of || report->end_unknown;
+    if (short_of) {
+        report->lost_bytes = source->last.position - journal->last.position;
+        report->lost_records = source->last.records > journal->last.records
+                                   ? source->last.records - journal->last.records
+                                   : 0;
+    }
+}
+
+/* No source, or nothing in it leads on from the checkpoint. */
+static void begin_anew(struct weft_shard *shard, uint64_t checkpoint)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    memset(journal->mark, 0, journal->mark_words * sizeof(*journal->mark));
+    weft_shard_journal_write_mark(shard, checkpoint);
+}
+
+static void members_from_mark(struct weft_shard *shard)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        const uint64_t *bits = journal_mark_of(shard->journal, t) + 1;
+        for (uint32_t w = 0; w < shard->config.workers_max; w++) {
+            shard->members[(size_t)t * shard->config.workers_max + w] = weft_bits_test(bits, w);
+        }
+        if (shard->tables[t].declared) {
+            weft_shard_members_average(shard, (uint16_t)t);
+        }
+    }
+}
+
+/* The first position that the checkpoint may lack. A table that has none was made behind the cut of
+ * the others, or there was no cut. */
+static uint64_t needed_from(const struct weft_shard *shard)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        uint64_t from = journal_mark_of(shard->journal, t)[0];
+        first = from > 0 ? weft_min_u64(first, from) : first;
+    }
+    return first == UINT64_MAX ? 0 : first;
+}
+
+static struct weft_shard_journal *journal_new(const struct weft_shard_config *config)
+{
+    struct weft_shard_journal *journal = calloc(1, sizeof(*journal));
+    if (journal == NULL) {
+        return NULL;
+    }
+    journal->words = WEFT_BITS_WORDS((size_t)config->workers_max);
+    journal->mark_words = config->tables_max * (1 + journal->words);
+    journal->cut = calloc(config->tables_max, sizeof(*journal->cut));
+    journal->mark = calloc(journal->mark_words, sizeof(*journal->mark));
+    journal->listed = malloc(JOURNAL_LISTED_BYTES);
+    if (journal->cut == NULL || journal->mark == NULL || journal->listed == NULL) {
+        free(journal->cut);
+        free(journal->mark);
+        free(journal->listed);
+        free(journal);
+        return NULL;
+    }
+    return journal;
+}
+
+void weft_shard_journal_fini(struct weft_shard *shard)
+{
+    if (shard->journal != NULL) {
+        free(shard->journal->cut);
+        free(shard->journal->mark);
+        free(shard->journal->listed);
+        free(shard->journal);
+        shard->journal = NULL;
+    }
+}
+
+/* The source's part that the checkpoint may lack must fit, and a WRAP behind it. */
+static bool has_room(const struct weft_shard_journal *journal, uint64_t from, uint64_t bytes_max)
+{
+    uint64_t bytes = journal->last.position - weft_min_u64(from, journal->last.position);
+    return bytes + WEFT_RING_HEAD_BYTES + WEFT_RING_UNIT <= bytes_max;
+}
+
+static weft_status open_source(struct weft_shard *shard,
+                               const struct weft_shard_journal_config *config,
+                               const struct weft_ring_owner *owner)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    weft_status status =
+        weft_ring_read(&journal->source, config->source, config->source_bytes, owner);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool used = find_mark(shard, config->checkpoint);
+    report_damage(journal);
+    journal->report.unused_records =
+        used ? 0 : journal->last.records - journal->source.begin.records;
+    journal->needed = used ? weft_max_u64(needed_from(shard), journal->source.begin.position) : 0;
+    if (used && !has_room(journal, journal->needed, config->bytes_max)) {
+        return WEFT_INVALID;
+    }
+    journal->replaying = journal->report.used = used;
+    return WEFT_OK;
+}
+
+weft_status weft_shard_journal_init(struct weft_shard *shard,
+                                    const struct weft_shard_journal_config *config)
+{
+    const struct weft_ring_owner owner = {
+        .shard = shard->config.shard, .shards = shard->config.shards, .job = config->job};
+    if (shard->snapshot == NULL || shard->journal != NULL) {
+        return WEFT_STATE;
+    }
+    struct weft_shard_journal *journal = journal_new(&shard->config);
+    if (journal == NULL) {
+        return WEFT_NOMEM;
+    }
+    shard->journal = journal;
+    weft_status status = config->source != NULL ? open_source(shard, config, &owner) : WEFT_OK;
+    if (status != WEFT_OK) {
+        weft_shard_journal_fini(shard);
+        return status;
+    }
+    uint64_t lineage = journal->source.lineage != 0 ? journal->source.lineage : config->lineage;
+    weft_ring_make(&journal->ring, config->memory, config->bytes, config->bytes_max, &owner,
+                   lineage, journal->needed);
+    if (!journal->replaying) {
+        begin_anew(shard, config->checkpoint);
+        return WEFT_OK;
+    }
+    members_from_mark(shard);
+    journal->cursor = journal->source.begin;
+    return WEFT_OK;
+}
+
+/* ---- doing it again -------------------------------------------------------------------------- */
+
+bool weft_shard_journal_passes_over(const struct weft_shard *shard, uint16_t table)
+{
+    const struct weft_shard_journal *journal = shard->journal;
+    return journal != NULL && journal->replaying &&
+           journal->cursor.position < journal_mark_of(journal, table)[0];
+}
+
+static bool replay_chunk(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    const uint8_t *at = (const uint8_t *)(record + 1);
+    struct chunk_body body;
+    if (record->bytes < sizeof(*record) + sizeof(body)) {
+        return false;
+    }
+    memcpy(&body, at, sizeof(body));
+    const struct weft_msg_event event = {.chunk = body.chunk,
+                                         .chunks = body.chunks,
+                                         .total = body.total,
+                                         .elems = body.elems,
+                                         .elem_bytes = body.elem_bytes,
+                                         .chunk_elems = body.chunk_elems,
+                                         .data = at + sizeof(body)};
+    const uint64_t bytes = (uint64_t)body.elems * body.elem_bytes;
+    const uint64_t room = record->bytes - sizeof(*record) - sizeof(body);
+    return bytes <= room && weft_shard_push_replay(shard, record->table, record->rank, body.number,
+                                                  body.clock, &event, room - bytes);
+}
+
+static bool replay_table(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    struct table_body body = {.resumes = 0};
+    struct weft_table_spec spec;
+    struct weft_rpc_pushes theirs;
+    if (record->bytes < sizeof(*record) + offsetof(struct table_body, admission_key)) {
+        return false;
+    }
+    memcpy(&body, record + 1, weft_min_u64(sizeof(body), record->bytes - sizeof(*record)));
+    if (weft_table_spec_unpack(record->table, body.spec, sizeof(body.spec), &spec) != WEFT_OK ||
+        (body.resumes != 0 && weft_rpc_pushes_unpack(body.pushes, &theirs) != WEFT_OK)) {
+        return false;
+    }
+    bool is_new = !shard->tables[record->table].declared;
+    if (weft_shard_table_open(shard, &spec, record->rank) != WEFT_RPC_OK) {
+        return false;
+    }
+    /* The same ids are admitted, and forgotten, as the first time. */
+    return (!is_new || weft_admission_restore_key(&shard->tables[record->table].admission,
+                                                  body.admission_key) == WEFT_OK) &&
+           (body.resumes == 0 ||
+            weft_shard_dedup_resume(shard, record->table, record->rank, &theirs) == WEFT_RPC_OK);
+}
+
+static uint64_t value_of(const struct weft_ring_record *record)
+{
+    struct value_body body = {.value = 0};
+    if (record->bytes >= sizeof(*record) + sizeof(body)) {
+        memcpy(&body, record + 1, sizeof(body));
+    }
+    return body.value;
+}
+
+static bool replay_aggregate(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    const size_t room = record->bytes - sizeof(*record);
+    struct value_body body;
+    if (room < sizeof(body)) {
+        return false;
+    }
+    memcpy(&body, record + 1, sizeof(body));
+    const uint8_t *bytes = (const uint8_t *)(record + 1) + sizeof(body);
+    return body.bytes <= room - sizeof(body) && body.value <= UINT32_MAX &&
+           weft_shard_aggregate_replay(shard, record->table, (uint32_t)body.value, bytes,
+                                      body.bytes);
+}
+
+/* Of one table; it is declared, or this declares it. */
+static bool replay_in_table(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    uint16_t table = record->table;
+    if (table >= shard->config.tables_max || record->rank >= shard->config.workers_max) {
+        return false;
+    }
+    if (weft_shard_journal_passes_over(shard, table)) {
+        return true;
+    }
+    if (record->type == RECORD_TABLE) {
+        return replay_table(shard, record);
+    }
+    if (!shard->tables[table].declared) {
+        return false;
+    }
+    if (record->type == RECORD_CHUNK) {
+        return replay_chunk(shard, record);
+    }
+    if (record->type == RECORD_AGGREGATE) {
+        return replay_aggregate(shard, record);
+    }
+    uint64_t value = value_of(record);
+    if (record->type == RECORD_CLOSED) {
+        weft_shard_dedup_close(shard, table, record->rank, value);
+        return true;
+    }
+    return value <= UINT32_MAX &&
+           weft_shard_clock_take(shard, table, record->rank, (uint32_t)value, 0);
+}
+
+static bool replay_record(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    switch ((enum record_type)record->type) {
+    case RECORD_CHUNK:
+    case RECORD_CLOSED:
+    case RECORD_CLOCK:
+    case RECORD_TABLE:
+    case RECORD_AGGREGATE:
+        return replay_in_table(shard, record);
+    case RECORD_RENEWED:
+        /* The checkpoint knows of those before, and of some behind them in front of a GAP. */
+        if (record->position >= shard->journal->needed &&
+            record->rank < shard->config.workers_max) {
+            weft_shard_worker_renew(shard, record->rank, value_of(record), 0);
+        }
+        return record->rank < shard->config.workers_max;
+    case RECORD_LEFT:
+        if (record->rank < shard->config.workers_max) {
+            weft_shard_members_leave(shard, record->rank, false, 0);
+        }
+        return record->rank < shard->config.workers_max;
+    case RECORD_LIFE:
+        weft_shard_members_clear(shard);
+        return true;
+    case RECORD_MARK:
+    case RECORD_GAP:
+        return true;
+    }
+    return false;
+}
+
+static void replay_end(struct weft_shard *shard)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    journal->report.bytes = weft_ring_used(&journal->ring);
+    journal->replaying = false;
+    shard->dead_rank = WEFT_SHARD_NONE;
+    weft_shard_members_clear(shard);
+    if (!journal->ends_in_life) {
+        weft_shard_journal_write_life(shard);
+    }
+}
+
+/* Behind the GAP begins what leads on from a checkpoint that was not restored. */
+static bool ends_here(struct weft_shard_journal *journal, const struct weft_ring_record *record,
+                      struct weft_ring_cursor next)
+{
+    if (record->type != RECORD_GAP || record->position < journal->needed) {
+        return false;
+    }
+    uint32_t life = journal->cursor_life;
+    uint64_t count = 0;
+    while ((record = weft_ring_next(&journal->source, &life, &next)) != NULL) {
+        count += record->type != RECORD_MARK && record->type != RECORD_LIFE;
+    }
+    journal->report.unused_records = count;
+    return true;
+}
+
+/* Room for the record, or behind the last one for LIFE, which is not wanted where there is none to be
+ * had. */
+static bool stalls(struct weft_shard_journal *journal, const struct weft_ring_record *record)
+{
+    const struct weft_ring *ring = &journal->ring;
+    if (record == NULL) {
+        uint64_t end = ring->end.at + LIFE_BYTES + WEFT_RING_UNIT;
+        return !journal->ends_in_life && end > ring->bytes && ring->bytes < ring->bytes_max;
+    }
+    return record->position >= journal->needed && !weft_ring_copy(&journal->ring, record);
+}
+
+static void replay(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    journal->cursor.position = record->position;
+    bool done = replay_record(shard, record);
+    while (shard->step_tables > 0) {
+        weft_shard_step(shard, 0);
+    }
+    journal->ends_in_life = record->type == RECORD_LIFE;
+    journal->report.records++;
+    journal->report.chunks += record->type == RECORD_CHUNK;
+    journal->report.refused += !done;
+}
+
+bool weft_shard_journal_replay(struct weft_shard *shard)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    const struct weft_shard_counters before = shard->counters;
+    uint16_t table;
+    size_t bytes;
+    while (journal != NULL && journal->replaying) {
+        struct weft_ring_cursor next = journal->cursor;
+        const struct weft_ring_record *record =
+            weft_ring_next(&journal->source, &journal->cursor_life, &next);
+        if (record != NULL && ends_here(journal, record, next)) {
+            record = NULL;
+        }
+        journal->stalled = stalls(journal, record);
+        if (journal->stalled) {
+            return true;
+        }
+        if (record == NULL) {
+            replay_end(shard);
+            return false;
+        }
+        replay(shard, record);
+        shard->counters = before;
+        journal->cursor = next;
+        if (weft_shard_wants_slab(shard, &table, &bytes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_shard_journal_stalls(const struct weft_shard *shard)
+{
+    return shard->journal != NULL && shard->journal->stalled;
+}
+
+const struct weft_shard_journal_report *weft_shard_journal_report(const struct weft_shard *shard)
+{
+    return &shard->journal->report;
+}
+
+bool weft_shard_journal_lineage(const void *head, uint64_t *lineage_p)
+{
+    return weft_ring_lineage(head, lineage_p);
+}

@@ -1,0 +1,150 @@
+/* Were the processors there? What tests/lab/judge.sh asks before it believes a measure that is wrong.
+ *
+ *   steal_monitor until it is told to stop (SIGTERM); prints "ready", then
+ *                "late N stood N stolen N waiting N"
+ *
+ * On each processor that it may use, a thread of ordinary priority sleeps a millisecond at a time.
+ *
+ *   late      per thousand of the time: how much later than asked they woke up. Below 4 ms does not
+ *             count: an idle virtual machine is often that late
+ *   stood     the longest lateness of any of them, in ms
+ *   stolen    per thousand of the processors' time: what the hypervisor gave to others
+ *   waiting   hundredths of processes that could have run, in the mean, for each processor
+ */
+#include "base/units.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLEEP_NS = 1000000, ALLOWED_NS = 4000000, LOOK_MS = 10 };
+
+static atomic_bool stop;
+
+/* One processor's. */
+struct sleeper {
+    pthread_t thread;
+    int processor;
+    uint64_t late_ns;
+    uint64_t longest_ns;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void *sleep_and_look(void *arg)
+{
+    struct sleeper *sleeper = arg;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)sleeper->processor, &set);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    (void)prctl(PR_SET_TIMERSLACK, 1);
+    while (!stop) {
+        uint64_t due_ns = now_ns() + SLEEP_NS;
+        struct timespec until = {(time_t)(due_ns / WEFT_NS_PER_S), (long)(due_ns % WEFT_NS_PER_S)};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+        uint64_t late_ns = now_ns() - due_ns;
+        sleeper->late_ns += late_ns > ALLOWED_NS ? late_ns : 0;
+        sleeper->longest_ns = weft_max_u64(sleeper->longest_ns, late_ns);
+    }
+    return NULL;
+}
+
+/* What /proc/stat knows: the time stolen and all time, in its ticks, and who could run now. */
+struct machine {
+    unsigned long long stolen;
+    unsigned long long all;
+    unsigned running;
+};
+
+static struct machine look(void)
+{
+    struct machine machine = {0};
+    char line[8192];
+    FILE *file = fopen("/proc/stat", "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        unsigned long long t[8] = {0};
+        if (sscanf(line, "cpu  %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
+                   &t[4], &t[5], &t[6], &t[7]) == 8) {
+            machine.stolen = t[7];
+            for (int i = 0; i < 8; i++) {
+                machine.all += t[i];
+            }
+        }
+        (void)sscanf(line, "procs_running %u", &machine.running);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return machine;
+}
+
+/* Until the signal. Hundredths of processes that could run beside this one. */
+static uint64_t watch(const sigset_t *signals)
+{
+    struct timespec tick = {.tv_nsec = LOOK_MS * 1000000L};
+    uint64_t looks = 0;
+    uint64_t running = 0;
+    while (sigtimedwait(signals, NULL, &tick) < 0) {
+        unsigned others = look().running;
+        running += others > 0 ? others - 1 : 0;
+        looks++;
+    }
+    return looks > 0 ? running * 100 / looks : 0;
+}
+
+int main(void)
+{
+    static struct sleeper sleepers[CPU_SETSIZE];
+    cpu_set_t set;
+    sigset_t signals;
+    size_t count = 0;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL); /* the threads' too: it waits for watch() */
+    CPU_ZERO(&set);
+    (void)sched_getaffinity(0, sizeof(set), &set);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    struct machine before = look();
+    uint64_t start_ns = now_ns();
+    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
+        struct sleeper *sleeper = &sleepers[count];
+        sleeper->processor = processor;
+        count += CPU_ISSET((size_t)processor, &set) &&
+                 pthread_create(&sleeper->thread, NULL, sleep_and_look, sleeper) == 0;
+    }
+    puts("ready");
+    fflush(stdout);
+    uint64_t running = watch(&signals);
+    stop = true;
+    uint64_t late_ns = 0;
+    uint64_t longest_ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        pthread_join(sleepers[i].thread, NULL);
+        late_ns += sleepers[i].late_ns;
+        longest_ns = weft_max_u64(longest_ns, sleepers[i].longest_ns);
+    }
+    uint64_t all_ns = weft_max_u64((now_ns() - start_ns) * count, 1);
+    struct machine after = look();
+    uint64_t ticks = weft_max_u64(after.all - before.all, 1);
+    printf("late %llu stood %llu stolen %llu waiting %llu\n",
+           (unsigned long long)(late_ns * 1000 / all_ns),
+           (unsigned long long)(longest_ns / WEFT_NS_PER_MS),
+           (unsigned long long)((after.stolen - before.stolen) * 1000 / ticks),
+           (unsigned long long)(running / weft_max_u64(count, 1)));
+    return 0;
+}
