@@ -2,11 +2,10 @@
 #include "job/supervisor.h"
 
 #include "base/units.h"
+#include "job/watchdog.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,67 +48,6 @@ static void close_fd(int *fd)
     }
 }
 
-/* ---- the watchdog ---------------------------------------------------------------------------- */
-
-static void remove_folder(const char *path)
-{
-    DIR *folder = path != NULL ? opendir(path) : NULL;
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        char inside[PATH_MAX];
-        int length = snprintf(inside, sizeof(inside), "%s/%s", path, entry->d_name);
-        if (entry->d_name[0] != '.' && unlinkat(dirfd(folder), entry->d_name, 0) != 0 &&
-            length < (int)sizeof(inside)) {
-            remove_folder(inside); /* quarantine/ of journals */
-        }
-    }
-    if (folder != NULL) {
-        closedir(folder);
-        rmdir(path);
-    }
-}
-
-/* In the watchdog: sleep until the other end of the pipe is closed; only the parent has it open. */
-static void watch(struct weft_supervisor *supervisor, int fd)
-{
-    setsid(); /* detach from the terminal's signals */
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int i = 0; i < 3 && null >= 0; i++) {
-        dup2(null, i);
-    }
-    char byte;
-    while (read(fd, &byte, 1) < 0 && errno == EINTR) {
-    }
-    for (uint32_t i = 0; i < supervisor->count; i++) {
-        pid_t group = supervisor->groups[i];
-        if (group > 0) {
-            kill(-group, supervisor->policy.orphan_signal);
-        }
-    }
-    remove_folder(supervisor->policy.folder);
-    _exit(0);
-}
-
-static weft_status start_watchdog(struct weft_supervisor *supervisor)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return WEFT_IO;
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        close(ends[1]);
-        watch(supervisor, ends[0]);
-    }
-    close(ends[0]);
-    if (pid < 0) {
-        close(ends[1]);
-        return WEFT_IO;
-    }
-    supervisor->watchdog = pid;
-    supervisor->watchdog_fd = ends[1];
-    return WEFT_OK;
-}
-
 /* ---- start and end of the supervisor --------------------------------------------------------- */
 
 weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
@@ -145,7 +83,7 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
     supervisor->groups = groups != MAP_FAILED ? groups : NULL;
     supervisor->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     return supervisor->groups == NULL || supervisor->signal_fd < 0 ? WEFT_IO
-                                                                   : start_watchdog(supervisor);
+                                                                   : weft_watchdog_start(supervisor);
 }
 
 void weft_supervisor_fini(struct weft_supervisor *supervisor)
