@@ -584,7 +584,7 @@ class Checkpoints(unittest.TestCase):
         ps.flush(timeout=120)
         before = checkpoint.numbers(self.folder)
         asked = ps.checkpoint()
-        with self.assertRaisesRegex(weft.ExistsError, "asked for already"):
+        with self.assertRaisesRegex(weft.ExistsError, "in progress"):
             ps.checkpoint()
         asked.wait(timeout=120)
         self.assertNotEqual(checkpoint.numbers(self.folder), before)
