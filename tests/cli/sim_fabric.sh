@@ -102,7 +102,7 @@ bad '"slow_uplinks" is 1.5; it must be from 0 to 1' '{"slow_uplinks": 1.5}'
 printf '{"rate_mbps": 10}\000' >zero.json
 refused 'has a zero byte' --network zero.json
 printf '{"step_ms_min": 10, "step_ms_max": 5}' >bad.json
-refused 'bad.json: the least time of a step is above the most' --compute bad.json
+refused 'bad.json: the minimum time of a step is above the maximum' --compute bad.json
 refused 'not a built-in setting (fixed, .*No such file' --compute CS7
 refused 'not a built-in setting (homogeneous, .*No such file' --network NS7
 
@@ -112,7 +112,7 @@ refused '--mode "ssp".*async, ssp:N (such as ssp:2) or sync' --mode ssp
 refused '--workers "0".*from 1 to 1000' --workers 0
 refused '--seconds "0"' --seconds 0
 refused '--div-max "-1"' --div-max -1
-refused 'is for --mode sync' --policy ring
+refused 'requires --mode sync' --policy ring
 refused 'omit --compute' --grid --compute fixed
 refused 'omit --grid' --grid --gantt x
 refused '--grid also runs ring: .*two workers' --grid --mode sync --workers 1
