@@ -195,7 +195,7 @@ tap_is "kill -9 of up: no entry" "$(entries "$a")" 0
 
 printf '{"name":"%s","pid_namespace":"pid:[1]","holder":1,"holder_start":5}' "$a" >"/run/weft/lab/$a"
 tap_run_fails "a lab of another PID namespace has the name" 1 "$weft" lab up "$a" --hosts 2
-tap_like "down is not what helps" "$(cat "$tap_tmp/run.out")" "remove /run/weft/lab/$a when nobody"
+tap_like "down is not what helps" "$(cat "$tap_tmp/run.out")" "remove /run/weft/lab/$a if no process"
 rm "/run/weft/lab/$a"
 
 mkdir "$tap_tmp/bin"

@@ -46,7 +46,7 @@ tap_run_fails "no such lab" 1 "$WEFT_BIN" train --lab $lab
 tap_like "says how to make one" "$(cat "$tap_tmp/run.out")" "$lab.*weft lab up"
 "$WEFT_BIN" lab up $lab --hosts 1 >/dev/null
 tap_run_fails "a lab of one host" 1 "$WEFT_BIN" train --lab $lab --workers 3 --servers 1
-tap_like "says how large it should be" "$(cat "$tap_tmp/run.out")" 'has one host.*--hosts 4'
+tap_like "says how large it should be" "$(cat "$tap_tmp/run.out")" 'has only one host.*--hosts 4'
 "$WEFT_BIN" lab down $lab >/dev/null
 tap_run "a lab" "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 128kb --loss 0.01
 cp "$WEFT_BIN" "$tap_tmp/weft"
