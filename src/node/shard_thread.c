@@ -285,6 +285,18 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
     return again || weft_shard_has_work(serving->shard);
 }
 
+/* Of a shard that ends: only its last reports are sent. Requests that arrive now are left to the server
+ * that its workers reconnect to, because the last checkpoint may have been written. */
+static void handle_link(void *arg, uint64_t now_ns)
+{
+    struct serving *serving = arg;
+    struct weft_msg_event event;
+    while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
+        (void)weft_sched_link_event(serving->link, &event, now_ns);
+    }
+    report_updates(serving, now_ns);
+}
+
 /* What was committed last is reported before the connection ends, unless the scheduler does not listen. */
 static void flush_link(struct serving *serving)
 {
@@ -292,7 +304,7 @@ static void flush_link(struct serving *serving)
     const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
     bool more = serving->link != NULL;
     for (uint64_t sleep_ns = 0; more; sleep_ns = step_ns) {
-        (void)weft_driver_step(serving->driver, sleep_ns, handle, serving);
+        (void)weft_driver_step(serving->driver, sleep_ns, handle_link, serving);
         more = weft_sched_link_is_sending(serving->link) && weft_clock_now_ns() < end_ns;
     }
 }
