@@ -1,7 +1,8 @@
 /* Status codes of all weft calls: one list defines the enum, the names and the texts.
  *
  * A function that returns a status writes its outputs only on WEFT_OK. A message that lost elements
- * within its bound is not an error: loss is data (see weft_transport_event).
+ * within its bound is not an error: the event's mask reports the missing elements (see
+ * weft_transport_event).
  *
  * ABI: within one soname values are only appended.
  */
