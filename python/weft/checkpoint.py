@@ -7,8 +7,8 @@
     table.ids, table.weights                 # uint64 (n,), float32 (n, dim), sorted by ids
     saved.tables[1].vector                   # of a dense table: float32 (length,)
 
-Needs numpy alone: this file may be copied elsewhere. Checksums are compared where the library
-libxxhash is there. The format is in docs/CHECKPOINTS.md.
+Requires only numpy, so this file can be copied elsewhere. Checksums are verified if the library
+libxxhash is available. The format is in docs/CHECKPOINTS.md.
 """
 
 import ctypes
@@ -36,14 +36,14 @@ class Table:
     """The rows of one table, of all shards, sorted by their ids."""
 
     number: int
-    about: str  # dim, optimizer, consistency and workers, in words
-    clock: int  # that all workers had finished
+    about: str  # dim, optimizer, consistency and workers, as text
+    clock: int  # last clock that all workers had finished
     ids: np.ndarray  # uint64 (n,); of a dense table the rows' numbers
     weights: np.ndarray  # float32 (n, dim)
     state: np.ndarray  # float32 (n, k): the optimizer's state, docs/TABLES.md; k may be 0
     last_used: np.ndarray  # uint32 (n,): clock in progress when the row was last used
     count: np.ndarray  # uint32 (n,): gradients that reached it
-    worker_clocks: np.ndarray  # uint32 (workers,): clocks that each has finished, anywhere
+    worker_clocks: np.ndarray  # uint32 (workers,): last clock that each has finished on any shard
     length: int  # of a dense table: floats of the vector; 0 = sparse
 
     @property
@@ -62,7 +62,7 @@ class Checkpoint:
 
 
 def numbers(directory):
-    """The checkpoints in a directory that count, oldest first."""
+    """The valid checkpoints in a directory, oldest first."""
     parts = _Log(Path(directory)).parts
     return [number for number in sorted({part["number"] for part in parts})
             if _cover(parts, number)]
@@ -71,8 +71,8 @@ def numbers(directory):
 def load(directory, number=None, verify=None):
     """Read a checkpoint, the newest when no number is given. -> Checkpoint
 
-    verify: compare checksums; None = if libxxhash is there. Raises DamagedError, or
-    FileNotFoundError where there is none.
+    verify: compare checksums; None = if libxxhash is available. Raises DamagedError, or
+    FileNotFoundError if there is no such checkpoint.
     """
     directory = Path(directory)
     if number is None:
@@ -107,7 +107,8 @@ def _hash_function():
 
 
 class _Log:
-    """What the records of a directory's log mean together (docs/CHECKPOINTS.md, "Who may write").
+    """The state that results from all records of a directory's log (docs/CHECKPOINTS.md, "Who may
+    write").
 
     parts: the manifests that are valid, as dicts; "path" is the file that each one was read from.
     """
@@ -116,7 +117,7 @@ class _Log:
         self.hashed = hashed
         self.parts = []
         self.damaged = []  # names of records
-        self.claims = {}  # serial -> record; "replaced" when another one followed
+        self.claims = {}  # serial -> record; "replaced" is set by a later claim to its shards
         for path in sorted(directory.glob("*.manifest")):  # of version 1
             if re.fullmatch(r"\d{12}-\d{4}-\d{4}\.manifest", path.name):
                 self._add(0, path)
@@ -128,7 +129,7 @@ class _Log:
     def _add(self, serial, path):
         raw = path.read_bytes()
         if not raw:
-            return  # it was removed
+            return  # the record was removed
         record = self._parse(path, raw)
         if record.get("format") == "weft-checkpoint":
             self._add_manifest(record, path)
@@ -141,7 +142,7 @@ class _Log:
                 self._void_after(claim, record["number"])
 
     def _parse(self, path, raw):
-        """A damaged record is as if it were not there; one of a later version is not guessed at."""
+        """A damaged record is ignored; a record of a later version raises an error."""
         try:
             record = json.loads(raw)
             if self.hashed:
@@ -165,7 +166,7 @@ class _Log:
         self._void_after(record, self._newest())
 
     def _void_damaged(self, number):
-        """Newer checkpoints that counted, and were not restored."""
+        """Remove the valid checkpoints that are newer than the restored one."""
         while (newest := self._newest()) > number:
             self.parts = [part for part in self.parts if part["number"] != newest]
 
@@ -193,13 +194,13 @@ class _Log:
 
 
 def _overlap(claim, shards, first, count):
-    """Has it a shard of these, or is it of another number of shards?"""
+    """Whether the claim has one of these shards, or is for a different number of shards."""
     return claim["shards"] != shards or (claim["first"] < first + count
                                          and first < claim["first"] + claim["count"])
 
 
 def _base(parts, part):
-    """The part that a delta is based on; None when it is not there."""
+    """The part that a delta is based on; None if it is missing."""
     return next((other for other in parts
                  if other["number"] == part["base"] and other["first"] == part["first"]
                  and len(other["files"]) == len(part["files"])), None)
@@ -214,7 +215,8 @@ def _has_bases(parts, part):
 
 
 def _cover(parts, number):
-    """The parts of a number that have each shard once, in order; [] when they do not."""
+    """The parts of checkpoint `number` that together have every shard once, in order; [] if some
+    are missing."""
     found, at = [], 0
     while not found or at < found[0]["shards"]:
         part = next((part for part in parts if part["number"] == number and part["first"] == at
@@ -284,7 +286,7 @@ class _Reader:
         return data[begin:end].view(kind).reshape(entry["shape"])
 
     def _shard(self, shard, entries, tables):
-        """Deltas upon the whole one, oldest first; a later row replaces an earlier one."""
+        """Apply the deltas to the full checkpoint, oldest first; later rows replace earlier."""
         rows = {}
         for entry in entries:
             metadata, tensors = self._file(entry)
