@@ -4,7 +4,7 @@
  * the row was evicted and recreated; its whole count is new.
  *
  * Without hysteresis, rows near the limit would enter and leave in every epoch, and each change
- * requires draining. With K the room for rows, and ranks from 0:
+ * requires draining. With K the capacity in rows, and ranks from 0:
  *
  *     rank below 0.8 K    in
  *     rank from 1.2 K on  out
