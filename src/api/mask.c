@@ -1,8 +1,8 @@
-/* Pure functions over the mask of a message: gaps, residuals of error feedback, misses running,
- * contribution counts.
+/* Pure functions over the mask of a message: gaps, residuals of error feedback, counts of
+ * consecutive misses, contribution counts.
  *
- * Source: [apnet19] section 3.2 (the receiver hands up the missing ranges); docs/PROTOCOL.md
- * section 6, rules 6 and 7; docs/API.md.
+ * Source: [apnet19] section 3.2 (the receiver reports the missing ranges to the application);
+ * docs/PROTOCOL.md section 6, rules 6 and 7; docs/API.md.
  */
 #include "base/assert.h"
 #include "base/bits.h"
