@@ -187,8 +187,8 @@ static void hand_over(struct weft_coll *c, struct op *op, const struct early *e,
     weft_coll_arrived(c, op, e->tag.phase, e->tag.segment, index);
 }
 
-/* Pages have room for one bit per grain, and so per chunk if chunks begin on grains. Other messages
- * need no mask, because no chunk of them may be missing. */
+/* Pages have space for one bit per grain, and so per chunk if chunks begin on grain boundaries.
+ * Other messages need no mask, because no chunk of them may be missing. */
 static bool has_mask(const struct early *e)
 {
     return e->chunk_elems % WEFT_COLL_GRAIN == 0;

@@ -1,5 +1,6 @@
-/* Data messages: their operations and destinations. data_open is the only place where the fields of
- * a message are checked against this rank's calls. */
+/* Data messages: their operations and destinations. weft_coll_data_open checks the fields of
+ * a message against this rank's calls; for an early message early.c does so once the operation is
+ * called. */
 #include "coll/internal.h"
 
 uint64_t weft_coll_tag_pack(uint32_t kind, struct tag tag)
@@ -65,7 +66,7 @@ uint64_t *weft_coll_mask(const struct op *op, uint32_t index)
     return (uint64_t *)((uint8_t *)op->call.work + op->work.masks) + index * op->work.mask_words;
 }
 
-/* chunk_mask NULL: the message is complete. Chunks begin on grains. */
+/* chunk_mask NULL: the message is complete. Chunks must begin on grain boundaries. */
 void weft_coll_mask_put(struct weft_coll *c, struct op *op, uint32_t segment, uint32_t index,
                         const uint64_t *chunk_mask, uint32_t chunk_elems, uint32_t total)
 {
@@ -160,7 +161,8 @@ void weft_coll_data_chunk(struct weft_coll *c, uint32_t rank, const struct weft_
     memcpy(place + at, event->data, (size_t)event->elems * event->elem_bytes);
 }
 
-/* A chunk that begins inside a grain is from a rank that did not allow loss. */
+/* A message may have missing chunks only in phase 1 of a lossy operation, and only if its chunks
+ * begin on grain boundaries: otherwise its sender did not allow loss. */
 bool weft_coll_missing_valid(const struct op *op, uint32_t phase, bool whole, bool complete,
                              uint32_t chunk_elems)
 {
