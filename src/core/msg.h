@@ -8,7 +8,7 @@
  * ends is posted by the caller.
  *
  * Lifecycle of a transfer: the receiver calls expect; the sender calls send; the receiver polls
- * OPEN, CHUNK... (HAND only), RECEIVED; the sender polls SENT.
+ * OPEN, CHUNK... (EVENT only), RECEIVED; the sender polls SENT.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 4, 6; [apnet19] section 3.2.
  */
@@ -80,8 +80,8 @@ struct weft_msg_expect {
     enum weft_msg_sink sink;
     uint64_t tag;          /* a message matches when (its tag & tag_mask) == tag */
     uint64_t tag_mask;
-    void *memory;          /* COPY, ADD: borrowed until RECEIVED or cancel. HAND: NULL */
-    uint64_t memory_bytes; /* COPY, ADD: a larger message does not match. HAND: largest
+    void *memory;          /* COPY, ADD: borrowed until RECEIVED or cancel. EVENT: NULL */
+    uint64_t memory_bytes; /* COPY, ADD: a larger message does not match. EVENT: largest
                             * total x elem_bytes taken */
     uint32_t count;        /* messages taken by this expectation; COPY and ADD: 1 */
     uint64_t timeout_ns;   /* from the first chunk; then closed SHORT. WEFT_NEVER = none */
@@ -99,7 +99,7 @@ enum weft_msg_event_type {
                            * came before; expectations bound to it are the caller's to cancel, for
                            * its index will be used again */
     WEFT_EVENT_OPEN,      /* the first chunk of a message arrived and it matched an expectation */
-    WEFT_EVENT_CHUNK,     /* HAND: data is valid until the next recv on the endpoint */
+    WEFT_EVENT_CHUNK,     /* EVENT: data is valid until the next recv on the endpoint */
     WEFT_EVENT_RECEIVED,  /* a message is closed; its memory is the caller's again */
     WEFT_EVENT_SENT,      /* a sent message is closed; its memory is the caller's again */
 };
