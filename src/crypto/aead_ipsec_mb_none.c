@@ -1,4 +1,4 @@
-/* In builds without ipsec-mb. */
+/* Stub for builds without ipsec-mb. */
 #include "crypto/aead.h"
 
 #include <stdio.h>
