@@ -1,5 +1,5 @@
-/* Opening one driver or the other, and calling the functions that it has put into its base: one
- * indirect call for each step, which costs nothing that could be measured. */
+/* Open the UDP or the TCP driver, and call it through its function table. The indirect call has no
+ * measurable cost. */
 #include "io/driver.h"
 
 #include "io/driver_base.h"
@@ -49,7 +49,7 @@ weft_status weft_driver_open(const struct weft_driver_config *config, struct wef
                                            : weft_udp_open(&config->udp, driver_p, error);
 }
 
-/* ---- the same for all drivers ---------------------------------------------------------------- */
+/* ---- common to all drivers ------------------------------------------------------------------- */
 
 enum weft_driver_kind weft_driver_kind(const struct weft_driver *driver)
 {
@@ -93,7 +93,7 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
     return WEFT_OK;
 }
 
-/* ---- each driver's own ----------------------------------------------------------------------- */
+/* ---- operations of a driver ------------------------------------------------------------------ */
 
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer)
 {
