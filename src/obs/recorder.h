@@ -11,10 +11,10 @@
  * reported once.
  *
  * If a ring or the disk is full, records are dropped and counted. The first write failure is
- * reported on standard error. Writing resumes as soon as the disk has room.
+ * reported on standard error. Writing resumes as soon as the disk has free space.
  *
  * A spool that is deleted while in use is recreated from the open file. If that fails, all its
- * records are counted as dropped. Either is reported within a period.
+ * records are counted as dropped. Both cases are reported within period_us.
  *
  * Source: docs/RECORDS.md.
  */
@@ -27,10 +27,10 @@
 enum { WEFT_RECORDS_PATH_BYTES = 4096 };
 
 struct weft_recorder_config {
-    const char *path;    /* of the database to be made */
+    const char *path;    /* of the database to create */
     const char *role;    /* "worker", "server" */
     uint32_t rank;       /* of a server: its first shard's number */
-    const char *version; /* this and the next for the database's `meta`; NULL = "" */
+    const char *version; /* version and command are for the database's `meta`; NULL = "" */
     const char *command;
     uint64_t window_ns; /* of active workers; 0 = this process has none */
     uint32_t
@@ -38,9 +38,10 @@ struct weft_recorder_config {
     uint32_t period_us; /* time between two reads of the rings */
 };
 
-/* 65,536 slots (4 MiB), read every 200 ms: 325,000 RPCs per second, or twice as many replies. A
- * read costs some 70 us by itself, for two thread switches and for code and data that were
- * evicted from the cache. At 50 ms that was 0.3 % of a processor for a server and a worker. */
+/* 65,536 slots (4 MiB), read every 200 ms, suffice for 325,000 RPCs per second, or twice as many
+ * replies. A read costs some 70 us by itself, for two thread switches and for code and data that
+ * were evicted from the cache. With a period of 50 ms these reads used 0.3 % of a processor for a
+ * server and a worker. */
 void weft_recorder_config_default(struct weft_recorder_config *config_p);
 
 struct weft_recorder;
