@@ -1,5 +1,5 @@
-/* The inside of transfers, shared by transfer.c (when, and what waits) and transfer_cut.c (what is in one).
- * Not for others. */
+/* Private state of replica transfers, shared by transfer.c (when they start, and what they delay)
+ * and transfer_cut.c (their contents). Internal to these two files. */
 #ifndef WEFT_PS_TRANSFER_INTERNAL_H
 #define WEFT_PS_TRANSFER_INTERNAL_H
 
@@ -10,8 +10,8 @@
 #include "ps/dirty_set.h"
 
 struct transfer_piece {
-    bool is_full; /* made, and not taken by the transport yet */
-    bool is_busy; /* borrowed by it */
+    bool is_full; /* filled, not yet accepted by the transport */
+    bool is_busy; /* being sent: the transport borrows the memory */
     uint32_t bytes;
     uint8_t *memory; /* (WEFT_PIECE_BYTES_MAX,) */
 };
@@ -21,23 +21,26 @@ struct weft_transfer {
     weft_peer peer;
     bool is_posted;
     weft_expect_id expect;
-    bool is_lost; /* a ready one is gone; it may be promoted for a while */
+    bool is_lost; /* the connection to a ready replica ended; until lost_until_ns it may still be
+                   * promoted */
     uint64_t lost_until_ns;
-    uint64_t spoken_ns;
-    uint64_t number; /* of the transfer under way, or the last */
+    uint64_t spoken_ns; /* when the last piece or heartbeat was sent, or the replica connected; 0 =
+                         * send one now */
+    uint64_t number;    /* of the transfer in progress, or of the previous one */
     bool is_active;
-    bool is_ended;    /* its last piece is made */
-    bool is_complete; /* with it the replica has every table */
-    bool is_whole;    /* the replica has every table: answers wait */
-    bool is_waiting;  /* one is wanted, and begins when no rows are being stepped: no clock ends before */
+    bool is_ended;    /* its last piece is filled */
+    bool is_complete; /* after this transfer the replica has all tables */
+    bool is_whole;    /* the replica has all tables: replies may be delayed for it */
+    bool is_waiting;  /* a transfer is due, and starts once no optimizer step is in progress; until
+                       * then no clock ends */
     uint32_t index;   /* of the next piece */
     bool *sent;       /* (tables_max,): the replica has the table */
-    bool *in_cut;     /* (tables_max,): it is in the transfer under way */
+    bool *in_cut;     /* (tables_max,): the table is part of the transfer in progress */
     struct weft_dirty_set *dirty_sets;    /* (tables_max,) */
     struct weft_divergence *divergences; /* (tables_max,) */
-    struct weft_cow_buffer cow;          /* of all of spill_memory while a transfer is under way */
+    struct weft_cow_buffer cow;          /* uses all of cow_memory during a transfer */
     uint8_t *cow_memory;
-    uint8_t *head; /* sections as of the cut: all but rows */
+    uint8_t *head; /* all sections except rows, as of the snapshot */
     size_t head_max;
     size_t head_bytes;
     size_t head_at;
@@ -46,13 +49,14 @@ struct weft_transfer {
 
 /* transfer_cut.c */
 
-/* Bytes of all sections but rows, at most. */
+/* Maximum size in bytes of all sections except rows. */
 size_t weft_transfer_head_max(const struct weft_shard *shard);
-/* As of now: who has which rank; a table, whose rows go with the transfer, with its clocks and windows.
- * w has room for all of it. */
+/* Write the current assignment of ranks, or take the snapshot of a table: its clocks and the
+ * windows of its pushes are written now, its rows are sent later in the transfer. w must have
+ * enough space. */
 void weft_transfer_cut_ranks(const struct weft_shard *shard, struct weft_writer *w);
 void weft_transfer_cut_table(struct weft_shard *shard, struct weft_writer *w, uint16_t table);
-/* As many whole sections of the transfer as there is room for. True: they were the last. */
+/* Write as many complete sections of the transfer as fit. Returns true if they were the last. */
 bool weft_transfer_put(struct weft_shard *shard, struct weft_writer *w);
 
 #endif
