@@ -129,7 +129,8 @@ static enum weft_planner_mode planner_mode(enum weft_sched_mode mode)
                                     : WEFT_PLANNER_ASYNC;
 }
 
-/* Sums of updates of several clocks or with several bounds are not defined, so none are created. */
+/* The largest number of aggregators that a worker has reported; 0 with a delay bound, because sums
+ * of updates of different clocks or with different bounds are not defined. */
 static uint32_t aggregators_of(const struct weft_sched_service *service, bool is_bounded)
 {
     uint32_t most = 0;
@@ -191,7 +192,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
                     (service->aggregators > 0 ? WEFT_PLAN_AGGREGATE : 0);
     config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
-    /* An update granted ahead can no longer join a sum. */
+    /* An update that is granted in advance cannot be added to a sum later. */
     config.ahead = service_sends_at_once(service) ? WEFT_PLANNER_AHEAD_MAX
                    : service->aggregators > 0     ? 0
                                                   : service->config.ahead;
@@ -308,7 +309,8 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
         service->workers[was.index].conn == conn) {
         const struct service_worker *w = &service->workers[was.index];
         service->workers[was.index].conn = CONN_NONE;
-        /* One that has said that its last update is over may leave before the servers say so. */
+        /* A worker that has reported the end of its last update may disconnect before the servers
+         * report it. */
         if (w->state != UPDATE_FLYING || w->untold_ns == WEFT_NEVER) {
             service_forget_update(service, was.index, now_ns);
         }
@@ -320,9 +322,10 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
     }
 }
 
-/* ---- what is due ----------------------------------------------------------------------------- */
+/* ---- timeouts and decisions of the planner --------------------------------------------------- */
 
-/* A expired worker may never send its update, which would block the others. */
+/* An expired worker may never send its update. The update is discarded, because it would block the
+ * others. */
 static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
 {
     service->lapse_ns = WEFT_NEVER;
@@ -342,7 +345,7 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
             service_commit(service, i, now_ns);
         }
         service->lapse_ns = weft_min_u64(service->lapse_ns, w->untold_ns);
-        if (w->state == UPDATE_HELD) {
+        if (w->state == UPDATE_HELD) { /* try it again, and check how long it has been held */
             service->lapse_ns = weft_min_u64(service->lapse_ns, now_ns + 100 * WEFT_NS_PER_MS);
         }
     }
@@ -363,8 +366,8 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     }
     uint64_t left = d->bytes, span_ns = d->booking.end_ns - d->booking.start_ns;
     if (d->is_revised) {
-        /* The booking covers the bytes that the plan has not sent; the pieces determine how
-         * many. */
+        /* A revised booking covers only the remaining bytes; their number follows from its
+         * pieces. */
         left = 0;
         for (uint32_t i = 0; i < d->booking.count; i++) {
             const struct weft_booking_piece *piece = &d->booking.pieces[i];
@@ -376,8 +379,8 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     w->revision++;
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
-    bool is_bsp = service_sends_at_once(service); /* all updates are needed: in order, but at
-                                                   * once */
+    /* A BSP clock needs all updates: they are granted in order, and sent immediately. */
+    bool is_bsp = service_sends_at_once(service);
     uint64_t booked_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1));
     *grant = (struct service_grant){
         .transfer = d->transfer,
@@ -453,11 +456,11 @@ static uint64_t booked_until(const struct weft_sched_service *service)
     return until_ns;
 }
 
-/* With aggregators a plan covers a batch: returns the time to wait for more requests; 0 = plan now.
- * A granted update cannot join another sum. While the servers have data to receive, waiting updates
- * are therefore granted as late as possible, so that they are at an aggregator when the servers'
- * links become free. If the links are free, the wait for further requests is an eighth of an
- * update's transmission time. */
+/* With aggregators a plan covers a batch: returns the time until which to wait for more requests;
+ * 0 = plan now. A granted update cannot join another sum. While the servers have data to receive,
+ * waiting updates are therefore granted as late as possible, so that they are at an aggregator when
+ * the servers' links become free. If the links are free, the wait for further requests is an eighth
+ * of an update's transmission time. */
 static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
 {
     uint32_t waiting = 0, others = 0;
@@ -513,7 +516,7 @@ uint64_t weft_sched_service_deadline(const struct weft_sched_service *service)
     return weft_min_u64(service->lapse_ns, plan_ns);
 }
 
-/* ---- plans out ------------------------------------------------------------------------------- */
+/* ---- outgoing plans -------------------------------------------------------------------------- */
 
 /* Number of updates in flight that were granted earlier. */
 static uint32_t rank(const struct weft_sched_service *service, uint64_t position)

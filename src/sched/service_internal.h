@@ -48,12 +48,12 @@ struct service_worker {
     uint64_t clock;     /* of the last update requested or sent */
     uint64_t ended;     /* last update that the worker reported as ended */
     uint64_t held_ns;   /* HELD: start time */
-    uint64_t untold_ns; /* FLYING, but reported as ended by the worker: start time; WEFT_NEVER = not
-                         * so */
+    uint64_t untold_ns; /* FLYING, but reported as ended by the worker: time until which to wait for
+                         * the servers' reports; else WEFT_NEVER */
     double norm;
     uint8_t why;
     uint64_t position; /* in the order of grants */
-    uint32_t aggregators; /* number of aggregators sent to it */
+    uint32_t aggregators; /* number of aggregators that it has reported */
     uint32_t reached;     /* those that accept its pushes, one bit each */
     uint32_t hop;      /* FLYING: as in struct weft_sched_plan; also the next two fields */
     uint32_t group;
