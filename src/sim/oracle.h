@@ -33,8 +33,8 @@ struct weft_oracle_msg {
                             * detected */
     uint8_t *memory;       /* COPY, and ADD unless shared: memory that the receiver borrows */
     uint64_t memory_bytes;
-    uint64_t *handed;      /* HAND: chunks delivered */
-    uint32_t refused;      /* HAND: of these, refused by the application */
+    uint64_t *handed;      /* EVENT: chunks delivered */
+    uint32_t refused;      /* EVENT: of these, refused by the application */
     uint64_t refuse_seed;
     /* the sender */
     bool queued;
@@ -82,7 +82,7 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
 const char *weft_oracle_sent(struct weft_oracle_msg *msg, const struct weft_msg_event *event,
                              bool receiver_died);
 
-/* Check the receiver's own memory against its mask. Shared memory and HAND are not checked. */
+/* Check the receiver's own memory against its mask. Shared memory and EVENT are not checked. */
 const char *weft_oracle_memory(const struct weft_oracle_msg *msg);
 
 /* Add to sums (floats) the expected contribution of this message to the shared accumulator. */

@@ -33,11 +33,11 @@ struct weft_plan_msg {
     uint32_t bound_ppm;
     uint32_t stream;           /* of WEFT_PLAN_STREAMS_MAX at most */
     enum weft_msg_sink sink;
-    bool shared;               /* ADD: into the host's accumulator. HAND: through its shared posted
+    bool shared;               /* ADD: into the host's accumulator. EVENT: through its shared posted
                                 * receive */
     bool any_peer;             /* its receive is posted with WEFT_PEER_ANY */
     uint64_t slack_bytes;      /* bytes posted in addition to the message's length */
-    uint32_t refuse_ppm;       /* HAND: probability that the application refuses a chunk */
+    uint32_t refuse_ppm;       /* EVENT: probability that the application refuses a chunk */
     uint64_t send_ns;
     uint64_t post_ns;
     uint64_t deadline_ns;      /* absolute, of the sender; WEFT_NEVER */
