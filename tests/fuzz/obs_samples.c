@@ -1,4 +1,5 @@
-/* An exposition of any bytes: every sample that is read has a name, its labels and a sane value. */
+/* Parse arbitrary bytes as a Prometheus exposition: every parsed sample must have a name and a
+ * nonnegative value, and its name and labels must not be longer than the input. */
 #include "base/assert.h"
 #include "obs/samples.h"
 

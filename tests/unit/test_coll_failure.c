@@ -402,7 +402,7 @@ static void test_leaves_ahead(void **state)
         struct weft_coll_config config = rig_config(2);
         struct rig *r = rig_new_with(&config, steps);
         struct weft_coll_call call = call_of(0);
-        call.type = WEFT_COLL_F64; /* chunks that do not begin on grains */
+        call.type = WEFT_COLL_F64; /* chunks do not begin on grain boundaries */
         call.count = COUNT / 2;
         assert_int_equal(rig_begin(r, 0, call), WEFT_OK);
         for (uint32_t i = 0; i < steps; i++) {

@@ -1,6 +1,6 @@
-/* Optimizers three ways: SGD and Adagrad against the reference trainer's formula, bit for bit; all
- * of them against the papers' formulas in double precision, over whole histories and without any
- * running state; known values worked out by hand. */
+/* Optimizers are tested in three ways: SGD and Adagrad must match the reference trainer's formula
+ * bit for bit; all must match the papers' formulas, evaluated in double precision over the whole
+ * history of gradients, without any running state; and all must match values computed by hand. */
 #include "base/prng.h"
 #include "ps/optimizer.h"
 
@@ -127,16 +127,17 @@ static void like_the_trainer(void **state)
 
 /* ---- the papers, in double ------------------------------------------------------------------- */
 
-/* One weight's gradients so far, oldest first, and the clocks of each: what the formulas are of. */
+/* Input of the formulas: gradients of one weight, oldest first, with their clocks and delays. */
 struct history {
     uint32_t n;
     double start;
     double g[STEPS];
-    double t[STEPS];     /* clock in progress when it came, counted from 1 */
-    double delay[STEPS]; /* clocks that it came late */
+    double t[STEPS];     /* clock in progress on arrival, counted from 1 */
+    double delay[STEPS]; /* delay in clocks */
 };
 
-/* Sum of rate x momentum: each gradient acts again in all later steps. */
+/* Each gradient contributes to its own step and to all later ones, with one more factor of beta1 in
+ * each later step. */
 static double momentum(const struct weft_table_spec *spec, const struct history *h)
 {
     double w = h->start;
@@ -165,7 +166,7 @@ static double adagrad(const struct weft_table_spec *spec, const struct history *
     return w;
 }
 
-/* Kingma and Ba, algorithm 1, with beta^t as such. */
+/* Kingma and Ba, algorithm 1, with beta^t computed directly. */
 static double adam(const struct weft_table_spec *spec, const struct history *h)
 {
     double b1 = (double)spec->beta1, b2 = (double)spec->beta2, w = h->start, m = 0, v = 0;
@@ -178,7 +179,8 @@ static double adam(const struct weft_table_spec *spec, const struct history *h)
     return w;
 }
 
-/* McMahan et al., algorithm 1; z as the sum that it stands for. w of step 0 is the start. */
+/* McMahan et al., algorithm 1; z is computed as an explicit sum. The weight of step 0 is the
+ * initial weight. */
 static double ftrl(const struct weft_table_spec *spec, const struct history *h)
 {
     double alpha = (double)spec->learning_rate, beta = (double)spec->epsilon;
@@ -257,7 +259,7 @@ static void like_the_papers(void **state)
             }
         }
     }
-    assert_in_range(zeros, 1, COUNT * 10); /* FTRL's |z| <= l1 was met, and was not all */
+    assert_in_range(zeros, 1, COUNT * 10); /* |z| <= l1 held for some FTRL weights, not for all */
     free(all);
 }
 
@@ -305,8 +307,8 @@ static void known_values(void **state)
     assert_true(once(&spec, 1, 2, 1) == 0);
 }
 
-/* A row that is seldom stepped takes the steps of one that is stepped often: Adam's correction is
- * of the row. 10,000 steps: the running c does not drift. */
+/* Adam's bias correction is kept per row, so a rarely updated row takes steps of the same size as a
+ * frequently updated one. The running c1 and c2 must not drift in 10,000 steps. */
 static void adam_for_long(void **state)
 {
     (void)state;
