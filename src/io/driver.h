@@ -1,13 +1,13 @@
-/* A driver by choice: one thread owns it and progresses it, whatever carries the messages.
+/* A driver over UDP or TCP. One thread owns it and progresses it.
  *
  * UDP is weft's own transport (io/udp/udp.h, core/endpoint.h). TCP (io/tcp/tcp.h) carries the same
- * message interface, handshake and authentication over the kernel's TCP: what weft is compared
- * with, and the way out where UDP is blocked. A program that uses this header runs unchanged over
- * either.
+ * message interface, handshake and authentication over the kernel's TCP, for comparisons with
+ * weft's transport and for networks that block UDP. A program that uses this header runs unchanged
+ * over either.
  *
- * Over TCP every message arrives whole (its bound is accepted, and not used) unless a deadline or a
- * timeout closes it. What TCP has no counterpart of is refused at open when it was asked for
- * (injected loss), or does nothing: GSO, GRO, congestion control of core/cc.h, and the observer.
+ * Over TCP every message arrives complete (its bound is accepted, and not used) unless a deadline
+ * or a timeout closes it. Of the features that TCP lacks, injected loss is refused at open, and
+ * GSO, GRO, the congestion control of core/cc.h and the observer have no effect.
  *
  * Use:     open, then in a loop: calls through weft_driver_msgr, weft_driver_step; at the end
  *          weft_driver_close.
@@ -27,7 +27,7 @@ struct weft_driver_config {
      * incarnation, seed, the sizes of tables, accept, the times, security. socket_buffer_bytes is
      * UDP's; the kernel sizes TCP's by itself. */
     struct weft_udp_config udp;
-    /* Of TCP alone. */
+    /* Only for TCP. */
     const char *tcp_cc;      /* the kernel's congestion control, "bbr"; NULL = its default */
     uint64_t tcp_rto_min_ns; /* least retransmission timeout; 0 = the kernel's, 200 ms mostly */
 };
@@ -43,7 +43,7 @@ void weft_driver_config_default(struct weft_driver_config *config_p);
  *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network; over TCP
  *                        also loss, and a tcp_cc or tcp_rto_min_ns that the kernel does not know.
  *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
- *          WEFT_NOMEM.   error->text says it in words each time.
+ *          WEFT_NOMEM.   error->text always has the reason.
  * Thread:  the one that will call step; its timer slack is set to 1 ns. */
 weft_status weft_driver_open(const struct weft_driver_config *config, struct weft_driver **driver_p,
                              struct weft_error *error);
@@ -59,7 +59,7 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
                                 weft_peer *peer_p, struct weft_error *error);
 
 /* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. Over TCP CLOSE is lost if the
- * socket has no room for it: the other end then sees a connection that broke. */
+ * socket's buffer has no space for it: the other end then sees a broken connection. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
 /* The same by weft_ep_refuse: the other end's PEER_DOWN says REPLACED. */
@@ -79,12 +79,12 @@ struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);
 
-/* For a thread that progresses many drivers: a descriptor for poll and epoll that turns readable
- * when step(0) has something to do; weft_driver_rest is due before each wait for it. */
+/* For a thread that progresses many drivers: a descriptor for poll and epoll that becomes
+ * readable when step(0) has something to do. Call weft_driver_rest before each wait for it. */
 int weft_driver_pollable(const struct weft_driver *driver);
 
-/* Make the descriptor turn readable at the endpoint's deadline or at until_ns, too. False: there is
- * something to do already, so step instead of waiting. */
+/* Also make the descriptor readable at the endpoint's deadline or at until_ns. False: there is
+ * already something to do, so step instead of waiting. */
 bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
 
 /* End the sleep of a step that runs now, or of the next one. Thread: any; also a signal handler. */
@@ -98,7 +98,7 @@ void weft_driver_flush(struct weft_driver *driver);
 void weft_driver_idle(struct weft_driver *driver);
 
 /* Send CLOSE to all peers, over UDP up to three times, until they answer, for 50 ms at most; then
- * free. Events not polled are gone. NULL is fine. */
+ * free. Events that were not polled are lost. NULL is allowed. */
 void weft_driver_close(struct weft_driver *driver);
 
 void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p);
@@ -106,11 +106,11 @@ void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counter
 /* True while anything is queued, unconfirmed or open with a live peer. */
 bool weft_driver_busy(struct weft_driver *driver);
 
-/* Why connections do not come about: weft_ep_hint. */
+/* Why connections are not established: weft_ep_hint. */
 enum weft_ep_hint weft_driver_hint(struct weft_driver *driver);
 
-/* What the network reported about a connection that has not come up since, such as "nothing listens
- * at 127.0.0.1:7700: ..."; "" when nothing. Only ever a hint: ICMP can be forged. */
+/* The network's report about a connection that has not been established since, such as "nothing
+ * listens at 127.0.0.1:7700: ..."; "" = none. It is only a hint, because ICMP can be forged. */
 void weft_driver_unreached(const struct weft_driver *driver, char text_p[WEFT_UNREACHED_BYTES]);
 
 /* Smoothed round-trip time to a peer, as UDP's endpoint or the kernel's TCP has it; 0 = unknown. */

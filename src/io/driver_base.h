@@ -1,11 +1,11 @@
-/* What the drivers are built on: struct weft_driver, which each of them embeds as its first member,
- * and its functions, which each of them fills in once.
+/* Common base of the drivers: struct weft_driver, which each driver embeds as its first member, and
+ * the table of functions that each driver fills in once.
  *
- * io/driver.c calls these functions, and answers by itself what is the same for all: addresses, the
- * port, the message interface, the descriptor to poll, the text about a peer that is not reached.
- * Here is also what drivers do alike: waiting for a socket, the last steps before a close.
+ * io/driver.c calls these functions, and itself implements what all drivers share: addresses, the
+ * port, the message interface, the descriptor to poll, the text about an unreachable peer. This
+ * header also has the shared steps of drivers: watching a socket, the last steps before a close.
  *
- * A driver sees this header and never the other driver, nor io/driver.h, which sees both
+ * A driver includes this header, but never the other driver nor io/driver.h, which includes both
  * (tests/check/includes.sh). Internal to src/io.
  */
 #ifndef WEFT_IO_DRIVER_BASE_H
@@ -49,11 +49,11 @@ struct weft_driver {
     struct weft_unreached unreached;
     struct weft_socket_counters socket;
     int family;         /* of the address bound */
-    uint16_t port;      /* bound, host byte order; 0 = it does not listen */
-    bool loopback_only; /* mode none, without leave to use the network */
+    uint16_t port;      /* bound, host byte order; 0 = not listening */
+    bool loopback_only; /* mode none, and use of the network is not allowed */
 };
 
-/* What a driver's configuration says for its base. */
+/* The part of a driver's configuration that its base needs. */
 struct weft_driver_setup {
     struct weft_before_send before_send;
     uint32_t busy_poll_us;
@@ -61,7 +61,7 @@ struct weft_driver_setup {
     uint8_t insecure_network;
 };
 
-/* First of all: the poller's close is due whatever fails later. */
+/* Call this first: the poller must be closed even if a later step fails. */
 void weft_driver_init(struct weft_driver *driver, const struct weft_driver_ops *ops,
                       const struct weft_driver_setup *setup);
 

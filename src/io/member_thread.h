@@ -50,7 +50,7 @@ enum weft_member_wait {
  * stop:    asked every 50 ms; true ends the wait. NULL = never.
  * Errors:  WEFT_PEER     the coordinator refused, or the place was given to another process.
  *          WEFT_TIMEOUT  patience_ns is over, or stop returned true.
- *          Others        the endpoint could not be opened.   error->text says it in words. */
+ *          Others        the endpoint could not be opened.   error->text has the reason. */
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,
                                     uint64_t patience_ns, bool (*stop)(void),
                                     struct weft_member_state *state_p, struct weft_error *error);

@@ -43,9 +43,9 @@ bool weft_poller_wait(struct weft_poller *poller, uint64_t until_ns);
 /* Sleep for ns nanoseconds without watching fd. True when a wake ended it; the wake is cleared. */
 bool weft_poller_nap(struct weft_poller *poller, uint64_t ns);
 
-/* Instead of a sleep, for a thread that waits for many: epoll_fd turns readable at until_ns at the
- * latest, now and then earlier, or when fd is readable or a wake comes. A wake that came since the
- * last call is cleared. until_ns as for sleep, and not past. */
+/* Instead of a sleep, for a thread that waits for many: epoll_fd becomes readable at until_ns at
+ * the latest, now and then earlier, or when fd is readable or a wake comes. A wake that came since
+ * the last call is cleared. until_ns as for sleep, and not past. */
 void weft_poller_prepare(struct weft_poller *poller, uint64_t until_ns);
 
 /* True when a wake came since the last sleep or the last call of this; it is cleared. */

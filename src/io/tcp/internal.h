@@ -62,7 +62,7 @@ struct tcp_keys {
 
 enum tcp_conn_state {
     TCP_CONN_FREE,
-    TCP_CONN_CONNECTING,   /* connect() is under way */
+    TCP_CONN_CONNECTING,   /* connect() is in progress */
     TCP_CONN_HELLO_SENT,     /* HELLO is sent, ACCEPT or REFUSED awaited */
     TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited, the one with a cookie perhaps */
     TCP_CONN_HALF_OPEN, /* ACCEPT is sent, the first record awaited */
@@ -292,7 +292,7 @@ weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
                                 struct weft_tcp_facts *facts_p, struct weft_error *error);
 weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
                                  struct weft_error *error);
-/* A socket on which connect() is under way; -1 when the kernel refused at once (errno). */
+/* A socket on which connect() is in progress; -1 when the kernel refused at once (errno). */
 int weft_tcp_sock_connect(const struct weft_tcp *t, const struct weft_addr *to);
 void weft_tcp_sock_options(const struct weft_tcp *t, int fd);
 /* Segments sent again, and the smoothed round trip, by TCP_INFO. */

@@ -84,7 +84,7 @@ void weft_udp_config_default(struct weft_udp_config *config_p);
  * Errors:  WEFT_INVALID  host is no address, or a limit of ep is out of range.
  *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network.
  *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
- *          WEFT_NOMEM.   error->text says it in words each time.
+ *          WEFT_NOMEM.   error->text always has the reason.
  * Thread:  the one that will call step; its timer slack is set to 1 ns. */
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error);
