@@ -1,4 +1,4 @@
-/* The inside of a roster: what its files share. Not for others.
+/* Private state of a roster, shared by its files. Internal to these files.
  *
  *     roster.c          requests, the list, and time
  *     roster_journal.c  records: what a journal must keep of it, and back from there
