@@ -72,7 +72,7 @@ struct weft_checkpoint_feed {
     uint32_t clock;             /* the largest of its tables'; the shard alone writes these three */
     bool has_tables;
     bool has_bsp;
-    uint64_t rows; /* of the checkpoint under way */
+    uint64_t rows; /* of the checkpoint in progress */
     size_t peak;
     _Atomic uint16_t refusal; /* why there is none, for programs that asked; enum weft_rpc_status,
                                * 0 = nothing is to be told */

@@ -1,6 +1,6 @@
-/* The inside of the checkpoints of one process, shared by checkpoint.c (life, the main thread),
- * checkpoint_order.c (when, and what the shards are told), checkpoint_write.c (the writer's thread) and
- * checkpoint_feed.c (the shards' side). Not for others. */
+/* Private state of the checkpoints of one process, shared by checkpoint.c (lifecycle, the main
+ * thread), checkpoint_order.c (when they begin, and requests to the shards), checkpoint_write.c
+ * (the writer's thread) and checkpoint_feed.c (the shards' side). Internal to these files. */
 #ifndef WEFT_NODE_CHECKPOINT_INTERNAL_H
 #define WEFT_NODE_CHECKPOINT_INTERNAL_H
 
@@ -41,7 +41,7 @@ struct weft_checkpoint {
     struct weft_error replaced_why;
     bool stop;
     bool requested;
-    bool last; /* the last one is wanted */
+    bool last; /* the last one is requested */
     bool last_done;
     struct weft_checkpoint_feed *feeds; /* (count,) */
 
@@ -51,10 +51,10 @@ struct weft_checkpoint {
     bool by_request;
     bool at_once; /* the next one by request: where the tables stand */
     uint64_t patience_ns;
-    uint64_t impatient_ns; /* when the one under way by request is begun anew */
+    uint64_t impatient_ns; /* when the requested one in progress is started again */
     uint32_t wanted_clock; /* by a worker that keeps its pushes, 0 = none; not where has_all */
     bool set_pending;      /* committed here; parts of others may be missing */
-    uint64_t number;       /* of the one under way */
+    uint64_t number;       /* of the one in progress */
     uint64_t base;
     uint64_t kept; /* the last one committed here in this run; 0 = none */
     uint64_t unclear; /* the last number of which it is not known whether it counts; 0 = none */

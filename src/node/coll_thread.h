@@ -39,7 +39,7 @@ void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
  *
  * Owns:    gives *thread_p, to be ended by weft_coll_thread_stop.
  * Errors:  as weft_security_arm, weft_driver_open, weft_coll_new; WEFT_IO  no thread.
- *          error->text says it in words. */
+ *          error->text has the reason. */
 weft_status weft_coll_thread_start(const struct weft_coll_thread_config *config,
                                    struct weft_coll_thread **thread_p, struct weft_error *error);
 

@@ -1,4 +1,4 @@
-/* The inside of coll_thread, for its files alone.
+/* Private state of coll_thread, internal to its files.
  *
  *   coll_thread.c           its life: memory, the driver, the thread, stop
  *   coll_thread_progress.c  progress: one step of whoever leads, and the thread's loop

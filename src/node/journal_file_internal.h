@@ -1,5 +1,5 @@
-/* The inside of the files of a journal, shared by journal_file.c (the own one) and journal_former.c (that of
- * the process before). Not for others. */
+/* Private state of the files of a journal, shared by journal_file.c (the own journal) and
+ * journal_former.c (that of the previous process). Internal to these two files. */
 #ifndef WEFT_NODE_JOURNAL_FILE_INTERNAL_H
 #define WEFT_NODE_JOURNAL_FILE_INTERNAL_H
 
