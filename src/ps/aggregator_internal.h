@@ -1,8 +1,8 @@
-/* The inside of an aggregator, shared by aggregator.c (life, peers, tables, answers), aggregator_push.c
- * (pushes), aggregator_clock.c (clocks that are ended), aggregator_child.c (sums of aggregators below),
- * aggregator_group.c (sums, and their way up),
- * aggregator_parent.c (what an aggregator above is told), aggregator_pull.c (pulls), aggregator_fetch.c (what
- * they lack) and aggregator_cache.c (rows that are kept). Not for others.
+/* Private state of an aggregator, shared by aggregator.c (lifecycle, peers, tables, replies),
+ * aggregator_push.c (pushes), aggregator_clock.c (ended clocks), aggregator_child.c (sums of
+ * aggregators below), aggregator_group.c (sums, and sending them up), aggregator_parent.c (messages
+ * to an aggregator above), aggregator_pull.c (pulls), aggregator_fetch.c (rows that pulls lack) and
+ * aggregator_cache.c (cached rows). Internal to these files.
  *
  * "The shard" is what is above: the shard itself, or the parent. */
 #ifndef WEFT_PS_AGGREGATOR_INTERNAL_H

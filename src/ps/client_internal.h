@@ -1,4 +1,4 @@
-/* The inside of a client: what all of its files share. Not for others.
+/* Private state of a client, shared by all of its files. Internal to these files.
  *
  *   client.c           its life, and its events
  *   client_op.h        operations: client_op.c, client_split.c (lists into parts), client_deadline.c

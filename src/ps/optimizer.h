@@ -1,5 +1,6 @@
-/* Optimizers: what an averaged gradient does to a block of a row, element by element, in float32.
- * With g = sum / divisor, rate = learning_rate, and everything of a new row zero unless said:
+/* Optimizers: the update of a block of a row by an averaged gradient, element by element, in
+ * float32. With g = sum / divisor and rate = learning_rate. All state of a new row is zero unless
+ * noted:
  *
  *     sgd       w -= rate g
  *     momentum  v = beta1 v + g;   w -= rate v                                        [polyak64]
@@ -13,14 +14,14 @@
  *
  * SGD and Adagrad are those of the reference trainer (src/ml/reference.h), bit for bit.
  *
- * Adam corrects its bias by the steps that this block of this row has taken, not by those of the
- * table: a rare row would else begin with steps that are far too small. Its c1 = 1 - beta1^t is
- * kept as the same running average, of ones: c1 = beta1 c1 + (1 - beta1). So it needs no power, and
- * m / c1 is a weighted mean whatever rounding does.
+ * Adam's bias correction counts the steps of this block of this row, not those of the table:
+ * otherwise a rarely updated row would begin with steps that are far too small. c1 = 1 - beta1^t is
+ * computed as the same running average as m, but of ones: c1 = beta1 c1 + (1 - beta1). This needs
+ * no power, and m / c1 is a weighted mean regardless of rounding.
  *
- * AdaDelay's t is the clock that the fastest worker is in, where the paper counts the server's
- * updates; its delay is the clocks that passed since the one a gradient was computed for. Without
- * delay it is Adagrad.
+ * AdaDelay's t is the current clock of the fastest worker, where the paper counts the server's
+ * updates. Its delay is the number of clocks since the one for which the gradient was computed.
+ * Without delay it is Adagrad.
  *
  * Source: docs/papers.md.
  */
@@ -31,7 +32,7 @@
 
 enum { WEFT_OPTIMIZER_SLOTS_MAX = 2, WEFT_OPTIMIZER_STEPS_MAX = 2 };
 
-/* One block of one row, and what is to be done to it. */
+/* One block of one row, and its update. */
 struct weft_optimizer_block {
     float *weights;    /* (count,) */
     float *slots;      /* of slot k and weight i: [k * stride + i] */
@@ -39,7 +40,7 @@ struct weft_optimizer_block {
     const float *sums; /* (count,) */
     uint32_t stride;   /* dim */
     uint32_t count;
-    float divisor; /* W, or what else makes a mean of the sums */
+    float divisor; /* W, or another divisor that makes a mean of the sums */
     float fresh;   /* AdaDelay's a: 1/2 < a <= 1 */
 };
 
@@ -49,7 +50,7 @@ struct weft_optimizer {
     uint32_t slots; /* floats of state for each weight */
     uint32_t steps; /* floats of state for each block; 0 in a new row */
 
-    /* State of new weights, which are set already.
+    /* Initialize the state of new weights, which are already set.
      * Shape:   weights (count,); slots (slots, stride), of these the first count columns. */
     void (*init)(const struct weft_table_spec *spec, const float *weights, float *slots,
                  uint32_t stride, uint32_t count);
@@ -60,7 +61,7 @@ struct weft_optimizer {
 enum { WEFT_OPTIMIZERS_COUNT = 6 };
 extern const struct weft_optimizer *const weft_optimizers[WEFT_OPTIMIZERS_COUNT];
 
-/* NULL when there is none of that number or name. */
+/* NULL if no optimizer has that number or name. */
 const struct weft_optimizer *weft_optimizer_at(uint8_t kind);
 const struct weft_optimizer *weft_optimizer_find(const char *name);
 

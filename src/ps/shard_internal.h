@@ -1,5 +1,6 @@
-/* The inside of a shard, shared by shard.c (life, clocks, events), shard_peers.c (who is connected, and
- * slots), shard_request.c (what a request does) and shard_push.c (a chunk of a push). Not for others. */
+/* Private state of a shard, shared by shard.c (lifecycle, clocks, events), shard_peers.c (connected
+ * peers, and slots), shard_request.c (handling of a request) and shard_push.c (a chunk of a push).
+ * Internal to these files. */
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
 

@@ -1,5 +1,5 @@
-/* The inside of a shard's journal: what its records say, shared by shard_journal.c, which writes them,
- * and shard_journal_replay.c, which does them again. Not for others.
+/* Format of the records of a shard's journal, shared by shard_journal.c, which writes them, and
+ * shard_journal_replay.c, which replays them. Internal to these two files.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */

@@ -1,4 +1,4 @@
-/* What a shard keeps of a snapshot; shared by snapshot.c and restore.c. Not for others. */
+/* A shard's state of a snapshot, shared by snapshot.c and restore.c. Internal to these files. */
 #ifndef WEFT_PS_SNAPSHOT_INTERNAL_H
 #define WEFT_PS_SNAPSHOT_INTERNAL_H
 

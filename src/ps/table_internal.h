@@ -1,6 +1,6 @@
-/* The inside of a table, shared by table.c (life, memory, rows), table_index.c (finding them),
- * table_chunk.c (finding many), table_evict.c (letting them go), table_apply.c (gradients) and hot.c
- * (who gets most). Not for others.
+/* Private state of a table, shared by table.c (lifecycle, memory, rows), table_index.c (looking up
+ * a row), table_chunk.c (looking up many), table_evict.c (evicting rows), table_apply.c (gradients)
+ * and hot.c (rows with the most updates). Internal to these files.
  *
  * A row in its slab:
  *

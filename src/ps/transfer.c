@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A replica hears something so often in the time for which it believes the last word. */
+/* The replica receives at least so many messages during one lease. */
 enum { BEATS_PER_LEASE = 8 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -131,7 +131,7 @@ static bool can_cut(const struct weft_shard *shard, uint32_t t)
                                (weft_table_settled(table) && shard->step_to[t] == 0));
 }
 
-/* What went in the middle of a clock counts from the clock's end on. */
+/* Changes in the middle of a clock count from the end of the clock on. */
 static void settle(struct weft_shard *shard)
 {
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
@@ -141,8 +141,9 @@ static void settle(struct weft_shard *shard)
     }
 }
 
-/* Is there something to send that can be cut now? A transfer after which the replica still lacked a table that
- * is in the middle of a clock would be followed by the next one at once, until the clock ends. */
+/* Whether there is something to send that can be cut now. A transfer after which the replica still
+ * lacked a table that is in the middle of a clock would be followed by the next one at once, until
+ * the clock ends. */
 static bool is_wanted(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
@@ -156,14 +157,14 @@ static bool is_wanted(const struct weft_shard *shard)
             is_complete &= !shard->tables[t].declared || transfer->sent[t];
         }
     }
-    /* With no table, too: a server may die before it has one. */
+    /* Also without tables: a server may die before it has one. */
     return lacks || (is_complete && !transfer->is_whole) ||
            (since > 0 && divergence_of(shard) > shard->config.div_max / 2);
 }
 
 /* ---- the cut --------------------------------------------------------------------------------- */
 
-/* Every table that can be cut, at this instant. */
+/* Cut every table that can be cut, at this instant. */
 static void begin(struct weft_shard *shard)
 {
     struct weft_transfer *transfer = shard->transfer;
@@ -187,7 +188,7 @@ static void begin(struct weft_shard *shard)
     transfer->head_bytes = (size_t)(w.at - transfer->head);
 }
 
-/* Clocks that could have ended meanwhile. */
+/* End the clocks that could have ended meanwhile. */
 static void go_on(struct weft_shard *shard, uint64_t now_ns)
 {
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
@@ -243,7 +244,7 @@ static void fill(struct weft_shard *shard, struct transfer_piece *piece, bool is
     piece->is_full = true;
 }
 
-/* False: the transport has no room now. */
+/* Returns false if the transport has no space now. */
 static bool send(struct weft_shard *shard, uint32_t i, uint64_t now_ns)
 {
     struct weft_transfer *transfer = shard->transfer;
@@ -355,7 +356,7 @@ static void up(struct weft_shard *shard, const struct weft_msg_event *event, uin
     transfer->is_posted =
         shard->msgr.ops->expect(shard->msgr.self, &expect, &transfer->expect) == WEFT_OK;
     if (!transfer->is_posted) {
-        weft_shard_replace(shard, event->peer); /* it may come again */
+        weft_shard_replace(shard, event->peer); /* it may connect again */
     }
 }
 
@@ -374,10 +375,10 @@ static void confirmed(struct weft_shard *shard, const struct weft_msg_event *eve
         end(shard, true, now_ns);
         return;
     }
-    /* It has nothing of the transfer, or contradicts itself: let it come anew. Clocks of BSP do not wait for
-     * the end of its connection. */
+    /* It has nothing of the transfer, or contradicts itself: make it connect again. Clocks of BSP
+     * do not wait for the end of its connection. */
     if (fits) {
-        transfer->state.ready = false; /* it will not be promoted: nobody waits for that */
+        transfer->state.ready = false; /* it will not be promoted, so nothing waits for that */
     }
     weft_shard_replace(shard, event->peer);
     down(shard, now_ns);
@@ -416,8 +417,8 @@ bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *
     return true;
 }
 
-/* Answers were not held during the first copy of everything, so what they told may be farther than the
- * bound from it. From the first time on that it is not, it never is again. */
+/* Replies were not held during the first copy of all tables, so the model that they reported may
+ * exceed the bound. Once it is within the bound, it stays within it. */
 static void become_ready(struct weft_shard *shard)
 {
     struct weft_transfer *transfer = shard->transfer;
@@ -425,19 +426,19 @@ static void become_ready(struct weft_shard *shard)
         divergence_of(shard) <= shard->config.div_max) {
         transfer->is_lost = false;
         transfer->state.ready = true;
-        transfer->spoken_ns = 0; /* it has to hear that now */
+        transfer->spoken_ns = 0; /* tell the replica now */
     }
 }
 
-/* A table whose rows are being stepped cannot be cut. In a transfer of the others its clock would end,
- * and what is told of it then would be beyond the bound. */
+/* A table whose rows are being stepped cannot be cut. Its clock would end during a transfer of the
+ * others, and replies about it would then exceed the bound. */
 void weft_transfer_boundary(struct weft_shard *shard, uint64_t now_ns)
 {
     struct weft_transfer *transfer = shard->transfer;
     if (transfer == NULL || !transfer->state.connected || transfer->is_active) {
         return;
     }
-    settle(shard); /* and what is too much is cut at once */
+    settle(shard); /* if the divergence is then too large, it is cut at once */
     const bool is_wanted_now = is_wanted(shard), waited = transfer->is_waiting;
     transfer->is_waiting = is_wanted_now && shard->step_tables > 0;
     if (is_wanted_now && !transfer->is_waiting) {
@@ -483,8 +484,8 @@ uint64_t weft_shard_deadline(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
     uint64_t due_ns = WEFT_NEVER;
-    /* Else an event comes before it can speak: a piece is confirmed, or the transport has room for the one
-     * that it has not taken. */
+    /* Otherwise an event occurs before anything can be sent: a piece is confirmed, or the transport
+     * has space for the piece that it has not accepted. */
     bool has_room = false, is_taken = true;
     for (uint32_t i = 0; transfer != NULL && i < WEFT_PIECE_FLIGHT_MAX; i++) {
         has_room |= !transfer->pieces[i].is_busy;

@@ -1,11 +1,11 @@
-/* What is in a transfer: sections as of the cut, then rows, into pieces. */
+/* The contents of a transfer: sections as of the cut, then rows, written into pieces. */
 #include "ps/transfer_internal.h"
 
 #include "ps/table_internal.h"
 
 #include "base/assert.h"
 
-/* Longest body of a section of ranks or ids: several fit a piece. */
+/* Longest body of a section of ranks or ids: several fit into a piece. */
 enum { BODY_MAX = 16384 };
 
 static_assert((int)BODY_MAX <= (int)WEFT_SECTION_BYTES_MAX);
@@ -13,7 +13,7 @@ static_assert((1 << 18) / 8 + (int)WEFT_SECTION_PARTIAL_BYTES <= (int)WEFT_SECTI
 
 /* ---- as of the cut --------------------------------------------------------------------------- */
 
-/* Sections that hold so many bytes, each at most BODY_MAX, with their heads and padding. */
+/* Size of sections with so many bytes, each at most BODY_MAX, with their headers and padding. */
 static size_t room_for(size_t bytes)
 {
     return bytes + (bytes / (BODY_MAX / 2) + 1) * (WEFT_SECTION_HEAD_BYTES + WEFT_PIECE_ELEM_BYTES);
