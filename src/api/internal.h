@@ -110,7 +110,8 @@ weft_status weft_api_security_load(const struct weft_api_security *config,
 
 /* event.c */
 
-/* Room for posted_max sends and receives under way. peers_max and chunks_max must be set. */
+/* Allocate space for posted_max sends and receives in progress. peers_max and chunks_max must be
+ * set. */
 weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max);
 
 /* True when another send or receive has a place for its event. */

@@ -39,7 +39,7 @@ struct weft_ps_table {
     void *last; /* memory of last values; NULL = there is none, as the next */
     void *kept; /* memory of error feedback */
     uint64_t deadline_ns; /* of operations that name none */
-    bool opening; /* TABLE is under way: `op` */
+    bool opening; /* TABLE is in progress: `op` */
     bool open;
     weft_ps_op op;
     char name[WEFT_PS_NAME_BYTES];
