@@ -42,9 +42,9 @@ void weft_aggregator_list_renew(struct weft_aggregator_list *list, uint32_t numb
                                 uint64_t until_ns);
 void weft_aggregator_list_remove(struct weft_aggregator_list *list, uint32_t number);
 
-/* Those that have been silent are gone. */
+/* Remove those whose lease has expired. */
 void weft_aggregator_list_expire(struct weft_aggregator_list *list, uint64_t now_ns);
-/* When the next is gone; WEFT_NEVER = there is none. */
+/* When the next lease expires; WEFT_NEVER = none. */
 uint64_t weft_aggregator_list_deadline(const struct weft_aggregator_list *list);
 
 /* The aggregator for the member of this rank at this place (0 = not known): its number, its
