@@ -81,7 +81,7 @@ struct weft_worker {
     struct weft_error error; /* a sentence, after a status other than OK */
 };
 
-/* An aggregator that has not answered for so long with pushes under way is given up. */
+/* An aggregator that has not replied for so long with pushes in progress is abandoned. */
 /* PLANNED: in a job with a scheduler, which uses aggregators where the server's link is slow. */
 enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
 
