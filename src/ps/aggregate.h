@@ -27,7 +27,7 @@
  * with so many members and rows in each. */
 enum {
     WEFT_AGGREGATE_SLOTS = 4,
-    WEFT_AGGREGATE_PULLS = 4, /* requests for rows that an aggregator has under way at a shard */
+    WEFT_AGGREGATE_PULLS = 4, /* requests for rows that an aggregator has in progress at a shard */
     WEFT_AGGREGATE_BYTES_MAX = 8 << 20,
     WEFT_AGGREGATE_MEMBERS_MAX = 256,
     WEFT_AGGREGATE_ROWS_MAX = 1 << 17,

@@ -15,7 +15,7 @@
 
 #define AGG_NONE UINT32_MAX
 
-/* Messages that tell of clocks, at a time: being made, and under way. */
+/* Messages that report clocks, at a time: being filled, and being sent. */
 enum { AGG_ENDS_MAX = 8 };
 
 /* `user` of what is given to the transport: one of these, plus a number. */
@@ -51,7 +51,7 @@ struct agg_slot {
     enum agg_slot_state state;
     bool dead; /* nothing more of it is taken */
     bool head_seen;
-    bool stale;    /* of a connection that is gone */
+    bool stale;    /* of a connection that has ended */
     uint64_t *why; /* dead: the counter that says so */
     uint32_t rank;
     uint32_t answer;
@@ -75,7 +75,7 @@ enum {
 /* Memory of one AGGREGATE of a child while it arrives. */
 struct agg_below {
     enum agg_slot_state state;
-    bool stale; /* of a connection that is gone */
+    bool stale; /* of a connection that has ended */
     uint32_t rank;
     uint32_t answer;
     weft_expect_id expect;
@@ -85,7 +85,7 @@ struct agg_below {
 /* Memory of one CLOCK of a worker while it arrives. */
 struct agg_clock {
     enum agg_slot_state state;
-    bool stale; /* of a connection that is gone */
+    bool stale; /* of a connection that has ended */
     uint32_t answer;
     weft_expect_id expect;
     uint8_t memory[WEFT_RPC_REQUEST_BYTES];
@@ -97,7 +97,7 @@ struct agg_worker {
     uint32_t life;
     uint64_t incarnation;
     bool table_posted;
-    bool table_stale; /* what is under way belongs to a connection before */
+    bool table_stale; /* what is in progress belongs to an earlier connection */
     bool table_busy;  /* a TABLE arrives, or its answer leaves */
     weft_expect_id table_expect;
     uint8_t table_request[AGG_CHILD_TABLE_BYTES];
@@ -161,7 +161,7 @@ enum agg_pull_state {
 /* Memory of one PULL, from posting it to the answer's SENT. */
 struct agg_pull {
     enum agg_pull_state state;
-    bool stale; /* of a connection that is gone */
+    bool stale; /* of a connection that has ended */
     bool head_seen;
     uint64_t *why; /* it goes direct: the counter that says so; NULL: it does not */
     uint32_t rank;
@@ -189,7 +189,7 @@ struct agg_pull {
     uint16_t elem_bytes;
 };
 
-/* Rows that are under way from the shard. */
+/* Rows that are being fetched from the shard. */
 struct agg_fetch {
     bool live;
     bool message_closed;
@@ -355,7 +355,7 @@ static inline uint32_t agg_pulls_of(const struct weft_aggregator *agg, uint32_t 
 
 /* The driver is to close this connection; for_good: another process has its place. */
 void weft_agg_close_later(struct weft_aggregator *agg, weft_peer peer, bool for_good);
-/* The rank is this connection from now on; it is gone. */
+/* Bind the rank to this connection; end that binding. */
 void weft_agg_bind(struct weft_aggregator *agg, uint32_t rank, const struct weft_msg_event *event);
 void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank);
 /* Take a place for an answer; AGG_NONE. */
@@ -380,7 +380,7 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t answer, enum weft_rpc
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_pushes_init(struct weft_aggregator *agg);
 void weft_agg_pushes_fini(struct weft_aggregator *agg);
-/* The rank is connected: post memory for its pushes; it is gone. */
+/* The rank has connected: post memory for its pushes; its connection has ended. */
 void weft_agg_pushes_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pushes_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
@@ -388,7 +388,7 @@ void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
 
 /* aggregator_clock.c */
 
-/* The rank is connected: post memory for its CLOCK; it is gone. */
+/* The rank has connected: post memory for its CLOCK; its connection has ended. */
 void weft_agg_clock_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_clock_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_clock_event(struct weft_aggregator *agg, uint32_t rank,
@@ -410,7 +410,7 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns);
 void weft_agg_group_sent(struct weft_aggregator *agg, uint32_t group);
 void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t group,
                              const struct weft_msg_event *event);
-/* The shard is gone, and what was under way to it. */
+/* The connection to the shard has ended, with all that was being sent to it. */
 void weft_agg_groups_drop(struct weft_aggregator *agg);
 
 /* aggregator_cache.c */
@@ -438,7 +438,7 @@ static inline size_t agg_rows_bytes(const struct weft_aggregator *agg)
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_pulls_init(struct weft_aggregator *agg);
 void weft_agg_pulls_fini(struct weft_aggregator *agg);
-/* The rank is connected: post memory for its pulls; it is gone. */
+/* The rank has connected: post memory for its pulls; its connection has ended. */
 void weft_agg_pulls_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pulls_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pull_event(struct weft_aggregator *agg, uint32_t pull,
@@ -462,16 +462,16 @@ uint64_t weft_agg_pulls_deadline(const struct weft_aggregator *agg);
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_fetches_init(struct weft_aggregator *agg);
 void weft_agg_fetches_fini(struct weft_aggregator *agg);
-/* The fetch under way that brings this id to a pull, plus 1; 0: there is none. */
+/* The fetch in progress that gets this id for a pull, plus 1; 0 = none. */
 uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pull *pull,
                           uint64_t id);
-/* Ask the shard for rows that pulls lack, as far as requests may be under way. */
+/* Request rows that pulls lack from the shard, as many requests as may be in progress. */
 void weft_agg_fetches_progress(struct weft_aggregator *agg);
 void weft_agg_fetch_event(struct weft_aggregator *agg, uint32_t fetch,
                           const struct weft_msg_event *event);
-/* What is under way of this table is of no use when it is there. */
+/* Rows of this table that are being fetched are discarded when they arrive. */
 void weft_agg_fetches_void(struct weft_aggregator *agg, uint16_t table);
-/* The shard is gone. */
+/* The connection to the shard has ended. */
 void weft_agg_fetches_drop(struct weft_aggregator *agg);
 
 enum { AGG_FROM_NOWHERE = 255 };
@@ -481,7 +481,7 @@ enum { AGG_FROM_NOWHERE = 255 };
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_children_init(struct weft_aggregator *agg);
 void weft_agg_children_fini(struct weft_aggregator *agg);
-/* An aggregator has connected from below; it is gone. */
+/* An aggregator below has connected; its connection has ended. */
 void weft_agg_child_up(struct weft_aggregator *agg, const struct weft_msg_event *event,
                        uint64_t now_ns);
 void weft_agg_child_post(struct weft_aggregator *agg, uint32_t rank);
@@ -501,7 +501,7 @@ void weft_agg_parent_event(struct weft_aggregator *agg, uint32_t table,
 uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg);
 /* The table has another specification: nothing is agreed on. */
 void weft_agg_parent_forget(struct weft_aggregator *agg, uint16_t table);
-/* The parent is gone. */
+/* The connection to the parent has ended. */
 void weft_agg_parent_down(struct weft_aggregator *agg);
 
 #endif
