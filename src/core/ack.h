@@ -1,4 +1,4 @@
-/* Packets that have come, and when they are acknowledged (ack.c). Internal to src/core. */
+/* Received packet numbers, and when to acknowledge them (ack.c). Internal to src/core. */
 #ifndef WEFT_CORE_ACK_H
 #define WEFT_CORE_ACK_H
 
@@ -12,29 +12,29 @@ struct weft_ep;
 struct ack {
     uint64_t window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
     uint64_t largest;                  /* received */
-    uint64_t largest_ns;
-    uint64_t gap_ns;               /* when a number was left out, last; 0 = never */
-    uint64_t late_ns;              /* when one came behind a larger number, last; 0 = never */
+    uint64_t largest_ns;           /* its arrival time */
+    uint64_t gap_ns;               /* time of the last gap in the packet numbers; 0 = never */
+    uint64_t late_ns;              /* arrival time of the last reordered packet; 0 = never */
     uint64_t low;                  /* lowest block changed since the last ACK */
-    uint64_t low_before;           /* and in the ACK before */
+    uint64_t low_before;           /* the same for the previous ACK */
     uint32_t pending;              /* ack-eliciting packets not acknowledged */
-    bool at_once;                  /* the next packet goes now, and acknowledges */
-    uint64_t since_ns; /* when the first of these came */
-    uint64_t due_ns;   /* send an ACK at */
-    uint64_t sent_ns;  /* when the last one went out */
-    uint64_t delay_ns; /* longest delay, as our last ACK said */
+    bool at_once;                  /* send a packet with an ACK immediately */
+    uint64_t since_ns;             /* arrival time of the first pending packet */
+    uint64_t due_ns;               /* deadline for sending an ACK */
+    uint64_t sent_ns;              /* time of the last ACK sent */
+    uint64_t delay_ns;             /* max_ack_delay of the last ACK sent */
     uint32_t ect_received;
     uint32_t ce_received;
-    uint32_t echo_clock; /* clock of the last ACK received, for DATA to echo */
-    uint64_t echo_ns;    /* when it came; 0 = none */
+    uint32_t echo_clock;           /* timestamp in the last ACK received, for DATA to echo */
+    uint64_t echo_ns;              /* its arrival time; 0 = none */
 };
 
-/* The next packet to this peer acknowledges, and it goes now. */
+/* Send an ACK to this peer immediately. */
 static inline void ack_at_once(struct ack *a)
 {
     a->at_once = true;
 }
-/* As it was before a packet that may be acknowledged late. */
+/* Restore the flag, after a packet whose acknowledgement may be delayed. */
 static inline void ack_at_once_restore(struct ack *a, bool was)
 {
     a->at_once = was;
@@ -44,7 +44,7 @@ static inline void ack_ecn_note(struct ack *a, enum weft_ecn ecn)
     a->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
     a->ce_received += ecn == WEFT_ECN_CE;
 }
-/* The clock that DATA is to echo, as the last ACK brought it. */
+/* Set the timestamp for DATA to echo, from the last ACK received. */
 static inline void ack_echo_set(struct ack *a, uint32_t clock, uint64_t at_ns)
 {
     a->echo_clock = clock;
@@ -55,10 +55,10 @@ static inline void ack_echo_forget(struct ack *a)
     a->echo_ns = 0;
 }
 
-/* How long the acknowledgement of a chunk in the middle of a pass may wait; not so long that of a mark,
- * for its sender is to slow down. */
+/* Maximum ACK delay of a chunk within a pass. For a CE-marked packet it is shorter (a quarter), so
+ * that the sender slows down. */
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce);
-/* An ack-eliciting packet came: acknowledge it within delay_ns. */
+/* An ack-eliciting packet was received: acknowledge it within delay_ns. */
 static inline void weft_core_ack_owe(struct ack *a, uint64_t delay_ns, uint64_t now_ns)
 {
     a->since_ns = a->pending == 0 ? now_ns : a->since_ns;
@@ -69,7 +69,7 @@ static inline void weft_core_ack_owe(struct ack *a, uint64_t delay_ns, uint64_t 
         a->at_once = true;
     }
 }
-/* Remember that packet pn came, to acknowledge it. */
+/* Record packet pn as received. */
 static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_ns)
 {
     uint64_t block = pn / 64;
@@ -82,7 +82,7 @@ static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_
             a->window[b % RX_WINDOW_BLOCKS] = 0;
         }
         if (pn > a->largest + 1) {
-            a->at_once = true; /* a gap: tell at once */
+            a->at_once = true; /* a gap: acknowledge immediately */
             a->gap_ns = at_ns;
         }
         a->largest = pn;
