@@ -1,15 +1,16 @@
-/* The published points and their sources:
+/* Points of published flow-size distributions, with their sources:
  *
  *   websearch   a production cluster's query, update and background traffic: Alizadeh et al.,
  *               "Data Center TCP (DCTCP)", SIGCOMM 2010, figure 4. Mean 1.71 MB.
- *   datamining  a cluster of data mining: Greenberg et al., "VL2", SIGCOMM 2009, figure 2. Four in
+ *   datamining  a data-mining cluster: Greenberg et al., "VL2", SIGCOMM 2009, figure 2. Four in
  *               five flows are below 10 KB, and 87 % of the bytes are in flows above 100 MB:
- *               a run of minutes does not approach its mean of 12.7 MB.
+ *               the sample mean of a run of a few minutes does not converge to the mean of
+ *               12.7 MB.
  *   hadoop      Facebook's Hadoop clusters: Roy et al., "Inside the Social Network's (Datacenter)
  *               Network", SIGCOMM 2015, figure 6. Mean 120 KB.
  *
- * The points are those that later papers read from these figures (pFabric, HPCC, and their traffic
- * generators): facts, retyped.
+ * The points are those that later papers (pFabric, HPCC, and their traffic generators) read from
+ * these figures. They are facts and were typed in again, not copied from code.
  */
 #include "lab/flow_sizes.h"
 
@@ -111,14 +112,14 @@ static weft_status line_read(struct reader *r, const char *line, size_t length)
     bool first = r->first;
     r->first = false;
     if (count == 1 && first) {
-        return WEFT_OK; /* the mean given by the collection */
+        return WEFT_OK; /* some published files begin with the mean; it is ignored */
     }
     return count == 2 ? point_add(r, numbers[0], numbers[1])
                       : bad_line(r, "want two numbers: size in bytes, probability");
 }
 
-/* The last value tells percent from fractions. Then compute the mean: the mean of each linear
- * segment is its midpoint. */
+/* The last probability, 1 or 100, determines the unit. Then compute the mean: the mean of each
+ * linear segment is its midpoint. */
 static weft_status finish(const struct reader *r)
 {
     struct weft_flow_sizes *sizes = r->sizes;
