@@ -30,7 +30,7 @@ static void write_addresses(struct weft_writer *w, const struct weft_member_addr
     }
 }
 
-/* Exactly `count` of them, and then the end. */
+/* Read exactly `count` addresses; fails if bytes follow. */
 static bool read_addresses(struct weft_reader *r, struct weft_member_address *addresses_p,
                            uint32_t count)
 {
@@ -95,7 +95,7 @@ size_t weft_member_reply_pack(const struct weft_member_reply *reply, uint8_t *ou
     return (size_t)(w.at - out);
 }
 
-/* What a role and an op allow. Whether the job has such a rank or shard is for the roster. */
+/* Check the fields against role and op. The roster checks whether the job has the rank or shard. */
 static bool request_fits(uint8_t op, const struct weft_member_request *q)
 {
     bool is_server = q->role == WEFT_ROLE_SERVER;
