@@ -1,12 +1,12 @@
 /* The training rows of a worker, and their order.
  *
- * Row i of the data set's training list belongs to worker i mod W. Before each epoch a worker
- * shuffles its own rows (Fisher-Yates) with a generator that depends on (seed, epoch, worker)
- * alone: any process can compute any worker's batches, and a restarted worker continues where the
+ * The i-th training row (`train_rows[i]`) belongs to worker i mod W. Before each epoch a worker
+ * shuffles its own rows (Fisher-Yates) with a generator that depends only on (seed, epoch, worker).
+ * Any process can thus compute any worker's batches, and a restarted worker continues where the
  * old one stopped. An epoch has S = ceil(largest share / batch_rows) steps for every worker, so
- * that all workers have the same number of clocks; step s uses the positions [s n / S, (s + 1) n /
- * S) of a share of n rows. So the batches of a worker differ by at most one row, none exceeds
- * batch_rows, and none is empty unless the share has fewer than S rows.
+ * that all workers have the same number of clocks. Step s uses the positions [s n / S, (s + 1) n /
+ * S) of a share of n rows. The batches of a worker differ by at most one row. No batch exceeds
+ * batch_rows. A batch is empty only if the share has fewer than S rows.
  */
 #ifndef WEFT_ML_SHARE_H
 #define WEFT_ML_SHARE_H
