@@ -1,4 +1,4 @@
-/* Writing. Loading is in checkpoint_load.c. */
+/* Write the data file of a checkpoint; checkpoint_load.c reads it. */
 #include "node/checkpoint_data.h"
 
 #include "base/assert.h"
@@ -24,7 +24,7 @@ static uint32_t mask_words(const struct weft_cut_view *view)
     return words;
 }
 
-/* Bytes as hexadecimal digits. */
+/* Store bytes in the metadata as hexadecimal digits. */
 static void note_bytes(struct weft_ckpt_head *head, const char *name, const uint8_t *bytes,
                        size_t count)
 {
@@ -36,7 +36,7 @@ static void note_bytes(struct weft_ckpt_head *head, const char *name, const uint
     weft_ckpt_head_note(head, name, "%s", text);
 }
 
-/* What the counts of admission were made with, and where it goes on. */
+/* Store the hash key of the admission counters and the index of the next counter to evict. */
 static void note_admission(struct weft_ckpt_head *head, const struct weft_cut_table *table)
 {
     const struct weft_admission_counts *counted = &table->counted;
@@ -132,7 +132,7 @@ static void make_head(struct weft_checkpoint_file *file, struct weft_ckpt_head *
                        1 + WEFT_RETIRED_MAX);
 }
 
-/* at: number of the first tensor that add_counted made. */
+/* at: index of the first tensor added by add_counted. */
 static weft_status put_counted(struct weft_ckpt_writer *writer, uint32_t at,
                                const struct weft_admission_counts *counted,
                                struct weft_error *error)
@@ -151,7 +151,8 @@ static weft_status put_counted(struct weft_ckpt_writer *writer, uint32_t at,
                : status;
 }
 
-/* Everything but the rows: it is the shard's only until the snapshot ends, and small. */
+/* Write all tensors except the rows. They are small, and the shard keeps them only until the
+ * snapshot ends. */
 static weft_status put_rest(struct weft_checkpoint_file *file, const struct weft_cut_view *view,
                             uint32_t tensor, struct weft_error *error)
 {
@@ -225,8 +226,8 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
     return status;
 }
 
-/* Records into columns that lie one behind another: in one pass, for a batch is larger than the caches
- * near the processor. */
+/* Split records into consecutive columns in one pass, because a batch is larger than the L1 and L2
+ * caches. */
 static void split(const struct weft_checkpoint_table *t, const uint8_t *records, size_t count,
                   uint8_t *columns)
 {
