@@ -1,8 +1,9 @@
 /* Cluster models for `weft sim fabric`: computation times of workers, and capacities of links.
  *
- * Two small settings, each with a name: built in (weft_fabric_compute_find) or read from a file by
- * the caller. A setting contains distributions. Each run draws from them, with a separate random
- * stream per worker and per link, so that two policies with one seed get the same steps and links.
+ * There are two kinds of setting. Each has a name, and is built in (weft_fabric_compute_find) or
+ * read from a file by the caller. A setting contains distributions. Each run draws from them, with
+ * a separate random stream per worker and per link, so that two policies with one seed get the
+ * same steps and links.
  * docs/SIMULATOR.md lists the built-in settings.
  */
 #ifndef WEFT_SIM_FABRIC_SETTINGS_H
@@ -26,8 +27,9 @@ struct weft_fabric_compute {
     uint32_t slow_worker_factor_ppm; /* 1,000,000 or more */
 };
 
-/* Every host has an uplink and a downlink of `rate`. "Outside" is non-adaptive traffic of others:
- * its bandwidth is not available to the job. It starts and stops independently on each link. */
+/* Every host has an uplink and a downlink of `rate`. `outside` is cross traffic, which is not
+ * adaptive: its bandwidth is not available to the job. It starts and stops independently on each
+ * link. */
 struct weft_fabric_network {
     char name[WEFT_FABRIC_NAME_BYTES];
     uint64_t rate_bps;
@@ -37,7 +39,7 @@ struct weft_fabric_network {
     uint32_t contended_workers_ppm;  /* of workers, both links; drawn once */
     uint32_t contended_servers_ppm;  /* of servers, both links; drawn once */
     uint32_t outside_ppm;            /* fraction of a contended link's rate used while there is
-                                      * outside traffic */
+                                      * cross traffic */
     uint64_t outside_on_ns; /* means; each duration is uniform in [0.5, 1.5] of its mean */
     uint64_t outside_off_ns;
     uint32_t rate_factor_ppm_min; /* a link's rate is redrawn uniformly from [this, 1,000,000] of
@@ -63,7 +65,8 @@ const char *weft_fabric_network_check(const struct weft_fabric_network *network)
 
 /* ---- draws ----------------------------------------------------------------------------------- */
 
-/* Set round(share x count) of is[0 .. count). */
+/* Set round(share x count) randomly chosen elements of is_p[0 .. count) to true, all others to
+ * false. */
 void weft_fabric_choose(struct weft_prng *prng, uint32_t share_ppm, uint32_t count, bool *is_p);
 
 uint64_t weft_fabric_step_ns(const struct weft_fabric_compute *compute, bool slow_worker,
@@ -75,7 +78,7 @@ struct weft_fabric_link {
     uint64_t base_bps;
     uint32_t factor_ppm;
     bool contended;
-    bool outside; /* outside traffic is present */
+    bool outside; /* cross traffic is present */
     uint64_t factor_next_ns;
     uint64_t outside_next_ns;
 };
