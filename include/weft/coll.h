@@ -24,7 +24,7 @@
  * With bound 0, the default, nothing is ever missing.
  *
  * Failure. The communicator fails, at all ranks, if a rank dies, closes, sends no reply for
- * peer_timeout_ns, calls another operation than the others, or does not call it in time. Operations
+ * peer_timeout_ns, calls a different operation, or does not call it in time. Operations
  * in progress and later ones then end with WEFT_PEER, and weft_comm_error names the rank and the
  * reason. The only recovery is to close and reopen.
  *
@@ -32,8 +32,8 @@
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
  * parts per million.
  *
- * Thread:  open, join and close: one. All others: any, also concurrently; the order of operations
- *          is that of the calls.
+ * Thread:  open, join and close: one thread. All others: any thread, also concurrently; operations
+ *          are ordered as their calls.
  * Source:  docs/COLLECTIVES.md; [apnet19] section 3.2 (docs/papers.md).
  */
 #ifndef WEFT_COLL_H
@@ -59,7 +59,7 @@ struct weft_comm_config {
     size_t size;                  /* set by weft_comm_config_init */
     const char *host;             /* address to bind, reachable by the other ranks: numeric IPv4
                                    * or IPv6, or "localhost" (the default: 127.0.0.1) */
-    const char *key_file;         /* as in struct weft_transport_config, as are the next two */
+    const char *key_file;         /* this and the next two: as in struct weft_transport_config */
     const uint8_t *key;
     uint32_t security;            /* enum weft_transport_security; default AUTH */
     uint16_t port;                /* 0 (default) = any free port */
@@ -67,21 +67,21 @@ struct weft_comm_config {
                                    * or 32,768 if host is a loopback address */
     uint32_t rank;                /* 0 .. ranks - 1 */
     uint32_t ranks;               /* 1 .. 1,024 */
-    uint64_t epoch;               /* of this start of the job, below 2^40, different for each
-                                   * start, so that a process of an earlier start is not mistaken
-                                   * for a rank; default 0 */
+    uint64_t epoch;               /* number of this run of the job, < 2^40. It must differ for
+                                   * each run: a process of an earlier run is then not mistaken
+                                   * for a rank. Default 0 */
     uint32_t groups_max;          /* including the group of all ranks; default 64, up to 1,024 */
-    uint32_t ops_max;             /* begun and not waited for, in all groups; default 64, up to
-                                   * 256 */
+    uint32_t ops_max;             /* maximum number of operations that have begun and were not
+                                   * waited for, over all groups; default 64, up to 256 */
     uint64_t pool_bytes;          /* memory for messages that other ranks send before this rank
-                                   * calls the operation; at least 64 KiB for each of them;
-                                   * default 64 MiB */
+                                   * calls the operation; at least 64 KiB for each other
+                                   * rank; default 64 MiB */
     uint64_t peer_timeout_ns;     /* declare a rank dead after this time without a reply; default
                                    * 5 s, or the environment variable WEFT_PEER_TIMEOUT_S */
     uint64_t op_timeout_ns;       /* default timeout of an operation: a rank that has not called
                                    * it by then makes the communicator fail; default 300 s */
-    const char *congestion;       /* as in struct weft_transport_config, like all that follow
-                                   * except `transport` */
+    const char *congestion;       /* this and the following fields except `transport`: as in
+                                   * struct weft_transport_config */
     const char *transport;        /* "weft" (NULL, the default), or "tcp": the same messages over
                                    * the kernel's TCP, without loss */
     uint32_t socket_buffer_bytes;
@@ -91,23 +91,25 @@ struct weft_comm_config {
     uint32_t inject_seed;
 };
 
-/* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
+/* Write the defaults. Shape: size is sizeof(*config_p) in the caller. */
 WEFT_API void weft_comm_config_init(struct weft_comm_config *config_p, size_t size);
 
 /* Open the socket and start the thread.
  *
- * Owns:    borrows config until return; gives *comm_p, to be ended by weft_comm_close.
+ * Owns:    borrows config until return; the caller owns *comm_p and releases it with
+ *          weft_comm_close.
  * Errors:  as weft_transport_open. weft_comm_error(NULL) returns the cause and the remedy. */
 WEFT_API weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_comm **comm_p);
 
-/* "127.0.0.1:41234": for the other ranks. Owns: valid until weft_comm_close. */
+/* This rank's address, such as "127.0.0.1:41234", to pass to the other ranks.
+ * Owns:    valid until weft_comm_close. */
 WEFT_API const char *weft_comm_address(const struct weft_comm *comm);
 
 /* Connect with all other ranks, and wait until that is complete. All ranks call it.
  *
- * Shape:   addresses (ranks,), by rank, as weft_comm_address returned them at each; the own
- *          address is ignored.
- * Errors:  WEFT_INVALID  one is not an address.
+ * Shape:   addresses (ranks,), by rank, as weft_comm_address returned it at each rank; the
+ *          caller's own address is ignored.
+ * Errors:  WEFT_INVALID  an entry is not an address.
  *          WEFT_TIMEOUT  not complete in time: the error text names the missing ranks. May be
  *                        called again.
  *          WEFT_PEER     a rank refused, or has failed since. WEFT_STATE: after a fork. */
@@ -119,39 +121,42 @@ WEFT_API weft_status weft_comm_join(struct weft_comm *comm, const char *const *a
  * nothing and sends nothing. NULL is allowed. */
 WEFT_API void weft_comm_close(struct weft_comm *comm);
 
-/* The cause of this thread's last failed call, and the remedy: one sentence, "" if none has
- * failed. NULL: the same for weft_comm_open.   Owns: valid until this thread's next failing
- * call. */
+/* Returns the error text of this thread's last failed call, cause and remedy, or "".
+ * comm = NULL: of weft_comm_open.
+ * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_error(const struct weft_comm *comm);
 
-/* A group of ranks, in this order: within it a rank is identified by its index. Group 0 is all
- * ranks. All ranks of the job create the same groups in the same order, including ranks that are
- * not members.
+/* Create a group of n ranks in the given order. Operations of a group identify a rank by its
+ * index. Group 0 is all ranks. All ranks of the job create the same groups in the same order,
+ * including ranks that are not members.
  *
- * Errors:  WEFT_INVALID  a rank is out of range or occurs twice. WEFT_NOMEM  groups_max.
- *                        WEFT_STATE. */
+ * Errors:  WEFT_INVALID  a rank is out of range or occurs twice.
+ *          WEFT_NOMEM    groups_max groups exist.
+ *          WEFT_STATE    after a fork. */
 WEFT_API weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ranks, uint32_t n,
                                      uint32_t *group_p);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
 enum weft_comm_kind {
-    WEFT_COMM_ALL_REDUCE,     /* count: of the vector; in and out may be equal */
+    WEFT_COMM_ALL_REDUCE,     /* count: elements of the vector; in and out may be equal */
     WEFT_COMM_REDUCE,         /* the same; only the root has an out, which may equal in */
-    WEFT_COMM_REDUCE_SCATTER, /* count: of a block; in has a block for each rank, out is this
-                               * rank's block, and may be that block of in */
-    WEFT_COMM_ALL_GATHER,     /* count: of a block; in is this rank's block, out has n blocks; in
-                               * may be its block of out */
-    WEFT_COMM_BROADCAST,      /* count: of the vector; in at the root, out at all others; the
-                               * root's out may equal in */
+    WEFT_COMM_REDUCE_SCATTER, /* count: elements of a block; in has a block for each rank,
+                               * out is this rank's block, and may be that block of in */
+    WEFT_COMM_ALL_GATHER,     /* count: elements of a block; in is this rank's block, out has
+                               * n blocks; in may be its block of out */
+    WEFT_COMM_BROADCAST,      /* count: elements of the vector; in at the root, out at all
+                               * others; the root's out may equal in */
     WEFT_COMM_GATHER,         /* as ALL_GATHER; only the root has an out */
-    WEFT_COMM_SCATTER,        /* count: of a block; in has n blocks, at the root; its out may be
-                               * its block of in */
-    WEFT_COMM_ALL_TO_ALL,     /* count: of a block; in and out have n blocks, and do not overlap */
+    WEFT_COMM_SCATTER,        /* count: elements of a block; in has n blocks, at the root; its
+                               * out may be its block of in */
+    WEFT_COMM_ALL_TO_ALL,     /* count: elements of a block; in and out have n blocks, and do
+                               * not overlap */
     WEFT_COMM_BARRIER,        /* no buffers */
-    WEFT_COMM_SEND,           /* count: of the vector; in, to `peer`. Sends and recvs of two
-                               * ranks with the same tag match in the order of their calls */
-    WEFT_COMM_RECV,           /* the receiver: out */
+    WEFT_COMM_SEND,           /* count: elements of the vector; in, to `peer`. Sends and recvs
+                               * of two ranks with the same tag match in the order of their
+                               * calls */
+    WEFT_COMM_RECV,           /* count: elements of the vector; out, from `peer` */
 };
 
 enum weft_comm_type {
@@ -192,13 +197,14 @@ struct weft_comm_op {
     uint64_t count;      /* elements: see the kind; 0 = no operation, at all ranks */
     const void *in;      /* aligned to its elements, as out */
     void *out;
-    float *residual;     /* float32 sums and means: error feedback. As long as in, initially
-                          * zero. Holds the elements missing in earlier calls; it is added to in,
-                          * and replaced by the elements missing in this call. NULL (default) =
-                          * none */
-    uint8_t *missed;     /* with residual: ceil(count / 32) bytes (reduce_scatter: for each
-                          * block), initially zero: number of consecutive misses of each 32
-                          * elements; after two they must arrive. NULL (default) = not counted */
+    float *residual;     /* float32 sums and means: error feedback. Same length as `in`,
+                          * initially zero. Holds the elements missing in earlier calls; it is
+                          * added to `in`, and replaced by the elements missing in this call.
+                          * NULL (default) = none */
+    uint8_t *missed;     /* with residual: one counter per 32 elements, initially zero: the number
+                          * of consecutive calls in which they were missing. After two they must
+                          * arrive. Length ceil(count / 32) bytes; reduce_scatter: that for each
+                          * block. NULL (default) = not counted */
     uint32_t stream;     /* with a bound: a number for each tensor or bucket; default 0 */
     uint32_t reserved;   /* 0 */
     uint64_t timeout_ns; /* from begin; 0 (default) = op_timeout_ns of the configuration */
@@ -209,7 +215,7 @@ WEFT_API void weft_comm_op_init(struct weft_comm_op *op_p, size_t size);
 
 /* Begin an operation.
  *
- * Owns:    borrows in, out, residual and missed until it has been waited for.
+ * Owns:    borrows in, out, residual and missed until the operation has been waited for.
  * Errors:  WEFT_INVALID  a field is out of range; the error text names it. Nothing is begun, and
  *                        the other ranks wait for this one.
  *          WEFT_AGAIN    ops_max operations are begun and not waited for.
@@ -231,20 +237,21 @@ struct weft_comm_done {
     uint64_t total_ns;         /* from begin until complete */
 };
 
-/* Wait until an operation is complete. Each is returned once. Meanwhile this thread sends,
- * receives and reduces, for all operations, unless another waiting thread does. No cancellation
- * point.
+/* Wait until an operation is complete. Each operation is returned once. While it waits, the calling
+ * thread sends, receives and reduces for all operations, unless another waiting thread does. Not a
+ * cancellation point.
  *
  * Owns:    done_p may be NULL.
  * Errors:  WEFT_TIMEOUT   not within timeout_ns; wait again.
- *          WEFT_PEER      the operation has failed with the communicator; done is written all
- *                         the same.
- *          WEFT_NOTFOUND  there is none with this id: it was waited for before. WEFT_STATE. */
+ *          WEFT_PEER      the operation has failed with the communicator; *done_p is still
+ *                         written.
+ *          WEFT_NOTFOUND  no operation has this id; it was already waited for.
+ *          WEFT_STATE     after a fork. */
 WEFT_API weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
                                     struct weft_comm_done *done_p);
 
-/* The same for the first operation that completes, of those that no other thread waits for with
- * weft_comm_wait. NOTFOUND: none is begun. */
+/* Like weft_comm_wait, for whichever operation completes first, except those that another thread
+ * waits for with weft_comm_wait. WEFT_NOTFOUND: no operation is in progress. */
 WEFT_API weft_status weft_comm_wait_any(struct weft_comm *comm, uint64_t timeout_ns,
                                         struct weft_comm_done *done_p);
 
@@ -253,13 +260,14 @@ WEFT_API weft_status weft_comm_run(struct weft_comm *comm, const struct weft_com
                                    struct weft_comm_done *done_p);
 
 /* A descriptor for poll and epoll: readable while weft_comm_wait_any would return an operation
- * at once. It must not be read, and is valid until weft_comm_close.   Errors:  WEFT_IO. */
+ * immediately. It must not be read, and is valid until weft_comm_close.   Errors:  WEFT_IO. */
 WEFT_API weft_status weft_comm_fd(struct weft_comm *comm, int *fd_p);
 
-/* Fail, at all ranks: "rank 3 called abort: TEXT". Only the first 39 bytes of text are sent. */
+/* Make the communicator fail at all ranks, with the error "rank 3 called abort: TEXT". Only the
+ * first 39 bytes of text are sent. */
 WEFT_API void weft_comm_abort(struct weft_comm *comm, const char *text);
 
-/* The failure of the communicator: NULL, or a sentence.
+/* The error text of the communicator's failure, or NULL.
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_failure(struct weft_comm *comm);
 
@@ -269,8 +277,9 @@ struct weft_comm_counters {
     uint64_t operations;           /* begun */
     uint64_t operations_done;      /* of these, without failure */
     uint64_t messages_sent;        /* between ranks */
-    uint64_t message_bytes_sent;   /* of these */
-    uint64_t elements_missing;     /* of contributions to what this rank reduced */
+    uint64_t message_bytes_sent;   /* bytes of messages_sent */
+    uint64_t elements_missing;     /* of contributions that this rank reduced: elements that
+                                    * did not arrive */
     uint64_t own_elements_missing;      /* of its own contributions: those that did not arrive */
     uint64_t nonfinite;            /* values of residuals that became 0 */
     uint64_t early_messages;       /* arrived before this rank had called their operation */

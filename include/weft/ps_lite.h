@@ -33,8 +33,8 @@
  *   - ps-lite does not limit operations in progress; here Push and Pull wait for older ones while
  *     16 are in progress.
  *
- * Thread:  any; calls are serialised, including Wait. A thread of the library serves the network,
- *          so a program may compute for any time.
+ * Thread:  any; calls are serialised, including Wait. A library thread sends and receives, so a
+ *          program may compute for any length of time.
  */
 #ifndef WEFT_PS_LITE_H
 #define WEFT_PS_LITE_H
@@ -58,7 +58,7 @@ namespace ps {
 using Key = uint64_t;
 static const Key kMaxKey = std::numeric_limits<Key>::max();
 
-/* Text: the cause and the remedy. */
+/* what() returns the cause and the remedy. */
 class Error : public std::runtime_error {
 public:
     Error(weft_status status, const std::string &text) : std::runtime_error(text), status_(status)
@@ -99,7 +99,7 @@ struct Node {
     int timestamp = 0;
     std::map<int, Table> tables;
     std::map<int, Request> requests;            /* by timestamp; not complete, or failed */
-    std::deque<std::pair<uint64_t, int>> under_way; /* operations, their timestamps; oldest first */
+    std::deque<std::pair<uint64_t, int>> under_way; /* (operation, timestamp) pairs, oldest first */
     std::vector<std::function<void()>> exit_callbacks;
 
     static Node &get()
@@ -176,7 +176,8 @@ template <typename Begin> void begin_part(Node &node, int timestamp, Begin begin
     node.under_way.emplace_back(op, timestamp);
 }
 
-/* The table of an app, with `dim` values for each key; 0 = as it is, or 1. */
+/* The table of an app, with `dim` values for each key. dim = 0: the table's dim, or 1 for a new
+ * table. */
 inline Table &table_of(Node &node, int app_id, size_t dim)
 {
     Table &table = node.tables[app_id];
@@ -198,7 +199,7 @@ inline Table &table_of(Node &node, int app_id, size_t dim)
     return table;
 }
 
-/* Values for each key, from the number of both; lens must agree. */
+/* Number of values per key, computed from both counts; lens must match. */
 inline size_t dim_of(size_t keys, size_t values, const std::vector<int> *lens)
 {
     if (keys == 0 || values % keys != 0) {
@@ -331,7 +332,8 @@ public:
         (void)customer_id;
     }
 
-    /* Add vals to keys. Both may be changed or freed at once. Returns a timestamp for Wait. */
+    /* Add vals to keys. Both may be changed or freed when Push returns. Returns a timestamp for
+     * Wait. */
     int Push(const std::vector<Key> &keys, const std::vector<Val> &vals,
              const std::vector<int> &lens = {}, int cmd = 0, const Callback &callback = nullptr,
              int priority = 0)
@@ -349,8 +351,9 @@ public:
         return end_begin(node, timestamp);
     }
 
-    /* Fetch the values of keys. vals, resized when it is empty, is written until Wait returns or
-     * the callback runs; so is lens, which may be NULL. keys may be changed at once. */
+    /* Fetch the values of keys. An empty vals is resized. vals and lens must stay valid until
+     * Wait returns or the callback runs. lens may be NULL. keys may be changed or freed when Pull
+     * returns. */
     int Pull(const std::vector<Key> &keys, std::vector<Val> *vals, std::vector<int> *lens = nullptr,
              int cmd = 0, const Callback &callback = nullptr, int priority = 0)
     {
@@ -366,7 +369,7 @@ public:
         return end_begin(node, timestamp);
     }
 
-    /* Push, then pull: outs has the values after this push, with earlier pushes of other
+    /* Push, then pull: outs gets the values after this push and after earlier pushes of other
      * workers. */
     int PushPull(const std::vector<Key> &keys, const std::vector<Val> &vals, std::vector<Val> *outs,
                  std::vector<int> *lens = nullptr, int cmd = 0, const Callback &callback = nullptr,
@@ -386,8 +389,8 @@ public:
         return end_begin(node, timestamp);
     }
 
-    /* Wait until the push or the pull is complete. Returns at once if it is. Throws Error if it
-     * failed: with WEFT_DATA the server refused some of it. */
+    /* Wait until the push or the pull is complete. Returns immediately if it is. Throws
+     * Error if it failed. WEFT_DATA: the server rejected a part of it. */
     void Wait(int timestamp)
     {
         using namespace weft_detail;
@@ -429,7 +432,7 @@ private:
         return timestamp;
     }
 
-    /* The table, and room in vals. */
+    /* Open the table and resize vals. */
     weft_detail::Table &prepare_pull(weft_detail::Node &node, const std::vector<Key> &keys,
                                      std::vector<Val> *vals, std::vector<int> *lens)
     {
@@ -480,7 +483,7 @@ private:
     int app_id_;
 };
 
-/* ---- servers: `weft server` is one ----------------------------------------------------------- */
+/* ---- servers (run `weft server`) ------------------------------------------------------------- */
 
 template <typename Val> struct KVServerDefaultHandle {};
 
