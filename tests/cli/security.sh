@@ -1,6 +1,6 @@
 #!/bin/sh
-# Security as a user meets it: every mode trains, the key stays where it belongs, and two ends that
-# do not fit say so in words, at both ends, with exit status 1.
+# Test security from the user's view: training works in every mode, the key does not leak, and if
+# the two ends differ in key or mode, both print an error and exit with status 1.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR WEFT_JOB_KEY
@@ -41,7 +41,7 @@ for verb in "server --port 0" "worker --servers 127.0.0.1:9"; do
     tap_like "says what to do" "$(cat "$tap_tmp/run.out")" 'no job key: .*weft keygen job.key.*--key-file'
 done
 
-# ---- the key is nowhere to be seen ----
+# ---- the key does not leak ----
 : >"$tap_tmp/log"
 env WEFT_JOB_KEY="$key" "$WEFT_BIN" train --data "$tap_tmp/rows.csv" --epochs 10000 --workers 2 \
     >"$tap_tmp/log" 2>&1 &
@@ -62,11 +62,12 @@ tap_is "nor does the output" "$(grep -c "$key" "$tap_tmp/log")" 0
 kill "$train"
 wait "$train"
 
-# ---- two ends ----
-# attempt <number> <server's options> <worker's options>: what both said and their exit statuses
+# ---- a server and a worker with different options ----
+# attempt <number> <server's options> <worker's options>: run a server and a worker; save
+# their output and exit statuses
 attempt() {
     out=$tap_tmp/ends.$1
-    # Now: the background shell empties them only when it gets to run.
+    # Truncate the files now: the background shell does so only once it is scheduled.
     : >"$out.server"
     : >"$out.server.err"
     # shellcheck disable=SC2086
@@ -83,8 +84,8 @@ attempt() {
     wait "$server" || server_status=$?
     echo "$worker_status $server_status" >"$out.statuses"
 }
-# ends <number> <name> <sentence at the worker> <sentence at the server>: of an attempt that is over.
-# An empty sentence: that end ended well.
+# ends <number> <name> <pattern at the worker> <pattern at the server>: check a finished attempt.
+# An empty pattern: exit status 0 and no error.
 ends() {
     out=$tap_tmp/ends.$1
     tap_is "$2: the exit statuses of worker and server" "$(cat "$out.statuses")" \
@@ -94,7 +95,7 @@ ends() {
 }
 a="--key-file $tap_tmp/a.key"
 b="--key-file $tap_tmp/b.key"
-# All at once: who does not get in is told so when its peer timeout is over.
+# Run all attempts concurrently: a rejected worker fails only when its peer timeout expires.
 attempt 1 "$a" "$a" &
 attempt 2 "$a" "$a --security seal" &
 attempt 3 "$a" "$b --peer-timeout 5" &

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The network of a lab is what was asked for: rates, buffers, losses, routes, rates over time.
+# Check that a lab's network has the requested rates, buffers, loss, routes and rate traces.
 #
-# Measured on real queues: tests/lab/judge.sh says what a busy machine does to that.
+# These tests measure real queues; tests/lab/judge.sh describes how results on a busy machine are
+# handled.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh
@@ -19,9 +20,9 @@ up() {
     "$weft" lab down "$lab" 2>/dev/null
     tap_run "up $*" "$weft" lab up "$lab" "$@"
 }
-# blast <from> <to> <packets>: sets packets, those that arrived, and mbit.
+# blast <from> <to> <packets>: sets packets (number received) and mbit (receive rate).
 blast() {
-    : >"$tap_tmp/recv" # or the word of the last one would be taken for this one's
+    : >"$tap_tmp/recv" # otherwise the "ready" of the previous run would be mistaken for this run's
     "$weft" lab exec "$lab" "$2" -- "$WEFT_BLAST" recv "$3" >"$tap_tmp/recv" &
     blast_recv=$!
     lab_until 120 grep -q ready "$tap_tmp/recv"
@@ -53,8 +54,8 @@ rate_once() {
     within "$mbit" "$(awk "BEGIN { print $3 * 0.95 }")" "$(awk "BEGIN { print $3 * 1.03 }")"
 }
 
-# ---- what is the machine's -----------------------------------------------------------------------
-bucket() { # what the one towards h1 passes at once, in bytes
+# ---- host settings -------------------------------------------------------------------------------
+bucket() { # HTB burst of the switch port to h1, in bytes
     "$weft" lab exec "$lab" switch -- tc class show dev h1 | sed -n 's/.* burst \([0-9]*\)b .*/\1/p'
 }
 up --hosts 2 --rate 400mbit
@@ -66,8 +67,9 @@ else
     between "a bucket passes 100 us at once, and may owe as much" "$(bucket)" 4900 5100
 fi
 
-# HTB as a module that has hysteresis among its options and is loaded by the first bucket after a boot:
-# a view of the machine's files, for the time of one command, in which the parameter comes with tc.
+# Simulate a host whose module options set htb_hysteresis and that loads HTB with the first qdisc
+# after boot: in a mount namespace, which lasts for one command, a wrapper of tc creates the
+# parameter file.
 mkdir "$tap_tmp/bin"
 cat >"$tap_tmp/bin/tc" <<END
 #!/bin/sh
@@ -94,19 +96,19 @@ else
     tap_skip "the first lab after a boot" "no such view of files here: $(head -n 1 "$tap_tmp/err")"
 fi
 
-# ---- rates -------------------------------------------------------------------------------------
+# ---- rates ---------------------------------------------------------------------------------------
 up --hosts 3 --rate 100mbit --uplink 1=30mbit --downlink 2=20mbit --buffer 64kb
 rate "h0 to h1" 0 1 100 2000
 rate "h1 to h0, over the slow uplink" 1 0 30 600
 rate "h0 to h2, over the slow downlink" 0 2 20 600
-up --hosts 2 --rate 150mbit --buffer 8mb # holds all, while a busy machine stalls
+up --hosts 2 --rate 150mbit --buffer 8mb # large enough for all packets, even if a busy host stalls
 rate "h0 to h1" 0 1 150 3000
 blast 1 0 5000
 tap_is "nothing is lost that was not asked for" "$packets" 5000
 
-# ---- buffers: a burst of 200 packets at once into a slow port ------------------------------------
-# What arrives is what the port holds, the two frames that its bucket passes at once, and what left
-# while the burst was sent (1.2 ms a frame).
+# ---- buffers: a burst of 200 packets into a slow port --------------------------------------------
+# Expected: the buffer size in frames, plus two frames of HTB burst, plus the frames forwarded while
+# the burst was sent (1.2 ms a frame).
 burst() { # <frames>
     blast 0 1 200
     seen="$packets packets"
@@ -117,7 +119,7 @@ for frames in 20 60; do
     judge "a buffer of $frames frames" burst $frames
 done
 
-# ---- losses: five standard deviations -------------------------------------------------------------
+# ---- loss: the tolerance is five standard deviations ---------------------------------------------
 up --hosts 2 --rate 400mbit --buffer 2mb --loss 0.05
 for way in "0 1" "1 0"; do
     from=${way% *}
@@ -128,7 +130,7 @@ for way in "0 1" "1 0"; do
         846 1154
 done
 
-# ---- packets stay packets, and a kernel TCP of one's choice ----------------------------------------
+# ---- segmentation offload is off; TCP congestion control can be selected -------------------------
 up --hosts 2 --rate 200mbit
 listening() { "$weft" lab exec "$lab" 1 -- ss -Hltn sport = :7701 | grep -q LISTEN; }
 tcp() { # <congestion control>, for a second
@@ -149,20 +151,23 @@ tcp() { # <congestion control>, for a second
 for cc in reno cubic; do
     judge "TCP $cc moves data" tcp $cc
 done
-joined() { # features by which a cable's end could carry several packets as one; GRO has a limit
+# Number of enabled segmentation and GRO features of a veth end, and 1 if gro_max_size is 1.
+joined() { # <namespace> <interface>
     "$weft" lab exec "$lab" "$1" -- ethtool -k "$2" | grep -E 'segmentation|gso|gro|large-receive' |
         grep -c ': on'
     "$weft" lab exec "$lab" "$1" -- ip -d link show "$2" | grep -c 'gro_max_size 1 '
 }
 tap_is "no packets are joined at a host" "$(joined 1 eth0 | tr '\n' ' ')" "0 1 "
 tap_is "nor at the switch" "$(joined switch h1 | tr '\n' ' ')" "0 1 "
-carried() { # bytes of a packet in the mean, as the cable from the switch to h1 carried them in the last flow
+# Mean packet size on the link from the switch to h1, in bytes, since `up`: the counters include all
+# flows of this lab.
+carried() {
     "$weft" lab exec "$lab" switch -- sh -c 'cd /sys/class/net/h1/statistics && cat tx_bytes tx_packets' |
         paste -sd ' ' | awk '{ printf "%d", $1 / $2 }'
 }
 between "a cable carries frames" "$(carried)" 1000 1514
 
-# ---- or not ------------------------------------------------------------------------------------------
+# ---- with --offload ------------------------------------------------------------------------------
 tap_is "offload is off" "$(lab_fact "$lab" offload)" false
 up --hosts 2 --rate 200mbit --offload
 tap_is "or on" "$(lab_fact "$lab" offload)" true
@@ -189,21 +194,23 @@ done
 # ---- spine and leaf ------------------------------------------------------------------------------
 up --topology spine-leaf --spines 2 --leaves 3 --hosts 2 --rate 50mbit --core-rate 40mbit
 tap_is "six hosts" "$(lab_fact "$lab" hosts)" 6
-over() { # packets that leaf0 has sent towards each spine
+over() { # packets that leaf0 has sent to each spine
     for spine in spine0 spine1; do
         "$weft" lab exec "$lab" leaf0 -- tc -s qdisc show dev $spine |
             sed -n 's/.* \([0-9]*\) pkt.*/\1/p' | head -n 1
     done | tr '\n' ' '
 }
 spread=
-crossed() { # all that was sent, on its way over the core
+# Sets spread, the packets sent to each spine; true once their sum is all packets sent.
+crossed() {
     spread=$(echo "$before $(over)" | awk '{ print $3 - $1, $4 - $2 }')
     [ "$(echo "$spread" | awk '{ print $1 + $2 }')" = "$sent" ]
 }
 both() { echo "$spread" | awk '{ exit !($1 > 0 && $2 > 0) }'; }
 before=$(over)
 sent=0
-# Each sender has its own port: that all of them choose one spine does not happen forty times.
+# Each run of blast uses another source port. The probability that ECMP selects one spine for all
+# forty is negligible.
 until both || [ $sent = 200 ]; do
     "$weft" lab exec "$lab" 0 -- "$WEFT_BLAST" send 10.77.0.6 5
     sent=$((sent + 5))
@@ -215,8 +222,8 @@ tap_is "and a flow keeps to one" "$(echo "$spread" | awk '{ print $1 % 5, $2 % 5
 rate "across, one flow is bound by the core" 0 5 40 800
 rate "within a leaf it is not" 0 1 50 1000
 
-# ---- rates over time --------------------------------------------------------------------------------
-rates() { # uplink and downlink of h1, as the kernel has them
+# ---- rates over time -----------------------------------------------------------------------------
+rates() { # uplink and downlink rate of h1, configured in the kernel
     for of in "h1 eth0" "switch h1"; do
         # shellcheck disable=SC2086
         set -- $of
