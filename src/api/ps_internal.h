@@ -127,7 +127,7 @@ struct ps_call {
     const struct weft_ps_list *lists; /* (count,) */
     uint32_t count;
     bool is_pull;
-    bool waits; /* the caller waits for it, which sends it; else it is sent at once */
+    bool waits; /* the caller waits for it, which sends it; else it is sent immediately */
     struct weft_op_options how;
 };
 
