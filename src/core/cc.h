@@ -24,8 +24,9 @@ struct weft_cc_sample {
     uint32_t lost_packets;     /* newly declared lost */
     uint64_t lost_sent_ns;     /* when the last of these was sent */
     uint32_t ce_packets;       /* newly reported as marked */
-    uint64_t srtt_ns;          /* smoothed, without what the other end waited with its ACKs */
-    uint64_t kept_ns;          /* the other end's max_ack_delay: its credit keeps a longer queue on purpose */
+    uint64_t srtt_ns;          /* smoothed, without the peer's ACK delay */
+    uint64_t kept_ns;          /* the peer's max_ack_delay; its credit keeps a longer queue
+                                * on purpose */
     uint64_t rtt_ns_min;       /* over the life of the path */
     uint64_t in_flight_bytes;  /* before this ACK */
     bool round_end;            /* a packet sent after the last round's end was acknowledged */
@@ -69,7 +70,7 @@ struct weft_cc_ops {
     void (*on_silence)(struct weft_cc *cc);
 };
 
-/* Begin, or begin anew on another path. */
+/* Begin, or begin again on another path. */
 static inline void weft_cc_begin(struct weft_cc *cc, const struct weft_cc_ops *ops,
                                  uint32_t packet_bytes, uint64_t now_ns)
 {

@@ -49,7 +49,7 @@ struct conn {
     uint64_t drain_ns; /* forget the connection at */
 };
 
-/* A valid packet of the other end came. */
+/* A valid packet of the peer was received. */
 static inline void conn_heard(struct conn *c, uint64_t now_ns)
 {
     c->heard_ns = now_ns;
@@ -95,7 +95,7 @@ static inline void conn_hello_again(struct conn *c, uint64_t now_ns, uint64_t in
     c->hello_ns = now_ns;
     c->hello_interval_ns = interval_ns;
 }
-/* The time that the other end has to answer begins anew. */
+/* Restart the time within which the peer must reply. */
 static inline void conn_hello_since(struct conn *c, uint64_t now_ns)
 {
     c->hello_since_ns = now_ns;

@@ -17,8 +17,8 @@ struct weft_ep;
 struct allowed {
     uint32_t sent;                 /* DATA packets, cumulative */
     uint32_t limit;                /* DATA packets granted to us, cumulative */
-    uint64_t turn_ns;              /* its last burst, or when credit came after there was none */
-    uint8_t turn_probes;           /* sent for want of credit since it came last */
+    uint64_t turn_ns;              /* its last burst, or when credit arrived after there was none */
+    uint8_t turn_probes;           /* sent for lack of credit since credit last arrived */
 };
 
 static inline void allowed_begin(struct allowed *a, uint32_t packets)
@@ -111,7 +111,7 @@ static inline void credit_gap(struct peer_credit *c, uint64_t gap_ns)
         c->data_gap_ns -= c->data_gap_ns / 8;
     }
 }
-/* A DATA packet came; `open`: while a message of the peer was. */
+/* A DATA packet was received; `open`: while a message of the peer was open. */
 static inline void credit_data(struct peer_credit *c, uint8_t flags, bool open, uint64_t at_ns)
 {
     if (open && at_ns > c->data_last_ns) {
@@ -151,7 +151,7 @@ struct credit {
     uint64_t span_packets;   /* counts since loss was last measured */
     uint64_t span_lost;
     uint64_t span_ce;
-    uint64_t window_pause_ns; /* in which no DATA came for long */
+    uint64_t window_pause_ns; /* in which no DATA arrived for long */
     uint64_t pause_ns;       /* a longer gap between DATA is a pause */
     uint64_t last_ns;        /* last DATA */
     uint64_t slack_bytes;
@@ -206,7 +206,7 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);
 void weft_core_credit_count(struct weft_ep *ep);
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p);
-/* A DATA packet of the peer came, use_ns or later. */
+/* A DATA packet of the peer arrived, use_ns or later. */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 /* limited: who does not use what it holds waits, too. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,

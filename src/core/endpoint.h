@@ -80,7 +80,7 @@ struct weft_ep_config {
     uint8_t confirm_later;        /* 1: an answer that came whole with the DONE of its request is
                                    * confirmed with the next message, or
                                    * WEFT_CONFIRM_LATER_NS later. For who is always turned.
-                                   * Default 0: at once */
+                                   * Default 0: immediately */
     uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
     uint64_t keepalive_ns;        /* PING a peer that was silent this long; WEFT_NEVER = never */
     uint64_t idle_timeout_ns;     /* close a connection that was silent this long with nothing
@@ -139,7 +139,7 @@ struct weft_ep_counters {
     uint64_t mtu_black_holes;    /* times that the size in use passed no more */
     uint64_t mtu_too_big;        /* sizes that the driver refused: weft_ep_too_big */
     uint64_t ecn_failed;         /* paths on which ECN marks do not survive */
-    uint64_t path_challenges;    /* sent to addresses that a peer's packets came from */
+    uint64_t path_challenges;    /* sent to addresses from which a peer's packets arrived */
     uint64_t path_changes;       /* peers that moved to another address */
     uint64_t bad_tag;            /* a packet, HELLO or ACCEPT whose tag is wrong */
     uint64_t bad_mode;           /* a packet or handshake of a lower or another mode */
@@ -155,8 +155,8 @@ struct weft_ep_counters {
 /* Why connections do not come about, as far as this end can tell: the last thing noticed. */
 enum weft_ep_hint {
     WEFT_HINT_NONE,
-    WEFT_HINT_KEY,          /* a handshake with another job key came */
-    WEFT_HINT_VERSION,      /* a HELLO of another wire version came */
+    WEFT_HINT_KEY,          /* a handshake with another job key arrived */
+    WEFT_HINT_VERSION,      /* a HELLO of another wire version arrived */
     WEFT_HINT_MODE,         /* a handshake in a mode that this end does not take came */
     WEFT_HINT_CRYPTO,       /* the cryptography of this process failed */
     /* What the other end says; anybody could have said it. */
@@ -217,8 +217,8 @@ struct weft_msgr weft_ep_msgr(struct weft_ep *ep);
 weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
                             weft_peer *peer_p);
 
-/* End a connection. DONEs that are not confirmed get a last chance, then CLOSE goes out, up to three
- * times until it is answered; PEER_DOWN (LOCAL) follows at once. weft_ep_busy is true until the
+/* End a connection. DONEs that are not confirmed get a last chance, then CLOSE is sent, up to three
+ * times until it is answered; PEER_DOWN (LOCAL) follows immediately. weft_ep_busy is true until the
  * answer came or is not waited for any more. A peer that is half open, of which nobody was told, is
  * forgotten without a word or an event. */
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
@@ -241,7 +241,7 @@ void weft_ep_prefetch_chunk(const struct weft_ep *ep, const void *bytes, size_t 
 /* How long a driver that has just taken datagrams may leave the next ones where they are, so that several
  * are worth one wake-up: a quarter of the time that those on their way take, 50 to 100 us; 0 = not at all:
  * few are, or they come slowly, or this end has chunks to send, which wait for acknowledgements. Arrival
- * stamps and deadlines hold all the same. */
+ * stamps and deadlines are still valid. */
 uint64_t weft_ep_batch_ns(const struct weft_ep *ep);
 
 /* Take one datagram.

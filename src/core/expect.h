@@ -69,7 +69,7 @@ struct weft_expect *weft_expects_match(const struct weft_expects *expects, weft_
 /* A message was bound to it: one less of its count, and its place is free when that was the last. */
 void weft_expects_use(struct weft_expects *expects, struct weft_expect *slot);
 
-/* When a message whose first chunk came now is closed at the latest. */
+/* Latest time at which a message is closed whose first chunk arrives now. */
 static inline uint64_t weft_expect_end(const struct weft_msg_expect *expect, uint64_t now_ns)
 {
     uint64_t end_ns = weft_time_add(now_ns, expect->timeout_ns);

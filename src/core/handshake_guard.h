@@ -62,7 +62,7 @@ bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr 
 void weft_core_handshake_guard_refuse(struct weft_ep *ep, const struct weft_addr *to,
                                       uint32_t connection_id, enum weft_wire_refusal reason,
                                       uint64_t now_ns);
-/* A packet came for a connection that does not exist. */
+/* A packet was received for a connection that does not exist. */
 void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
                                        const struct weft_wire_packet *header, size_t count,
                                        uint64_t now_ns);

@@ -164,7 +164,7 @@ static inline bool peer_waiting(const struct peer *p)
     return (tx_awake(p) != 0 && !rests) || peer_unheard(p) ||
            (p->rx.closed != 0 && p->recovery.in_flight_count > 0);
 }
-/* A keep-alive PING went out and nothing has been heard since. */
+/* A keep-alive PING was sent and nothing was received since. */
 static inline bool peer_asked(const struct peer *p)
 {
     return p->conn.ping_ns > p->conn.heard_ns;

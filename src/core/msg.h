@@ -67,7 +67,7 @@ enum { WEFT_PREFETCH_BYTES = 256 };
 
 /* When a held message goes, and how fast. */
 struct weft_msg_pace {
-    uint64_t start_ns; /* not before; on the clock of now_ns. 0 = at once */
+    uint64_t start_ns; /* not before; on the clock of now_ns. 0 = immediately */
     uint64_t rate_bps; /* of its packets, UDP payload, retransmissions included: at most, and over any
                         * time a millisecond of it, or a packet, more; window and credit may allow
                         * less. 0 = no limit */

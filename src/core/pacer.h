@@ -24,7 +24,7 @@ static inline void pacer_wake(struct pacer *c)
 {
     c->until_ns = WEFT_NEVER;
 }
-/* A packet went out; without a rate none is counted. */
+/* A packet was sent; without a rate none is counted. */
 static inline void pacer_spend(struct pacer *c, uint64_t rate_bps, uint32_t bytes)
 {
     c->tokens_bytes -= rate_bps == 0 ? 0 : bytes;

@@ -13,7 +13,7 @@ enum { CHALLENGES = 4 }; /* addresses whose answer is awaited at a time */
 
 enum path_ecn { PATH_ECN_TESTING, PATH_ECN_UNKNOWN, PATH_ECN_CAPABLE, PATH_ECN_FAILED };
 
-/* PATH_CHALLENGE to an address that packets of the peer came from. */
+/* PATH_CHALLENGE to an address from which packets of the peer arrived. */
 struct challenge {
     struct weft_addr addr;
     uint64_t token;
@@ -93,7 +93,7 @@ bool weft_core_ecn_marks(const struct weft_ep *ep, const struct peer *p);
 void weft_core_ecn_sent(struct peer *p);
 void weft_core_ecn_silence(struct peer *p);
 void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack);
-/* A valid packet with the connection's id came from another address than the peer's. True: the
+/* A valid packet with the connection's id arrived from another address than the peer's. True: the
  * peer has proved that it is there, and is reached there from now on. */
 bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_addr *from,
                           const struct weft_wire_packet *packet, uint64_t now_ns);

@@ -84,7 +84,7 @@ static inline void recovery_bits_clear(struct recovery *r, uint32_t window)
     memset(r->in_flight_bits, 0, window / 64 * sizeof(uint64_t));
     memset(r->lost_bits, 0, window / 64 * sizeof(uint64_t));
 }
-/* The other end answered what was waited for, or is there again: the probe timeout begins anew. */
+/* The peer sent what was waited for, or is reachable again: the probe timeout starts again. */
 static inline void recovery_on_progress(struct recovery *r, uint64_t now_ns)
 {
     r->pto_count = 0;

@@ -173,7 +173,7 @@ void weft_core_tx_withdrawn(struct weft_ep *ep, struct peer *p, struct tx_msg *m
 weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
                            const struct weft_msg_pace *pace, uint64_t now_ns);
 weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq, uint64_t now_ns);
-/* A packet with a chunk of m, which has a rate, goes out. */
+/* A packet with a chunk of m, which has a rate, is sent. */
 void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint64_t now_ns);
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
