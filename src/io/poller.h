@@ -32,7 +32,7 @@ struct weft_poller {
 void weft_poller_init(struct weft_poller *poller);
 
 /* After init: watch fd for reading; -1 = nothing but time and wakes.
- * Errors:  WEFT_IO, with errno set; close is due all the same. */
+ * Errors:  WEFT_IO, with errno set; close must still be called. */
 weft_status weft_poller_open(struct weft_poller *poller, int fd);
 void weft_poller_close(struct weft_poller *poller);
 
@@ -48,7 +48,7 @@ bool weft_poller_nap(struct weft_poller *poller, uint64_t ns);
  * the last call is cleared. until_ns as for sleep, and not past. */
 void weft_poller_prepare(struct weft_poller *poller, uint64_t until_ns);
 
-/* True when a wake came since the last sleep or the last call of this; it is cleared. */
+/* True when a wake arrived since the last sleep or the last call of this; it is cleared. */
 bool weft_poller_woken(struct weft_poller *poller);
 
 /* The half of a wake that weft_poller_woken and busy polling see. */
