@@ -46,7 +46,7 @@ struct weft_background_config {
     uint32_t flows_max;     /* concurrent, 1 .. WEFT_BACKGROUND_FLOWS_MAX */
     uint64_t duration_ns;   /* flows arrive for this time; WEFT_NEVER = until a stop is requested */
     uint64_t drain_ns;      /* time to wait after that for flows in progress */
-    int stop_fd;            /* readable = end at once; -1 = none */
+    int stop_fd;            /* readable = end immediately; -1 = none */
     int ready_fd;           /* receives one byte, 'r', once all sinks listen; -1 = none */
 };
 
