@@ -21,10 +21,10 @@ struct weft_aggregator_entry {
 struct weft_aggregator_list {
     struct weft_aggregator_entry *entries; /* (WEFT_MEMBER_AGGREGATORS_MAX,) */
     struct weft_member_address *addresses;
-    uint64_t version; /* another number when one came, went or moved; not 0 */
+    uint64_t version; /* changes when one registers, leaves or moves; not 0 */
 };
 
-/* Errors:  WEFT_NOMEM  fini is needed all the same. */
+/* Errors:  WEFT_NOMEM  fini is still needed. */
 weft_status weft_aggregator_list_init(struct weft_aggregator_list *list);
 void weft_aggregator_list_fini(struct weft_aggregator_list *list);
 

@@ -40,7 +40,7 @@ struct weft_leases {
     uint64_t epoch_last; /* the highest that was given */
 };
 
-/* Errors:  WEFT_NOMEM  fini is needed all the same. */
+/* Errors:  WEFT_NOMEM  fini is still needed. */
 weft_status weft_leases_init(struct weft_leases *leases, uint32_t members_max, uint32_t workers_max,
                              uint32_t shards_max);
 void weft_leases_fini(struct weft_leases *leases);

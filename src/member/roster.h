@@ -62,7 +62,7 @@ void weft_roster_free(struct weft_roster *roster);
 /* Answer REGISTER, HEARTBEAT or LEAVE.
  *
  * Owns:    *reply_p is written whole, rpc_id included.
- * Returns true when *record_p must be on the disk before the reply goes out. */
+ * Returns true when *record_p must be on the disk before the reply is sent. */
 bool weft_roster_handle(struct weft_roster *roster, uint8_t op,
                         const struct weft_member_request *request, uint64_t now_ns,
                         struct weft_member_reply *reply_p, struct weft_member_request *record_p);
@@ -71,7 +71,7 @@ bool weft_roster_handle(struct weft_roster *roster, uint8_t op,
  * caller's. */
 bool weft_roster_list(const struct weft_roster *roster, struct weft_member_reply *reply_p);
 
-/* Another number when aggregators came, went or moved; not 0. */
+/* Changes when aggregators register, leave or move; not 0. */
 uint64_t weft_roster_aggregators_version(const struct weft_roster *roster);
 
 /* The aggregator for this member: count 0, version 0 where there is none. rpc_id is the caller's. */
@@ -97,7 +97,7 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
                                 const struct weft_member_request *record, uint64_t now_ns);
 
 /* The i-th of the records that bring a new roster to this one's state when they are restored in this
- * order: for a journal that begins anew. False: there are no more. */
+ * order: for a journal that is compacted. False: there are no more. */
 bool weft_roster_record(const struct weft_roster *roster, uint32_t i, uint8_t *op_p,
                         struct weft_member_request *record_p);
 
