@@ -6,11 +6,12 @@
  * endpoint itself until it has what it waits for. The thread sleeps meanwhile, and for a grace period
  * after that, since a caller that waits for an operation usually starts the next one soon.
  *
- *   - A waiter leads at once when nobody does. When the thread does, it is asked for the lead. When
- *     another waiter does, one waits for the result, or until that one leaves.
- *   - Who begins something while nobody leads takes one step itself, so that it is under way. Where
+ *   - A waiter leads immediately when nobody does. When the thread does, it is asked for the lead.
+ *     When another waiter does, one waits for the result, or until that one leaves.
+ *   - Who begins something while nobody leads takes one step itself, so that it is in progress. Where
  *     waits do not follow begins soon, the thread is woken instead: it is to overlap with computing.
- *   - The thread leads when nobody has for the grace period, and at once when there is work for it.
+ *   - The thread leads when nobody has for the grace period, and immediately when there is work for
+ *     it.
  *
  * The lead changes hands under the owner's lock, so what belongs to the leader needs no lock.
  *

@@ -63,14 +63,14 @@ static inline void weft_stats_query_poll(struct weft_stats_query *query, void *o
     }
 }
 
-/* Have the question answered. False: there is no owner, or it did not come by in timeout_ns; question
- * was not run and will not be.
+/* Have the question answered. False: there is no owner, or it did not answer in timeout_ns;
+ * question was not run and will not be.
  * Owns:    borrows arg until return. */
 bool weft_stats_query_ask(struct weft_stats_query *query, weft_stats_query_fn *question, void *arg,
                           uint64_t timeout_ns);
 
 /* Have the copy made, unless it is younger than period_ns, and hold it still: stats may be read until
- * release, whether or not the owner came by. Returns its age. */
+ * release, whether or not the owner answered. Returns its age. */
 uint64_t weft_stats_query_acquire(struct weft_stats_query *query, uint64_t timeout_ns);
 void weft_stats_query_release(struct weft_stats_query *query);
 
