@@ -57,7 +57,7 @@ struct weft_aggregator_config {
     uint32_t pull_slots;  /* pulls of one worker that are answered at a time, <= 16; 0: they go direct */
     uint32_t pull_rows_max;    /* of one pull, and push_bytes_max of its answer; larger ones go direct */
     uint64_t cache_bytes;      /* of rows that are kept; each table has an equal part */
-    uint64_t pull_age_ns;      /* ASP: rows older than this are fetched anew */
+    uint64_t pull_age_ns;      /* ASP: rows older than this are fetched again */
     uint64_t pull_patience_ns; /* a pull that waited so long for the shard goes direct: less than the time
                                 * after which workers take an aggregator for dead */
     uint8_t key[WEFT_HASH_KEY_BYTES]; /* drawn by the driver */

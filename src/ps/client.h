@@ -96,7 +96,7 @@ struct weft_ps_result {
     uint16_t rpc_status; /* enum weft_rpc_status, the first that was not OK */
     uint32_t shard;      /* of status or rpc_status when not OK, else of the slowest RPC */
     uint32_t rpcs;
-    uint32_t rpcs_short;     /* of these, messages (either way) that came incomplete */
+    uint32_t rpcs_short;     /* of these, messages (either way) that arrived incomplete */
     uint32_t chunks_refused; /* push: by the server */
     uint32_t rpcs_dropped;   /* push: nothing of them was applied, by the scheduler's decision, or because
                               * their model was too old (ps/update.h); their rows count as missed. The
@@ -421,7 +421,7 @@ bool weft_ps_op_find(const struct weft_ps_client *client, uint64_t handle, weft_
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);
 
 /* Give an unfinished operation up: what it borrowed is the caller's again, and its place is free when
- * the answers have come. A push is sent all the same. */
+ * the answers have come. A push is still sent. */
 void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op op);
 
 /* True while the shard's connection is gone and waited for: connect to it, then hand the connection
@@ -474,7 +474,7 @@ bool weft_ps_client_busy(const struct weft_ps_client *client);
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client);
 const struct weft_ps_latencies *weft_ps_client_push_latencies(const struct weft_ps_client *client);
 const struct weft_ps_latencies *weft_ps_client_pull_latencies(const struct weft_ps_client *client);
-/* Begin both anew: after a warm-up. */
+/* Reset both, after a warm-up. */
 void weft_ps_client_latencies_clear(struct weft_ps_client *client);
 
 #endif

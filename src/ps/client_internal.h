@@ -33,7 +33,7 @@
 enum { PS_SLICE_VALUES = 1024 };
 struct ps_slice {
     float values[PS_SLICE_VALUES]; /* (elements, block_floats); so is the next */
-    float sent[PS_SLICE_VALUES];   /* as the other end will read them */
+    float sent[PS_SLICE_VALUES];   /* as the peer will read them */
     uint64_t ids[PS_SLICE_VALUES];
     float *kept[PS_SLICE_VALUES]; /* their rows; NULL: nothing is kept */
 };
@@ -57,7 +57,7 @@ struct weft_ps_client {
     uint32_t parts_total;
     uint64_t born;           /* of parts */
     uint32_t resumed_untold; /* links */
-    uint32_t resent_open;     /* pushes that were finished, and are under way again */
+    uint32_t resent_open;     /* pushes that were finished, and are in progress again */
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     uint64_t now_ns;         /* of the last event */
@@ -68,7 +68,7 @@ struct weft_ps_client {
     uint64_t *sort_critical; /* the same */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     struct ps_knowns known;
-    uint8_t *list_request; /* the LIST that is under way, or the push with ids; NULL: no lists */
+    uint8_t *list_request; /* the LIST in progress, or the push with ids; NULL: no lists */
     uint32_t list_part;    /* whose that is, WEFT_PS_NONE */
     struct ps_slice *slice;
     uint64_t *unpacked; /* (WEFT_PS_CHUNK_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
@@ -153,7 +153,7 @@ void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spe
 bool weft_ps_rows_whole(const struct ps_part *part, const struct weft_table_spec *spec);
 /* Remember that a pull has missed a row, to ask for it first next time. */
 void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id);
-/* Copy what came into the caller's rows; what did not come keeps its old value, and is remembered. */
+/* Copy the received values to the caller's rows; missing ones keep the old value, and are noted. */
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event);
 
@@ -220,7 +220,7 @@ void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_pa
 
 /* client_last.c */
 
-/* A block of a row came. Only where table->last.rows_max > 0. */
+/* A block of a row arrived. Only where table->last.rows_max > 0. */
 void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uint64_t id,
                       uint32_t offset, const void *floats, uint32_t count);
 /* Row r of a PULL's part, a block of it, did not come: where its operation wants that, the last value. */

@@ -29,9 +29,9 @@ struct ps_link {
     uint32_t clock_passed;   /* that the shard named when it went on after a break: pushes up to it that
                               * were under way may be too late */
     uint64_t blocked_round;  /* round in which a part of it could not go; later ones must wait */
-    uint32_t clock_said;     /* the CLOCK that is under way */
+    uint32_t clock_said;     /* the CLOCK in progress */
     bool clock_sending;
-    bool clock_via; /* it is under way by an aggregator */
+    bool clock_via; /* it is in progress by an aggregator */
     bool clock_refused;
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t probe_request[WEFT_RPC_REQUEST_BYTES];
@@ -60,7 +60,7 @@ struct ps_shard_end {
     bool away;       /* waited for; nothing of it is in the transport */
     bool connecting; /* away, but `peer` is a new connection that is not up yet */
     uint64_t away_until_ns;
-    uint64_t up_ns;             /* when the last connection came up */
+    uint64_t up_ns;             /* when the last connection was established */
     uint64_t retry_ns;          /* away: no attempt to connect before */
     uint64_t reconnect_interval_ns; /* 0: the last connection held */
     uint32_t begun_open; /* parts that are `begun`: others wait for them, for a shard keeps the
@@ -120,7 +120,7 @@ void weft_ps_clock_sent(struct weft_ps_client *client, uint32_t link,
                         const struct weft_msg_event *event);
 /* The shard has taken it. */
 void weft_ps_clock_taken(struct weft_ps_client *client, uint32_t link, uint32_t clock);
-/* clocks_open anew. */
+/* Compute clocks_open again. */
 void weft_ps_clocks_count(struct weft_ps_client *client);
 /* The shard takes no CLOCK of this table any more; or, after a break, it may again. */
 void weft_ps_clock_refuse(struct weft_ps_client *client, struct ps_link *link, bool refused);

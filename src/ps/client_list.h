@@ -175,7 +175,7 @@ void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t part,
                             const struct weft_rpc_reply *reply);
 /* The answer is another one: what SENT means is clear now. */
 void weft_ps_listed_answered(struct weft_ps_client *client, uint32_t part);
-/* Nothing of it is under way any more. */
+/* Nothing of it is in progress any more. */
 void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part);
 
 #endif

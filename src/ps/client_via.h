@@ -47,7 +47,7 @@ bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t s
                        uint32_t number, uint64_t now_ns);
 /* The connection to the shard is gone: what aggregators say of clocks means nothing any more. */
 void weft_ps_via_clocks_void(struct weft_ps_client *client, uint32_t shard);
-/* Its answer came; committed: the shard has it. */
+/* Its reply arrived; committed: the shard has it. */
 void weft_ps_via_answered(struct weft_ps_client *client, uint32_t part, bool committed);
 
 #endif

@@ -52,7 +52,7 @@ struct ps_via {
     struct ps_via_link *links; /* (tables_max,) */
 };
 
-/* An answer came. */
+/* A reply arrived. */
 void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via);
 
 /* client_via_clock.c */

@@ -29,7 +29,7 @@ enum { WEFT_DIRTY_SET_REMOVED_MAX = 65536 };
 /* Records of rows that changed before they were emitted, oldest first; shared by the tables of a
  * shard. It never wraps: it is empty again each time the stream has caught up with it. */
 struct weft_cow_buffer {
-    uint8_t *memory; /* the driver's, while a snapshot is under way; 8-byte aligned */
+    uint8_t *memory; /* the driver's, while a snapshot is in progress; 8-byte aligned */
     size_t bytes;
     size_t begin; /* of what is not emitted yet */
     size_t end;
@@ -45,7 +45,7 @@ struct weft_dirty_set {
     uint64_t *dirty;
     uint64_t *cut;
     uint64_t *pending;
-    bool is_cut;           /* a cut is under way */
+    bool is_cut;           /* a cut is in progress */
     bool is_whole;         /* it is of all rows */
     bool all_dirty;        /* the next cut must be whole: nothing was kept yet, or too many rows went */
     bool overrun;          /* the copy-on-write buffer was full: the cut is lost */

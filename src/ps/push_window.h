@@ -77,7 +77,7 @@ static inline uint64_t weft_push_window_prefix(const struct weft_push_window *wi
     return number;
 }
 
-/* The same window as it is told to the other end. */
+/* The same window as it is sent to the peer. */
 static inline struct weft_rpc_pushes weft_push_window_pushes(const struct weft_push_window *window)
 {
     struct weft_rpc_pushes pushes = {.newest = window->newest};

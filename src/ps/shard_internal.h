@@ -73,7 +73,7 @@ struct shard_slot {
     uint64_t overlap_ns;
     uint64_t wait_begin_ns;
     uint64_t wait_ns;
-    uint64_t cut_after; /* PULL with CUT: instants of cuts before it came */
+    uint64_t cut_after; /* PULL with CUT: instants of cuts before it arrived */
     uint64_t *ids;      /* PULL, LIST: (rows_per_rpc_max,) */
     const uint8_t *ids_behind; /* PUSH out of a journal: what lies behind the chunk, */
     size_t ids_behind_bytes;   /* so many bytes; shard_list.c */
@@ -384,7 +384,7 @@ void weft_shard_updates_forget(struct weft_shard *shard, uint32_t rank);
 /* listed: rows of the chunk whose ids are in a list, and in chunk_ids; 0: they are in the chunk. */
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_msg_event *event, uint32_t listed);
-/* An aggregate that was applied: the message as it came. */
+/* An aggregate that was applied: the message as received. */
 void weft_shard_journal_aggregate(struct weft_shard *shard, const struct weft_rpc_tag *tag,
                                   const uint8_t *bytes, size_t count,
                                   const struct weft_aggregate_view *view);

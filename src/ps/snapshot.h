@@ -92,7 +92,7 @@ struct weft_cut_view {
     uint32_t partial_count;
 };
 
-/* Errors:  WEFT_STATE  a cut is under way, or the shard was made without checkpoints.
+/* Errors:  WEFT_STATE  a cut is in progress, or the shard was made without checkpoints.
  * Owns:    borrows order->memory until weft_shard_cut_end. */
 weft_status weft_shard_cut_begin(struct weft_shard *shard, const struct weft_cut_order *order);
 

@@ -121,7 +121,7 @@ struct weft_shard_committed {
     uint64_t closed; /* of these, closed, with this one */
     bool late;       /* refused: delay_max; not counted in `closed` nor applied */
     double norm;     /* Euclidean, of the values that were applied, before the optimizer */
-    /* bit/s of messages, without pauses in which nothing came; 0 = too little came to tell. */
+    /* bit/s of messages, without pauses in which nothing arrived; 0 = too little data. */
     uint64_t rate_bps;  /* how fast it came */
     uint64_t alone_bps; /* the same, while no other update did */
     uint64_t all_bps;   /* how fast all updates came, while it did */
