@@ -28,8 +28,8 @@
  *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes ->
  *     _update -> DROP, or GRANT to each server (or one to an aggregator, then GRANT_GROUP to each
  *     server) -> _delivered of each transfer -> _committed, and the next round.
- * A member of a group and its sum carry the same `group`. GRANT_GROUP is issued at once with
- * WEFT_PLAN_CUT_THROUGH, otherwise by the plan after the last member was reported delivered. Reads
+ * A member of a group and its sum carry the same `group`. With WEFT_PLAN_CUT_THROUGH, GRANT_GROUP
+ * is issued immediately, otherwise by the plan after the last member was reported delivered. Reads
  * need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
  *
  * Versions: a server counts the updates that it applied. All servers apply them in one order, so
