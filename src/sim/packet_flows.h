@@ -4,8 +4,9 @@
  *
  * A flow is sent chunk by chunk, each as one message. A flow with a rank is held: its messages are
  * sent from the time, and together at the rate, given to weft_packet_flows_limit, in the order of
- * ranks (core/msg.h, "held"). Other flows are sent at once, and share links according to congestion
- * control and credit. Forwarded data is a separate message as soon as its bytes are released.
+ * ranks (core/msg.h, "held"). Other flows are sent immediately, and share links according to
+ * congestion control and credit. Forwarded data is a separate message as soon as its bytes are
+ * released.
  *
  * A flow's event occurs when the receiver has all of its bytes up to that point, not when they were
  * sent. Requested rates count payload; links count packets with headers, including

@@ -80,7 +80,7 @@ struct weft_plan {
     uint64_t heal_ns;          /* end of the last fault */
     uint64_t limit_ns;         /* messages open at this time are stuck; later than finish.h */
     uint32_t victim;           /* dies at kill_ns; UINT32_MAX = none */
-    bool reborn;               /* a new process starts at its address at once */
+    bool reborn;               /* a new process starts at its address immediately */
     uint64_t kill_ns;
     bool watched;              /* its death is detected by all connected hosts */
     uint32_t closes;
