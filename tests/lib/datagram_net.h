@@ -300,7 +300,8 @@ static inline void net_pump(struct net *net)
     }
 }
 
-/* Hand a copy to an end, at once: of exact size, so that a sanitizer sees a byte read too many. */
+/* Deliver a copy to an end immediately, in a buffer of its exact size: a sanitizer then detects
+ * reads beyond the end. */
 static inline void net_deliver_at(struct net *net, struct net_end *to, const struct weft_addr *from,
                                   enum weft_ecn ecn, const uint8_t *data, size_t bytes,
                                   uint64_t arrived_ns)

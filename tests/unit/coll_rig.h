@@ -122,7 +122,7 @@ static inline weft_status rig_begin(struct rig *r, uint32_t rank, struct weft_co
         r->work[rank][call.user] = work;
     }
     weft_coll_progress(r->coll[rank], r->net->now_ns);
-    rig_poll_all(r); /* it may be done at once */
+    rig_poll_all(r); /* it may be complete immediately */
     return status;
 }
 
