@@ -1,11 +1,11 @@
 /* Busy polling: polling the sockets for a while before a sleep, as long as that pays.
  *
  * Why: a sleep is ended by an interrupt and a switch of threads: 5 us on bare metal, up to 50 in a
- * virtual machine whose processor has halted meanwhile. Where the next datagram comes sooner than
- * that, it is cheaper to wait for it awake.
+ * virtual machine whose processor has halted meanwhile. If the next datagram arrives sooner than
+ * that, it is cheaper to poll for it.
  *
- * When it does not pay: nothing comes, and polling costs processor time. So when few of the last
- * polls found something, the next are left out but for one in PROBE_EVERY. Few is well below half:
+ * When it does not pay: nothing arrives, and polling costs CPU time. So if few of the last polls
+ * found something, only one in PROBE_EVERY of the next polls is made. Few is well below half:
  * two ends that both stop polling delay each other, and then neither finds anything.
  *
  * Other threads may need this processor, such as the rank that would send what is awaited: each

@@ -59,10 +59,10 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
                                 weft_peer *peer_p, struct weft_error *error);
 
 /* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. Over TCP CLOSE is lost if the
- * socket's buffer has no space for it: the other end then sees a broken connection. */
+ * socket's buffer has no space for it: the peer then sees a broken connection. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
-/* The same by weft_ep_refuse: the other end's PEER_DOWN says REPLACED. */
+/* The same by weft_ep_refuse: the peer's PEER_DOWN has the reason REPLACED. */
 void weft_driver_refuse(struct weft_driver *driver, weft_peer peer);
 
 /* The message interface; now_ns of its calls is weft_clock_now_ns(). */

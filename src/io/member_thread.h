@@ -74,7 +74,7 @@ int weft_member_thread_fd(const struct weft_member_thread *thread);
 void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, size_t bytes);
 
 /* Give the lease back (`done`: the work is finished), waiting half a second at most for the
- * coordinator to confirm it; end the thread. NULL is fine. */
+ * coordinator to confirm it; end the thread. NULL is allowed. */
 void weft_member_thread_stop(struct weft_member_thread *thread, bool done);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Why not a time limit with epoll_pwait2: each such sleep programs the processor's timer and takes
  * it back, and in a virtual machine both are exits to the host: 12 of the 30 us of a round trip
- * with one row, measured. Here a timer (timerfd) stays armed while sleeps come and go, and is set
- * anew only when the deadline lies before the one that it is armed for. Deadlines mostly move away
+ * with one row, measured. Here a timer (timerfd) stays armed across sleeps, and is set again only
+ * if the deadline is earlier than the one that it is armed for. Deadlines mostly move away
  * (a probe timeout with each acknowledgement), so most sleeps touch no timer at all; the price is
  * a needless wake-up when it fires too early, which the caller does not see.
  *
@@ -44,7 +44,7 @@ bool weft_poller_wait(struct weft_poller *poller, uint64_t until_ns);
 bool weft_poller_nap(struct weft_poller *poller, uint64_t ns);
 
 /* Instead of a sleep, for a thread that waits for many: epoll_fd becomes readable at until_ns at
- * the latest, now and then earlier, or when fd is readable or a wake comes. A wake that came since
+ * the latest, sometimes earlier, or when fd is readable or a wake arrives. A wake that arrived since
  * the last call is cleared. until_ns as for sleep, and not past. */
 void weft_poller_prepare(struct weft_poller *poller, uint64_t until_ns);
 

@@ -8,7 +8,7 @@
 
 enum { WEFT_OS_RANDOM_MAX = 256 };
 
-/* Shape:   out (bytes,), at most WEFT_OS_RANDOM_MAX of them: so many are neither cut short nor refused.
+/* Shape:   out (bytes,), at most WEFT_OS_RANDOM_MAX: such requests are not truncated or rejected.
  * Cost:    a system call. */
 void weft_os_random(void *out, size_t bytes);
 

@@ -25,11 +25,11 @@ weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback
 weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback_only, int family,
                                   struct weft_addr *addr_p, struct weft_error *error);
 
-/* 127.0.0.0/8 or ::1: what is sent there does not leave this machine. */
+/* 127.0.0.0/8 or ::1: packets to it do not leave this machine. */
 bool weft_sock_addr_is_loopback(const struct weft_addr *addr);
 
-/* From what the kernel wrote as a sender's address; fields beyond address and port are cleared, so
- * that equal senders compare equal. */
+/* Convert a sender's address as written by the kernel; fields beyond address and port are cleared,
+ * so that equal senders compare equal. */
 void weft_sock_addr_canonical(const void *sockaddr, struct weft_addr *addr_p);
 
 /* AF_INET or AF_INET6. */

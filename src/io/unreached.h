@@ -1,5 +1,5 @@
-/* What the network reported about a connection that does not come up: nothing listens at the port,
- * or the host cannot be reached. Internal to src/io.
+/* What the network reported about a connection that is not established: nothing listens at the
+ * port, or the host cannot be reached. Internal to src/io.
  */
 #ifndef WEFT_IO_UNREACHED_H
 #define WEFT_IO_UNREACHED_H
@@ -11,7 +11,7 @@ struct weft_unreached {
     struct weft_addr addr; /* the address it was about */
 };
 
-/* The last report as a sentence with what to do about it; "" when there is none. */
+/* The last report as a sentence with the remedy; "" if there is none. */
 void weft_unreached_text(const struct weft_unreached *unreached, char *text_p, size_t bytes);
 
 #endif
