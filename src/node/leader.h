@@ -8,7 +8,7 @@
  *
  *   - A waiter leads immediately when nobody does. When the thread does, it is asked for the lead.
  *     When another waiter does, one waits for the result, or until that one leaves.
- *   - Who begins something while nobody leads takes one step itself, so that it is in progress. Where
+ *   - Who begins something while nobody leads takes one step itself, so that it is started. Where
  *     waits do not follow begins soon, the thread is woken instead: it is to overlap with computing.
  *   - The thread leads when nobody has for the grace period, and immediately when there is work for
  *     it.
