@@ -28,7 +28,7 @@ struct net_datagram {
     struct weft_addr from;
     struct weft_addr to;
     uint32_t from_end; /* who sent it */
-    uint32_t to_end;   /* who had the address `to` then; ENDS_MAX: nobody */
+    uint32_t to_end;   /* the end that had the address `to` then; ENDS_MAX: none */
     enum weft_ecn ecn;
     bool fragment; /* as in struct weft_tx */
     uint32_t bytes;
@@ -91,7 +91,7 @@ static inline void net_init(struct net *net, uint64_t seed)
     weft_prng_init(&net->prng, seed);
 }
 
-/* All that is under way is lost. */
+/* All datagrams in flight are lost. */
 static inline void net_clear(struct net *net)
 {
     while (net->queued > 0) {

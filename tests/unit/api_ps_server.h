@@ -72,7 +72,7 @@ static inline void test_server_be_deaf(void *arg, void *object)
     atomic_store(&server->deaf, true);
 }
 
-/* From here on nothing that comes is read. */
+/* From here on nothing that arrives is read. */
 static inline void test_server_go_deaf(struct test_server *server)
 {
     WEFT_ASSERT(weft_stats_query_ask(&server->thread.query, test_server_be_deaf, server,

@@ -340,7 +340,7 @@ static inline void fake_deliver(struct fake_net *net, struct fake_message *m, ui
     event->data = net->chunk + 1;
 }
 
-/* Has one end closed it by its deadline? A message of which no chunk came waits for the first. */
+/* Has one end closed it by its deadline? A message without a received chunk waits for the first. */
 static inline bool fake_late(const struct fake_net *net, const struct fake_message *m)
 {
     bool until = m->open && m->received > 0 && m->until_ns > 0 && net->now_ns >= m->until_ns;
@@ -348,7 +348,7 @@ static inline bool fake_late(const struct fake_net *net, const struct fake_messa
 }
 
 /* Deliver one chunk of some message; false when nothing can move. All nodes must poll to the end
- * afterwards. A message whose last chunk has come is closed one step later, as DONE would be. */
+ * afterwards. A message whose last chunk has arrived is closed one step later, as DONE would be. */
 static inline bool fake_step(struct fake_net *net)
 {
     uint32_t start = (uint32_t)weft_prng_below(&net->prng, FAKE_MESSAGES);

@@ -16,7 +16,7 @@ enum fault_kind {
     FAULT_UNCLEAR, /* link, rename, mkdir are done, and report EEXIST (link, mkdir) or EIO */
 };
 
-/* From now on: call number `at` (1, 2, ...; 0 = none) fails. Counting begins anew. */
+/* From now on: call number `at` (1, 2, ...; 0 = none) fails. Counting starts again. */
 void fault_fs_arm(uint32_t at, enum fault_kind kind, int why);
 
 /* No more faults, no network file system. */

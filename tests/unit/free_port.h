@@ -1,5 +1,5 @@
-/* A port of loopback at which nobody listens, and which the kernel gives to nobody who asks for any: it
- * gives those from 32768 on, while other programs open and close sockets beside this one. */
+/* A port of loopback at which no process listens, below 32768: the kernel assigns ports from 32768
+ * on to other programs, which open and close sockets meanwhile. */
 #ifndef TESTS_UNIT_FREE_PORT_H
 #define TESTS_UNIT_FREE_PORT_H
 

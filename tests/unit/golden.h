@@ -1,5 +1,5 @@
 /* Bytes that must stay what they are: packets, checkpoints, journals and traces, made from fixed inputs
- * and compared with tests/golden/NAME.hex. It says that bytes have changed, not that they are right:
+ * and compared with tests/golden/NAME.hex. It detects changed bytes, not wrong ones:
  * what each format means is tested elsewhere (test_wire_golden.c, test_ckpt_files.c, ...).
  *
  *     golden_begin("wire");  golden_item for each item, in any number;  golden_end: compares, and fails

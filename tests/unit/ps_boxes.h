@@ -445,7 +445,7 @@ static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t m
                      WEFT_OK);
 }
 
-/* Until it is over. Returns how often its DELIVERED came. */
+/* Until it is over. Returns how often its DELIVERED arrived. */
 static inline uint32_t update_over(struct bench *b, uint32_t w)
 {
     struct weft_ps_update_event event;

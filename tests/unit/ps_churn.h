@@ -1,4 +1,4 @@
-/* Two workers and two shards that come and go: what tests of restarts share. Gradients are 1, so a row
+/* Two workers and two shards that end and restart, for tests of restarts. Gradients are 1, so a row
  * is minus the number of pushes that reached it. A test draws all it does from churn->prng. */
 #ifndef WEFT_TESTS_PS_CHURN_H
 #define WEFT_TESTS_PS_CHURN_H

@@ -81,7 +81,7 @@ struct request {
 };
 
 /* Send b->message with this head at its beginning (none when its rpc_id is 0). Returns the answer's
- * status, -1 when none came. */
+ * status, -1 if none arrived. */
 static inline int ask_from(struct bench *b, uint32_t node, struct request r)
 {
     uint32_t id = r.head.rpc_id;
