@@ -368,7 +368,7 @@ static void op_start(struct weft_coll *c, struct op *op)
     }
 }
 
-/* Long compared with an operation that succeeds, short for a user who waits for an error. */
+/* Longer than any operation that succeeds, and short enough to report an error promptly. */
 static uint64_t ask_first(const struct weft_coll *c)
 {
     return 2 * c->config.abort_ns;

@@ -120,10 +120,10 @@ static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_
     return oldest;
 }
 
-/* The table is full: drop a peer that may be what is left of a process that crashed. One that said
- * IDLE may as well be alive and compute, so it goes after the others, and only when it has done so
- * for longer than most steps take. The slot is free when its PEER_DOWN has been polled, so the
- * stranger's next HELLO gets it. */
+/* The table is full: drop a peer whose process has probably crashed. A peer that sent IDLE may be
+ * computing, so it is dropped after the others, and only if it has been idle for longer than most
+ * training steps. The slot is free when its PEER_DOWN has been polled; the new peer's next HELLO
+ * then uses it. */
 static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
 {
     uint64_t timeout_ns = ep->config.peer_timeout_ns;

@@ -25,7 +25,7 @@ void weft_leases_fini(struct weft_leases *leases)
     free(leases->done);
 }
 
-/* ---- who has what ---------------------------------------------------------------------------- */
+/* ---- holders of leases ----------------------------------------------------------------------- */
 
 struct weft_lease *weft_leases_find(const struct weft_leases *leases, uint64_t member)
 {

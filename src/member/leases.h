@@ -45,7 +45,7 @@ weft_status weft_leases_init(struct weft_leases *leases, uint32_t members_max, u
                              uint32_t shards_max);
 void weft_leases_fini(struct weft_leases *leases);
 
-/* ---- who has what: NULL = nobody ------------------------------------------------------------- */
+/* ---- holders of leases: NULL = none ---------------------------------------------------------- */
 
 /* member 0: a free place. */
 struct weft_lease *weft_leases_find(const struct weft_leases *leases, uint64_t member);

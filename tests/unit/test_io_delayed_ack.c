@@ -1,5 +1,5 @@
-/* Who has the endpoint: its owner, or the thread that sends for it. What both touch is plain memory
- * here, so that the thread sanitizer sees every moment in which both have it. */
+/* Exclusion between the endpoint's owner and the thread that sends delayed acknowledgements for it.
+ * The shared state is plain memory, so that the thread sanitizer reports every concurrent access. */
 #include "io/udp/delayed_ack.h"
 
 #include "base/status.h"
