@@ -12,35 +12,7 @@
 
 #include <string.h>
 
-enum { PART_CHUNKS = 64 * DONE_PART_WORDS };
-
-static uint32_t parts_of(uint32_t chunks)
-{
-    return (uint32_t)weft_div_ceil_u64(chunks, PART_CHUNKS);
-}
-
 /* ---- sender ---------------------------------------------------------------------------------- */
-
-void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t leading)
-{
-    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
-    memcpy(m->critical_mask, mask, words * sizeof(*mask));
-    for (uint32_t i = 0; i < leading; i++) {
-        weft_bits_set(m->critical_mask, i);
-    }
-    if (m->chunks % 64 != 0) {
-        m->critical_mask[words - 1] &= ~(UINT64_MAX << (m->chunks % 64));
-    }
-    uint32_t count = (uint32_t)weft_bits_count(m->critical_mask, m->chunks);
-    if (count == leading) {
-        return; /* DATA says it all */
-    }
-    m->masked = true;
-    m->critical = WEFT_CRITICAL_MASKED;
-    m->critical_left = count;
-    m->lost_max = (uint32_t)weft_min_u64(m->lost_max, m->chunks - count);
-    weft_bits_fill(m->critical_parts, parts_of(m->chunks));
-}
 
 /* The first critical chunk that is lost; N when none is. */
 uint32_t weft_core_critical_lost(const struct tx_msg *m)
@@ -98,7 +70,7 @@ bool weft_core_critical_missing(const struct tx_msg *m)
 
 static bool parts_left(const struct tx_msg *m)
 {
-    uint32_t parts = parts_of(m->chunks);
+    uint32_t parts = mask_parts(m->chunks);
     return weft_bits_next_one(m->critical_parts, parts, 0) < parts;
 }
 
@@ -106,7 +78,7 @@ static bool parts_left(const struct tx_msg *m)
 void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
 {
     if (m->masked && parts_left(m)) {
-        p->tx.critical |= UINT64_C(1) << (m->seq & MSG_MASK);
+        tx_critical_due(&p->tx, m->seq);
     }
 }
 
@@ -116,7 +88,7 @@ bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *m
 {
     struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(p->tx.critical)];
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
-    uint32_t from = (uint32_t)weft_bits_next_one(m->critical_parts, parts_of(m->chunks), 0);
+    uint32_t from = (uint32_t)weft_bits_next_one(m->critical_parts, mask_parts(m->chunks), 0);
     size_t room = weft_writer_left(w) < WEFT_CRITICAL_BYTES
                       ? 0
                       : (weft_writer_left(w) - WEFT_CRITICAL_BYTES) / sizeof(uint64_t);
@@ -132,16 +104,14 @@ bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *m
     frame.critical.word_count = (uint16_t)words;
     frame.critical.msg = (uint32_t)m->seq;
     frame.critical.chunks = m->chunks;
-    frame.critical.first = from * PART_CHUNKS;
+    frame.critical.first = from * MASK_PART_CHUNKS;
     memcpy(frame.critical.words, m->critical_mask + (size_t)from * DONE_PART_WORDS,
            words * sizeof(uint64_t));
     weft_wire_frame_encode(w, &frame);
     uint32_t parts = (uint32_t)weft_div_ceil_u64(words, DONE_PART_WORDS);
-    for (uint32_t i = from; i < from + parts; i++) {
-        weft_bits_clear(m->critical_parts, i);
-    }
+    tx_msg_parts_sent(m, from, parts);
     if (!parts_left(m)) {
-        p->tx.critical &= p->tx.critical - 1;
+        tx_critical_sent(&p->tx);
     }
     *msg_p = (uint32_t)m->seq;
     *parts_p = from << 16 | parts;
@@ -154,31 +124,11 @@ void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts
     if (m == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < (parts & 0xffff); i++) {
-        weft_bits_set(m->critical_parts, (parts >> 16) + i);
-    }
-    p->tx.critical |= UINT64_C(1) << (m->seq & MSG_MASK);
+    tx_msg_parts_due(m, parts >> 16, parts & 0xffff);
+    tx_critical_due(&p->tx, m->seq);
 }
 
 /* ---- receiver -------------------------------------------------------------------------------- */
-
-static void parts_take(struct rx_msg *m, const struct weft_wire_critical *c)
-{
-    uint32_t from = c->first / PART_CHUNKS;
-    uint32_t parts = (uint32_t)weft_div_ceil_u64(c->word_count, DONE_PART_WORDS);
-    memcpy(m->critical_mask + c->first / 64, c->words, c->word_count * sizeof(uint64_t));
-    for (uint32_t i = from; i < from + parts; i++) {
-        weft_bits_set(m->critical_parts, i);
-    }
-    if (weft_bits_next_zero(m->critical_parts, parts_of(m->chunks), 0) < parts_of(m->chunks)) {
-        return;
-    }
-    m->critical_known = true;
-    m->critical_left = 0;
-    for (size_t w = 0; w < WEFT_BITS_WORDS((size_t)m->chunks); w++) {
-        m->critical_left += (uint32_t)__builtin_popcountll(m->critical_mask[w] & ~m->received[w]);
-    }
-}
 
 /* False: the message is not open yet, so the packet must come again. */
 bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
@@ -199,12 +149,12 @@ bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
     bool whole = frame->word_count % DONE_PART_WORDS == 0 ||
                  words_end == WEFT_BITS_WORDS((size_t)m->chunks);
     if (m->critical != WEFT_CRITICAL_MASKED || frame->chunks != m->chunks || !whole ||
-        frame->first % PART_CHUNKS != 0) {
+        frame->first % MASK_PART_CHUNKS != 0) {
         ep->counters.bad_range++;
         return true;
     }
     if (!m->critical_known) {
-        parts_take(m, frame);
+        weft_core_rx_critical_part(m, frame);
     }
     return true;
 }

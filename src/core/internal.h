@@ -7,8 +7,8 @@
  *   recovery.h   packets on their way    loss.c, tail.c
  *   pacer.h      token bucket            pacer.c
  *   path.h       size, ECN, address      path.c
- *   tx_msgs.h    outgoing messages       tx_msg.c, pace.c, critical.c
- *   rx_msgs.h    incoming packets        verify.c, rx.c, critical.c
+ *   tx_msgs.h    outgoing messages       tx_msg.c (one: tx_msg.h); pace.c, critical.c
+ *   rx_msgs.h    incoming messages       rx_msg.c (one: rx_msg.h); critical.c
  *   ack.h        acknowledging           ack.c
  *   credit.h     credit, both ways       credit.c, credit_want.c
  *   egress.h     whose chunks go next    egress.c
@@ -20,6 +20,8 @@
  *   timers.c     deadlines of all peers, and what is due
  *   msgr.c       the message interface and its events
  *   tx.c         building packets
+ *   verify.c     authentication and validation of received packets
+ *   rx.c         processing of verified packets
  *   handshake_guard.h, .c   who may shake hands
  *   prefetch.c      memory that is asked for before it is needed
  *   trace.c      records of what happened

@@ -44,6 +44,13 @@ static inline uint32_t pass_again_max(uint32_t lost_max)
     return lost_max / 2 + lost_max % 2;
 }
 
+/* Parts of a message's mask in DONE and CRITICAL. */
+enum { MASK_PART_CHUNKS = 64 * DONE_PART_WORDS };
+static inline uint32_t mask_parts(uint32_t chunks)
+{
+    return (uint32_t)weft_div_ceil_u64(chunks, MASK_PART_CHUNKS);
+}
+
 /* The wire's clock: 64 ns units, modulo 2^32. */
 static inline uint32_t wire_clock(uint64_t ns)
 {

@@ -381,7 +381,7 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     for (unsigned i = 0; i < ack->note_count; i++) {
         struct tx_msg *m = weft_core_tx_find(p, ack->notes[i].msg);
         if (m != NULL && ack->notes[i].received <= m->pass_next) {
-            m->peer_received = (uint32_t)weft_max_u64(m->peer_received, ack->notes[i].received);
+            tx_msg_received_at_least(m, ack->notes[i].received);
         }
     }
 }

@@ -29,10 +29,10 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
                    event_p->type == WEFT_EVENT_PEER_DOWN;
     conn_event_polled(&p->conn, counted);
     if (event_p->type == WEFT_EVENT_SENT) {
-        p->tx.msgs[event_p->seq & MSG_MASK].unpolled = false;
+        tx_msg_polled(&p->tx.msgs[event_p->seq & MSG_MASK]);
     }
     if (event_p->type == WEFT_EVENT_RECEIVED) {
-        p->rx.msgs[event_p->seq & MSG_MASK].unpolled = false;
+        rx_msg_polled(&p->rx.msgs[event_p->seq & MSG_MASK]);
     }
     return true;
 }
@@ -141,7 +141,7 @@ static void ep_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
     struct weft_ep *ep = self;
     struct rx_msg *m = rx_open_find(ep, peer, seq);
     if (m != NULL) {
-        m->user = user;
+        rx_msg_user_set(m, user);
     }
     for (uint32_t i = 0; i < ep->event_count; i++) {
         struct weft_msg_event *ev = &ep->events[(ep->event_head + i) % EVENTS_MAX];
@@ -155,8 +155,8 @@ static void ep_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 static void ep_refuse(void *self, weft_peer peer, uint64_t seq)
 {
     struct rx_msg *m = rx_open_find(self, peer, seq);
-    if (m != NULL && m->refused < m->received_count) {
-        m->refused++;
+    if (m != NULL) {
+        rx_msg_refuse(m);
     }
 }
 

@@ -17,12 +17,7 @@
 static const uint64_t lead_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t lag_ns = 1 * WEFT_NS_PER_MS;
 
-enum { RETELL_PACKETS = 2 };
-
-static uint64_t bit_of(const struct tx_msg *m)
-{
-    return UINT64_C(1) << (m->seq & MSG_MASK);
-}
+enum { ANNOUNCE_PACKETS = 2 };
 
 static struct tx_msg *find(struct peer *p, uint64_t seq)
 {
@@ -32,22 +27,21 @@ static struct tx_msg *find(struct peer *p, uint64_t seq)
 
 static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
 {
-    m->pace_ns = at_ns;
-    p->tx.pace_ns = weft_min_u64(p->tx.pace_ns, at_ns);
+    tx_msg_rest_until(m, at_ns);
+    tx_pace_due(&p->tx, at_ns);
 }
 
 /* It is as if it were opened now. */
 static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
     bool alone = !peer_waiting(p);
-    p->tx.held &= ~bit_of(m);
-    m->unbegun = false;
-    p->tx.need_backlog |= p->tx.unsent > 0;
+    tx_held_end(&p->tx, m->seq);
+    tx_msg_begin(m, now_ns);
+    tx_backlog_due(&p->tx, p->tx.unsent > 0);
     weft_core_egress_unsent(ep, p, m->chunks);
     if (alone) {
         recovery_wait(&p->recovery, now_ns);
     }
-    m->rate_clock_ns = now_ns;
 }
 
 weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
@@ -60,17 +54,13 @@ weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
     if (!m->held) {
         return WEFT_INVALID;
     }
-    uint8_t told = (uint8_t)weft_min_u64((uint64_t)m->priority + pace->rank, PRIORITY_LAST);
-    m->retell = told != m->told ? RETELL_PACKETS : m->retell;
-    m->told = told;
-    m->order = tx_order(m->priority, true, pace->rank);
-    m->rate_bps = pace->rate_bps;
-    m->rate_clock_ns = now_ns;
-    p->tx.paced &= ~bit_of(m);
-    if (pace->start_ns > now_ns) {
-        p->tx.paced |= m->unbegun ? 0 : bit_of(m);
+    uint64_t priority = weft_min_u64((uint64_t)m->priority + pace->rank, PRIORITY_LAST);
+    tx_msg_pace_set(m, pace->rank, (uint8_t)priority, ANNOUNCE_PACKETS, pace->rate_bps, now_ns);
+    bool rests = pace->start_ns > now_ns;
+    tx_paced_mark(&p->tx, m->seq, rests && !m->unbegun);
+    if (rests) {
         rest_until(p, m, pace->start_ns);
-        m->granted = true;
+        tx_msg_grant(m);
     } else if (m->unbegun) {
         begin(ep, p, m, now_ns);
     }
@@ -96,9 +86,9 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
 {
     uint64_t from_ns =
         now_ns > lag_ns ? weft_max_u64(m->rate_clock_ns, now_ns - lag_ns) : m->rate_clock_ns;
-    m->rate_clock_ns = weft_time_add(from_ns, weft_core_time_of(m->rate_bps, bytes));
+    tx_msg_rate_clock_set(m, weft_time_add(from_ns, weft_core_time_of(m->rate_bps, bytes)));
     if (m->rate_clock_ns > now_ns + lead_ns) {
-        p->tx.paced |= bit_of(m);
+        tx_paced_mark(&p->tx, m->seq, true);
         rest_until(p, m, m->rate_clock_ns);
     }
 }
@@ -106,21 +96,21 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
 /* Nothing is waited for while all that is left rests. */
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
-    p->tx.pace_ns = WEFT_NEVER;
+    tx_pace_end(&p->tx);
     for (uint64_t rest = (p->tx.held | p->tx.paced) & p->tx.active; rest != 0; rest &= rest - 1) {
         struct tx_msg *m = &p->tx.msgs[__builtin_ctzll(rest)];
         if (m->unbegun && !m->granted) {
             continue;
         }
         if (m->pace_ns > now_ns) {
-            p->tx.pace_ns = weft_min_u64(p->tx.pace_ns, m->pace_ns);
+            tx_pace_due(&p->tx, m->pace_ns);
         } else if (m->unbegun) {
             begin(ep, p, m, now_ns);
         } else {
             if (!peer_waiting(p)) {
                 recovery_wait(&p->recovery, now_ns);
             }
-            p->tx.paced &= ~bit_of(m);
+            tx_paced_mark(&p->tx, m->seq, false);
         }
     }
 }

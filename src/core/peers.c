@@ -55,12 +55,8 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     recovery_bits_clear(&p->recovery, ep->config.tx_window_max);
     *p = fresh;
     for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* a place that was not used stays untouched */
-        if (p->tx.msgs[i].active) {
-            p->tx.msgs[i].active = false;
-        }
-        if (p->rx.msgs[i].state != RX_FREE) {
-            p->rx.msgs[i].state = RX_FREE;
-        }
+        tx_msg_clear(&p->tx.msgs[i]);
+        rx_msg_clear(&p->rx.msgs[i]);
     }
 }
 

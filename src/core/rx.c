@@ -1,118 +1,110 @@
-/* Incoming packets that are verified (verify.c): what they tell, and the messages that their chunks
- * belong to, the receiver's half of the bound.
+/* What a verified packet does (verify.c): its frames act, and its chunk reaches the message's sink. Then
+ * the time is computed at which a message with chunks missing may close.
  *
- * A packet's number is remembered before its frames act and its chunk lands. A chunk's received
- * bit is set before the chunk is handed to its sink, so nothing is counted twice. A DATA packet
- * that finds no posted memory is treated as if it had been lost: not recorded, not acknowledged,
- * sent again.
+ * The packet number is recorded before the frames act and the chunk is delivered. A DATA packet that
+ * finds no posted memory is treated as lost: it is not recorded and not acknowledged, and the sender
+ * retransmits its chunk.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 4, 6 rules 3, 5, 6.
  */
 #include "core/internal.h"
 
-#include "base/assert.h"
 #include "core/sink.h"
 
 #include <string.h>
 
-/* A way that has reordered packets may do so again for as long. */
+static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
+                     const struct weft_wire_data *d, uint64_t at_ns)
+{
+    rx_msg_chunk_received(m, d->chunk);
+    ep->counters.data_received++;
+    size_t bytes = (size_t)d->elems * d->elem_bytes;
+    size_t offset = (size_t)d->chunk * d->chunk_elems * d->elem_bytes;
+    if (m->sink == WEFT_SINK_COPY) {
+        memcpy(m->memory + offset, d->payload, bytes);
+    } else if (m->sink == WEFT_SINK_ADD) {
+        weft_sink_add(m->memory + offset, d->payload, bytes);
+    } else {
+        struct weft_msg_event *ev = weft_core_event_push(ep);
+        ev->type = WEFT_EVENT_CHUNK;
+        weft_core_rx_event_fill(ep, p, m, ev);
+        ev->chunk = d->chunk;
+        ev->elems = d->elems;
+        ev->data = d->payload;
+        ev->at_ns = at_ns;
+    }
+}
+
+static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
+{
+    return m->total == d->total && m->chunk_elems == d->chunk_elems &&
+           m->elem_bytes == d->elem_bytes && m->lost_max == d->lost_max &&
+           m->critical == d->critical && m->tag == d->tag;
+}
+
+/* A DATA packet of the window: true when it may be acknowledged. *bulk_p: in the middle of a pass, so
+ * its sender waits for no acknowledgement. */
+static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
+                    bool pass_end, uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
+{
+    uint64_t seq = weft_core_rx_seq(p, d->msg);
+    if (seq < p->rx.open_from || seq > UINT64_MAX / 2) {
+        ep->counters.late_chunks++;
+        return true;
+    }
+    if (d->chunks > ep->config.chunks_max) {
+        ep->counters.bad_range++;
+        ack_at_once(&p->ack); /* alive, but will not take it: the sender's deadline decides */
+        return false;
+    }
+    if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
+        weft_core_rx_open_from(ep, p, seq - WEFT_MSGS_MAX + 1);
+        if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
+            return false;
+        }
+    }
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
+    if (m->state == RX_CLOSED) {
+        ep->counters.late_chunks++;
+        rx_done_due(&p->rx, m->seq);
+        weft_core_answer_again(ep, p, at_ns);
+        /* An acknowledgement means "received"; of this one only when it is in the mask. */
+        return d->chunk < m->chunks && weft_bits_test(m->received, d->chunk);
+    }
+    if (m->state == RX_FREE) {
+        if (m->unpolled) {
+            return false; /* an event still points to the mask; only a liar is that fast */
+        }
+        m = weft_core_rx_open(ep, p, seq, d, at_ns, now_ns);
+        if (m == NULL) {
+            return false;
+        }
+    } else if (!rx_same_grid(m, d)) {
+        ep->counters.bad_range++;
+        return false;
+    }
+    rx_msg_data_heard(m);
+    if (weft_bits_test(m->received, d->chunk)) {
+        ep->counters.duplicate_chunks++;
+    } else {
+        rx_chunk(ep, p, m, d, at_ns);
+    }
+    if (pass_end && !m->pass_over) {
+        rx_msg_pass_end(m, now_ns);
+        ack_at_once(&p->ack);
+    }
+    if (m->received_count == m->chunks) {
+        (void)weft_core_rx_close(ep, p, m, at_ns);
+        ack_at_once(&p->ack);
+    }
+    *bulk_p = !m->pass_over;
+    return true;
+}
+
+/* ---- when a message may close ---------------------------------------------------------------- */
+
+/* A path that has reordered packets may do so again for this long. */
 static const uint64_t late_memory_ns = 10 * WEFT_NS_PER_S;
-
-static void rx_free(struct peer *p, struct rx_msg *m)
-{
-    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
-    m->state = RX_FREE;
-    p->rx.live &= ~bit;
-    p->rx.closed &= ~bit;
-    p->rx.need_done &= ~bit;
-    p->rx.later &= ~bit;
-}
-
-/* The peer has confirmed all its messages below open_from. A claim about one that is still open
- * here contradicts itself and is ignored. */
-void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
-{
-    uint64_t end = weft_min_u64(open_from, p->rx.open_from + WEFT_MSGS_MAX);
-    for (uint64_t seq = p->rx.open_from; seq < end; seq++) {
-        const struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
-        if (m->state == RX_OPEN && m->seq == seq) {
-            ep->counters.bad_ack++;
-            return;
-        }
-    }
-    for (uint64_t seq = p->rx.open_from; seq < end; seq++) {
-        struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
-        if (m->state == RX_CLOSED && m->seq == seq) {
-            rx_free(p, m);
-        }
-    }
-    p->rx.open_from = weft_max_u64(p->rx.open_from, open_from);
-}
-
-static void rx_need_done(struct peer *p, struct rx_msg *m)
-{
-    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
-    m->done_word = 0;
-    p->rx.need_done |= bit;
-    p->rx.later &= ~bit;
-}
-
-void weft_core_rx_done_lost(struct rx_msgs *r, uint64_t pn)
-{
-    for (uint64_t closed = r->closed; closed != 0; closed &= closed - 1) {
-        unsigned slot = (unsigned)__builtin_ctzll(closed);
-        if (r->msgs[slot].done_first_pn <= pn && pn <= r->msgs[slot].done_last_pn) {
-            r->msgs[slot].done_word = 0;
-            r->need_done |= UINT64_C(1) << slot;
-        }
-    }
-}
-
-static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
-                          struct weft_msg_event *ev)
-{
-    ev->peer = peer_idx(ep, p);
-    ev->user = m->user;
-    ev->seq = m->seq;
-    ev->tag = m->tag;
-    ev->total = m->total;
-    ev->chunk_elems = m->chunk_elems;
-    ev->elem_bytes = m->elem_bytes;
-    ev->chunks = m->chunks;
-    ev->received = m->received_count;
-}
-
-static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
-                                       uint64_t at_ns)
-{
-    bool all = m->received_count == m->chunks;
-    bool enough = all || (m->chunks - m->received_count <= m->lost_max && m->critical_left == 0);
-    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
-    m->state = RX_CLOSED;
-    weft_core_credit_touch(ep, p);
-    m->outcome = enough ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
-    m->unpolled = true;
-    p->rx.live &= ~bit;
-    if (p->rx.live == 0) {
-        weft_core_credit_closed(ep, p);
-    }
-    p->rx.closed |= bit;
-    recovery_tail_new(&p->recovery, TAIL_LAST);
-    rx_need_done(p, m);
-    ep->counters.messages_received++;
-    trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_INCOMING | m->outcome << 1, m->seq,
-          m->received_count, m->chunks, m->refused);
-    ep->counters.messages_short += !enough;
-    ep->counters.chunks_missing += m->chunks - m->received_count;
-    conn_event_raised(&p->conn);
-    struct weft_msg_event *ev = weft_core_event_push(ep);
-    ev->type = WEFT_EVENT_RECEIVED;
-    rx_event_fill(ep, p, m, ev);
-    ev->outcome = m->outcome;
-    ev->mask = m->received;
-    ev->at_ns = at_ns;
-    return ev;
-}
 
 /* How long to wait behind the end of the pass for chunks that it has overtaken. On a way that has not
  * reordered for a while there are none, and who waits only makes every message longer. */
@@ -149,7 +141,7 @@ void weft_core_rx_timer_arm(struct peer *p)
     for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
         at = weft_min_u64(at, rx_close_time(p, &p->rx.msgs[__builtin_ctzll(live)]));
     }
-    p->rx.timer_ns = at;
+    rx_timer_set(&p->rx, at);
 }
 
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -157,215 +149,10 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
         struct rx_msg *m = &p->rx.msgs[__builtin_ctzll(live)];
         if (rx_close_time(p, m) <= now_ns) {
-            (void)rx_close(ep, p, m, now_ns);
+            (void)weft_core_rx_close(ep, p, m, now_ns);
         }
     }
     weft_core_rx_timer_arm(p);
-}
-
-void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
-{
-    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
-        rx_close(ep, p, &p->rx.msgs[__builtin_ctzll(live)], now_ns)->sender_gone = true;
-    }
-}
-
-/* As an outgoing message's. */
-static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
-{
-    bool is_inline = m->chunks <= INLINE_CHUNKS;
-    size_t stride = is_inline ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
-    size_t place = (size_t)(m - ep->rx_arena) * (TX_MASKS + RX_MASKS) + TX_MASKS;
-    m->received = is_inline ? m->inline_mask : ep->bitmaps + place * stride;
-    m->critical_mask = m->received + stride;
-    size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->received);
-    memset(m->received, 0, bytes);
-    if (m->critical == WEFT_CRITICAL_MASKED) {
-        memset(m->critical_mask, 0, bytes);
-    }
-}
-
-static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
-                              const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns)
-{
-    struct weft_expect *x =
-        weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
-    if (x == NULL) {
-        ep->counters.no_memory++;
-        ack_at_once(&p->ack); /* acknowledges nothing new, but says that we are alive */
-        return NULL;
-    }
-    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
-    WEFT_ASSERT(m->state == RX_FREE);
-    bool masked = d->critical == WEFT_CRITICAL_MASKED;
-    *m = (struct rx_msg){
-        .state = RX_OPEN,
-        .sink = x->e.sink,
-        .critical = d->critical,
-        .priority = p->credit.data_priority, /* a short header opens no message */
-        .data_count_open = p->credit.data_count - 1,
-        .data_heard_open = p->credit.data_heard - 1,
-        .critical_left = masked ? UINT32_MAX : d->critical,
-        .chunk_elems = d->chunk_elems,
-        .elem_bytes = d->elem_bytes,
-        .total = d->total,
-        .chunks = d->chunks,
-        .lost_max = d->lost_max,
-        .seq = seq,
-        .tag = d->tag,
-        .user = x->e.user,
-        .timeout_ns = weft_expect_end(&x->e, now_ns),
-        .memory = x->e.memory,
-    };
-    masks_clear(ep, m);
-    p->rx.live |= UINT64_C(1) << (seq & MSG_MASK);
-    weft_core_credit_open(ep, p, now_ns);
-    trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_INCOMING, seq, m->chunks, m->lost_max,
-          m->chunk_elems * m->elem_bytes);
-    trace(ep, p, WEFT_TRACE_MSG_TAG, WEFT_TRACE_INCOMING, seq, m->tag >> 32, (uint32_t)m->tag,
-          m->total);
-    weft_expects_use(&ep->expects, x);
-    struct weft_msg_event *ev = weft_core_event_push(ep);
-    ev->type = WEFT_EVENT_OPEN;
-    rx_event_fill(ep, p, m, ev);
-    ev->at_ns = at_ns;
-    return m;
-}
-
-static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
-                     const struct weft_wire_data *d, uint64_t at_ns)
-{
-    weft_bits_set(m->received, d->chunk);
-    m->received_count++;
-    m->critical_left -= rx_critical_chunk(m, d->chunk);
-    ep->counters.data_received++;
-    size_t bytes = (size_t)d->elems * d->elem_bytes;
-    size_t offset = (size_t)d->chunk * d->chunk_elems * d->elem_bytes;
-    if (m->sink == WEFT_SINK_COPY) {
-        memcpy(m->memory + offset, d->payload, bytes);
-    } else if (m->sink == WEFT_SINK_ADD) {
-        weft_sink_add(m->memory + offset, d->payload, bytes);
-    } else {
-        struct weft_msg_event *ev = weft_core_event_push(ep);
-        ev->type = WEFT_EVENT_CHUNK;
-        rx_event_fill(ep, p, m, ev);
-        ev->chunk = d->chunk;
-        ev->elems = d->elems;
-        ev->data = d->payload;
-        ev->at_ns = at_ns;
-    }
-}
-
-/* Full 64-bit sequence number of msg: the one nearest to the window. */
-uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg)
-{
-    int32_t ahead = (int32_t)(msg - (uint32_t)p->rx.open_from);
-    return p->rx.open_from + (uint64_t)(int64_t)ahead;
-}
-
-static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
-{
-    return m->total == d->total && m->chunk_elems == d->chunk_elems &&
-           m->elem_bytes == d->elem_bytes && m->lost_max == d->lost_max &&
-           m->critical == d->critical && m->tag == d->tag;
-}
-
-/* A DATA packet of the window: true when it may be acknowledged. *bulk_p: in the middle of a pass, so
- * its sender waits for no acknowledgement. */
-static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
-                    bool pass_end, uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
-{
-    uint64_t seq = weft_core_rx_seq(p, d->msg);
-    if (seq < p->rx.open_from || seq > UINT64_MAX / 2) {
-        ep->counters.late_chunks++;
-        return true;
-    }
-    if (d->chunks > ep->config.chunks_max) {
-        ep->counters.bad_range++;
-        ack_at_once(&p->ack); /* alive, but will not take it: the sender's deadline decides */
-        return false;
-    }
-    if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
-        weft_core_rx_open_from(ep, p, seq - WEFT_MSGS_MAX + 1);
-        if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
-            return false;
-        }
-    }
-    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
-    if (m->state == RX_CLOSED) {
-        ep->counters.late_chunks++;
-        rx_need_done(p, m);
-        weft_core_answer_again(ep, p, at_ns);
-        /* An acknowledgement means "received"; of this one only when it is in the mask. */
-        return d->chunk < m->chunks && weft_bits_test(m->received, d->chunk);
-    }
-    if (m->state == RX_FREE) {
-        if (m->unpolled) {
-            return false; /* an event still points to the mask; only a liar is that fast */
-        }
-        m = rx_open(ep, p, seq, d, at_ns, now_ns);
-        if (m == NULL) {
-            return false;
-        }
-    } else if (!rx_same_grid(m, d)) {
-        ep->counters.bad_range++;
-        return false;
-    }
-    m->data_heard++;
-    if (weft_bits_test(m->received, d->chunk)) {
-        ep->counters.duplicate_chunks++;
-    } else {
-        rx_chunk(ep, p, m, d, at_ns);
-    }
-    if (pass_end && !m->pass_over) {
-        m->pass_over = true;
-        m->pass_over_ns = now_ns;
-        ack_at_once(&p->ack);
-    }
-    if (m->received_count == m->chunks) {
-        (void)rx_close(ep, p, m, at_ns);
-        ack_at_once(&p->ack);
-    }
-    *bulk_p = !m->pass_over;
-    return true;
-}
-
-/* Full sequence number of a short header's 14 bits: the one nearest to the window. No packet that is
- * in the replay window can be further away, for a message takes at least one packet. */
-uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
-{
-    uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);
-    uint32_t ahead = (msg - (uint32_t)p->rx.open_from + half) & (2 * half - 1);
-    return p->rx.open_from + ahead - half;
-}
-
-static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
-                        uint64_t now_ns)
-{
-    uint64_t seq = weft_core_rx_seq(p, f->msg);
-    if (seq < p->rx.open_from || seq >= p->rx.open_from + WEFT_MSGS_MAX) {
-        return;
-    }
-    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
-    bool give_up = (f->flags & WEFT_FINISH_SHORT) != 0;
-    if (m->state == RX_OPEN) {
-        if (!m->pass_over) {
-            m->pass_over = true;
-            m->pass_over_ns = now_ns;
-        }
-        if (give_up) {
-            (void)rx_close(ep, p, m, now_ns);
-        }
-    } else if (m->state == RX_CLOSED) {
-        rx_need_done(p, m);
-    } else if (give_up && !m->unpolled) {
-        /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer.
-         * (While an event points to the mask of the place, it has to ask again.) */
-        *m = (struct rx_msg){.state = RX_CLOSED, .outcome = WEFT_MSG_SHORT, .seq = seq};
-        masks_clear(ep, m);
-        p->rx.closed |= UINT64_C(1) << (seq & MSG_MASK);
-        rx_need_done(p, m);
-    }
 }
 
 /* ---- packets --------------------------------------------------------------------------------- */
@@ -389,7 +176,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             ack_at_once(&p->ack);
             break;
         case WEFT_FRAME_FINISH:
-            finish_recv(ep, p, &f.finish, now_ns);
+            weft_core_finish_recv(ep, p, &f.finish, now_ns);
             ack_at_once(&p->ack);
             break;
         case WEFT_FRAME_PING:
@@ -443,7 +230,7 @@ static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
     uint64_t seq = weft_core_rx_seq(p, msg);
     struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     if (m->state == RX_OPEN && m->seq == seq) {
-        m->priority = priority;
+        rx_msg_priority_set(m, priority);
     }
     credit_urgency(&p->credit, priority);
 }
@@ -519,7 +306,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     }
     bool later = is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
     if (later) {
-        p->rx.later |= p->rx.closed & ~before.rx_closed;
+        rx_later(&p->rx, p->rx.closed & ~before.rx_closed);
         ack_at_once_restore(&p->ack, before.ack_now);
     }
     if (acknowledge) {
@@ -534,7 +321,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     if (p->rx.live != 0) {
         weft_core_rx_timer_arm(p);
     } else {
-        p->rx.timer_ns = WEFT_NEVER;
+        rx_timer_set(&p->rx, WEFT_NEVER);
     }
 }
 

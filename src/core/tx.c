@@ -92,7 +92,7 @@ static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
 /* An acknowledged chunk is one that the receiver took, so it knows the message and its grid. */
 static uint32_t data_head_bytes(const struct tx_msg *m)
 {
-    return m->acked_count > 0 && m->retell == 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
+    return m->acked_count > 0 && m->announce_left == 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
 }
 
 /* Both headers of a packet that is this message's chunk and no more. */
@@ -141,7 +141,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
         .tag = m->tag,
         .clock = echo_clock(p, now_ns),
     };
-    uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->told << 2);
+    uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->wire_priority << 2);
     if (brief) {
         weft_wire_brief_encode(w, &data);
         flags = ep->egress.receivers > (p->tx.unsent > 0) ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED
@@ -154,7 +154,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     if (m->rate_bps != 0) {
         weft_core_pace_sent(p, m, packet_bytes, now_ns);
     }
-    m->retell -= m->retell > 0 && m->acked_count > 0;
+    tx_msg_header_sent(m);
     return flags;
 }
 
@@ -171,7 +171,7 @@ static void chunk_prefetch(struct tx_msg *m)
     if (m->pass_next == m->chunks) {
         return;
     }
-    uint32_t chunk = weft_perm_peek(&m->perm);
+    uint32_t chunk = tx_msg_pass_chunk(m);
     uint32_t bytes = tx_chunk_bytes(m, chunk);
     const uint8_t *from = chunk_at(m, chunk);
     for (uint32_t at = 0; at < bytes && at < PREFETCH_BYTES; at += LINE_BYTES) {
@@ -345,9 +345,7 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
     }
     weft_wire_frame_encode(w, &frame);
     trace(ep, p, WEFT_TRACE_DONE_SENT, d->status, d->msg, d->received, d->word_count, d->first);
-    m->done_first_pn = m->done_word == 0 ? p->recovery.pn_next : m->done_first_pn;
-    m->done_last_pn = p->recovery.pn_next;
-    m->done_word += d->word_count;
+    rx_msg_done_part_sent(m, d->word_count, p->recovery.pn_next);
     return !masked || m->done_word == words_all;
 }
 

@@ -70,6 +70,29 @@ static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
     memset(m->done, 0, bytes);
 }
 
+/* Critical chunks by mask, and the first `leading`. When the mask names no others, the count in DATA's
+ * header is enough. */
+static void critical_init(struct tx_msg *m, const uint64_t *mask, uint32_t leading)
+{
+    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
+    memcpy(m->critical_mask, mask, words * sizeof(*mask));
+    for (uint32_t i = 0; i < leading; i++) {
+        weft_bits_set(m->critical_mask, i);
+    }
+    if (m->chunks % 64 != 0) {
+        m->critical_mask[words - 1] &= ~(UINT64_MAX << (m->chunks % 64));
+    }
+    uint32_t count = (uint32_t)weft_bits_count(m->critical_mask, m->chunks);
+    if (count == leading) {
+        return;
+    }
+    m->masked = true;
+    m->critical = WEFT_CRITICAL_MASKED;
+    m->critical_left = count;
+    m->lost_max = (uint32_t)weft_min_u64(m->lost_max, m->chunks - count);
+    weft_bits_fill(m->critical_parts, mask_parts(m->chunks));
+}
+
 weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct weft_msg_send *send,
                               uint64_t now_ns, uint64_t *seq_p)
 {
@@ -95,7 +118,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .together = send->together,
         .held = send->held,
         .unbegun = send->held,
-        .told = send->priority,
+        .wire_priority = send->priority,
         .order = tx_order(send->priority, false, 0),
         .chunk_elems = (uint16_t)chunk_elems,
         .elem_bytes = send->elem_bytes,
@@ -114,7 +137,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     };
     masks_clear(ep, m);
     if (send->critical_mask != NULL) {
-        weft_core_critical_open(m, send->critical_mask, critical);
+        critical_init(m, send->critical_mask, critical);
     }
     perm_choose(ep, m, send->cut);
     if (!m->held) {
@@ -255,7 +278,7 @@ static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chun
         return true;
     }
     if (m->pass_next < m->chunks) {
-        *chunk_p = weft_perm_peek(&m->perm);
+        *chunk_p = tx_msg_pass_chunk(m);
         *again_p = false;
         return true;
     }
@@ -311,7 +334,7 @@ static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
         return;
     }
     if (m->pass_next < m->chunks) {
-        *chunk_p = weft_perm_peek(&m->perm);
+        *chunk_p = tx_msg_pass_chunk(m);
     } else if (!weft_core_tx_satisfied(m)) {
         uint32_t critical = weft_core_critical_unacked(m);
         *chunk_p = critical < m->chunks ? critical

@@ -11,8 +11,12 @@ good_tree() {
     mkdir -p "$tree/src/core" "$tree/tests/unit" "$tree/tests/fuzz"
     printf 'p->ack.pending = 0;\nif (p->conn.idle == idle) {\nep->credit.dirty = true;\n' \
         >"$tree/src/core/ack.c"
-    printf 'p->rx.live |= bit;\nconst struct ack *a = &p->ack;\np->tx.msgs[slot].unpolled = false;\n' \
+    printf 'if (p->rx.live == 0) {\nconst struct ack *a = &p->ack;\ntx_msg_polled(&p->tx.msgs[slot]);\n' \
         >"$tree/src/core/rx.c"
+    printf 'p->rx.live |= bit;\nvoid f(struct rx_msg *m)\n{\n    m->state = RX_OPEN;\n}\n' \
+        >"$tree/src/core/rx_msg.c"
+    printf 'void f(const struct rx_msg *m, struct ack *a)\n{\n    a->low = m->seq;\n    memcpy(m->memory, d, 8);\n    if (m->seq == a->low) {\n    }\n}\n' \
+        >"$tree/src/core/verify.c"
     echo '    .conn.hello_ns = WEFT_NEVER,' >"$tree/src/core/peers.c"
     echo 'return &ep->peers[peer];' >"$tree/tests/unit/core_inspect.h"
     echo 'struct peer *p = inspect_peer(ep, 0);' >"$tree/tests/unit/test_core.c"
@@ -48,6 +52,14 @@ must_fail "a name for a part of it"      src/core/rx.c  'struct weft_wire_hello 
 must_fail "a copy"                       src/core/rx.c  'memcpy(p->sec.hello.cookie, cookie, 16);' 'sec is not written'
 must_fail "a clearing"                   src/core/rx.c  'memset(&p->path, 0, sizeof(p->path));' 'path is not written'
 must_fail "the whole object"             src/core/rx.c  'p->pacer = (struct pacer){0};'    'pacer is not written'
+must_fail "a message's field"            src/core/tx.c 'void f(struct tx_msg *m)\n{\n    m->in_flight--;\n}' 'tx_msg is not written'
+must_fail "another name for a message"   src/core/tx.c '    struct rx_msg *oldest = &p->rx.msgs[0];\n    oldest->seq = 1;' 'rx_msg is not written'
+must_fail "a message on the next line"   src/core/tx.c '    struct tx_msg *m = f();\n    m->acked_count\n        = 1;' 'tx_msg is not written'
+must_fail "a message of the set"         src/core/tx.c 'p->tx.msgs[slot].unpolled = false;' 'tx_msg is not written'
+must_fail "a whole message"              src/core/tx.c '    struct rx_msg *m = f();\n    *m = (struct rx_msg){0};' 'rx_msg is not written'
+must_fail "a message's mask"             src/core/tx.c '    struct tx_msg *m = f();\n    weft_bits_set(m->lost, chunk);' 'tx_msg is not written'
+must_fail "a copy into a message"        src/core/tx.c '    struct rx_msg *m = f();\n    memcpy(m->inline_mask, words, 8);' 'rx_msg is not written'
+must_fail "a message's part by address"  src/core/tx.c '    struct tx_msg *m = f();\n    weft_perm_next(&m->perm);' 'tx_msg is not written'
 must_fail "congestion control"           src/core/rx.c  'p->cc.marks = false;'             'cc is not written'
 must_fail "a test reaches into the table" tests/unit/test_core.c 't->ep[1]->peers[0].ack.at_once = true;' 'peers'
 
