@@ -1,17 +1,17 @@
-/* K: how many chunks a message may miss.
+/* K: the number of chunks that a message may miss.
  *
- * A bound seldom comes to whole chunks: 10 % of seven chunks is 0.7, and rounded down that is none, so
- * that a short message would never use its bound. The fraction that rounding leaves, always less than a
- * chunk, is therefore kept for the next message of the same stream. A stream is what the layer above
- * calls one (weft_msg_send.stream): the pushes to one table, say. K is reserved when a message is
- * opened, in that order, and stays with it: what it does not miss is not given to a later one.
+ * A bound is rarely a whole number of chunks: 10 % of seven chunks is 0.7, which rounds down to none, so
+ * that a short message would never use its bound. The fraction that rounding leaves, always less than
+ * one chunk, is therefore carried over to the next message of the same stream. The layer above defines
+ * the streams (weft_msg_send.stream): for example, the pushes to one table. K is reserved when a message
+ * is opened. What a message does not miss is not passed on to a later one.
  *
- * So any run of messages of a stream may miss at most bound x (its chunks) and one more chunk
- * together, and in the long run they may miss bound x (their chunks), as long ones always could.
+ * Any sequence of consecutive messages of a stream may thus miss, together, at most one chunk more than
+ * bound x (its chunks). In the long run short messages may miss bound x (their chunks), as long ones do.
  *
- * One of these per peer, at the sender; zeroed with the connection. The fractions of the
- * WEFT_BOUND_STREAMS_MAX streams used last are kept; a stream that comes back later begins at zero,
- * and may miss less than its bound, never more.
+ * There is one object per peer, at the sender, zeroed with the connection. It keeps the fractions of the
+ * WEFT_BOUND_STREAMS_MAX streams used most recently. A stream used again later starts at zero; it may
+ * miss less than its bound, never more.
  *
  * Source: docs/PROTOCOL.md section 6. TCP (src/io) reserves by the same rule.
  */
@@ -24,17 +24,17 @@ enum { WEFT_BOUND_STREAMS_MAX = 16 };
 
 struct weft_bound_stream {
     uint32_t stream;
-    uint32_t chunk_elems; /* of its last message; 0 = a free entry */
-    uint64_t rest;        /* in 1 / (10^6 x chunk_elems) of a chunk; less than a chunk */
+    uint32_t chunk_elems; /* of its last message; 0 = free entry */
+    uint64_t rest;        /* carried fraction, in units of 1 / (10^6 x chunk_elems) chunk; less than one chunk */
 };
 
 /* All zero before the first message. */
 struct weft_bounds {
-    struct weft_bound_stream used[WEFT_BOUND_STREAMS_MAX]; /* the last one used comes first */
+    struct weft_bound_stream used[WEFT_BOUND_STREAMS_MAX]; /* most recently used first */
 };
 
-/* K of a message that is about to be opened: at most chunks - 1, and chunks - send->critical. What
- * these limits cut off is lost. A message with bound 0 has K = 0 and leaves its stream as it is.
+/* K of a message that is about to be opened: at most chunks - 1, and chunks - send->critical. An excess
+ * over these limits is not carried over. A message with bound 0 has K = 0 and does not change its stream.
  * Cost: O(WEFT_BOUND_STREAMS_MAX). */
 uint32_t weft_bound_reserve(struct weft_bounds *bounds, const struct weft_msg_send *send,
                             uint32_t chunk_elems, uint32_t chunks);

@@ -1,14 +1,15 @@
-/* Congestion control: how many bytes may be in flight to a peer, and how fast they leave.
+/* Congestion control: the bytes that may be in flight to a peer, and their rate.
  *
- * An algorithm is a const struct of functions with a name. It sees one sample per ACK that
- * acknowledged or lost something. Integers only: the simulator's runs must be equal in every build.
+ * An algorithm is a const struct of functions with a name. It gets one sample for each ACK that newly
+ * acknowledged packets or declared them lost. All arithmetic is in integers, so that the simulator gives
+ * the same results in every build.
  *
- *   dctcp      the default: marks of the switches (ECN); where none was ever seen, delay
- *   delay      keeps the queue under a target delay; needs nothing from the network
- *   reno-fair  a halving per round trip with loss: takes a TCP's share of a link, and no more
+ *   dctcp      the default: ECN marks; delay on paths that have never marked a packet
+ *   delay      keeps the queue below a target delay; needs no support from the network
+ *   reno-fair  halves the window once per round trip with loss: the share of one TCP flow
  *
- * The first two treat loss that the path shows whatever we do as no signal (cc_loss.c). None knows
- * about credits (the receiver's control of incast) nor about pacing's timers.
+ * The first two ignore loss that does not depend on the sending rate (cc_loss.c). No algorithm uses
+ * credit (the receiver's control of incast) or the pacing timers.
  */
 #ifndef WEFT_CORE_CC_H
 #define WEFT_CORE_CC_H
@@ -22,73 +23,73 @@ struct weft_cc_sample {
     uint64_t acked_bytes;      /* newly acknowledged by this ACK */
     uint32_t acked_packets;
     uint32_t lost_packets;     /* newly declared lost */
-    uint64_t lost_sent_ns;     /* when the last of these was sent */
-    uint32_t ce_packets;       /* newly reported as marked */
+    uint64_t lost_sent_ns;     /* send time of the last of these */
+    uint32_t ce_packets;       /* CE marks newly reported */
     uint64_t srtt_ns;          /* smoothed, without the peer's ACK delay */
-    uint64_t kept_ns;          /* the peer's max_ack_delay; its credit keeps a longer queue
-                                * on purpose */
+    uint64_t kept_ns;          /* the peer's max_ack_delay; its credit allows a queue that much
+                                * longer on purpose */
     uint64_t rtt_ns_min;       /* over the life of the path */
-    uint64_t in_flight_bytes;  /* before this ACK */
-    bool round_end;            /* a packet sent after the last round's end was acknowledged */
+    uint64_t in_flight_bytes;  /* before this ACK was processed */
+    bool round_end;            /* a packet sent after the end of the last round was acknowledged */
 };
 
 struct weft_cc_ops;
 
-/* Loss of the path, smoothed, and the least that it shows. */
+/* Loss rate of the path: smoothed, and its minimum. */
 struct weft_cc_loss {
     uint32_t span_acked;       /* counts within the current span */
     uint32_t span_lost;
     uint32_t ppm;              /* smoothed, g = 1/8; UINT32_MAX = no span yet */
-    uint32_t floor_ppm[2];     /* least ppm of this and the previous 5 s */
+    uint32_t floor_ppm[2];     /* minimum of ppm in the current and the previous 5 s */
     uint64_t floor_since_ns;
-    uint32_t excess_ppm;       /* above the floor in the last span, not yet acted upon */
+    uint32_t excess_ppm;       /* excess over the floor in the last span, not yet used */
 };
 
 struct weft_cc {
     const struct weft_cc_ops *ops;
-    uint64_t cwnd_bytes;       /* never below the algorithm's least */
+    uint64_t cwnd_bytes;       /* never below the algorithm's minimum */
     uint64_t rate_bps;         /* pacing rate; 0 = not paced yet */
     uint32_t packet_bytes;
     bool slow_start;
-    bool round_full;           /* the window was in use in this round */
-    bool marks;                /* this path has marked a packet; "delay" does not look */
+    bool round_full;           /* the window was fully used in this round */
+    bool marks;                /* this path has marked a packet; not used by "delay" */
     struct weft_cc_loss loss;
-    /* of dctcp */
+    /* dctcp */
     uint32_t alpha_ppm;        /* smoothed fraction of marked packets, g = 1/16 */
     uint32_t round_ce;         /* counts within the current round */
     uint32_t round_acked;
-    /* of reno-fair */
-    uint64_t recovery_ns;      /* last cut: losses of packets sent before are the same event */
-    bool recovering;           /* a cut in this round */
+    /* reno-fair */
+    uint64_t recovery_ns;      /* time of the last reduction; losses of packets sent earlier belong to it */
+    bool recovering;           /* the window was reduced in this round */
 };
 
 struct weft_cc_ops {
     const char *name;
     void (*init)(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns);
     void (*on_ack)(struct weft_cc *cc, const struct weft_cc_sample *sample);
-    /* Nothing was heard for several probe timeouts. */
+    /* Several consecutive probe timeouts without a reply. */
     void (*on_silence)(struct weft_cc *cc);
 };
 
-/* Begin, or begin again on another path. */
+/* Initialize, or reset on another path. */
 static inline void weft_cc_begin(struct weft_cc *cc, const struct weft_cc_ops *ops,
                                  uint32_t packet_bytes, uint64_t now_ns)
 {
     cc->ops = ops;
     ops->init(cc, packet_bytes, now_ns);
 }
-/* Packets have another size from now on. */
+/* Set the packet size. */
 static inline void weft_cc_resize(struct weft_cc *cc, uint32_t packet_bytes)
 {
     cc->packet_bytes = packet_bytes;
 }
-/* Marks of this path do not count. */
+/* Ignore ECN marks of this path. */
 static inline void weft_cc_unmarked(struct weft_cc *cc)
 {
     cc->marks = false;
 }
 
-/* All algorithms, ended by NULL; the first is the default. */
+/* All algorithms, terminated by NULL; the first is the default. */
 extern const struct weft_cc_ops *const weft_cc_all[];
 
 /* By name; NULL name = the default; NULL result = no such algorithm. */
@@ -102,22 +103,23 @@ uint32_t weft_cc_loss_ppm(const struct weft_cc *cc);
 enum {
     WEFT_CC_PACKETS_FIRST = 32,
     WEFT_CC_PACKETS_MIN = 4,
-    WEFT_CC_PACKETS_DELAY = 24,  /* delay alone cuts a window no further, */
-    WEFT_CC_BYTES_DELAY = 36000, /* or than this where packets are long */
+    WEFT_CC_PACKETS_DELAY = 24,  /* minimum window after a reduction by delay alone: this many packets, */
+    WEFT_CC_BYTES_DELAY = 36000, /* or with long packets this many bytes */
 };
 
-/* The state that all of them begin with. */
+/* Initial state of all algorithms. */
 void weft_cc_reset(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns);
 void weft_cc_silence(struct weft_cc *cc);
 
 void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample *sample);
-/* Above the target: the share of the window that delay alone asks to cut in a round, else 0. */
+/* Above the target delay: the fraction (ppm) by which delay alone reduces the window in a round; else 0. */
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *sample);
-/* The same, but no more than leaves WEFT_CC_PACKETS_DELAY: credit bounds the queue then, and where
- * acknowledgements wait for each other (ack.c) a sender needs so many on their way. */
+/* The same, limited so that WEFT_CC_PACKETS_DELAY remain. Credit bounds the queue of such small windows,
+ * and with delayed acknowledgements (ack.c) a sender needs that many packets in flight. */
 uint32_t weft_cc_delay_cut(const struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_cut(struct weft_cc *cc, uint32_t fraction_ppm);
-/* Slow start's growth for this ACK; in the end the window's limits and the pacing rate. */
+/* Growth in slow start for this ACK; weft_cc_limit then applies the window's limits and sets the pacing
+ * rate. */
 void weft_cc_slow_start(struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_limit(struct weft_cc *cc, const struct weft_cc_sample *sample, uint32_t packets_min);
 

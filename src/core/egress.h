@@ -1,4 +1,4 @@
-/* Whose chunks go next, and the host's own queue (egress.c). Internal to src/core. */
+/* The order of peers in sending chunks, and the host's send queue (egress.c). Internal to src/core. */
 #ifndef WEFT_CORE_EGRESS_H
 #define WEFT_CORE_EGRESS_H
 
@@ -7,45 +7,45 @@
 struct peer;
 struct weft_ep;
 
-/* Bytes of the queue are those on the wire, as near as the driver can tell. */
+/* Queue sizes are in bytes on the wire, as accurately as the driver can measure them. */
 struct egress {
-    uint64_t *waits;           /* bit = peer has chunks, and is not known to be kept by anything else */
-    uint64_t *keys;            /* of those: place in the order, the least goes first */
-    uint64_t *ages;            /* and when the message that is next was opened, by number */
+    uint64_t *waits;           /* bit = peer has chunks to send, and no other known limit blocks it */
+    uint64_t *keys;            /* of those: sort key; the smallest is served first */
+    uint64_t *ages;            /* of those: opening number of the message that is next */
     uint32_t waits_count;
-    bool turns;                /* of the receiver's side (struct credit), as the keys were made with */
+    bool turns;                /* value of struct credit's round_shared with which the keys were computed */
     uint32_t receivers;        /* peers with first-pass chunks still to send */
-    uint64_t opened;           /* messages, so far */
-    uint64_t bursts;           /* handed over, so far */
-    bool asked;                /* the driver is to tell what waits in the host's queue */
-    bool fresh;                /* it has, in this turn */
+    uint64_t opened;           /* messages opened since weft_ep_new */
+    uint64_t bursts;           /* bursts of chunks since weft_ep_new */
+    bool asked;                /* the driver must report the host's queue: weft_ep_queue_asked */
+    bool fresh;                /* the report is from this turn of progress */
     bool waiting;              /* chunks wait until look_ns for the queue to drain */
-    bool late;                 /* that time has come */
-    bool handed_over;          /* something, since it told */
-    uint64_t room_bytes;       /* to hand over; UINT64_MAX = no limit */
-    uint64_t look_ns;
-    uint64_t queued_bytes;     /* as told after something was handed over last */
+    bool late;                 /* look_ns has passed and the queue was not reported since */
+    bool handed_over;          /* chunks were sent since the last report */
+    uint64_t room_bytes;       /* bytes that may be sent before the next report; UINT64_MAX = no limit */
+    uint64_t look_ns;          /* time of the next report; WEFT_NEVER = none */
+    uint64_t queued_bytes;     /* at the first report after chunks were last sent */
     uint64_t queued_ns;
-    uint64_t rate_bps;         /* at which it drains; 0 = not known */
+    uint64_t rate_bps;         /* drain rate of the queue; 0 = not known */
     uint64_t limit_bytes;
     uint64_t few_bytes;        /* four packets */
-    uint64_t left_least_bytes; /* at late looks; UINT64_MAX = none yet */
-    uint32_t looks;
-    uint64_t still_bytes;      /* most that was told since it last fell */
+    uint64_t left_least_bytes; /* least queue at late reports; UINT64_MAX = none yet */
+    uint32_t looks;            /* late reports in the current series, at whose end the limit may shrink */
+    uint64_t still_bytes;      /* largest report since the queue last shrank */
     uint64_t still_ns;
-    uint64_t stuck_bytes;      /* of what is told: they do not drain */
-    uint32_t haste;            /* the next look comes earlier by this power of two */
+    uint64_t stuck_bytes;      /* part of the reported bytes that does not drain */
+    uint32_t haste;            /* the next waiting time is divided by this power of two */
 };
 
 bool weft_core_egress_init(struct weft_ep *ep);
 void weft_core_egress_fini(struct weft_ep *ep);
-/* The peer takes its place in the order, or leaves it when it has no chunk to send. */
+/* Insert the peer into the order, or remove it when it has no chunk to send. */
 void weft_core_egress_file(struct weft_ep *ep, struct peer *p);
 void weft_core_egress_leave(struct weft_ep *ep, const struct peer *p);
-/* Whose burst is next; NULL: nobody's, or not before the host's queue has drained or is known. */
+/* The peer to serve next; NULL = none, or the host's queue must first drain or be reported. */
 struct peer *weft_core_egress_next(struct weft_ep *ep);
 void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes);
-/* So many more first-pass chunks of this peer's messages are to be sent, or fewer. */
+/* Change the number of the peer's unsent first-pass chunks. */
 void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks);
 void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns);
 

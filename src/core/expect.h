@@ -1,9 +1,9 @@
-/* The table of posted expectations: which memory the next message goes to.
+/* The table of posted expectations: the memory for incoming messages.
  *
- * Both transports match with it (core/endpoint.h, io/tcp). A server posts some for each worker, so
- * the table must not be searched as a whole: expectations of one peer are a list, those of any peer
- * another, both in the order of posting; matching looks at these two alone, and posting and taking
- * back need no search. Cost is then independent of the number of peers.
+ * Both transports use it (core/endpoint.h, io/tcp). A server posts several for each worker, so a
+ * linear search of the table would be too expensive. The expectations of one peer are a list, and
+ * those for any peer another, both in the order of posting. Matching searches these two lists only;
+ * posting and cancelling need no search. The cost is independent of the number of peers.
  */
 #ifndef WEFT_CORE_EXPECT_H
 #define WEFT_CORE_EXPECT_H
@@ -15,12 +15,13 @@ enum { WEFT_EXPECTS_MAX = 65536 };
 struct weft_expect {
     weft_expect_id id; /* count of posts << 16 | slot; 0 = free */
     struct weft_msg_expect e;
-    uint32_t next; /* in its list, or in that of the free ones */
+    uint32_t next; /* in its list, or in the free list */
     uint32_t prev;
 };
 
-/* In the order of posting: `of[0]` what takes tags of several first bytes, the others what takes one,
- * by that byte. So a request of one kind does not walk past the memory for the others. */
+/* In the order of posting. of[0] holds the expectations whose mask leaves the first byte of the tag open;
+ * the other lists are selected by that byte, so that matching a request of one kind skips the
+ * expectations of other kinds. */
 enum { WEFT_EXPECT_KINDS = 7 };
 
 struct weft_expect_lists {
@@ -28,31 +29,31 @@ struct weft_expect_lists {
         uint32_t head;
         uint32_t tail;
     } of[WEFT_EXPECT_KINDS];
-    uint32_t last; /* that the last message was taken from */
+    uint32_t last; /* the list that matched the last message */
 };
 
 struct weft_expects {
     struct weft_expect *slots; /* (max,) */
-    struct weft_expect_lists *lists; /* (peers_max + 1,): the last are those of any peer */
+    struct weft_expect_lists *lists; /* (peers_max + 1,): the last is for any peer */
     uint32_t max;
     uint32_t peers_max;
     uint32_t free_head;
     uint64_t posted; /* ever */
 };
 
-/* max <= WEFT_EXPECTS_MAX. Owns: weft_expects_fini is due. Errors: WEFT_NOMEM. */
+/* max <= WEFT_EXPECTS_MAX. Owns: memory until weft_expects_fini. Errors: WEFT_NOMEM. */
 weft_status weft_expects_init(struct weft_expects *expects, uint32_t max, uint32_t peers_max);
-/* A zeroed table is fine. */
+/* A zeroed table is allowed. */
 void weft_expects_fini(struct weft_expects *expects);
 
-/* As expect of core/msg.h; *slot_p is where it is until it is used up or cancelled. */
+/* As expect of core/msg.h; *slot_p is valid until the expectation is used up or cancelled. */
 weft_status weft_expects_post(struct weft_expects *expects, const struct weft_msg_expect *expect,
                               struct weft_expect **slot_p);
 
 /* WEFT_NOTFOUND: used up, or never posted. */
 weft_status weft_expects_cancel(struct weft_expects *expects, weft_expect_id id);
 
-/* What takes the peer's next message if that is of the kind of the last one; NULL: nothing. */
+/* The expectation for the peer's next message if it is of the same kind as the last; NULL = none. */
 static inline const struct weft_expect *weft_expects_likely(const struct weft_expects *expects,
                                                             weft_peer peer)
 {
@@ -61,15 +62,15 @@ static inline const struct weft_expect *weft_expects_likely(const struct weft_ex
     return head < expects->max ? &expects->slots[head] : NULL;
 }
 
-/* The expectation posted first that takes a message with this tag and size from peer; NULL: none.
- * Cost: the number of expectations for this peer and for any that take tags of its kind. */
+/* The oldest expectation that matches a message with this tag and size from peer; NULL = none.
+ * Cost: linear in the expectations of this kind for this peer and for any peer. */
 struct weft_expect *weft_expects_match(const struct weft_expects *expects, weft_peer peer,
                                        uint64_t tag, uint32_t total, uint16_t elem_bytes);
 
-/* A message was bound to it: one less of its count, and its place is free when that was the last. */
+/* A message was bound to the expectation: decrement its count, and free the slot at zero. */
 void weft_expects_use(struct weft_expects *expects, struct weft_expect *slot);
 
-/* Latest time at which a message is closed whose first chunk arrives now. */
+/* Time at which a message is closed SHORT if its first chunk arrives now. */
 static inline uint64_t weft_expect_end(const struct weft_msg_expect *expect, uint64_t now_ns)
 {
     uint64_t end_ns = weft_time_add(now_ns, expect->timeout_ns);

@@ -1,4 +1,4 @@
-/* The handshake guard of an endpoint: who may shake hands, and answers to packets of no connection
+/* The handshake guard of an endpoint: admission of handshakes, and replies to packets of no connection
  * (handshake_guard.c). Internal to src/core.
  *
  * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
@@ -14,12 +14,12 @@
 struct weft_ep;
 
 enum {
-    REPLIES_MAX = 64, /* answers without a connection that wait for the next send: more than
-                             * one batch of datagrams can ask for */
+    REPLIES_MAX = 64, /* replies without a connection that wait for the next send: more than
+                       * one batch of received datagrams can cause */
     REPLY_BYTES_MAX = WEFT_COOKIE_BYTES,
 };
 
-/* A rate: the time at which the bucket would be full again. */
+/* A rate limit: the time at which the token bucket will be full again. */
 struct bucket {
     uint64_t full_ns;
 };
@@ -31,11 +31,11 @@ struct reply {
 };
 
 struct handshake_guard {
-    uint16_t key_id;                  /* tells job keys apart */
-    uint8_t mac_key[WEFT_HASH_BYTES]; /* of HELLO, ACCEPT, COOKIE */
+    uint16_t key_id;                  /* distinguishes job keys */
+    uint8_t mac_key[WEFT_HASH_BYTES]; /* for HELLO, ACCEPT, COOKIE */
     uint8_t unknown_key[WEFT_HASH_BYTES];
     uint8_t cookie_secret[2][WEFT_HASH_BYTES]; /* current, previous */
-    uint64_t cookie_ns;                        /* when the current one was drawn; 0 = never */
+    uint64_t cookie_ns;                        /* when the current one was generated; 0 = never */
     struct bucket hellos;
     struct bucket unknowns;
     struct bucket unknowns_taken;
@@ -51,11 +51,12 @@ void weft_core_handshake_guard_mac(const struct weft_ep *ep, const uint8_t *byte
                                    uint8_t mac_p[WEFT_MAC_BYTES]);
 bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes,
                                          size_t count, const uint8_t mac[WEFT_MAC_BYTES]);
-/* Mode, job key and MAC of a HELLO; false when it is dropped, counted, and perhaps told. */
+/* Check mode, job key and MAC of a HELLO. False: it is dropped and counted, and may be answered with
+ * REFUSED. */
 bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
                                      const struct weft_wire_hello *hello, const uint8_t *bytes,
                                      uint64_t now_ns);
-/* May it open a peer, or must it bring a cookie first? */
+/* Whether the HELLO may open a peer. False: a COOKIE is sent, and HELLO must be repeated with it. */
 bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
                                      const struct weft_wire_hello *hello, uint64_t now_ns,
                                      bool *proven_p);
@@ -72,10 +73,10 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
                             size_t count, uint64_t now_ns);
 void weft_core_refused_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
                             size_t count);
-/* A datagram of another version. */
+/* A datagram of another wire version was received. */
 void weft_core_version_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
                             size_t count, uint64_t now_ns);
-/* The next answer that waits; 0 when there is none. */
+/* Build the next queued reply; 0 = none. */
 uint32_t weft_core_reply_build(struct weft_ep *ep, struct weft_tx *tx);
 
 #endif

@@ -6,34 +6,34 @@
 
 enum {
     MSG_MASK = WEFT_MSGS_MAX - 1,
-    RX_WINDOW_BLOCKS = 64,              /* packet numbers remembered: 64 x 64 */
+    RX_WINDOW_BLOCKS = 64,              /* receive window: 64 x 64 packet numbers */
     EVENTS_MAX = 1024,
-    EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most that one peer can raise at a time */
-    DONE_PART_WORDS = 16,               /* parts of masks begin at multiples of 1,024 chunks */
-    MASK_PARTS_WORDS = 4,               /* bits: one per part of 1,024 chunks */
+    EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most events that one peer can raise in one call */
+    DONE_PART_WORDS = 16,               /* a part of a mask in DONE and CRITICAL has 1,024 chunks */
+    MASK_PARTS_WORDS = 4,               /* bit sets of such parts */
     REORDER_FIRST = 3,
-    FINISH_CHUNKS_MIN = 16,             /* shorter messages are not worth another packet */
+    FINISH_CHUNKS_MIN = 16,             /* no FINISH for shorter messages: not worth a packet */
     NOTES_MAX = 8,
     ACK_EVERY = 64,
-    ACK_EVERY_LATE = 16,  /* when the first of these came 100 us ago: who sends on has a smaller burst */
-    INLINE_CHUNKS = 64,                    /* masks of so many are a word beside their message */
+    ACK_EVERY_LATE = 16,  /* when the first of these arrived 100 us ago: the sender has smaller bursts */
+    INLINE_CHUNKS = 64,                    /* masks up to this length are stored in the message */
     TX_MASKS = 4,
     RX_MASKS = 2,
-    PROBES_UNHEARD_MAX = 1024, /* two a second for the longest silence that anybody waits through */
+    PROBES_UNHEARD_MAX = 1024, /* two per second, for the longest silence that a peer is kept */
 };
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
-static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* of an acknowledgement, unless announced */
+static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* default max_ack_delay */
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
-static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* beyond two round trips: credit.c */
-static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* a loss makes others likely for as long */
+static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* in addition to two round trips: credit.c */
+static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* for this long after a loss, further losses are likely */
 static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
 
-/* Rule 2: of the K chunks that a message may miss, an eighth is given up while the pass goes on. What
- * is lost beyond that is sent again at once, up to half of K: the rest of the bound is for losses that
- * would extend the message, and that half is the most that a lossy path adds to a message for which
- * the bound is enough. Both ends count with it. */
+/* Rule 2: of the K chunks that a message may miss, an eighth is not retransmitted during the first pass.
+ * Losses beyond that are retransmitted immediately, up to half of K. The rest of the bound is for losses
+ * that would extend the message. That half is the most that a lossy path adds to a message whose bound
+ * is sufficient. Both ends use these numbers. */
 static inline uint32_t pass_spare(uint32_t lost_max)
 {
     return lost_max / 8;

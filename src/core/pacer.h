@@ -8,31 +8,32 @@ struct peer;
 struct weft_ep;
 
 struct pacer {
-    int64_t tokens_bytes;          /* in the bucket; below 0: it owes */
-    uint64_t tokens_ns;            /* last refilled */
-    uint64_t until_ns;             /* it keeps the peer until */
+    int64_t tokens_bytes;          /* in the bucket; negative = overdrawn */
+    uint64_t tokens_ns;            /* time of the last refill */
+    uint64_t until_ns;             /* the peer may not send before; WEFT_NEVER = it may */
 };
 
-/* Empty, and filling from now on. */
+/* Empty the bucket, and refill it from now on. */
 static inline void pacer_restart(struct pacer *c, uint64_t now_ns)
 {
     c->tokens_bytes = 0;
     c->tokens_ns = now_ns;
 }
-/* It is asked again: it does not keep the peer until then. */
+/* Clear the waiting time, before the next attempt to send. */
 static inline void pacer_wake(struct pacer *c)
 {
     c->until_ns = WEFT_NEVER;
 }
-/* A packet was sent; without a rate none is counted. */
+/* A packet was sent. Without a rate, packets are not counted. */
 static inline void pacer_spend(struct pacer *c, uint64_t rate_bps, uint32_t bytes)
 {
     c->tokens_bytes -= rate_bps == 0 ? 0 : bytes;
 }
 
 void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
-/* May a packet of so many bytes go now? If not, the peer's pacer wakes when it may. */
+/* Whether a packet of so many bytes may be sent now. If not, sets until_ns to the time when it may. */
 bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);
+/* Transmission time of so many bytes at this rate. */
 uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);
 
 #endif

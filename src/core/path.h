@@ -1,4 +1,4 @@
-/* The way to a peer: packet size, ECN, address (path.c). Internal to src/core. */
+/* The path to a peer: packet size, ECN, address (path.c). Internal to src/core. */
 #ifndef WEFT_CORE_PATH_H
 #define WEFT_CORE_PATH_H
 
@@ -9,7 +9,7 @@ struct peer;
 struct tx_packet;
 struct weft_ep;
 
-enum { CHALLENGES = 4 }; /* addresses whose answer is awaited at a time */
+enum { CHALLENGES = 4 }; /* addresses being validated at a time */
 
 enum path_ecn { PATH_ECN_TESTING, PATH_ECN_UNKNOWN, PATH_ECN_CAPABLE, PATH_ECN_FAILED };
 
@@ -17,34 +17,34 @@ enum path_ecn { PATH_ECN_TESTING, PATH_ECN_UNKNOWN, PATH_ECN_CAPABLE, PATH_ECN_F
 struct challenge {
     struct weft_addr addr;
     uint64_t token;
-    uint64_t at_ns; /* when it was sent last; 0 = a free entry */
+    uint64_t at_ns; /* last transmission; 0 = a free entry */
 };
 
 struct path {
     uint32_t packet_bytes; /* UDP payload to build */
-    bool ecn_capable;      /* marks of this path count; path.c */
-    /* packet size: path.c */
-    uint32_t base_bytes;       /* passes everywhere */
-    uint32_t ceiling_bytes;    /* most that the configuration and the peer take */
-    uint32_t refused_bytes;    /* least that did not pass; ceiling + 1 = none */
-    uint32_t probe_bytes;      /* size in question; 0 = the search has ended */
-    uint32_t companion_bytes;  /* asked for beside the first try; 0 = none */
+    bool ecn_capable;      /* ECN marks of this path are used */
+    /* Packet size. */
+    uint32_t base_bytes;       /* assumed to pass on every path */
+    uint32_t ceiling_bytes;    /* limit of the configuration and of the peer */
+    uint32_t refused_bytes;    /* smallest size that did not pass; ceiling + 1 = none */
+    uint32_t probe_bytes;      /* size being probed; 0 = the search has ended */
+    uint32_t companion_bytes;  /* second size, probed together with the first try; 0 = none */
     uint8_t probe_tries;
     bool probe_due;
-    bool confirming;           /* probe_bytes is the size in use, which is in doubt */
-    bool fragment;             /* not even the base passes: let the kernel fragment */
-    uint64_t probe_pn;         /* in flight; 0 = none */
-    uint64_t probe_ns;         /* given up at */
-    uint64_t raise_ns;         /* search again from then on; WEFT_NEVER = no need */
+    bool confirming;           /* probe_bytes is the size in use, which may no longer pass */
+    bool fragment;             /* base_bytes does not pass: allow fragmentation */
+    uint64_t probe_pn;         /* probe in flight; 0 = none */
+    uint64_t probe_ns;         /* when the probe counts as lost */
+    uint64_t raise_ns;         /* when to search again; WEFT_NEVER = never */
     uint64_t large_pn;         /* newest packet longer than the base that is known to have passed */
-    uint32_t large_bytes;      /* its size; sizes as packet_bytes, with the tag's room */
+    uint32_t large_bytes;      /* its size, with room for a tag, as packet_bytes */
     uint64_t small_pn;         /* newest short packet that has passed */
-    uint64_t small_counted_pn; /* as it was when the last round was counted */
-    uint64_t large_lost_ns;    /* when the last one counted in large_lost was sent */
-    uint32_t large_lost;       /* rounds in a row that lost such packets */
-    uint32_t large_lost_bytes; /* the least of them: none as long has passed since; 0 = none */
+    uint64_t small_counted_pn; /* small_pn when the last round was counted */
+    uint64_t large_lost_ns;    /* send time of the last packet counted in large_lost */
+    uint32_t large_lost;       /* consecutive rounds that lost long packets */
+    uint32_t large_lost_bytes; /* the shortest of them; no packet as long has passed since. 0 = none */
 
-    /* ECN: path.c */
+    /* ECN. */
     enum path_ecn ecn;
     uint32_t ecn_sent;         /* marked packets of the test */
     uint32_t ecn_lost;
@@ -59,10 +59,10 @@ struct path {
     uint8_t challenges_due;    /* bit = of these, to be sent */
     uint64_t response_token;   /* to answer */
     bool response_due;
-    uint64_t first_pn; /* sent on this way; earlier ones tell of another */
+    uint64_t first_pn; /* first packet sent on this path; earlier ones used another path */
 };
 
-/* The other end takes no longer packets. */
+/* Limit of the peer. */
 static inline void path_limit(struct path *path, uint32_t bytes_max)
 {
     path->packet_bytes = (uint32_t)weft_min_u64(path->packet_bytes, bytes_max);
@@ -79,11 +79,11 @@ static inline void path_response_sent(struct path *path)
     path->response_due = false;
 }
 
-/* The packet size that a packet of so many bytes asks of a path: sizes leave room for a tag in every
- * mode, as the probes that measure them do. */
+/* The packet size that a packet of so many bytes counts as. Sizes include room for a tag in every mode,
+ * as the probes do. */
 uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes);
 void weft_core_path_init(const struct weft_ep *ep, struct peer *p);
-/* The handshake is over: begin what asks the network. */
+/* The handshake is complete: start the size search and ECN validation. */
 void weft_core_path_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
                           const struct tx_packet *packet);
@@ -94,10 +94,10 @@ void weft_core_ecn_sent(struct peer *p);
 void weft_core_ecn_silence(struct peer *p);
 void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack);
 /* A valid packet with the connection's id arrived from another address than the peer's. True: the
- * peer has proved that it is there, and is reached there from now on. */
+ * peer has validated that address with a PATH_RESPONSE, and packets are sent there from now on. */
 bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_addr *from,
                           const struct weft_wire_packet *packet, uint64_t now_ns);
-/* What is due of size search and challenge, as one packet; 0 = nothing. */
+/* A size probe or PATH_CHALLENGE, if one is due; 0 = none. */
 uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                               struct weft_tx *tx);
 void weft_core_path_probe_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);

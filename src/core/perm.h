@@ -1,15 +1,14 @@
 /* Keyed pseudo-random permutation of [0, n): the order in which the chunks of a message are sent.
  *
- * An invertible mix of b bits, 2^b being the next power of two, run on 0, 1, 2, ...; images of n and
- * above are left out. One step is x -> (x * odd + k) mod 2^b, then x ^= x >> ceil(b / 2), each
- * undoable; five of them with keys of their own pass the statistics of the unit test, four do not
- * quite. A Feistel network of six rounds did too, at three times the cost; cycle walking (Black and
- * Rogaway, "Ciphers with arbitrary finite domains") would give random access, which nobody needs,
- * for a branch that cannot be guessed.
+ * An invertible mix of b bits, 2^b being the next power of two, is applied to 0, 1, 2, ...; images of n
+ * and above are skipped. One step is x -> (x * odd + k) mod 2^b, then x ^= x >> ceil(b / 2); both are
+ * invertible. Five steps with independent keys pass the statistics of the unit test; four narrowly fail.
+ * A Feistel network of six rounds passes too, at three times the cost. Cycle walking (Black and Rogaway,
+ * "Ciphers with arbitrary finite domains") would give random access, which is not needed, at the cost
+ * of an unpredictable branch.
  *
- * Chosen over a shuffle because it needs no memory, and over affine or cyclic orders because those
- * keep neighbours together, so a burst of losses would fall on adjacent chunks. It is not a secret:
- * an observer sees the order anyway.
+ * A shuffle would need memory. Affine and cyclic orders keep neighbours together, so that a burst of
+ * losses would hit adjacent chunks. The order is not secret: an observer sees it anyway.
  *
  * Source: docs/PROTOCOL.md section 6; the step is that of hash finalizers such as murmur3's.
  */
@@ -23,14 +22,14 @@
 
 enum {
     WEFT_PERM_STEPS = 5,
-    WEFT_PERM_AHEAD = 16, /* images computed at a time: the processor overlaps them */
+    WEFT_PERM_AHEAD = 16, /* images computed at a time, so that the processor can overlap them */
 };
 
 struct weft_perm {
     uint32_t n;
     uint32_t inputs; /* 2^b */
-    uint32_t input;  /* next one to run */
-    uint32_t taken;  /* images given out by weft_perm_next */
+    uint32_t input;  /* next input of the mix */
+    uint32_t taken;  /* images returned by weft_perm_next */
     uint32_t from;   /* plain: the first image */
     uint32_t times[WEFT_PERM_STEPS];
     uint32_t plus[WEFT_PERM_STEPS];
@@ -44,14 +43,14 @@ struct weft_perm {
 /* n in 1 .. 2^31. */
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key);
 
-/* (index + from) modulo n, which leaves neighbours together: where nothing may be missing. from < n. */
+/* (index + from) modulo n, which keeps neighbours together: for messages that may miss nothing. from < n. */
 void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t from);
 
-/* Compute the next images; peek and next do it when there are none. */
+/* Compute the next images; called by peek and next when none are left. */
 void weft_perm_refill(struct weft_perm *perm);
 
-/* The image that comes next; at most n - 1 were taken so far. Over n images the mix runs at most
- * 2 n times. */
+/* The next image. Requires that fewer than n were taken. The mix is applied at most 2 n times for n
+ * images. */
 static inline uint32_t weft_perm_peek(struct weft_perm *perm)
 {
     WEFT_ASSERT(perm->taken < perm->n);
@@ -61,7 +60,7 @@ static inline uint32_t weft_perm_peek(struct weft_perm *perm)
     return perm->ahead[perm->ahead_at];
 }
 
-/* Take it, and go on to the one after. */
+/* Return the next image and advance. */
 static inline uint32_t weft_perm_next(struct weft_perm *perm)
 {
     uint32_t image = weft_perm_peek(perm);

@@ -1,8 +1,8 @@
-/* Packets on their way to the peer: when they were sent, which are lost, the round-trip time, and when
- * to ask. Internal to src/core.
+/* Packets in flight to the peer: loss detection, round-trip time and probe timeout. Internal to
+ * src/core.
  *
  *   loss.c        ACK, RTT, loss detection, PTO
- *   tail.c        what is said last, once more
+ *   tail.c        repetition of the last packets of an exchange
  */
 #ifndef WEFT_CORE_RECOVERY_H
 #define WEFT_CORE_RECOVERY_H
@@ -18,34 +18,34 @@ struct weft_ep;
 
 enum tx_packet_kind {
     TX_PACKET_DATA = 1,
-    TX_PACKET_DONE = 2,   /* holds at least one DONE */
+    TX_PACKET_DONE = 2,   /* at least one DONE */
     TX_PACKET_PROBE = 4,
-    TX_PACKET_FINISH = 8, /* holds at least one FINISH */
-    TX_PACKET_CRITICAL = 16, /* holds CRITICAL of msg: parts (chunk >> 16) on, chunk & 0xffff */
-    TX_PACKET_MTU = 32,      /* asks whether `chunk` bytes pass; not in in_flight_bytes */
+    TX_PACKET_FINISH = 8, /* at least one FINISH */
+    TX_PACKET_CRITICAL = 16, /* CRITICAL of msg: chunk & 0xffff parts from part chunk >> 16 */
+    TX_PACKET_MTU = 32,      /* size probe of `chunk` bytes; not in in_flight_bytes */
     TX_PACKET_BACKLOG = 128,
-    TX_PACKET_ANSWER = 64,   /* a whole message beside DONE: may be acknowledged late */
+    TX_PACKET_ANSWER = 64,   /* a message of one chunk, with DONE: may be acknowledged late */
 };
 
-/* One packet sent; slot = packet number mod tx_window_max. */
+/* A packet that was sent; slot = packet number mod tx_window_max. */
 struct tx_packet {
     uint64_t sent_ns;
     uint32_t msg;         /* DATA: low half of the sequence number */
     uint32_t chunk;
     uint16_t bytes;       /* in flight; only ack-eliciting packets count */
     uint8_t kind;
-    bool ect;             /* marked ECT(0), and not yet proved to be without effect */
+    bool ect;             /* marked ECT(0), and not yet evaluated by ECN validation */
 };
 
-/* Words that may be the last between two ends. */
+/* Kinds of packets that may be the last of an exchange. */
 enum tail { TAIL_ACK = 1, TAIL_LAST = 2 };
 
 struct recovery {
     uint64_t pn_next;              /* next packet number to send, from 1 */
     struct tx_packet *packets;     /* ring of tx_window_max */
     uint64_t *in_flight_bits;      /* by packet number mod tx_window_max */
-    uint64_t *lost_bits;           /* declared lost, still in the ring */
-    uint64_t pn_oldest;            /* none below is in flight */
+    uint64_t *lost_bits;           /* declared lost and still in the ring */
+    uint64_t pn_oldest;            /* no packet below it is in flight */
     uint64_t pn_acked_largest;
     uint64_t in_flight_bytes;
     uint32_t in_flight_count;
@@ -53,22 +53,22 @@ struct recovery {
     uint64_t srtt_ns;              /* 0 = no sample */
     uint64_t rttvar_ns;
     uint64_t rtt_latest_ns;
-    uint64_t answer_ns;            /* longest wait for an acknowledgement lately; decays */
+    uint64_t answer_ns;            /* longest recent wait for an acknowledgement; decays */
     uint64_t rtt_ns_min;
     uint64_t loss_ns;              /* time-threshold timer */
     uint64_t pto_ns;
     uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
-    uint64_t wait_since_ns;        /* since when nothing was heard although awaited */
+    uint64_t wait_since_ns;        /* start of the silence while a reply is outstanding; WEFT_NEVER = none */
     uint32_t pto_count;
     uint8_t probes; /* PTO probes to send now */
     uint64_t round_end_pn;
     uint32_t ce_seen;
-    uint64_t path_rtt_ns;          /* as srtt_ns, without any delay of the other end; 0 = no sample */
-    uint64_t peer_delay_ns;        /* how long its acknowledgements may take, by its last ACK */
-    bool bulk_last;                /* that goes for the newest packet, too */
-    bool confirms_late;            /* it said LATER: it confirms answers late */
-    uint64_t tail_ns;              /* say again at */
-    uint8_t tail_said;             /* enum tail: said again, and nothing new since */
+    uint64_t path_rtt_ns;          /* as srtt_ns, without the ACK delay of the peer; 0 = no sample */
+    uint64_t peer_delay_ns;        /* max_ack_delay of the peer, from its last ACK */
+    bool bulk_last;                /* it applies to the newest packet in flight, too */
+    bool confirms_late;            /* the peer's ACKs carry LATER: it confirms replies late */
+    uint64_t tail_ns;              /* when to repeat the last packet */
+    uint8_t tail_said;             /* enum tail, as bits: repeated, and nothing new since */
 };
 
 static inline void recovery_init(struct recovery *r, struct tx_packet *packets, uint64_t *bits,
@@ -78,24 +78,24 @@ static inline void recovery_init(struct recovery *r, struct tx_packet *packets, 
     r->in_flight_bits = bits;
     r->lost_bits = bits + window / 64;
 }
-/* Nothing is on its way, and nothing lost. */
+/* No packet is in flight or lost. */
 static inline void recovery_bits_clear(struct recovery *r, uint32_t window)
 {
     memset(r->in_flight_bits, 0, window / 64 * sizeof(uint64_t));
     memset(r->lost_bits, 0, window / 64 * sizeof(uint64_t));
 }
-/* The peer sent what was waited for, or is reachable again: the probe timeout starts again. */
+/* The peer made progress, or is reachable again: restart the probe timeout. */
 static inline void recovery_on_progress(struct recovery *r, uint64_t now_ns)
 {
     r->pto_count = 0;
     r->pto_base_ns = now_ns;
 }
-/* From now on something is waited for. */
+/* From now on a reply is outstanding: start the probe timeout. */
 static inline void recovery_wait(struct recovery *r, uint64_t now_ns)
 {
     r->pto_base_ns = now_ns;
 }
-/* The other end is alive, or may sleep; whether it makes progress is another question. */
+/* The peer is alive, or may be silent. This does not mean that it makes progress. */
 static inline void recovery_silence_end(struct recovery *r)
 {
     r->wait_since_ns = WEFT_NEVER;
@@ -104,7 +104,7 @@ static inline void recovery_rtt_bound(struct recovery *r, uint64_t rtt_ns)
 {
     r->rtt_ns_min = weft_min_u64(r->rtt_ns_min, rtt_ns);
 }
-/* Nothing measured on another way holds. */
+/* Discard the measurements of the previous path. */
 static inline void recovery_path_changed(struct recovery *r, uint64_t now_ns)
 {
     r->srtt_ns = 0;
@@ -114,7 +114,7 @@ static inline void recovery_path_changed(struct recovery *r, uint64_t now_ns)
     r->rtt_ns_min = WEFT_NEVER;
     recovery_on_progress(r, now_ns);
 }
-/* Something new has happened: what is said last may be said once more. */
+/* A new packet of this kind may be repeated once. */
 static inline void recovery_tail_new(struct recovery *r, enum tail what)
 {
     r->tail_said &= (uint8_t)~what;
@@ -132,7 +132,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                         uint64_t at_ns, uint64_t now_ns);
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes);
-/* The peer asks again for what was answered: was the answer lost? */
+/* The peer probes for a reply that was sent: send a probe if the reply was probably lost. */
 void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p);

@@ -1,13 +1,13 @@
-/* The trace of an endpoint: what happened to its packets and messages, record by record.
+/* The trace of an endpoint: a record for each event of its packets and messages.
  *
- * Records of one size go into a ring whose memory is taken once, in weft_ep_new, when
- * config.trace_records > 0; the newest overwrite the oldest, and the reader is told how many it
- * missed. Off, it costs one predictable branch at each place that would write a record. A driver
- * reads the ring between two calls of the endpoint and puts the records where it likes (src/obs).
+ * Records have a fixed size and are written to a ring, which weft_ep_new allocates when
+ * config.trace_records > 0. The newest records overwrite the oldest, and the reader gets the number of
+ * records lost. When tracing is off, each trace point costs one predictable branch. A driver reads
+ * the ring between two calls of the endpoint and stores the records (src/obs).
  *
- * It is not a log of text and not a counter: counters (core/endpoint.h) are exact and cost nothing.
+ * It is neither a text log nor a set of counters: the counters (core/endpoint.h) are exact and always on.
  *
- * Source: docs/TRACING.md has the list of records in words.
+ * Source: docs/TRACING.md describes the records.
  */
 #ifndef WEFT_CORE_TRACE_H
 #define WEFT_CORE_TRACE_H
@@ -16,7 +16,7 @@
 
 #include <assert.h>
 
-/* V(name, text). What number, flags, a, b and c hold:
+/* V(name, text). Meaning of number, flags, a, b and c:
  *   PACKET_SENT .. SPURIOUS   number: packet number; flags: weft_trace_packet_flags; a: msg, b:
  *                             chunk (of DATA); c: bytes. RECEIVED: flags of the packet's header
  *   CHUNK_AGAIN               number: packet number; a: msg, b: chunk
@@ -27,21 +27,21 @@
  *                             half; c: elements
  *   MSG_CLOSED                number: sequence number; flags: direction, outcome << 1; a: chunks
  *                             received, b: chunks, c: chunks refused
- *   RTT                       number: least ns; a: latest, b: smoothed, c: variation, ns
+ *   RTT                       number: minimum, ns; a: latest, b: smoothed, c: variation, ns
  *   CC                        number: window, bytes; a: rate, kbit/s; b: bytes in flight; c: DATA
- *                             packets that the credit still allows
+ *                             packets of credit left
  *   PATH                      a: smoothed loss, ppm; b: CE marks reported so far; c: packets
  *                             declared lost so far, by the whole endpoint
- *   PTO                       number: next packet number; a: expiries in a row, b: packets in
+ *   PTO                       number: next packet number; a: consecutive expiries, b: packets in
  *                             flight
  *   PROBE                     number: packet number; a: msg, b: chunk (UINT32_MAX: FINISH or none)
  *   DONE_*                    number: msg; flags: status; a: chunks received, b: words of the mask
  *                             in this part, c: chunk of its first bit
- *   CREDIT_*                  number: DATA packets granted since the connection began; a: of these
- *                             new; b: DATA packets seen (GRANTED) or sent (RECEIVED) so far
+ *   CREDIT_*                  number: DATA packets granted since the connection began; a: newly
+ *                             granted; b: DATA packets seen (GRANTED) or sent (RECEIVED) so far
  *   PEER_UP, PEER_DOWN        number: the peer's name; a: DOWN: enum weft_msg_down; UP: its
  *                             connection id here
- *   DROPPED                   flags: enum weft_trace_drop; a: how many since the last record of it;
+ *   DROPPED                   flags: enum weft_trace_drop; a: drops since the last record of it;
  *                             number: 0, and no peer
  * Numbers that do not fit 32 bits are written as UINT32_MAX. */
 #define WEFT_TRACE_TYPES(V)                                                                        \
@@ -77,7 +77,7 @@ enum weft_trace_type {
         WEFT_TRACE_TYPE_END,
 };
 
-/* What an outgoing packet holds; 0 = acknowledgements alone. */
+/* Contents of an outgoing packet; 0 = acknowledgements only. */
 enum weft_trace_packet_flags {
     WEFT_TRACE_HAS_DATA = 1,
     WEFT_TRACE_HAS_DONE = 2,
@@ -88,7 +88,7 @@ enum weft_trace_packet_flags {
 
 enum { WEFT_TRACE_OUTGOING = 0, WEFT_TRACE_INCOMING = 1 };
 
-/* Counters of drops; DROPPED names them in this order, from 0. */
+/* Counters of drops; their numbers in DROPPED are in this order, from 0. */
 #define WEFT_TRACE_DROPS(V)                                                                        \
     V(duplicate_packets)                                                                           \
     V(duplicate_chunks)                                                                            \
@@ -134,15 +134,15 @@ enum { WEFT_TRACE_RECORDS_MIN = 64, WEFT_TRACE_RECORDS_MAX = 1 << 24 };
 /* Records written since weft_ep_new; 0 when tracing is off. */
 uint64_t weft_ep_trace_written(const struct weft_ep *ep);
 
-/* Copy records from number *from_p on (the first is 0), oldest first, and move *from_p behind them.
- * Where the ring has overwritten some, reading goes on at the oldest that is left, and
- * *overwritten_p says how many are missing.
+/* Copy records from number *from_p on (the first is 0), oldest first, and advance *from_p past them.
+ * If the ring has overwritten some of them, copying starts at the oldest record that is left, and
+ * *overwritten_p is the number of missing records.
  *
  * Shape:   records (records_max,).   Returns the records copied.   Thread: the endpoint's. */
 size_t weft_ep_trace_read(struct weft_ep *ep, uint64_t *from_p, struct weft_trace_record *records,
                           size_t records_max, uint64_t *overwritten_p);
 
-/* The name of a type or of a reason to drop; NULL when there is no such number. */
+/* The name of a record type or drop reason; NULL = no such number. */
 const char *weft_trace_type_name(unsigned type);
 const char *weft_trace_drop_name(unsigned reason);
 
