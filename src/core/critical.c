@@ -1,10 +1,11 @@
-/* Critical chunks named by a mask: both halves.
+/* Critical chunks selected by a mask: sender and receiver.
  *
- * A few leading chunks fit into DATA's own header. Any other choice travels in CRITICAL frames, in
- * parts of 1,024 chunks like the mask of DONE. DATA then says "by mask", and the receiver closes
- * such a message below N only when it holds all parts and all chunks that they name. A part that
- * finds its message not open yet is not acknowledged, so it comes again; the sender therefore
- * waits with the first until a chunk was acknowledged.
+ * A number of leading critical chunks fits into the header of DATA. Any other selection is sent in
+ * CRITICAL frames, in parts of 1,024 chunks like the mask of DONE. The header of DATA then has
+ * WEFT_CRITICAL_MASKED, and the receiver closes the message with chunks missing only when it has all
+ * parts and all chunks that they select. A part that arrives before its message is open is not
+ * acknowledged, so it is retransmitted; the sender therefore sends the first part only after a chunk was
+ * acknowledged.
  *
  * Source: docs/PROTOCOL.md sections 3.8 and 6.
  */
@@ -14,7 +15,7 @@
 
 /* ---- sender ---------------------------------------------------------------------------------- */
 
-/* The first critical chunk that is lost; N when none is. */
+/* The first lost critical chunk; N if there is none. */
 uint32_t weft_core_critical_lost(const struct tx_msg *m)
 {
     if (m->critical_left == 0 || m->lost_count == 0) {
@@ -34,7 +35,7 @@ uint32_t weft_core_critical_lost(const struct tx_msg *m)
     return m->chunks;
 }
 
-/* The first critical chunk that is not acknowledged; N when none is. */
+/* The first critical chunk that is not acknowledged; N if there is none. */
 uint32_t weft_core_critical_unacked(const struct tx_msg *m)
 {
     if (m->critical_left == 0) {
@@ -53,7 +54,7 @@ uint32_t weft_core_critical_unacked(const struct tx_msg *m)
     return m->chunks;
 }
 
-/* DONE's complete mask lacks a critical chunk. */
+/* Whether the complete mask of DONE lacks a critical chunk. */
 bool weft_core_critical_missing(const struct tx_msg *m)
 {
     if (!m->masked) {
@@ -74,7 +75,7 @@ static bool parts_left(const struct tx_msg *m)
     return weft_bits_next_one(m->critical_parts, parts, 0) < parts;
 }
 
-/* A chunk was acknowledged: the receiver has opened the message and can take the mask in. */
+/* A chunk was acknowledged: the receiver has opened the message and can process the mask. */
 void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
 {
     if (m->masked && parts_left(m)) {
@@ -82,7 +83,7 @@ void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
     }
 }
 
-/* As many parts of one message as fit into the packet; false when none does. */
+/* Write as many parts of one message as fit into the packet; false if none does. */
 bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *msg_p,
                               uint32_t *parts_p)
 {
@@ -130,7 +131,7 @@ void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts
 
 /* ---- receiver -------------------------------------------------------------------------------- */
 
-/* False: the message is not open yet, so the packet must come again. */
+/* False: the message is not open yet, so the packet must be retransmitted. */
 bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
                              const struct weft_wire_critical *frame)
 {

@@ -32,7 +32,7 @@ void weft_ep_config_default(struct weft_ep_config *config_p)
 
 uint32_t weft_ep_crypto_slots(uint32_t peers_max)
 {
-    return peers_max * KEY_SLOTS + 1; /* one for handshakes */
+    return peers_max * KEY_SLOTS + 1; /* and one for handshakes */
 }
 
 static bool trace_valid(uint32_t records)
@@ -57,8 +57,8 @@ static bool config_valid(const struct weft_ep_config *c)
            c->hello_rate_max <= 1000000 && trace_valid(c->trace_records);
 }
 
-/* Each peer owns a slice of every arena for good. Nothing is written to the slices here: calloc's pages
- * are memory only when they are used, and most peers have few messages under way, or do not exist. */
+/* Each peer owns a fixed slice of every arena. The slices are not written here: pages from calloc occupy
+ * memory only once they are written, and most slots have few messages open, or are unused. */
 static void peers_init(struct weft_ep *ep)
 {
     const struct weft_ep_config *c = &ep->config;
@@ -191,7 +191,7 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
             conn_idle_announce(&p->conn);
             weft_core_peer_ready(ep, p);
         } else if (p->rx.later != 0) {
-            rx_later_end(&p->rx); /* before it goes away */
+            rx_later_end(&p->rx); /* before the idle time begins */
             weft_core_peer_ready(ep, p);
         }
     }
@@ -289,7 +289,7 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
     }
 }
 
-/* Peers take turns. */
+/* Round robin. */
 static size_t ready_next(const struct weft_ep *ep)
 {
     size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, ep->send_cursor);

@@ -1,14 +1,14 @@
-/* Held messages: when they begin, and at what rate they go (core/msg.h).
+/* Held messages: their start and their rate (core/msg.h).
  *
- * A held message has its number and its memory, and is otherwise not there: no chunk of it is sent nor
- * probed for, BACKLOG does not count it, so that the receiver grants nothing for it, and it arms no
- * timer. When it is let go it begins as one that was opened then.
+ * A held message has a sequence number and memory, and no other effect: no chunk of it is sent or
+ * probed, BACKLOG does not count it, so the receiver grants no credit for it, and it sets no timer. When
+ * it is released, it begins like a message that is opened at that time.
  *
- * The rate is that of a clock for each message: every packet moves it on by the time that the packet
- * takes at the rate, and a packet may go until that clock is LEAD_NS ahead. Then the message rests until
- * the time has come up with it, so that a timer is set for every LEAD_NS of packets and not for each.
- * What a late timer or a lack of window or credit has cost is made up for, LAG_NS of it at most: more
- * would come as a burst into a link that is somebody else's by then.
+ * The rate is enforced by a virtual clock for each message. Every packet advances the clock by the
+ * packet's transmission time at the rate. Packets may be sent until the clock is lead_ns ahead of the
+ * time. Then the message is paused until the time has caught up, so that one timer covers lead_ns of
+ * packets. Time lost to a late timer, or to a lack of window or credit, is made up for, up to lag_ns:
+ * more would be a burst into a link that other flows use by then.
  *
  * Source: docs/PROTOCOL.md section 5, "Scheduled messages".
  */
@@ -31,7 +31,7 @@ static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
     tx_pace_due(&p->tx, at_ns);
 }
 
-/* It is as if it were opened now. */
+/* Begin the message as if it were opened now. */
 static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
     bool alone = !peer_waiting(p);
@@ -78,7 +78,7 @@ weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq,
         return WEFT_STATE;
     }
     weft_core_tx_withdrawn(ep, p, m, now_ns);
-    weft_core_peer_ready(ep, p); /* the receiver may know of chunks that will not come */
+    weft_core_peer_ready(ep, p); /* BACKLOG may have announced chunks that will not be sent */
     return WEFT_OK;
 }
 
@@ -93,7 +93,8 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
     }
 }
 
-/* Nothing is waited for while all that is left rests. */
+/* Begin or continue the messages whose time has come. While all messages are paused, no reply is
+ * outstanding. */
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     tx_pace_end(&p->tx);

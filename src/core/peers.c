@@ -1,7 +1,7 @@
-/* The table of peers: who takes a slot, who comes up and goes down, who loses its slot to a newcomer. */
+/* The table of peers: allocation and reuse of slots, PEER_UP and PEER_DOWN. */
 #include "core/internal.h"
 
-/* A peer that said IDLE keeps its slot from newcomers for so many peer timeouts. */
+/* An idle peer keeps its slot for this many peer timeouts when the table is full. */
 enum { IDLE_PATIENCE = 12 };
 
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
@@ -9,7 +9,7 @@ void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
     weft_bits_set(ep->ready, peer_idx(ep, p));
 }
 
-/* Clear everything but what belongs to the slot for good. */
+/* Reset everything except the memory that the slot owns. */
 void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
 {
     struct peer fresh = {
@@ -54,7 +54,7 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     weft_core_egress_unsent(ep, p, -(int64_t)p->tx.unsent);
     recovery_bits_clear(&p->recovery, ep->config.tx_window_max);
     *p = fresh;
-    for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* a place that was not used stays untouched */
+    for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* unused slots are not written */
         tx_msg_clear(&p->tx.msgs[i]);
         rx_msg_clear(&p->rx.msgs[i]);
     }
@@ -75,8 +75,8 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* Half-open peers cost their sender nothing, so they are the next to go: those whose address
-     * is not proven before the others, and the oldest first. */
+    /* A half-open peer costs an attacker nothing, so these are dropped next: first those whose address
+     * is not validated, and among equals the oldest. */
     struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         struct peer *p = &ep->peers[i];
@@ -92,14 +92,14 @@ static struct peer *peer_find_free(struct weft_ep *ep)
     return best;
 }
 
-/* Nothing of ours is on the way to it and nothing of its is half here. */
+/* No message is open in either direction, and nothing is outstanding. */
 bool weft_core_peer_quiet(const struct peer *p)
 {
     return p->tx.active == 0 && !peer_waiting(p) && p->rx.live == 0 && p->rx.closed == 0;
 }
 
-/* The peer that has been silent longest among those that said IDLE or those that did not, if that is
- * at least `silence_ns` and nothing is between us. */
+/* The quiet peer with the longest silence, among the idle peers or among the others, if that silence is at
+ * least `silence_ns`. */
 static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns,
                                 uint64_t now_ns)
 {
@@ -143,9 +143,9 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     uint32_t idx = peer_idx(ep, p);
     ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
     p->conn.addr = *addr;
-    /* 12 bits say where, 20 bits that it is not an earlier user of the slot. */
+    /* 12 bits are the slot; 20 bits distinguish the connection from earlier ones in the slot. */
     uint64_t id = weft_prng_u64(&ep->prng);
-    (void)weft_core_secret_u64(ep, &id); /* one who can guess it gains little: section 8.6 */
+    (void)weft_core_secret_u64(ep, &id); /* on failure a predictable id does little harm: section 8.6 */
     p->conn.id = (uint32_t)(id << 12) | idx;
     allowed_begin(&p->allowed, 1);
     credit_begin(&p->credit, weft_core_credit_first(ep));
@@ -161,8 +161,8 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->conn.hello_ns = WEFT_NEVER;
     p->conn.heard_ns = now_ns;
     if (p->conn.accepts == 1) {
-        /* From ACCEPT to the first answer: no round trip to speak of, but not shorter than one,
-         * and measured before there is a queue. */
+        /* The time from ACCEPT to the first packet: not an exact round trip, but an upper bound of
+         * the minimum, measured before there is a queue. */
         recovery_rtt_bound(&p->recovery, weft_max_u64(now_ns - p->conn.accept_ns, 1000));
     }
     trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->conn.name, p->conn.id, 0, 0);
@@ -228,9 +228,9 @@ static void close_with(struct weft_ep *ep, weft_peer peer, uint16_t code, uint64
     }
     struct peer *p = &ep->peers[peer];
     if (p->conn.state == PEER_HALF_OPEN) {
-        /* Nobody was told of it, and its address is not proven: it is sent nothing, not even CLOSE. */
+        /* No PEER_UP was raised, and its address is not validated: send nothing, not even CLOSE. */
         p->conn.need_accept = false;
-        p->conn.hello_ns = now_ns; /* its time is over, which the next deadline sees */
+        p->conn.hello_ns = now_ns; /* expired; the next deadline frees the slot */
         weft_core_peer_ready(ep, p);
         return;
     }

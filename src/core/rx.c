@@ -42,8 +42,8 @@ static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
            m->critical == d->critical && m->tag == d->tag;
 }
 
-/* A DATA packet of the window: true when it may be acknowledged. *bulk_p: in the middle of a pass, so
- * its sender waits for no acknowledgement. */
+/* Process the chunk of a packet; true when the packet may be acknowledged. *bulk_p: the first pass goes
+ * on, so the sender is not waiting for an acknowledgement. */
 static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
                     bool pass_end, uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
 {
@@ -54,7 +54,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     }
     if (d->chunks > ep->config.chunks_max) {
         ep->counters.bad_range++;
-        ack_at_once(&p->ack); /* alive, but will not take it: the sender's deadline decides */
+        ack_at_once(&p->ack); /* an ACK shows that this end is alive; the sender's deadline ends the message */
         return false;
     }
     if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
@@ -68,12 +68,12 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
         ep->counters.late_chunks++;
         rx_done_due(&p->rx, m->seq);
         weft_core_answer_again(ep, p, at_ns);
-        /* An acknowledgement means "received"; of this one only when it is in the mask. */
+        /* An acknowledgement means that the chunk is in the mask. */
         return d->chunk < m->chunks && weft_bits_test(m->received, d->chunk);
     }
     if (m->state == RX_FREE) {
         if (m->unpolled) {
-            return false; /* an event still points to the mask; only a liar is that fast */
+            return false; /* an event still points to the mask; no correct sender is that fast */
         }
         m = weft_core_rx_open(ep, p, seq, d, at_ns, now_ns);
         if (m == NULL) {
@@ -106,8 +106,8 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
 /* A path that has reordered packets may do so again for this long. */
 static const uint64_t late_memory_ns = 10 * WEFT_NS_PER_S;
 
-/* How long to wait behind the end of the pass for chunks that it has overtaken. On a way that has not
- * reordered for a while there are none, and who waits only makes every message longer. */
+/* How long to wait after the end of the first pass for reordered chunks. A path that has not reordered
+ * packets for a while has none, and waiting would only delay every message. */
 static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uint64_t rtt_ns)
 {
     bool reorders =
@@ -115,7 +115,7 @@ static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uin
     return reorders ? weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US) : 0;
 }
 
-/* When this message may be closed although chunks are missing: rule 3. WEFT_NEVER = not yet. */
+/* Time at which this message may be closed with chunks missing: rule 3. WEFT_NEVER = not yet known. */
 static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
 {
     uint64_t at = m->timeout_ns;
@@ -128,9 +128,9 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
     }
     uint64_t since_ns = weft_core_credit_silent_since(p);
     if (p->credit.sender_limited || since_ns == WEFT_NEVER) {
-        return at; /* it may be waiting for its own limits, or for credit */
+        return at; /* the sender may be waiting for a limit of its own, or for credit */
     }
-    /* It is told again what it holds first, and has a round trip to answer: one grant may be lost. */
+    /* One grant may be lost: the credit is first repeated, and the sender has a round trip to respond. */
     uint64_t silence_ns = weft_max_u64(3 * rtt_ns + retell_ns, 4 * p->credit.data_gap_ns);
     return weft_min_u64(at, since_ns + silence_ns);
 }
@@ -157,7 +157,8 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
-/* False: a frame could not be taken in yet, and must come again. *frames_p: their types, as bits. */
+/* Process the frames. False: a frame cannot be processed yet and must be retransmitted. *frames_p: the
+ * frame types, as bits. */
 static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                         uint64_t at_ns, uint64_t now_ns, uint32_t *frames_p)
 {
@@ -186,7 +187,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             path_response_owe(&p->path, f.token);
             break;
         case WEFT_FRAME_PATH_RESPONSE:
-            break; /* weft_core_path_stray looks for it, in packets from the new address */
+            break; /* weft_core_path_stray processes it, in packets from the new address */
         case WEFT_FRAME_CLOSE:
             weft_core_close_recv(ep, p, f.close_code, now_ns);
             break;
@@ -203,7 +204,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
     return taken;
 }
 
-/* What any valid packet of the peer tells, beyond its frames. */
+/* The effects of any valid packet, apart from its frames. */
 static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         const struct weft_wire_packet *packet, size_t bytes, uint64_t at_ns,
                         uint64_t now_ns)
@@ -224,7 +225,7 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
     }
 }
 
-/* The sender may have changed its mind about an open message. */
+/* The sender may have changed the priority of an open message. */
 static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
 {
     uint64_t seq = weft_core_rx_seq(p, msg);
@@ -253,17 +254,18 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     }
 }
 
-/* What there was before a packet acted. */
+/* State before a packet was processed. */
 struct before {
     bool ack_now;
     uint64_t tx_active;
     uint64_t rx_closed;
 };
 
-/* Was the packet, with a message of `chunks`, an answer, whole, with the DONE of what it answers? Its sender waits with its
- * questions, and if it was lost our own for the DONE brings it again: so it may be confirmed with
- * what we say next. Who talks seldom would spend a packet on it, and the other end two: it wakes for
- * this one and acknowledges it. Who talks often has it confirmed no later than before. */
+/* Whether the packet was a complete reply: a message of one chunk, with DONE of its request. Its sender
+ * delays its probes, and if the reply is lost, a probe of this end for the DONE makes the sender repeat
+ * it. The reply may therefore be confirmed with the next message. Between peers that communicate rarely
+ * this saves this end one packet, and the peer two: it would wake up for the confirmation and
+ * acknowledge it. Between peers that communicate often the confirmation is no later than otherwise. */
 static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t frames,
                       uint32_t chunks, const struct before *before)
 {
@@ -273,7 +275,7 @@ static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t f
            (before->tx_active & ~p->tx.active) != 0 && closed != 0 && p->rx.live == 0;
 }
 
-/* A packet that is verified acts. */
+/* Process a verified packet. */
 static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming *in,
                        enum weft_ecn ecn, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
@@ -281,7 +283,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         weft_core_closing_recv(ep, p, &in->packet);
         return;
     }
-    /* Not before: of a copy from elsewhere that overtakes it, the original must still count. */
+    /* Not earlier: if a copy from another address arrives first, the original must still be accepted. */
     weft_core_replay_commit(&p->sec, in->packet.number);
     bool has = in->packet.data != NULL;
     trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, in->packet.flags, in->packet.number,

@@ -23,8 +23,7 @@ static void rx_free(struct peer *p, struct rx_msg *m)
     p->rx.later &= ~bit;
 }
 
-/* The peer has confirmed all its messages below open_from. A claim about one that is still open
- * here contradicts itself and is ignored. */
+/* A confirmation of a message that is still open here is inconsistent, and is ignored as a whole. */
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
 {
     uint64_t end = weft_min_u64(open_from, p->rx.open_from + WEFT_MSGS_MAX);
@@ -108,7 +107,7 @@ void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-/* As an outgoing message's. */
+/* As for outgoing messages (tx_msg.c). */
 static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
 {
     bool is_inline = m->chunks <= INLINE_CHUNKS;
@@ -130,7 +129,7 @@ struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t se
         weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
     if (x == NULL) {
         ep->counters.no_memory++;
-        ack_at_once(&p->ack); /* acknowledges nothing new, but says that we are alive */
+        ack_at_once(&p->ack); /* acknowledges nothing new, but shows that this end is alive */
         return NULL;
     }
     struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
@@ -170,15 +169,15 @@ struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t se
     return m;
 }
 
-/* Full 64-bit sequence number of msg: the one nearest to the window. */
+/* Full 64-bit sequence number of msg: the candidate nearest to the window. */
 uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg)
 {
     int32_t ahead = (int32_t)(msg - (uint32_t)p->rx.open_from);
     return p->rx.open_from + (uint64_t)(int64_t)ahead;
 }
 
-/* Full sequence number of a short header's 14 bits: the one nearest to the window. No packet that is
- * in the replay window can be further away, for a message takes at least one packet. */
+/* Full sequence number for a short header's 14 bits: the candidate nearest to the window. A packet inside
+ * the replay window cannot be further away, because every message has at least one packet. */
 uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
 {
     uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);
@@ -205,8 +204,8 @@ void weft_core_finish_recv(struct weft_ep *ep, struct peer *p, const struct weft
     } else if (m->state == RX_CLOSED) {
         rx_done_due(&p->rx, m->seq);
     } else if (give_up && !m->unpolled) {
-        /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer.
-         * (While an event points to the mask of the place, it has to ask again.) */
+        /* No chunk arrived, so the application does not know of the message and gets no event. The
+         * sender gets DONE. (While an event still points to the slot's mask, it must probe again.) */
         *m = (struct rx_msg){.state = RX_CLOSED, .outcome = WEFT_MSG_SHORT, .seq = seq};
         masks_clear(ep, m);
         p->rx.closed |= UINT64_C(1) << (seq & MSG_MASK);

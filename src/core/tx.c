@@ -1,8 +1,8 @@
-/* Building packets: what goes out next to one peer, as one burst of equal datagrams.
+/* Building packets: the next burst of equal datagrams to one peer.
  *
- * Order: the handshake; a packet with control frames when any is due (a small chunk rides along); a
- * probe; then, in its turn among the peers (egress.c), chunks, as many as window, credit and pacer
- * allow, straight from the caller's buffer.
+ * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk is added if
+ * it fits); then, in the peer's turn (egress.c), chunks, as many as window, credit and pacer allow, sent
+ * directly from the caller's buffer.
  */
 #include "core/internal.h"
 
@@ -18,11 +18,11 @@ enum {
     LIMITED_PACKETS = 8,
     BURST_FIRST = 4,        /* packets */
     LINE_BYTES = 64,
-    PREFETCH_BYTES = 1536,     /* in longer chunks the processor finds its own way */
-    WIRE_BYTES = 42,        /* Ethernet, IPv4, UDP around a packet */
+    PREFETCH_BYTES = 1536,     /* the hardware prefetcher covers the rest of a longer chunk */
+    WIRE_BYTES = 42,        /* Ethernet, IPv4 and UDP headers */
 };
 
-/* ---- may a chunk go out? --------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static bool window_open(const struct peer *p, uint64_t bytes)
 {
@@ -37,9 +37,9 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
            weft_core_pacer_allows(p, bytes, now_ns);
 }
 
-/* Set on packets near the end of what window, pacer and the host's queue allow, while more is
- * waiting: the pause that may follow is this end's, not the network's. On several packets, because
- * the last may be lost. What credit allows the receiver knows itself. */
+/* SENDER_LIMITED: set on the last packets that window, pacer and the host's queue allow while chunks are
+ * left. It means that the pause that may follow is due to this end and not to the network. It is set on
+ * several packets, because the last may be lost. The receiver itself knows the limit by credit. */
 static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m,
                            uint32_t bytes)
 {
@@ -89,13 +89,13 @@ static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
     return clock == 0 ? 1 : clock;
 }
 
-/* An acknowledged chunk is one that the receiver took, so it knows the message and its grid. */
+/* Once a chunk was acknowledged, the receiver has opened the message and knows its grid. */
 static uint32_t data_head_bytes(const struct tx_msg *m)
 {
     return m->acked_count > 0 && m->announce_left == 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
 }
 
-/* Both headers of a packet that is this message's chunk and no more. */
+/* Bytes of both headers of a packet that contains only a chunk of this message. */
 static uint32_t burst_head_bytes(const struct tx_msg *m)
 {
     return data_head_bytes(m) == WEFT_BRIEF_BYTES ? WEFT_HEADER_BRIEF_BYTES + WEFT_BRIEF_BYTES
@@ -107,7 +107,7 @@ static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, 
     return burst_head_bytes(m) + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
 }
 
-/* Take the chunk and write its DATA header; its flags come back for the packet header. */
+/* Record the chunk as sent and write its DATA header. Returns flags for the packet header. */
 static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint32_t chunk,
                           bool again, uint32_t packet_bytes, uint64_t now_ns,
                           struct weft_writer *w)
@@ -117,10 +117,10 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
         weft_core_egress_unsent(ep, p, -1);
     }
     if (m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN && losses_likely(ep, now_ns)) {
-        /* Follows at once: PASS_END, or a chunk sent again, may be lost, and what tells is the
-         * acknowledgement of a packet after it. Where nothing was lost for long, it tells nothing that
-         * DONE does not say: with the second DONE that answers it, and the acknowledgements of both, it
-         * took 2 % of the bytes of messages of 18 chunks. */
+        /* FINISH follows immediately. The packet with PASS_END, or a retransmission, may be lost, and
+         * the acknowledgement of a later packet detects that. Without recent losses FINISH is redundant
+         * with DONE: FINISH, the second DONE that answers it, and the acknowledgements of both were 2 %
+         * of the bytes of messages of 18 chunks. */
         tx_finish_due(&p->tx, tx_bit(m->seq));
     }
     p->allowed.sent++;
@@ -163,9 +163,10 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
     return m->base + (size_t)chunk * m->chunk_bytes;
 }
 
-/* The chunk after this one may lie anywhere in the message, where no processor looks ahead by itself, or
- * no further than the end of a page. Asked for here it comes while this one is protected and recorded;
- * the tag, or the kernel's copy, would wait for each of its lines. */
+/* Prefetch the next chunk of the first pass. It may be anywhere in the message, so the hardware
+ * prefetcher does not find it (nor does it cross a page). The lines are loaded while the current chunk
+ * is protected and recorded; otherwise the computation of the tag, or the kernel's copy, would wait for
+ * each of them. */
 static void chunk_prefetch(struct tx_msg *m)
 {
     if (m->pass_next == m->chunks) {
@@ -197,7 +198,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
     tx->fragment |= weft_core_path_room(p, bytes) >
-                    p->path.packet_bytes; /* the path has shrunk since its grid was made */
+                    p->path.packet_bytes; /* the packet size has shrunk since the message was divided */
     tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
     chunk_prefetch(m);
@@ -211,11 +212,11 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     return true;
 }
 
-/* A link that may be idle gets a few packets at once and has them to carry while more are built:
- * each burst is at most twice what is under way. A first burst of 25 packets was on the link 100 us
- * later than one of four. Not in the middle of a message: a sender that has waited there for credit
- * shares the receiver's link, which is busy with others, and a burst costs a call and every hop as much
- * as a packet does. */
+/* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the link
+ * transmits them while more packets are built: each burst is at most twice the packets in flight. A
+ * first burst of 25 packets reached the link 100 us later than one of four. This does not apply in the
+ * middle of a message. A sender that has waited there for credit shares the receiver's link, which is
+ * busy, and a burst costs a system call, and each hop as much work, as a single packet does. */
 static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
     uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
@@ -259,9 +260,8 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-/* DONE and FINISH are tracked like chunks, so they too keep away from the end of the ring: past
- * it, sending one would declare an older one lost, which would be sent again, and so on without
- * end. */
+/* DONE and FINISH are tracked like chunks, so they must leave room in the ring too. Otherwise sending
+ * one would declare an older one lost, which would be retransmitted, and so on without end. */
 static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
 {
     return p->recovery.pn_next - p->recovery.pn_oldest < ep->config.tx_window_max - RING_RESERVE;
@@ -277,7 +277,7 @@ static bool done_due(const struct weft_ep *ep, const struct peer *p)
     return (p->rx.need_done & ~p->rx.later) != 0 && ring_has_room(ep, p);
 }
 
-/* A confirmation that may wait goes along with a message. */
+/* A DONE that may wait is sent together with a chunk. */
 static bool done_rides(const struct weft_ep *ep, struct peer *p)
 {
     uint32_t chunk;
@@ -297,7 +297,7 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
 {
     struct weft_wire_frame frame;
     frame.type = WEFT_FRAME_ACK;
-    /* Leave room for one part of a DONE, or in small packets notes would keep it out for ever. */
+    /* Reserve room for one part of a DONE; otherwise, in small packets, notes would block it forever. */
     size_t room = weft_writer_left(w);
     room -= p->conn.need_ping ? WEFT_PING_BYTES : 0;
     room -= p->rx.need_done == 0 ? 0 : WEFT_DONE_BYTES + DONE_PART_WORDS * sizeof(uint64_t);
@@ -314,14 +314,14 @@ static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
     weft_wire_frame_encode(w, &frame);
 }
 
-/* As much of one message's DONE as fits; true when it is complete. */
+/* Write as much of one message's DONE as fits; true when it is complete. */
 static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
                        struct weft_writer *w)
 {
     struct weft_wire_frame frame;
     struct weft_wire_done *d = &frame.done;
     frame.type = WEFT_FRAME_DONE;
-    memset(d, 0, offsetof(struct weft_wire_done, words)); /* not the kilobyte of them */
+    memset(d, 0, offsetof(struct weft_wire_done, words)); /* not the kilobyte of words */
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
     size_t room = (weft_writer_left(w) - WEFT_DONE_BYTES) / 8;
     bool masked = m->received_count != m->chunks && m->received_count != 0;
@@ -368,7 +368,7 @@ static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_write
     return kind;
 }
 
-/* Write all frames that are due; returns the packet's kind (0 = not ack-eliciting). */
+/* Write all frames that are due. Returns the packet's kind (0 = not ack-eliciting). */
 static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                             struct weft_writer *w)
 {
@@ -399,13 +399,13 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     }
     if (!done_open(ep, p)) {
         rx_later_end(
-            &p->rx); /* what this acknowledges is not put off further: DONE when there is room */
+            &p->rx); /* no further delay after this ACK: send DONE as soon as the ring has room */
         return kind;
     }
     return kind | frames_done(ep, p, w);
 }
 
-/* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */
+/* The next chunk, if it fits after the frames; NULL = none. A short reply then carries acknowledgements. */
 static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t used,
                                     uint32_t bytes_max, uint64_t now_ns, uint32_t *chunk_p,
                                     bool *again_p)
@@ -463,7 +463,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         pacer_spend(&p->pacer, p->cc.rate_bps, tx->bytes);
     }
     if (kind == 0 && !p->path.ecn_capable) {
-        tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so no test of the marks */
+        tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so of no use for ECN validation */
     }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
@@ -471,7 +471,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     return 1;
 }
 
-/* A packet with parts of one message's CRITICAL. */
+/* A packet with parts of one message's critical mask. */
 static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                                struct weft_tx *tx)
 {
@@ -498,17 +498,17 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
     return 1;
 }
 
-/* One probe, regardless of window, credit and pacer: a missing chunk of one message, or
- * FINISH when its bound is met, or PING; DONEs that are not confirmed go along (acknowledged
- * ones in vain, but only on a silent path). */
+/* One probe, regardless of window, credit and pacer: a missing chunk of one message, or FINISH if its
+ * bound is met, or PING. All unconfirmed DONEs are sent again with it. Those that were acknowledged are
+ * redundant, but this happens only on a silent path. */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     recovery_probe_building(&p->recovery);
     rx_done_again(&p->rx);
     uint32_t chunk = UINT32_MAX;
     struct tx_msg *m = NULL;
-    /* Of two probes one is short where longer packets may not pass any more: its acknowledgement
-     * tells the difference between a dead peer and a path that has shrunk. */
+    /* One of two probes is short, in case long packets no longer pass. Its acknowledgement
+     * distinguishes a dead peer from a smaller path MTU. */
     bool small = p->recovery.probes == 1 && p->recovery.pto_count > 2 &&
                  p->path.packet_bytes > p->path.base_bytes;
     if (!small) {
@@ -535,12 +535,12 @@ uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct 
                                const struct weft_wire_frame *frame, uint32_t zeros,
                                struct weft_tx *tx)
 {
-    static const uint8_t zero[WEFT_TX_BYTES_MAX]; /* one buffer: what is sealed has few */
+    static const uint8_t zero[WEFT_TX_BYTES_MAX]; /* a single buffer: sealing accepts only a few */
     tx_begin(ep, p, tx);
     tx->addr = *addr;
     struct weft_writer w = weft_writer_make(tx->scratch + CONTROL_OFFSET, 64);
     weft_wire_frame_encode(&w, frame);
-    if (zeros >= WEFT_PADDING_BYTES) { /* the frame's own zeros lie outside the scratch */
+    if (zeros >= WEFT_PADDING_BYTES) { /* the zeros of PADDING are not in scratch */
         zeros -= WEFT_PADDING_BYTES;
         weft_write_u8(&w, WEFT_FRAME_PADDING);
         weft_write_u16(&w, (uint16_t)zeros);
@@ -589,7 +589,7 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx)
 {
-    weft_core_egress_leave(ep, p); /* until it is known to have chunks that it may send */
+    weft_core_egress_leave(ep, p); /* until the checks below show that it may send chunks */
     if (p->sec.broken) {
         return 0;
     }
@@ -648,7 +648,7 @@ uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_n
     recovery_tail_new(&p->recovery, TAIL_LAST);
     weft_core_egress_file(ep, p);
     if (p->tx.finish != 0) {
-        weft_core_peer_ready(ep, p); /* the pass is over: FINISH follows at once */
+        weft_core_peer_ready(ep, p); /* end of the first pass: FINISH follows immediately */
     }
     weft_core_egress_sent(ep, tx->bytes + (uint64_t)packets * WIRE_BYTES);
     return packets;

@@ -1,7 +1,12 @@
-/* Outgoing messages: which chunk goes next, when to send one again, and DONE.
+/* Outgoing messages: open and close, selection of the next chunk, retransmission, and DONE.
  *
- * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. It differs from
- * the paper in giving up only on what would *extend* the message, and in telling the sender.
+ * The first pass sends every chunk once, in the order of the message's permutation. A lost chunk is
+ * retransmitted only if it is critical, or if the bound would otherwise be exceeded by the known losses
+ * and those expected among the chunks in flight (rules 2 and 4, resend_due below). The receiver closes
+ * the message and reports the outcome, and the chunks received, in DONE.
+ *
+ * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. Unlike in the paper,
+ * only losses that would *extend* the message are left unrepaired, and the sender learns of them.
  */
 #include "core/internal.h"
 
@@ -28,13 +33,13 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
     return true;
 }
 
-/* The order of the first pass. Of a message that may miss nothing no loss remains whose place would
- * matter, and its memory is read, and at the other end written, fastest from front to back. With a
- * deadline of either end it may end SHORT, and what is missing then is to lie anywhere.
+/* The order of the first pass. In a message that may miss nothing the position of losses does not matter,
+ * and memory is read, and at the receiver written, fastest from front to back. If either end may close
+ * it early, it can end SHORT, and the missing chunks must be spread evenly.
  *
- * Otherwise an order of this message's own. The key is mixed twice: incarnations may be
- * neighbours, as sequence numbers are, and of their sum alone one sender's message would have the
- * order of another's next. */
+ * Otherwise each message has an order of its own. The key is mixed twice, because incarnations may be
+ * consecutive, as sequence numbers are: with their plain sum, a message of one sender would have the
+ * same order as the next message of another. */
 static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
 {
     if (m->lost_max == 0 && m->deadline_ns == WEFT_NEVER && !cut) {
@@ -52,8 +57,8 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
     }
 }
 
-/* The masks of a short message lie beside it: each in a page of its own, which the arena's do, four
- * misses of the cache and of the TLB were a good part of its cost. */
+/* The masks of a short message are stored inside it. In the arena each mask is in a page of its own, and
+ * four misses of the cache and the TLB were a large part of the cost of such a message. */
 static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
 {
     bool is_inline = m->chunks <= INLINE_CHUNKS;
@@ -106,7 +111,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     uint64_t seq = p->tx.next_seq;
     struct tx_msg *m = &p->tx.msgs[seq & MSG_MASK];
     if (m->unpolled) {
-        return WEFT_AGAIN; /* its SENT event still points to the mask */
+        return WEFT_AGAIN; /* its SENT event still points to a mask of the slot */
     }
     p->tx.next_seq++;
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
@@ -141,7 +146,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     }
     perm_choose(ep, m, send->cut);
     if (!m->held) {
-        /* The receiver will not see this one before the others end. */
+        /* The receiver learns of this message only after the earlier ones, so BACKLOG must announce it. */
         p->tx.need_backlog |= p->tx.unsent > 0;
         weft_core_egress_unsent(ep, p, m->chunks);
         if (!peer_waiting(p)) {
@@ -189,24 +194,25 @@ void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk)
     }
 }
 
-/* The receiver holds enough to close the message as far as this end knows. */
+/* As far as this end knows, the receiver has enough chunks to close the message. */
 bool weft_core_tx_satisfied(const struct tx_msg *m)
 {
     uint64_t held = weft_max_u64(m->acked_count, m->peer_received);
     return held + m->lost_max >= m->chunks && m->critical_left == 0;
 }
 
-/* All is sent, enough is there, and nothing is on its way that would say so. */
+/* All chunks are sent, the receiver has enough, and no packet is in flight whose ACK would confirm it. */
 bool weft_core_tx_over(const struct tx_msg *m)
 {
     return m->pass_next == m->chunks && m->in_flight == 0 && weft_core_tx_satisfied(m);
 }
 
-/* ---- which chunk next ------------------------------------------------------------------------ */
+/* ---- the next chunk --------------------------------------------------------------------------- */
 
-/* Chunks in flight that will be lost. Within the pass the mean, rounded down: a small message must
- * not spend its bound on a guess, and more will be known in time. After it mean plus twice the
- * square root (Poisson's spread): a few chunks too many cost less than one more round trip. */
+/* Estimated number of chunks in flight that will be lost. During the first pass it is the mean, rounded
+ * down: an estimate must not use up the bound of a small message, and ACKs still to come are more
+ * accurate. After the pass it is the mean plus twice its square root (two standard deviations of a
+ * Poisson distribution): a few redundant chunks cost less than another round trip. */
 static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
 {
     uint64_t mean_ppm = (uint64_t)m->in_flight * weft_cc_loss_ppm(&p->cc);
@@ -223,15 +229,15 @@ static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
     return most;
 }
 
-/* Sent several times over and not one chunk acknowledged, although its losses were detected, so
- * other packets came through: the receiver has not posted memory for it. From now on one chunk
- * asks at a time. The constant: a single chunk lost three times is bad luck, not a refusal. */
+/* All chunks were sent several times and none was acknowledged, although losses were detected, so other
+ * packets arrived: the receiver has not posted memory. From now on only one chunk is in flight at a
+ * time. The constant 16 allows for a short message that is lost several times by chance. */
 static bool unwanted_yet(const struct tx_msg *m)
 {
     return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks + 16;
 }
 
-/* Rules 2 and 4: is a chunk that was lost worth sending again now? */
+/* Rules 2 and 4: whether to retransmit a lost chunk now. */
 static bool resend_due(const struct peer *p, const struct tx_msg *m)
 {
     if (m->lost_count == 0 || (unwanted_yet(m) && m->in_flight > 0)) {
@@ -252,8 +258,9 @@ static bool resend_due(const struct peer *p, const struct tx_msg *m)
     return (uint64_t)m->lost_count + in_flight_lost > m->lost_max;
 }
 
-/* Any of the lost, as if by lot: the lowest index first would leave the gaps of a message that ends
- * at its bound at the end of its vector. At bound 0 all are sent again, so it does not matter. */
+/* Select one of the lost chunks pseudo-randomly. With the lowest index first, the chunks missing from a
+ * message that ends at its bound would be at the end of its vector. With bound 0 all are retransmitted,
+ * so the order does not matter. */
 static uint32_t lost_choose(const struct tx_msg *m)
 {
     if (m->lost_max == 0) {
@@ -285,7 +292,7 @@ static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chun
     return false;
 }
 
-/* Most urgent first, then those that are not paced, then by rank, then oldest. */
+/* By priority, then unranked before ranked, then by rank, then oldest first. */
 struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
 {
     struct tx_msg *best = NULL;
@@ -326,7 +333,7 @@ void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again)
     }
 }
 
-/* What a probe may carry of this message: *chunk_p = UINT32_MAX when only FINISH is due. */
+/* The chunk of this message for a probe; *chunk_p = UINT32_MAX when only FINISH is due. */
 static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
 {
     *chunk_p = UINT32_MAX;
@@ -342,8 +349,8 @@ static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
     }
 }
 
-/* Messages take turns, oldest first: one whose memory is not posted must not hide the others. One that
- * rests has no turn: a probe would send its next chunk before its time. A PING asks for it. */
+/* Round robin, oldest first: a message without posted memory must not block probes of the others. Paused
+ * messages are skipped, because a probe would send their next chunk too early; PING is sent instead. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
 {
     uint64_t span = p->tx.next_seq - p->tx.open_from;
@@ -375,7 +382,7 @@ void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            conn_idle_end(&p->conn); /* it must be told; and if it is dead, we must find out */
+            conn_idle_end(&p->conn); /* the peer must get FINISH, and if it is dead, this end must detect it */
             p->tx.finish |= UINT64_C(1) << slot;
             p->tx.held &= ~(UINT64_C(1) << slot);
         } else {
@@ -445,8 +452,8 @@ void weft_core_tx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-/* Take one part of the mask in; true when all parts are there. False with *bad_p set: it does not
- * fit the message or the parts before it. */
+/* Record one part of the mask; true when all parts have arrived. False with *bad_p set: the part does not
+ * fit the message. */
 static bool done_part(struct tx_msg *m, const struct weft_wire_done *d, bool *bad_p)
 {
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
@@ -474,7 +481,7 @@ static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
     for (size_t w = 0; w < words; w++) {
         if (m->acked[w] & ~m->done[w]) {
-            return true; /* it acknowledged a chunk that it now denies */
+            return true; /* DONE lacks a chunk that was acknowledged */
         }
     }
     if (weft_bits_count(m->done, m->chunks) != d->received) {
@@ -491,7 +498,7 @@ void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_w
           done->word_count, done->first);
     struct tx_msg *m = weft_core_tx_find(p, done->msg);
     if (m == NULL) {
-        return; /* closed already: our next ACK says so */
+        return; /* closed already; the next ACK confirms it */
     }
     bool none = done->chunks == 0 && done->received == 0;
     if (!none && done->chunks != m->chunks) {

@@ -1,15 +1,15 @@
-/* Is a packet what it says it is? Everything about it that can be refused, before any of it acts.
+/* Authentication and validation of a packet: every reason to drop it is checked before any of it acts.
  *
- * Order: read its header; find the connection; look at the packet number; verify (and decrypt);
- * take it apart; check every frame and the DATA header; look where it came from. What is refused
- * is dropped and counted, and changes nothing but what packets from unknown places may:
- * weft_core_handshake_guard_unknown, weft_core_path_stray.
+ * Order: decode the header; find the connection; check the packet number against the replay window;
+ * verify (and decrypt); decode the body; check every frame and the DATA header; check the source
+ * address. An invalid packet is dropped and counted. It has no other effect, except those of packets of
+ * unknown connections and addresses: weft_core_handshake_guard_unknown, weft_core_path_stray.
  *
  * Source: docs/PROTOCOL.md sections 3, 4 and 8.
  */
 #include "core/internal.h"
 
-/* By connection id alone: where it came from is looked at when it is known to be valid. */
+/* By connection id alone: the source address is checked once the packet is known to be valid. */
 static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
 {
     uint32_t idx = connection_id & 0xfff;
@@ -22,8 +22,8 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
     return alive && p->conn.id == connection_id ? p : NULL;
 }
 
-/* Complete a short header with the grid of its message, as that was opened here: what does not fit
- * is known before any of the packet acts, as with DATA, which brings its grid. */
+/* Complete a short header with the grid of its message. A chunk outside the grid is thus detected before
+ * any of the packet acts, as with DATA, whose header contains the grid. */
 static weft_status brief_decode(const struct peer *p, const struct weft_wire_packet *packet,
                                 struct weft_wire_data *data_p)
 {
@@ -32,7 +32,7 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
         return WEFT_PROTO;
     }
     uint64_t seq = weft_core_brief_seq(p, brief.msg);
-    /* A place keeps its grid until it is taken, also by another peer. */
+    /* A slot keeps its grid until it is reused, even by another peer. */
     const struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
     if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx.open_from)) {
         return seq < p->rx.open_from ? WEFT_NOTFOUND : WEFT_PROTO;
@@ -49,7 +49,7 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
     return weft_wire_brief_complete(&brief, data_p);
 }
 
-/* The whole number of a packet that has half of it; false when there is none with this half. */
+/* Extend a 32-bit packet number; false when no valid number has this low half. */
 static bool number_complete(const struct peer *p, struct weft_wire_packet *packet)
 {
     if (weft_wire_header_bytes(packet->flags) == WEFT_HEADER_BYTES) {
@@ -59,14 +59,14 @@ static bool number_complete(const struct peer *p, struct weft_wire_packet *packe
     return packet->number != 0 && packet->number <= UINT64_MAX / 2;
 }
 
-/* The chunk that a packet ends in, with either header; counts what is refused. */
+/* Decode the chunk at the end of a packet, with either header; counts errors. */
 static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
                          const struct weft_wire_packet *packet, struct weft_wire_data *data_p)
 {
     weft_status status = weft_wire_is_brief(packet->flags)
                              ? brief_decode(p, packet, data_p)
                              : weft_wire_data_decode(packet->data, packet->data_bytes, data_p);
-    ep->counters.old_packets += status == WEFT_NOTFOUND; /* of a message that is long forgotten */
+    ep->counters.old_packets += status == WEFT_NOTFOUND; /* of a message whose slot was reused */
     ep->counters.bad_range += status == WEFT_PROTO;
     return status == WEFT_OK;
 }
