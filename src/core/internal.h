@@ -1,30 +1,30 @@
-/* The endpoint and its peers: what all files of src/core see. Not for anyone outside.
+/* The endpoint and its peers, for all files of src/core. Internal to src/core.
  *
  * A peer is made of objects; each has a header with its struct and its verbs:
  *
  *   conn.h       the connection          handshake.c, life.c
  *   secure.h     keys and tags           secure.c
- *   recovery.h   packets on their way    loss.c, tail.c
+ *   recovery.h   packets in flight       loss.c, tail.c
  *   pacer.h      token bucket            pacer.c
  *   path.h       size, ECN, address      path.c
  *   tx_msgs.h    outgoing messages       tx_msg.c (one: tx_msg.h); pace.c, critical.c
  *   rx_msgs.h    incoming messages       rx_msg.c (one: rx_msg.h); critical.c
- *   ack.h        acknowledging           ack.c
+ *   ack.h        acknowledgements        ack.c
  *   credit.h     credit, both ways       credit.c, credit_want.c
- *   egress.h     whose chunks go next    egress.c
+ *   egress.h     order among the peers   egress.c
  *
- * and the endpoint ties them together:
+ * The endpoint connects them:
  *
  *   endpoint.c   configuration, memory, one datagram in and one burst out
- *   peers.c      the table of peers: take, up, down
- *   timers.c     deadlines of all peers, and what is due
+ *   peers.c      the table of peers; PEER_UP and PEER_DOWN
+ *   timers.c     deadlines of all peers
  *   msgr.c       the message interface and its events
  *   tx.c         building packets
  *   verify.c     authentication and validation of received packets
  *   rx.c         processing of verified packets
- *   handshake_guard.h, .c   who may shake hands
- *   prefetch.c      memory that is asked for before it is needed
- *   trace.c      records of what happened
+ *   handshake_guard.c   admission of handshakes
+ *   prefetch.c   prefetching of memory that a packet will access
+ *   trace.c      trace records
  */
 #ifndef WEFT_CORE_INTERNAL_H
 #define WEFT_CORE_INTERNAL_H
@@ -51,7 +51,7 @@
 
 #include <string.h>
 
-/* A peer is its objects. Those that every packet needs lie together. */
+/* A peer consists of its objects. Those that every packet accesses are adjacent. */
 struct peer {
     struct conn conn;
     struct secure sec;
@@ -71,8 +71,8 @@ struct trace {
     struct weft_trace_record *records;
     uint32_t mask;
     uint64_t written;
-    uint64_t now_ns;                     /* of the call that runs */
-    uint64_t drops[WEFT_TRACE_DROP_END]; /* counters as last written */
+    uint64_t now_ns;                     /* of the current call */
+    uint64_t drops[WEFT_TRACE_DROP_END]; /* values in the last DROPPED records */
 };
 
 struct deadline {
@@ -87,8 +87,8 @@ struct weft_ep {
     struct weft_prng prng;
     struct peer *peers;
     uint32_t peers_used;           /* highest index in use + 1 */
-    struct deadline *heap;         /* of peers, by at_ns */
-    uint32_t *heap_pos;            /* of each peer; UINT32_MAX = not in it */
+    struct deadline *heap;         /* deadlines of peers, ordered by at_ns */
+    uint32_t *heap_pos;            /* position of each peer in heap; UINT32_MAX = none */
     uint32_t heap_count;
     uint64_t *ready;               /* bit = peer may have something to send */
     uint32_t send_cursor;
@@ -96,17 +96,17 @@ struct weft_ep {
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;
-    uint64_t lost_ns;              /* when a packet to any peer was declared lost, last; 0 = never */
-    uint64_t resumed_ns;           /* when a long pause of ours ended: nobody's silence counts before */
+    uint64_t lost_ns;              /* when a packet to any peer was last declared lost; 0 = never */
+    uint64_t resumed_ns;           /* end of this process's last long pause; silence of peers before it does not count */
     const struct weft_cc_ops *cc_ops;
     struct egress egress;
     struct credit credit;
-    uint64_t *credit_active;       /* bit = peer has a message open here */
-    uint64_t *credit_wants;        /* of these, bit = it could use more credit */
-    uint64_t *credit_touched;      /* bit = to be counted again */
+    uint64_t *credit_active;       /* bit = the peer has an incoming message open */
+    uint64_t *credit_wants;        /* of these, bit = the peer could use more credit */
+    uint64_t *credit_touched;      /* bit = the peer must be counted again */
     struct handshake_guard handshake_guard;
     uint64_t rekey_packets;        /* packets under one send key */
-    uint64_t *bitmaps;             /* arena of all masks: those of a place of tx_arena, then of rx_arena */
+    uint64_t *bitmaps;             /* arena of all masks: for each slot those of tx_arena, then those of rx_arena */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
     struct tx_packet *packet_arena;
@@ -120,9 +120,9 @@ uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes);
 struct weft_msg_event *weft_core_event_push(struct weft_ep *ep);
 
 /* timers.c */
-/* The peer has no deadline any more. */
+/* Remove the peer from the heap. */
 void weft_core_timers_remove(struct weft_ep *ep, const struct peer *p);
-/* What send has done may have moved the peer's timers: set them, and file the peer by the least. */
+/* Recompute the peer's timers after sending, and insert the peer into the heap by the earliest. */
 void weft_core_timers_arm(struct weft_ep *ep, struct peer *p);
 
 /* peers.c */
@@ -131,7 +131,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
 void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
                          uint64_t now_ns);
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
-/* SENT and RECEIVED of all its messages, then PEER_DOWN. */
+/* Raise SENT and RECEIVED for all messages of the peer, then PEER_DOWN. */
 void weft_core_peer_end(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
                         uint16_t close_code, uint64_t now_ns);
 void weft_core_peer_clear(struct weft_ep *ep, struct peer *p);
@@ -140,7 +140,7 @@ static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 {
     return (uint32_t)(p - ep->peers);
 }
-/* ACCEPT came, and nothing since: whether the other end knows that it came is not known. */
+/* ACCEPT arrived, and no packet since: the peer may not know that ACCEPT arrived. */
 static inline bool peer_unheard(const struct peer *p)
 {
     return p->conn.state == PEER_OPEN && !p->conn.accepted && p->ack.largest == 0;
@@ -149,24 +149,23 @@ static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr 
 {
     return memcmp(a, b, sizeof(*a)) == 0;
 }
-/* Messages that have begun. */
+/* Active messages that have begun. */
 static inline uint64_t tx_awake(const struct peer *p)
 {
     return p->tx.active & ~p->tx.held;
 }
-/* Something that matters is on its way: a message without its DONE, a DONE that may be lost, or the
- * first PING, without which the other end forgets a connection that it takes for half open. That
- * PING counts before it is sent: PEER_UP is polled first, and an application that went to sleep
- * then would not have said IDLE.
- * PINGs and copies of closed messages in flight are no reason to ask again; when they were, a
- * server kept 64 slow workers' sockets full of PINGs. */
+/* A reply is outstanding: for a message without DONE, for a DONE in flight, or for the first PING, without
+ * which the peer drops the connection as half-open. That PING counts before it is sent: PEER_UP is polled
+ * first, and an application that stopped progress then would not have sent IDLE.
+ * Other PINGs and retransmissions of closed messages in flight are no reason to probe; when they were, a
+ * server filled the sockets of 64 slow workers with PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
     bool rests = p->recovery.in_flight_count == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
     return (tx_awake(p) != 0 && !rests) || peer_unheard(p) ||
            (p->rx.closed != 0 && p->recovery.in_flight_count > 0);
 }
-/* A keep-alive PING was sent and nothing was received since. */
+/* A keep-alive PING was sent, and no packet was received since. */
 static inline bool peer_asked(const struct peer *p)
 {
     return p->conn.ping_ns > p->conn.heard_ns;
@@ -176,20 +175,20 @@ static inline bool peer_connected(const struct peer *p)
     return p->conn.state == PEER_OPEN || p->conn.state == PEER_HALF_OPEN;
 }
 
-/* prefetch.c: what verifying and taking apart the packet that has come of this peer will touch, and then
- * what the layer above will. */
+/* prefetch.c: prefetch the memory that verifying and decoding a packet of this peer will access, and the
+ * memory that the layer above will. */
 void weft_core_prefetch(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 void weft_core_prefetch_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 
 /* tx.c */
-/* The next packet that is not a chunk's burst; 0 = there is none, and the peer has its place among
- * those with chunks. */
+/* Build the next packet that is not a burst of chunks; 0 = none, and a peer with chunks is then in
+ * the order of egress.c. */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx);
-/* Its next burst of chunks; 0 = window, credit or pacer do not allow one. */
+/* Build the next burst of chunks; 0 = window, credit or pacer do not allow one. */
 uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                               struct weft_tx *tx);
-/* A packet of one frame and `zeros` bytes behind it, to addr; numbered, not tracked. */
+/* Build a packet of one frame, followed by `zeros` bytes, to addr. It is numbered, but not tracked. */
 uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
                                const struct weft_wire_frame *frame, uint32_t zeros,
                                struct weft_tx *tx);
@@ -205,7 +204,7 @@ static inline bool trace_on(const struct weft_ep *ep)
 {
     return __builtin_expect(ep->trace.records != NULL, 0);
 }
-/* One line at each place where something happens; p = NULL: no peer. */
+/* Write a trace record; p = NULL: no peer. */
 static inline void trace(struct weft_ep *ep, const struct peer *p, enum weft_trace_type type,
                          unsigned flags, uint64_t number, uint64_t a, uint64_t b, uint64_t c)
 {
@@ -226,15 +225,15 @@ static inline void trace_round(struct weft_ep *ep, const struct peer *p,
     }
 }
 
-/* ---- what needs the whole of a peer or of the endpoint ----------------------------------------- */
+/* ---- functions of several objects ---------------------------------------------------------------- */
 
-/* Of that, what the peer can have on its way, by what it lately had. */
+/* The part of `packets` of credit that the peer can use, by its recent use. */
 static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const struct peer *p,
                                                uint64_t packets)
 {
     const struct credit *c = &ep->credit;
     bool known =
-        p->credit.use_most != 0 && c->active > 1 && !c->turns; /* alone it takes it from nobody */
+        p->credit.use_most != 0 && c->active > 1 && !c->turns; /* a single sender deprives no other */
     return (uint32_t)(known ? weft_min_u64(packets, p->credit.use_most) : packets);
 }
 
@@ -244,13 +243,13 @@ static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
     return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
-/* A packet to some peer was declared lost not long ago. */
+/* A packet to any peer was declared lost within lossy_ns. */
 static inline bool losses_likely(const struct weft_ep *ep, uint64_t now_ns)
 {
     return ep->lost_ns != 0 && now_ns < ep->lost_ns + lossy_ns;
 }
 
-/* It could send, and only its turn or the host's queue keeps it. */
+/* The peer has chunks and waits only for its turn or for the host's queue. */
 static inline bool egress_waits(const struct weft_ep *ep, const struct peer *p)
 {
     return weft_bits_test(ep->egress.waits, peer_idx(ep, p));

@@ -1,9 +1,9 @@
 /* Acknowledgements, round-trip time, loss detection and the probe timeout.
  *
- * RFC 9002 in shape, with a granularity of 100 us instead of 1 ms and no floor of 200 ms. Packets
- * in flight are a ring by packet number with two bitmaps beside it (in flight; declared lost). The
- * words of an ACK are aligned to 64 as these are, so an ACK costs a few ANDs and one step for each
- * packet it acknowledges.
+ * The algorithms follow RFC 9002, with a granularity of 100 us instead of 1 ms and no minimum timeout of
+ * 200 ms. Packets in flight are in a ring indexed by packet number, with two bitmaps (in flight; declared
+ * lost). The words of an ACK are aligned to 64 packet numbers as the bitmaps are, so an ACK costs a few
+ * AND operations and one step for each packet that it acknowledges.
  *
  * Source: docs/PROTOCOL.md section 5; RFC 9002 sections 5 and 6.
  */
@@ -13,7 +13,7 @@
 
 enum { ANSWER_FACTOR = 4, OUTLIER_FACTOR = 8, TURN_PROBES_MAX = 2 };
 
-/* Longer than this no process waits for its turn on a machine that can do the work. */
+/* On a host that is not overloaded, no process waits longer than this for a processor. */
 static const uint64_t answer_ns_max = 100 * WEFT_NS_PER_MS;
 static const uint64_t turn_ns_max = 20 * WEFT_NS_PER_MS;
 static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
@@ -22,8 +22,8 @@ static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
 
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
-/* Congestion control looks at the network alone. The other end's process that waits for a processor makes
- * no queue before a link, and a window that shrinks for it leaves the link idle when it runs again. */
+/* RTT sample for congestion control, which must see the delay of the network only. A peer that waits for a
+ * processor builds no queue at a link; reducing the window would leave the link idle when it runs again. */
 static void path_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     uint64_t least_ns = weft_min_u64(p->recovery.rtt_ns_min, rtt_ns);
@@ -38,14 +38,14 @@ static void path_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     if (rtt_ns > rtt_ns_most) {
-        return; /* one of the ends slept meanwhile */
+        return; /* one of the processes was suspended meanwhile */
     }
     rtt_ns = weft_max_u64(rtt_ns, 1000);
     path_sample(p, rtt_ns, delay_ns);
-    /* More delay than was agreed is the other end's work (a step of the optimizer, say): it
-     * belongs to the time that a probe must allow for, so it stays in the sample, as in RFC 9002
-     * section 5.3; but not as a whole, for the acknowledgement that would have come in time may
-     * have been lost: then the delay is that of the next reason to speak, seconds perhaps. */
+    /* A delay above the announced maximum is due to work of the peer (for example an optimizer step). The
+     * probe timeout must allow for it, so it stays in the sample, as in RFC 9002 section 5.3, but only in
+     * part: an earlier acknowledgement may have been lost, and then the delay extends to the peer's next
+     * packet, possibly seconds. */
     uint64_t stays_ns =
         p->recovery.srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
     uint64_t agreed_ns = weft_min_u64(delay_ns, p->recovery.peer_delay_ns);
@@ -54,8 +54,8 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     if (rtt_ns >= p->recovery.rtt_ns_min + delay_ns) {
         rtt_ns -= delay_ns;
     }
-    /* One sample from a time of trouble must not hold the probes back for seconds; a way that has
-     * become longer for good is learnt from two or three. */
+    /* One outlier must not delay the probes for seconds. A permanent increase of the round-trip time is
+     * learnt from two or three samples. */
     uint64_t most_ns = p->recovery.srtt_ns == 0
                            ? rtt_ns_first_max
                            : OUTLIER_FACTOR * weft_max_u64(p->recovery.srtt_ns, granularity_ns);
@@ -72,10 +72,9 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     p->recovery.srtt_ns = (7 * p->recovery.srtt_ns + rtt_ns) / 8;
 }
 
-/* The RTT is sampled on the newest packet of a batch. A host with more to do than processors takes
- * its datagrams in large batches, and the oldest of each has waited longest: a timer that does not
- * know of it asks for what lies in the other end's socket. What the other end has announced it may wait
- * is in the timer already. */
+/* The RTT is sampled on the newest packet of a batch. An overloaded host receives its datagrams in large
+ * batches, and the oldest of each has waited longest. A timeout that ignores this would probe for packets
+ * in the peer's socket. The announced ACK delay is already part of the timeout. */
 static void answer_note(struct peer *p, uint64_t oldest_sent_ns, uint64_t at_ns)
 {
     uint64_t sent_ns = oldest_sent_ns + (p->recovery.peer_delay_ns - ack_delay_ns_min);
@@ -132,7 +131,7 @@ static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* The receiver may not have learnt that these passes are over. */
+/* The receivers of these messages may not know that the first pass has ended: schedule FINISH. */
 static void finish_again(struct peer *p)
 {
     for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
@@ -176,7 +175,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
     tx_backlog_due(&p->tx, (packet->kind & TX_PACKET_BACKLOG) != 0);
 }
 
-/* A packet in the middle of a pass, whose acknowledgement may take peer_delay_ns. */
+/* A packet in the middle of a first pass: its acknowledgement may be delayed by peer_delay_ns. */
 static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
 {
     bool chunk_alone = (kind & ~(TX_PACKET_PROBE | TX_PACKET_BACKLOG)) == TX_PACKET_DATA;
@@ -187,12 +186,12 @@ static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes)
 {
-    /* Moved on below: oldest_advance must not pass this packet. */
+    /* Incremented below: oldest_advance must not skip this packet. */
     uint64_t pn = p->recovery.pn_next;
     uint64_t bit = UINT64_C(1) << (pn % 64);
     while (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
-        /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
-         * packet hangs can still reach it. */
+        /* Chunks leave room at the end of the ring, but many packets with only ACKs can still reach it
+         * while an old packet stays in flight. */
         oldest_advance(ep, p);
         if (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
             packet_lost(ep, p, p->recovery.pn_oldest, now_ns);
@@ -202,7 +201,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     p->recovery.pn_next++;
     trace(ep, p, WEFT_TRACE_PACKET_SENT, kind, pn, msg, chunk, bytes);
     *bits_word(ep, p->recovery.lost_bits, pn) &= ~bit;
-    if (kind == 0) { /* acknowledgements alone are not tracked */
+    if (kind == 0) { /* packets with only ACKs are not tracked */
         if (p->recovery.in_flight_count == 0) {
             p->recovery.pn_oldest = p->recovery.pn_next;
         }
@@ -224,9 +223,9 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     p->recovery.pto_base_ns = now_ns;
 }
 
-/* Packets that may be acknowledged before an older one counts as lost. When nothing follows to be
- * sent, too few packets come after the last ones for three; then one is enough, on a path that has
- * not reordered yet (early retransmit, RFC 5827): wrongly sent again, a chunk costs a packet. */
+/* Packet threshold of loss detection. When no more packets are to be sent, fewer than three follow the last
+ * ones; then one is enough, on a path that has not reordered packets yet (early retransmit, RFC 5827). A
+ * spurious retransmission costs one packet. */
 static uint32_t reorder_allowed(const struct peer *p)
 {
     if (p->recovery.reorder_threshold > REORDER_FIRST) {
@@ -241,8 +240,8 @@ static uint32_t reorder_allowed(const struct peer *p)
     return 1;
 }
 
-/* Declare what RFC 9002 section 6.1 calls lost; returns how many, and arms the timer for those that
- * will be when nothing more is heard. */
+/* Declare packets lost as in RFC 9002 section 6.1. Returns their number, and arms the timer for packets that
+ * will be lost by the time threshold. */
 static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                               uint64_t *sent_ns_p)
 {
@@ -259,11 +258,11 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
             uint64_t due_ns = packet_at(ep, p, pn)->sent_ns + wait_ns;
             if (pn + threshold > p->recovery.pn_acked_largest && due_ns > now_ns) {
                 p->recovery.loss_ns = due_ns;
-                break; /* later ones were sent later */
+                break; /* later packets were sent later */
             }
-            /* That a longer packet does not pass says nothing about congestion. */
+            /* Loss of a size probe is no sign of congestion. */
             if ((packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0) {
-                *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* numbers are in the order of time */
+                *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* packet numbers are in sending order */
                 lost++;
             }
             packet_lost(ep, p, pn, now_ns);
@@ -330,7 +329,7 @@ static void ack_word(struct weft_ep *ep, struct peer *p, uint64_t block, uint64_
 {
     uint64_t first = block * 64;
     if (first < pn_low) {
-        word &= UINT64_MAX << (pn_low - first); /* below, the ring holds newer packets */
+        word &= UINT64_MAX << (pn_low - first); /* below pn_low, the ring has newer packets */
     }
     uint64_t *in_flight = bits_word(ep, p->recovery.in_flight_bits, first);
     uint64_t *lost = bits_word(ep, p->recovery.lost_bits, first);
@@ -405,7 +404,7 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     weft_core_ecn_check(ep, p, ack);
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
-    /* What may be acknowledged late says nothing of the way; its next message's echo does. */
+    /* A late confirmation is no sample of the path; the clock echoed in the peer's next message is. */
     bool late =
         answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > p->recovery.peer_delay_ns;
     if (sampled && this_way && !late && at_ns >= largest_sent_ns) {
@@ -435,7 +434,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
         return;
     }
     ack_numbers(ep, p, pn, ack, at_ns);
-    /* This one was sent by what the one before announced, or by this if that was lost. */
+    /* This ACK was delayed as the previous one announced, or as this one does if the previous one was lost. */
     uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
     p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
     if (ack->word_count > 0) {
@@ -453,11 +452,11 @@ uint64_t weft_core_pto_base(const struct peer *p)
     }
     uint64_t base_ns = p->recovery.srtt_ns +
                        weft_max_u64(4 * p->recovery.rttvar_ns, granularity_ns) + ack_delay_ns_min;
-    /* Within limits: an acknowledgement that was lost looks like a late one. */
+    /* Limited, because a lost acknowledgement looks like a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
     uint64_t answer_ns = weft_min_u64(p->recovery.answer_ns + p->recovery.answer_ns / 8, most_ns);
-    /* All that is in flight is acknowledged with the newest packet of it, if that gets there: within
-     * 100 us, or that much later. */
+    /* All packets in flight are acknowledged with the newest one, if that arrives: within 100 us, or with
+     * the announced delay if that applies to it. */
     uint64_t more_ns = p->recovery.bulk_last ? p->recovery.peer_delay_ns - ack_delay_ns_min : 0;
     return weft_min_u64(weft_max_u64(base_ns, answer_ns) + more_ns, pto_ns_max);
 }
@@ -471,13 +470,13 @@ static uint64_t pto_interval(const struct peer *p)
 {
     uint64_t base_ns = weft_core_pto_base(p);
     if (waits_for_credit(p)) {
-        /* We only wait for our turn; the receiver tells again by itself. Once it has answered a probe it
-         * is asked less often: with many senders these were a tenth of all packets. */
+        /* This end only waits for its turn; the receiver repeats its grant by itself. Once it has answered
+         * a probe, probes are less frequent: with many senders they were a tenth of all packets. */
         base_ns *= 4;
         base_ns =
             weft_max_u64(base_ns, weft_min_u64(base_ns << p->allowed.turn_probes, turn_ns_max));
     }
-    /* The first two at one interval, then doubling. */
+    /* The interval doubles from the third probe on. */
     uint32_t doublings = p->recovery.pto_count > 1 ? p->recovery.pto_count - 1 : 0;
     uint64_t wait_ns = doublings >= 20 ? pto_ns_max
                                        : weft_min_u64(base_ns << doublings, pto_ns_max);
@@ -485,7 +484,7 @@ static uint64_t pto_interval(const struct peer *p)
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
 
-/* When it asks a round trip after the answer went out, it has not got it. */
+/* If the peer probes a round trip after the reply was sent, the reply was lost. */
 void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     if (p->tx.answers != 0 && p->recovery.probes == 0 &&
@@ -503,13 +502,13 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
         return;
     }
     if (waiting && p->recovery.in_flight_count == 0 && egress_waits(ep, p)) {
-        /* It waits for this end; the probe's time begins when it has sent. */
+        /* Chunks wait at this end; the probe timeout starts once they are sent. */
         p->recovery.pto_ns = WEFT_NEVER;
         return;
     }
     if (!waiting) {
-        /* Only the peer owes something, the rest of an open message: ask before its time is up, or
-         * the death of a sender would leave its message open for ever. */
+        /* Only the rest of an incoming message is outstanding. Probe before the peer timeout; otherwise
+         * the message of a dead sender would stay open forever. */
         p->recovery.pto_base_ns = weft_max_u64(p->recovery.pto_base_ns, p->ack.largest_ns);
         p->recovery.pto_ns = ep->config.peer_timeout_ns == WEFT_NEVER
                                  ? WEFT_NEVER
@@ -526,10 +525,10 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (ep->resumed_ns == now_ns) {
-        recovery_silence_end(&p->recovery); /* a pause of ours or of the machine: ask again first */
+        recovery_silence_end(&p->recovery); /* after a pause of this process or its host: probe once more first */
     }
     if (p->recovery.wait_since_ns == WEFT_NEVER) {
-        /* From the first question on: our own pause does not count. */
+        /* Count from the first probe: a pause of this process does not count. */
         p->recovery.wait_since_ns = now_ns;
     }
     if (ep->config.peer_timeout_ns != WEFT_NEVER &&
@@ -545,7 +544,7 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_ecn_silence(p);
     }
     p->recovery.pto_base_ns = now_ns;
-    tx_answers_forget(&p->tx); /* what is asked for is not waited for any longer than usual */
+    tx_answers_forget(&p->tx); /* after a probe no late confirmation is expected */
     p->recovery.probes = p->recovery.pto_count > 2 && peer_waiting(p) ? 2 : 1;
     ep->counters.probes++;
     trace(ep, p, WEFT_TRACE_PTO, 0, p->recovery.pn_next, p->recovery.pto_count,

@@ -1,31 +1,30 @@
-/* The way to a peer: how long its packets may be, whether ECN marks survive on it, and where it
- * ends.
+/* The path to a peer: packet size (path MTU discovery), ECN validation, and the peer's address (path
+ * validation).
  *
- * Packet size. A connection begins with a size that surely passes and asks for longer ones: a PING
- * with padding behind it, on its own, not counted in flight. The longest that is allowed is asked
- * for first and, beside it, the usual one below, so that on most networks one round trip settles
- * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
- * three tries. When two rounds in a row lose packets longer than the base, and shorter ones pass in
- * each of them but none as long, the path may have shrunk - or the other end may have posted no
- * memory for what they carry, or a switch may be full. So the size in use is asked for, too; when
- * that fails like a new one would: back to the base, and the search begins anew. Messages
- * that are open keep their grid; their packets may then be fragmented.
+ * Packet size. A connection starts with a size that is known to pass, and probes for longer ones. A probe
+ * is a packet of its own, a PING with padding, and does not count in bytes in flight. The largest allowed
+ * size is probed first, together with the usual size below it, so that on most networks one round trip is
+ * enough. Then the usual sizes are probed downwards, then the remaining interval is halved. A size is
+ * abandoned after three tries. Black holes: two consecutive rounds lose packets longer than the base,
+ * while in each round shorter packets pass and none as long does. The cause may be a smaller path MTU, but
+ * also a receiver without posted memory for these packets, or a full switch. The size in use is therefore
+ * probed as a new one would be. If that fails, the packet size returns to the base, and the search starts
+ * again. Open messages keep their grid; their packets may then be fragmented.
  *
- * ECN. Marks are believed after the peer has counted as many marked packets as it has acknowledged.
- * Counts that go backwards or are too small mean that somebody clears the marks, and a test of
- * which nothing arrives that somebody drops them: then the path is used without.
+ * ECN. Marks are used once the peer has counted as many marked packets as it has acknowledged. Counts that
+ * decrease or are too small mean that a node on the path clears the marks. If no packet of the test
+ * arrives, a node drops marked packets. In both cases the path is used without ECN.
  *
- * Address. A packet from elsewhere does nothing but cause a challenge to that address: a random
- * token, at most one packet for three times as many bytes, ten times a second. Who answers it from
- * there with the token is the peer; only then is the address taken over, and what was learnt of the
- * old way (round trip, window, size, ECN) is forgotten. A copy of a packet sent from a third
- * address therefore changes nothing. Nor does it delay a move: four tokens are valid at a time, and
- * when the peer has said nothing from its old address since the last challenge, the limit of ten a
- * second is for each address. With one token and one limit a copy that overtook each probe used up the
- * turn of the address that the probe came from, and a peer that had moved was not followed for
- * seconds. Without a limit for all addresses while the peer is heard, each copy of its packets would
- * cost a packet. Who sends four copies from other addresses within a round trip of each challenge
- * can still delay a move.
+ * Address. A packet from a new address only causes a PATH_CHALLENGE to that address, with a random token:
+ * at most one packet of three times as many bytes, ten times a second. The peer has moved if that address
+ * answers with the token. Only then is the address adopted, and the state of the old path (round trip,
+ * window, size, ECN) discarded. A copy of a packet, sent from a third address, therefore has no effect. It
+ * does not delay a migration either: four tokens are valid at a time, and if no packet arrived from the
+ * old address since the last challenge, the limit of ten a second applies to each address. With one token
+ * and one limit, a copy that arrived before each probe used up the challenge of the probe's address, and
+ * a migrated peer was not followed for seconds. Without a common limit while packets arrive from the old
+ * address, each copy of a packet would cost a packet. An attacker that sends four copies from other
+ * addresses within a round trip of each challenge can still delay a migration.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
  */
@@ -37,7 +36,7 @@ enum {
     BASE_BYTES = 1200,        /* RFC 9000 section 14.1 */
     PLAIN_BYTES = 1472,       /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
-    SEARCH_GRAIN = 16,        /* smaller gains are not searched for */
+    SEARCH_GRAIN = 16,        /* the search stops at smaller gains */
     BLACK_HOLE_ROUNDS = 2,
     ECN_TEST_PACKETS = 64,
     ECN_LOST_PACKETS = 5,
@@ -49,7 +48,7 @@ static const uint64_t probe_wait_ns_max = 250 * WEFT_NS_PER_MS;
 static const uint64_t raise_after_ns = 600 * WEFT_NS_PER_S;
 static const uint64_t challenge_every_ns = 100 * WEFT_NS_PER_MS;
 
-/* UDP payloads that full Ethernet frames hold: 1,500 and 9,000 bytes, IPv6 and IPv4. */
+/* UDP payloads of full Ethernet frames of 1,500 and 9,000 bytes, with IPv6 and IPv4. */
 static const uint16_t usual_bytes[] = {1452, 1472, 8952, 8972, 65000};
 
 /* ---- packet size ----------------------------------------------------------------------------- */
@@ -71,13 +70,13 @@ static void size_set(struct peer *p, uint32_t bytes)
     struct path *path = &p->path;
     p->path.packet_bytes = bytes;
     weft_cc_resize(&p->cc, bytes);
-    /* What was sent before tells nothing about this size. */
+    /* Packets sent earlier are no evidence about this size. */
     path->large_pn = p->recovery.pn_next - 1;
     path->large_bytes = UINT32_MAX;
     doubt_end(path);
 }
 
-/* The longest usual size between the two, 0 if there is none. */
+/* The largest usual size between the two; 0 = none. */
 static uint32_t usual_between(uint32_t above, uint32_t below)
 {
     uint32_t best = 0;
@@ -125,7 +124,7 @@ static void search_begin(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->path.refused_bytes = p->path.ceiling_bytes + 1;
     search_go_on(ep, p, now_ns);
-    /* If not the longest, then what plain Ethernet takes. */
+    /* In addition to the largest size, that of standard Ethernet. */
     uint32_t below = (uint32_t)weft_min_u64(p->path.probe_bytes, PLAIN_BYTES + 1);
     p->path.companion_bytes = usual_between(p->path.packet_bytes, below);
 }
@@ -173,7 +172,7 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
     if (bytes >= p->path.packet_bytes) {
         doubt_end(path);
     }
-    /* A longer one that is still on its way (a companion came first) keeps its tries. */
+    /* A longer probe still in flight (its companion arrived first) keeps its tries. */
     if (bytes >= path->probe_bytes && path->probe_bytes != 0) {
         search_go_on(ep, p, now_ns);
     }
@@ -188,7 +187,7 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
     bool passed_since = pn <= path->large_pn && bytes <= path->large_bytes;
     if (!large || passed_since || path->small_pn <= path->small_counted_pn ||
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->recovery.srtt_ns)) {
-        return; /* of the same round as one that was counted, or nothing short passed since */
+        return; /* in a round that was counted already, or no short packet has passed since */
     }
     path->large_lost_bytes = path->large_lost == 0
                                  ? bytes
@@ -244,11 +243,11 @@ bool weft_core_ecn_marks(const struct weft_ep *ep, const struct peer *p)
 void weft_core_ecn_sent(struct peer *p)
 {
     if (p->path.ecn == PATH_ECN_TESTING && ++p->path.ecn_sent >= ECN_TEST_PACKETS) {
-        p->path.ecn = PATH_ECN_UNKNOWN; /* no more marks until the first ones are answered */
+        p->path.ecn = PATH_ECN_UNKNOWN; /* no more marks until the first ones are acknowledged */
     }
 }
 
-/* Nothing is answered: perhaps because it is marked. */
+/* No replies: perhaps marked packets are dropped. */
 void weft_core_ecn_silence(struct peer *p)
 {
     if (p->path.ecn == PATH_ECN_TESTING) {
@@ -271,7 +270,7 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
     path->ecn_acked = 0;
     path->ecn_arrives |= (int32_t)(ack->ect + ack->ce - path->ecn_ect - path->ecn_ce) > 0;
     if (ack->largest <= path->ecn_largest || path->ecn == PATH_ECN_FAILED) {
-        return; /* an old ACK, overtaken: its counts are in those seen already */
+        return; /* a reordered old ACK: its counts are part of those seen already */
     }
     int32_t ect = (int32_t)(ack->ect - path->ecn_ect);
     int32_t ce = (int32_t)(ack->ce - path->ecn_ce);
@@ -289,9 +288,9 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
     }
 }
 
-/* ---- what the loss detection tells ----------------------------------------------------------- */
+/* ---- results of loss detection ---------------------------------------------------------------- */
 
-/* A packet that passes refutes the loss of those that are not longer. */
+/* A packet that passes is evidence for all sizes up to its own. */
 static void size_passed(struct peer *p, uint64_t pn, uint32_t bytes)
 {
     struct path *path = &p->path;
@@ -331,7 +330,7 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
     }
     if (packet->ect && !path->ecn_arrives && path->ecn != PATH_ECN_FAILED &&
         ++path->ecn_lost >= ECN_LOST_PACKETS) {
-        ecn_fail(ep, p); /* marked packets alone seem to be dropped */
+        ecn_fail(ep, p); /* only marked packets seem to be dropped */
     }
     if (packet->kind & TX_PACKET_MTU) {
         if (pn == path->probe_pn) {
@@ -344,7 +343,7 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
 
 /* ---- another address ------------------------------------------------------------------------- */
 
-/* The way has changed: nothing learnt of the old one holds. RFC 9000 section 9.4. */
+/* The path has changed: discard the state of the old one. RFC 9000 section 9.4. */
 static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     recovery_path_changed(&p->recovery, now_ns);
@@ -362,9 +361,9 @@ static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     search_begin(ep, p, now_ns);
 }
 
-/* What counts of a packet from another address. */
+/* The frames of a packet from another address that are processed. */
 struct stray {
-    bool response; /* it answers our challenge */
+    bool response; /* PATH_RESPONSE with a valid token */
     bool idle;
 };
 
@@ -386,10 +385,11 @@ static struct stray stray_look(const struct peer *p, const struct challenge *c,
     return stray;
 }
 
-/* A peer that moves and then says IDLE answers no challenge before it wakes up, and the address that
- * it is asked at meanwhile is no more: it would be declared dead. So IDLE counts from any address,
- * and so does its end. Nothing is sent for it. A copy says what the original says, whose number is
- * above all that acted; in mode none, who can invent a packet can answer the challenge as well. */
+/* A peer that migrates and then sends IDLE answers no challenge before it is progressed again, and its old
+ * address no longer exists: it would be declared dead. IDLE is therefore processed from any address, and so
+ * is its end. Nothing is sent in response. A copy has the same content as the original, whose number is
+ * above those of all packets processed. In mode none, an attacker that can forge a packet can also answer
+ * the challenge. */
 static void stray_idle(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                        bool idle, uint64_t now_ns)
 {
@@ -402,7 +402,7 @@ static void stray_idle(struct weft_ep *ep, struct peer *p, const struct weft_wir
     } else {
         weft_core_awake_note(p, packet->number, now_ns);
     }
-    weft_core_peer_ready(ep, p); /* its timers are others now */
+    weft_core_peer_ready(ep, p); /* its timers have changed */
 }
 
 static size_t packet_bytes(const struct weft_wire_packet *packet)
@@ -422,7 +422,7 @@ static struct challenge *challenge_find(struct path *path, const struct weft_add
     return NULL;
 }
 
-/* A free entry, or that of the address that was sent a challenge longest ago. */
+/* A free entry, or the one with the oldest challenge. */
 static struct challenge *challenge_oldest(struct path *path)
 {
     struct challenge *oldest = &path->challenge[0];
@@ -440,7 +440,7 @@ static bool challenge_early(const struct peer *p, const struct challenge *asked,
     for (unsigned i = 0; i < CHALLENGES; i++) {
         last_ns = weft_max_u64(last_ns, p->path.challenge[i].at_ns);
     }
-    bool heard = p->conn.heard_ns >= last_ns; /* where it was: it has not moved */
+    bool heard = p->conn.heard_ns >= last_ns; /* from its old address: it has not migrated */
     uint64_t since_ns = heard ? last_ns : asked != NULL ? asked->at_ns : 0;
     return since_ns != 0 && now_ns < since_ns + challenge_every_ns;
 }
@@ -453,7 +453,7 @@ static void challenge(struct weft_ep *ep, struct peer *p, struct challenge *aske
     if (challenge_early(p, asked, now_ns)) {
         return;
     }
-    if (asked == NULL) { /* else: an answer on its way to us stays good */
+    if (asked == NULL) { /* otherwise a response in flight must remain valid */
         uint64_t token;
         if (!weft_core_secret_u64(ep, &token)) {
             return;
@@ -523,7 +523,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint32_t bytes, 
     if (bytes == p->path.probe_bytes) {
         p->path.probe_pn = pn;
         uint64_t wait_ns = weft_max_u64(3 * weft_core_pto_base(p), probe_wait_ns_min);
-        wait_ns = weft_min_u64(wait_ns, probe_wait_ns_max); /* srtt may be of worse times */
+        wait_ns = weft_min_u64(wait_ns, probe_wait_ns_max); /* srtt may be from a slower period */
         p->path.probe_ns = now_ns + (wait_ns << p->path.probe_tries);
     }
     return 1;
@@ -545,9 +545,9 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
         return 1;
     }
     if (p->conn.state != PEER_OPEN || p->conn.idle || p->conn.idle_said) {
-        return 0; /* behind IDLE, a probe would say that this end is there */
+        return 0; /* after IDLE, a probe would end the idle state of this end */
     }
-    if (path->raise_ns <= now_ns) { /* looked at only while something is sent: no timer of its own */
+    if (path->raise_ns <= now_ns) { /* checked only when packets are sent: no timer of its own */
         search_begin(ep, p, now_ns);
     }
     if (path->probe_due) {

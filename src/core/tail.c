@@ -1,24 +1,23 @@
-/* What is said last is said once more, where packets are lost.
+/* Tail loss: the last packets of an exchange are repeated once on lossy paths.
  *
- * Behind a lost chunk come others, and the acknowledgement of one of them tells of it after a
- * round trip. Behind the last words between two ends nothing comes: DONE, FINISH, the
- * acknowledgement of the end of a pass that misses chunks. If one of them is lost only a probe
- * timeout finds out, which allows for all that round trips have varied by while the links were
- * full: with messages of 25,000 bytes at 50 Mbit/s 10 ms, a third of the phase that waits for it.
- * A few bytes said again after part of a round trip cost less:
+ * A lost chunk is followed by others, and the acknowledgement of one of them reveals the loss after a
+ * round trip. No packet follows the last ones of an exchange: DONE, FINISH, or the ACK of the end of a
+ * first pass with chunks missing. If one of these is lost, only the probe timeout detects it. That
+ * timeout includes the variation of the round-trip time while the links were full: 10 ms for messages of
+ * 25,000 bytes at 50 Mbit/s, a third of the phase that is delayed. Repeating a few bytes after part of a
+ * round trip costs less:
  *
- *   ACK      of a message whose pass is over and of which chunks are missing, when no chunk has
- *            come 3/8 of a round trip after the last ACK.
- *   DONE     that is not confirmed 3/8 of a round trip after it. The stream of chunks that filled
- *            the link has just ended, so confirmation takes less than the round trips that were
- *            measured.
- *   FINISH   when nothing has been acknowledged 9/8 of a round trip after the last chunk: the time
- *            after which a packet counts as lost. DONE waits as long while a message of this end is
- *            open.
+ *   ACK      of a message whose first pass has ended with chunks missing: 3/8 of a round trip after the
+ *            last ACK, if no chunk has arrived since.
+ *   DONE     3/8 of a round trip after the last transmission, if it is not confirmed. The stream of
+ *            chunks that filled the link has just ended, so confirmation takes less time than the
+ *            measured round trips.
+ *   FINISH   9/8 of a round trip after the last chunk, if nothing was acknowledged since: the time after
+ *            which a packet counts as lost. DONE waits as long while a message of this end is open.
  *
- * Each once, until something new has happened; then the probe timeout decides. DONE and FINISH
- * only where no chunk is left to be sent to this peer, and a packet to any peer was lost in the
- * last 10 s, so that they cost nothing elsewhere.
+ * Each is repeated once per new packet; after that the probe timeout applies. DONE and FINISH are repeated
+ * only if no chunk to this peer is left to send and a packet to any peer was lost in the last 10 s, so
+ * that they cost nothing on other paths.
  *
  * Source: docs/PROTOCOL.md section 5, "Tail loss"; RFC 8985 section 7 (tail loss probe), whose
  * probe is a whole segment after two round trips.
@@ -30,7 +29,7 @@ static uint64_t after(const struct peer *p, uint64_t since_ns, uint64_t eighths)
     return since_ns + weft_max_u64(p->recovery.srtt_ns / 8 * eighths, granularity_ns);
 }
 
-/* The pass of an open message is over: its sender waits to hear what is missing. */
+/* The first pass of an open message has ended: its sender waits for an ACK that shows the missing chunks. */
 static uint64_t ack_time(const struct peer *p)
 {
     if (p->ack.gap_ns == 0 || (p->recovery.tail_said & TAIL_ACK) != 0) {
@@ -44,8 +43,8 @@ static uint64_t ack_time(const struct peer *p)
     return WEFT_NEVER;
 }
 
-/* Messages whose chunks have all been sent. Of a short one of which nothing was acknowledged all
- * may be lost: a probe brings a chunk. */
+/* Messages whose chunks have all been sent. Short messages without any acknowledgement are left out: all
+ * their chunks may be lost, and a probe, which carries a chunk, is better. */
 static uint64_t finished(const struct peer *p)
 {
     uint64_t messages = 0;
@@ -56,7 +55,7 @@ static uint64_t finished(const struct peer *p)
     return messages;
 }
 
-/* An answer, and what is said with it, may be confirmed late by agreement. */
+/* A reply, and the DONE that it carries, may be confirmed late by agreement. */
 static uint64_t last_time(const struct weft_ep *ep, const struct peer *p)
 {
     if ((p->recovery.tail_said & TAIL_LAST) != 0 || p->recovery.in_flight_count == 0 ||

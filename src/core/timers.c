@@ -1,19 +1,19 @@
-/* Timers: when a peer has something to do without being spoken to, and what it does then.
+/* Timers: the deadlines of all peers, and the actions when they expire.
  *
- * The deadlines of all peers are a heap of peers, each with its index in it: the least is the
- * endpoint's. A peer's own deadline is the least of the timers of its objects.
+ * The deadlines are a binary heap of peers; the first is the deadline of the endpoint. The deadline of a
+ * peer is the earliest timer of its objects.
  */
 #include "core/internal.h"
 
-/* Deadlines are not late by this much unless the process, or its machine, slept. Who sleeps for a
- * good part of the peer timeout has not listened for it. */
+/* A deadline that is late by this much means that the process, or its host, was suspended. After a pause of
+ * a large part of the peer timeout, the silence of peers during the pause must not count. */
 static uint64_t pause_ns(const struct weft_ep *ep)
 {
     return weft_min_u64(WEFT_NS_PER_S, ep->config.peer_timeout_ns / 2);
 }
 
-/* Each peer's place in the heap lies beside it and not in the peer, so that to sift one touches no
- * other, of which there may be hundreds that nothing else needs. */
+/* The positions of the peers in the heap are an array of their own and not a field of the peer, so that
+ * sifting one peer does not load the cache lines of others. */
 static void heap_place(struct weft_ep *ep, uint32_t pos, struct deadline d)
 {
     ep->heap[pos] = d;
@@ -113,7 +113,7 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
 {
     if (ep->handshake_guard.reply_count > 0 ||
         weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
-        return 0; /* send has not been called to its end */
+        return 0; /* weft_ep_send has not returned 0 yet */
     }
     return weft_min_u64(ep->egress.look_ns,
                         ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns);
@@ -143,7 +143,7 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         conn_hello_since(&p->conn, now_ns);
     }
     if (p->conn.state == PEER_HALF_OPEN && p->conn.hello_ns <= now_ns) {
-        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: it was never up */
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: PEER_UP was never raised */
         return;
     }
     if (p->conn.state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&
@@ -183,7 +183,7 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_tail_fire(ep, p, now_ns);
     }
     if (p->recovery.pto_ns <= now_ns) {
-        weft_core_pto_arm(ep, p); /* an answer may have come since it was armed */
+        weft_core_pto_arm(ep, p); /* a reply may have arrived since it was armed */
     }
     if (p->recovery.pto_ns <= now_ns) {
         weft_core_pto_fire(ep, p, now_ns);
@@ -200,10 +200,10 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
         if (due.at_ns > now_ns) {
             return;
         }
-        if (due.at_ns > 0 && now_ns - due.at_ns > pause_ns(ep)) { /* 0: at once */
+        if (due.at_ns > 0 && now_ns - due.at_ns > pause_ns(ep)) { /* 0: due immediately */
             ep->resumed_ns = now_ns;
         }
-        weft_core_timers_remove(ep, p); /* filed again when send is done with it */
+        weft_core_timers_remove(ep, p); /* inserted again after sending */
         peer_timers(ep, p, now_ns);
         if (p->conn.state != PEER_FREE) {
             weft_core_peer_ready(ep, p);
