@@ -1,45 +1,47 @@
-/* Acknowledging: when an ACK goes out, and what it says.
+/* Acknowledgements: the time and the contents of ACKs.
  *
- * In the middle of a pass nobody waits for an ACK: a gap, the end of the pass, DONE, FINISH and PING
- * are answered at once. There an ACK may wait as long as the packets that stand in queues before the
- * receiver's link last, for the sender has as many more on their way: the link does not run dry when
- * they are acknowledged late. Where a packet takes longer than 100 us, at 100 Mbit/s say, nearly each one
- * was acknowledged by itself, which took 8 % of the bytes.
+ * A gap, the end of a first pass, DONE, FINISH and PING are acknowledged immediately. In the middle
+ * of a first pass the sender does not wait for an ACK. There an ACK may be delayed by the time for
+ * which the packets queued at the receiver's link last: the sender has that many more packets in
+ * flight, so the link does not run dry. Without this delay, when a packet takes longer than 100 us
+ * (at 100 Mbit/s, for example), nearly every packet was acknowledged separately, which was 8 % of
+ * the bytes.
  *
- * For the same reason a driver need not wake for each packet: weft_ep_batch_ns.
+ * For the same reason a driver need not wake up for each packet: weft_ep_batch_ns.
  *
- * The delay is announced in each ACK and holds from then on, so the sender's probe timeout knows it.
+ * Each ACK announces the delay of the following ones, so that the sender's probe timeout includes
+ * it.
  *
  * Source: docs/PROTOCOL.md sections 3.1 and 5; the QUIC extension for acknowledgement frequency
- * (draft-ietf-quic-ack-frequency), where the sender chooses the delay. Here it is the receiver, which
- * grants the credit that the queue is made of.
+ * (draft-ietf-quic-ack-frequency), where the sender chooses the delay. Here the receiver chooses
+ * it, because the receiver grants the credit that makes up the queue.
  */
 #include "core/internal.h"
 
 #include <string.h>
 
 enum {
-    LOSSY_ROUNDS = 16,    /* so many round trips after a gap every ACK is worth more */
+    LOSSY_ROUNDS = 16,    /* for this many round trips after a gap, ACKs are not delayed as long */
     FEW_PACKETS = 4,
     FEW_LOSSES_PPM = 30000,
-    BATCH_PACKETS = 4, /* fewer are not worth a pause */
-    BATCH_SHARE = 4,   /* of what is on its way */
+    BATCH_PACKETS = 4, /* no batching of fewer packets */
+    BATCH_SHARE = 4,   /* fraction of the packets in flight to wait for */
 };
 
 static const uint64_t ack_delay_ns_max = 250 * WEFT_NS_PER_MS;
 
-/* Of 100 ACKs fewer than 3 are lost. */
+/* The loss rate is below 3 %. */
 static bool few_losses(const struct weft_ep *ep)
 {
     return ep->credit.loss_ppm < FEW_LOSSES_PPM;
 }
 
-/* Where senders take turns, a sender's next grant comes after all others have had theirs, and
- * acknowledges what it has sent by then: an ACK between two turns tells it nothing that it needs, for
- * it has no more credit than for two turns at most. Not when its messages are there: the delay that is
- * announced then is that of its next message's first packets. Where few packets are lost,
- * too: a gap is acknowledged at once, and of an ACK that is lost the next grant tells the same. With 5 %
- * lost, one grant in twenty among them, rounds took 1 % longer. */
+/* When senders take turns, the next grant to a sender follows after all others have had theirs, and
+ * acknowledges the packets sent by then. A sender has credit for at most two turns, so it does not
+ * need an ACK between them. This does not apply once its messages are complete, because the delay
+ * announced then is that of the first packets of its next message. It applies only with few losses:
+ * a gap is acknowledged immediately, and the next grant repeats a lost ACK. With 5 % loss, which
+ * includes one grant in twenty, rounds took 1 % longer. */
 static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t packet_ns)
 {
     if (p->rx.live == 0 || !few_losses(ep)) {
@@ -49,20 +51,21 @@ static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t
     return round_ns + round_ns / 4;
 }
 
-/* A pause costs a timer. Without one each few packets end a sleep, which on one host is the sender's work: an
- * interrupt to the other processor. Longer pauses saved no more, and rounds of an incast ended later. */
+/* Limits of the batching pause. A pause costs a timer. Without it, every few packets wake up the
+ * receiver, which on one host is work of the sender: an interrupt to the other processor. Longer
+ * pauses saved nothing more, and rounds of an incast ended later. */
 static const uint64_t batch_ns_min = 50 * WEFT_NS_PER_US;
 static const uint64_t batch_ns_max = 100 * WEFT_NS_PER_US;
 
-/* How long the acknowledgement of a chunk in the middle of a pass may wait: 7/8 of what the queue lasts,
- * or four packets where there is none; where senders take turns, until the next one. Where packets are
- * lost ACKs are, too, and one that is lost must not cost the sender more than the queue. But where
- * senders take turns it is credit that they lack, which comes with an ACK of its own: there ACKs after a
- * loss were 23 for 45 chunks instead of 13, 2 % of the bytes, and repaired nothing sooner. */
+/* Maximum delay of the ACK of a chunk in the middle of a first pass: 7/8 of the time that the queue
+ * lasts, or four packets without a queue; when senders take turns, until the next turn. On lossy
+ * paths ACKs are lost, too, and a lost ACK must not cost the sender more than the queue. But when
+ * senders take turns, they lack credit, and each grant is an ACK: with more ACKs after a loss there
+ * were 23 for 45 chunks instead of 13, 2 % of the bytes, and no loss was repaired earlier. */
 static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
     if (ep->credit.pause_ns == WEFT_NEVER) {
-        return 0; /* the rate of the link is not known yet */
+        return 0; /* the link rate is not known yet */
     }
     uint64_t packet_ns = ep->credit.pause_ns / PAUSE_PACKETS;
     uint64_t base_ns = weft_time_add(p->recovery.rtt_ns_min, packet_ns); /* of a full packet */
@@ -73,10 +76,10 @@ static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uin
     if (lossy && !(ep->credit.turns && few_losses(ep))) {
         delay_ns = weft_min_u64(queue_ns / 4, few_ns);
     } else {
-        /* What credit keeps in queues. */
+        /* The queue that credit allows. */
         uint64_t standing_ns = ep->credit.at_once_host * packet_ns;
         delay_ns = weft_min_u64(queue_ns - queue_ns / 8, standing_ns);
-        /* Fewer in a round trip: they may be all that its window lets out. */
+        /* With fewer packets in a round trip, the sender may be limited by its window. */
         bool many = p->recovery.srtt_ns / 2 >= few_ns;
         delay_ns = weft_max_u64(delay_ns, many ? weft_min_u64(few_ns, p->recovery.srtt_ns / 4) : 0);
         delay_ns = weft_max_u64(delay_ns, turn_ns(ep, p, packet_ns));
@@ -114,7 +117,7 @@ static size_t ack_notes(const struct peer *p, struct weft_wire_ack *ack)
     return count;
 }
 
-/* Fill in an ACK of at most `room` bytes (>= WEFT_ACK_BYTES) and note that it goes out. */
+/* Compose an ACK of at most `room` bytes (>= WEFT_ACK_BYTES) and record it as sent. */
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room)
 {
@@ -133,7 +136,7 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         room -= words * 8;
     }
     if (p->recovery.srtt_ns != 0) {
-        trace_rtt(ep, p); /* this end's own samples come with every DATA packet: too many */
+        trace_rtt(ep, p); /* one record per ACK: there is a sample for every DATA packet */
     }
     ack->delay_step = weft_wire_ack_delay_step(delay_choose(ep, p, now_ns));
     p->ack.delay_ns = weft_wire_ack_delay_ns(ack->delay_step);

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* The entry of this stream, moved to the front; a new one takes the place of the one used longest
- * ago. */
+/* The entry of this stream, moved to the front; a new entry replaces the least recently used
+ * one. */
 static struct weft_bound_stream *stream_at(struct weft_bounds *bounds, uint32_t stream)
 {
     struct weft_bound_stream *used = bounds->used;
@@ -29,7 +29,7 @@ uint32_t weft_bound_reserve(struct weft_bounds *bounds, const struct weft_msg_se
         return 0;
     }
     struct weft_bound_stream *s = stream_at(bounds, send->stream);
-    if (s->chunk_elems != chunk_elems) { /* another grid; rounded down, so never too much */
+    if (s->chunk_elems != chunk_elems) { /* the grid has changed; rounded down, so never too much */
         s->rest = s->chunk_elems == 0 ? 0 : s->rest * chunk_elems / s->chunk_elems;
         s->chunk_elems = chunk_elems;
     }
@@ -37,6 +37,6 @@ uint32_t weft_bound_reserve(struct weft_bounds *bounds, const struct weft_msg_se
     const uint64_t chunk = (uint64_t)WEFT_PPM * chunk_elems;
     uint64_t parts = (uint64_t)send->bound_ppm * send->total + s->rest;
     s->rest = parts % chunk;
-    uint64_t critical = weft_min_u64(send->critical, chunks); /* cannot be among the missing */
+    uint64_t critical = weft_min_u64(send->critical, chunks); /* cannot be missing */
     return (uint32_t)weft_min_u64(parts / chunk, weft_min_u64(chunks - critical, chunks - 1));
 }

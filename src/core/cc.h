@@ -1,8 +1,8 @@
 /* Congestion control: the bytes that may be in flight to a peer, and their rate.
  *
- * An algorithm is a const struct of functions with a name. It gets one sample for each ACK that newly
- * acknowledged packets or declared them lost. All arithmetic is in integers, so that the simulator gives
- * the same results in every build.
+ * An algorithm is a const struct of functions with a name. It gets one sample for each ACK that
+ * newly acknowledged packets or declared them lost. All arithmetic is in integers, so that the
+ * simulator gives the same results in every build.
  *
  *   dctcp      the default: ECN marks; delay on paths that have never marked a packet
  *   delay      keeps the queue below a target delay; needs no support from the network
@@ -59,7 +59,7 @@ struct weft_cc {
     uint32_t round_ce;         /* counts within the current round */
     uint32_t round_acked;
     /* reno-fair */
-    uint64_t recovery_ns;      /* time of the last reduction; losses of packets sent earlier belong to it */
+    uint64_t recovery_ns;      /* time of the last reduction; it covers losses of packets sent earlier */
     bool recovering;           /* the window was reduced in this round */
 };
 
@@ -103,8 +103,9 @@ uint32_t weft_cc_loss_ppm(const struct weft_cc *cc);
 enum {
     WEFT_CC_PACKETS_FIRST = 32,
     WEFT_CC_PACKETS_MIN = 4,
-    WEFT_CC_PACKETS_DELAY = 24,  /* minimum window after a reduction by delay alone: this many packets, */
-    WEFT_CC_BYTES_DELAY = 36000, /* or with long packets this many bytes */
+    /* Minimum window after a reduction by delay alone: the smaller of these. */
+    WEFT_CC_PACKETS_DELAY = 24,
+    WEFT_CC_BYTES_DELAY = 36000,
 };
 
 /* Initial state of all algorithms. */
@@ -112,14 +113,15 @@ void weft_cc_reset(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns);
 void weft_cc_silence(struct weft_cc *cc);
 
 void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample *sample);
-/* Above the target delay: the fraction (ppm) by which delay alone reduces the window in a round; else 0. */
+/* Above the target delay: the fraction (ppm) by which delay alone reduces the window in a round;
+ * else 0. */
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *sample);
-/* The same, limited so that WEFT_CC_PACKETS_DELAY remain. Credit bounds the queue of such small windows,
- * and with delayed acknowledgements (ack.c) a sender needs that many packets in flight. */
+/* The same, limited so that WEFT_CC_PACKETS_DELAY remain. Credit bounds the queue of such small
+ * windows, and with delayed acknowledgements (ack.c) a sender needs that many packets in flight. */
 uint32_t weft_cc_delay_cut(const struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_cut(struct weft_cc *cc, uint32_t fraction_ppm);
-/* Growth in slow start for this ACK; weft_cc_limit then applies the window's limits and sets the pacing
- * rate. */
+/* Growth in slow start for this ACK; weft_cc_limit then applies the window's limits and sets the
+ * pacing rate. */
 void weft_cc_slow_start(struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_limit(struct weft_cc *cc, const struct weft_cc_sample *sample, uint32_t packets_min);
 

@@ -1,8 +1,8 @@
-/* "dctcp": the window is cut by half the smoothed fraction of marked packets, once a round trip,
- * and grown by one packet. Loss above the path's own floor cuts in proportion too.
+/* "dctcp": once per round trip, the window is reduced by half the smoothed fraction of marked
+ * packets, or increased by one packet. Loss above the path's floor reduces it in proportion, too.
  *
- * Many Ethernet switches do not mark, and nobody tells. A path that has never marked a packet is
- * therefore also held to the target delay of "delay".
+ * Many Ethernet switches do not mark packets, and an endpoint cannot detect that. On a path that
+ * has never marked a packet, the target delay of "delay" therefore applies, too.
  *
  * Source: DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) with g = 1/16. It differs in the response
  * to loss: RFC 8257 halves.

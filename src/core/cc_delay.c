@@ -1,16 +1,17 @@
-/* "delay": the queue is kept under a target delay, as Swift does; loss above the path's floor cuts
- * in proportion.
+/* "delay": the queue is kept below a target delay, as in Swift; loss above the path's floor reduces
+ * the window in proportion.
  *
- * The target is half a base round trip and 2.5 ms beyond the base: what the receivers' credits keep
- * standing on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
- * 1 Gbit/s) must not look like congestion. A receiver whose process waits longer for a processor keeps
- * more; its max_ack_delay, which is below the time of what it keeps, tells so. Above it the window shrinks by 0.8 x the part of
- * the round trip that lies above, at most by half, and to 24 packets or 36,000 bytes: that is the queue
- * before a receiver's link that its credit bounds at any rate, and where a packet takes half a
- * millisecond it is beyond any target. With a window of a dozen senders stood still with credit in hand.
+ * The target is the base round trip plus half of it plus 2.5 ms. The queue that receivers' credit
+ * keeps on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
+ * 1 Gbit/s) must not count as congestion. A receiver whose process waits longer for a processor
+ * keeps a longer queue, and its max_ack_delay, which is less than the duration of that queue,
+ * indicates this. Above the target the window shrinks by 0.8 x the fraction of the round trip that
+ * is above it, by at most half, and to no less than 24 packets or 36,000 bytes. A queue of that
+ * size at a receiver's link is bounded by credit anyway, and at half a millisecond per packet it
+ * exceeds any target. With a window of a dozen packets, senders stalled although they held credit.
  *
- * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by
- * hops and flows, and without its pacing below one packet: credits bound the number of packets.
+ * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by hops
+ * and flows, and without its pacing below one packet: credits bound the number of packets.
  */
 #include "core/cc.h"
 

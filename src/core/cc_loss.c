@@ -1,14 +1,14 @@
-/* Loss as a signal, and loss that is none.
+/* Loss as a congestion signal, and loss that is not one.
  *
- * A halving per loss event holds the window at about 1/sqrt(p) packets under random loss of p, and
- * a response proportional to *all* loss at 2/p packets: on a 40 Gbit/s path with 10 us and p = 10 %
- * that is 61 % of the link. So the loss that a path shows whatever we do - the least smoothed loss
- * of the last 5 to 10 s - is not a signal, unless the delay rises with it: a queue that overflows
- * is full first.
+ * With random loss at a rate p, halving the window per loss event keeps it at about 1/sqrt(p)
+ * packets, and a reduction in proportion to *all* loss keeps it at 2/p packets: on a 40 Gbit/s path
+ * with 10 us and p = 10 % that is 61 % of the link. The loss that does not depend on the sending
+ * rate, estimated as the minimum of the smoothed loss of the last 5 to 10 s, is therefore not a
+ * signal, unless the delay rises with it: a queue is full before it overflows.
  */
 #include "core/cc.h"
 
-enum { SPAN_PACKETS = 64 /* loss is measured over at least as many */ };
+enum { SPAN_PACKETS = 64 /* minimum number of packets for a measurement of loss */ };
 
 static const uint64_t floor_half_life_ns = 5 * WEFT_NS_PER_S;
 
@@ -44,8 +44,8 @@ void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample
     if (weft_cc_delay_excess(s) > 0) {
         loss->excess_ppm = now_ppm;
     } else {
-        /* The floor is the least of many noisy measurements, so it lies below the true loss: at
-         * 10 % by about three points. Half as much again, and a point, is noise. */
+        /* The floor is the minimum of many noisy measurements, so it is below the true loss: at
+         * 10 % by about three percentage points. Up to half the floor plus one point is noise. */
         uint32_t noise_ppm = floor_ppm + floor_ppm / 2 + WEFT_PPM / 100;
         loss->excess_ppm = loss->ppm > noise_ppm ? loss->ppm - noise_ppm : 0;
     }

@@ -1,14 +1,16 @@
-/* "reno-fair": for links shared with TCP. One halving per round trip that shows a loss or a mark,
- * two thirds of a packet more per round trip without; every loss counts, whatever the path's floor.
+/* "reno-fair": for links shared with TCP. The window is halved once per round trip with a loss or a
+ * mark, and increased by two thirds of a packet per round trip without. Every loss counts; there is
+ * no floor.
  *
- * Why two thirds: with losses that hit all flows at once, an AIMD flow's share goes with increase /
- * decrease. Cubic where it imitates Reno (the windows of a LAN) has 0.53 / 0.3 = 1.77, Reno 1 / 0.5
- * = 2; two thirds give 1.33, 43 % of a link beside one cubic flow, on the polite side of half.
+ * Two thirds, because with losses that hit all flows at once the share of an AIMD flow is
+ * proportional to increase / decrease. CUBIC in its Reno-friendly region (the windows of a LAN) has
+ * 0.53 / 0.3 = 1.77, Reno 1 / 0.5 = 2. Two thirds give 1.33, or 43 % of a link shared with one
+ * CUBIC flow: slightly less than half.
  *
- * On a lossy path it is as slow as TCP is: that is its purpose.
+ * On a lossy path it is as slow as TCP, on purpose.
  *
- * Source: RFC 5681 section 3 (without its slow start after a timeout: packets here are
- * acknowledged one by one); RFC 9002 section 7.3.2 for what is one loss event; RFC 3168 for marks.
+ * Source: RFC 5681 section 3 (without its slow start after a timeout: packets here are acknowledged
+ * one by one); RFC 9002 section 7.3.2 for what is one loss event; RFC 3168 for marks.
  */
 #include "core/cc.h"
 
@@ -20,7 +22,7 @@ static void reno_init(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns
     cc->cwnd_bytes = (uint64_t)PACKETS_FIRST * packet_bytes; /* RFC 6928 */
 }
 
-/* The first loss or mark of packets that were sent after the last cut. */
+/* The first loss or mark of a packet sent after the last reduction. */
 static bool is_event(const struct weft_cc *cc, const struct weft_cc_sample *s)
 {
     bool lost = s->lost_packets > 0 && s->lost_sent_ns > cc->recovery_ns;
@@ -30,8 +32,8 @@ static bool is_event(const struct weft_cc *cc, const struct weft_cc_sample *s)
 
 static void reno_on_ack(struct weft_cc *cc, const struct weft_cc_sample *s)
 {
-    weft_cc_loss_measure(&cc->loss, s); /* rule 2 of the bound asks for it */
-    cc->marks |= s->ce_packets > 0; /* the pacer asks for it */
+    weft_cc_loss_measure(&cc->loss, s); /* used by rule 2 of the bound */
+    cc->marks |= s->ce_packets > 0; /* used by the pacer */
     if (is_event(cc, s)) {
         weft_cc_cut(cc, WEFT_PPM / 2);
         cc->recovery_ns = s->now_ns;

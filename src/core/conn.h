@@ -22,7 +22,7 @@ struct conn {
     uint32_t remote_id; /* in packets to the peer */
     uint64_t name;
     uint64_t incarnation;
-    uint32_t events_unpolled;      /* SENT, RECEIVED and PEER_DOWN in the ring; the first two point to masks of the slot */
+    uint32_t events_unpolled;      /* SENT, RECEIVED, PEER_DOWN in the ring: the slot is in use */
     uint64_t hello_ns;             /* when to send HELLO; WEFT_NEVER = not */
     uint64_t hello_interval_ns;
     uint64_t hello_since_ns;

@@ -2,10 +2,10 @@
  *
  * A number of leading critical chunks fits into the header of DATA. Any other selection is sent in
  * CRITICAL frames, in parts of 1,024 chunks like the mask of DONE. The header of DATA then has
- * WEFT_CRITICAL_MASKED, and the receiver closes the message with chunks missing only when it has all
- * parts and all chunks that they select. A part that arrives before its message is open is not
- * acknowledged, so it is retransmitted; the sender therefore sends the first part only after a chunk was
- * acknowledged.
+ * WEFT_CRITICAL_MASKED, and the receiver closes the message with chunks missing only when it has
+ * all parts and all chunks that they select. A part that arrives before its message is open is not
+ * acknowledged, so it is retransmitted; the sender therefore sends the first part only after a
+ * chunk was acknowledged.
  *
  * Source: docs/PROTOCOL.md sections 3.8 and 6.
  */

@@ -2,13 +2,14 @@
  *
  * Core implements the state machines of handshake, cookies, keys and replay protection, but no
  * primitive. In production the provider is libcrypto (src/crypto). In the simulator it is a seeded
- * imitation without security, so that simulated runs test the same state machines. A provider has no
- * knowledge of the protocol.
+ * imitation without security, so that simulated runs test the same state machines. A provider has
+ * no knowledge of the protocol.
  *
- * The provider keeps AEAD keys in numbered slots, so that it can store expanded key schedules, and no
- * other code holds key bytes. The endpoint uses weft_ep_crypto_slots (core/endpoint.h) slots, from 0;
- * the provider is created with that number. Slots are set and cleared in any order; setting a slot may
- * replace a key. The nonce of a packet is 4 zero bytes and its packet number, big-endian (Noise, AESGCM).
+ * The provider keeps AEAD keys in numbered slots, so that it can store expanded key schedules, and
+ * no other code holds key bytes. The endpoint uses weft_ep_crypto_slots (core/endpoint.h) slots,
+ * from 0; the provider is created with that number. Slots are set and cleared in any order; setting
+ * a slot may replace a key. The nonce of a packet is 4 zero bytes and its packet number, big-endian
+ * (Noise, AESGCM).
  *
  * Source: docs/PROTOCOL.md section 8; The Noise Protocol Framework, revision 34, sections 4 and 12.
  */
@@ -33,9 +34,9 @@ struct weft_crypto_span {
     size_t bytes;
 };
 
-/* Only the thread that owns the endpoint may call these functions. An error of random, dh_keypair or
- * aead_set ends the connection attempt, never the process. WEFT_STATE from any function means that the
- * process was forked after the provider was created. */
+/* Only the thread that owns the endpoint may call these functions. An error of random, dh_keypair
+ * or aead_set ends the connection attempt, never the process. WEFT_STATE from any function means
+ * that the process was forked after the provider was created. */
 struct weft_crypto_ops {
     const char *name;
 
@@ -59,13 +60,14 @@ struct weft_crypto_ops {
     /* Erase the key; allowed for a slot without one. */
     void (*aead_clear)(void *self, uint32_t slot);
     /* Encrypt the text spans, in order, to out (their total length; NULL when there are none). The
-     * caller never uses a nonce twice under one key with different bytes. With text, additional data
-     * of more than one span is at most 1,024 bytes, here and in aead_open. */
+     * caller never uses a nonce twice under one key with different bytes. With text, additional
+     * data of more than one span is at most 1,024 bytes, here and in aead_open. */
     weft_status (*aead_seal)(void *self, uint32_t slot, uint64_t nonce,
                              const struct weft_crypto_span *aad, size_t aad_count,
                              const struct weft_crypto_span *text, size_t text_count, uint8_t *out,
                              uint8_t tag_p[WEFT_AEAD_TAG_BYTES]);
-    /* Verify, and decrypt text in place. WEFT_PROTO: the tag is wrong; the content of text is undefined. */
+    /* Verify, and decrypt text in place. WEFT_PROTO: the tag is wrong; the content of text is
+     * undefined. */
     weft_status (*aead_open)(void *self, uint32_t slot, uint64_t nonce,
                              const struct weft_crypto_span *aad, size_t aad_count, uint8_t *text,
                              size_t text_bytes, const uint8_t tag[WEFT_AEAD_TAG_BYTES]);

@@ -1,4 +1,5 @@
-/* The order of peers in sending chunks, and the host's send queue (egress.c). Internal to src/core. */
+/* The order of peers in sending chunks, and the host's send queue (egress.c). Internal to
+ * src/core. */
 #ifndef WEFT_CORE_EGRESS_H
 #define WEFT_CORE_EGRESS_H
 
@@ -13,7 +14,7 @@ struct egress {
     uint64_t *keys;            /* of those: sort key; the smallest is served first */
     uint64_t *ages;            /* of those: opening number of the message that is next */
     uint32_t waits_count;
-    bool turns;                /* value of struct credit's round_shared with which the keys were computed */
+    bool turns;                /* round_shared (struct credit) when the keys were computed */
     uint32_t receivers;        /* peers with first-pass chunks still to send */
     uint64_t opened;           /* messages opened since weft_ep_new */
     uint64_t bursts;           /* bursts of chunks since weft_ep_new */
@@ -22,7 +23,7 @@ struct egress {
     bool waiting;              /* chunks wait until look_ns for the queue to drain */
     bool late;                 /* look_ns has passed and the queue was not reported since */
     bool handed_over;          /* chunks were sent since the last report */
-    uint64_t room_bytes;       /* bytes that may be sent before the next report; UINT64_MAX = no limit */
+    uint64_t room_bytes;       /* allowance until the next report; UINT64_MAX = no limit */
     uint64_t look_ns;          /* time of the next report; WEFT_NEVER = none */
     uint64_t queued_bytes;     /* at the first report after chunks were last sent */
     uint64_t queued_ns;
@@ -30,7 +31,7 @@ struct egress {
     uint64_t limit_bytes;
     uint64_t few_bytes;        /* four packets */
     uint64_t left_least_bytes; /* least queue at late reports; UINT64_MAX = none yet */
-    uint32_t looks;            /* late reports in the current series, at whose end the limit may shrink */
+    uint32_t looks;            /* late reports since the limit was last reviewed */
     uint64_t still_bytes;      /* largest report since the queue last shrank */
     uint64_t still_ns;
     uint64_t stuck_bytes;      /* part of the reported bytes that does not drain */

@@ -57,8 +57,9 @@ static bool config_valid(const struct weft_ep_config *c)
            c->hello_rate_max <= 1000000 && trace_valid(c->trace_records);
 }
 
-/* Each peer owns a fixed slice of every arena. The slices are not written here: pages from calloc occupy
- * memory only once they are written, and most slots have few messages open, or are unused. */
+/* Each peer owns a fixed slice of every arena. The slices are not written here: pages from calloc
+ * occupy memory only once they are written, and most slots have few messages open, or are
+ * unused. */
 static void peers_init(struct weft_ep *ep)
 {
     const struct weft_ep_config *c = &ep->config;

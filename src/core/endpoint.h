@@ -40,8 +40,8 @@ struct weft_credit_share {
     _Atomic uint32_t endpoints;
 };
 
-/* Sending order of the chunks of a message that may miss some. Messages that may not are sent in the
- * vector's order. Orders other than PERM are for tests that compare with it. */
+/* Sending order of the chunks of a message that may miss some. Messages that may not are sent in
+ * the vector's order. Orders other than PERM are for tests that compare with it. */
 enum weft_ep_order {
     WEFT_ORDER_PERM,   /* a keyed permutation, different for each message */
     WEFT_ORDER_CYCLIC, /* the vector's order, starting at a random chunk */
@@ -207,7 +207,8 @@ uint32_t weft_ep_crypto_slots(uint32_t peers_max);
  * Errors:  WEFT_INVALID  a limit is out of range. WEFT_NOMEM. */
 weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep_p);
 
-/* Sends nothing. To close connections, call weft_ep_close and weft_ep_send first. NULL is allowed. */
+/* Sends nothing. To close connections, call weft_ep_close and weft_ep_send first. NULL is
+ * allowed. */
 void weft_ep_free(struct weft_ep *ep);
 
 /* The message interface over this endpoint. */
@@ -220,30 +221,31 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
 
 /* Close a connection. Unconfirmed DONEs are sent once more, then CLOSE, up to three times until the
  * peer answers it. PEER_DOWN (LOCAL) follows immediately. weft_ep_busy is true until the answer
- * arrives or the wait for it times out. A half-open peer, for which no PEER_UP was raised, is dropped
- * without a packet and without an event. */
+ * arrives or the wait for it times out. A half-open peer, for which no PEER_UP was raised, is
+ * dropped without a packet and without an event. */
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
 /* As weft_ep_close, but PEER_DOWN at the other end is REPLACED: another process has replaced it. */
 void weft_ep_refuse(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
-/* Send IDLE to all peers with nothing outstanding: this endpoint will not be progressed for a while.
- * They then apply sleep_timeout_ns instead of peer_timeout_ns. The next recv ends the idle state. */
+/* Send IDLE to all peers with nothing outstanding: this endpoint will not be progressed for a
+ * while. They then apply sleep_timeout_ns instead of peer_timeout_ns. The next recv ends the idle
+ * state. */
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
 
 /* Prefetch the memory that recv of this datagram will access. Call it before recv, for one or two
- * datagrams at a time. It pays off with many peers that each send seldom. The bytes may be anything; it has no
- * effect on the result of recv. */
+ * datagrams at a time. It pays off with many peers that each send seldom. The bytes may be
+ * anything; it has no effect on the result of recv. */
 void weft_ep_prefetch(const struct weft_ep *ep, const void *bytes, size_t count);
 
-/* Prefetch the posted memory that the chunk in this datagram is written to. It pays off at high rates.
- * Call it before recv of the preceding datagram. */
+/* Prefetch the posted memory that the chunk in this datagram is written to. It pays off at high
+ * rates. Call it before recv of the preceding datagram. */
 void weft_ep_prefetch_chunk(const struct weft_ep *ep, const void *bytes, size_t count);
 
-/* How long a driver that has just received datagrams may wait before it receives the next ones, so that
- * one wake-up serves several: a quarter of the time that the datagrams in flight take to arrive, 50 to 100 us.
- * 0 = do not wait: few datagrams are in flight, or they arrive slowly, or chunks of this end wait for
- * acknowledgements. Arrival timestamps and deadlines remain valid. */
+/* How long a driver that has just received datagrams may wait before it receives the next ones, so
+ * that one wake-up serves several: a quarter of the time that the datagrams in flight take to
+ * arrive, 50 to 100 us. 0 = do not wait: few datagrams are in flight, or they arrive slowly, or
+ * chunks of this end wait for acknowledgements. Arrival timestamps and deadlines remain valid. */
 uint64_t weft_ep_batch_ns(const struct weft_ep *ep);
 
 /* Process one received datagram.
@@ -257,9 +259,9 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
 /* Build the next burst; returns its number of packets, 0 when there is nothing to send now. */
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
 
-/* With host_queue: true when weft_ep_send returned 0 because it needs the number of sent bytes that are
- * still queued in this host, in the kernel or the network card, headers included. Report it with
- * weft_ep_queued, then call weft_ep_send again. An error of half the value costs little. */
+/* With host_queue: true when weft_ep_send returned 0 because it needs the number of sent bytes that
+ * are still queued in this host, in the kernel or the network card, headers included. Report it
+ * with weft_ep_queued, then call weft_ep_send again. An error of half the value costs little. */
 bool weft_ep_queue_asked(const struct weft_ep *ep);
 void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns);
 
@@ -270,9 +272,9 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
 /* True while anything is queued, unacknowledged or open with a live peer. */
 bool weft_ep_busy(const struct weft_ep *ep);
 
-/* True when weft_ep_send would send only DONE, one for each of some peers with which no message is open
- * in either direction. Such a DONE may wait for the next message to that peer, but not for long: the
- * peer probes for it, and declares a silent endpoint dead. */
+/* True when weft_ep_send would send only DONE, one for each of some peers with which no message is
+ * open in either direction. Such a DONE may wait for the next message to that peer, but not for
+ * long: the peer probes for it, and declares a silent endpoint dead. */
 bool weft_ep_only_done(const struct weft_ep *ep);
 
 /* Report that the driver could not send a datagram of `bytes` to addr unfragmented (EMSGSIZE). The

@@ -19,8 +19,8 @@ struct weft_expect {
     uint32_t prev;
 };
 
-/* In the order of posting. of[0] holds the expectations whose mask leaves the first byte of the tag open;
- * the other lists are selected by that byte, so that matching a request of one kind skips the
+/* In the order of posting. of[0] holds the expectations whose mask leaves the first byte of the tag
+ * open; the other lists are selected by that byte, so that matching a request of one kind skips the
  * expectations of other kinds. */
 enum { WEFT_EXPECT_KINDS = 7 };
 
@@ -53,7 +53,8 @@ weft_status weft_expects_post(struct weft_expects *expects, const struct weft_ms
 /* WEFT_NOTFOUND: used up, or never posted. */
 weft_status weft_expects_cancel(struct weft_expects *expects, weft_expect_id id);
 
-/* The expectation for the peer's next message if it is of the same kind as the last; NULL = none. */
+/* The expectation for the peer's next message if it is of the same kind as the last; NULL =
+ * none. */
 static inline const struct weft_expect *weft_expects_likely(const struct weft_expects *expects,
                                                             weft_peer peer)
 {

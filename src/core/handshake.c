@@ -1,18 +1,19 @@
-/* Opening a connection: HELLO and ACCEPT. docs/PROTOCOL.md sections 2.2, 2.3, 8.
+/* The handshake: HELLO and ACCEPT. docs/PROTOCOL.md sections 2.2, 2.3, 8.
  *
- * The one who connects repeats HELLO until ACCEPT comes. The one who accepts makes a half-open peer
- * and answers; the peer is up at its first valid connection packet, which proves that it got ACCEPT
- * at the address it claims and, but for mode none, that it has the job key. Only then an older
- * session with the same peer goes: HELLO itself changes nothing that exists.
+ * The initiator repeats HELLO until ACCEPT arrives. The responder creates a half-open peer and
+ * answers. The peer is up at its first valid connection packet, which proves that it received
+ * ACCEPT at the address that it claims and, except in mode none, that it has the job key. Only then
+ * is an older connection with the same process closed: HELLO itself does not affect existing
+ * connections.
  *
- * A repetition of HELLO or ACCEPT repeats its bytes but for clock, cookie and MAC (core/noise.h
- * says why). Who may shake hands is for handshake_guard.c, the keys are made in secure.c.
+ * A retransmission of HELLO or ACCEPT repeats the same bytes except for clock, cookie and MAC (the
+ * reason is in core/noise.h). handshake_guard.c decides on admission; secure.c derives the keys.
  */
 #include "core/internal.h"
 
 #include <string.h>
 
-/* A half-open peer that is not heard of again goes. Its HELLO may be repeated for that long. */
+/* Lifetime of a half-open peer without further packets. Its HELLO may be repeated for this long. */
 static const uint64_t half_open_ns = 10 * WEFT_NS_PER_S;
 
 static struct peer *hello_find(struct weft_ep *ep, const struct weft_addr *from,
@@ -48,7 +49,7 @@ struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_i
     return match ? p : NULL;
 }
 
-/* A stranger's HELLO, which has passed the handshake guard's first look. NULL: refused, and counted. */
+/* Create a peer for a HELLO that has passed the guard's first check. NULL: refused and counted. */
 static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
                                const struct weft_wire_hello *hello, const uint8_t *bytes,
                                uint64_t now_ns)
@@ -108,7 +109,7 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
             return;
         }
     } else if (!p->sec.prepared || memcmp(p->sec.hello_tag, hello.tag, sizeof(hello.tag)) != 0) {
-        ep->counters.hello_refused++; /* not a repetition of the one that made this peer */
+        ep->counters.hello_refused++; /* not a retransmission of the HELLO that created this peer */
         return;
     }
     p->conn.hello_clock = hello.clock;
@@ -116,7 +117,7 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
     weft_core_peer_ready(ep, p);
 }
 
-/* Everything about an ACCEPT that proves who made it; false when it is dropped and counted. */
+/* Authenticate an ACCEPT. False: it was dropped and counted. */
 static bool accept_verify(struct weft_ep *ep, struct peer *p, const struct weft_wire_accept *accept,
                           const uint8_t *bytes)
 {
@@ -160,7 +161,7 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
         return;
     }
     if (p->conn.state != PEER_CONNECTING) {
-        ep->counters.duplicate_packets++; /* the answer to a repeated HELLO */
+        ep->counters.duplicate_packets++; /* reply to a retransmitted HELLO */
         return;
     }
     if (!accept_verify(ep, p, &accept, bytes)) {
@@ -179,20 +180,20 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
         weft_core_rtt_sample(p, (uint64_t)elapsed << 6, 0);
         trace_rtt(ep, p);
     }
-    p->conn.need_ping = true; /* so that the other end knows us even when we have nothing to send */
+    p->conn.need_ping = true; /* completes the handshake even if there is nothing to send */
     weft_core_peer_up(ep, p, now_ns);
 }
 
-/* One socket belongs to one process at a time: another incarnation at the same address is dead,
- * whatever it was called. */
+/* A socket belongs to one process at a time: another incarnation at the same address is dead,
+ * whatever its name. */
 static bool same_other_end(const struct peer *a, const struct peer *b)
 {
     return addr_equal(&a->conn.addr, &b->conn.addr) &&
            (a->conn.name == b->conn.name || a->conn.incarnation != b->conn.incarnation);
 }
 
-/* A connection that its maker gave up before it came up here, for p. What is on its way of it, a CLOSE
- * sent again, say, must not bring it up after p and replace it. */
+/* A half-open connection that its initiator has abandoned in favour of p. Its packets still in
+ * flight, such as a retransmitted CLOSE, must not bring it up after p and replace p. */
 static bool given_up_for(const struct peer *old, const struct peer *p)
 {
     return old != p && old->conn.state == PEER_HALF_OPEN &&
@@ -209,13 +210,13 @@ void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t 
             weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns); /* half open: no event */
             continue;
         }
-        /* Ends that connect to each other at the same time have two connections: that which this
-         * end made stays unless the other end is a new process. */
+        /* Two ends that connect to each other at the same time have two connections. The one that
+         * this end initiated stays, unless the other end is a new process. */
         if (old != p && old->conn.state == PEER_OPEN && same_other_end(old, p) &&
             (old->conn.accepted || old->conn.incarnation != p->conn.incarnation)) {
             if (ep->event_count + 2 * EVENTS_RESERVE <= EVENTS_MAX) {
                 weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns);
-            } else { /* the packet that p comes up with needs room for events too */
+            } else { /* the packet that brings p up needs room for events, too */
                 old->conn.replaced = true;
                 weft_core_peer_ready(ep, old);
             }

@@ -1,14 +1,14 @@
-/* The handshake guard: what comes before and beside a connection.
+/* The handshake guard: admission of handshakes, and packets outside of connections.
  *
- * A HELLO passes in this order, cheapest first: mode, job key, MAC (one HMAC, no DH); then, when
- * many handshakes are under way, a cookie that proves its address; only then a peer is taken and DH
- * is done. So strangers cost one HMAC each, and copies of a real HELLO from invented addresses fill
- * at most half_open_max peers.
+ * A HELLO is checked in this order, cheapest first: mode, job key, MAC (one HMAC, no DH); then, if
+ * many handshakes are in progress, a cookie that validates its address. Only then is a peer
+ * allocated and DH computed. An attacker without the key thus costs one HMAC per packet, and copies
+ * of a valid HELLO from spoofed addresses fill at most half_open_max peers.
  *
- * Answers to those who have no connection are never longer than what they answer, are limited in
- * rate (COOKIE by the queue alone: it is a third of its HELLO) and wait in a short queue for the
- * next send; when it is full they are dropped. REFUSED is not authenticated, for who gets it has
- * another key: it is printed, never acted upon.
+ * Replies outside of connections are never longer than the packet that they answer and are
+ * rate-limited (COOKIE by the queue alone: it is a third as long as HELLO). They wait in a short
+ * queue for the next send, and are dropped if it is full. REFUSED is not authenticated, because its
+ * receiver has another key: it is reported, but has no effect.
  *
  * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
  */
@@ -20,13 +20,13 @@
 
 static const uint64_t cookie_life_ns = 60 * WEFT_NS_PER_S;
 
-/* A second, and the burst that may come at once. */
+/* Rates per second, and the sizes of bursts. */
 enum {
     REFUSALS_PER_S = 16,
     REFUSALS_BURST = 16,
     UNKNOWNS_PER_S = 128,
     UNKNOWNS_BURST = 128,
-    UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a walk through the table */
+    UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a scan of the table */
     UNKNOWNS_TAKEN_BURST = 1000,
     HELLOS_BURST = 64,
 };
@@ -50,7 +50,7 @@ void weft_core_handshake_guard_init(struct weft_ep *ep)
     ep->handshake_guard.key_id = (uint16_t)(id[0] << 8 | id[1]);
 }
 
-/* In a time that does not tell where they differ. */
+/* Comparison in constant time. */
 static bool equal_secretly(const uint8_t *a, const uint8_t *b, size_t count)
 {
     uint8_t differ = 0;
@@ -85,7 +85,8 @@ bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t
     return equal_secretly(right, mac, sizeof(right));
 }
 
-/* ---- answers without a connection ------------------------------------------------------------ */
+/* ---- replies outside of connections
+ * ------------------------------------------------------------ */
 
 static bool bucket_take(struct bucket *b, uint32_t per_s, uint32_t burst, uint64_t now_ns)
 {
@@ -98,7 +99,7 @@ static bool bucket_take(struct bucket *b, uint32_t per_s, uint32_t burst, uint64
     return true;
 }
 
-/* Room for one answer, as a writer; bad when the queue is full. */
+/* Allocate a reply in the queue, as a writer; `bad` is set if the queue is full. */
 static struct weft_writer reply_begin(struct weft_ep *ep, const struct weft_addr *to)
 {
     struct handshake_guard *g = &ep->handshake_guard;
@@ -188,7 +189,7 @@ bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr 
     return true;
 }
 
-/* HMAC over the address and what names the handshake; nothing is kept for it. */
+/* HMAC over the address and the fields that identify the handshake. No state is stored. */
 static void cookie_make(const struct weft_ep *ep, const uint8_t *secret,
                         const struct weft_addr *addr, const struct weft_wire_hello *hello,
                         uint8_t cookie_p[WEFT_COOKIE_VALUE_BYTES])
@@ -217,7 +218,7 @@ static bool cookie_valid(const struct weft_ep *ep, const struct weft_addr *addr,
     return false;
 }
 
-/* A secret lives as current for a life and as previous for another. */
+/* A secret is current for one lifetime and previous for another. */
 static weft_status cookie_refresh(struct weft_ep *ep, uint64_t now_ns)
 {
     struct handshake_guard *g = &ep->handshake_guard;
@@ -230,7 +231,7 @@ static weft_status cookie_refresh(struct weft_ep *ep, uint64_t now_ns)
     if (status != WEFT_OK) {
         return status;
     }
-    /* After a long quiet, and at first, nobody may know the previous one either. */
+    /* At first, and after a long time without use, the previous secret is replaced, too. */
     bool follows = g->cookie_ns != 0 && now_ns - g->cookie_ns < 2 * cookie_life_ns;
     memcpy(g->cookie_secret[1], follows ? g->cookie_secret[0] : secret[1], WEFT_HASH_BYTES);
     memcpy(g->cookie_secret[0], secret[0], WEFT_HASH_BYTES);
@@ -267,7 +268,7 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
         half_open += p->conn.state == PEER_HALF_OPEN;
         full &= p->conn.state != PEER_FREE || p->conn.events_unpolled > 0;
     }
-    /* Well below the table's size, so that a flood does not drive out honest handshakes. */
+    /* Well below the table size, so that a flood does not displace valid handshakes. */
     uint64_t most =
         weft_min_u64(ep->config.half_open_max, weft_max_u64(ep->config.peers_max / 4, 1));
     return full || half_open >= most ||
@@ -281,7 +282,7 @@ bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr 
 {
     *proven_p = false;
     if (hello->mode == WEFT_MODE_NONE) {
-        return true; /* no provider, no cookie: for loopback, with the table as its limit */
+        return true; /* no provider, so no cookies: for loopback; the table size is the only limit */
     }
     *proven_p = cookie_valid(ep, from, hello, now_ns);
     if (*proven_p || !under_load(ep, now_ns)) {
@@ -309,15 +310,16 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
         ep->counters.duplicate_packets++;
     } else {
         secure_hello_cookie(&p->sec, cookie.cookie);
-        conn_hello_again(&p->conn, now_ns, hello_first_ns); /* it is there and answers */
+        conn_hello_again(&p->conn, now_ns, hello_first_ns); /* the responder is reachable */
         weft_core_peer_ready(ep, p);
     }
 }
 
 /* ---- UNKNOWN --------------------------------------------------------------------------------- */
 
-/* Over the name of the one who does not know the connection: what one server says must not end a
- * connection with another. And over the number of the packet, so that it is news. */
+/* MAC over the name of the sender of UNKNOWN, so that an UNKNOWN of one server cannot end a
+ * connection with another, and over the number of the packet that it answers, so that it cannot be
+ * replayed. */
 static void unknown_mac(const struct weft_ep *ep, uint64_t name,
                         const struct weft_wire_unknown *unknown, uint8_t mac_p[WEFT_MAC_BYTES])
 {
@@ -352,7 +354,7 @@ void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_add
     ep->counters.unknown_sent += reply_end(ep, &w);
 }
 
-/* Of a packet with a short header who answered knew the low half alone. */
+/* The sender of UNKNOWN has only the low half of the number of a packet with a short header. */
 static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unknown *unknown)
 {
     bool half = unknown->number <= UINT32_MAX;
@@ -377,7 +379,7 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         if (p->conn.state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
             p->conn.remote_id != unknown.connection_id || !addr_equal(&p->conn.addr, from) ||
             number <= p->recovery.pn_acked_largest || number >= p->recovery.pn_next) {
-            continue; /* what was acknowledged was known */
+            continue; /* the peer acknowledged this packet, so it had the connection */
         }
         uint8_t right[WEFT_MAC_BYTES];
         unknown_mac(ep, p->conn.name, &unknown, right);
@@ -416,7 +418,7 @@ void weft_core_refused_recv(struct weft_ep *ep, const struct weft_addr *from, co
     }
 }
 
-/* Byte 0, the connection id of HELLO, and REFUSED are the same in every version. */
+/* Byte 0, the connection id of HELLO, and REFUSED have the same layout in every version. */
 void weft_core_version_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
                             size_t count, uint64_t now_ns)
 {

@@ -1,5 +1,5 @@
-/* The handshake guard of an endpoint: admission of handshakes, and replies to packets of no connection
- * (handshake_guard.c). Internal to src/core.
+/* The handshake guard of an endpoint: admission of handshakes, and replies to packets of no
+ * connection (handshake_guard.c). Internal to src/core.
  *
  * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
  */
@@ -51,12 +51,13 @@ void weft_core_handshake_guard_mac(const struct weft_ep *ep, const uint8_t *byte
                                    uint8_t mac_p[WEFT_MAC_BYTES]);
 bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes,
                                          size_t count, const uint8_t mac[WEFT_MAC_BYTES]);
-/* Check mode, job key and MAC of a HELLO. False: it is dropped and counted, and may be answered with
- * REFUSED. */
+/* Check mode, job key and MAC of a HELLO. False: it is dropped and counted, and may be answered
+ * with REFUSED. */
 bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
                                      const struct weft_wire_hello *hello, const uint8_t *bytes,
                                      uint64_t now_ns);
-/* Whether the HELLO may open a peer. False: a COOKIE is sent, and HELLO must be repeated with it. */
+/* Whether the HELLO may open a peer. False: a COOKIE is sent, and HELLO must be repeated with
+ * it. */
 bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
                                      const struct weft_wire_hello *hello, uint64_t now_ns,
                                      bool *proven_p);

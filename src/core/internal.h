@@ -97,7 +97,7 @@ struct weft_ep {
     uint32_t event_head;
     uint32_t event_count;
     uint64_t lost_ns;              /* when a packet to any peer was last declared lost; 0 = never */
-    uint64_t resumed_ns;           /* end of this process's last long pause; silence of peers before it does not count */
+    uint64_t resumed_ns;           /* end of the last pause; silence before it does not count */
     const struct weft_cc_ops *cc_ops;
     struct egress egress;
     struct credit credit;
@@ -106,7 +106,7 @@ struct weft_ep {
     uint64_t *credit_touched;      /* bit = the peer must be counted again */
     struct handshake_guard handshake_guard;
     uint64_t rekey_packets;        /* packets under one send key */
-    uint64_t *bitmaps;             /* arena of all masks: for each slot those of tx_arena, then those of rx_arena */
+    uint64_t *bitmaps;             /* arena of all masks: per slot those of tx_msg, then those of rx_msg */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
     struct tx_packet *packet_arena;
@@ -154,11 +154,11 @@ static inline uint64_t tx_awake(const struct peer *p)
 {
     return p->tx.active & ~p->tx.held;
 }
-/* A reply is outstanding: for a message without DONE, for a DONE in flight, or for the first PING, without
- * which the peer drops the connection as half-open. That PING counts before it is sent: PEER_UP is polled
- * first, and an application that stopped progress then would not have sent IDLE.
- * Other PINGs and retransmissions of closed messages in flight are no reason to probe; when they were, a
- * server filled the sockets of 64 slow workers with PINGs. */
+/* A reply is outstanding: for a message without DONE, for a DONE in flight, or for the first PING,
+ * without which the peer drops the connection as half-open. That PING counts before it is sent:
+ * PEER_UP is polled first, and an application that stopped progress then would not have sent IDLE.
+ * Other PINGs and retransmissions of closed messages in flight are no reason to probe; when they
+ * were, a server filled the sockets of 64 slow workers with PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
     bool rests = p->recovery.in_flight_count == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
@@ -175,8 +175,8 @@ static inline bool peer_connected(const struct peer *p)
     return p->conn.state == PEER_OPEN || p->conn.state == PEER_HALF_OPEN;
 }
 
-/* prefetch.c: prefetch the memory that verifying and decoding a packet of this peer will access, and the
- * memory that the layer above will. */
+/* prefetch.c: prefetch the memory that verifying and decoding a packet of this peer will access,
+ * and the memory that the layer above will. */
 void weft_core_prefetch(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 void weft_core_prefetch_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 
@@ -188,7 +188,8 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
 /* Build the next burst of chunks; 0 = window, credit or pacer do not allow one. */
 uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                               struct weft_tx *tx);
-/* Build a packet of one frame, followed by `zeros` bytes, to addr. It is numbered, but not tracked. */
+/* Build a packet of one frame, followed by `zeros` bytes, to addr. It is numbered, but not
+ * tracked. */
 uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
                                const struct weft_wire_frame *frame, uint32_t zeros,
                                struct weft_tx *tx);
@@ -225,7 +226,8 @@ static inline void trace_round(struct weft_ep *ep, const struct peer *p,
     }
 }
 
-/* ---- functions of several objects ---------------------------------------------------------------- */
+/* ---- functions of several objects
+ * ---------------------------------------------------------------- */
 
 /* The part of `packets` of credit that the peer can use, by its recent use. */
 static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const struct peer *p,

@@ -1,15 +1,14 @@
-/* Keep-alive, the end of idle connections and of those whose peer sleeps for ever, and CLOSE.
+/* Keep-alive, timeouts of idle connections, and CLOSE.
  *
- * A keep-alive is a question: when nothing at all is heard after it, probes follow and the peer is
- * gone after the peer timeout, as when a message waits (loss.c). Of a peer that said IDLE nobody
- * expects an answer: it computes, for half a minute or ten. But it may have died meanwhile, and a
- * server waits for it and keeps its slot; so silence beyond any step of a training ends it too, with
- * a CLOSE in case it wakes up after all.
+ * A keep-alive PING expects a reply: without any packet after it, probes follow, and the peer is
+ * declared dead after the peer timeout, as with an open message (loss.c). A peer that sent IDLE is
+ * not expected to reply: it computes, for half a minute or for ten minutes. It may have died
+ * meanwhile, while a server waits for it and keeps its slot. Silence longer than any training step
+ * (sleep_timeout_ns) therefore ends the connection, too, with a CLOSE in case the peer is alive.
  *
- * A connection that is closed stays in the table for five probe timeouts: CLOSE is repeated until
- * it is answered, three times at most, and late packets of the connection are dropped in silence
- * instead of being answered as those of a stranger. Such a slot is given to a newcomer when no
- * other is free.
+ * A closed connection stays in the table for five probe timeouts. CLOSE is repeated until it is
+ * answered, at most three times, and late packets of the connection are dropped silently instead of
+ * being answered with UNKNOWN. Its slot is reused earlier if no other is free.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 9000 section 10.
  */
@@ -40,17 +39,17 @@ static void closing_begin(struct weft_ep *ep, struct peer *p, uint16_t code, uin
 void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why, uint16_t code,
                      uint64_t now_ns)
 {
-    rx_done_again(&p->rx); /* the last chance to be told */
+    rx_done_again(&p->rx); /* the last opportunity to send DONE */
     closing_begin(ep, p, code, now_ns);
     if (why == WEFT_DOWN_LOCAL) {
-        p->conn.timer_ns = now_ns; /* due at once: the ring of events may be full now */
+        p->conn.timer_ns = now_ns; /* deferred: the ring of events may be full now */
         return;
     }
     weft_core_peer_end(ep, p, why, code, now_ns);
     p->conn.close_told = true;
 }
 
-/* CLOSE came: answer it once, and once for each that comes again. */
+/* CLOSE was received: answer it, and each retransmission of it. */
 void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns)
 {
     bool replaced = code == WEFT_CLOSE_REPLACED;
@@ -78,7 +77,7 @@ void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
         return;
     }
     if (p->conn.close_answered && p->conn.close_sends < CLOSE_SENDS) {
-        p->conn.need_close = true; /* our answer was lost */
+        p->conn.need_close = true; /* the answer was lost */
     }
     p->conn.close_answered = true;
     weft_core_peer_ready(ep, p);
@@ -90,7 +89,7 @@ static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (!conn->close_told) {
         conn->close_told = true;
         weft_core_peer_end(ep, p, WEFT_DOWN_LOCAL, conn->close_code, now_ns);
-        if (!p->conn.need_close && conn->close_sends == 0) { /* there was no connection yet */
+        if (!p->conn.need_close && conn->close_sends == 0) { /* no connection was established yet */
             weft_core_peer_clear(ep, p);
         }
         return;
@@ -104,20 +103,21 @@ static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-/* ---- a peer that said IDLE ------------------------------------------------------------------- */
+/* ---- idle peers
+ * -------------------------------------------------------------------------------- */
 
-/* A peer says IDLE and then nothing, so this must not depend on the order in which its packets
- * arrive: the newest one counts. If an IDLE that was overtaken counted, nothing would be sent to a
- * peer that is there; if an older packet behind IDLE did, one that sleeps would be asked, and declared
+/* After IDLE a peer sends nothing, so the state must not depend on reordering: the packet with the
+ * largest number decides. If a reordered older IDLE counted, nothing would be sent to an active
+ * peer. If a reordered older packet ended the idle state, an idle peer would be probed and declared
  * dead. */
 void weft_core_idle_note(struct peer *p, uint64_t pn)
 {
     if (pn >= weft_max_u64(p->sec.seen_largest, p->conn.idle_pn)) {
         p->conn.idle = true;
-        credit_backlog_none(&p->credit); /* it has nothing outstanding */
+        credit_backlog_none(&p->credit); /* an idle peer has nothing to send */
         p->conn.idle_pn = pn;
         recovery_silence_end(
-            &p->recovery); /* when it is there again it has the whole time to answer */
+            &p->recovery); /* the full peer timeout applies once it is active again */
     }
 }
 
@@ -145,7 +145,8 @@ static uint64_t closing_deadline(struct peer *p)
     return weft_min_u64(conn->close_ns, conn->drain_ns);
 }
 
-/* Silence counts from our own awakening: after a pause of ours everyone gets a chance to answer. */
+/* Start of the silence: not before the end of a pause of this process, so that every peer can still
+ * reply. */
 static uint64_t heard_ns(const struct weft_ep *ep, const struct peer *p)
 {
     return weft_max_u64(p->conn.heard_ns, ep->resumed_ns);

@@ -15,7 +15,7 @@ enum {
     FINISH_CHUNKS_MIN = 16,             /* no FINISH for shorter messages: not worth a packet */
     NOTES_MAX = 8,
     ACK_EVERY = 64,
-    ACK_EVERY_LATE = 16,  /* when the first of these arrived 100 us ago: the sender has smaller bursts */
+    ACK_EVERY_LATE = 16,  /* if the first of these arrived 100 us ago: smaller bursts */
     INLINE_CHUNKS = 64,                    /* masks up to this length are stored in the message */
     TX_MASKS = 4,
     RX_MASKS = 2,
@@ -27,13 +27,13 @@ static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* default max_ac
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* in addition to two round trips: credit.c */
-static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* for this long after a loss, further losses are likely */
+static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* after a loss, others are likely this long */
 static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
 
-/* Rule 2: of the K chunks that a message may miss, an eighth is not retransmitted during the first pass.
- * Losses beyond that are retransmitted immediately, up to half of K. The rest of the bound is for losses
- * that would extend the message. That half is the most that a lossy path adds to a message whose bound
- * is sufficient. Both ends use these numbers. */
+/* Rule 2: of the K chunks that a message may miss, an eighth is not retransmitted during the first
+ * pass. Losses beyond that are retransmitted immediately, up to half of K. The rest of the bound is
+ * for losses that would extend the message. That half is the most that a lossy path adds to a
+ * message whose bound is sufficient. Both ends use these numbers. */
 static inline uint32_t pass_spare(uint32_t lost_max)
 {
     return lost_max / 8;

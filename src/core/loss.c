@@ -1,9 +1,9 @@
 /* Acknowledgements, round-trip time, loss detection and the probe timeout.
  *
- * The algorithms follow RFC 9002, with a granularity of 100 us instead of 1 ms and no minimum timeout of
- * 200 ms. Packets in flight are in a ring indexed by packet number, with two bitmaps (in flight; declared
- * lost). The words of an ACK are aligned to 64 packet numbers as the bitmaps are, so an ACK costs a few
- * AND operations and one step for each packet that it acknowledges.
+ * The algorithms follow RFC 9002, with a granularity of 100 us instead of 1 ms and no minimum
+ * timeout of 200 ms. Packets in flight are in a ring indexed by packet number, with two bitmaps (in
+ * flight; declared lost). The words of an ACK are aligned to 64 packet numbers as the bitmaps are,
+ * so an ACK costs a few AND operations and one step for each packet that it acknowledges.
  *
  * Source: docs/PROTOCOL.md section 5; RFC 9002 sections 5 and 6.
  */
@@ -22,8 +22,9 @@ static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
 
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
-/* RTT sample for congestion control, which must see the delay of the network only. A peer that waits for a
- * processor builds no queue at a link; reducing the window would leave the link idle when it runs again. */
+/* RTT sample for congestion control, which must see the delay of the network only. A peer that
+ * waits for a processor builds no queue at a link; reducing the window would leave the link idle
+ * when it runs again. */
 static void path_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     uint64_t least_ns = weft_min_u64(p->recovery.rtt_ns_min, rtt_ns);
@@ -42,10 +43,10 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     }
     rtt_ns = weft_max_u64(rtt_ns, 1000);
     path_sample(p, rtt_ns, delay_ns);
-    /* A delay above the announced maximum is due to work of the peer (for example an optimizer step). The
-     * probe timeout must allow for it, so it stays in the sample, as in RFC 9002 section 5.3, but only in
-     * part: an earlier acknowledgement may have been lost, and then the delay extends to the peer's next
-     * packet, possibly seconds. */
+    /* A delay above the announced maximum is due to work of the peer (for example an optimizer
+     * step). The probe timeout must allow for it, so it stays in the sample, as in RFC 9002 section
+     * 5.3, but only in part: an earlier acknowledgement may have been lost, and then the delay
+     * extends to the peer's next packet, possibly seconds. */
     uint64_t stays_ns =
         p->recovery.srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
     uint64_t agreed_ns = weft_min_u64(delay_ns, p->recovery.peer_delay_ns);
@@ -54,8 +55,8 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     if (rtt_ns >= p->recovery.rtt_ns_min + delay_ns) {
         rtt_ns -= delay_ns;
     }
-    /* One outlier must not delay the probes for seconds. A permanent increase of the round-trip time is
-     * learnt from two or three samples. */
+    /* One outlier must not delay the probes for seconds. A permanent increase of the round-trip
+     * time is learnt from two or three samples. */
     uint64_t most_ns = p->recovery.srtt_ns == 0
                            ? rtt_ns_first_max
                            : OUTLIER_FACTOR * weft_max_u64(p->recovery.srtt_ns, granularity_ns);
@@ -72,9 +73,9 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     p->recovery.srtt_ns = (7 * p->recovery.srtt_ns + rtt_ns) / 8;
 }
 
-/* The RTT is sampled on the newest packet of a batch. An overloaded host receives its datagrams in large
- * batches, and the oldest of each has waited longest. A timeout that ignores this would probe for packets
- * in the peer's socket. The announced ACK delay is already part of the timeout. */
+/* The RTT is sampled on the newest packet of a batch. An overloaded host receives its datagrams in
+ * large batches, and the oldest of each has waited longest. A timeout that ignores this would probe
+ * for packets in the peer's socket. The announced ACK delay is already part of the timeout. */
 static void answer_note(struct peer *p, uint64_t oldest_sent_ns, uint64_t at_ns)
 {
     uint64_t sent_ns = oldest_sent_ns + (p->recovery.peer_delay_ns - ack_delay_ns_min);
@@ -131,7 +132,8 @@ static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* The receivers of these messages may not know that the first pass has ended: schedule FINISH. */
+/* Schedule FINISH for messages that are over or past their deadline: the receiver may not know
+ * it. */
 static void finish_again(struct peer *p)
 {
     for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
@@ -190,8 +192,8 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     uint64_t pn = p->recovery.pn_next;
     uint64_t bit = UINT64_C(1) << (pn % 64);
     while (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
-        /* Chunks leave room at the end of the ring, but many packets with only ACKs can still reach it
-         * while an old packet stays in flight. */
+        /* Chunks leave room at the end of the ring, but many packets with only ACKs can still reach
+         * it while an old packet stays in flight. */
         oldest_advance(ep, p);
         if (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
             packet_lost(ep, p, p->recovery.pn_oldest, now_ns);
@@ -223,9 +225,9 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     p->recovery.pto_base_ns = now_ns;
 }
 
-/* Packet threshold of loss detection. When no more packets are to be sent, fewer than three follow the last
- * ones; then one is enough, on a path that has not reordered packets yet (early retransmit, RFC 5827). A
- * spurious retransmission costs one packet. */
+/* Packet threshold of loss detection. When no more packets are to be sent, fewer than three follow
+ * the last ones; then one is enough, on a path that has not reordered packets yet (early
+ * retransmit, RFC 5827). A spurious retransmission costs one packet. */
 static uint32_t reorder_allowed(const struct peer *p)
 {
     if (p->recovery.reorder_threshold > REORDER_FIRST) {
@@ -240,8 +242,8 @@ static uint32_t reorder_allowed(const struct peer *p)
     return 1;
 }
 
-/* Declare packets lost as in RFC 9002 section 6.1. Returns their number, and arms the timer for packets that
- * will be lost by the time threshold. */
+/* Declare packets lost as in RFC 9002 section 6.1. Returns their number, and arms the timer for
+ * packets that will be lost by the time threshold. */
 static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                               uint64_t *sent_ns_p)
 {
@@ -404,7 +406,8 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     weft_core_ecn_check(ep, p, ack);
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
-    /* A late confirmation is no sample of the path; the clock echoed in the peer's next message is. */
+    /* A late confirmation is no sample of the path; the clock echoed in the peer's next message
+     * is. */
     bool late =
         answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > p->recovery.peer_delay_ns;
     if (sampled && this_way && !late && at_ns >= largest_sent_ns) {
@@ -434,7 +437,8 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
         return;
     }
     ack_numbers(ep, p, pn, ack, at_ns);
-    /* This ACK was delayed as the previous one announced, or as this one does if the previous one was lost. */
+    /* This ACK was delayed as the previous one announced, or as this one does if the previous one
+     * was lost. */
     uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
     p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
     if (ack->word_count > 0) {
@@ -455,8 +459,8 @@ uint64_t weft_core_pto_base(const struct peer *p)
     /* Limited, because a lost acknowledgement looks like a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
     uint64_t answer_ns = weft_min_u64(p->recovery.answer_ns + p->recovery.answer_ns / 8, most_ns);
-    /* All packets in flight are acknowledged with the newest one, if that arrives: within 100 us, or with
-     * the announced delay if that applies to it. */
+    /* All packets in flight are acknowledged with the newest one, if that arrives: within 100 us,
+     * or with the announced delay if that applies to it. */
     uint64_t more_ns = p->recovery.bulk_last ? p->recovery.peer_delay_ns - ack_delay_ns_min : 0;
     return weft_min_u64(weft_max_u64(base_ns, answer_ns) + more_ns, pto_ns_max);
 }
@@ -470,8 +474,9 @@ static uint64_t pto_interval(const struct peer *p)
 {
     uint64_t base_ns = weft_core_pto_base(p);
     if (waits_for_credit(p)) {
-        /* This end only waits for its turn; the receiver repeats its grant by itself. Once it has answered
-         * a probe, probes are less frequent: with many senders they were a tenth of all packets. */
+        /* This end only waits for its turn; the receiver repeats its grant by itself. Once it has
+         * answered a probe, probes are less frequent: with many senders they were a tenth of all
+         * packets. */
         base_ns *= 4;
         base_ns =
             weft_max_u64(base_ns, weft_min_u64(base_ns << p->allowed.turn_probes, turn_ns_max));
@@ -507,8 +512,8 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
         return;
     }
     if (!waiting) {
-        /* Only the rest of an incoming message is outstanding. Probe before the peer timeout; otherwise
-         * the message of a dead sender would stay open forever. */
+        /* Only the rest of an incoming message is outstanding. Probe before the peer timeout;
+         * otherwise the message of a dead sender would stay open forever. */
         p->recovery.pto_base_ns = weft_max_u64(p->recovery.pto_base_ns, p->ack.largest_ns);
         p->recovery.pto_ns = ep->config.peer_timeout_ns == WEFT_NEVER
                                  ? WEFT_NEVER
@@ -525,7 +530,7 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (ep->resumed_ns == now_ns) {
-        recovery_silence_end(&p->recovery); /* after a pause of this process or its host: probe once more first */
+        recovery_silence_end(&p->recovery); /* after a pause of this process: probe once more first */
     }
     if (p->recovery.wait_since_ns == WEFT_NEVER) {
         /* Count from the first probe: a pause of this process does not count. */

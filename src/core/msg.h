@@ -5,8 +5,8 @@
  * (core/endpoint.h), by the engine, which forwards to another thread (io/engine.h), and over TCP
  * (io/tcp).
  *
- * It is not a stream: messages are not ordered with respect to each other. It does not allocate: the
- * caller posts the memory at both ends.
+ * It is not a stream: messages are not ordered with respect to each other. It does not allocate:
+ * the caller posts the memory at both ends.
  *
  * Lifecycle of a transfer: the receiver calls expect; the sender calls send; the receiver polls
  * OPEN, CHUNK... (EVENT only), RECEIVED; the sender polls SENT.
@@ -59,7 +59,7 @@ struct weft_msg_send {
     uint64_t tag;          /* opaque; matched by the receiver's expectations */
     uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
     uint64_t user;         /* returned in SENT */
-    const uint64_t *critical_mask; /* further critical chunks, one bit each; read by send only; NULL = none */
+    const uint64_t *critical_mask; /* further critical chunks, as bits; read by send only; NULL = none */
     const void
         *prefetch; /* WEFT_PREFETCH_BYTES that the caller accesses at SENT; as in weft_msg_expect */
 };
@@ -86,7 +86,7 @@ struct weft_msg_expect {
     uint64_t memory_bytes; /* COPY, ADD: a larger message does not match. EVENT: largest
                             * total x elem_bytes that matches */
     uint32_t count;        /* messages that this expectation matches; COPY and ADD: 1 */
-    uint64_t timeout_ns;   /* from the first chunk until the message is closed SHORT. WEFT_NEVER = none */
+    uint64_t timeout_ns;   /* from the first chunk to closing SHORT. WEFT_NEVER = none */
     uint64_t until_ns;     /* close SHORT at this time, or at the first chunk if that arrives later.
                             * 0 = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
@@ -116,7 +116,7 @@ enum weft_msg_outcome {
 enum weft_msg_down {
     WEFT_DOWN_CLOSED,   /* the peer sent CLOSE */
     WEFT_DOWN_SILENT,   /* no reply within the configured peer timeout */
-    WEFT_DOWN_PROTOCOL, /* the peer violated the protocol in a way that no transmission error can cause */
+    WEFT_DOWN_PROTOCOL, /* a protocol violation that no transmission error can cause */
     WEFT_DOWN_LOCAL,    /* this end closed */
     WEFT_DOWN_IDLE,     /* idle for the configured time; this end closed */
     WEFT_DOWN_RESTARTED, /* the peer has lost this connection's state, or has opened a new one:
@@ -132,7 +132,7 @@ struct weft_msg_event {
     uint64_t user;           /* of the send or the expectation; set_user replaces it */
     uint64_t seq;            /* of the message, 64-bit */
     uint64_t tag;
-    uint64_t at_ns;          /* arrival time of the packet that caused it (driver's timestamp), or now */
+    uint64_t at_ns;          /* arrival of the packet that caused it (driver's timestamp), or now */
     uint32_t total;          /* OPEN, CHUNK, RECEIVED, SENT: the grid */
     uint16_t chunk_elems;
     uint16_t elem_bytes;
@@ -144,7 +144,7 @@ struct weft_msg_event {
     const void *data;        /* CHUNK: elems x elem_bytes bytes, unaligned */
     const uint64_t *mask;    /* RECEIVED, SENT: N bits, 1 = received; valid until the next call */
     enum weft_msg_outcome outcome; /* RECEIVED, SENT */
-    bool sender_gone;              /* RECEIVED: closed because the connection ended; PEER_DOWN follows */
+    bool sender_gone;              /* RECEIVED: the connection has ended; PEER_DOWN follows */
     enum weft_msg_down down;       /* PEER_DOWN */
     uint16_t close_code;           /* PEER_DOWN, CLOSED: the code in its CLOSE */
     uint64_t name;           /* PEER_UP, PEER_DOWN: the peer's name and incarnation */

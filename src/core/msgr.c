@@ -45,8 +45,8 @@ uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes)
     return elems >= 32 ? elems - elems % 32 : elems;
 }
 
-/* A message with too many chunks for the current packet size is divided for the largest possible packet
- * size instead; its packets may then be fragmented. */
+/* A message with too many chunks for the current packet size is divided for the largest possible
+ * packet size instead; its packets may then be fragmented. */
 uint32_t weft_core_grid(const struct weft_ep *ep, const struct peer *p, uint16_t elem_bytes,
                         uint32_t total)
 {
@@ -134,8 +134,8 @@ static struct rx_msg *rx_open_find(struct weft_ep *ep, weft_peer peer, uint64_t 
     return m->state != RX_FREE && m->seq == seq ? m : NULL;
 }
 
-/* When one packet causes OPEN, CHUNK and RECEIVED, the message may be closed already; events in the ring
- * get the new value, too. */
+/* When one packet causes OPEN, CHUNK and RECEIVED, the message may be closed already; events in the
+ * ring get the new value, too. */
 static void ep_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 {
     struct weft_ep *ep = self;

@@ -3,9 +3,10 @@
  *     -> psk, e          HELLO
  *     <- e, ee           ACCEPT
  *
- * This is exactly that pattern, so that the proofs and test vectors of the Noise framework apply. It is
- * not a general implementation of Noise: it has one pattern and no static keys. It does not interpret
- * the fields of HELLO and ACCEPT; those that must be authenticated are passed as the prologue.
+ * This is exactly that pattern, so that the proofs and test vectors of the Noise framework apply.
+ * It is not a general implementation of Noise: it has one pattern and no static keys. It does not
+ * interpret the fields of HELLO and ACCEPT; those that must be authenticated are passed as the
+ * prologue.
  *
  * Each message must be written only once. Its key and nonce are derived from the ephemeral key, and
  * AES-GCM reveals its authentication key when both are used for two different messages. A

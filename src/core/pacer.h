@@ -31,7 +31,8 @@ static inline void pacer_spend(struct pacer *c, uint64_t rate_bps, uint32_t byte
 }
 
 void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
-/* Whether a packet of so many bytes may be sent now. If not, sets until_ns to the time when it may. */
+/* Whether a packet of so many bytes may be sent now. If not, sets until_ns to the time when it
+ * may. */
 bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);
 /* Transmission time of so many bytes at this rate. */
 uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);

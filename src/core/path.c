@@ -1,30 +1,32 @@
-/* The path to a peer: packet size (path MTU discovery), ECN validation, and the peer's address (path
- * validation).
+/* The path to a peer: packet size (path MTU discovery), ECN validation, and the peer's address
+ * (path validation).
  *
- * Packet size. A connection starts with a size that is known to pass, and probes for longer ones. A probe
- * is a packet of its own, a PING with padding, and does not count in bytes in flight. The largest allowed
- * size is probed first, together with the usual size below it, so that on most networks one round trip is
- * enough. Then the usual sizes are probed downwards, then the remaining interval is halved. A size is
- * abandoned after three tries. Black holes: two consecutive rounds lose packets longer than the base,
- * while in each round shorter packets pass and none as long does. The cause may be a smaller path MTU, but
- * also a receiver without posted memory for these packets, or a full switch. The size in use is therefore
- * probed as a new one would be. If that fails, the packet size returns to the base, and the search starts
- * again. Open messages keep their grid; their packets may then be fragmented.
+ * Packet size. A connection starts with a size that is known to pass, and probes for longer ones. A
+ * probe is a packet of its own, a PING with padding, and does not count in bytes in flight. The
+ * largest allowed size is probed first, together with the usual size below it, so that on most
+ * networks one round trip is enough. Then the usual sizes are probed downwards, then the remaining
+ * interval is halved. A size is abandoned after three tries. Black holes: two consecutive rounds
+ * lose packets longer than the base, while in each round shorter packets pass and none as long
+ * does. The cause may be a smaller path MTU, but also a receiver without posted memory for these
+ * packets, or a full switch. The size in use is therefore probed as a new one would be. If that
+ * fails, the packet size returns to the base, and the search starts again. Open messages keep their
+ * grid; their packets may then be fragmented.
  *
- * ECN. Marks are used once the peer has counted as many marked packets as it has acknowledged. Counts that
- * decrease or are too small mean that a node on the path clears the marks. If no packet of the test
- * arrives, a node drops marked packets. In both cases the path is used without ECN.
+ * ECN. Marks are used once the peer has counted as many marked packets as it has acknowledged.
+ * Counts that decrease or are too small mean that a node on the path clears the marks. If no packet
+ * of the test arrives, a node drops marked packets. In both cases the path is used without ECN.
  *
- * Address. A packet from a new address only causes a PATH_CHALLENGE to that address, with a random token:
- * at most one packet of three times as many bytes, ten times a second. The peer has moved if that address
- * answers with the token. Only then is the address adopted, and the state of the old path (round trip,
- * window, size, ECN) discarded. A copy of a packet, sent from a third address, therefore has no effect. It
- * does not delay a migration either: four tokens are valid at a time, and if no packet arrived from the
- * old address since the last challenge, the limit of ten a second applies to each address. With one token
- * and one limit, a copy that arrived before each probe used up the challenge of the probe's address, and
- * a migrated peer was not followed for seconds. Without a common limit while packets arrive from the old
- * address, each copy of a packet would cost a packet. An attacker that sends four copies from other
- * addresses within a round trip of each challenge can still delay a migration.
+ * Address. A packet from a new address only causes a PATH_CHALLENGE to that address, with a random
+ * token: at most one packet of three times as many bytes, ten times a second. The peer has moved if
+ * that address answers with the token. Only then is the address adopted, and the state of the old
+ * path (round trip, window, size, ECN) discarded. A copy of a packet, sent from a third address,
+ * therefore has no effect. It does not delay a migration either: four tokens are valid at a time,
+ * and if no packet arrived from the old address since the last challenge, the limit of ten a second
+ * applies to each address. With one token and one limit, a copy that arrived before each probe used
+ * up the challenge of the probe's address, and a migrated peer was not followed for seconds.
+ * Without a common limit while packets arrive from the old address, each copy of a packet would
+ * cost a packet. An attacker that sends four copies from other addresses within a round trip of
+ * each challenge can still delay a migration.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
  */
@@ -288,7 +290,8 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
     }
 }
 
-/* ---- results of loss detection ---------------------------------------------------------------- */
+/* ---- results of loss detection
+ * ---------------------------------------------------------------- */
 
 /* A packet that passes is evidence for all sizes up to its own. */
 static void size_passed(struct peer *p, uint64_t pn, uint32_t bytes)
@@ -385,11 +388,11 @@ static struct stray stray_look(const struct peer *p, const struct challenge *c,
     return stray;
 }
 
-/* A peer that migrates and then sends IDLE answers no challenge before it is progressed again, and its old
- * address no longer exists: it would be declared dead. IDLE is therefore processed from any address, and so
- * is its end. Nothing is sent in response. A copy has the same content as the original, whose number is
- * above those of all packets processed. In mode none, an attacker that can forge a packet can also answer
- * the challenge. */
+/* A peer that migrates and then sends IDLE answers no challenge before it is progressed again, and
+ * its old address no longer exists: it would be declared dead. IDLE is therefore processed from any
+ * address, and so is its end. Nothing is sent in response. A copy has the same content as the
+ * original, whose number is above those of all packets processed. In mode none, an attacker that
+ * can forge a packet can also answer the challenge. */
 static void stray_idle(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                        bool idle, uint64_t now_ns)
 {

@@ -79,8 +79,8 @@ static inline void path_response_sent(struct path *path)
     path->response_due = false;
 }
 
-/* The packet size that a packet of so many bytes counts as. Sizes include room for a tag in every mode,
- * as the probes do. */
+/* The packet size that a packet of so many bytes counts as. Sizes include room for a tag in every
+ * mode, as the probes do. */
 uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes);
 void weft_core_path_init(const struct weft_ep *ep, struct peer *p);
 /* The handshake is complete: start the size search and ECN validation. */

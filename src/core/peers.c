@@ -75,8 +75,8 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* A half-open peer costs an attacker nothing, so these are dropped next: first those whose address
-     * is not validated, and among equals the oldest. */
+    /* A half-open peer costs an attacker nothing, so these are dropped next: first those whose
+     * address is not validated, and among equals the oldest. */
     struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         struct peer *p = &ep->peers[i];
@@ -98,8 +98,8 @@ bool weft_core_peer_quiet(const struct peer *p)
     return p->tx.active == 0 && !peer_waiting(p) && p->rx.live == 0 && p->rx.closed == 0;
 }
 
-/* The quiet peer with the longest silence, among the idle peers or among the others, if that silence is at
- * least `silence_ns`. */
+/* The quiet peer with the longest silence, among the idle peers or among the others, if that
+ * silence is at least `silence_ns`. */
 static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns,
                                 uint64_t now_ns)
 {

@@ -1,14 +1,14 @@
 /* Keyed pseudo-random permutation of [0, n): the order in which the chunks of a message are sent.
  *
- * An invertible mix of b bits, 2^b being the next power of two, is applied to 0, 1, 2, ...; images of n
- * and above are skipped. One step is x -> (x * odd + k) mod 2^b, then x ^= x >> ceil(b / 2); both are
- * invertible. Five steps with independent keys pass the statistics of the unit test; four narrowly fail.
- * A Feistel network of six rounds passes too, at three times the cost. Cycle walking (Black and Rogaway,
- * "Ciphers with arbitrary finite domains") would give random access, which is not needed, at the cost
- * of an unpredictable branch.
+ * An invertible mix of b bits, 2^b being the next power of two, is applied to 0, 1, 2, ...; images
+ * of n and above are skipped. One step is x -> (x * odd + k) mod 2^b, then x ^= x >> ceil(b / 2);
+ * both are invertible. Five steps with independent keys pass the statistics of the unit test; four
+ * narrowly fail. A Feistel network of six rounds passes too, at three times the cost. Cycle walking
+ * (Black and Rogaway, "Ciphers with arbitrary finite domains") would give random access, which is
+ * not needed, at the cost of an unpredictable branch.
  *
- * A shuffle would need memory. Affine and cyclic orders keep neighbours together, so that a burst of
- * losses would hit adjacent chunks. The order is not secret: an observer sees it anyway.
+ * A shuffle would need memory. Affine and cyclic orders keep neighbours together, so that a burst
+ * of losses would hit adjacent chunks. The order is not secret: an observer sees it anyway.
  *
  * Source: docs/PROTOCOL.md section 6; the step is that of hash finalizers such as murmur3's.
  */
@@ -43,7 +43,8 @@ struct weft_perm {
 /* n in 1 .. 2^31. */
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key);
 
-/* (index + from) modulo n, which keeps neighbours together: for messages that may miss nothing. from < n. */
+/* (index + from) modulo n, which keeps neighbours together: for messages that may miss nothing.
+ * from < n. */
 void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t from);
 
 /* Compute the next images; called by peek and next when none are left. */

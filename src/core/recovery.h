@@ -58,7 +58,7 @@ struct recovery {
     uint64_t loss_ns;              /* time-threshold timer */
     uint64_t pto_ns;
     uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
-    uint64_t wait_since_ns;        /* start of the silence while a reply is outstanding; WEFT_NEVER = none */
+    uint64_t wait_since_ns;        /* start of the silence with a reply outstanding; else WEFT_NEVER */
     uint32_t pto_count;
     uint8_t probes; /* PTO probes to send now */
     uint64_t round_end_pn;

@@ -1,9 +1,9 @@
-/* What a verified packet does (verify.c): its frames act, and its chunk reaches the message's sink. Then
- * the time is computed at which a message with chunks missing may close.
+/* What a verified packet does (verify.c): its frames act, and its chunk reaches the message's sink.
+ * Then the time is computed at which a message with chunks missing may close.
  *
- * The packet number is recorded before the frames act and the chunk is delivered. A DATA packet that
- * finds no posted memory is treated as lost: it is not recorded and not acknowledged, and the sender
- * retransmits its chunk.
+ * The packet number is recorded before the frames act and the chunk is delivered. A DATA packet
+ * that finds no posted memory is treated as lost: it is not recorded and not acknowledged, and the
+ * sender retransmits its chunk.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 4, 6 rules 3, 5, 6.
  */
@@ -42,8 +42,8 @@ static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
            m->critical == d->critical && m->tag == d->tag;
 }
 
-/* Process the chunk of a packet; true when the packet may be acknowledged. *bulk_p: the first pass goes
- * on, so the sender is not waiting for an acknowledgement. */
+/* Process the chunk of a packet; true when the packet may be acknowledged. *bulk_p: the first pass
+ * goes on, so the sender is not waiting for an acknowledgement. */
 static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
                     bool pass_end, uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
 {
@@ -54,7 +54,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     }
     if (d->chunks > ep->config.chunks_max) {
         ep->counters.bad_range++;
-        ack_at_once(&p->ack); /* an ACK shows that this end is alive; the sender's deadline ends the message */
+        ack_at_once(&p->ack); /* shows that this end is alive; the sender's deadline decides */
         return false;
     }
     if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
@@ -106,8 +106,8 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
 /* A path that has reordered packets may do so again for this long. */
 static const uint64_t late_memory_ns = 10 * WEFT_NS_PER_S;
 
-/* How long to wait after the end of the first pass for reordered chunks. A path that has not reordered
- * packets for a while has none, and waiting would only delay every message. */
+/* How long to wait after the end of the first pass for reordered chunks. A path that has not
+ * reordered packets for a while has none, and waiting would only delay every message. */
 static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uint64_t rtt_ns)
 {
     bool reorders =
@@ -115,7 +115,8 @@ static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uin
     return reorders ? weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US) : 0;
 }
 
-/* Time at which this message may be closed with chunks missing: rule 3. WEFT_NEVER = not yet known. */
+/* Time at which this message may be closed with chunks missing: rule 3. WEFT_NEVER = not yet
+ * known. */
 static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
 {
     uint64_t at = m->timeout_ns;
@@ -130,7 +131,8 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
     if (p->credit.sender_limited || since_ns == WEFT_NEVER) {
         return at; /* the sender may be waiting for a limit of its own, or for credit */
     }
-    /* One grant may be lost: the credit is first repeated, and the sender has a round trip to respond. */
+    /* One grant may be lost: the credit is first repeated, and the sender has a round trip to
+     * respond. */
     uint64_t silence_ns = weft_max_u64(3 * rtt_ns + retell_ns, 4 * p->credit.data_gap_ns);
     return weft_min_u64(at, since_ns + silence_ns);
 }
@@ -157,8 +159,8 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
-/* Process the frames. False: a frame cannot be processed yet and must be retransmitted. *frames_p: the
- * frame types, as bits. */
+/* Process the frames. False: a frame cannot be processed yet and must be retransmitted. *frames_p:
+ * the frame types, as bits. */
 static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                         uint64_t at_ns, uint64_t now_ns, uint32_t *frames_p)
 {
@@ -261,11 +263,12 @@ struct before {
     uint64_t rx_closed;
 };
 
-/* Whether the packet was a complete reply: a message of one chunk, with DONE of its request. Its sender
- * delays its probes, and if the reply is lost, a probe of this end for the DONE makes the sender repeat
- * it. The reply may therefore be confirmed with the next message. Between peers that communicate rarely
- * this saves this end one packet, and the peer two: it would wake up for the confirmation and
- * acknowledge it. Between peers that communicate often the confirmation is no later than otherwise. */
+/* Whether the packet was a complete reply: a message of one chunk, with DONE of its request. Its
+ * sender delays its probes, and if the reply is lost, a probe of this end for the DONE makes the
+ * sender repeat it. The reply may therefore be confirmed with the next message. Between peers that
+ * communicate rarely this saves this end one packet, and the peer two: it would wake up for the
+ * confirmation and acknowledge it. Between peers that communicate often the confirmation is no
+ * later than otherwise. */
 static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t frames,
                       uint32_t chunks, const struct before *before)
 {
@@ -283,7 +286,8 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         weft_core_closing_recv(ep, p, &in->packet);
         return;
     }
-    /* Not earlier: if a copy from another address arrives first, the original must still be accepted. */
+    /* Not earlier: if a copy from another address arrives first, the original must still be
+     * accepted. */
     weft_core_replay_commit(&p->sec, in->packet.number);
     bool has = in->packet.data != NULL;
     trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, in->packet.flags, in->packet.number,

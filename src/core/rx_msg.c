@@ -1,9 +1,10 @@
 /* Incoming messages: open, close, and the receiver's half of the bound.
  *
  * A message is opened by its first chunk that matches an expectation. It is closed when all chunks
- * have arrived, or when enough have (at most K missing, none of them critical) and either the sender's
- * first pass has ended or the sender has been silent for too long, or when it times out. It then stays
- * in its slot, to answer with DONE, until the sender confirms that DONE by moving its oldest message on.
+ * have arrived, or when enough have (at most K missing, none of them critical) and either the
+ * sender's first pass has ended or the sender has been silent for too long, or when it times out.
+ * It then stays in its slot, to answer with DONE, until the sender confirms that DONE by moving its
+ * oldest message on.
  *
  * Source: docs/PROTOCOL.md section 6, rules 3, 5, 6.
  */
@@ -23,7 +24,8 @@ static void rx_free(struct peer *p, struct rx_msg *m)
     p->rx.later &= ~bit;
 }
 
-/* A confirmation of a message that is still open here is inconsistent, and is ignored as a whole. */
+/* A confirmation of a message that is still open here is inconsistent, and is ignored as a
+ * whole. */
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
 {
     uint64_t end = weft_min_u64(open_from, p->rx.open_from + WEFT_MSGS_MAX);
@@ -176,8 +178,9 @@ uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg)
     return p->rx.open_from + (uint64_t)(int64_t)ahead;
 }
 
-/* Full sequence number for a short header's 14 bits: the candidate nearest to the window. A packet inside
- * the replay window cannot be further away, because every message has at least one packet. */
+/* Full sequence number for a short header's 14 bits: the candidate nearest to the window. A packet
+ * inside the replay window cannot be further away, because every message has at least one
+ * packet. */
 uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
 {
     uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);
@@ -205,7 +208,8 @@ void weft_core_finish_recv(struct weft_ep *ep, struct peer *p, const struct weft
         rx_done_due(&p->rx, m->seq);
     } else if (give_up && !m->unpolled) {
         /* No chunk arrived, so the application does not know of the message and gets no event. The
-         * sender gets DONE. (While an event still points to the slot's mask, it must probe again.) */
+         * sender gets DONE. (While an event still points to the slot's mask, it must probe
+         * again.) */
         *m = (struct rx_msg){.state = RX_CLOSED, .outcome = WEFT_MSG_SHORT, .seq = seq};
         masks_clear(ep, m);
         p->rx.closed |= UINT64_C(1) << (seq & MSG_MASK);

@@ -101,7 +101,8 @@ static inline void rx_msg_polled(struct rx_msg *m)
 {
     m->unpolled = false;
 }
-/* Free the slot. A slot that is free already is not written to: its page may never have been used. */
+/* Free the slot. A slot that is free already is not written to: its page may never have been
+ * used. */
 static inline void rx_msg_clear(struct rx_msg *m)
 {
     if (m->state != RX_FREE) {

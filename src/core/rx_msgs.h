@@ -99,7 +99,8 @@ void weft_core_rx_timer_arm(struct peer *p);
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
 /* rx_msg.c */
-/* Open a message with the first DATA received of it; NULL: no expectation matches. Its slot is free. */
+/* Open a message with the first DATA received of it; NULL: no expectation matches. Its slot is
+ * free. */
 struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
                                  const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns);
 /* Close an open message: COMPLETE when its bound holds, else SHORT. Returns its RECEIVED event. */

@@ -1,5 +1,5 @@
-/* Keys of a connection: handshake keys, sealing and opening packets, key rotation, the replay window
- * (secure.c). Internal to src/core.
+/* Keys of a connection: handshake keys, sealing and opening packets, key rotation, the replay
+ * window (secure.c). Internal to src/core.
  *
  * Source: docs/PROTOCOL.md section 8.
  */
@@ -81,8 +81,8 @@ weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
 /* Process an ACCEPT and derive the keys. WEFT_PROTO: its tag is wrong; nothing has changed. */
 weft_status weft_core_secure_accept_take(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept);
-/* 64 unpredictable bits, for tokens that a reply must echo. In mode none, which has no security, they are
- * from the PRNG. False: the provider failed; counted, and nothing is written. */
+/* 64 unpredictable bits, for tokens that a reply must echo. In mode none, which has no security,
+ * they are from the PRNG. False: the provider failed; counted, and nothing is written. */
 bool weft_core_secret_u64(struct weft_ep *ep, uint64_t *value_p);
 /* Erase all keys. */
 void weft_core_secure_clear(struct weft_ep *ep, struct peer *p);
@@ -90,8 +90,8 @@ void weft_core_secure_clear(struct weft_ep *ep, struct peer *p);
 void weft_core_secure_fail(struct weft_ep *ep, struct peer *p);
 /* Replace the send key after rekey_packets packets. Call it before a burst. */
 void weft_core_secure_rekey(struct weft_ep *ep, struct peer *p);
-/* Protect packet pn, which is the buffers of the burst from first_iov on. False: the provider failed, and
- * the burst must not be sent. */
+/* Protect packet pn, which is the buffers of the burst from first_iov on. False: the provider
+ * failed, and the burst must not be sent. */
 bool weft_core_secure_seal(struct weft_ep *ep, struct peer *p, uint64_t pn, uint32_t first_iov,
                            struct weft_tx *tx);
 /* Verify a packet whose header is decoded, and decrypt it in place; false when it is dropped and
@@ -102,8 +102,8 @@ bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
 /* Prefetch the keys for the peer's next packets. */
 void weft_core_secure_prefetch(const struct weft_ep *ep, const struct peer *p);
 void weft_core_secure_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
-/* The packet number with these low 32 bits that is nearest to a known one. A number 2^31 away is in no
- * window. A result above 2^63 means a number below 0. */
+/* The packet number with these low 32 bits that is nearest to a known one. A number 2^31 away is in
+ * no window. A result above 2^63 means a number below 0. */
 static inline uint64_t weft_core_number_near(uint64_t known, uint32_t low)
 {
     int32_t ahead = (int32_t)(low - (uint32_t)known);

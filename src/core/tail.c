@@ -1,23 +1,24 @@
 /* Tail loss: the last packets of an exchange are repeated once on lossy paths.
  *
- * A lost chunk is followed by others, and the acknowledgement of one of them reveals the loss after a
- * round trip. No packet follows the last ones of an exchange: DONE, FINISH, or the ACK of the end of a
- * first pass with chunks missing. If one of these is lost, only the probe timeout detects it. That
- * timeout includes the variation of the round-trip time while the links were full: 10 ms for messages of
- * 25,000 bytes at 50 Mbit/s, a third of the phase that is delayed. Repeating a few bytes after part of a
- * round trip costs less:
+ * A lost chunk is followed by others, and the acknowledgement of one of them reveals the loss after
+ * a round trip. No packet follows the last ones of an exchange: DONE, FINISH, or the ACK of the end
+ * of a first pass with chunks missing. If one of these is lost, only the probe timeout detects it.
+ * That timeout includes the variation of the round-trip time while the links were full: 10 ms for
+ * messages of 25,000 bytes at 50 Mbit/s, a third of the phase that is delayed. Repeating a few
+ * bytes after part of a round trip costs less:
  *
- *   ACK      of a message whose first pass has ended with chunks missing: 3/8 of a round trip after the
- *            last ACK, if no chunk has arrived since.
+ *   ACK      of a message whose first pass has ended with chunks missing: 3/8 of a round trip after
+ *            the last ACK, if no chunk has arrived since.
  *   DONE     3/8 of a round trip after the last transmission, if it is not confirmed. The stream of
  *            chunks that filled the link has just ended, so confirmation takes less time than the
  *            measured round trips.
- *   FINISH   9/8 of a round trip after the last chunk, if nothing was acknowledged since: the time after
- *            which a packet counts as lost. DONE waits as long while a message of this end is open.
+ *   FINISH   9/8 of a round trip after the last chunk, if nothing was acknowledged since: the time
+ *            after which a packet counts as lost. DONE waits as long while a message of this end is
+ *            open.
  *
- * Each is repeated once per new packet; after that the probe timeout applies. DONE and FINISH are repeated
- * only if no chunk to this peer is left to send and a packet to any peer was lost in the last 10 s, so
- * that they cost nothing on other paths.
+ * Each is repeated once per new packet; after that the probe timeout applies. DONE and FINISH are
+ * repeated only if no chunk to this peer is left to send and a packet to any peer was lost in the
+ * last 10 s, so that they cost nothing on other paths.
  *
  * Source: docs/PROTOCOL.md section 5, "Tail loss"; RFC 8985 section 7 (tail loss probe), whose
  * probe is a whole segment after two round trips.
@@ -29,7 +30,8 @@ static uint64_t after(const struct peer *p, uint64_t since_ns, uint64_t eighths)
     return since_ns + weft_max_u64(p->recovery.srtt_ns / 8 * eighths, granularity_ns);
 }
 
-/* The first pass of an open message has ended: its sender waits for an ACK that shows the missing chunks. */
+/* The first pass of an open message has ended: its sender waits for an ACK that shows the missing
+ * chunks. */
 static uint64_t ack_time(const struct peer *p)
 {
     if (p->ack.gap_ns == 0 || (p->recovery.tail_said & TAIL_ACK) != 0) {
@@ -43,8 +45,8 @@ static uint64_t ack_time(const struct peer *p)
     return WEFT_NEVER;
 }
 
-/* Messages whose chunks have all been sent. Short messages without any acknowledgement are left out: all
- * their chunks may be lost, and a probe, which carries a chunk, is better. */
+/* Messages whose chunks have all been sent. Short messages without any acknowledgement are left
+ * out: all their chunks may be lost, and a probe, which carries a chunk, is better. */
 static uint64_t finished(const struct peer *p)
 {
     uint64_t messages = 0;

@@ -1,19 +1,20 @@
 /* Timers: the deadlines of all peers, and the actions when they expire.
  *
- * The deadlines are a binary heap of peers; the first is the deadline of the endpoint. The deadline of a
- * peer is the earliest timer of its objects.
+ * The deadlines are a binary heap of peers; the first is the deadline of the endpoint. The deadline
+ * of a peer is the earliest timer of its objects.
  */
 #include "core/internal.h"
 
-/* A deadline that is late by this much means that the process, or its host, was suspended. After a pause of
- * a large part of the peer timeout, the silence of peers during the pause must not count. */
+/* A deadline that is late by this much means that the process, or its host, was suspended. After a
+ * pause of a large part of the peer timeout, the silence of peers during the pause must not
+ * count. */
 static uint64_t pause_ns(const struct weft_ep *ep)
 {
     return weft_min_u64(WEFT_NS_PER_S, ep->config.peer_timeout_ns / 2);
 }
 
-/* The positions of the peers in the heap are an array of their own and not a field of the peer, so that
- * sifting one peer does not load the cache lines of others. */
+/* The positions of the peers in the heap are an array of their own and not a field of the peer, so
+ * that sifting one peer does not load the cache lines of others. */
 static void heap_place(struct weft_ep *ep, uint32_t pos, struct deadline d)
 {
     ep->heap[pos] = d;

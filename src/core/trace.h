@@ -1,11 +1,12 @@
 /* The trace of an endpoint: a record for each event of its packets and messages.
  *
  * Records have a fixed size and are written to a ring, which weft_ep_new allocates when
- * config.trace_records > 0. The newest records overwrite the oldest, and the reader gets the number of
- * records lost. When tracing is off, each trace point costs one predictable branch. A driver reads
- * the ring between two calls of the endpoint and stores the records (src/obs).
+ * config.trace_records > 0. The newest records overwrite the oldest, and the reader gets the number
+ * of records lost. When tracing is off, each trace point costs one predictable branch. A driver
+ * reads the ring between two calls of the endpoint and stores the records (src/obs).
  *
- * It is neither a text log nor a set of counters: the counters (core/endpoint.h) are exact and always on.
+ * It is neither a text log nor a set of counters: the counters (core/endpoint.h) are exact and
+ * always on.
  *
  * Source: docs/TRACING.md describes the records.
  */
@@ -134,9 +135,9 @@ enum { WEFT_TRACE_RECORDS_MIN = 64, WEFT_TRACE_RECORDS_MAX = 1 << 24 };
 /* Records written since weft_ep_new; 0 when tracing is off. */
 uint64_t weft_ep_trace_written(const struct weft_ep *ep);
 
-/* Copy records from number *from_p on (the first is 0), oldest first, and advance *from_p past them.
- * If the ring has overwritten some of them, copying starts at the oldest record that is left, and
- * *overwritten_p is the number of missing records.
+/* Copy records from number *from_p on (the first is 0), oldest first, and advance *from_p past
+ * them. If the ring has overwritten some of them, copying starts at the oldest record that is left,
+ * and *overwritten_p is the number of missing records.
  *
  * Shape:   records (records_max,).   Returns the records copied.   Thread: the endpoint's. */
 size_t weft_ep_trace_read(struct weft_ep *ep, uint64_t *from_p, struct weft_trace_record *records,

@@ -1,8 +1,8 @@
 /* Building packets: the next burst of equal datagrams to one peer.
  *
- * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk is added if
- * it fits); then, in the peer's turn (egress.c), chunks, as many as window, credit and pacer allow, sent
- * directly from the caller's buffer.
+ * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk is
+ * added if it fits); then, in the peer's turn (egress.c), chunks, as many as window, credit and
+ * pacer allow, sent directly from the caller's buffer.
  */
 #include "core/internal.h"
 
@@ -37,9 +37,10 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
            weft_core_pacer_allows(p, bytes, now_ns);
 }
 
-/* SENDER_LIMITED: set on the last packets that window, pacer and the host's queue allow while chunks are
- * left. It means that the pause that may follow is due to this end and not to the network. It is set on
- * several packets, because the last may be lost. The receiver itself knows the limit by credit. */
+/* SENDER_LIMITED: set on the last packets that window, pacer and the host's queue allow while
+ * chunks are left. It means that the pause that may follow is due to this end and not to the
+ * network. It is set on several packets, because the last may be lost. The receiver itself knows
+ * the limit by credit. */
 static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m,
                            uint32_t bytes)
 {
@@ -117,10 +118,10 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
         weft_core_egress_unsent(ep, p, -1);
     }
     if (m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN && losses_likely(ep, now_ns)) {
-        /* FINISH follows immediately. The packet with PASS_END, or a retransmission, may be lost, and
-         * the acknowledgement of a later packet detects that. Without recent losses FINISH is redundant
-         * with DONE: FINISH, the second DONE that answers it, and the acknowledgements of both were 2 %
-         * of the bytes of messages of 18 chunks. */
+        /* FINISH follows immediately. The packet with PASS_END, or a retransmission, may be lost,
+         * and the acknowledgement of a later packet detects that. Without recent losses FINISH is
+         * redundant with DONE: FINISH, the second DONE that answers it, and the acknowledgements of
+         * both were 2 % of the bytes of messages of 18 chunks. */
         tx_finish_due(&p->tx, tx_bit(m->seq));
     }
     p->allowed.sent++;
@@ -164,9 +165,9 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
 }
 
 /* Prefetch the next chunk of the first pass. It may be anywhere in the message, so the hardware
- * prefetcher does not find it (nor does it cross a page). The lines are loaded while the current chunk
- * is protected and recorded; otherwise the computation of the tag, or the kernel's copy, would wait for
- * each of them. */
+ * prefetcher does not find it (nor does it cross a page). The lines are loaded while the current
+ * chunk is protected and recorded; otherwise the computation of the tag, or the kernel's copy,
+ * would wait for each of them. */
 static void chunk_prefetch(struct tx_msg *m)
 {
     if (m->pass_next == m->chunks) {
@@ -212,11 +213,12 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     return true;
 }
 
-/* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the link
- * transmits them while more packets are built: each burst is at most twice the packets in flight. A
- * first burst of 25 packets reached the link 100 us later than one of four. This does not apply in the
- * middle of a message. A sender that has waited there for credit shares the receiver's link, which is
- * busy, and a burst costs a system call, and each hop as much work, as a single packet does. */
+/* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the
+ * link transmits them while more packets are built: each burst is at most twice the packets in
+ * flight. A first burst of 25 packets reached the link 100 us later than one of four. This does not
+ * apply in the middle of a message. A sender that has waited there for credit shares the receiver's
+ * link, which is busy, and a burst costs a system call, and each hop as much work, as a single
+ * packet does. */
 static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
     uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
@@ -260,8 +262,9 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-/* DONE and FINISH are tracked like chunks, so they must leave room in the ring too. Otherwise sending
- * one would declare an older one lost, which would be retransmitted, and so on without end. */
+/* DONE and FINISH are tracked like chunks, so they must leave room in the ring too. Otherwise
+ * sending one would declare an older one lost, which would be retransmitted, and so on without
+ * end. */
 static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
 {
     return p->recovery.pn_next - p->recovery.pn_oldest < ep->config.tx_window_max - RING_RESERVE;
@@ -297,7 +300,8 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
 {
     struct weft_wire_frame frame;
     frame.type = WEFT_FRAME_ACK;
-    /* Reserve room for one part of a DONE; otherwise, in small packets, notes would block it forever. */
+    /* Reserve room for one part of a DONE; otherwise, in small packets, notes would block it
+     * forever. */
     size_t room = weft_writer_left(w);
     room -= p->conn.need_ping ? WEFT_PING_BYTES : 0;
     room -= p->rx.need_done == 0 ? 0 : WEFT_DONE_BYTES + DONE_PART_WORDS * sizeof(uint64_t);
@@ -405,7 +409,8 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     return kind | frames_done(ep, p, w);
 }
 
-/* The next chunk, if it fits after the frames; NULL = none. A short reply then carries acknowledgements. */
+/* The next chunk, if it fits after the frames; NULL = none. A short reply then carries
+ * acknowledgements. */
 static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t used,
                                     uint32_t bytes_max, uint64_t now_ns, uint32_t *chunk_p,
                                     bool *again_p)
@@ -498,9 +503,9 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
     return 1;
 }
 
-/* One probe, regardless of window, credit and pacer: a missing chunk of one message, or FINISH if its
- * bound is met, or PING. All unconfirmed DONEs are sent again with it. Those that were acknowledged are
- * redundant, but this happens only on a silent path. */
+/* One probe, regardless of window, credit and pacer: a missing chunk of one message, or FINISH if
+ * its bound is met, or PING. All unconfirmed DONEs are sent again with it. Those that were
+ * acknowledged are redundant, but this happens only on a silent path. */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     recovery_probe_building(&p->recovery);

@@ -1,12 +1,13 @@
 /* Outgoing messages: open and close, selection of the next chunk, retransmission, and DONE.
  *
  * The first pass sends every chunk once, in the order of the message's permutation. A lost chunk is
- * retransmitted only if it is critical, or if the bound would otherwise be exceeded by the known losses
- * and those expected among the chunks in flight (rules 2 and 4, resend_due below). The receiver closes
- * the message and reports the outcome, and the chunks received, in DONE.
+ * retransmitted only if it is critical, or if the bound would otherwise be exceeded by the known
+ * losses and those expected among the chunks in flight (rules 2 and 4, resend_due below). The
+ * receiver closes the message and reports the outcome, and the chunks received, in DONE.
  *
- * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. Unlike in the paper,
- * only losses that would *extend* the message are left unrepaired, and the sender learns of them.
+ * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. Unlike in the
+ * paper, only losses that would *extend* the message are left unrepaired, and the sender learns of
+ * them.
  */
 #include "core/internal.h"
 
@@ -33,13 +34,13 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
     return true;
 }
 
-/* The order of the first pass. In a message that may miss nothing the position of losses does not matter,
- * and memory is read, and at the receiver written, fastest from front to back. If either end may close
- * it early, it can end SHORT, and the missing chunks must be spread evenly.
+/* The order of the first pass. In a message that may miss nothing the position of losses does not
+ * matter, and memory is read, and at the receiver written, fastest from front to back. If either
+ * end may close it early, it can end SHORT, and the missing chunks must be spread evenly.
  *
- * Otherwise each message has an order of its own. The key is mixed twice, because incarnations may be
- * consecutive, as sequence numbers are: with their plain sum, a message of one sender would have the
- * same order as the next message of another. */
+ * Otherwise each message has an order of its own. The key is mixed twice, because incarnations may
+ * be consecutive, as sequence numbers are: with their plain sum, a message of one sender would have
+ * the same order as the next message of another. */
 static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
 {
     if (m->lost_max == 0 && m->deadline_ns == WEFT_NEVER && !cut) {
@@ -57,8 +58,8 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
     }
 }
 
-/* The masks of a short message are stored inside it. In the arena each mask is in a page of its own, and
- * four misses of the cache and the TLB were a large part of the cost of such a message. */
+/* The masks of a short message are stored inside it. In the arena each mask is in a page of its
+ * own, and four misses of the cache and the TLB were a large part of the cost of such a message. */
 static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
 {
     bool is_inline = m->chunks <= INLINE_CHUNKS;
@@ -75,8 +76,8 @@ static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
     memset(m->done, 0, bytes);
 }
 
-/* Critical chunks by mask, and the first `leading`. When the mask names no others, the count in DATA's
- * header is enough. */
+/* Critical chunks by mask, and the first `leading`. When the mask names no others, the count in
+ * DATA's header is enough. */
 static void critical_init(struct tx_msg *m, const uint64_t *mask, uint32_t leading)
 {
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
@@ -146,7 +147,8 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     }
     perm_choose(ep, m, send->cut);
     if (!m->held) {
-        /* The receiver learns of this message only after the earlier ones, so BACKLOG must announce it. */
+        /* The receiver learns of this message only after the earlier ones, so BACKLOG must announce
+         * it. */
         p->tx.need_backlog |= p->tx.unsent > 0;
         weft_core_egress_unsent(ep, p, m->chunks);
         if (!peer_waiting(p)) {
@@ -201,18 +203,21 @@ bool weft_core_tx_satisfied(const struct tx_msg *m)
     return held + m->lost_max >= m->chunks && m->critical_left == 0;
 }
 
-/* All chunks are sent, the receiver has enough, and no packet is in flight whose ACK would confirm it. */
+/* All chunks are sent, the receiver has enough, and no packet is in flight whose ACK would confirm
+ * it. */
 bool weft_core_tx_over(const struct tx_msg *m)
 {
     return m->pass_next == m->chunks && m->in_flight == 0 && weft_core_tx_satisfied(m);
 }
 
-/* ---- the next chunk --------------------------------------------------------------------------- */
+/* ---- the next chunk
+ * --------------------------------------------------------------------------- */
 
-/* Estimated number of chunks in flight that will be lost. During the first pass it is the mean, rounded
- * down: an estimate must not use up the bound of a small message, and ACKs still to come are more
- * accurate. After the pass it is the mean plus twice its square root (two standard deviations of a
- * Poisson distribution): a few redundant chunks cost less than another round trip. */
+/* Estimated number of chunks in flight that will be lost. During the first pass it is the mean,
+ * rounded down: an estimate must not use up the bound of a small message, and ACKs still to come
+ * are more accurate. After the pass it is the mean plus twice its square root (two standard
+ * deviations of a Poisson distribution): a few redundant chunks cost less than another round
+ * trip. */
 static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
 {
     uint64_t mean_ppm = (uint64_t)m->in_flight * weft_cc_loss_ppm(&p->cc);
@@ -229,9 +234,10 @@ static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
     return most;
 }
 
-/* All chunks were sent several times and none was acknowledged, although losses were detected, so other
- * packets arrived: the receiver has not posted memory. From now on only one chunk is in flight at a
- * time. The constant 16 allows for a short message that is lost several times by chance. */
+/* All chunks were sent several times and none was acknowledged, although losses were detected, so
+ * other packets arrived: the receiver has not posted memory. From now on only one chunk is in
+ * flight at a time. The constant 16 allows for a short message that is lost several times by
+ * chance. */
 static bool unwanted_yet(const struct tx_msg *m)
 {
     return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks + 16;
@@ -258,9 +264,9 @@ static bool resend_due(const struct peer *p, const struct tx_msg *m)
     return (uint64_t)m->lost_count + in_flight_lost > m->lost_max;
 }
 
-/* Select one of the lost chunks pseudo-randomly. With the lowest index first, the chunks missing from a
- * message that ends at its bound would be at the end of its vector. With bound 0 all are retransmitted,
- * so the order does not matter. */
+/* Select one of the lost chunks pseudo-randomly. With the lowest index first, the chunks missing
+ * from a message that ends at its bound would be at the end of its vector. With bound 0 all are
+ * retransmitted, so the order does not matter. */
 static uint32_t lost_choose(const struct tx_msg *m)
 {
     if (m->lost_max == 0) {
@@ -349,8 +355,9 @@ static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
     }
 }
 
-/* Round robin, oldest first: a message without posted memory must not block probes of the others. Paused
- * messages are skipped, because a probe would send their next chunk too early; PING is sent instead. */
+/* Round robin, oldest first: a message without posted memory must not block probes of the others.
+ * Paused messages are skipped, because a probe would send their next chunk too early; PING is sent
+ * instead. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
 {
     uint64_t span = p->tx.next_seq - p->tx.open_from;
@@ -382,7 +389,7 @@ void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            conn_idle_end(&p->conn); /* the peer must get FINISH, and if it is dead, this end must detect it */
+            conn_idle_end(&p->conn); /* send FINISH even to an idle peer, and detect a dead one */
             p->tx.finish |= UINT64_C(1) << slot;
             p->tx.held &= ~(UINT64_C(1) << slot);
         } else {
@@ -452,8 +459,8 @@ void weft_core_tx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-/* Record one part of the mask; true when all parts have arrived. False with *bad_p set: the part does not
- * fit the message. */
+/* Record one part of the mask; true when all parts have arrived. False with *bad_p set: the part
+ * does not fit the message. */
 static bool done_part(struct tx_msg *m, const struct weft_wire_done *d, bool *bad_p)
 {
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);

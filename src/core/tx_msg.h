@@ -79,7 +79,8 @@ static inline bool tx_critical_chunk(const struct tx_msg *m, uint32_t chunk)
     return m->masked ? weft_bits_test(m->critical_mask, chunk) : chunk < m->critical;
 }
 
-/* The next chunk of the first pass; requires pass_next < chunks. It is computed once: hence not const. */
+/* The next chunk of the first pass; requires pass_next < chunks. It is computed once: hence not
+ * const. */
 static inline uint32_t tx_msg_pass_chunk(struct tx_msg *m)
 {
     return weft_perm_peek(&m->perm);
@@ -109,7 +110,8 @@ static inline void tx_msg_clear(struct tx_msg *m)
     }
 }
 
-/* Rank and rate of a held message. The next `announcements` DATA packets announce a new priority. */
+/* Rank and rate of a held message. The next `announcements` DATA packets announce a new
+ * priority. */
 static inline void tx_msg_pace_set(struct tx_msg *m, uint8_t rank, uint8_t wire_priority,
                                    uint8_t announcements, uint64_t rate_bps, uint64_t now_ns)
 {

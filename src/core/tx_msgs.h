@@ -22,7 +22,8 @@ struct tx_msgs {
     struct tx_msg *msgs; /* WEFT_MSGS_MAX */
     uint64_t next_seq;
     uint64_t open_from;
-    /* Bit sets of messages; the bit is seq mod WEFT_MSGS_MAX. All but the first are subsets of it. */
+    /* Bit sets of messages; the bit is seq mod WEFT_MSGS_MAX. All but the first are subsets of
+     * it. */
     uint64_t active;
     uint64_t held;                 /* not begun: pace.c */
     uint64_t paced;                /* paused by their rate until pace_ns */

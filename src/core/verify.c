@@ -1,9 +1,11 @@
-/* Authentication and validation of a packet: every reason to drop it is checked before any of it acts.
+/* Authentication and validation of a packet: every reason to drop it is checked before any of it
+ * acts.
  *
  * Order: decode the header; find the connection; check the packet number against the replay window;
  * verify (and decrypt); decode the body; check every frame and the DATA header; check the source
- * address. An invalid packet is dropped and counted. It has no other effect, except those of packets of
- * unknown connections and addresses: weft_core_handshake_guard_unknown, weft_core_path_stray.
+ * address. An invalid packet is dropped and counted. It has no other effect, except those of
+ * packets of unknown connections and addresses: weft_core_handshake_guard_unknown,
+ * weft_core_path_stray.
  *
  * Source: docs/PROTOCOL.md sections 3, 4 and 8.
  */
@@ -22,8 +24,8 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
     return alive && p->conn.id == connection_id ? p : NULL;
 }
 
-/* Complete a short header with the grid of its message. A chunk outside the grid is thus detected before
- * any of the packet acts, as with DATA, whose header contains the grid. */
+/* Complete a short header with the grid of its message. A chunk outside the grid is thus detected
+ * before any of the packet acts, as with DATA, whose header contains the grid. */
 static weft_status brief_decode(const struct peer *p, const struct weft_wire_packet *packet,
                                 struct weft_wire_data *data_p)
 {
