@@ -1,9 +1,9 @@
-/* What the senders hold and what they want: the count behind the receiver's credits (credit.c).
+/* The credit that senders hold and want: the accounting for the receiver's grants (credit.c).
  *
- * A packet changes what its sender holds and wants and nobody else's. So a sender is looked at again
- * only after it was touched - a packet, a message that opened or closed, a grant, its silence - and
- * a packet costs the same with 1 sender and with 200. All are looked at when the allowance, which
- * is everybody's, has changed.
+ * A packet changes only the values of its own sender. A sender is therefore counted again only
+ * after an event of its own (a packet, a message opened or closed, a grant, a silence), and a
+ * packet costs the same with 1 sender and with 200. All senders are counted again when the
+ * allowance, which is common to all, has changed.
  *
  * Source: docs/PROTOCOL.md section 5.
  */
@@ -13,9 +13,9 @@
 
 enum { USE_SPARE = 2 };
 
-/* DATA packets of this message that its sender still has to send, as far as this end can tell: the
- * rest of the pass and what it sends again meanwhile, or what the bound lacks. Credit for lost chunks
- * that are not sent again would be a burst at the start of the next message. */
+/* Estimate of the DATA packets that the sender still has to send of this message: the rest of the
+ * first pass and its retransmissions, or the chunks missing beyond the bound. Credit for lost
+ * chunks that are not retransmitted would become a burst at the start of the next message. */
 static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
 {
     uint64_t missing = m->chunks - m->received_count;
@@ -24,7 +24,7 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
     if (m->pass_over) {
         return lacking;
     }
-    /* Of what the peer has sent since, not what arrived of other messages. */
+    /* Packets that the peer has sent since, without those received of other messages. */
     uint32_t others = p->credit.data_heard - m->data_heard_open - m->data_heard;
     uint32_t sent = p->credit.data_count - m->data_count_open - others;
     bool alone = (p->rx.live & (p->rx.live - 1)) == 0;
@@ -36,13 +36,14 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
     uint64_t spare = pass_spare(m->lost_max);
     uint64_t again = missing > spare ? missing - spare : 0;
     again = weft_min_u64(again, most > sent ? most - sent : 0);
-    /* With more resends and lost packets of other messages among `sent`, the end of the pass is further
-     * than it seems; what is left is approached in steps of an eighth, not one by one. */
+    /* `sent` may include further retransmissions and lost packets of other messages, so more chunks
+     * may be left than it suggests. Credit for them is granted in steps of an eighth, not one by
+     * one. */
     left = weft_max_u64(weft_max_u64(lacking, left), again);
     return weft_max_u64(left, missing / 8 + 1);
 }
 
-/* Of its shortest open message, the power of two. */
+/* Size class of the shortest open message of the peer: a power of two. */
 static uint64_t size_class(const struct peer *p)
 {
     uint32_t chunks = UINT32_MAX;
@@ -53,9 +54,10 @@ static uint64_t size_class(const struct peer *p)
     return 31 - (uint64_t)__builtin_clz(chunks);
 }
 
-/* Of its most urgent open message. Where it only has told of more, of the last that was open until it
- * holds credit to begin with; then the last: what is behind an urgent message need not be urgent, and its
- * next packet will say so. */
+/* Priority of the most urgent open message of the peer. With only a backlog announced, it is the
+ * priority of the last open message until the peer holds credit to begin with; after that the
+ * lowest priority, because the message after an urgent one need not be urgent, and its first packet
+ * has its priority. */
 static uint8_t priority_of(const struct peer *p)
 {
     if (p->rx.live == 0 && weft_core_credit_outstanding(p) > 0) {
@@ -76,7 +78,7 @@ uint32_t weft_core_credit_backlog(const struct peer *p)
     return packets <= 0 ? 0 : (uint32_t)packets;
 }
 
-/* Of its open messages, or with those behind them of which it has told; they are not opened yet. */
+/* Remaining DATA packets of the open messages, or of the announced backlog if that is more. */
 uint64_t weft_core_credit_remaining(const struct peer *p)
 {
     uint64_t packets = 0;
@@ -86,8 +88,9 @@ uint64_t weft_core_credit_remaining(const struct peer *p)
     return weft_max_u64(packets, weft_core_credit_backlog(p));
 }
 
-/* The beginning of a round comes at once, at all endpoints of the host and over as many links as
- * there are senders: but for what leaves meanwhile, the buffer must hold it. */
+/* The first packets of a round arrive at the same time, at all endpoints of the host and over as
+ * many links as there are senders. The buffer must hold all of them, except for those that leave
+ * meanwhile. */
 static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
 {
     const struct weft_credit_share *host = ep->config.credit_share;
@@ -97,13 +100,13 @@ static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
     return links <= 1 ? UINT64_MAX : ep->credit.at_once_host * links / (links - 1) / ends;
 }
 
-/* What a sender without an open message may begin the next with. */
+/* The allowance: unscheduled packets of a sender without an open message, for its next one. */
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
 {
     const struct credit *c = &ep->credit;
     uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
     if (c->senders == 0) {
-        senders = weft_max_u64(senders, ep->peers_used); /* everybody connected may be the first */
+        senders = weft_max_u64(senders, ep->peers_used); /* all peers may start at once */
     }
     uint64_t budget = c->budget;
     if (!ep->config.same_host) {
@@ -113,7 +116,7 @@ uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
     return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
 }
 
-/* ---- the count ------------------------------------------------------------------------------- */
+/* ---- accounting ------------------------------------------------------------------------------ */
 
 static void want(struct weft_ep *ep, struct peer *p, uint32_t room)
 {
@@ -129,7 +132,7 @@ static void want(struct weft_ep *ep, struct peer *p, uint32_t room)
     }
 }
 
-/* The shortest base round trip is that of the link; others may have been measured in a queue. */
+/* The minimum of the base round trips is that of the link; others may include queueing delay. */
 static void rtt_look(struct credit *c, struct peer *p, uint64_t rtt_ns)
 {
     c->rtt_stale |= rtt_ns > p->credit.rtt_ns && p->credit.rtt_ns == c->rtt_ns;
@@ -137,7 +140,7 @@ static void rtt_look(struct credit *c, struct peer *p, uint64_t rtt_ns)
     p->credit.rtt_ns = rtt_ns;
 }
 
-/* `out` packets, of which it uses `packets`. */
+/* The peer holds credit for `out` packets and uses `packets` of it. */
 static void hold(struct credit *c, struct peer *p, uint32_t packets, uint32_t out)
 {
     c->total = c->total - p->credit.held + packets;
@@ -154,9 +157,9 @@ static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
     p->credit.counted_shared = shared;
 }
 
-/* Count this peer anew, which has a message open. What it holds beyond that message is the allowance
- * for its next one, and is no more on its way than that of senders without a message. As long as
- * it was counted, the link ran dry at the end of every message of an incast. */
+/* Count a peer with an open message. Credit beyond that message is the allowance for its next one,
+ * and is no more in flight than the allowance of senders without a message. When it was counted as
+ * outstanding, the link ran dry at the end of every message of an incast. */
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
 {
     uint32_t has = weft_core_credit_outstanding(p);
@@ -169,7 +172,7 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
     uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
-    /* What is for the next message alone goes in halves, not with a packet for every few. */
+    /* Credit for the next message only is granted in halves, not a packet at a time. */
     bool enough = has >= p->credit.left && has >= ep->credit.allowance / 2;
     want(ep, p, enough ? 0 : room);
     rtt_look(&ep->credit, p, p->recovery.rtt_ns_min);
@@ -215,7 +218,7 @@ void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p)
     ep->credit.dirty = true;
 }
 
-/* The peer has a message open here. */
+/* The peer has an incoming message open. */
 void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
@@ -227,7 +230,7 @@ void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     weft_core_credit_touch(ep, p);
 }
 
-/* The newest packet counts. */
+/* The packet with the largest number decides. */
 void weft_core_credit_backlog_told(struct weft_ep *ep, struct peer *p, uint32_t end, uint64_t pn,
                                    uint64_t now_ns)
 {
@@ -243,7 +246,7 @@ void weft_core_credit_backlog_told(struct weft_ep *ep, struct peer *p, uint32_t 
     }
 }
 
-/* A peer that has said that more is behind it keeps its credit. */
+/* A peer with an announced backlog stays active. */
 void weft_core_credit_closed(struct weft_ep *ep, struct peer *p)
 {
     if (weft_core_credit_backlog(p) == 0) {
@@ -253,7 +256,7 @@ void weft_core_credit_closed(struct weft_ep *ep, struct peer *p)
     }
 }
 
-/* It has none any more. */
+/* The peer has no message open and no backlog. */
 void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 {
     if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
@@ -269,16 +272,17 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
     }
 }
 
-/* ---- what they use --------------------------------------------------------------------------- */
+/* ---- use of credit --------------------------------------------------------------------------- */
 
-/* A window of the sender's own may let out less in a round trip than it was granted: the rest lies there
- * while others could use it. What it has sent in two round trips, with this end's delays, and USE_SPARE
- * packets are more than it has on its way, and leave it room to double. A sender that has
- * sent nothing for as long had nothing to send or was sending to others: no limit follows. Nor does one
- * follow for a sender that has used all that it held at the beginning: credit limits it, not its window.
- * With a limit there, 32 senders at 40 Gbit/s to a port of 64 KB took 1.30 times the ideal instead of
- * 1.08, and 12 times as many packets were lost. Should all windows open at
- * once, what comes is at most the budget twice (weft_core_credit_run). */
+/* A sender's own window may allow fewer packets per round trip than it was granted, while other
+ * senders could use the rest. The packets that it sent in two round trips, including this end's
+ * delays, plus USE_SPARE are more than it has in flight, and allow its rate to double. This limit
+ * does not apply to a sender that sent nothing in that time: it had nothing to send or was sending
+ * to others. It does not apply either to a sender that used all credit that it held at the
+ * beginning: it is limited by credit, not by its window. With a limit there, 32 senders at 40
+ * Gbit/s to a port of 64 KB took 1.30 times the ideal instead of 1.08, and 12 times as many packets
+ * were lost. If all windows open at the same time, at most twice the budget arrives
+ * (weft_core_credit_run). */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     uint64_t span_ns = 2 * (p->recovery.srtt_ns + p->ack.delay_ns + ep->credit.late_ns);
@@ -291,12 +295,11 @@ void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_
     p->credit.use_granted = p->credit.granted;
 }
 
-/* ---- who is next ----------------------------------------------------------------------------- */
+/* ---- the next sender ------------------------------------------------------------------------- */
 
-/* The most urgent first. By turns: of these those with the shortest message, of these who holds the least, of
- * these who has waited longest. Who is busy with another receiver keeps what it holds, and with the
- * longest waiting first it was given as much again in each turn, until all of the budget lay with the
- * busy. */
+/* By priority. In turns: then by the length of the message, then by the least credit held, then by
+ * the longest wait. A sender that is busy with another receiver keeps its credit. With the longest
+ * wait first, it was granted more in each turn, until busy senders held the whole budget. */
 struct turn {
     uint8_t priority;
     uint64_t class;
@@ -315,8 +318,9 @@ static bool turn_before(const struct turn *a, const struct turn *b)
     return a->holds != b->holds ? a->holds < b->holds : a->last < b->last;
 }
 
-/* The sender to serve next: of those with the most urgent message the one with the least left, or by
- * turns; or the one that has waited longest of all (`longest`). One that holds `most` waits. */
+/* The sender to grant credit next: among those with the most urgent message the one with the fewest
+ * packets left, or in turns; or the one with the longest wait of all (`longest`). Senders that hold
+ * `most` are skipped. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,
                                    uint64_t most)
 {

@@ -1,30 +1,33 @@
-/* Whose chunks go next, and how many bytes of them wait in this host's own queue.
+/* The order of peers in sending chunks, and the limit on bytes in the host's send queue.
  *
- * An endpoint has one link, and often chunks for several peers: the server's answers to all workers, a
- * collective's pieces for all others. Served side by side they end together, and late; served one after
- * another the first is there after its own time, and its receiver answers while the others still
- * arrive. So the order is: the most urgent message, of these the shortest (by powers of two), of these
- * the oldest. Equal messages go one after another in the order in which they were opened. Every eighth
- * burst is the oldest message's, whatever its length: nobody starves.
+ * An endpoint has one link, and often chunks for several peers: a server's replies to all workers,
+ * or the parts of a collective for all ranks. With round robin, all messages complete at the same,
+ * late time. Served one after another, the first completes early, and its receiver can respond
+ * while the others are still being sent. The order is therefore by priority, then by length
+ * (shortest first, by powers of two), then by age. Messages of equal length are sent in the order
+ * in which they were opened. Every eighth burst is of the oldest message, whatever its length, so
+ * that no message starves.
  *
- * Where all send to all, equal messages that belong together go by the age of their credit instead: this
- * end is the sender that others wait for. A receiver whose credit has lain here for long has granted all that it may, and its link
- * rests; one after another, seven messages of 18 chunks took 1.20 times their ideal, of which receivers
- * rested a half for credit that lay with busy senders. That all send to all is seen from the senders to
- * this end, which have other receivers, too (credit.c).
+ * In an all-to-all exchange, equal messages that belong together are ordered by the age of their
+ * credit instead, because this end is the sender that others wait for. A receiver whose credit has
+ * been unused here for long has granted its whole budget, and its link is idle. With one message
+ * after another, seven messages of 18 chunks took 1.20 times the ideal time, and half of the excess
+ * was receivers idle because busy senders held their credit. An all-to-all exchange is recognized
+ * by the senders to this end, which have other receivers, too (credit.c).
  *
- * An order holds only for what has not been handed over. What waits in the kernel's queue or in the
- * network card cannot be overtaken any more, neither by a message that is more urgent nor by
- * acknowledgements and credit for the other direction: all-to-all took 1.5 times its ideal because
- * credit stood behind one's own data. A driver that can tell what waits there says so
- * (weft_ep_queued), and chunks are handed over while it is less than a limit. Control packets pass.
- * Without such a driver there is no limit.
+ * The order applies only to packets that were not handed over yet. A packet in the kernel's queue
+ * or in the network card can no longer be overtaken, neither by a more urgent message nor by
+ * acknowledgements and credit for the opposite direction: all-to-all took 1.5 times the ideal time
+ * because credit was queued behind data of the same host. A driver that can measure that queue
+ * reports it (weft_ep_queued), and chunks are handed over while it is below a limit. Control
+ * packets are not limited. Without such a driver there is no limit.
  *
- * The limit is as low as keeps the link busy. It grows when the queue ran empty although chunks
- * waited, because this endpoint was late, and when what is handed over leaves at once, because
- * nothing queues; it shrinks when a quarter was left at each of the last looks. It is a millisecond of
- * the link at most, and 12,000 bytes at least; where these take longer than that and there are several
- * receivers, four packets. The time of the next look follows from the rate at which the queue drains.
+ * The limit is the lowest that keeps the link busy. It grows when the queue ran empty although
+ * chunks waited, because this endpoint was late, and when packets leave immediately, because
+ * nothing queues. It shrinks when a quarter of it was left at each of the last reports. It is at
+ * most one millisecond of the link, and at least 12,000 bytes; if these take longer than a
+ * millisecond and there are several receivers, at least four packets. The time of the next report
+ * is computed from the drain rate of the queue.
  *
  * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
  * 2011) and TCP small queues (Dumazet, 2012).
@@ -34,15 +37,15 @@
 #include <stdlib.h>
 
 enum {
-    TURN_OLDEST = 8,        /* every so many bursts are the oldest message's */
+    TURN_OLDEST = 8,        /* one of this many bursts is of the oldest message */
     LIMIT_BYTES_MIN = 12000,
     LIMIT_PACKETS_MIN = 4,
     LIMIT_BYTES_MAX = 256000,
     HASTE_MAX = 6,
-    STUCK_BYTES = 1000,     /* a queue that drains loses as many in stuck_ns */
-    LOOKS = 16,             /* late looks between two that may lower the limit */
+    STUCK_BYTES = 1000,     /* a draining queue shrinks by at least this in stuck_ns */
+    LOOKS = 16,             /* late reports between two reviews of the limit */
     CLASS_SHIFT = 56,
-    CLASS_PACED = 31,       /* above that of any length */
+    CLASS_PACED = 31,       /* above the class of any length */
     RANK_SHIFT = 48,
     AGE_PACED_SHIFT = 60,
     PRIORITY_SHIFT = 61,
@@ -52,7 +55,7 @@ static const uint64_t look_ns_first = 10 * WEFT_NS_PER_US; /* while the rate is 
 static const uint64_t look_ns_min = 5 * WEFT_NS_PER_US;
 static const uint64_t look_ns_max = 10 * WEFT_NS_PER_MS;
 static const uint64_t stuck_ns = 20 * WEFT_NS_PER_MS;
-static const uint64_t limit_ns_max = WEFT_NS_PER_MS; /* TCP small queues: the same */
+static const uint64_t limit_ns_max = WEFT_NS_PER_MS; /* as in TCP small queues */
 
 bool weft_core_egress_init(struct weft_ep *ep)
 {
@@ -77,15 +80,15 @@ void weft_core_egress_fini(struct weft_ep *ep)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-/* Of paced messages rank decides, then age: the scheduler has thought of who starves. */
+/* Paced messages are ordered by rank, then by age; the scheduler must prevent starvation. */
 static uint64_t ranked_age(const struct tx_msg *m)
 {
     uint64_t opened = m->opened & ((UINT64_C(1) << RANK_SHIFT) - 1);
     return (uint64_t)(m->order & UINT8_MAX) << RANK_SHIFT | opened;
 }
 
-/* What this peer's next chunk has is its message's place in the order. Times are in units of 64 ns, which
- * outlast any host in the bits below the class. */
+/* The sort key of a peer is that of the message of its next chunk. Times are in units of 64 ns,
+ * which do not overflow the bits below the class during the life of a host. */
 static uint64_t key_of(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
 {
     if (tx_ranked(m)) {
@@ -147,7 +150,7 @@ static struct peer *first_of(struct weft_ep *ep, bool oldest)
     return best;
 }
 
-/* Ages of credit and numbers of messages do not compare: all places are taken anew. */
+/* Ages of credit and numbers of messages are not comparable: recompute all keys. */
 static void turns_follow(struct weft_ep *ep)
 {
     struct egress *e = &ep->egress;
@@ -167,7 +170,7 @@ struct peer *weft_core_egress_next(struct weft_ep *ep)
     turns_follow(ep);
     struct peer *p = first_of(ep, (e->bursts + 1) % TURN_OLDEST == 0);
     if (p == NULL) {
-        e->late = false; /* nothing waits for the queue */
+        e->late = false; /* no chunks wait for the queue */
         return NULL;
     }
     if (!ep->config.host_queue) {
@@ -192,10 +195,10 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
 
 /* ---- the host's queue ------------------------------------------------------------------------ */
 
-/* Since chunks were handed over last the queue has drained, of whole packets, so that a few bytes tell
- * nothing. Nor does a queue that is nearly empty: it may have been empty for long, and a control packet
- * be on its way. But the look may then have come too late because the rate is thought too low: the
- * next ones are planned earlier. */
+/* Measure the drain rate since chunks were last handed over. The queue drains by whole packets, so
+ * a small difference is not significant. Neither is a nearly empty queue: it may have been empty
+ * for long, and the rest may be a control packet. In that case the report may have been too late
+ * because the rate is underestimated, so the next ones are scheduled earlier. */
 static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
     uint64_t drained = e->queued_bytes > bytes ? e->queued_bytes - bytes : 0;
@@ -205,7 +208,7 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
     if (bytes < e->limit_bytes / 4) {
         e->haste++;
         if (e->haste > HASTE_MAX) {
-            e->rate_bps = 0; /* wrong by far, as after a link has changed: to be found anew */
+            e->rate_bps = 0; /* wrong by far, as after a change of the link: measure again */
             e->haste = 0;
         }
         return;
@@ -215,23 +218,25 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
     e->haste = 0;
 }
 
-/* What the link takes in a millisecond; UINT64_MAX while the rate is not known. */
+/* Bytes that the link sends in limit_ns_max; UINT64_MAX while the rate is not known. */
 static uint64_t in_limit_time(const struct egress *e)
 {
     return e->rate_bps == 0 ? UINT64_MAX : e->rate_bps / 8 * limit_ns_max / WEFT_NS_PER_S;
 }
 
-/* At 25 Mbit/s 12,000 bytes are 4 ms, and control packets stand behind them: a chunk that was lost at the
- * end of an all-to-all round was there 8 ms later than with half as much. Where all is for one peer that
- * is the pipe from which its ACKs take their delay, and with less they take more of the way back. */
+/* Minimum of the limit. At 25 Mbit/s, 12,000 bytes take 4 ms, and control packets queue behind
+ * them: a chunk lost at the end of an all-to-all round arrived 8 ms later than with half as much.
+ * With a single receiver these bytes are part of the queue that determines its ACK delay; with
+ * fewer, ACKs use more of the opposite direction. */
 static uint64_t limit_least(const struct egress *e)
 {
     uint64_t bytes = e->receivers > 1 ? in_limit_time(e) : UINT64_MAX;
     return weft_max_u64(weft_min_u64(LIMIT_BYTES_MIN, bytes), e->few_bytes);
 }
 
-/* A millisecond of the link: a host whose processes wait longer for their turn than that
- * loses more by the order of what it has handed over than by a link that rests for a moment. */
+/* Maximum of the limit: one millisecond of the link. On a host whose processes wait longer than
+ * that for a processor, a long queue with a fixed order costs more than a short idle time of the
+ * link. */
 static uint64_t limit_most(const struct egress *e)
 {
     return weft_max_u64(weft_min_u64(in_limit_time(e), LIMIT_BYTES_MAX), limit_least(e));
@@ -277,9 +282,10 @@ bool weft_ep_queue_asked(const struct weft_ep *ep)
     return ep->egress.asked;
 }
 
-/* What does not drain is not before a link: the kernel keeps datagrams to a host whose Ethernet address
- * it does not know for seconds, and those of a host that is down must not keep back everybody's. A link
- * that stands still gets a limit's worth more each time. */
+/* Subtract the bytes that do not drain, because they are not queued at the link: the kernel holds
+ * datagrams to a host whose Ethernet address is not resolved for seconds, and datagrams to a dead
+ * host must not block those to others. A link that is stalled gets one more limit of bytes each
+ * time. */
 static uint64_t without_stuck(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
     if (e->handed_over || e->still_bytes == 0 || bytes + STUCK_BYTES <= e->still_bytes) {
@@ -308,14 +314,14 @@ void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns)
     e->late = false;
     e->handed_over = false;
     e->fresh = true;
-    /* Not packet by packet: a quarter of the limit at least. */
+    /* Hand over at least a quarter of the limit, not single packets. */
     e->room_bytes = bytes <= e->limit_bytes - e->limit_bytes / 4 ? e->limit_bytes - bytes : 0;
     e->waiting = e->room_bytes == 0;
     e->look_ns = e->waiting ? now_ns + look_after_ns(e, bytes) : WEFT_NEVER;
     ep->counters.queue_waits += e->waiting;
 }
 
-/* Time has passed: what is known of the queue is old. */
+/* A new turn of progress: the last report is outdated. */
 void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;

@@ -59,7 +59,7 @@ static void mix_key_and_hash(struct weft_noise *n, const uint8_t *input, size_t 
     n->crypto->ops->wipe(n->crypto->self, out, sizeof(out));
 }
 
-/* Token e: in patterns with a psk the public key goes into the chaining key too. */
+/* Token e: in patterns with a psk the public key is mixed into the chaining key, too. */
 static void mix_ephemeral(struct weft_noise *n, const uint8_t public[WEFT_DH_BYTES])
 {
     mix_hash_one(n, public, WEFT_DH_BYTES);
@@ -72,7 +72,7 @@ static void mix_text(struct weft_noise *n, const uint8_t *text, size_t bytes, co
     mix_hash(n, bytes > 0 ? spans : spans + 1, bytes > 0 ? 2 : 1);
 }
 
-/* In both messages the key is fresh when the payload comes, so the nonce is 0. */
+/* In both messages the key is new at the payload, so the nonce is 0. */
 static weft_status encrypt_and_hash(struct weft_noise *n, uint8_t *text, size_t bytes,
                                     uint8_t tag_p[WEFT_AEAD_TAG_BYTES])
 {

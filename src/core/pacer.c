@@ -1,21 +1,22 @@
 /* The pacer: a token bucket at the congestion controller's rate.
  *
- * Its depth is what that rate sends in 100 us, at least ten packets: timers of an ordinary kernel
- * are not finer, and a shallower bucket would turn their lateness into lost throughput. On a long
- * path that marks it is at least two packets (bursts_cost).
+ * Its depth is 100 us at that rate, and at least ten packets. Kernel timers are not more precise,
+ * and with a shallower bucket a late timer would reduce throughput. On a long path that marks
+ * packets, the minimum is two packets (bursts_cost).
  */
 #include "core/internal.h"
 
 enum {
     BUCKET_PACKETS = 10,
-    BUCKET_PACKETS_MARKED = 2, /* one, and one for a timer that was late */
+    BUCKET_PACKETS_MARKED = 2, /* one, and one for a late timer */
 };
 
 static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t burst_bytes = 65536;
 static const uint64_t refill_ns_max = 5 * WEFT_NS_PER_MS;
 
-/* Both in 64 bits where that is enough, as nearly always: a division of 128 takes a call. */
+/* Both use 64 bits if possible, which is nearly always: a division of 128 bits is a function
+ * call. */
 static uint64_t bytes_in(uint64_t rate_bps, uint64_t ns)
 {
     uint64_t product;
@@ -34,20 +35,20 @@ uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes)
     return (uint64_t)((__extension__(unsigned __int128) bytes * 8 * WEFT_NS_PER_S) / rate_bps);
 }
 
-/* A switch port that is slower than ours and marks at a few packets marks a burst even when its link
- * is idle. Marks of that kind hold the window at the size of a burst: 10 packets in 13 ms on a link of
- * 10 Gbit/s. Where the path is more than half of the round trip the window can go out packet by
- * packet, so the bucket is shallow there (RFC 9002 section 7.7). Where the hosts are most of it,
- * credit still goes out in bursts. */
+/* A switch port that is slower than this end's link, with a marking threshold of a few packets,
+ * marks a burst even if the port is otherwise idle. Such marks keep the window at the size of a
+ * burst: 10 packets in 13 ms on a link of 10 Gbit/s. If the path is more than half of the
+ * round-trip time, the window can be sent packet by packet, so the bucket is shallow (RFC 9002
+ * section 7.7). If the hosts are most of it, credit is still sent in bursts. */
 static bool bursts_cost(const struct peer *p)
 {
     return p->cc.marks && p->recovery.srtt_ns / 2 < p->recovery.rtt_ns_min;
 }
 
-/* 100 us of the rate, ten packets, or half a window up to one GSO burst, whichever is most: where the
- * window is far beyond the pipe, as with hosts that answer late, a grant of credit may go out as
- * it is. With 100 us alone each grant waited for a timer, and eight senders left a link idle for
- * an eighth of the time although all of them held credit. */
+/* The maximum of 100 us at the rate, ten packets, and half a window up to one GSO burst. If the
+ * window is far larger than the bandwidth-delay product, as with hosts that answer late, a grant of
+ * credit may be sent as one burst. With 100 us alone each grant waited for a timer, and eight
+ * senders left a link idle for an eighth of the time although all of them held credit. */
 static uint64_t bucket_depth(const struct peer *p)
 {
     uint64_t least = weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
@@ -64,14 +65,15 @@ void weft_core_pacer_refill(struct peer *p, uint64_t now_ns)
         p->pacer.tokens_ns = now_ns;
         return;
     }
-    /* More than the bucket holds need not be counted. */
+    /* Tokens beyond the depth need not be computed. */
     const uint64_t depth = bucket_depth(p);
     uint64_t most_ns = weft_max_u64(refill_ns_max, weft_core_time_of(p->cc.rate_bps, 2 * depth));
     if (now_ns - p->pacer.tokens_ns > most_ns) {
         p->pacer.tokens_ns = now_ns - most_ns;
     }
     uint64_t bytes = bytes_in(p->cc.rate_bps, now_ns - p->pacer.tokens_ns);
-    /* Advance by the time of whole bytes only, or slow rates would lose the rest of each turn. */
+    /* Advance by the time of whole bytes only; otherwise slow rates would lose a fraction at each
+     * refill. */
     p->pacer.tokens_ns += weft_core_time_of(p->cc.rate_bps, bytes);
     p->pacer.tokens_bytes += (int64_t)bytes;
     if (p->pacer.tokens_bytes > (int64_t)depth) {
@@ -84,14 +86,14 @@ bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
     if (p->cc.rate_bps == 0 || p->pacer.tokens_bytes >= (int64_t)bytes) {
         return true;
     }
-    /* A chunk of a grid from before the path shrank may be longer than the bucket is deep: it goes
-     * when the bucket is full, and the bucket owes the rest. */
+    /* A chunk may be longer than the bucket is deep if the packet size has shrunk since the message
+     * was divided. It is sent when the bucket is full, and the bucket is then overdrawn. */
     uint64_t depth = bucket_depth(p);
     uint64_t enough = weft_min_u64(bytes, depth);
     if (p->pacer.tokens_bytes >= (int64_t)enough) {
         return true;
     }
-    /* Wake for half a bucket, not for one packet. */
+    /* Wait for half a bucket, not for one packet. */
     int64_t want = (int64_t)weft_max_u64(enough, depth / 2);
     uint64_t wait_ns = weft_core_time_of(p->cc.rate_bps, (uint64_t)(want - p->pacer.tokens_bytes));
     p->pacer.until_ns = now_ns + weft_max_u64(wait_ns, 1);

@@ -6,7 +6,7 @@
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key)
 {
     WEFT_ASSERT(n >= 1 && n <= UINT32_C(1) << 31);
-    if (n == 1) { /* most messages of a parameter server: nothing to mix */
+    if (n == 1) { /* most messages of a parameter server have one chunk */
         weft_perm_init_plain(perm, n, 0);
         return;
     }
@@ -19,7 +19,7 @@ void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key)
     for (int i = 0; i < WEFT_PERM_STEPS; i++) {
         key += UINT64_C(0x9e3779b97f4a7c15);
         uint64_t mixed = weft_mix64(key);
-        perm->times[i] = (uint32_t)mixed | 1; /* odd: can be undone modulo a power of two */
+        perm->times[i] = (uint32_t)mixed | 1; /* odd: invertible modulo a power of two */
         perm->plus[i] = (uint32_t)(mixed >> 32);
     }
 }
@@ -30,7 +30,7 @@ void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t from)
     *perm = (struct weft_perm){.n = n, .inputs = n, .from = from, .plain = true};
 }
 
-/* Multiplication carries upwards, the shift brings the upper half down again. */
+/* Multiplication propagates bits upwards; the shift mixes the upper half into the lower one. */
 static inline uint32_t perm_mix(const struct weft_perm *perm, uint32_t x)
 {
     for (int i = 0; i < WEFT_PERM_STEPS; i++) {
@@ -46,7 +46,8 @@ static inline uint32_t plain_image(const struct weft_perm *perm, uint32_t x)
     return x < perm->n ? x : x - perm->n;
 }
 
-/* Inputs in order; images outside are left out without a branch, which would be a coin's throw. */
+/* Inputs in order. Images of n and above are skipped without a branch, which would be
+ * unpredictable. */
 void weft_perm_refill(struct weft_perm *perm)
 {
     uint32_t count = 0;

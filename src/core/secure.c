@@ -1,12 +1,13 @@
-/* Keys of a connection: from the handshake, in use, replaced, forgotten.
+/* Keys of a connection: derivation in the handshake, use, rotation, and erasure.
  *
- * Each direction has a secret; the AES-128-GCM key is its first 16 bytes, the next secret an HMAC
- * of it. The sender begins a new phase when its key is worn and a packet of the present phase was
- * acknowledged; the bit KEY_PHASE tells the receiver, who has the next key ready, so that no packet
- * costs a key set-up. Which of three keys opens a packet follows from that bit and the packet
- * number alone: one AEAD call for each packet, and what an attacker flips only makes it fail.
+ * Each direction has a secret. Its first 16 bytes are the AES-128-GCM key, and an HMAC of it is the
+ * next secret. The sender starts a new phase after rekey_packets packets, once a packet of the
+ * current phase was acknowledged. The bit KEY_PHASE indicates the phase. The receiver has the next
+ * key prepared, so that no packet requires a key set-up. The bit and the packet number determine
+ * which of three keys opens a packet: there is one AEAD call per packet, and a bit flipped by an
+ * attacker only makes it fail.
  *
- * Nothing is changed before a packet is verified: not the replay window, not the phase.
+ * No state changes before a packet is verified, neither the replay window nor the phase.
  *
  * Source: docs/PROTOCOL.md sections 8.2 to 8.4; RFC 9001 section 6 (key phases).
  */
@@ -31,7 +32,7 @@ static uint32_t slot_recv(const struct weft_ep *ep, const struct peer *p, uint32
     return peer_idx(ep, p) * KEY_SLOTS + 1 + generation % (KEY_SLOTS - 1);
 }
 
-/* All of HELLO that stays the same when it is repeated: not clock and cookie. */
+/* The prologue is the part of HELLO that retransmissions repeat: all but clock and cookie. */
 static void noise_begin(const struct weft_ep *ep, const uint8_t *hello, struct weft_noise *noise)
 {
     struct weft_crypto_span prologue[2] = {{hello, PROLOGUE_FIRST},
@@ -151,7 +152,7 @@ weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
 weft_status weft_core_secure_accept_take(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept)
 {
-    struct weft_noise noise = p->sec.noise; /* a forged ACCEPT must not spoil the real one */
+    struct weft_noise noise = p->sec.noise; /* a copy: a forged ACCEPT must not affect the real one */
     weft_status status = weft_noise_accept_read(&noise, accept->ephemeral, NULL, 0, accept->tag);
     if (status == WEFT_OK) {
         status = keys_begin(ep, p, &noise, true);
@@ -178,7 +179,7 @@ void weft_core_secure_fail(struct weft_ep *ep, struct peer *p)
     ep->counters.crypto_failures++;
     ep->handshake_guard.hint = WEFT_HINT_CRYPTO;
     p->sec.broken = true;
-    weft_core_peer_ready(ep, p); /* files its deadline */
+    weft_core_peer_ready(ep, p); /* so that its deadline is set */
 }
 
 bool weft_core_secret_u64(struct weft_ep *ep, uint64_t *value_p)
@@ -217,7 +218,7 @@ void weft_core_secure_rekey(struct weft_ep *ep, struct peer *p)
     ep->counters.rekeys++;
 }
 
-/* Payload in clear: the tag is one more buffer, nothing is copied. */
+/* The payload is in clear: the tag is an additional buffer, and nothing is copied. */
 static weft_status seal_auth(struct weft_ep *ep, struct peer *p, uint64_t pn, uint32_t first_iov,
                              struct weft_tx *tx)
 {
@@ -237,8 +238,7 @@ static weft_status seal_auth(struct weft_ep *ep, struct peer *p, uint64_t pn, ui
     return status;
 }
 
-/* The cipher's output is the packet: the packets of a burst lie one behind the other, as one
- * buffer. */
+/* The output of the cipher is the packet. The packets of a burst are contiguous, in one buffer. */
 static weft_status seal_seal(struct weft_ep *ep, struct peer *p, uint64_t pn, uint32_t first_iov,
                              struct weft_tx *tx)
 {
@@ -309,8 +309,8 @@ static void phase_advance(struct weft_ep *ep, struct peer *p, uint64_t pn, uint6
     }
 }
 
-/* The generation whose key opens this packet; false when that key is gone. Numbers grow with
- * generations, so a number below the least one seen of a phase belongs to an earlier one. */
+/* The generation whose key opens this packet; false if that key was erased. Packet numbers increase
+ * with generations, so a number below the smallest one of a phase belongs to an earlier phase. */
 static bool generation_of(const struct secure *s, const struct weft_wire_packet *header,
                           uint32_t *generation_p)
 {

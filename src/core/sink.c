@@ -1,10 +1,10 @@
 /* The ADD sink: little-endian floats of a packet added to those of an accumulator, both at any
  * alignment.
  *
- * 16 floats a turn by hand: gcc 12 leaves a loop of unknown length scalar at -O2, which once made
- * the add two thirds of the receiving thread. The sums are those of the loop below, element by
- * element. Wider vectors (AVX2, AVX-512) and prefetching gained nothing where the accumulator
- * exceeds the second-level cache: bench/NOTEBOOK.md.
+ * The loop is unrolled by hand to 16 floats: gcc 12 does not vectorize a loop of unknown length at
+ * -O2, and the scalar addition was two thirds of the receiving thread's time. The results are those
+ * of the scalar loop below, element by element. Wider vectors (AVX2, AVX-512) and prefetching
+ * gained nothing when the accumulator exceeds the second-level cache: bench/NOTEBOOK.md.
  */
 #include "core/sink.h"
 

@@ -78,7 +78,7 @@ void weft_core_trace_round(struct weft_ep *ep, const struct peer *p)
                           p->recovery.ce_seen, ep->counters.lost_packets);
 }
 
-/* Packets that carry no connection's number are written by their class, wherever they are built. */
+/* Record the packets without a connection's packet number, by class, wherever they were built. */
 void weft_core_trace_burst(struct weft_ep *ep, const struct peer *p, const struct weft_tx *tx)
 {
     unsigned klass = *(const uint8_t *)tx->iov[0].base & 0x0f;
@@ -87,8 +87,8 @@ void weft_core_trace_burst(struct weft_ep *ep, const struct peer *p, const struc
     }
 }
 
-/* Drops are counted in many places, and some before any peer is known. One look at the counters
- * after each batch finds them all; a new counter needs only its name in WEFT_TRACE_DROPS. */
+/* Drops are counted in many places, some of them before the peer is known. Comparing the counters
+ * after each batch finds all of them; a new counter only needs its name in WEFT_TRACE_DROPS. */
 void weft_core_trace_drops_find(struct weft_ep *ep)
 {
     const uint64_t now[] = {
