@@ -59,7 +59,7 @@ static inline void ack_echo_forget(struct ack *a)
  * that the sender slows down. */
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce);
 /* An ack-eliciting packet was received: acknowledge it within delay_ns. */
-static inline void weft_core_ack_owe(struct ack *a, uint64_t delay_ns, uint64_t now_ns)
+static inline void weft_core_ack_schedule(struct ack *a, uint64_t delay_ns, uint64_t now_ns)
 {
     a->since_ns = a->pending == 0 ? now_ns : a->since_ns;
     a->pending++;

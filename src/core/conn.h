@@ -42,9 +42,9 @@ struct conn {
     uint64_t idle_pn;      /* number of the newest packet that set or ended `idle` */
     uint16_t close_code;
     uint8_t close_sends; /* CLOSEs sent */
-    bool close_told;     /* PEER_DOWN was raised */
+    bool down_raised;     /* PEER_DOWN was raised */
     bool close_answered;
-    bool idle_said;    /* this end sent IDLE and has received nothing since */
+    bool idle_sent;    /* this end sent IDLE and has received nothing since */
     uint64_t close_ns; /* when to send CLOSE again */
     uint64_t drain_ns; /* when to drop the connection state */
 };
@@ -54,13 +54,13 @@ static inline void conn_heard(struct conn *c, uint64_t now_ns)
 {
     c->heard_ns = now_ns;
     c->announce_idle = 0;
-    c->idle_said = false;
+    c->idle_sent = false;
 }
 /* Send IDLE. It is not acknowledged, so it is sent in three packets. */
 static inline void conn_idle_announce(struct conn *c)
 {
     c->announce_idle = 3;
-    c->idle_said = true;
+    c->idle_sent = true;
 }
 static inline void conn_idle_announced(struct conn *c)
 {

@@ -37,23 +37,23 @@
 #include <stdlib.h>
 
 enum {
-    TURN_OLDEST = 8,        /* one of this many bursts is of the oldest message */
+    TURN_OLDEST = 8,         /* one of this many bursts is of the oldest message */
     LIMIT_BYTES_MIN = 12000,
     LIMIT_PACKETS_MIN = 4,
     LIMIT_BYTES_MAX = 256000,
-    HASTE_MAX = 6,
-    STUCK_BYTES = 1000,     /* a draining queue shrinks by at least this in stuck_ns */
-    LOOKS = 16,             /* late reports between two reviews of the limit */
+    EARLY_SHIFT_MAX = 6,
+    STUCK_BYTES = 1000,      /* a draining queue shrinks by at least this in stuck_ns */
+    REPORTS_PER_REVIEW = 16, /* late reports between two reviews of the limit */
     CLASS_SHIFT = 56,
-    CLASS_PACED = 31,       /* above the class of any length */
+    CLASS_PACED = 31,        /* above the class of any length */
     RANK_SHIFT = 48,
     AGE_PACED_SHIFT = 60,
     PRIORITY_SHIFT = 61,
 };
 
-static const uint64_t look_ns_first = 10 * WEFT_NS_PER_US; /* while the rate is not known */
-static const uint64_t look_ns_min = 5 * WEFT_NS_PER_US;
-static const uint64_t look_ns_max = 10 * WEFT_NS_PER_MS;
+static const uint64_t report_ns_first = 10 * WEFT_NS_PER_US; /* while the rate is not known */
+static const uint64_t report_ns_min = 5 * WEFT_NS_PER_US;
+static const uint64_t report_ns_max = 10 * WEFT_NS_PER_MS;
 static const uint64_t stuck_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t limit_ns_max = WEFT_NS_PER_MS; /* as in TCP small queues */
 
@@ -66,8 +66,8 @@ bool weft_core_egress_init(struct weft_ep *ep)
     e->few_bytes = LIMIT_PACKETS_MIN * (uint64_t)ep->config.packet_bytes;
     e->limit_bytes = weft_max_u64(LIMIT_BYTES_MIN, e->few_bytes);
     e->room_bytes = UINT64_MAX;
-    e->look_ns = WEFT_NEVER;
-    e->left_least_bytes = UINT64_MAX;
+    e->report_ns = WEFT_NEVER;
+    e->queue_bytes_min = UINT64_MAX;
     return e->waits != NULL && e->keys != NULL && e->ages != NULL;
 }
 
@@ -151,7 +151,7 @@ static struct peer *first_of(struct weft_ep *ep, bool oldest)
 }
 
 /* Ages of credit and numbers of messages are not comparable: recompute all keys. */
-static void turns_follow(struct weft_ep *ep)
+static void order_refresh(struct weft_ep *ep)
 {
     struct egress *e = &ep->egress;
     if (e->turns == ep->credit.round_shared) {
@@ -167,7 +167,7 @@ static void turns_follow(struct weft_ep *ep)
 struct peer *weft_core_egress_next(struct weft_ep *ep)
 {
     struct egress *e = &ep->egress;
-    turns_follow(ep);
+    order_refresh(ep);
     struct peer *p = first_of(ep, (e->bursts + 1) % TURN_OLDEST == 0);
     if (p == NULL) {
         e->late = false; /* no chunks wait for the queue */
@@ -206,16 +206,16 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
         return;
     }
     if (bytes < e->limit_bytes / 4) {
-        e->haste++;
-        if (e->haste > HASTE_MAX) {
+        e->early_shift++;
+        if (e->early_shift > EARLY_SHIFT_MAX) {
             e->rate_bps = 0; /* wrong by far, as after a change of the link: measure again */
-            e->haste = 0;
+            e->early_shift = 0;
         }
         return;
     }
     uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
     e->rate_bps = e->rate_bps == 0 ? rate_bps : (7 * e->rate_bps + rate_bps) / 8;
-    e->haste = 0;
+    e->early_shift = 0;
 }
 
 /* Bytes that the link sends in limit_ns_max; UINT64_MAX while the rate is not known. */
@@ -248,33 +248,33 @@ static void limit_adapt(struct egress *e, uint64_t bytes)
     bool passes = e->handed_over && e->room_bytes == 0 && bytes < e->limit_bytes / 4;
     if (starved || passes) {
         e->limit_bytes = weft_min_u64(2 * e->limit_bytes, limit_most(e));
-        e->looks = 0;
-        e->left_least_bytes = UINT64_MAX;
+        e->reports = 0;
+        e->queue_bytes_min = UINT64_MAX;
         return;
     }
     e->limit_bytes = weft_min_u64(e->limit_bytes, limit_most(e));
     if (!e->late) {
         return;
     }
-    e->left_least_bytes = weft_min_u64(e->left_least_bytes, bytes);
-    if (++e->looks < LOOKS) {
+    e->queue_bytes_min = weft_min_u64(e->queue_bytes_min, bytes);
+    if (++e->reports < REPORTS_PER_REVIEW) {
         return;
     }
-    if (e->left_least_bytes > e->limit_bytes / 4) {
+    if (e->queue_bytes_min > e->limit_bytes / 4) {
         e->limit_bytes = weft_max_u64(e->limit_bytes - e->limit_bytes / 16, limit_least(e));
     }
-    e->looks = 0;
-    e->left_least_bytes = UINT64_MAX;
+    e->reports = 0;
+    e->queue_bytes_min = UINT64_MAX;
 }
 
-static uint64_t look_after_ns(const struct egress *e, uint64_t bytes)
+static uint64_t report_wait_ns(const struct egress *e, uint64_t bytes)
 {
     if (e->rate_bps == 0) {
-        return look_ns_first;
+        return report_ns_first;
     }
     uint64_t drain_bytes = bytes > e->limit_bytes / 2 ? bytes - e->limit_bytes / 2 : 0;
-    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / e->rate_bps >> e->haste;
-    return weft_min_u64(weft_max_u64(wait_ns, look_ns_min), look_ns_max);
+    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / e->rate_bps >> e->early_shift;
+    return weft_min_u64(weft_max_u64(wait_ns, report_ns_min), report_ns_max);
 }
 
 bool weft_ep_queue_asked(const struct weft_ep *ep)
@@ -288,22 +288,22 @@ bool weft_ep_queue_asked(const struct weft_ep *ep)
  * time. */
 static uint64_t without_stuck(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
-    if (e->handed_over || e->still_bytes == 0 || bytes + STUCK_BYTES <= e->still_bytes) {
-        e->still_bytes = bytes;
-        e->still_ns = now_ns;
+    if (e->handed_over || e->queue_bytes_max == 0 || bytes + STUCK_BYTES <= e->queue_bytes_max) {
+        e->queue_bytes_max = bytes;
+        e->queue_max_ns = now_ns;
     }
-    e->still_bytes = weft_max_u64(e->still_bytes, bytes);
-    if (now_ns - e->still_ns >= stuck_ns) {
+    e->queue_bytes_max = weft_max_u64(e->queue_bytes_max, bytes);
+    if (now_ns - e->queue_max_ns >= stuck_ns) {
         e->stuck_bytes = bytes;
     }
     e->stuck_bytes = weft_min_u64(e->stuck_bytes, bytes);
     return bytes - e->stuck_bytes;
 }
 
-void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns)
+void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;
-    uint64_t bytes = without_stuck(e, told_bytes, now_ns);
+    uint64_t bytes = without_stuck(e, reported_bytes, now_ns);
     rate_measure(e, bytes, now_ns);
     limit_adapt(e, bytes);
     if (e->handed_over) {
@@ -317,7 +317,7 @@ void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns)
     /* Hand over at least a quarter of the limit, not single packets. */
     e->room_bytes = bytes <= e->limit_bytes - e->limit_bytes / 4 ? e->limit_bytes - bytes : 0;
     e->waiting = e->room_bytes == 0;
-    e->look_ns = e->waiting ? now_ns + look_after_ns(e, bytes) : WEFT_NEVER;
+    e->report_ns = e->waiting ? now_ns + report_wait_ns(e, bytes) : WEFT_NEVER;
     ep->counters.queue_waits += e->waiting;
 }
 
@@ -326,9 +326,9 @@ void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;
     e->fresh = false;
-    if (e->waiting && now_ns >= e->look_ns) {
+    if (e->waiting && now_ns >= e->report_ns) {
         e->waiting = false;
         e->late = true;
-        e->look_ns = WEFT_NEVER;
+        e->report_ns = WEFT_NEVER;
     }
 }

@@ -263,7 +263,7 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
  * are still queued in this host, in the kernel or the network card, headers included. Report it
  * with weft_ep_queued, then call weft_ep_send again. An error of half the value costs little. */
 bool weft_ep_queue_asked(const struct weft_ep *ep);
-void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns);
+void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns);
 
 /* Latest time at which on_deadline must be called; WEFT_NEVER = no timer is set. */
 uint64_t weft_ep_deadline(const struct weft_ep *ep);

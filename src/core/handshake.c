@@ -29,8 +29,8 @@ static struct peer *hello_find(struct weft_ep *ep, const struct weft_addr *from,
     return NULL;
 }
 
-static void params_take(struct peer *p, uint64_t name, uint64_t incarnation, uint64_t open_from,
-                        uint16_t unscheduled, uint32_t packet_bytes_max)
+static void params_set(struct peer *p, uint64_t name, uint64_t incarnation, uint64_t open_from,
+                       uint16_t unscheduled, uint32_t packet_bytes_max)
 {
     p->conn.name = name;
     p->conn.incarnation = incarnation;
@@ -50,9 +50,9 @@ struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_i
 }
 
 /* Create a peer for a HELLO that has passed the guard's first check. NULL: refused and counted. */
-static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
-                               const struct weft_wire_hello *hello, const uint8_t *bytes,
-                               uint64_t now_ns)
+static struct peer *hello_peer_create(struct weft_ep *ep, const struct weft_addr *from,
+                                      const struct weft_wire_hello *hello, const uint8_t *bytes,
+                                      uint64_t now_ns)
 {
     if (!ep->config.accept || hello->packet_bytes_max < 256) {
         ep->counters.hello_refused++;
@@ -66,7 +66,7 @@ static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
     if (!weft_core_handshake_guard_admit(ep, from, hello, now_ns, &proven)) {
         return NULL;
     }
-    struct peer *p = weft_core_peer_take(ep, from, now_ns);
+    struct peer *p = weft_core_peer_alloc(ep, from, now_ns);
     if (p == NULL) {
         ep->counters.hello_refused++;
         weft_core_handshake_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_FULL, now_ns);
@@ -77,9 +77,9 @@ static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
     p->conn.accepted = true;
     secure_cookie(&p->sec, proven);
     p->conn.remote_id = hello->connection_id;
-    params_take(p, hello->name, hello->incarnation, hello->open_from, hello->unscheduled,
-                hello->packet_bytes_max);
-    weft_status status = weft_core_secure_hello_take(ep, p, hello, bytes);
+    params_set(p, hello->name, hello->incarnation, hello->open_from, hello->unscheduled,
+               hello->packet_bytes_max);
+    weft_status status = weft_core_secure_hello_recv(ep, p, hello, bytes);
     if (status != WEFT_OK) {
         ep->counters.bad_tag += status == WEFT_PROTO;
         if (status != WEFT_PROTO) {
@@ -104,7 +104,7 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
     }
     struct peer *p = hello_find(ep, from, &hello);
     if (p == NULL) {
-        p = hello_take(ep, from, &hello, bytes, now_ns);
+        p = hello_peer_create(ep, from, &hello, bytes, now_ns);
         if (p == NULL) {
             return;
         }
@@ -136,7 +136,7 @@ static bool accept_verify(struct weft_ep *ep, struct peer *p, const struct weft_
     }
     size_t covered = WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES;
     bool mac = weft_core_handshake_guard_mac_valid(ep, bytes, covered, accept->mac);
-    weft_status status = mac ? weft_core_secure_accept_take(ep, p, accept) : WEFT_PROTO;
+    weft_status status = mac ? weft_core_secure_accept_recv(ep, p, accept) : WEFT_PROTO;
     if (status == WEFT_PROTO) {
         ep->counters.bad_tag++;
     } else if (status != WEFT_OK) {
@@ -173,8 +173,8 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     }
     p->conn.remote_id = accept.own_connection_id;
     p->conn.hello_ns = WEFT_NEVER;
-    params_take(p, accept.name, accept.incarnation, accept.open_from, accept.unscheduled,
-                accept.packet_bytes_max);
+    params_set(p, accept.name, accept.incarnation, accept.open_from, accept.unscheduled,
+               accept.packet_bytes_max);
     uint32_t elapsed = wire_clock(at_ns) - accept.clock;
     if (elapsed < UINT32_C(1) << 31) {
         weft_core_rtt_sample(p, (uint64_t)elapsed << 6, 0);

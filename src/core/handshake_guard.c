@@ -51,7 +51,7 @@ void weft_core_handshake_guard_init(struct weft_ep *ep)
 }
 
 /* Comparison in constant time. */
-static bool equal_secretly(const uint8_t *a, const uint8_t *b, size_t count)
+static bool equal_constant_time(const uint8_t *a, const uint8_t *b, size_t count)
 {
     uint8_t differ = 0;
     for (size_t i = 0; i < count; i++) {
@@ -82,11 +82,10 @@ bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t
 {
     uint8_t right[WEFT_MAC_BYTES];
     weft_core_handshake_guard_mac(ep, bytes, count, right);
-    return equal_secretly(right, mac, sizeof(right));
+    return equal_constant_time(right, mac, sizeof(right));
 }
 
-/* ---- replies outside of connections
- * ------------------------------------------------------------ */
+/* ---- replies outside of connections ---------------------------------------------------------- */
 
 static bool bucket_take(struct bucket *b, uint32_t per_s, uint32_t burst, uint64_t now_ns)
 {
@@ -211,7 +210,7 @@ static bool cookie_valid(const struct weft_ep *ep, const struct weft_addr *addr,
         uint8_t right[WEFT_COOKIE_VALUE_BYTES];
         bool alive = g->cookie_ns != 0 && now_ns - g->cookie_ns < 2 * cookie_life_ns;
         cookie_make(ep, g->cookie_secret[i], addr, hello, right);
-        if (alive && equal_secretly(right, hello->cookie, sizeof(right))) {
+        if (alive && equal_constant_time(right, hello->cookie, sizeof(right))) {
             return true;
         }
     }
@@ -240,7 +239,7 @@ static weft_status cookie_refresh(struct weft_ep *ep, uint64_t now_ns)
     return WEFT_OK;
 }
 
-static void cookie_tell(struct weft_ep *ep, const struct weft_addr *to,
+static void cookie_send(struct weft_ep *ep, const struct weft_addr *to,
                         const struct weft_wire_hello *hello, uint64_t now_ns)
 {
     struct weft_wire_cookie cookie = {.connection_id = hello->connection_id};
@@ -288,7 +287,7 @@ bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr 
     if (*proven_p || !under_load(ep, now_ns)) {
         return true;
     }
-    cookie_tell(ep, from, hello, now_ns);
+    cookie_send(ep, from, hello, now_ns);
     return false;
 }
 
@@ -362,6 +361,23 @@ static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unkn
                 : unknown->number;
 }
 
+/* The peer whose packet an UNKNOWN answers, before its MAC is verified; NULL = none. A packet that
+ * was acknowledged is not meant: the peer had the connection then. */
+static struct peer *unknown_find(struct weft_ep *ep, const struct weft_addr *from,
+                                 const struct weft_wire_unknown *unknown)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *p = &ep->peers[i];
+        uint64_t number = unknown_number(p, unknown);
+        if (p->conn.state == PEER_OPEN && p->sec.mode != WEFT_MODE_NONE &&
+            p->conn.remote_id == unknown->connection_id && addr_equal(&p->conn.addr, from) &&
+            number > p->recovery.pn_acked_largest && number < p->recovery.pn_next) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
 void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
                             size_t count, uint64_t now_ns)
 {
@@ -371,26 +387,20 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         return;
     }
     ep->counters.unknown_received++;
-    bool look = bucket_take(&ep->handshake_guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S,
-                            UNKNOWNS_TAKEN_BURST, now_ns);
-    for (uint32_t i = 0; look && i < ep->peers_used; i++) {
-        struct peer *p = &ep->peers[i];
-        uint64_t number = unknown_number(p, &unknown);
-        if (p->conn.state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
-            p->conn.remote_id != unknown.connection_id || !addr_equal(&p->conn.addr, from) ||
-            number <= p->recovery.pn_acked_largest || number >= p->recovery.pn_next) {
-            continue; /* the peer acknowledged this packet, so it had the connection */
-        }
-        uint8_t right[WEFT_MAC_BYTES];
-        unknown_mac(ep, p->conn.name, &unknown, right);
-        if (equal_secretly(right, unknown.mac, sizeof(right))) {
-            weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
-        } else {
-            ep->counters.bad_tag++;
-        }
+    bool within_rate = bucket_take(&ep->handshake_guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S,
+                                   UNKNOWNS_TAKEN_BURST, now_ns);
+    struct peer *p = within_rate ? unknown_find(ep, from, &unknown) : NULL;
+    if (p == NULL) {
+        ep->counters.bad_peer++;
         return;
     }
-    ep->counters.bad_peer++;
+    uint8_t mac[WEFT_MAC_BYTES];
+    unknown_mac(ep, p->conn.name, &unknown, mac);
+    if (!equal_constant_time(mac, unknown.mac, sizeof(mac))) {
+        ep->counters.bad_tag++;
+        return;
+    }
+    weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
 }
 
 /* ---- hints ----------------------------------------------------------------------------------- */

@@ -1,23 +1,11 @@
 /* The endpoint and its peers, for all files of src/core. Internal to src/core.
  *
- * A peer is made of objects; each has a header with its struct and its verbs:
- *
- *   conn.h       the connection          handshake.c, life.c
- *   secure.h     keys and tags           secure.c
- *   recovery.h   packets in flight       loss.c, tail.c
- *   pacer.h      token bucket            pacer.c
- *   path.h       size, ECN, address      path.c
- *   tx_msgs.h    outgoing messages       tx_msg.c (one: tx_msg.h); pace.c, critical.c
- *   rx_msgs.h    incoming messages       rx_msg.c (one: rx_msg.h); critical.c
- *   ack.h        acknowledgements        ack.c
- *   credit.h     credit, both ways       credit.c, credit_want.c
- *   egress.h     order among the peers   egress.c
- *
- * The endpoint connects them:
+ * The endpoint connects the objects of the peers (peer.h):
  *
  *   endpoint.c   configuration, memory, one datagram in and one burst out
  *   peers.c      the table of peers; PEER_UP and PEER_DOWN
  *   timers.c     deadlines of all peers
+ *   egress.c     the order of peers in sending chunks
  *   msgr.c       the message interface and its events
  *   tx.c         building packets
  *   verify.c     authentication and validation of received packets
@@ -31,40 +19,16 @@
 
 #include "base/bits.h"
 #include "base/prng.h"
-#include "core/ack.h"
-#include "core/cc.h"
-#include "core/conn.h"
-#include "core/credit.h"
 #include "core/egress.h"
 #include "core/endpoint.h"
 #include "core/expect.h"
 #include "core/handshake_guard.h"
 #include "core/limits.h"
-#include "core/pacer.h"
-#include "core/path.h"
-#include "core/recovery.h"
-#include "core/rx_msgs.h"
-#include "core/secure.h"
+#include "core/peer.h"
 #include "core/trace.h"
-#include "core/tx_msgs.h"
 #include "wire/packet.h"
 
 #include <string.h>
-
-/* A peer consists of its objects. Those that every packet accesses are adjacent. */
-struct peer {
-    struct conn conn;
-    struct secure sec;
-    struct allowed allowed;
-    struct pacer pacer;
-    struct recovery recovery;
-    struct weft_cc cc;
-    struct path path;
-    struct tx_msgs tx;
-    struct rx_msgs rx;
-    struct ack ack;
-    struct peer_credit credit;
-};
 
 /* trace.c: the ring of records; records = NULL when it is off. */
 struct trace {
@@ -106,7 +70,7 @@ struct weft_ep {
     uint64_t *credit_touched;      /* bit = the peer must be counted again */
     struct handshake_guard handshake_guard;
     uint64_t rekey_packets;        /* packets under one send key */
-    uint64_t *bitmaps;             /* arena of all masks: per slot those of tx_msg, then those of rx_msg */
+    uint64_t *bitmaps;             /* arena of masks: per slot those of tx_msg, then of rx_msg */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
     struct tx_packet *packet_arena;
@@ -127,7 +91,7 @@ void weft_core_timers_arm(struct weft_ep *ep, struct peer *p);
 
 /* peers.c */
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);
-struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);
+struct peer *weft_core_peer_alloc(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);
 void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
                          uint64_t now_ns);
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
@@ -140,41 +104,10 @@ static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 {
     return (uint32_t)(p - ep->peers);
 }
-/* ACCEPT arrived, and no packet since: the peer may not know that ACCEPT arrived. */
-static inline bool peer_unheard(const struct peer *p)
-{
-    return p->conn.state == PEER_OPEN && !p->conn.accepted && p->ack.largest == 0;
-}
 static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr *b)
 {
     return memcmp(a, b, sizeof(*a)) == 0;
 }
-/* Active messages that have begun. */
-static inline uint64_t tx_awake(const struct peer *p)
-{
-    return p->tx.active & ~p->tx.held;
-}
-/* A reply is outstanding: for a message without DONE, for a DONE in flight, or for the first PING,
- * without which the peer drops the connection as half-open. That PING counts before it is sent:
- * PEER_UP is polled first, and an application that stopped progress then would not have sent IDLE.
- * Other PINGs and retransmissions of closed messages in flight are no reason to probe; when they
- * were, a server filled the sockets of 64 slow workers with PINGs. */
-static inline bool peer_waiting(const struct peer *p)
-{
-    bool rests = p->recovery.in_flight_count == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
-    return (tx_awake(p) != 0 && !rests) || peer_unheard(p) ||
-           (p->rx.closed != 0 && p->recovery.in_flight_count > 0);
-}
-/* A keep-alive PING was sent, and no packet was received since. */
-static inline bool peer_asked(const struct peer *p)
-{
-    return p->conn.ping_ns > p->conn.heard_ns;
-}
-static inline bool peer_connected(const struct peer *p)
-{
-    return p->conn.state == PEER_OPEN || p->conn.state == PEER_HALF_OPEN;
-}
-
 /* prefetch.c: prefetch the memory that verifying and decoding a packet of this peer will access,
  * and the memory that the layer above will. */
 void weft_core_prefetch(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
@@ -226,8 +159,7 @@ static inline void trace_round(struct weft_ep *ep, const struct peer *p,
     }
 }
 
-/* ---- functions of several objects
- * ---------------------------------------------------------------- */
+/* ---- functions of several objects ------------------------------------------------------------ */
 
 /* The part of `packets` of credit that the peer can use, by its recent use. */
 static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const struct peer *p,
@@ -237,12 +169,6 @@ static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const s
     bool known =
         p->credit.use_most != 0 && c->active > 1 && !c->turns; /* a single sender deprives no other */
     return (uint32_t)(known ? weft_min_u64(packets, p->credit.use_most) : packets);
-}
-
-static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
-{
-    int32_t ahead = (int32_t)(p->credit.granted - p->credit.data_count);
-    return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
 /* A packet to any peer was declared lost within lossy_ns. */

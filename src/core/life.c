@@ -21,7 +21,7 @@ enum { CLOSE_SENDS = 3, DRAIN_INTERVALS = 5 };
 bool weft_core_closing(const struct peer *p)
 {
     const struct conn *conn = &p->conn;
-    return p->conn.need_close || !conn->close_told ||
+    return p->conn.need_close || !conn->down_raised ||
            (!conn->close_answered && conn->close_sends < CLOSE_SENDS);
 }
 
@@ -46,7 +46,7 @@ void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
         return;
     }
     weft_core_peer_end(ep, p, why, code, now_ns);
-    p->conn.close_told = true;
+    p->conn.down_raised = true;
 }
 
 /* CLOSE was received: answer it, and each retransmission of it. */
@@ -56,7 +56,7 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
     weft_core_peer_end(ep, p, replaced ? WEFT_DOWN_REPLACED : WEFT_DOWN_CLOSED, code, now_ns);
     closing_begin(ep, p, WEFT_CLOSE_FINISHED, now_ns);
     rx_done_none(&p->rx);
-    p->conn.close_told = true;
+    p->conn.down_raised = true;
     p->conn.close_answered = true;
 }
 
@@ -86,8 +86,8 @@ void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
 static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     struct conn *conn = &p->conn;
-    if (!conn->close_told) {
-        conn->close_told = true;
+    if (!conn->down_raised) {
+        conn->down_raised = true;
         weft_core_peer_end(ep, p, WEFT_DOWN_LOCAL, conn->close_code, now_ns);
         if (!p->conn.need_close && conn->close_sends == 0) { /* no connection was established yet */
             weft_core_peer_clear(ep, p);
@@ -103,8 +103,7 @@ static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-/* ---- idle peers
- * -------------------------------------------------------------------------------- */
+/* ---- idle peers ------------------------------------------------------------------------------ */
 
 /* After IDLE a peer sends nothing, so the state must not depend on reordering: the packet with the
  * largest number decides. If a reordered older IDLE counted, nothing would be sent to an active
@@ -135,7 +134,7 @@ void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns)
 static uint64_t closing_deadline(struct peer *p)
 {
     struct conn *conn = &p->conn;
-    if (!conn->close_told) {
+    if (!conn->down_raised) {
         return conn->timer_ns;
     }
     bool again = !conn->close_answered && conn->close_sends > 0 && conn->close_sends < CLOSE_SENDS;

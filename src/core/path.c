@@ -290,8 +290,7 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
     }
 }
 
-/* ---- results of loss detection
- * ---------------------------------------------------------------- */
+/* ---- results of loss detection --------------------------------------------------------------- */
 
 /* A packet that passes is evidence for all sizes up to its own. */
 static void size_passed(struct peer *p, uint64_t pn, uint32_t bytes)
@@ -547,7 +546,7 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
         weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, 0);
         return 1;
     }
-    if (p->conn.state != PEER_OPEN || p->conn.idle || p->conn.idle_said) {
+    if (p->conn.state != PEER_OPEN || p->conn.idle || p->conn.idle_sent) {
         return 0; /* after IDLE, a probe would end the idle state of this end */
     }
     if (path->raise_ns <= now_ns) { /* checked only when packets are sent: no timer of its own */

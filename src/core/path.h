@@ -69,7 +69,7 @@ static inline void path_limit(struct path *path, uint32_t bytes_max)
     path->ceiling_bytes = (uint32_t)weft_min_u64(path->ceiling_bytes, bytes_max);
     path->base_bytes = (uint32_t)weft_min_u64(path->base_bytes, bytes_max);
 }
-static inline void path_response_owe(struct path *path, uint64_t token)
+static inline void path_response_due_set(struct path *path, uint64_t token)
 {
     path->response_due = true;
     path->response_token = token;

@@ -132,7 +132,7 @@ static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
     }
 }
 
-struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns)
+struct peer *weft_core_peer_alloc(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns)
 {
     struct peer *p = peer_find_free(ep);
     if (p == NULL) {
@@ -206,7 +206,7 @@ void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down 
 weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
                             weft_peer *peer_p)
 {
-    struct peer *p = weft_core_peer_take(ep, addr, now_ns);
+    struct peer *p = weft_core_peer_alloc(ep, addr, now_ns);
     if (p == NULL) {
         return WEFT_NOMEM;
     }

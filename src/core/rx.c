@@ -186,7 +186,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             ack_at_once(&p->ack);
             break;
         case WEFT_FRAME_PATH_CHALLENGE:
-            path_response_owe(&p->path, f.token);
+            path_response_due_set(&p->path, f.token);
             break;
         case WEFT_FRAME_PATH_RESPONSE:
             break; /* weft_core_path_stray processes it, in packets from the new address */
@@ -321,7 +321,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
             uint64_t delay_ns = later  ? WEFT_CONFIRM_LATER_NS
                                 : bulk ? weft_core_ack_delay(p, ecn == WEFT_ECN_CE)
                                        : ack_delay_ns_min;
-            weft_core_ack_owe(&p->ack, delay_ns, now_ns);
+            weft_core_ack_schedule(&p->ack, delay_ns, now_ns);
         }
     }
     if (p->rx.live != 0) {

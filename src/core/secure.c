@@ -115,7 +115,7 @@ static weft_status keys_begin(struct weft_ep *ep, struct peer *p, const struct w
     return status;
 }
 
-weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
+weft_status weft_core_secure_hello_recv(struct weft_ep *ep, struct peer *p,
                                         const struct weft_wire_hello *hello, const uint8_t *bytes)
 {
     struct weft_wire_accept *accept = &p->sec.accept;
@@ -149,7 +149,7 @@ weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
     return status;
 }
 
-weft_status weft_core_secure_accept_take(struct weft_ep *ep, struct peer *p,
+weft_status weft_core_secure_accept_recv(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept)
 {
     struct weft_noise noise = p->sec.noise; /* a copy: a forged ACCEPT must not affect the real one */

@@ -76,10 +76,10 @@ static inline uint32_t secure_tag_bytes(const struct secure *s)
 weft_status weft_core_secure_hello(struct weft_ep *ep, struct peer *p);
 /* Process the HELLO of a new peer (bytes: as received); compose p->sec.accept and derive the keys.
  * WEFT_PROTO: its tag is wrong. */
-weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
+weft_status weft_core_secure_hello_recv(struct weft_ep *ep, struct peer *p,
                                         const struct weft_wire_hello *hello, const uint8_t *bytes);
 /* Process an ACCEPT and derive the keys. WEFT_PROTO: its tag is wrong; nothing has changed. */
-weft_status weft_core_secure_accept_take(struct weft_ep *ep, struct peer *p,
+weft_status weft_core_secure_accept_recv(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept);
 /* 64 unpredictable bits, for tokens that a reply must echo. In mode none, which has no security,
  * they are from the PRNG. False: the provider failed; counted, and nothing is written. */

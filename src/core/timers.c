@@ -116,14 +116,14 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
         weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
         return 0; /* weft_ep_send has not returned 0 yet */
     }
-    return weft_min_u64(ep->egress.look_ns,
+    return weft_min_u64(ep->egress.report_ns,
                         ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns);
 }
 
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (p->sec.broken) {
-        if (p->conn.state == PEER_CLOSING && p->conn.close_told) {
+        if (p->conn.state == PEER_CLOSING && p->conn.down_raised) {
             weft_core_peer_clear(ep, p);
         } else {
             weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);

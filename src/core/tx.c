@@ -281,7 +281,7 @@ static bool done_due(const struct weft_ep *ep, const struct peer *p)
 }
 
 /* A DONE that may wait is sent together with a chunk. */
-static bool done_rides(const struct weft_ep *ep, struct peer *p)
+static bool done_piggybacks(const struct weft_ep *ep, struct peer *p)
 {
     uint32_t chunk;
     bool again;
@@ -411,7 +411,7 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* The next chunk, if it fits after the frames; NULL = none. A short reply then carries
  * acknowledgements. */
-static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t used,
+static struct tx_msg *control_chunk(struct weft_ep *ep, struct peer *p, size_t used,
                                     uint32_t bytes_max, uint64_t now_ns, uint32_t *chunk_p,
                                     bool *again_p)
 {
@@ -439,7 +439,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     uint32_t chunk = 0;
     bool again = false;
     uint8_t flags = WEFT_FLAG_CONTROL;
-    struct tx_msg *m = control_rider(ep, p, used, bytes_max, now_ns, &chunk, &again);
+    struct tx_msg *m = control_chunk(ep, p, used, bytes_max, now_ns, &chunk, &again);
     uint32_t payload = 0;
     if (m != NULL) {
         payload = tx_chunk_bytes(m, chunk);
@@ -629,7 +629,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (p->tx.critical != 0 && ring_has_room(ep, p)) {
         return critical_build(ep, p, now_ns, tx);
     }
-    if (control_due(ep, p, now_ns) || done_rides(ep, p)) {
+    if (control_due(ep, p, now_ns) || done_piggybacks(ep, p)) {
         return control_build(ep, p, p->path.packet_bytes, now_ns, tx);
     }
     if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {

@@ -210,8 +210,7 @@ bool weft_core_tx_over(const struct tx_msg *m)
     return m->pass_next == m->chunks && m->in_flight == 0 && weft_core_tx_satisfied(m);
 }
 
-/* ---- the next chunk
- * --------------------------------------------------------------------------- */
+/* ---- the next chunk -------------------------------------------------------------------------- */
 
 /* Estimated number of chunks in flight that will be lost. During the first pass it is the mean,
  * rounded down: an estimate must not use up the bound of a small message, and ACKs still to come
@@ -238,7 +237,7 @@ static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
  * other packets arrived: the receiver has not posted memory. From now on only one chunk is in
  * flight at a time. The constant 16 allows for a short message that is lost several times by
  * chance. */
-static bool unwanted_yet(const struct tx_msg *m)
+static bool memory_not_posted(const struct tx_msg *m)
 {
     return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks + 16;
 }
@@ -246,7 +245,7 @@ static bool unwanted_yet(const struct tx_msg *m)
 /* Rules 2 and 4: whether to retransmit a lost chunk now. */
 static bool resend_due(const struct peer *p, const struct tx_msg *m)
 {
-    if (m->lost_count == 0 || (unwanted_yet(m) && m->in_flight > 0)) {
+    if (m->lost_count == 0 || (memory_not_posted(m) && m->in_flight > 0)) {
         return false;
     }
     if (weft_core_critical_lost(m) < m->chunks) {
@@ -498,6 +497,26 @@ static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done
     return d->status == WEFT_DONE_COMPLETE && !enough;
 }
 
+/* Assemble the mask of DONE in m->done; true when it is complete. False with *bad_p set:
+ * malformed. */
+static bool done_assemble(struct tx_msg *m, const struct weft_wire_done *done, bool *bad_p)
+{
+    bool none = done->chunks == 0 && done->received == 0;
+    if (!none && done->chunks != m->chunks) {
+        *bad_p = true;
+        return false;
+    }
+    if (done->received == 0) {
+        memset(m->done, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(uint64_t));
+        return true;
+    }
+    if (done->received == m->chunks) {
+        weft_bits_fill(m->done, m->chunks);
+        return true;
+    }
+    return done_part(m, done, bad_p);
+}
+
 void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
                          uint64_t now_ns)
 {
@@ -507,17 +526,8 @@ void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_w
     if (m == NULL) {
         return; /* closed already; the next ACK confirms it */
     }
-    bool none = done->chunks == 0 && done->received == 0;
-    if (!none && done->chunks != m->chunks) {
-        ep->counters.bad_ack++;
-        return;
-    }
     bool bad = false;
-    if (done->received == 0) {
-        memset(m->done, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(uint64_t));
-    } else if (done->received == m->chunks) {
-        weft_bits_fill(m->done, m->chunks);
-    } else if (!done_part(m, done, &bad)) {
+    if (!done_assemble(m, done, &bad)) {
         ep->counters.bad_ack += bad;
         return;
     }

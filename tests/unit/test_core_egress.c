@@ -425,7 +425,7 @@ static void late(struct net *net, uint64_t left)
 {
     struct weft_ep *ep = net->end[0].ep;
     ep->egress.waiting = true;
-    ep->egress.look_ns = net->now_ns;
+    ep->egress.report_ns = net->now_ns;
     net->now_ns += 1000;
     weft_core_egress_turn(ep, net->now_ns);
     weft_ep_queued(ep, left, net->now_ns);
@@ -483,9 +483,9 @@ static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
     drain(net, 100, 5 * WEFT_NS_PER_MS);
     drain(net, 0, 5 * WEFT_NS_PER_MS);
     assert_int_equal(e->rate_bps, rate_bps);
-    assert_int_equal(e->haste, 2); /* but looks come earlier */
+    assert_int_equal(e->early_shift, 2); /* but reports are requested earlier */
     drain(net, 6000, 48000);
-    assert_int_equal(e->haste, 0);
+    assert_int_equal(e->early_shift, 0);
     net_free(net);
 }
 
