@@ -1,69 +1,72 @@
-/* Receiver credits: how many DATA packets each sender may have on its way to us, so that many
- * senders at once do not overflow the last link's buffer.
+/* Receiver credit: the number of DATA packets that each sender may have in flight to this end, so
+ * that many senders at a time (incast) do not overflow the buffer at the last link.
  *
- * A credit is one DATA packet. What a sender was granted and has not used yet is outstanding; the
- * sum over all senders with an open message is kept under a budget
+ * A credit is one DATA packet. Credit that was granted and not used yet is outstanding. The sum
+ * over all senders with an open message is kept below a budget
  *
  *     rate x base round trip x (1 + 5 x loss, at most 1/4)  +  safe bytes  +  slack
  *
- * with the rate as measured at this end while senders wanted more than they had, and the slack an
- * allowance for hosts that answer late: it grows while the link pauses although credit is out, and
- * shrinks with marks, with loss above the path's floor, and when there are no pauses. Nobody has to configure a rate. A lost packet gives its
- * credit back, for every packet tells how many DATA packets were sent before it.
+ * The rate is measured at this end while senders want more credit than they have, so it need not be
+ * configured. The slack is an allowance for hosts that answer late: it grows while the link pauses
+ * with credit outstanding, and shrinks with ECN marks, with loss above the path's floor, and when
+ * there are no pauses. A lost packet returns its credit, because every packet contains the number
+ * of DATA packets sent before it.
  *
- * Between processes of one host there is no link, and no buffer but the receiver's own: there the
+ * Between processes of one host there is no link and no buffer except the receiver's own, so the
  * budget is a constant (same_host).
  *
- * What a sender with a window of its own does not use lies there while others could use it: beyond what it
- * sent in its last two round trips, and two packets, a sender is granted nothing while others want more,
- * and of what it holds no more than that counts as outstanding. Windows may open, so what is out
- * is two budgets at most. Not where they take turns (below): there credit lies with those that are busy on
- * purpose.
+ * A sender limited by its own window does not use all of its credit, while others could. Beyond the
+ * packets that it sent in its last two round trips, plus two, it is granted nothing while others
+ * want more, and only that much of its credit counts as outstanding. Its window may open, so at
+ * most two budgets are outstanding. This does not apply when senders take turns (below): then busy
+ * senders hold credit on purpose.
  *
- * Who gets it: the most urgent message first, of these the one with the least left, which makes most of
- * them finish early; half of the budget at most to one sender while others wait; every eighth grant to
- * the sender that has waited longest. Where senders say that they have other receivers, too, they take
- * turns, those with the shortest message (by powers of two) before others, and of these the one that
- * holds least: who holds credit may be busy elsewhere, and credit that lies with many is used by some.
- * With the least left first, all-to-all and shuffles took 1.3 to 1.6 times their ideal. A sender without
- * an open message keeps an allowance (`unscheduled`) to begin the next with: its share of the budget
- * among as many senders as rounds have lately had.
+ * Order of grants: by priority, then the message with the fewest packets left, so that most
+ * messages finish early; at most half of the budget to one sender while others wait; every eighth
+ * grant to the sender with the longest wait. When senders indicate that they have other receivers,
+ * too, they take turns: those with the shortest message (by powers of two) first, and among these
+ * the one that holds the least credit. A sender that holds credit may be busy with another
+ * receiver, and credit held by many is used by some. With the fewest packets left first, all-to-all
+ * and shuffles took 1.3 to 1.6 times the ideal time. A sender without an open message keeps an
+ * allowance (`unscheduled`) for the start of the next: its share of the budget among as many
+ * senders as recent rounds had.
  *
  * Endpoints behind one link share a budget: struct weft_credit_share.
  *
- * Source: docs/PROTOCOL.md section 5; Homa (Montazeri et al., SIGCOMM 2018) section 3 for
- * short messages first and overcommitment; the budget's form is ours.
+ * Source: docs/PROTOCOL.md section 5; Homa (Montazeri et al., SIGCOMM 2018) section 3 for short
+ * messages first and overcommitment; the budget's form is ours.
  */
 #include "core/internal.h"
 
 enum {
-    SAFE_BYTES = 36000,    /* fits the smallest switch buffer that is met (64 KB) with room */
+    SAFE_BYTES = 36000,    /* fits the smallest common switch buffer (64 KB) with a margin */
     SAME_HOST_BYTES = 2000000, /* both ends busy through a wake-up of either; a quarter lasts a pause
                                 * of the receiver (weft_ep_batch_ns) */
     BUDGET_PACKETS_MIN = 4,
     QUANTUM_OF_BUDGET = 4,
     QUANTUM_OF_QUEUE = 3,
-    OUT_BUDGETS = 2, /* with what is not used */
+    OUT_BUDGETS = 2, /* including unused credit */
     SPARE_PER_LOSS = 5,
-    ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
-    TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
+    ALLOWANCE_FIRST = 8,   /* unscheduled packets before the first measurement */
+    TURN_LONGEST = 8,      /* one of this many grants is for the longest wait */
     QUANTUM_MAX = 128,
-    QUANTUM_ACK = 4,       /* fewer packets are not worth the acknowledgement that grants them */
-    QUANTUM_FEW = 3,       /* but where there are no more for each sender, more should have some */
-    TURN_PACKETS = 3,      /* for each sender, where they take turns, up to the next */
-    TURN_BYTES = 57000,    /* they do not all come at once: see safe_bytes */
-    WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
+    QUANTUM_ACK = 4,       /* smaller grants are not worth an ACK */
+    QUANTUM_FEW = 3,       /* unless the share of a sender is that small */
+    TURN_PACKETS = 3,      /* per sender and turn */
+    TURN_BYTES = 57000,    /* they do not arrive at the same time: safe_bytes() */
+    WIRE_BYTES = 42,       /* Ethernet, IPv4 and UDP headers */
     LOSS_SPAN_PACKETS = 128,
-    PAUSE_SHARE = 16,      /* of a window, in pauses: the link was not kept busy */
+    PAUSE_SHARE = 16,      /* fraction of a window in pauses at which the link counts as idle */
 };
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
-static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is known */
-/* The most that is tried for hosts that answer late: a millisecond, for the processes of a busy host
- * wait for each other that long; up to 256 KB of it, and on fast links 300 us. Where DATA has lately
- * waited in this end's socket for longer than that, it is what comes meanwhile: other programs compute
- * on its processors, and a scheduler's slice is 3 ms. Where this end is slower than its link they wait as
- * well, and it grows to its bounds; what is out then lies in the socket. */
+static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* before the first measurements */
+/* Upper bound of the slack, for hosts that answer late: one millisecond, because processes of a
+ * busy host wait that long for a processor, but at most 256 KB, or 300 us on fast links. If DATA
+ * has recently waited longer in this end's socket, it is the bytes that arrive in that time: other
+ * programs use the processors, and a time slice of the kernel's scheduler is 3 ms. DATA also waits
+ * when this end is slower than its link. The slack then grows to its bounds, and the outstanding
+ * packets queue in the socket. */
 static const uint64_t slack_ns_most = WEFT_NS_PER_MS;
 static const uint64_t late_ns_most = 12 * WEFT_NS_PER_MS;
 static const uint64_t late_decay_ns = 200 * WEFT_NS_PER_MS;
@@ -113,8 +116,8 @@ uint16_t weft_core_credit_first(const struct weft_ep *ep)
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-/* Four standard deviations more than so many losses come to on average (Poisson), and one: the slack
- * must not shrink on every link that loses one packet in a hundred. */
+/* More than the expected losses plus four standard deviations (Poisson) plus one: the slack must
+ * not shrink on every link that loses one packet in a hundred. */
 static bool beyond_chance(uint64_t lost, uint64_t packets, uint32_t expected_ppm)
 {
     uint64_t mean_milli = packets * expected_ppm / 1000;
@@ -123,8 +126,8 @@ static bool beyond_chance(uint64_t lost, uint64_t packets, uint32_t expected_ppm
     return over_milli * over_milli > 16 * 1000 * mean_milli;
 }
 
-/* What loss above the floor, or marks, ask to take off the slack, in ppm of it. Measured over at least
- * LOSS_SPAN_PACKETS, however many windows these take. */
+/* Reduction of the slack, in ppm, because of loss above the floor or ECN marks. Measured over at
+ * least LOSS_SPAN_PACKETS, in one window or several. */
 static uint32_t congestion(struct credit *c)
 {
     uint64_t packets = c->span_packets + c->span_lost;
@@ -140,7 +143,7 @@ static uint32_t congestion(struct credit *c)
     c->loss_ppm = (uint32_t)(((uint64_t)c->loss_ppm * 7 + loss_ppm) / 8);
     c->loss_floor[0] = c->loss_ppm < c->loss_floor[0] ? c->loss_ppm : c->loss_floor[0];
     uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
-    /* The floor is the least of many noisy measurements: half as much again, and a point. */
+    /* The floor is the minimum of many noisy measurements: allow half of it more, and one point. */
     uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
     if (beyond_chance(lost, packets, noise_ppm)) {
         c->slack_ceiling = weft_max_u64(c->slack_bytes - c->slack_bytes / 4, c->packet_bytes);
@@ -149,14 +152,14 @@ static uint32_t congestion(struct credit *c)
     return mark_ppm / 2;
 }
 
-/* What comes while DATA waits in this end's socket as long as it lately has. */
+/* Bytes that arrive during the longest recent wait of DATA in this end's socket. */
 static uint64_t late_bytes(const struct credit *c, uint64_t rate_bps)
 {
     uint64_t late_ns = c->late_ns > slack_ns_most ? c->late_ns : 0;
     return weft_min_u64(rate_bps / 8 * (late_ns + late_ns / 4) / WEFT_NS_PER_S, slack_bytes_busy);
 }
 
-/* How far the slack may grow. Where it once was when packets were lost it goes no more for a while:
+/* Upper bound of the slack. For a while after losses it stays below the value that it had then:
  * some links have small buffers. */
 static uint64_t slack_most(const struct credit *c, uint64_t rate_bps)
 {
@@ -176,8 +179,8 @@ static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
     } else {
         c->slack_bytes -= c->slack_bytes / 16;
     }
-    /* A rest of the link that this end's own lateness makes shows as no pause: when it is here again and
-     * grants, a new window begins. */
+    /* An idle time of the link caused by a delay of this end itself does not appear as a pause,
+     * because a new window begins when this end runs again and grants credit. */
     uint64_t late = cut_ppm > 0 ? 0 : late_bytes(c, rate_bps);
     c->slack_bytes += late > c->slack_bytes ? (late - c->slack_bytes) / 8 : 0;
     c->late_ns -= c->late_ns * weft_min_u64(span_ns, late_decay_ns) / late_decay_ns;
@@ -209,9 +212,9 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
     c->window_pause_ns = 0;
 }
 
-/* What may stand in queues. Where senders take turns most of it lies with those that are busy with
- * others, and the more of these there are the more has to. It does not come all at once then: of
- * 36,000 bytes 11,000 to 14,000 stood in the port of each of 32 hosts, and of 57,000 no more. */
+/* Bytes that may queue. When senders take turns, busy senders hold most of this credit, and more is
+ * needed the more of them there are. Their packets do not arrive at the same time: of 36,000 bytes,
+ * 11,000 to 14,000 were queued at the port of each of 32 hosts, and no more of 57,000. */
 static uint64_t safe_bytes(const struct credit *c)
 {
     if (!c->turns) {
@@ -230,7 +233,7 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
         return;
     }
     uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S;
-    /* Lost grants and lost packets hold credit back for a round trip or two. */
+    /* Lost grants and lost packets keep credit out of use for a round trip or two. */
     uint64_t spare_ppm = weft_min_u64(SPARE_PER_LOSS * (uint64_t)c->loss_ppm, WEFT_PPM / 4);
     uint64_t bytes =
         in_flight + in_flight * spare_ppm / WEFT_PPM + safe_bytes(c) + c->slack_bytes;
@@ -244,7 +247,7 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
     c->budget = weft_min_u64(packets, ep->config.rx_window);
 }
 
-/* A window that some sender wanted more in than it had tells the rate of the link. */
+/* End of a window. If some sender wanted more credit throughout, its rate is the link rate. */
 static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
@@ -272,7 +275,7 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
     window_start(ep, now_ns);
 }
 
-/* ---- who gets it ----------------------------------------------------------------------------- */
+/* ---- grants ---------------------------------------------------------------------------------- */
 
 static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t now_ns)
 {
@@ -284,11 +287,11 @@ static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t
     trace(ep, p, WEFT_TRACE_CREDIT_GRANTED, 0, p->credit.granted, packets, p->credit.data_count, 0);
     p->credit.turn = ++ep->credit.turn;
     ack_at_once(&p->ack);
-    weft_core_rx_timer_arm(p); /* its silence counts from now */
+    weft_core_rx_timer_arm(p); /* its silence starts now */
     weft_core_peer_ready(ep, p);
 }
 
-/* The end of a round: how many senders it had is what the next one will have. */
+/* End of a round: the next one is expected to have as many senders. */
 static void round_end(struct weft_ep *ep)
 {
     struct credit *c = &ep->credit;
@@ -305,15 +308,16 @@ static void round_end(struct weft_ep *ep)
     share_join(ep, false);
 }
 
-/* In the first round trip not all senders have been heard that the last round had. Where they take
- * turns each is then kept to its share: the first one, whose message came a microsecond earlier, was
- * given all of the budget by every receiver, and the others' links rested until it had used that up. */
+/* In the first round trip of a round, packets of some senders of the last round have not arrived
+ * yet. When senders take turns, each is then limited to its share. Otherwise every receiver granted
+ * its whole budget to the sender whose message arrived a microsecond earlier, and the links of the
+ * others were idle until that sender had used it. */
 static bool senders_due(const struct credit *c, uint64_t rtt_ns, uint64_t now_ns)
 {
     return c->turns && c->senders_now < c->senders && now_ns - c->round_ns < rtt_ns;
 }
 
-/* Two grants to each sender fit into the budget; one is a quarter of it at most. */
+/* Size of a grant: two for each sender fit into the budget; at most a quarter of the budget. */
 static uint64_t quantum_of(const struct credit *c, uint64_t senders)
 {
     uint64_t share = c->budget / weft_max_u64(2 * senders, 4);
@@ -322,11 +326,11 @@ static uint64_t quantum_of(const struct credit *c, uint64_t senders)
     return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
 
-/* A quarter of the budget. Each grant is an acknowledgement, a sender's wake-up and a burst, so a few
- * large ones cost less: of several senders one gets a third of what stands in queues, for that much may
- * be missing there before the link rests. With half of it, and 5 % of the packets lost, rounds of eight
- * senders had a p99 of 1.11 for 1.07; one sender alone lets the link rest when it, or its receiver, is
- * kept from running meanwhile. */
+/* Size of a grant without turns: a quarter of the budget. Each grant is an ACK, a wake-up of the
+ * sender and a burst, so a few large ones cost less. With several senders it is a third of the
+ * queue if that is more: that much may be missing from the queue before the link is idle. With half
+ * of it, at 5 % loss, rounds of eight senders had a p99 of 1.11 instead of 1.07. With a single
+ * sender the link would be idle while the sender or its receiver is delayed. */
 static uint64_t quantum_least_left(const struct credit *c, uint64_t rtt_ns)
 {
     uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S / (c->packet_bytes + WIRE_BYTES);
@@ -336,9 +340,10 @@ static uint64_t quantum_least_left(const struct credit *c, uint64_t rtt_ns)
     return weft_max_u64(weft_min_u64(share, QUANTUM_MAX), 1);
 }
 
-/* A sender tells with its second packet whether it has other receivers. Until half of all have said
- * so, those that have told stand for the others: with 31 senders that took 600 us, a fifth of the
- * round, in which credit for the least left lay with a few of them. */
+/* The second packet of a sender indicates whether it has other receivers. The flags received so far
+ * are taken as representative, without waiting for half of the senders: with 31 senders that took
+ * 600 us, a fifth of the round, during which a few of them held the credit granted by packets
+ * left. */
 static void turns_choose(struct credit *c)
 {
     c->round_shared |= 2 * c->shared >= c->active;
@@ -367,7 +372,7 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     turns_choose(c);
     budget_set(ep, rtt_ns);
     c->window_wanted &= wanted;
-    weft_core_credit_count(ep); /* the allowance follows the budget */
+    weft_core_credit_count(ep); /* the allowance depends on the budget */
     bool turns = c->turns;
     bool due = senders_due(c, rtt_ns, now_ns);
     uint64_t senders = due ? c->senders : c->active;
@@ -379,8 +384,8 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
         most = due ? weft_max_u64(c->budget / c->senders, 1) : most;
         struct peer *p = weft_core_credit_pick(ep, longest, turns, !turns, most);
         if (p == NULL && !due) {
-            p = weft_core_credit_pick(ep, false, turns, !turns, UINT64_MAX); /* nobody else can use it */
-            bool room = c->out + quantum <= c->budget; /* to those that do not use it, no more than that */
+            p = weft_core_credit_pick(ep, false, turns, !turns, UINT64_MAX); /* no other can use it */
+            bool room = c->out + quantum <= c->budget; /* unused credit stays in the budget */
             p = p == NULL && room ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
         }
         if (p == NULL) {
@@ -391,15 +396,16 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     }
 }
 
-/* ---- what the peers do ----------------------------------------------------------------------- */
+/* ---- events of the peers
+ * ----------------------------------------------------------------------- */
 
 static void pause_note(struct weft_ep *ep, uint64_t at_ns)
 {
     struct credit *c = &ep->credit;
     struct weft_credit_share *share = ep->config.credit_share;
     if (share != NULL) {
-        /* The link is busy, too, with what comes for another endpoint. Two that look at the same
-         * time may count a pause twice or not at all. */
+        /* Packets for the other endpoints keep the link busy, too. Two endpoints that check at the
+         * same time may count a pause twice or not at all. */
         uint64_t last_ns = atomic_load_explicit(&share->last_ns, memory_order_relaxed);
         c->last_ns = weft_max_u64(c->last_ns, last_ns);
         atomic_store_explicit(&share->last_ns, weft_max_u64(c->last_ns, at_ns),
@@ -412,12 +418,12 @@ static void pause_note(struct weft_ep *ep, uint64_t at_ns)
     c->last_ns = weft_max_u64(c->last_ns, at_ns);
 }
 
-/* Any valid packet of a peer: data_count is the sender's, of which `ahead` are news. */
+/* A valid packet of a peer; `ahead`: new DATA packets by its data_count. */
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
                              bool data, bool ce, uint64_t at_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
-    if (data || p->rx.live != 0) { /* of a backlog alone only DATA counts */
+    if (data || p->rx.live != 0) { /* with only a backlog, only DATA counts */
         p->credit.silent = false;
         p->credit.silences = 0;
     }
@@ -429,7 +435,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
         return;
     }
     if (ahead == 0 && c->span_lost > 0) {
-        c->span_lost--; /* it was only late */
+        c->span_lost--; /* it was reordered, not lost */
     }
     if (at_ns >= p->credit.use_ns) {
         weft_core_credit_use(ep, p, at_ns);
@@ -446,7 +452,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     c->packet_bytes = (uint32_t)((c->packet_bytes * UINT64_C(15) + bytes) / 16);
 }
 
-/* What an ACK to this peer says. */
+/* The credit for an ACK to this peer. */
 uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
 {
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
@@ -458,7 +464,7 @@ uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
     return p->credit.granted;
 }
 
-/* When did the time begin in which this peer could have sent and did not? WEFT_NEVER: it cannot. */
+/* Start of the time in which the peer could have sent and did not; WEFT_NEVER: it may not send. */
 uint64_t weft_core_credit_silent_since(const struct peer *p)
 {
     return weft_core_credit_outstanding(p) == 0
@@ -466,9 +472,9 @@ uint64_t weft_core_credit_silent_since(const struct peer *p)
                : weft_max_u64(p->credit.data_last_ns, p->credit.since_ns);
 }
 
-/* A holder of credit that says nothing is told again what it has, for the packet that told it may
- * be lost: first after two round trips, then after two probe timeouts and twice as long each time.
- * From the second time on its credit goes to others until it speaks. */
+/* The grant is repeated to a silent peer that holds credit, because the packet with the grant may
+ * be lost: first after two round trips, then after two probe timeouts, doubling each time. From the
+ * second repetition on, its credit is granted to others until it sends again. */
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
 {
     p->credit.timer_ns = WEFT_NEVER;
@@ -494,7 +500,7 @@ void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (p->credit.silences > 0 && !p->credit.silent) {
         p->credit.silent = true;
         if (p->rx.live == 0) {
-            /* It was taken back, and that was lost; or never meant. */
+            /* The backlog was withdrawn and that packet was lost, or it never existed. */
             p->credit.backlog_end = p->credit.data_count;
         }
         weft_core_credit_touch(ep, p);
