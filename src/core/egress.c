@@ -25,7 +25,7 @@
  * The limit is the lowest that keeps the link busy. It grows when the queue ran empty although
  * chunks waited, because this endpoint was late, and when packets leave immediately, because
  * nothing queues. It shrinks when a quarter of it was left at each of the last reports. It is at
- * most one millisecond of the link, and at least 12,000 bytes; if these take longer than a
+ * most one millisecond of the link (beside other traffic three, egress_share.c), and at least 12,000 bytes; if these take longer than a
  * millisecond and there are several receivers, at least four packets. The time of the next report
  * is computed from the drain rate of the queue.
  *
@@ -55,7 +55,6 @@ static const uint64_t report_ns_first = 10 * WEFT_NS_PER_US; /* while the rate i
 static const uint64_t report_ns_min = 5 * WEFT_NS_PER_US;
 static const uint64_t report_ns_max = 10 * WEFT_NS_PER_MS;
 static const uint64_t stuck_ns = 20 * WEFT_NS_PER_MS;
-static const uint64_t limit_ns_max = WEFT_NS_PER_MS; /* as in TCP small queues */
 
 bool weft_core_egress_init(struct weft_ep *ep)
 {
@@ -68,6 +67,7 @@ bool weft_core_egress_init(struct weft_ep *ep)
     e->room_bytes = UINT64_MAX;
     e->report_ns = WEFT_NEVER;
     e->queue_bytes_min = UINT64_MAX;
+    egress_share_init(&e->share);
     return e->waits != NULL && e->keys != NULL && e->ages != NULL;
 }
 
@@ -195,6 +195,11 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
 
 /* ---- the host's queue ------------------------------------------------------------------------ */
 
+static uint64_t limit_now(const struct egress *e)
+{
+    return e->share.trial ? 2 * e->limit_bytes : e->limit_bytes;
+}
+
 /* Measure the drain rate since chunks were last handed over. The queue drains by whole packets, so
  * a small difference is not significant. Neither is a nearly empty queue: it may have been empty
  * for long, and the rest may be a control packet. In that case the report may have been too late
@@ -202,26 +207,19 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
 static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
     uint64_t drained = e->queued_bytes > bytes ? e->queued_bytes - bytes : 0;
-    if (e->handed_over || drained < e->limit_bytes / 4 || now_ns <= e->queued_ns) {
+    if (e->handed_over || drained < limit_now(e) / 4 || now_ns <= e->queued_ns) {
         return;
     }
-    if (bytes < e->limit_bytes / 4) {
+    if (bytes < limit_now(e) / 4) {
         e->early_shift++;
         if (e->early_shift > EARLY_SHIFT_MAX) {
-            e->rate_bps = 0; /* wrong by far, as after a change of the link: measure again */
+            egress_share_forget(&e->share); /* wrong by far, as after a change of the link: measure again */
             e->early_shift = 0;
         }
         return;
     }
-    uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
-    e->rate_bps = e->rate_bps == 0 ? rate_bps : (7 * e->rate_bps + rate_bps) / 8;
+    egress_share_sample(&e->share, e->limit_bytes, drained, now_ns - e->queued_ns, now_ns);
     e->early_shift = 0;
-}
-
-/* Bytes that the link sends in limit_ns_max; UINT64_MAX while the rate is not known. */
-static uint64_t in_limit_time(const struct egress *e)
-{
-    return e->rate_bps == 0 ? UINT64_MAX : e->rate_bps / 8 * limit_ns_max / WEFT_NS_PER_S;
 }
 
 /* Minimum of the limit. At 25 Mbit/s, 12,000 bytes take 4 ms, and control packets queue behind
@@ -230,20 +228,24 @@ static uint64_t in_limit_time(const struct egress *e)
  * fewer, ACKs use more of the opposite direction. */
 static uint64_t limit_least(const struct egress *e)
 {
-    uint64_t bytes = e->receivers > 1 ? in_limit_time(e) : UINT64_MAX;
+    uint64_t bytes = e->receivers > 1 ? egress_share_limit(&e->share) : UINT64_MAX;
     return weft_max_u64(weft_min_u64(LIMIT_BYTES_MIN, bytes), e->few_bytes);
 }
 
-/* Maximum of the limit: one millisecond of the link. On a host whose processes wait longer than
+/* Maximum of the limit: one millisecond of the link, or more beside other traffic (egress_share.c). On a host whose processes wait longer than
  * that for a processor, a long queue with a fixed order costs more than a short idle time of the
  * link. */
 static uint64_t limit_most(const struct egress *e)
 {
-    return weft_max_u64(weft_min_u64(in_limit_time(e), LIMIT_BYTES_MAX), limit_least(e));
+    return weft_max_u64(weft_min_u64(egress_share_limit(&e->share), LIMIT_BYTES_MAX), limit_least(e));
 }
 
 static void limit_adapt(struct egress *e, uint64_t bytes)
 {
+    if (e->share.shared) { /* other traffic delays the queue: what it still holds is no evidence */
+        e->limit_bytes = limit_most(e);
+        return;
+    }
     bool starved = e->late && bytes == 0;
     bool passes = e->handed_over && e->room_bytes == 0 && bytes < e->limit_bytes / 4;
     if (starved || passes) {
@@ -269,11 +271,12 @@ static void limit_adapt(struct egress *e, uint64_t bytes)
 
 static uint64_t report_wait_ns(const struct egress *e, uint64_t bytes)
 {
-    if (e->rate_bps == 0) {
+    uint64_t rate_bps = e->share.rate_bps;
+    if (rate_bps == 0) {
         return report_ns_first;
     }
-    uint64_t drain_bytes = bytes > e->limit_bytes / 2 ? bytes - e->limit_bytes / 2 : 0;
-    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / e->rate_bps >> e->early_shift;
+    uint64_t drain_bytes = bytes > limit_now(e) / 2 ? bytes - limit_now(e) / 2 : 0;
+    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / rate_bps >> e->early_shift;
     return weft_min_u64(weft_max_u64(wait_ns, report_ns_min), report_ns_max);
 }
 
@@ -315,7 +318,8 @@ void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns
     e->handed_over = false;
     e->fresh = true;
     /* Hand over at least a quarter of the limit, not single packets. */
-    e->room_bytes = bytes <= e->limit_bytes - e->limit_bytes / 4 ? e->limit_bytes - bytes : 0;
+    uint64_t limit = limit_now(e);
+    e->room_bytes = bytes <= limit - limit / 4 ? limit - bytes : 0;
     e->waiting = e->room_bytes == 0;
     e->report_ns = e->waiting ? now_ns + report_wait_ns(e, bytes) : WEFT_NEVER;
     ep->counters.queue_waits += e->waiting;

@@ -3,6 +3,7 @@
 #ifndef WEFT_CORE_EGRESS_H
 #define WEFT_CORE_EGRESS_H
 
+#include "core/egress_share.h"
 #include "core/endpoint.h"
 
 struct peer;
@@ -27,7 +28,7 @@ struct egress {
     uint64_t report_ns;        /* time of the next report; WEFT_NEVER = none */
     uint64_t queued_bytes;     /* at the first report after chunks were last sent */
     uint64_t queued_ns;
-    uint64_t rate_bps;         /* drain rate of the queue; 0 = not known */
+    struct egress_share share; /* drain rate of the queue, and whether other traffic is in it */
     uint64_t limit_bytes;
     uint64_t few_bytes;        /* four packets */
     uint64_t queue_bytes_min;  /* least queue at late reports; UINT64_MAX = none yet */

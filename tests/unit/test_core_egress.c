@@ -476,13 +476,13 @@ static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
     struct net *net = rig_new(1);
     const struct egress *e = &net->end[0].ep->egress;
     drain(net, 11900, 10000); /* less than a packet */
-    assert_int_equal(e->rate_bps, 0);
+    assert_int_equal(e->share.rate_bps, 0);
     drain(net, 6000, 48000); /* 1 Gbit/s */
-    assert_true(e->rate_bps > 990000000 && e->rate_bps < 1010000000);
-    uint64_t rate_bps = e->rate_bps;
+    assert_true(e->share.rate_bps > 990000000 && e->share.rate_bps < 1010000000);
+    uint64_t rate_bps = e->share.rate_bps;
     drain(net, 100, 5 * WEFT_NS_PER_MS);
     drain(net, 0, 5 * WEFT_NS_PER_MS);
-    assert_int_equal(e->rate_bps, rate_bps);
+    assert_int_equal(e->share.rate_bps, rate_bps);
     assert_int_equal(e->early_shift, 2); /* but reports are requested earlier */
     drain(net, 6000, 48000);
     assert_int_equal(e->early_shift, 0);
@@ -519,13 +519,13 @@ static void a_rate_that_is_wrong_by_far_is_forgotten(void **state)
     struct net *net = rig_new(1);
     const struct egress *e = &net->end[0].ep->egress;
     drain(net, 6000, 48 * WEFT_NS_PER_MS); /* 1 Mbit/s */
-    assert_true(e->rate_bps < 2000000);
+    assert_true(e->share.rate_bps < 2000000);
     for (uint32_t i = 0; i < 7; i++) {
         drain(net, 0, 10 * WEFT_NS_PER_MS);
     }
-    assert_int_equal(e->rate_bps, 0);
+    assert_int_equal(e->share.rate_bps, 0);
     drain(net, 6000, 4800); /* 10 Gbit/s */
-    assert_true(e->rate_bps > 9000000000);
+    assert_true(e->share.rate_bps > 9000000000);
     net_free(net);
 }
 

@@ -1,0 +1,163 @@
+/* Whether this endpoint has the host's link to itself.
+ *
+ * The limit on the host's queue (egress.c) is what the link transmits in a millisecond. An endpoint
+ * sees only its own bytes in that queue, and the rate at which they drain. If another program fills
+ * the same queue, that rate is this endpoint's share of the link. A limit of a millisecond at this
+ * rate reduces the share, which reduces the limit again: beside one TCP connection a server's share
+ * fell to 6 % of a 200 Mbit/s link.
+ *
+ * Therefore the highest drain rate of some intervals together is remembered as the link's. If the rate falls below half of it,
+ * either other traffic has arrived or the link has become slower. A trial tells the two apart: for
+ * some intervals the limit is doubled. With L bytes of this endpoint and Q bytes of other traffic in
+ * a queue that a link of rate C drains in order, this endpoint's bytes drain at
+ *
+ *     R1 = C L / (L + Q), and with the doubled limit at R2 = C 2L / (2L + Q).
+ *
+ * If Q = 0, both are C: two such trials in a row, and the remembered rate is discarded. Otherwise R2
+ * exceeds R1, and C follows from both: 1 / C = 2 / R2 - 1 / R1.
+ *
+ * While the link is shared, the limit is a time at the rate C: one millisecond, or three after this
+ * endpoint's part has fallen below two fifths and until it exceeds three fifths. Two endpoints of one
+ * host have a half each, and keep one millisecond.
+ *
+ * Trials also run, ever more rarely, if the limit takes longer than it should and nothing is
+ * suspected: the other traffic may have been there from the beginning.
+ *
+ * Source: TCP small queues (Dumazet, 2012), which avoid the spiral because their limit follows the
+ * pacing rate, not the drain rate.
+ */
+#include "core/egress_share.h"
+
+#include "base/units.h"
+
+enum {
+    SKIPPED = 2,   /* first intervals of a phase: the queue is still that of the other phase */
+    INTERVALS = 8, /* measured in a phase, at least, */
+    PHASE_BYTES_MIN = 64000, /* and so much: an interval of two packets is wrong by half of one */
+    EQUAL_MAX = 2,
+    PART_SUSPECT_PERCENT = 50,
+    PART_ALONE_PERCENT = 75,
+    PART_LOW_PERCENT = 40,
+    PART_ENOUGH_PERCENT = 60
+};
+
+static const uint64_t limit_ns_fair = WEFT_NS_PER_MS; /* TCP small queues: the same */
+static const uint64_t limit_ns_low = 3 * WEFT_NS_PER_MS;
+static const uint64_t pause_ns_min = 250 * WEFT_NS_PER_MS;
+static const uint64_t pause_ns_shared = 100 * WEFT_NS_PER_MS;
+static const uint64_t pause_ns_max = 32 * WEFT_NS_PER_S;
+
+void egress_share_init(struct egress_share *share)
+{
+    *share = (struct egress_share){.pause_ns = pause_ns_min};
+}
+
+static void phase_begin(struct egress_share *share, bool trial)
+{
+    share->trial = trial;
+    share->samples = 0;
+    share->bytes = 0;
+    share->ns = 0;
+}
+
+static uint64_t bits_per_s(uint64_t bytes, uint64_t ns)
+{
+    return bytes * 8 * WEFT_NS_PER_MS / ns * 1000;
+}
+
+/* At most twice the former estimate: near 2 R1 = R2 a small error of either rate is a large one of C.
+ * The next trial, with a longer queue, is more precise. */
+static uint64_t link_rate(const struct egress_share *share, uint64_t trial_bps)
+{
+    uint64_t steady_kbps = share->steady_bps / 1000;
+    uint64_t trial_kbps = trial_bps / 1000;
+    uint64_t most_kbps = 2 * share->link_bps / 1000;
+    if (2 * steady_kbps <= trial_kbps) {
+        return most_kbps * 1000;
+    }
+    uint64_t link_kbps = steady_kbps * trial_kbps / (2 * steady_kbps - trial_kbps);
+    return weft_min_u64(link_kbps, most_kbps) * 1000;
+}
+
+static void trial_end(struct egress_share *share, uint64_t trial_bps, uint64_t now_ns)
+{
+    bool faster = trial_bps > share->steady_bps + share->steady_bps / 4;
+    if (faster) {
+        uint64_t link_bps = link_rate(share, trial_bps);
+        share->link_bps = weft_max_u64(link_bps, share->link_bps - share->link_bps / 8);
+        share->shared = true;
+        share->equal = 0;
+    } else if (++share->equal >= EQUAL_MAX) {
+        share->link_bps = share->steady_bps;
+        share->shared = false;
+        share->equal = 0;
+    }
+    share->pause_ns = share->shared ? pause_ns_shared
+                                    : weft_min_u64(2 * share->pause_ns, pause_ns_max);
+    share->next_ns = now_ns + share->pause_ns;
+}
+
+/* A queue as long as the limit should drain in a millisecond. If it takes longer, other traffic is in it,
+ * or the link is so slow that the least limit takes longer. */
+static bool doubtful(const struct egress_share *share)
+{
+    return share->shared ||
+           share->limit_bytes * 8 * WEFT_NS_PER_S / share->rate_bps > limit_ns_fair + limit_ns_fair / 2;
+}
+
+static void part_follow(struct egress_share *share, uint64_t now_ns)
+{
+    share->link_bps = weft_max_u64(share->link_bps, share->steady_bps);
+    uint64_t percent = share->steady_bps / (share->link_bps / 100 + 1);
+    if (!share->shared && percent < PART_SUSPECT_PERCENT) {
+        share->shared = true;
+        share->next_ns = now_ns;
+    } else if (share->shared && percent > PART_ALONE_PERCENT) {
+        share->shared = false;
+    }
+    share->low = share->shared && percent < (share->low ? PART_ENOUGH_PERCENT : PART_LOW_PERCENT);
+}
+
+static void phase_sample(struct egress_share *share, uint64_t bytes, uint64_t ns, uint64_t now_ns)
+{
+    share->samples++;
+    if (share->samples <= SKIPPED) {
+        return;
+    }
+    share->bytes += bytes;
+    share->ns += ns;
+    if (share->samples < SKIPPED + INTERVALS || share->bytes < PHASE_BYTES_MIN) {
+        return;
+    }
+    uint64_t rate_bps = bits_per_s(share->bytes, share->ns);
+    if (share->trial) {
+        trial_end(share, rate_bps, now_ns);
+        phase_begin(share, false);
+    } else {
+        share->steady_bps = rate_bps;
+        part_follow(share, now_ns);
+        phase_begin(share, now_ns >= share->next_ns && doubtful(share));
+    }
+}
+
+void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes, uint64_t ns,
+                         uint64_t now_ns)
+{
+    share->limit_bytes = limit_bytes;
+    uint64_t rate_bps = bits_per_s(bytes, ns);
+    share->rate_bps = share->rate_bps == 0 ? rate_bps : (7 * share->rate_bps + rate_bps) / 8;
+    phase_sample(share, bytes, ns, now_ns);
+}
+
+void egress_share_forget(struct egress_share *share)
+{
+    share->rate_bps = 0;
+    phase_begin(share, false);
+}
+
+uint64_t egress_share_limit(const struct egress_share *share)
+{
+    uint64_t bytes_per_s = (share->shared ? share->link_bps : share->rate_bps) / 8;
+    uint64_t limit_ns = share->low ? limit_ns_low : limit_ns_fair;
+    return bytes_per_s == 0 ? UINT64_MAX : bytes_per_s * limit_ns / WEFT_NS_PER_S;
+}

@@ -1,0 +1,175 @@
+/* The limit on the host's queue beside other traffic in it (core/egress_share.c). */
+#include "core_net.h"
+
+static const uint64_t rate_bps_first = 200000000;
+
+/* A queue that a link drains in order. `own` bytes of it are the endpoint's, `other` a sender's that
+ * keeps as many there. Their order is taken as mixed, so that each drains by its part. */
+struct line {
+    struct net *net;
+    uint64_t rate_bps;
+    double own;
+    double other;
+    double drained; /* of its own, in all */
+    uint64_t late_ns;
+};
+
+static struct line *line_new(void)
+{
+    struct line *line = calloc(1, sizeof(*line));
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_NONE);
+    config.host_queue = 1;
+    line->net = calloc(1, sizeof(*line->net));
+    line->net->now_ns = WEFT_NS_PER_S;
+    line->rate_bps = rate_bps_first;
+    line->late_ns = 20 * WEFT_NS_PER_US;
+    net_open(line->net, 0, &config);
+    return line;
+}
+
+static void line_free(struct line *line)
+{
+    net_free(line->net);
+    free(line);
+}
+
+static void pass(struct line *line, uint64_t ns)
+{
+    double step_s = 2e-6;
+    for (double left_s = (double)ns * 1e-9; left_s > 0 && line->own > 0; left_s -= step_s) {
+        double bytes = (double)line->rate_bps / 8 * (left_s < step_s ? left_s : step_s);
+        double part = bytes * line->own / (line->own + line->other);
+        part = part < line->own ? part : line->own;
+        line->own -= part;
+        line->drained += part;
+    }
+    line->net->now_ns += ns;
+}
+
+/* For so long the endpoint always has chunks to send. Returns its part of the link. */
+static double run(struct line *line, uint64_t ns)
+{
+    struct weft_ep *ep = line->net->end[0].ep;
+    struct egress *e = &ep->egress;
+    uint64_t until_ns = line->net->now_ns + ns;
+    double before = line->drained;
+    while (line->net->now_ns < until_ns) {
+        weft_core_egress_turn(ep, line->net->now_ns);
+        weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
+        while (e->room_bytes > 0) {
+            line->own += (double)e->room_bytes;
+            weft_core_egress_sent(ep, e->room_bytes);
+            weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
+        }
+        uint64_t wait_ns = e->look_ns - line->net->now_ns;
+        pass(line, wait_ns + (wait_ns * 7919 + line->net->now_ns) % (2 * line->late_ns));
+    }
+    return (line->drained - before) * 8e9 / ((double)line->rate_bps * (double)ns);
+}
+
+static const struct egress *egress_of(const struct line *line)
+{
+    return &line->net->end[0].ep->egress;
+}
+
+static void alone_the_limit_stays_a_millisecond(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    for (uint32_t i = 0; i < 20; i++) {
+        assert_true(run(line, 250 * WEFT_NS_PER_MS) > 0.98);
+        assert_in_range(egress_of(line)->limit_bytes, 12000, 25100);
+        assert_false(egress_of(line)->share.shared);
+    }
+    line_free(line);
+}
+
+/* Half of four milliseconds of the link is what a TCP connection was seen to keep there. */
+static void beside_other_traffic_the_part_does_not_shrink(void **state)
+{
+    (void)state;
+    static const double others[] = {12500, 25000, 50000, 100000, 160000};
+    static const double least[] = {0.4, 0.35, 0.3, 0.2, 0.12};
+    for (uint32_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        struct line *line = line_new();
+        (void)run(line, WEFT_NS_PER_S / 4); /* the link's rate is known */
+        line->other = others[i];
+        for (uint32_t j = 0; j < 40; j++) {
+            double part = run(line, 250 * WEFT_NS_PER_MS);
+            if (part < least[i]) {
+                fail_msg("beside %.0f bytes a part of %.3f after %u quarters of a second", others[i],
+                         part, j);
+            }
+            assert_in_range(egress_of(line)->limit_bytes, 12000, 160000);
+        }
+        line_free(line);
+    }
+}
+
+/* The other traffic came first: nothing tells but trials. */
+static void other_traffic_is_found_from_the_beginning(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    line->other = 60000;
+    (void)run(line, 2 * WEFT_NS_PER_S);
+    assert_true(run(line, WEFT_NS_PER_S) > 0.3);
+    line_free(line);
+}
+
+static void when_the_other_traffic_ends_the_limit_falls(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    (void)run(line, WEFT_NS_PER_S);
+    line->other = 60000;
+    (void)run(line, 2 * WEFT_NS_PER_S);
+    assert_true(egress_of(line)->limit_bytes > 25100);
+    line->other = 0;
+    (void)run(line, WEFT_NS_PER_S);
+    assert_true(run(line, WEFT_NS_PER_S) > 0.98);
+    assert_in_range(egress_of(line)->limit_bytes, 12000, 25100);
+    line_free(line);
+}
+
+/* A link that becomes ten times slower looks like other traffic, but not to a trial. */
+static void a_slower_link_is_told_from_other_traffic(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    (void)run(line, WEFT_NS_PER_S);
+    line->rate_bps /= 10;
+    (void)run(line, WEFT_NS_PER_S);
+    for (uint32_t i = 0; i < 20; i++) {
+        assert_true(run(line, 250 * WEFT_NS_PER_MS) > 0.98);
+        assert_int_equal(egress_of(line)->limit_bytes, 12000);
+    }
+    line_free(line);
+}
+
+/* A process that gets a processor late sees a queue that ran empty, and no rates. */
+static void late_looks_do_not_pass_for_other_traffic(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    line->late_ns = 300 * WEFT_NS_PER_US;
+    for (uint32_t i = 0; i < 20; i++) {
+        (void)run(line, 250 * WEFT_NS_PER_MS);
+        assert_in_range(egress_of(line)->limit_bytes, 12000, 25100);
+    }
+    line_free(line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone_the_limit_stays_a_millisecond),
+        cmocka_unit_test(beside_other_traffic_the_part_does_not_shrink),
+        cmocka_unit_test(other_traffic_is_found_from_the_beginning),
+        cmocka_unit_test(when_the_other_traffic_ends_the_limit_falls),
+        cmocka_unit_test(a_slower_link_is_told_from_other_traffic),
+        cmocka_unit_test(late_looks_do_not_pass_for_other_traffic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
