@@ -244,6 +244,9 @@ int weft_server_serve(struct server *server)
     weft_server_metrics_stop(&server->metrics);
     weft_checkpoint_end(server->checkpoint, !replaced);
     for (uint32_t i = 0; i < server->started; i++) {
+        weft_shard_thread_end(&server->threads[i]);
+    }
+    for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->threads[i]);
     }
     if (status == WEFT_OK) {

@@ -311,6 +311,9 @@ void weft_fabric_server_close(struct weft_fabric_server *server)
         return;
     }
     for (uint32_t i = 0; i < server->started; i++) {
+        weft_shard_thread_end(&server->shards[i].thread);
+    }
+    for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->shards[i].thread);
     }
     weft_security_fini(&server->security);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+static const uint64_t flush_patience_ns = WEFT_NS_PER_S / 2;
+
 /* What the thread holds while it runs. */
 struct serving {
     struct weft_shard_thread *thread;
@@ -234,7 +236,7 @@ static void renew(struct weft_shard_thread *thread, struct serving *serving)
     if (status != WEFT_OK) {
         weft_node_info(&thread->config.log, "shard %u: this replica ends: %s",
                        thread->config.shard.shard, weft_status_text(status));
-        atomic_store(&thread->stop, true);
+        weft_shard_thread_end(thread);
     }
 }
 
@@ -297,11 +299,12 @@ static void handle_link(void *arg, uint64_t now_ns)
     report_updates(serving, now_ns);
 }
 
-/* What was committed last is reported before the connection ends, unless the scheduler does not listen. */
+/* What was committed last is reported before the connection ends, unless the scheduler does not listen.
+ * The time for it runs from when the thread was told to end, so that threads told together end together. */
 static void flush_link(struct serving *serving)
 {
-    static const uint64_t patience_ns = WEFT_NS_PER_S / 2, step_ns = 10 * WEFT_NS_PER_MS;
-    const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
+    static const uint64_t step_ns = 10 * WEFT_NS_PER_MS;
+    const uint64_t end_ns = atomic_load(&serving->thread->flush_until_ns);
     bool more = serving->link != NULL;
     for (uint64_t sleep_ns = 0; more; sleep_ns = step_ns) {
         (void)weft_driver_step(serving->driver, sleep_ns, handle_link, serving);
@@ -565,10 +568,18 @@ weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t
     return ask_for_promotion(thread, promote, at_ns, why_p);
 }
 
-void weft_shard_thread_join(struct weft_shard_thread *thread)
+void weft_shard_thread_end(struct weft_shard_thread *thread)
 {
+    const uint64_t until_ns = weft_time_add(weft_clock_now_ns(), flush_patience_ns);
+    uint64_t never = 0; /* was it told to */
+    (void)atomic_compare_exchange_strong(&thread->flush_until_ns, &never, until_ns);
     atomic_store(&thread->stop, true);
     lock_and_wake(thread);
+}
+
+void weft_shard_thread_join(struct weft_shard_thread *thread)
+{
+    weft_shard_thread_end(thread);
     pthread_join(thread->thread, NULL);
     weft_stats_query_fini(&thread->query);
     weft_stats_query_fini(&thread->promotion);

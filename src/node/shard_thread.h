@@ -78,6 +78,7 @@ struct weft_shard_thread {
     weft_status status;
     struct weft_error error;
     atomic_bool stop;
+    _Atomic uint64_t flush_until_ns; /* before stop is set: when it ends, whatever it owes */
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* whose death ends the job (FAIL); UINT32_MAX = nobody's */
@@ -114,7 +115,13 @@ weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread, 
 weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t at_ns,
                                       enum weft_replica_why *why_p);
 
-/* Tell the workers that it is over, give everything back, fill in the counters. */
+/* Tell the thread to end, and do not wait. It sends what it owes the scheduler for half a second from
+ * now at most; so of several threads, end all, then join each.
+ * Thread: any. More than once: the first counts. */
+void weft_shard_thread_end(struct weft_shard_thread *thread);
+
+/* End it, if it was not; wait for it. The workers are told that it is over, everything is given back,
+ * the counters are filled in. */
 void weft_shard_thread_join(struct weft_shard_thread *thread);
 
 #endif

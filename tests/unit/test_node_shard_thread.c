@@ -254,6 +254,116 @@ static void a_death_that_ends_the_job_is_told(void **state)
     (void)close(config.lost_fd);
 }
 
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* A scheduler's process that takes connections, and is frozen when all have come. */
+struct frozen {
+    struct weft_driver *driver;
+    struct weft_launch_address address;
+    uint32_t up;
+};
+
+static void frozen_open(struct frozen *frozen)
+{
+    struct weft_error error = {.text = ""};
+    struct weft_driver_config config;
+    weft_driver_config_default(&config);
+    config.udp.ep.name = weft_rpc_name(WEFT_ROLE_SCHEDULER, 0);
+    config.udp.ep.accept = 1;
+    config.udp.ep.peers_max = 32;
+    *frozen = (struct frozen){0};
+    assert_int_equal(weft_driver_open(&config, &frozen->driver, &error), WEFT_OK);
+    (void)snprintf(frozen->address.host, sizeof(frozen->address.host), "127.0.0.1");
+    frozen->address.port = weft_driver_port(frozen->driver);
+}
+
+static void count_up(void *arg, uint64_t now_ns)
+{
+    struct frozen *frozen = arg;
+    struct weft_msgr msgr = weft_driver_msgr(frozen->driver);
+    struct weft_msg_event event;
+    (void)now_ns;
+    while (msgr.ops->poll(msgr.self, &event)) {
+        frozen->up += event.type == WEFT_EVENT_PEER_UP;
+    }
+}
+
+/* Shards report every 200 ms, so a while after this each waits for a reply that does not come. */
+static void freeze_with(struct frozen *frozen, uint32_t shards)
+{
+    const uint64_t until_ns = weft_clock_now_ns() + patience_ns;
+    while (frozen->up < shards) {
+        assert_true(weft_clock_now_ns() < until_ns);
+        (void)weft_driver_step(frozen->driver, WEFT_NS_PER_MS, count_up, frozen);
+    }
+    usleep(500000);
+}
+
+static struct weft_shard_thread_config reporting_to(const struct frozen *frozen, uint32_t shard,
+                                                    uint32_t shards)
+{
+    struct weft_shard_thread_config config = config_for(1);
+    config.shard.shard = shard;
+    config.shard.shards = shards;
+    config.scheduler = &frozen->address;
+    config.scheduler_workers = 1;
+    config.driver.udp.ep.peer_timeout_ns = patience_ns;
+    return config;
+}
+
+static void shards_told_to_end_do_it_together(void **state)
+{
+    (void)state;
+    enum { SHARDS = 8 };
+    static struct weft_shard_thread threads[SHARDS];
+    struct frozen frozen;
+    frozen_open(&frozen);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        const struct weft_shard_thread_config config = reporting_to(&frozen, i, SHARDS);
+        start(&threads[i], &config);
+    }
+    freeze_with(&frozen, SHARDS);
+    const uint64_t begun_ns = weft_clock_now_ns();
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        weft_shard_thread_end(&threads[i]);
+    }
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        weft_shard_thread_join(&threads[i]);
+    }
+    /* One after the other they take half a second each. */
+    const uint64_t took_ns = weft_clock_now_ns() - begun_ns;
+    assert_in_range(took_ns, WEFT_NS_PER_S / 4, SHARDS * WEFT_NS_PER_S / 2 - 1);
+    weft_driver_close(frozen.driver);
+}
+
+/* Its last checkpoint may have been written: what comes now is for the server that follows. */
+static void a_shard_told_to_end_takes_no_push(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    struct weft_shard_thread thread;
+    struct frozen frozen;
+    const uint64_t id = 7;
+    const float row = 1;
+    uint64_t op;
+    frozen_open(&frozen);
+    struct weft_shard_thread_config config = reporting_to(&frozen, 0, 1);
+    config.hooks = (struct weft_shard_hooks){.turn = turn, .arg = &seen};
+    start(&thread, &config);
+    struct weft_ps *ps = connect_to(&thread);
+    struct weft_ps_table *table = open_table(ps);
+    freeze_with(&frozen, 1);
+    assert_true(weft_stats_query_ask(&thread.query, ask_to_stand, &seen, patience_ns));
+    weft_shard_thread_end(&thread); /* while it stands between two steps */
+    assert_int_equal(weft_push(table, &id, &row, 1, 0, &op), WEFT_OK);
+    atomic_store(&seen.stands, false);
+    assert_int_not_equal(weft_ps_flush(ps, 300 * WEFT_NS_PER_MS), WEFT_OK);
+    weft_shard_thread_join(&thread);
+    assert_int_equal(thread.shard_counters.pushes, 0);
+    weft_ps_close(ps);
+    weft_driver_close(frozen.driver);
+}
+
 /* ---- what it logs ---------------------------------------------------------------------------- */
 
 struct heard {
@@ -309,6 +419,8 @@ int main(void)
         cmocka_unit_test(hooks_see_what_passes),
         cmocka_unit_test(a_question_ends_in_time),
         cmocka_unit_test(a_death_that_ends_the_job_is_told),
+        cmocka_unit_test(shards_told_to_end_do_it_together),
+        cmocka_unit_test(a_shard_told_to_end_takes_no_push),
         cmocka_unit_test(each_kind_of_trouble_is_logged_once),
     };
     return cmocka_run_group_tests_name("node/shard_thread", tests, NULL, NULL);
