@@ -115,6 +115,13 @@ void weft_run_metrics_moved(struct weft_run_metrics *run, const struct weft_slot
     }
 }
 
+void weft_run_metrics_gone(struct weft_run_metrics *run, const struct weft_slot *slot)
+{
+    if (run->metrics.http != NULL) {
+        weft_targets_drop(&run->targets, slot->role, slot->rank);
+    }
+}
+
 void weft_run_metrics_promoted(struct weft_run_metrics *run)
 {
     if (run->metrics.http != NULL) {

@@ -38,6 +38,8 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_super
 /* Process the ready message of the slot's process. */
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message);
+/* The slot's process has ended. */
+void weft_run_metrics_gone(struct weft_run_metrics *run, const struct weft_slot *slot);
 /* A replica has taken its server's place. */
 void weft_run_metrics_promoted(struct weft_run_metrics *run);
 /* Another process has the slot, which serves its metrics there; "" = it serves none. */

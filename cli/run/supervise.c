@@ -144,6 +144,7 @@ static void note_exit(struct run *run, struct weft_slot *slot)
                 slot->rank, (int)slot->pid, how);
         return;
     }
+    weft_run_metrics_gone(&run->metrics, slot);
     if (weft_run_replica_exit(run, slot, how)) {
         return;
     }

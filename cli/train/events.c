@@ -83,6 +83,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
  * loses nothing, so the run continues without it. */
 static void note_exit(struct train *train, struct weft_slot *slot)
 {
+    weft_train_metrics_gone(&train->metrics, slot);
     if (train_is_aggregator(slot) && train->aggregators_ready == train->aggregators) {
         train->aggregators_ended++;
         if (slot->wait_status != 0) {

@@ -49,3 +49,10 @@ void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft
                          weft_channel_text(message, "metrics"));
     }
 }
+
+void weft_train_metrics_gone(struct weft_train_metrics *train, const struct weft_slot *slot)
+{
+    if (train->metrics.http != NULL) {
+        weft_targets_drop(&train->targets, slot->role, slot->rank);
+    }
+}

@@ -22,6 +22,7 @@ weft_status weft_train_metrics_start(struct weft_train_metrics *train,
 void weft_train_metrics_stop(struct weft_train_metrics *train);
 
 /* Process a message of a child. */
+void weft_train_metrics_gone(struct weft_train_metrics *train, const struct weft_slot *slot);
 void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_slot *slot,
                              const cJSON *message);
 

@@ -12,6 +12,17 @@ void weft_targets_init(struct weft_targets *targets)
     pthread_mutex_init(&targets->lock, NULL);
 }
 
+/* Its place in the list; count = it has none. Behind the lock. */
+static uint32_t find(const struct weft_targets *targets, const char *role, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i < targets->count &&
+           (targets->list[i].rank != rank || strcmp(targets->list[i].role, role) != 0)) {
+        i++;
+    }
+    return i;
+}
+
 void weft_targets_set(struct weft_targets *targets, const char *role, uint32_t rank,
                       const char *url)
 {
@@ -20,17 +31,25 @@ void weft_targets_set(struct weft_targets *targets, const char *role, uint32_t r
     if (strncmp(url, scheme, strlen(scheme)) != 0) {
         return;
     }
-    uint32_t i = 0;
     pthread_mutex_lock(&targets->lock);
-    while (i < targets->count &&
-           (targets->list[i].rank != rank || strcmp(targets->list[i].role, role) != 0)) {
-        i++;
-    }
+    uint32_t i = find(targets, role, rank);
     if (i < WEFT_TARGETS_MAX) {
         struct weft_target *target = &targets->list[i];
         *target = (struct weft_target){.role = role, .rank = rank};
         snprintf(target->at, sizeof(target->at), "%.*s", (int)strcspn(at, "/"), at);
         targets->count += i == targets->count;
+    }
+    pthread_mutex_unlock(&targets->lock);
+}
+
+void weft_targets_drop(struct weft_targets *targets, const char *role, uint32_t rank)
+{
+    pthread_mutex_lock(&targets->lock);
+    uint32_t i = find(targets, role, rank);
+    if (i < targets->count) {
+        targets->count--;
+        memmove(&targets->list[i], &targets->list[i + 1],
+                (targets->count - i) * sizeof(targets->list[0]));
     }
     pthread_mutex_unlock(&targets->lock);
 }

@@ -67,7 +67,18 @@ tap_is "the job ends well" $? 0
 
 begin once --aggregators 2 --aggregator-options "--flush-age-us 20000"
 tap_run "two of them have pushes" tap_until has_absorbed once.err
+# targets <file>: ranks of the aggregators whose metrics can be scraped.
+targets() {
+    python3 -c 'import json, sys, urllib.request
+page = urllib.request.urlopen(sys.argv[1].replace("/metrics", "/targets"), timeout=10).read()
+labels = [target["labels"] for target in json.loads(page)]
+print(*sorted(label["rank"] for label in labels if label["role"] == "aggregator"))' \
+        "$(sed -n 's/^weft run: metrics: //p' "$1")"
+}
+tap_is "both are targets for metrics" "$(targets once.err)" "0 1"
 kill -9 "$(pid once.err 1)"
+tap_run "the run has seen its end" tap_until grep -q 'aggregator 0 was killed' once.err
+tap_is "and names its metrics no more" "$(targets once.err)" 1
 wait "$job"
 tap_is "one is killed, and the job ends well without it" $? 0
 tap_like "the run says what its workers do" "$(cat once.err)" \

@@ -42,6 +42,32 @@ static void what_was_said_last_counts(void **state)
     assert_int_equal(targets.count, WEFT_TARGETS_MAX);
 }
 
+static void a_process_that_ended_is_no_target(void **state)
+{
+    (void)state;
+    static struct weft_targets targets;
+    weft_targets_init(&targets);
+    weft_targets_drop(&targets, "aggregator", 0); /* of nobody */
+    weft_targets_set(&targets, "aggregator", 0, "http://127.0.0.1:41/metrics");
+    weft_targets_set(&targets, "aggregator", 1, "http://127.0.0.1:42/metrics");
+    weft_targets_set(&targets, "server", 0, "http://127.0.0.1:43/metrics");
+    weft_targets_drop(&targets, "aggregator", 2);
+    weft_targets_drop(&targets, "aggregator", 0);
+    expect(&targets,
+           "[" GROUP("127.0.0.1:42", "aggregator", "1") "," GROUP("127.0.0.1:43", "server", "0")
+               "]");
+    weft_targets_set(&targets, "aggregator", 0, "http://127.0.0.1:44/metrics");
+    weft_targets_drop(&targets, "aggregator", 1);
+    weft_targets_drop(&targets, "server", 0);
+    expect(&targets, "[" GROUP("127.0.0.1:44", "aggregator", "0") "]");
+    for (uint32_t rank = 0; rank < WEFT_TARGETS_MAX; rank++) {
+        weft_targets_set(&targets, "server", rank, "http://127.0.0.1:9/metrics");
+    }
+    weft_targets_drop(&targets, "server", WEFT_TARGETS_MAX - 2); /* the last of a full list */
+    weft_targets_drop(&targets, "aggregator", 0);
+    assert_int_equal(targets.count, WEFT_TARGETS_MAX - 2);
+}
+
 static void workers_write_files(void **state)
 {
     (void)state;
@@ -86,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_said_last_counts),
+        cmocka_unit_test(a_process_that_ended_is_no_target),
         cmocka_unit_test(workers_write_files),
         cmocka_unit_test(lists_of_others_name_addresses_alone),
     };
