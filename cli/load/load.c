@@ -12,7 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 64, BUSY_POLL_US_MAX = 10000, FDS_SPARE = 64 };
+enum {
+    THREADS_MAX = 64,
+    BUSY_POLL_US_MAX = 10000,
+    FDS_SPARE = 64,
+    PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: slow replies are no failure */
+};
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -260,6 +265,8 @@ int weft_cli_load(int argc, char **argv)
     static struct weft_load load; /* large, and there is one */
     load = (struct weft_load){.workload = WEFT_LOAD_WORKLOAD_DEFAULTS,
                               .security = WEFT_SECURITY_DEFAULTS,
+                              .transport.peer_timeout_s =
+                                  weft_launch_peer_timeout_s(PEER_TIMEOUT_S),
                               .threads = default_threads(),
                               .start_timeout_s = 5,
                               .servers = {.rows_max = 1u << 21},

@@ -4,10 +4,9 @@
 #include <time.h>
 
 enum {
-    SLOTS = 4,           /* concurrent pushes, and pulls, of one worker */
-    TX_WINDOW = 256,     /* packets in flight to one worker: the minimum */
-    PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: slow replies are no failure */
-    HOT_TOP = 20000,     /* as in `weft server` */
+    SLOTS = 4,       /* concurrent pushes, and pulls, of one worker */
+    TX_WINDOW = 256, /* packets in flight to one worker: the minimum */
+    HOT_TOP = 20000, /* as in `weft server` */
 };
 
 /* ---- local shards ---------------------------------------------------------------------------- */
@@ -48,7 +47,6 @@ static void thread_config(const struct weft_load *load, struct weft_shard_thread
     weft_transport_options_apply(&load->transport, &thread_p->driver);
     udp->busy_poll_us = load->busy_poll_us;
     udp->ep.tx_window_max = TX_WINDOW;
-    udp->ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
     thread_p->security = &load->security;
     thread_p->recorder = load->recording.recorder;
     thread_p->hooks.on_event = on_event;

@@ -9,7 +9,6 @@
 enum {
     TABLE = 0,
     TX_WINDOW = 256, /* packets in flight to one shard: the minimum */
-    PEER_TIMEOUT_S = 60,
     SOCKET_BUFFER_BYTES = 1 << 20,
 };
 
@@ -58,7 +57,6 @@ static void set_endpoint(const struct weft_load_worker *worker,
     udp->socket_buffer_bytes = SOCKET_BUFFER_BYTES;
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     udp->ep.tx_window_max = TX_WINDOW;
-    udp->ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
     udp->ep.keepalive_ns = WEFT_NEVER;
     udp->ep.idle_timeout_ns = WEFT_NEVER;
     udp->ep.confirm_later = 1; /* its thread makes progress on every packet that arrives */

@@ -99,6 +99,28 @@ else
 fi
 kill $server
 wait $server
+
+# A server that hangs: found after --peer-timeout, long before the load's own end.
+for transport in weft tcp; do
+    rm -f "$tap_tmp/server.out"
+    "$WEFT_BIN" server --port 0 --workers 2 --security none --transport $transport \
+        >"$tap_tmp/server.out" 2>&1 &
+    server=$!
+    tap_at_exit 'kill -CONT $server; kill $server $load 2>/dev/null; wait'
+    tap_until grep -q '127\.0\.0\.1:[0-9]' "$tap_tmp/server.out"
+    address=$(sed -n 's/.*\(127\.0\.0\.1:[0-9]*\).*/\1/p' "$tap_tmp/server.out" | head -n 1)
+    "$WEFT_BIN" load --servers "$address" "$patient" --security none --transport $transport \
+        --workers 2 --rows 8 --dim 4 --seconds 45 --peer-timeout 1 >"$tap_tmp/hung" 2>&1 &
+    load=$!
+    tap_until grep -q 'measuring' "$tap_tmp/hung"
+    kill -STOP $server
+    wait $load
+    tap_is "a server that hangs, over $transport, ends the load" $? 1
+    tap_like "after --peer-timeout, over $transport" "$(cat "$tap_tmp/hung")" 'not answered for 1 s'
+    kill -CONT $server
+    kill $server
+    wait $server
+done
 for transport in weft tcp; do
     tap_patient "nobody listens there, over $transport, which is said, and what to do" 1 \
         'reached after [0-9]* s: nothing listens at 127.0.0.1:1: start the program there first' \
