@@ -114,6 +114,38 @@ static weft_status refuse(const struct field *field, uint64_t value, struct weft
                      power_wanted(field) ? "a power of two " : "", range);
 }
 
+weft_status weft_ep_config_check_loopback(uint16_t packet_bytes, struct weft_error *error)
+{
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
+        struct field field = fields[i];
+        if (field.offset != offsetof(struct weft_ep_config, packet_bytes)) {
+            continue;
+        }
+        field.name = "loopback_packet_bytes";
+        field.rule = ZERO_OR_RANGE;
+        return value_valid(&field, packet_bytes) ? WEFT_OK : refuse(&field, packet_bytes, error);
+    }
+    WEFT_ASSERT(false); /* it has a row */
+    return WEFT_INVALID;
+}
+
+bool weft_ep_config_field(size_t i, struct weft_ep_config_field *field_p)
+{
+    if (i >= WEFT_ARRAY_COUNT(fields)) {
+        return false;
+    }
+    const uint64_t type_most = UINT64_MAX >> (64 - 8 * fields[i].bytes);
+    *field_p = (struct weft_ep_config_field){
+        .name = fields[i].name,
+        .drivers = fields[i].drivers,
+        .has_least = fields[i].least > (zero_allowed(&fields[i]) ? 1 : 0),
+        .has_most = fields[i].most < type_most,
+        .least = fields[i].least,
+        .most = fields[i].most,
+    };
+    return true;
+}
+
 /* What is no number. */
 static weft_status check_names(const struct weft_ep_config *config, enum weft_driver_kind kind,
                                struct weft_error *error)

@@ -193,6 +193,68 @@ static void an_open_that_is_refused_names_the_field(void **state)
     }
 }
 
+/* Some value of the list that this driver refuses, on this side of the range. */
+static bool has_value(const struct weft_ep_config_field *field, uint32_t driver, bool above)
+{
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(values); i++) {
+        const bool is_beyond =
+            above ? values[i].value > field->most : values[i].value < field->least;
+        if (strcmp(values[i].name, field->name) == 0 && (values[i].refused_by & driver) != 0 &&
+            is_beyond) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* No row of the table is without values above. */
+static void every_field_has_its_values(void **state)
+{
+    (void)state;
+    struct weft_ep_config_field field;
+    size_t count = 0;
+    for (; weft_ep_config_field(count, &field); count++) {
+        for (uint32_t driver = UDP; driver <= TCP; driver = driver == UDP ? TCP : TCP + 1) {
+            if ((field.drivers & driver) == 0) {
+                continue;
+            }
+            if (field.has_least && !has_value(&field, driver, false)) {
+                fail_msg("%s: no value below its range", field.name);
+            }
+            if (field.has_most && !has_value(&field, driver, true)) {
+                fail_msg("%s: no value above its range", field.name);
+            }
+        }
+    }
+    assert_true(count > 0);
+}
+
+static void loopback_packet_bytes_has_its_name(void **state)
+{
+    (void)state;
+    static const uint16_t wrong[] = {1, 255, 65001}, right[] = {0, 256, 65000};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(wrong) + WEFT_ARRAY_COUNT(right); i++) {
+        const bool is_wrong = i < WEFT_ARRAY_COUNT(wrong);
+        struct weft_driver_config config;
+        struct weft_driver *driver = NULL;
+        struct weft_error error = {.text = ""};
+        char said[80];
+        weft_driver_config_default(&config);
+        small(&config.udp.ep);
+        config.udp.loopback_packet_bytes =
+            is_wrong ? wrong[i] : right[i - WEFT_ARRAY_COUNT(wrong)];
+        weft_status status = weft_driver_open(&config, &driver, &error);
+        assert_int_equal(status, is_wrong ? WEFT_INVALID : WEFT_OK);
+        (void)snprintf(said, sizeof(said),
+                       ": loopback_packet_bytes is %u; it must be 0, or from 256 to 65000",
+                       (unsigned)config.udp.loopback_packet_bytes);
+        if (is_wrong && strstr(error.text, said) == NULL) {
+            fail_msg("%s", error.text);
+        }
+        weft_driver_close(driver);
+    }
+}
+
 static void names_and_providers(void **state)
 {
     (void)state;
@@ -224,6 +286,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_value_is_checked),
         cmocka_unit_test(an_open_that_is_refused_names_the_field),
+        cmocka_unit_test(every_field_has_its_values),
+        cmocka_unit_test(loopback_packet_bytes_has_its_name),
         cmocka_unit_test(names_and_providers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

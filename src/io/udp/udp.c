@@ -80,6 +80,11 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
                                  bool loopback, struct weft_error *error)
 {
     struct weft_ep_config ep = config->ep;
+    /* Off loopback, too: a configuration is right or wrong on every host. */
+    weft_status status = weft_ep_config_check_loopback(config->loopback_packet_bytes, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
     if (loopback && config->loopback_packet_bytes != 0) {
         ep.packet_bytes = config->loopback_packet_bytes;
     }
@@ -89,7 +94,7 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
     if (ep.packet_bytes_sure == 0 && !loopback) {
         ep.packet_bytes_sure = SURE_BYTES; /* longer ones are asked for first */
     }
-    weft_status status = weft_ep_config_check(&ep, WEFT_DRIVER_UDP, error);
+    status = weft_ep_config_check(&ep, WEFT_DRIVER_UDP, error);
     if (status != WEFT_OK) {
         return status;
     }
