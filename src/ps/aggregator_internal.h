@@ -120,8 +120,10 @@ struct agg_parent {
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
+    bool is_awaited;   /* taken, and nobody below has it open; idle_ns is to come */
     bool waits;        /* there is something to say, for which it is too early */
     uint64_t retry_ns; /* refused: not asked again before */
+    uint64_t idle_ns;  /* taken after that: those below, who were sent away, have until then to open it */
     uint64_t process;  /* of the shard, as it was told last */
     uint64_t answers;  /* of which process it answers pulls; 0 = none */
     uint64_t below[AGG_BELOW_WORDS]; /* as it was told last */

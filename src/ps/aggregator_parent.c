@@ -18,6 +18,9 @@
 
 static const uint64_t refused_pause_ns = 2 * WEFT_NS_PER_S;
 
+/* For workers to connect again and open a table. */
+static const uint64_t reopen_ns = 2 * WEFT_NS_PER_S;
+
 /* ---- what there is to say -------------------------------------------------------------------- */
 
 static void all_below(const struct weft_aggregator *agg, uint64_t *below)
@@ -148,15 +151,24 @@ static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64
 
 /* The parent was told of a table that nobody below has open any more: it would wait for sums that do not come,
  * whatever other tables have. What is under way is sent directly then. */
-static bool is_idle(const struct weft_aggregator *agg)
+static bool is_idle(const struct weft_aggregator *agg, uint64_t now_ns)
 {
     bool told = false, asked = false;
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         const struct agg_parent *parent = &agg->tables[t].parent;
-        told |= parent->state == AGG_PARENT_OPEN && agg->tables[t].open_count == 0;
+        told |= parent->state == AGG_PARENT_OPEN && agg->tables[t].open_count == 0 &&
+                now_ns >= parent->idle_ns;
         asked |= parent->state == AGG_PARENT_ASKED;
     }
     return told && !asked;
+}
+
+/* True: whether it is idle is to be looked at again. */
+static bool is_awaited(struct agg_table *table, uint64_t now_ns)
+{
+    table->parent.is_awaited = table->parent.state == AGG_PARENT_OPEN && table->open_count == 0 &&
+                               now_ns < table->parent.idle_ns;
+    return table->parent.is_awaited;
 }
 
 void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns)
@@ -169,8 +181,9 @@ void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns)
     agg->parent_due = false;
     for (uint32_t t = 0; t < agg->config.tables_max; t++) {
         agg->parent_due |= !table_told(agg, (uint16_t)t, below, now_ns);
+        agg->parent_due |= is_awaited(&agg->tables[t], now_ns);
     }
-    if (is_idle(agg)) {
+    if (is_idle(agg, now_ns)) {
         weft_agg_close_later(agg, agg->shard, false); /* PEER_DOWN comes, and another connection */
     }
 }
@@ -187,11 +200,16 @@ static void send_away(struct weft_aggregator *agg, uint16_t index, bool open)
     }
 }
 
-/* Children are to ask again: the answer to TABLE says how long sums wait here and above. */
-static void children_again(struct weft_aggregator *agg, uint16_t index)
+/* Children are to ask again: the answer to TABLE says how long sums wait here and above. That is the same
+ * for all tables, so it is for children without this one, too. */
+static void children_again(struct weft_aggregator *agg)
 {
     for (uint32_t rank = agg->config.workers_max; rank < agg->ranks_max; rank++) {
-        if (agg->workers[rank].up && weft_bits_test(agg->tables[index].open, rank)) {
+        bool has_table = false;
+        for (uint32_t t = 0; t < agg->config.tables_max; t++) {
+            has_table |= weft_bits_test(agg->tables[t].open, rank);
+        }
+        if (agg->workers[rank].up && has_table) {
             weft_agg_close_later(agg, agg->workers[rank].peer, false);
         }
     }
@@ -211,7 +229,7 @@ static void answered(struct weft_aggregator *agg, uint16_t index,
     parent->state = parent->open ? AGG_PARENT_OPEN : AGG_PARENT_REFUSED;
     if (parent->open && agg->above_age_ns != reply.clock * WEFT_NS_PER_MS) {
         agg->above_age_ns = reply.clock * WEFT_NS_PER_MS;
-        children_again(agg, index);
+        children_again(agg);
     }
     if (!parent->open) {
         agg->counters.parent_tables_refused++;
@@ -220,6 +238,7 @@ static void answered(struct weft_aggregator *agg, uint16_t index,
         send_away(agg, index, true);
         parent->retry_ns = now_ns + refused_pause_ns;
     } else if (parent->was_refused) {
+        parent->idle_ns = now_ns + reopen_ns;
         send_away(agg, index, false);
     }
     parent->was_refused = !parent->open;
@@ -251,6 +270,9 @@ uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg)
         const struct agg_parent *parent = &agg->tables[t].parent;
         if (parent->waits) {
             first_ns = weft_min_u64(first_ns, parent->retry_ns);
+        }
+        if (parent->is_awaited) {
+            first_ns = weft_min_u64(first_ns, parent->idle_ns);
         }
     }
     return first_ns;

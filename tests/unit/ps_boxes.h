@@ -40,6 +40,7 @@ struct box {
     struct weft_aggregator_config config;
     uint32_t node;
     uint32_t above; /* node of its parent; SHARD */
+    uint32_t closed_above; /* connections to it that this box has ended */
 };
 
 static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
@@ -95,6 +96,7 @@ static inline void box_poll(struct bench *b)
             weft_aggregator_progress(box->agg, b->c.net->now_ns);
         }
         while (box->agg != NULL && weft_aggregator_take_closed(box->agg, &peer, &for_good)) {
+            box->closed_above += peer == fake_peer(box->above);
             fake_break(b->c.net, box->node, peer - 10);
         }
     }

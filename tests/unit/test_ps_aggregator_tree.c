@@ -469,8 +469,8 @@ static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
     return (size_t)(at - out) + ids_bytes + sizeof(count) + sizeof(sums) - (what == CUT_SHORT);
 }
 
-static void send_to(struct bench *b, uint32_t box, uint32_t from, uint8_t op, uint8_t *bytes,
-                    size_t count)
+static void send_tagged(struct bench *b, uint32_t box, uint32_t from, struct weft_rpc_tag tag,
+                        uint8_t *bytes, size_t count)
 {
     struct weft_msgr msgr = fake_msgr(b->c.net, from);
     const struct weft_msg_send send = {
@@ -479,7 +479,7 @@ static void send_to(struct bench *b, uint32_t box, uint32_t from, uint8_t op, ui
         .total = (uint32_t)count,
         .elem_bytes = 1,
         .critical = 1,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = op, .number = op == WEFT_RPC_TABLE ? 0 : 1}),
+        .tag = weft_rpc_tag_pack(tag),
         .deadline_ns = WEFT_NEVER};
     uint64_t seq;
     assert_int_equal(msgr.ops->send(msgr.self, &send, b->c.net->now_ns, &seq), WEFT_OK);
@@ -489,6 +489,13 @@ static void send_to(struct bench *b, uint32_t box, uint32_t from, uint8_t op, ui
         while (fake_poll(&b->c.net->nodes[from], &event)) {
         }
     }
+}
+
+static void send_to(struct bench *b, uint32_t box, uint32_t from, uint8_t op, uint8_t *bytes,
+                    size_t count)
+{
+    const struct weft_rpc_tag tag = {.op = op, .number = op == WEFT_RPC_TABLE ? 0 : 1};
+    send_tagged(b, box, from, tag, bytes, count);
 }
 
 static void send_bytes(struct bench *b, uint32_t from, uint8_t op, uint8_t *bytes, size_t count)
@@ -581,6 +588,83 @@ static size_t long_sum(const struct bench *b, uint8_t *out, uint32_t number, uin
         memcpy(at, sums, sizeof(sums));
     }
     return (size_t)(at - out);
+}
+
+/* Connects to box 1 as this aggregator, and asks for a table; first_below: byte 0 of those below it. */
+static void child_asks(struct bench *b, uint32_t child, uint32_t number, uint16_t table,
+                       uint8_t first_below)
+{
+    uint8_t bytes[CHILD_TABLE_BYTES] = {0};
+    const struct weft_table_spec spec = spec_of(b->mode, (uint16_t)b->c.workers);
+    b->c.net->nodes[child].name = weft_rpc_aggregator_name(SHARD, number);
+    fake_connect(b->c.net, b->box[1].node, child);
+    weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = number}, bytes);
+    weft_table_spec_pack(&spec, bytes + WEFT_RPC_REQUEST_BYTES);
+    bytes[sizeof(bytes) - WEFT_AGGREGATE_BELOW_BYTES] = first_below;
+    send_tagged(b, 1, child, (struct weft_rpc_tag){.op = WEFT_RPC_TABLE, .table = table}, bytes,
+                sizeof(bytes));
+}
+
+static void steps_of(struct bench *b, uint32_t steps)
+{
+    for (uint32_t i = 0; i < steps; i++) {
+        bench_step(b);
+    }
+}
+
+/* The parent refuses a table for a child that says that it is above, which is sent away, and takes the table
+ * after that. Those below have nothing open then: they get time to open it again, and the connection to the
+ * parent stays. Where they do not come it ends. */
+static void a_table_taken_at_last(bool comes)
+{
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_BSP, 5, 2, two_below_one);
+    b.box[1].config.children_max = 8;
+    patient(&b);
+    child_asks(&b, b.box[1].node + 1, 7, 0, 1);
+    steps_of(&b, 1000);
+    assert_int_equal(counters_of(&b, 1)->parent_tables_refused, 1);
+    b.workers[0].via = comes ? 1 : 0;
+    b.box[1].closed_above = 0;
+    steps_of(&b, 300000);
+    assert_int_equal(counters_of(&b, 1)->parent_tables_refused, 1);
+    assert_int_equal(b.box[1].closed_above, comes ? 0 : 1);
+    round_of_pushes(&b);
+    assert_true((counters_of(&b, 1)->pushes_absorbed > 0) == comes);
+    check_sums(&b);
+    bench_close(&b);
+}
+
+static void taken_at_last(void **state)
+{
+    (void)state;
+    a_table_taken_at_last(true);
+    a_table_taken_at_last(false);
+}
+
+/* How long sums wait above is one figure for all tables: who has another table open than the one by whose
+ * answer it was learnt is told, too. */
+static void ages_are_of_all_tables(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_tree(&b, 2, WEFT_TABLE_ASP, 5, 2, two_below_one);
+    b.box[1].config.children_max = 8;
+    patient(&b);
+    const uint32_t first = b.box[1].node + 1, second = first + 1;
+    child_asks(&b, first, 6, 0, 0);
+    child_asks(&b, second, 7, 1, 0);
+    steps_of(&b, 1000);
+    assert_false(b.c.net->cut[b.box[1].node][first] || b.c.net->cut[b.box[1].node][second]);
+    b.box[0].config.age_ns = 3 * WEFT_NS_PER_S;
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    box_start(&b, &b.box[0]);
+    steps_of(&b, 10000);
+    assert_true(weft_aggregator_age_ns(b.box[1].agg) == 4 * WEFT_NS_PER_S);
+    assert_true(b.c.net->cut[b.box[1].node][first]);
+    assert_true(b.c.net->cut[b.box[1].node][second]);
+    bench_close(&b);
 }
 
 /* The parent refuses a table, and is another process before it would have been asked again: workers, who have
@@ -742,6 +826,8 @@ int main(void)
         cmocka_unit_test(circles),             cmocka_unit_test(numbers_taken),
         cmocka_unit_test(a_table_not_taken),   cmocka_unit_test(a_hostile_child),
         cmocka_unit_test(refused_by_the_one_before),
+        cmocka_unit_test(taken_at_last),
+        cmocka_unit_test(ages_are_of_all_tables),
         cmocka_unit_test(counts_of_children),  cmocka_unit_test(who_pulls_is_alive),
         cmocka_unit_test(whatever_happens),
     };
