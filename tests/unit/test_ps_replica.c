@@ -608,6 +608,102 @@ static void two_tables_have_boundaries(void **state)
     }
 }
 
+/* Pieces of the first shard's transfers stay on the way. */
+static void steps_with(uint32_t steps, bool pieces_wait)
+{
+    struct fake_net *net = rig.churn.c.net;
+    for (uint32_t n = 0; n < steps; n++) {
+        for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+            struct fake_message *m = &net->messages[i];
+            if (m->live && m->from == 0 && m->to == FIRST) {
+                m->held = pieces_wait;
+            }
+        }
+        (void)step();
+    }
+}
+
+/* A push to every row of a table. False: it is not answered. */
+static bool push_all(uint32_t w, uint16_t t, bool pieces_wait)
+{
+    struct weft_ps_client *client = rig.churn.c.client[w];
+    uint64_t ids[IDS];
+    float rows[IDS * DIM];
+    weft_ps_op op;
+    weft_status status;
+    for (uint32_t i = 0; i < IDS * DIM; i++) {
+        ids[i / DIM] = churn_id(i / DIM);
+        rows[i] = 1;
+    }
+    while ((status = weft_ps_push(client, t, ids, rows, IDS, 0, rig.churn.c.net->now_ns, &op)) ==
+           WEFT_AGAIN) {
+        steps_with(1, pieces_wait);
+    }
+    assert_int_equal(status, WEFT_OK);
+    for (uint32_t i = 0; i < 5000; i++) {
+        if (weft_ps_op_done(client, op, NULL)) {
+            weft_ps_op_release(client, op);
+            return true;
+        }
+        steps_with(1, pieces_wait);
+    }
+    return false;
+}
+
+static void end_clock(uint32_t w, uint16_t t, bool pieces_wait)
+{
+    while (weft_ps_clock(rig.churn.c.client[w], t, rig.churn.c.net->now_ns) != WEFT_OK) {
+        steps_with(1, pieces_wait);
+    }
+}
+
+/* BSP, a first copy of two tables. The first transfer has the second table alone, for the first one is within
+ * a clock; both clocks end behind it, and rows of both are stepped. If the next transfer began when those of
+ * the first table are, it would not have the second one's step, of which workers are told meanwhile: they push
+ * again, and then the bound begins to count, cannot be kept before the clock ends, and holds the answers that
+ * the clock waits for. */
+static void a_first_copy_waits_for_both_tables(void **state)
+{
+    (void)state;
+    step_rows = 1;
+    start(WEFT_TABLE_BSP, WEFT_OPTIMIZER_SGD, 0, 9);
+    step_rows = 0;
+    struct weft_table_spec second = rig.churn.spec;
+    second.table = 1;
+    cluster_open(&rig.churn.c, &second);
+    assert_true(push_all(0, 0, true));
+    standby_start(0);
+    steps_with(300, true);
+    assert_true(weft_transfer_holds_steps(rig.churn.c.shard[0]));
+    for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+        assert_true(w == 0 || push_all(w, 0, true));
+        assert_true(push_all(w, 1, true));
+        end_clock(w, 0, true);
+        end_clock(w, 1, true);
+    }
+    steps_with(1000, true);
+    assert_int_equal(replication(0).transfers, 0);
+    for (uint32_t i = 0; i < 5000 && replication(0).transfers == 0; i++) {
+        steps_with(1, false);
+    }
+    assert_int_equal(replication(0).transfers, 1);
+    assert_true(push_all(0, 1, true)); /* of the next clock */
+    assert_false(replication(0).ready);
+    for (uint32_t i = 0; i < 5000 && replication(0).transfers == 1; i++) {
+        steps_with(1, false);
+    }
+    end_clock(0, 1, false);
+    for (uint32_t w = 1; w < CHURN_WORKERS; w++) {
+        if (!push_all(w, 1, false)) {
+            fail_msg("worker %u has no answer", w);
+        }
+        end_clock(w, 1, false);
+    }
+    steps_with(5000, false);
+    assert_true(replication(0).ready);
+    stop();
+}
+
 /* What a replica says is looked at: it comes anew, and the shard lives. */
 static void confirms_that_are_none(void **state)
 {
@@ -876,6 +972,7 @@ int main(void)
         cmocka_unit_test(ready_within_the_bound),
         cmocka_unit_test(rows_go_within_a_clock),
         cmocka_unit_test(two_tables_have_boundaries),
+        cmocka_unit_test(a_first_copy_waits_for_both_tables),
         cmocka_unit_test(refuses_the_first_piece),
         cmocka_unit_test(refuses_what_is_too_large),
         cmocka_unit_test(replicates_a_shard_without_tables),
