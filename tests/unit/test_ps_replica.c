@@ -704,6 +704,33 @@ static void a_first_copy_waits_for_both_tables(void **state)
     stop();
 }
 
+/* Where the transport has no room for a piece, an event comes when it has: until then nothing is due, or
+ * the driver's loop would not sleep. */
+static void sleeps_without_room(void **state)
+{
+    (void)state;
+    start(WEFT_TABLE_ASP, WEFT_OPTIMIZER_SGD, 0, 9);
+    struct fake_net *net = rig.churn.c.net;
+    struct weft_shard *shard = rig.churn.c.shard[0];
+    assert_true(push_all(0, 0, false));
+    const uint32_t msgs_max = net->msgs_max;
+    net->msgs_max = 1;
+    standby_start(0);
+    for (uint32_t i = 0; i < 20; i++) {
+        steps_with(50, true);
+        net->now_ns += WEFT_NS_PER_MS; /* more than that between two signs of life */
+        weft_shard_progress(shard, net->now_ns);
+        weft_shard_progress(shard, net->now_ns);
+        assert_true(weft_shard_deadline(shard) > net->now_ns);
+    }
+    assert_false(replication(0).ready);
+    net->msgs_max = msgs_max;
+    steps_with(3000, false);
+    assert_true(replication(0).ready);
+    assert_true(weft_shard_deadline(shard) != WEFT_NEVER);
+    stop();
+}
+
 /* What a replica says is looked at: it comes anew, and the shard lives. */
 static void confirms_that_are_none(void **state)
 {
@@ -973,6 +1000,7 @@ int main(void)
         cmocka_unit_test(rows_go_within_a_clock),
         cmocka_unit_test(two_tables_have_boundaries),
         cmocka_unit_test(a_first_copy_waits_for_both_tables),
+        cmocka_unit_test(sleeps_without_room),
         cmocka_unit_test(refuses_the_first_piece),
         cmocka_unit_test(refuses_what_is_too_large),
         cmocka_unit_test(replicates_a_shard_without_tables),
