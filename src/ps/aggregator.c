@@ -211,6 +211,7 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_
         reply.ps_overlap_ns = from_shard->ps_overlap_ns;
         reply.ps_wait_ns = from_shard->ps_wait_ns;
         reply.ps_queue_ns = from_shard->ps_queue_ns;
+        reply.rows = status == WEFT_RPC_OK ? 0 : from_shard->rows; /* the rank that is refused */
     }
     weft_rpc_reply_pack(&reply, answer->bytes);
     answer->next = AGG_NONE;

@@ -97,7 +97,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
         return NULL;
     }
     group->state = AGG_GROUP_OPEN;
-    group->message_closed = group->answered = group->wants_cut = false;
+    group->message_closed = group->answered = group->again = group->wants_cut = false;
     group->table = input->table;
     group->clock = input->clock;
     group->sum = input->sum;
@@ -187,6 +187,9 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
     add_rows(agg, group, input, agg->tables[input->table].spec.dim);
     group->wants_cut |= input->wants_cut;
     memcpy(group->member + group->members, input->member, input->members * sizeof(*input->member));
+    for (uint32_t i = 0; i < input->members; i++) {
+        group->member[group->members + i].from = input->rank;
+    }
     group->members += input->members;
     group->ranks_count += !weft_bits_test(group->ranks, input->rank);
     weft_bits_set(group->ranks, input->rank);
@@ -489,8 +492,42 @@ static void tell_members(struct weft_aggregator *agg, struct agg_group *group,
 static void group_done(struct agg_group *group)
 {
     if (group->message_closed && group->answered) {
-        group->state = AGG_GROUP_FREE;
+        group->state = group->again ? AGG_GROUP_CLOSED : AGG_GROUP_FREE;
+        group->message_closed = group->answered = group->again = false;
     }
+}
+
+/* A shard takes all clocks of a message or none, and says for which rank it took none. That rank says its
+ * clock there itself; of a child's message all do, and the child is told the rank. False: nobody's was
+ * wrong, or nobody else's is left. */
+static bool drop_refused(struct weft_aggregator *agg, struct agg_group *group,
+                         const struct weft_rpc_reply *reply)
+{
+    uint32_t kept = 0, at = 0;
+    while (at < group->members && group->member[at].push.rank + 1 != reply->rows) {
+        at++;
+    }
+    if (!group->ends || reply->status == WEFT_RPC_OK || at == group->members) {
+        return false;
+    }
+    const uint32_t from = group->member[at].from;
+    for (uint32_t i = 0; i < group->members; i++) {
+        kept += group->member[i].from != from;
+    }
+    if (kept == 0) {
+        return false;
+    }
+    kept = 0;
+    for (uint32_t i = 0; i < group->members; i++) {
+        if (group->member[i].from != from) {
+            group->member[kept++] = group->member[i];
+        } else if (group->member[i].answer != AGG_NONE) {
+            weft_agg_answer(agg, group->member[i].answer, WEFT_RPC_SEND_DIRECT, reply);
+        }
+    }
+    agg->counters.clocks_direct += group->members - kept;
+    group->members = kept;
+    return true;
 }
 
 void weft_agg_group_sent(struct weft_aggregator *agg, uint32_t index)
@@ -509,11 +546,17 @@ void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t index,
     if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
         return; /* PEER_DOWN comes */
     }
-    bool good = event->outcome == WEFT_MSG_COMPLETE &&
-                weft_rpc_reply_unpack(group->reply, sizeof(group->reply), &reply) == WEFT_OK &&
-                reply.rpc_id == group->rpc_id && reply.status == WEFT_RPC_OK;
-    tell_members(agg, group, good ? WEFT_RPC_OK : WEFT_RPC_SEND_DIRECT, good ? &reply : NULL,
-                 good ? &agg->counters.pushes_absorbed : &agg->counters.direct_refused);
+    const bool is_answer =
+        event->outcome == WEFT_MSG_COMPLETE &&
+        weft_rpc_reply_unpack(group->reply, sizeof(group->reply), &reply) == WEFT_OK &&
+        reply.rpc_id == group->rpc_id;
+    const bool good = is_answer && reply.status == WEFT_RPC_OK;
+    group->again = is_answer && drop_refused(agg, group, &reply);
+    if (!group->again) {
+        tell_members(agg, group, good ? WEFT_RPC_OK : WEFT_RPC_SEND_DIRECT,
+                     good || (is_answer && group->ends) ? &reply : NULL,
+                     good ? &agg->counters.pushes_absorbed : &agg->counters.direct_refused);
+    }
     group->answered = true;
     group_done(group);
 }

@@ -215,6 +215,7 @@ struct agg_fetch {
 struct agg_member {
     struct weft_aggregate_member push;
     uint32_t answer; /* AGG_NONE: that of another member of the same message stands for it */
+    uint32_t from;   /* of a member of a group: the rank, of a worker or a child, whose message has it */
 };
 
 /* What one message from below brings: the gradients of a push, sums, or clocks that are ended. */
@@ -248,6 +249,7 @@ struct agg_group {
     enum agg_group_state state;
     bool message_closed;
     bool answered;
+    bool again; /* clocks: one was refused, and the others are sent once more */
     bool wants_cut;
     bool ends; /* as of an input; such groups have places of their own, behind the others */
     uint16_t table;

@@ -272,13 +272,15 @@ static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
     shard->counters.aggregate_pushes += view->members;
 }
 
-/* Clocks that the members have ended. */
+/* Clocks that the members have ended: all, or none, and *refused_p is the rank that it is for. */
 static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index,
-                                        const struct weft_aggregate_view *view, uint64_t now_ns)
+                                        const struct weft_aggregate_view *view,
+                                        uint32_t *refused_p, uint64_t now_ns)
 {
     const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        *refused_p = member.rank;
         if (member.rank >= shard->config.workers_max ||
             member.rank >= shard_table(shard, index)->spec.workers) {
             return WEFT_RPC_WRONG_WORKER;
@@ -307,7 +309,8 @@ static bool is_ends(const struct weft_aggregate_view *view)
 /* again: out of a journal, which has the clocks themselves. */
 static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc_tag *tag,
                                  const uint8_t *bytes, size_t count, bool again,
-                                 struct weft_aggregate_view *view_p, uint64_t now_ns)
+                                 struct weft_aggregate_view *view_p, uint32_t *refused_p,
+                                 uint64_t now_ns)
 {
     const struct weft_table *table = shard_table(shard, tag->table);
     if (table == NULL) {
@@ -320,7 +323,8 @@ static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc
         return WEFT_RPC_BAD_REQUEST;
     }
     if (is_ends(view_p)) {
-        return again ? WEFT_RPC_BAD_REQUEST : clocks_take(shard, tag->table, view_p, now_ns);
+        return again ? WEFT_RPC_BAD_REQUEST
+                     : clocks_take(shard, tag->table, view_p, refused_p, now_ns);
     }
     enum weft_rpc_status status = validate(shard, tag->table, tag->number, view_p, again);
     if (status == WEFT_RPC_OK) {
@@ -334,8 +338,9 @@ bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint3
 {
     const struct weft_rpc_tag tag = {.table = table, .number = clock};
     struct weft_aggregate_view view;
+    uint32_t refused;
     return shard->aggregates != NULL &&
-           take(shard, &tag, bytes, count, true, &view, 0) == WEFT_RPC_OK;
+           take(shard, &tag, bytes, count, true, &view, &refused, 0) == WEFT_RPC_OK;
 }
 
 static uint32_t index_of(const struct weft_shard_aggregates *all,
@@ -503,6 +508,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
     struct weft_rpc_tag tag;
     struct weft_rpc_request request;
     struct weft_aggregate_view view;
+    uint32_t refused = UINT32_MAX; /* a rank; as above, nobody's */
     if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || event->received < event->chunks ||
         weft_rpc_request_unpack(slot->memory, bytes, &request) != WEFT_OK) {
         shard->counters.aggregates_refused++;
@@ -511,7 +517,8 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
     }
     bool good = weft_rpc_tag_unpack(event->tag, &tag) && event->elem_bytes == 1;
     enum weft_rpc_status status =
-        good ? take(shard, &tag, slot->memory, bytes, false, &view, now_ns) : WEFT_RPC_BAD_REQUEST;
+        good ? take(shard, &tag, slot->memory, bytes, false, &view, &refused, now_ns)
+             : WEFT_RPC_BAD_REQUEST;
     const uint64_t end_ns = shard_clock_ns(shard);
     slot->table = tag.table;
     struct weft_rpc_reply reply = {
@@ -521,6 +528,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
         .clock = weft_shard_clock(shard, tag.table),
         .ps_proc_ns = end_ns - begin_ns,
         .ps_queue_ns = begin_ns > event->at_ns ? begin_ns - event->at_ns : 0,
+        .rows = status != WEFT_RPC_OK && refused != UINT32_MAX ? refused + 1 : 0,
     };
     if (status == WEFT_RPC_OK && !is_ends(&view)) {
         weft_shard_journal_aggregate(shard, &tag, slot->memory, bytes, &view);

@@ -667,6 +667,69 @@ static void ages_are_of_all_tables(void **state)
     bench_close(&b);
 }
 
+/* Worker 2 has ended clock 77, as child 7 of this box says; the shard knows better. */
+static void wrong_clock(struct bench *b, uint32_t box, uint32_t child)
+{
+    static uint8_t bytes[WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBER_BYTES];
+    const struct weft_rpc_request request = {
+        .rpc_id = 5, .worker = 7, .t0_ns = 1, .flags = WEFT_AGGREGATE_ENDS};
+    const struct weft_aggregate_member member = {.rank = 2,
+                                                 .session = 9,
+                                                 .incarnation = b->c.net->nodes[3].incarnation,
+                                                 .number = 77,
+                                                 .rpc_id = 3};
+    weft_aggregate_head_pack(&request, 1, 0, bytes);
+    weft_aggregate_member_pack(&member, bytes + WEFT_AGGREGATE_HEAD_BYTES);
+    send_tagged(b, box, child, (struct weft_rpc_tag){.op = WEFT_RPC_AGGREGATE}, bytes,
+                sizeof(bytes));
+}
+
+/* Of clocks that go in one message, or in several levels of them, one is wrong: the others are taken. */
+static void one_clock_is_wrong_below(uint32_t box)
+{
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 2, two_below_one);
+    b.box[0].config.children_max = b.box[1].config.children_max = 8;
+    patient(&b);
+    const uint32_t child = b.box[1].node + 1;
+    uint8_t table[CHILD_TABLE_BYTES] = {0};
+    b.c.net->nodes[child].name = weft_rpc_aggregator_name(SHARD, 7);
+    fake_connect(b.c.net, b.box[box].node, child);
+    const struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 3);
+    weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
+    weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
+    send_to(&b, box, child, WEFT_RPC_TABLE, table, sizeof(table));
+    wrong_clock(&b, box, child); /* it waits a while for the others */
+    assert_int_equal(counters_of(&b, box)->clocks_in, 1);
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
+    }
+    steps_of(&b, 5000);
+    assert_int_equal(counters_of(&b, 0)->clocks_passed, 2);
+    assert_int_equal(counters_of(&b, 1)->clocks_passed, 1);
+    assert_int_equal(counters_of(&b, box)->clocks_direct, 1);
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_clocks_direct, 0);
+    }
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->aggregate_clocks, 2);
+    assert_int_equal(weft_ps_clock(b.c.client[2], 0, b.c.net->now_ns), WEFT_OK);
+    b.clock++;
+    memcpy(b.ended[b.clock], b.sums, sizeof(b.sums));
+    wait_all(&b);
+    round_of_pushes(&b);
+    check_sums(&b);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+}
+
+static void one_clock_is_wrong(void **state)
+{
+    (void)state;
+    one_clock_is_wrong_below(0);
+    one_clock_is_wrong_below(1);
+}
+
 /* The parent refuses a table, and is another process before it would have been asked again: workers, who have
  * nothing open by then, go by both. */
 static void refused_by_the_one_before(void **state)
@@ -828,6 +891,7 @@ int main(void)
         cmocka_unit_test(refused_by_the_one_before),
         cmocka_unit_test(taken_at_last),
         cmocka_unit_test(ages_are_of_all_tables),
+        cmocka_unit_test(one_clock_is_wrong),
         cmocka_unit_test(counts_of_children),  cmocka_unit_test(who_pulls_is_alive),
         cmocka_unit_test(whatever_happens),
     };
