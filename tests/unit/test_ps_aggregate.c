@@ -352,11 +352,13 @@ static void clocks_together(void **state)
     struct ends e = first;
     e.session = SESSION + 1; /* one of another session: nobody's is taken */
     assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
+    assert_int_equal(b->head.rows, 2); /* 1 + its rank */
     e.session = 0;
     assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
     e = first;
     e.clock = 2;
     assert_int_equal(ends(b, e), WEFT_RPC_EARLY_CLOCK);
+    assert_int_equal(b->head.rows, 1);
     e.clock = 0;
     assert_int_equal(ends(b, e), WEFT_RPC_EARLY_CLOCK);
     e = first;
