@@ -123,7 +123,8 @@ static void draw_server(const struct picture *p, const struct weft_top_target *t
     for (uint32_t i = 0; i < target->now.count; i++) {
         shards += strcmp(target->now.at[i].name, "weft_workers_connected") == 0;
     }
-    double connected = weft_samples_sum(&target->now, "weft_workers_connected", NULL);
+    double connected = weft_samples_sum(&target->now, "weft_workers_connected", NULL) +
+                       weft_samples_sum(&target->now, "weft_workers_parked", NULL);
     double active = weft_samples_sum(&target->now, "weft_workers_active", NULL);
     char workers[32];
     char first[64];

@@ -17,6 +17,7 @@
 enum { PEERS_SPARE = 4 }; /* a connection that ended keeps its place for a moment */
 
 static const uint64_t step_ns = 200 * WEFT_NS_PER_MS;
+static const uint64_t goodbye_ns = WEFT_NS_PER_S;
 /* From one attempt to the next: a server may refuse a rank that another process has at once. */
 static const uint64_t retry_ns = 200 * WEFT_NS_PER_MS;
 
@@ -283,6 +284,17 @@ static uint64_t clock_now(void *arg)
     return weft_clock_now_ns();
 }
 
+/* Servers declare it dead after so long. With a thread for the endpoint, a program may call nothing for a
+ * long time and be alive; without, its connections would break, too. */
+static uint64_t park_lease_ns(const struct weft_worker *worker,
+                              const struct weft_worker_config *config)
+{
+    const uint64_t most_ns = WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS;
+    return config->endpoint.thread || worker->peer_timeout_ns > most_ns / 2
+               ? most_ns
+               : 2 * worker->peer_timeout_ns;
+}
+
 static weft_status make_client(struct weft_worker *worker, const struct weft_worker_config *config)
 {
     struct weft_ps_client_config client = config->client;
@@ -294,6 +306,8 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
         peers[s] = worker->servers[s].peer;
     }
     client.clock_ns = clock_now;
+    client.park_lease_ns = park_lease_ns(worker, config);
+    client.park_pause_ns = WEFT_NS_PER_S;
     if (config->scheduler != NULL && client.update_bytes_min == 0) {
         client.update_bytes_min = WEFT_PS_UPDATE_BYTES_MIN;
     }
@@ -366,8 +380,24 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     return status == WEFT_OK ? make_sched(worker, config) : status;
 }
 
+/* Servers with which it parked a connection hear that it ends, if they answer. */
+static void say_goodbye(struct weft_worker *worker)
+{
+    if (!worker->has_via || worker->client == NULL) {
+        return;
+    }
+    worker->on_progress = NULL;
+    const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), goodbye_ns);
+    uint64_t now_ns = weft_clock_now_ns();
+    while (weft_ps_client_unpark(worker->client, now_ns) && now_ns < end_ns) {
+        weft_worker_progress(worker, goodbye_ns / 100);
+        now_ns = weft_clock_now_ns();
+    }
+}
+
 void weft_worker_close(struct weft_worker *worker)
 {
+    say_goodbye(worker);
     /* The endpoint borrows the client's memory, so it goes first. */
     weft_endpoint_close(&worker->endpoint);
     weft_ps_client_free(worker->client);

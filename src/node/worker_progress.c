@@ -38,8 +38,8 @@ static bool note_up(struct weft_worker *worker, uint32_t s, const struct weft_ms
 static void note_down(struct weft_worker *worker, uint32_t s, const struct weft_msg_event *event)
 {
     struct weft_worker_server *server = &worker->servers[s];
-    bool waits = worker->client != NULL && worker->reconnect_ns > 0 &&
-                 event->down != WEFT_DOWN_REPLACED;
+    bool waits =
+        worker->client != NULL && weft_ps_client_waits(worker->client, s, event->down);
     if (waits) {
         server->is_away = worker->any_away = true;
         server->retry_ns = 0;
@@ -117,7 +117,9 @@ static void maintain_one(struct weft_worker *worker, uint32_t s, uint64_t now_ns
 {
     struct weft_worker_server *server = &worker->servers[s];
     uint64_t until_ns;
-    if (weft_ps_client_away(worker->client, s, &until_ns)) {
+    if (weft_ps_client_parked(worker->client, s)) {
+        server->until_ns = WEFT_NEVER; /* its client connects when it has to */
+    } else if (weft_ps_client_away(worker->client, s, &until_ns)) {
         server->until_ns = until_ns;
         if (now_ns >=
             weft_max_u64(server->retry_ns, weft_ps_client_reconnect_ns(worker->client, s))) {
@@ -133,15 +135,16 @@ static void maintain_one(struct weft_worker *worker, uint32_t s, uint64_t now_ns
 static uint64_t maintain(struct weft_worker *worker)
 {
     uint64_t now_ns = weft_clock_now_ns();
-    bool any = false;
+    bool any = false, any_wanted = false;
     for (uint32_t s = 0; s < worker->shards; s++) {
         if (worker->servers[s].is_away) {
             maintain_one(worker, s, now_ns);
         }
         any |= worker->servers[s].is_away;
+        any_wanted |= worker->servers[s].is_away && !weft_ps_client_parked(worker->client, s);
     }
     worker->any_away = any;
-    return any ? pause_ns : WEFT_NEVER;
+    return any_wanted ? pause_ns : WEFT_NEVER;
 }
 
 /* Connections to aggregators. Nothing waits for them. Returns how long a sleep may last. */

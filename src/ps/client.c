@@ -46,6 +46,7 @@ static bool config_valid(const struct weft_ps_client_config *config)
            config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
+           config->park_lease_ns <= WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS &&
            (config->replay_bytes == 0 ||
             (config->reconnect_ns > 0 && config->replay_messages_max >= 1 &&
              config->replay_messages_max <= UINT32_C(1) << 20));
@@ -61,6 +62,7 @@ static void ends_init(struct weft_ps_client *client, const weft_peer *peers)
             .session = 1,
             .queue_head = WEFT_PS_NONE,
             .queue_tail = WEFT_PS_NONE,
+            .park_pause_ns = client->config.park_pause_ns,
         };
     }
 }
@@ -173,6 +175,8 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
     if (config->update_bytes_min == 0) {
         client->config.can &= (uint16_t)~WEFT_RPC_CAN_UPDATE;
     }
+    client->parks = config->park_lease_ns > 0 && config->via_timeout_ns > 0 &&
+                    config->replay_bytes == 0 && config->update_bytes_min == 0;
     client->msgr = msgr;
     weft_prng_split(&client->prng, config->seed, config->worker);
     client->deadline_ns = WEFT_NEVER;
@@ -224,11 +228,16 @@ static void peer_down(struct weft_ps_client *client, const struct weft_msg_event
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
         struct ps_shard_end *end = &client->ends[s];
-        bool gone_before = end->down || (end->away && !end->connecting);
+        bool gone_before =
+            end->down || (end->away && !end->connecting) || end->park == PARK_PARKED;
         if (gone_before || end->peer != event->peer) {
             continue;
         }
-        if (client->config.reconnect_ns > 0 && event->down != WEFT_DOWN_REPLACED) {
+        const bool waits = weft_ps_client_waits(client, s, event->down);
+        if (weft_ps_park_down(client, s, event->down)) {
+            continue;
+        }
+        if (waits) {
             weft_ps_shard_away(client, s, now_ns);
         } else {
             weft_ps_shard_down(client, s);
@@ -241,11 +250,16 @@ static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
         struct ps_shard_end *end = &client->ends[s];
-        bool gone = end->down || (end->away && !end->connecting);
+        bool gone = end->down || (end->away && !end->connecting) || end->park == PARK_PARKED;
         if (gone || end->peer != event->peer) {
             continue;
         }
-        end->up_ns = now_ns;
+        if (end->connecting && client->config.reconnect_ns == 0 &&
+            event->incarnation != end->incarnation) {
+            weft_ps_shard_down(client, s); /* it died while it was parked */
+            continue;
+        }
+        end->up_ns = end->direct_ns = now_ns;
         end->incarnation = event->incarnation;
         if (end->connecting) {
             weft_ps_shard_back(client, s);
@@ -316,6 +330,7 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
             weft_ps_clock_send(client, i, now_ns);
         }
     }
+    weft_ps_parks_progress(client, now_ns);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

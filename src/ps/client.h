@@ -80,6 +80,14 @@ struct weft_ps_client_config {
                                       * has not answered for so long is given up */
     uint32_t aggregators;            /* with it: of each shard; more than one with update_bytes_min
                                       * alone, where grants say which. 0 is 1 */
+    uint64_t park_lease_ns;          /* > 0: a connection to a shard that only its aggregator uses is
+                                      * ended (client_park.c), and opened again when the shard has heard
+                                      * nothing for a quarter of this time. At most
+                                      * WEFT_RPC_PARK_MS_MAX. Needs via_timeout_ns; not with
+                                      * replay_bytes or update_bytes_min. Where reconnect_ns is 0, the
+                                      * shard must answer, and be the same process */
+    uint64_t park_pause_ns;          /* so long nothing but the aggregator uses it before; twice as long
+                                      * after each time that it was opened again */
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
@@ -181,6 +189,9 @@ struct weft_ps_client_counters {
     uint64_t via_clocks_taken;
     uint64_t via_clocks_direct;
     uint64_t via_downs;     /* connections to aggregators that ended */
+    uint64_t parks;         /* connections to shards that were ended, for only aggregators used them; */
+    uint64_t unparks;       /* of these, that were opened again */
+    uint64_t parks_refused; /* by their shard */
     uint64_t
         pushes_skipped; /* refused in part or whole, for the shard had ended their clock without
                                 * this worker (shrink); not an error, but absent */
@@ -459,12 +470,21 @@ bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_r
  *     after a batch of events, for each via: if weft_ps_client_wants_via and now >= again_ns:
  *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A connection that fails is
  *         another PEER_DOWN.
- *     then: while weft_ps_client_take_via_close: disconnect. */
+ *     then: while weft_ps_client_take_via_close: disconnect. It may be a connection to a shard, which is
+ *     parked then: it is neither away nor down. */
 bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
                               uint64_t *retry_ns_p);
 void weft_ps_client_via(struct weft_ps_client *client, uint32_t via, weft_peer peer);
 void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns);
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p);
+/* Would PEER_DOWN of the shard's connection for this reason be no end? reconnect_ns says so, or it parks. */
+bool weft_ps_client_waits(const struct weft_ps_client *client, uint32_t shard,
+                          enum weft_msg_down down);
+/* No connection, and none is wanted: the shard is reached by its aggregator. */
+bool weft_ps_client_parked(const struct weft_ps_client *client, uint32_t shard);
+/* Connect again to shards that are parked, and park none from now on: before the end, so that they hear
+ * of it. True: some are not connected yet. */
+bool weft_ps_client_unpark(struct weft_ps_client *client, uint64_t now_ns);
 /* Bit a: aggregator a takes pushes to all tables that are open, for every shard. */
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client);
 

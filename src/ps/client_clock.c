@@ -129,6 +129,9 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
         client->counters.deferred += !weft_ps_via_clock(client, table, shard, clock, now_ns);
         return; /* not taken: the same again in the next progress, or PEER_DOWN comes */
     }
+    if (!weft_ps_connection_goes(client, shard)) {
+        return;
+    }
     struct weft_rpc_request request = {
         .rpc_id = weft_ps_rpc_id(client, shard),
         .worker = client->config.worker,
@@ -157,6 +160,11 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
 void weft_ps_clock_sent(struct weft_ps_client *client, uint32_t index,
                         const struct weft_msg_event *event)
 {
+    uint32_t links = client->config.tables_max * client->config.shards;
+    if (index >= links) {
+        weft_ps_park_sent(client, index - links, event);
+        return;
+    }
     struct ps_link *link = &client->links[index];
     WEFT_ASSERT(link->clock_sending);
     link->clock_sending = false;

@@ -31,7 +31,8 @@ void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op)
 
 uint64_t weft_ps_client_deadline(const struct weft_ps_client *client)
 {
-    return weft_min_u64(client->deadline_ns, weft_ps_via_deadline(client));
+    uint64_t first_ns = weft_min_u64(client->deadline_ns, weft_ps_via_deadline(client));
+    return weft_min_u64(first_ns, weft_ps_park_deadline(client));
 }
 
 /* ---- pulls ----------------------------------------------------------------------------------- */

@@ -6,7 +6,8 @@
  *   client_link.h      what orders them: client_clock.c, client_resume.c (a shard that goes and comes back)
  *   client_list.h      ids that shards keep: client_known.c, client_list.c
  *   client_log.h       pushes that are kept until they are durable: client_log.c
- *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c
+ *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c; without a connection to
+ *                      the shard: client_park.c
  *   this header        rows and messages: client_rows.c, client_pack.c; what is missed: client_missed.c,
  *                      client_loss.c, client_last.c, residual.c; updates with a scheduler: client_update.c
  *
@@ -63,6 +64,8 @@ struct weft_ps_client {
     uint64_t now_ns;         /* of the last event */
     struct ps_via *vias; /* (via_total,), aggregator by aggregator, shard by shard; NULL: none */
     uint32_t via_total;
+    bool parks;         /* connections to shards may be parked: client_park.c */
+    bool parks_no_more; /* those that are, are opened again */
     uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_critical; /* the same */

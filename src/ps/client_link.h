@@ -54,6 +54,13 @@ struct ps_link {
     uint8_t resume_reply[WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES];
 };
 
+enum ps_park_state {
+    PARK_NONE,
+    PARK_ASKED,  /* PARK is under way: nothing goes over the connection */
+    PARK_ENDING, /* the shard has taken it: the driver has to end the connection */
+    PARK_PARKED,
+};
+
 struct ps_shard_end {
     weft_peer peer;
     bool down;       /* for good */
@@ -74,10 +81,25 @@ struct ps_shard_end {
     uint32_t pulls_open; /* requests given to the transport and not closed */
     uint32_t pulls_asked; /* pulls given to the transport and not answered */
     uint32_t pulls_ahead; /* and of these, which wait for a clock that this worker has not ended */
+    enum ps_park_state park;
+    bool park_close;       /* ENDING: the driver does not know yet */
+    bool wants_connection; /* something waits for it */
+    bool was_parked;       /* it resumes, or has resumed, for that reason alone */
+    uint32_t packet_elems; /* PARKED: bytes in a chunk of the last connection */
+    uint64_t direct_ns;    /* when something went over the connection last */
+    uint64_t vouched_ns;   /* when the last request went that its aggregator committed */
+    uint64_t park_pause_ns;
+    uint8_t park_request[WEFT_RPC_REQUEST_BYTES];
     uint32_t list_part;  /* push whose list was given last, until it is closed; WEFT_PS_NONE */
     uint32_t queue_head;
     uint32_t queue_tail;
 };
+
+/* The shard has something of this worker by its aggregator that went then. */
+static inline void ps_vouched(struct ps_shard_end *end, uint64_t sent_ns)
+{
+    end->vouched_ns = sent_ns > end->vouched_ns ? sent_ns : end->vouched_ns;
+}
 
 static inline void ps_pull_answered(struct ps_shard_end *end, struct ps_part *part)
 {
@@ -124,6 +146,21 @@ void weft_ps_clock_taken(struct weft_ps_client *client, uint32_t link, uint32_t 
 void weft_ps_clocks_count(struct weft_ps_client *client);
 /* The shard takes no CLOCK of this table any more; or, after a break, it may again. */
 void weft_ps_clock_refuse(struct weft_ps_client *client, struct ps_link *link, bool refused);
+
+/* client_park.c */
+
+/* May something go over the connection to the shard now? False: later, and it is opened for that. */
+bool weft_ps_connection_goes(struct weft_ps_client *client, uint32_t shard);
+/* Elements in a chunk to the shard. */
+uint32_t weft_ps_packet_elems(const struct weft_ps_client *client, uint32_t shard,
+                              uint16_t elem_bytes);
+/* PARK was SENT; the connection has ended, true: as it was to. */
+void weft_ps_park_sent(struct weft_ps_client *client, uint32_t shard,
+                       const struct weft_msg_event *event);
+bool weft_ps_park_down(struct weft_ps_client *client, uint32_t shard, enum weft_msg_down down);
+void weft_ps_parks_progress(struct weft_ps_client *client, uint64_t now_ns);
+/* When a connection must be opened again; WEFT_NEVER. */
+uint64_t weft_ps_park_deadline(const struct weft_ps_client *client);
 
 /* client_resume.c */
 void weft_ps_resumes_init(struct weft_ps_client *client);

@@ -90,8 +90,7 @@ static bool lay_out(const struct weft_ps_client *client, const struct ps_part *p
                     uint64_t plain_bytes, struct layout *layout_p)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
-    uint32_t packet_elems = client->msgr.ops->chunk_elems(
-        client->msgr.self, client->ends[part->shard].peer, WEFT_RPC_ID_PACKED);
+    uint32_t packet_elems = weft_ps_packet_elems(client, part->shard, WEFT_RPC_ID_PACKED);
     uint32_t chunk_bytes = weft_ps_chunk_elems(packet_elems, WEFT_RPC_ID_PACKED,
                                                WEFT_RPC_REQUEST_BYTES, part->bound_ppm);
     chunk_bytes = (uint32_t)weft_min_u64(chunk_bytes, WEFT_PS_PACKED_CHUNK_BYTES);
@@ -301,8 +300,7 @@ bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part
     const size_t block_bytes = elem_bytes - id_bytes;
     const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     const uint32_t total = head_elems + part->rows;
-    uint32_t chunk_elems = client->msgr.ops->chunk_elems(
-        client->msgr.self, client->ends[part->shard].peer, elem_bytes);
+    uint32_t chunk_elems = weft_ps_packet_elems(client, part->shard, elem_bytes);
     chunk_elems = (uint32_t)weft_min_u64(chunk_elems, weft_ps_chunk_rows_max(spec));
     chunk_elems = part->begun ? part->ids_chunk_elems : chunk_elems;
     if (chunk_elems < head_elems) {

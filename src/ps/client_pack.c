@@ -153,8 +153,7 @@ bool weft_ps_pack(struct weft_ps_client *client, struct ps_part *part, uint32_t 
         (is_push && (weft_table_blocks(spec) > 1 || !weft_ps_rows_whole(part, spec)))) {
         return false;
     }
-    uint32_t packet_elems =
-        client->msgr.ops->chunk_elems(client->msgr.self, end->peer, WEFT_RPC_ID_PACKED);
+    uint32_t packet_elems = weft_ps_packet_elems(client, part->shard, WEFT_RPC_ID_PACKED);
     uint32_t chunk_bytes = weft_ps_chunk_elems(
         packet_elems, WEFT_RPC_ID_PACKED, WEFT_RPC_REQUEST_BYTES, is_push ? part->bound_ppm : 0);
     chunk_bytes = (uint32_t)weft_min_u64(chunk_bytes, WEFT_PS_PACKED_CHUNK_BYTES);

@@ -118,8 +118,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
     }
     memset(part->request, 0, (size_t)head_elems * elem_bytes);
     uint32_t chunk_elems = weft_ps_chunk_elems(
-        client->msgr.ops->chunk_elems(client->msgr.self, client->ends[shard].peer, elem_bytes),
-        elem_bytes, head_elems, client->ops[op].bound_ppm);
+        weft_ps_packet_elems(client, shard, elem_bytes), elem_bytes, head_elems, client->ops[op].bound_ppm);
     chunk_elems = (uint32_t)weft_min_u64(chunk_elems, weft_ps_chunk_rows_max(&table->spec));
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {

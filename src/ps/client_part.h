@@ -114,6 +114,7 @@ struct ps_part {
     uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
     uint32_t iteration; /* the worker's clock in progress when the operation was started */
+    uint64_t via_sent_ns; /* via: when it went */
     uint32_t rpc_id;
     uint64_t number; /* PUSH: counted for the link, from 1 */
     uint64_t update; /* PUSH: that it is of; 0 = none */

@@ -66,9 +66,12 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
     end->session = end->session == UINT32_MAX ? 1 : end->session + 1;
     if (first || end->reconnect_interval_ns == 0) {
         /* One that comes up and ends at once does not begin the time anew. */
-        end->away_until_ns = weft_time_add(now_ns, client->config.reconnect_ns);
+        const uint64_t patience_ns = client->config.reconnect_ns;
+        /* 0: it was parked, and the first connection that is not answered is the end. */
+        end->away_until_ns =
+            patience_ns > 0 ? weft_time_add(now_ns, patience_ns) : WEFT_NEVER;
     }
-    client->counters.shard_disconnects++;
+    client->counters.shard_disconnects += !end->was_parked;
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
         if (part->shard == shard && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
@@ -302,6 +305,9 @@ static void report(struct weft_ps_client *client, struct ps_link *link, const st
     client->counters.resumes++;
     client->counters.clocks_resent += clocks_resent;
     client->counters.pushes_lost += lost;
+    if (client->ends[part->shard].was_parked && lost == 0 && clocks_resent == 0) {
+        return; /* nothing happened */
+    }
     client->resumed_untold += !link->resumed_untold;
     link->resumed_untold = true;
 }

@@ -123,6 +123,9 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
                                 const struct ps_message *message, bool whole, uint64_t now_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    if (!part->via && !weft_ps_connection_goes(client, part->shard)) {
+        return WEFT_AGAIN;
+    }
     if (part->answer != ANSWER_POSTED) {
         /* Pulls may wait for a push by its name: it keeps it while it waits for its list. */
         part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
@@ -242,6 +245,9 @@ weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *p
 {
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
     weft_status status = WEFT_INVALID;
+    if (!weft_ps_connection_goes(client, part->shard)) {
+        return WEFT_AGAIN;
+    }
     if (!ps_listed_goes_with_ids(part)) {
         bool can = (link->can & WEFT_RPC_CAN_LIST) != 0;
         status = part->list_step != LIST_BEFORE ? weft_ps_part_send(client, part, now_ns)

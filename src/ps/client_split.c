@@ -131,9 +131,7 @@ bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_ta
     uint16_t elem_bytes = weft_table_push_elem_bytes(spec, id_bytes);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     for (uint32_t s = 0; s < client->config.shards; s++) {
-        if (!client->ends[s].down &&
-            client->msgr.ops->chunk_elems(client->msgr.self, client->ends[s].peer, elem_bytes) <
-                head_elems) {
+        if (!client->ends[s].down && weft_ps_packet_elems(client, s, elem_bytes) < head_elems) {
             return false;
         }
     }

@@ -102,6 +102,14 @@ bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *pee
             return true;
         }
     }
+    for (uint32_t s = 0; client->vias != NULL && s < client->config.shards; s++) {
+        struct ps_shard_end *end = &client->ends[s];
+        if (end->park_close) {
+            end->park_close = false;
+            *peer_p = end->peer;
+            return true;
+        }
+    }
     return false;
 }
 
@@ -322,6 +330,15 @@ bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint3
     return client->vias != NULL && client->updates == NULL && is_open(client, table, shard);
 }
 
+bool weft_ps_via_has_all(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    if (!weft_ps_via_open(client, table, shard)) {
+        return false;
+    }
+    const struct ps_via_link *link = &client->vias[shard].links[table];
+    return link->takes_clocks && link->pulls > 0;
+}
+
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client)
 {
     const uint32_t shards = client->config.shards;
@@ -411,6 +428,7 @@ void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint6
     via->sending++;
     via->pulls += part->via_pull;
     part->via_sending = true;
+    part->via_sent_ns = now_ns;
     client->counters.via_pushes += part->kind == WEFT_RPC_PUSH;
     client->counters.via_pulls += part->via_pull;
 }
@@ -490,6 +508,7 @@ void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool co
     weft_ps_via_leave(client, part);
     if (part->kind == WEFT_RPC_PUSH) {
         client->counters.via_committed++;
+        ps_vouched(&client->ends[part->shard], part->via_sent_ns);
         weft_ps_push_closed(client, part);
     } else {
         client->counters.via_answered++;

@@ -17,6 +17,8 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns);
 uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
 /* Do pushes of this table go to the shard's aggregator now? */
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* And pulls and clocks, too? */
+bool weft_ps_via_has_all(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* May some, by a grant at least? */
 bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* By which would this one go? */

@@ -73,6 +73,7 @@ static void clock_answered(struct weft_ps_client *client, uint32_t index, uint16
         struct ps_link *link = link_of_clock(client, index, table);
         link->clock_via = false;
         client->counters.via_clocks_taken++;
+        ps_vouched(&client->ends[via->shard], clock->sent_ns);
         weft_ps_clock_taken(client, (uint32_t)(link - client->links), clock->clock);
     }
 }
@@ -159,6 +160,7 @@ bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t s
     clock->sending = true;
     clock->state = VIA_CLOCK_ASKED;
     clock->clock = number;
+    clock->sent_ns = now_ns;
     clock->rpc_id = rpc_id;
     client->links[(size_t)table * client->config.shards + shard].clock_via = true;
     client->counters.via_clocks++;

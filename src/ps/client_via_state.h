@@ -15,6 +15,7 @@ struct ps_via_clock {
     enum via_clock_state state;
     bool sending; /* the transport has `request` */
     uint32_t clock;
+    uint64_t sent_ns;
     uint32_t direct; /* goes to the shard itself */
     uint32_t rpc_id;
     weft_expect_id expect;

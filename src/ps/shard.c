@@ -256,19 +256,24 @@ uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queu
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
 static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_event *event,
-                        uint32_t rank, struct weft_rpc_tag *tag_p)
+                        uint32_t rank, struct weft_rpc_tag *tag_p, bool *parks_p)
 {
     struct weft_rpc_request request;
     if (!shard->workers[rank].up || shard->workers[rank].peer != event->peer ||
         event->elem_bytes != WEFT_RPC_REQUEST_BYTES || event->total != 1 ||
         !weft_rpc_tag_unpack(event->tag, tag_p) ||
         weft_rpc_request_unpack(event->data, WEFT_RPC_REQUEST_BYTES, &request) != WEFT_OK ||
-        request.worker != rank || request.rows != 0 || (request.flags & ~WEFT_RPC_UPTO) != 0) {
+        request.worker != rank || request.rows != 0 ||
+        (request.flags != WEFT_RPC_PARK && (request.flags & ~WEFT_RPC_UPTO) != 0)) {
         return false;
     }
     const struct weft_table *table = shard_table(shard, tag_p->table);
     if (table == NULL || rank >= table->spec.workers || tag_p->number == 0) {
         return false;
+    }
+    *parks_p = request.flags == WEFT_RPC_PARK;
+    if (*parks_p) {
+        return true;
     }
     uint32_t clock = shard->clocks[(size_t)tag_p->table * shard->config.workers_max + rank];
     return tag_p->number <= clock + 1 ||
@@ -279,13 +284,17 @@ static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *e
                         uint64_t now_ns)
 {
     struct weft_rpc_tag tag;
-    if (!clock_valid(shard, event, rank, &tag)) {
+    bool parks;
+    if (!clock_valid(shard, event, rank, &tag, &parks) ||
+        (parks && !weft_shard_park(shard, rank, tag.number, now_ns))) {
         shard->counters.clocks_refused++;
         shard->counters.chunks_refused++;
         shard->msgr.ops->refuse(shard->msgr.self, event->peer, event->seq);
         return;
     }
-    (void)weft_shard_clock_take(shard, tag.table, rank, tag.number, now_ns);
+    if (!parks) {
+        (void)weft_shard_clock_take(shard, tag.table, rank, tag.number, now_ns);
+    }
 }
 
 bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t rank, uint32_t number,
@@ -382,6 +391,9 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     }
     if (shard->step_tables > 0) {
         weft_shard_step(shard, now_ns);
+    }
+    if (shard->parked_count > 0) {
+        weft_shard_parked_overdue(shard, now_ns);
     }
     if (shard->cut_told) {
         weft_shard_cut_tell(shard, now_ns);

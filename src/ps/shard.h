@@ -107,6 +107,8 @@ struct weft_shard_counters {
     uint64_t chunks_duplicate;   /* of pushes sent again: applied already, passed over */
     uint64_t clocks_skipped; /* ended for a worker that had died in them */
     uint64_t waits;          /* pulls that had to wait for consistency */
+    uint64_t workers_parked;  /* connections that ended by PARK: their ranks stayed */
+    uint64_t workers_overdue; /* of these, ranks that were not heard of in time, and died */
     uint64_t workers_replaced;
     uint64_t workers_refused; /* connections of processes that had lost their rank to another, or that
                                 * began before the one connected */
@@ -151,7 +153,8 @@ struct weft_shard_table_sums {
 /* As it is now. */
 struct weft_shard_gauges {
     uint64_t workers_connected;
-    uint64_t workers_active; /* of these, that began a request lately */
+    uint64_t workers_active; /* of these and of those parked, that began a request lately */
+    uint64_t workers_parked; /* without a connection, and alive: their requests come by aggregators */
     uint64_t requests_open;  /* begun, and not answered */
     uint64_t aggregators_connected;
     uint64_t aggregators_active; /* likewise */

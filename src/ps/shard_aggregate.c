@@ -285,8 +285,8 @@ static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index
             member.rank >= shard_table(shard, index)->spec.workers) {
             return WEFT_RPC_WRONG_WORKER;
         }
-        /* Of a rank that is not connected the clock is over, or will be told when it is back. */
-        if (!shard->workers[member.rank].up || !is_of_session(shard, index, &member)) {
+        /* Of a rank that is not there the clock is over, or will be told when it is back. */
+        if (!shard_is_there(&shard->workers[member.rank]) || !is_of_session(shard, index, &member)) {
             return WEFT_RPC_SEND_DIRECT;
         }
         if (member.number == 0 || member.number > clocks[member.rank] + 1) {
@@ -341,6 +341,15 @@ bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint3
     uint32_t refused;
     return shard->aggregates != NULL &&
            take(shard, &tag, bytes, count, true, &view, &refused, 0) == WEFT_RPC_OK;
+}
+
+/* Its members are alive. */
+static void vouch(struct weft_shard *shard, const struct weft_aggregate_view *view, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < view->members; i++) {
+        const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        shard->workers[member.rank].vouched_ns = now_ns;
+    }
 }
 
 static uint32_t index_of(const struct weft_shard_aggregates *all,
@@ -530,6 +539,9 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
         .ps_queue_ns = begin_ns > event->at_ns ? begin_ns - event->at_ns : 0,
         .rows = status != WEFT_RPC_OK && refused != UINT32_MAX ? refused + 1 : 0,
     };
+    if (status == WEFT_RPC_OK) {
+        vouch(shard, &view, now_ns);
+    }
     if (status == WEFT_RPC_OK && !is_ends(&view)) {
         weft_shard_journal_aggregate(shard, &tag, slot->memory, bytes, &view);
         if ((request.flags & WEFT_RPC_CUT) != 0) {

@@ -101,6 +101,9 @@ struct shard_worker {
     uint64_t up_ns;       /* when it connected */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
     struct weft_retired retired; /* processes that lost the rank: they hung, perhaps, and wake up */
+    bool parked;          /* not up, and alive until vouched_ns + lease_ns; shard_park.c */
+    uint64_t lease_ns;    /* of PARK; 0 = the end of its connection is its own */
+    uint64_t vouched_ns;  /* the last PARK, or what an aggregator said of this rank */
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
@@ -182,6 +185,8 @@ struct weft_shard {
     struct shard_queue due;    /* PULLs that waited, and may be answered */
     struct shard_queue asking; /* PULLs with CUT */
     struct shard_queue ready;
+    uint32_t parked_count;
+    uint64_t parked_due_ns; /* with some: no lease ends before */
     struct shard_replaced replaced[WEFT_SHARD_REPLACED_MAX];
     uint32_t replaced_count;
     uint64_t active_window;             /* windows begun; the last is in progress */
@@ -448,6 +453,22 @@ void weft_shard_pulls_unbind(struct weft_shard *shard, uint32_t aggregator);
 /* Another process speaks for this rank. */
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                              uint64_t now_ns);
+
+/* shard_park.c: ranks without a connection, which aggregators speak for */
+
+/* A worker says that it parks, for so many milliseconds without a word. False: it must stay connected. */
+bool weft_shard_park(struct weft_shard *shard, uint32_t rank, uint32_t lease_ms, uint64_t now_ns);
+/* The connection of a rank has ended. True: it had parked, and stays. */
+bool weft_shard_parks(struct weft_shard *shard, uint32_t rank, uint64_t now_ns);
+/* It is not parked any more. */
+void weft_shard_unpark(struct weft_shard *shard, uint32_t rank);
+/* Ranks that were not heard of in time are dead. */
+void weft_shard_parked_overdue(struct weft_shard *shard, uint64_t now_ns);
+/* Connected, or parked. */
+static inline bool shard_is_there(const struct shard_worker *worker)
+{
+    return worker->up || worker->parked;
+}
 
 /* shard_push.c */
 

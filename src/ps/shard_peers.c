@@ -236,7 +236,7 @@ static bool is_refused(const struct shard_worker *worker, uint64_t incarnation, 
         return false;
     }
     *for_good_p = weft_retired_has(&worker->retired, incarnation);
-    return *for_good_p || (worker->up && incarnation < worker->incarnation);
+    return *for_good_p || (shard_is_there(worker) && incarnation < worker->incarnation);
 }
 
 void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *event,
@@ -260,6 +260,7 @@ void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *e
         replaced_add(shard, worker->peer, renewed);
         worker_unbind(shard, rank);
     }
+    weft_shard_unpark(shard, rank);
     if (renewed) {
         weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
         weft_shard_durable_unbind(shard, rank, true);
@@ -280,6 +281,9 @@ void weft_shard_peer_down(struct weft_shard *shard, const struct weft_msg_event 
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
             worker_unbind(shard, rank);
+            if (weft_shard_parks(shard, rank, now_ns)) {
+                continue;
+            }
             bool died = event->down != WEFT_DOWN_CLOSED && event->down != WEFT_DOWN_LOCAL;
             weft_shard_journal_left(shard, rank);
             weft_shard_members_leave(shard, rank, died, now_ns);
@@ -294,9 +298,12 @@ void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at
         return;
     }
     struct shard_worker *worker = &shard->workers[rank];
-    if (worker->up && worker->up_ns < at_ns) {
-        replaced_add(shard, worker->peer, false);
-        worker_unbind(shard, rank);
+    if (shard_is_there(worker) && worker->up_ns < at_ns) {
+        if (worker->up) {
+            replaced_add(shard, worker->peer, false);
+            worker_unbind(shard, rank);
+        }
+        weft_shard_unpark(shard, rank);
         weft_shard_journal_left(shard, rank);
         weft_shard_members_leave(shard, rank, true, now_ns);
     }

@@ -94,7 +94,8 @@ void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         const struct shard_worker *worker = &shard->workers[rank];
         gauges_p->workers_connected += worker->up;
+        gauges_p->workers_parked += worker->parked;
         gauges_p->workers_active +=
-            worker->up && worker->request_ns >= since_ns && worker->request_ns != 0;
+            shard_is_there(worker) && worker->request_ns >= since_ns && worker->request_ns != 0;
     }
 }

@@ -497,5 +497,5 @@ uint64_t weft_shard_deadline(const struct weft_shard *shard)
     if (transfer != NULL && transfer->is_lost) {
         due_ns = weft_min_u64(due_ns, transfer->lost_until_ns);
     }
-    return due_ns;
+    return shard->parked_count > 0 ? weft_min_u64(due_ns, shard->parked_due_ns) : due_ns;
 }

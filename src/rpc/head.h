@@ -185,8 +185,12 @@ enum weft_rpc_flag {
     WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
     WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may refer to */
     WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the reply is the number of updates opened */
-    WEFT_RPC_FLAGS_ALL = 255,
+    WEFT_RPC_PARK = 256, /* CLOCK: ends no clock; the connection is about to end, and the worker stays */
+    WEFT_RPC_FLAGS_ALL = 511,
 };
+
+/* The longest time that a PARK may ask for, in milliseconds. */
+enum { WEFT_RPC_PARK_MS_MAX = 60000 };
 
 /* Capabilities of a shard beyond plain ids. A worker requests them in need_clock of a TABLE, and
  * the reply grants them. Earlier releases ignore the request and grant none. */

@@ -45,6 +45,8 @@ struct weft_swarm_result {
     uint64_t pushes_absorbed; /* by aggregators, and committed */
     uint64_t pulls_answered;  /* by aggregators */
     uint64_t pull_rows_spared; /* rows of these pulls that were not requested from a shard */
+    uint64_t parks;         /* connections to shards that workers parked, */
+    uint64_t unparks;       /* and opened again */
     uint64_t aggregates_in; /* sums that one aggregator received from another */
     uint64_t noticed;      /* connections to a dead host that went down, where deaths are
                             * detected */

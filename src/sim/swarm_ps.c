@@ -283,9 +283,11 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
     if (ps->via) {
         used += snprintf(text + used, bytes - (size_t)used,
                          "by aggregators: %" PRIu64 " pushes, %" PRIu64 " pulls, %" PRIu64
-                         " rows not asked for%s; sums of one for another: %" PRIu64 "\n",
+                         " rows not asked for%s; sums of one for another: %" PRIu64
+                         "; connections parked: %" PRIu64 ", opened again: %" PRIu64 "\n",
                          ps->pushes_absorbed, ps->pulls_answered, ps->pull_rows_spared,
-                         ps->tree ? "; two of each shard" : "", ps->aggregates_in);
+                         ps->tree ? "; two of each shard" : "", ps->aggregates_in, ps->parks,
+                         ps->unparks);
     }
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
@@ -304,8 +306,11 @@ static void ps_seed(uint64_t seed, uint8_t value_type, bool via, const struct we
     };
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_swarm_ps_count_lists(ps, w);
+        weft_swarm_ps_count_parks(ps, w);
     }
     weft_swarm_ps_boxes_count(ps);
+    result_p->parks = ps->parks;
+    result_p->unparks = ps->unparks;
     result_p->pushes_absorbed = ps->pushes_absorbed;
     result_p->pulls_answered = ps->pulls_answered;
     result_p->pull_rows_spared = ps->pull_rows_spared;

@@ -355,6 +355,9 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
             weft_ps_client_progress(ps->worker[w].client, now_ns);
         }
         weft_swarm_ps_sched_turn(ps, w, now_ns);
+        if (ps->via) {
+            reconnect(ps, w, now_ns); /* a shard that was parked */
+        }
         weft_swarm_ps_via_turn(ps, w, now_ns);
         return;
     }
@@ -431,6 +434,10 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6d6973736564) << 16 | w);
     draw_key(&prng, config.missed_key);
     config.via_timeout_ns = ps->via ? 300 * WEFT_NS_PER_MS : 0;
+    if (ps->via) {
+        config.park_lease_ns = ps->park_lease_ns;
+        config.park_pause_ns = ps->park_pause_ns;
+    }
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;
         bool replays = ps->durability != DURABILITY_JOURNAL && ps->durability != DURABILITY_NOBODY;
@@ -592,6 +599,7 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     WEFT_ASSERT(status == WEFT_OK);
     worker->lost += weft_ps_client_counters(worker->client)->pushes_lost;
     weft_swarm_ps_count_lists(ps, w);
+    weft_swarm_ps_count_parks(ps, w);
     weft_ps_client_free(worker->client);
     worker->phase = PHASE_OPEN;
     worker->has_ahead = false;

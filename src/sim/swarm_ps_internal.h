@@ -125,6 +125,10 @@ struct swarm_ps {
     struct swarm_ps_box box[2 * SHARDS_MAX]; /* box b is of shard b mod shards */
     uint32_t boxes;
     uint64_t lower[SHARDS_MAX]; /* workers that use the second one, as bits */
+    uint64_t park_lease_ns;  /* of workers; 0: they stay connected to shards */
+    uint64_t park_pause_ns;
+    uint64_t parks; /* connections that workers ended, of those that died, too */
+    uint64_t unparks;
     uint32_t box_deaths; /* deaths still to happen */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
     uint64_t pushes_absorbed; /* of aggregators, including those that died */
@@ -202,6 +206,8 @@ void weft_swarm_ps_box_event(struct swarm_ps *ps, uint32_t host, const struct we
                              uint64_t now_ns);
 void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns);
 void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+/* Add the parked connections of this worker's client to those of ps. */
+void weft_swarm_ps_count_parks(struct swarm_ps *ps, uint32_t w);
 void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns);
 void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng);
 uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng);

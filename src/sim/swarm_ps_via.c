@@ -5,6 +5,7 @@
 #include "sim/swarm_ps_internal.h"
 
 #include "base/assert.h"
+#include "ps/transfer.h"
 
 #include <stdlib.h>
 
@@ -48,6 +49,17 @@ static void tree_draw(struct swarm_ps *ps)
     }
 }
 
+/* In three of four runs: for a moment, or longer than the run. */
+static void park_draw(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x7061726b));
+    const bool parks = weft_prng_below(&prng, 4) > 0;
+    const uint64_t most_ns = weft_prng_below(&prng, 2) == 0 ? WEFT_NS_PER_S : 60 * WEFT_NS_PER_S;
+    ps->park_lease_ns = parks ? weft_prng_range(&prng, 100 * WEFT_NS_PER_MS, most_ns) : 0;
+    ps->park_pause_ns = weft_prng_range(&prng, 1, 20 * WEFT_NS_PER_MS);
+}
+
 void weft_swarm_ps_via_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
@@ -77,6 +89,7 @@ void weft_swarm_ps_via_draw(struct swarm_ps *ps)
         }
     }
     tree_draw(ps);
+    park_draw(ps);
 }
 
 /* ---- the hosts ------------------------------------------------------------------------------- */
@@ -256,11 +269,21 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     wake_at(ps, host, weft_ps_client_deadline(client), now_ns);
 }
 
+void weft_swarm_ps_count_parks(struct swarm_ps *ps, uint32_t w)
+{
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(ps->worker[w].client);
+    ps->parks += counters->parks;
+    ps->unparks += counters->unparks;
+}
+
 /* Close the connections that a shard requests to close. */
 void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
 {
     weft_peer peer;
     bool for_good;
+    if (ps->via) {
+        wake_at(ps, s, weft_shard_deadline(ps->shard[s]), now_ns);
+    }
     while (ps->via && weft_shard_take_replaced(ps->shard[s], &peer, &for_good)) {
         if (for_good) {
             weft_ep_refuse(weft_world_ep(ps->world, s), peer, now_ns);

@@ -8,6 +8,9 @@
  *
  * Workers come back as the same process unless AGAIN is set with KILL, and number their pushes.
  *
+ * An input that begins with 254 is of a shard that aggregators may connect to, so that workers park; a record
+ * that begins with 253 comes a second later.
+ *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
  * bytes u16} and the message's first bytes; the rest of a message is zero. The upper half of table
  * is the low byte of a push's number. */
@@ -155,6 +158,7 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
 {
     static uint8_t bytes[MESSAGE_BYTES_MAX];
     uint8_t flags = data[1];
+    fake->t.now_ns += data[0] == 253 ? WEFT_NS_PER_S : 0;
     struct weft_msg_event event = {
         .peer = flags & FLAG_OTHER ? 2 : 1,
         .tag = weft_rpc_tag_pack(
@@ -209,7 +213,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.list_ids = 60;
     config.slab_bytes = 4096;
     config.table_bytes_max = 1 << 16;
-    config.aggregators_max = 0; /* none comes, and each has 32 MiB */
+    const bool may_park = size > 0 && data[0] == 254;
+    config.aggregators_max = may_park; /* none comes, and each has 32 MiB */
     config.checkpoints = true;
     config.chunks_max = 64;
     config.clock_ns = transport_clock_ns;
@@ -229,6 +234,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1, 0);
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2, 0);
     WEFT_ASSERT(!weft_shard_busy(fake.shard));
+    struct weft_shard_gauges gauges;
+    weft_shard_gauges(fake.shard, fake.t.now_ns, 1, &gauges);
+    WEFT_ASSERT(gauges.workers_connected == 0 && (may_park || gauges.workers_parked == 0));
+    weft_shard_progress(fake.shard, fake.t.now_ns + 61 * WEFT_NS_PER_S);
+    weft_shard_gauges(fake.shard, fake.t.now_ns, 1, &gauges);
+    WEFT_ASSERT(gauges.workers_parked == 0);
     transport_end(&fake.t);
     void *slab;
     while ((slab = weft_shard_take_slab(fake.shard)) != NULL) {

@@ -45,6 +45,9 @@ struct box {
 
 static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
 static bool has_scheduler; /* the test is it */
+static uint64_t reconnect_ns = WEFT_NS_PER_S;
+static uint64_t park_lease_ns, park_pause_ns; /* of workers */
+static enum weft_worker_death on_death;
 
 struct bench {
     struct cluster c;
@@ -131,8 +134,11 @@ static inline void connect_all(struct bench *b)
     for (uint32_t w = 0; w < b->c.workers; w++) {
         struct weft_ps_client *client = b->c.client[w];
         const struct box *via = &b->box[b->workers[w].via];
+        if (net->nodes[1 + w].dead) {
+            continue;
+        }
         while (weft_ps_client_take_via_close(client, &peer)) {
-            fake_break(net, 1 + w, via->node);
+            fake_break(net, 1 + w, peer - fake_peer(0));
         }
         if (weft_ps_client_away(client, 0, &ns)) {
             assert_int_equal(weft_ps_client_reconnect(client, 0, fake_peer(SHARD), net->now_ns),
@@ -233,8 +239,11 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     config.incarnation = 100;
     config.shard.chunks_max = 256;
     config.shard.aggregators_max = BOXES_MAX;
-    config.client.reconnect_ns = WEFT_NS_PER_S;
+    config.client.reconnect_ns = reconnect_ns;
     config.client.via_timeout_ns = via_timeout_ns;
+    config.client.park_lease_ns = park_lease_ns;
+    config.client.park_pause_ns = park_pause_ns;
+    config.shard.on_death = on_death;
     config.client.can &= (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE;
     if (has_scheduler) {
         config.client.update_bytes_min = 1;

@@ -80,6 +80,76 @@ static int clock_upto(struct bench *b, uint32_t clock)
     return (int)b->refused;
 }
 
+static int park(struct bench *b, uint32_t node, uint32_t lease_ms, uint32_t flags)
+{
+    struct request r = {WEFT_RPC_CLOCK, 0, lease_ms, 40, 1, head_of(b, 0)};
+    r.head.worker = node - WORKER;
+    r.head.flags = flags;
+    assert_int_equal(ask_from(b, node, r), -1);
+    assert_true(b->sent);
+    return (int)b->refused;
+}
+
+static uint64_t parked(const struct bench *b)
+{
+    struct weft_shard_gauges gauges;
+    weft_shard_gauges(b->shard, b->net->now_ns, WEFT_NS_PER_S, &gauges);
+    return gauges.workers_parked;
+}
+
+static void later(struct bench *b, uint64_t span_ns)
+{
+    b->net->now_ns += span_ns;
+    bench_run(b);
+}
+
+/* PARK: which are refused, and how long a rank lives behind one that is not. */
+static void parking(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(3);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 2);
+    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK), 1); /* there are no aggregators */
+    bench_free(b);
+    b = bench_new(3);
+    struct weft_shard_config config = shard_rig_config(b->net);
+    config.on_death = WEFT_DEATH_FAIL;
+    config.aggregators_max = 1;
+    shard_rig_end(b->shard);
+    b->shard = shard_rig_new(b->net, SHARD, &config);
+    const struct weft_shard_counters *counters = weft_shard_counters(b->shard);
+    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK), 1); /* no table */
+    declare(b, 0, 1, WEFT_TABLE_ASP, 2);
+    assert_int_equal(park(b, WORKER, 0, WEFT_RPC_PARK), 1);
+    assert_int_equal(park(b, WORKER, WEFT_RPC_PARK_MS_MAX + 1, WEFT_RPC_PARK), 1);
+    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK | WEFT_RPC_UPTO), 1);
+    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK | WEFT_RPC_CUT), 1);
+    assert_int_equal(counters->clocks_refused, 5);
+    assert_int_equal(counters->clocks, 0);
+    fake_break(b->net, SHARD, OTHER); /* it has not parked */
+    bench_run(b);
+    assert_int_equal(parked(b), 0);
+    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK), 0);
+    assert_int_equal(parked(b), 0);
+    fake_break(b->net, SHARD, WORKER);
+    later(b, WEFT_NS_PER_S / 2);
+    assert_int_equal(parked(b), 1);
+    fake_connect(b->net, SHARD, WORKER); /* the promise is over with the connection */
+    bench_run(b);
+    assert_int_equal(parked(b), 0);
+    assert_int_equal(park(b, WORKER, WEFT_RPC_PARK_MS_MAX, WEFT_RPC_PARK), 0);
+    later(b, 61 * WEFT_NS_PER_S); /* nothing was heard of it before its connection ended */
+    fake_break(b->net, SHARD, WORKER);
+    bench_run(b);
+    assert_int_equal(parked(b), 0);
+    assert_int_equal(counters->workers_parked, 1);
+    assert_int_equal(counters->workers_overdue, 0);
+    uint32_t rank = 99;
+    assert_true(weft_shard_has_lost(b->shard, &rank));
+    assert_int_equal(rank, 0);
+    bench_free(b);
+}
+
 /* One worker that claims to be far ahead expires no rows of the others, now or later. */
 static void one_worker_does_not_move_time(void **state)
 {
@@ -592,6 +662,7 @@ int main(void)
         cmocka_unit_test(dense_blocks),
         cmocka_unit_test(a_late_gradient_counts_less),
         cmocka_unit_test(rows_cut_short),
+        cmocka_unit_test(parking),
         cmocka_unit_test(strangers_get_no_memory),
         cmocka_unit_test(a_rank_is_replaced),
         cmocka_unit_test(who_was_replaced_stays_out),
