@@ -7,7 +7,8 @@
 
 Two ways: all workers direct, and all of them by the aggregators in turn. Counted at the server, over the whole
 job, and for one step (all workers' steps of one clock): datagrams that came and went, messages of each kind;
-and the most connections. "Alone" is what came over connections of workers: pushes, clocks and pulls that are in no
+and the most connections, the fewest while all workers were at work, the most ranks that had none because
+they had parked it, and how often one did. "Alone" is what came over connections of workers: pushes, clocks and pulls that are in no
 message of an aggregator. With
 --instructions the server runs in valgrind's callgrind, which counts its instructions, start and end included,
 for each push; it is slower by much, so choose few workers. What a step costs is the difference of two runs.
@@ -73,10 +74,14 @@ def run(args, boxes):
                      str(args.workers), "--rank", str(rank), "--epochs", str(args.epochs), "--batch",
                      str(args.batch), *via, *shlex.split(args.worker_words)],
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            connected = 0
+            connected, fewest, parked = 0, 1 << 30, 0
             while any(worker.poll() is None for worker in workers):
                 read = aggregate_run.samples(job.metrics)
                 connected = max(connected, read["weft_peers_connected"])
+                at_work = read.get("weft_workers_connected", 0) + read.get("weft_workers_parked", 0)
+                if at_work == args.workers and read['weft_requests_total{kind="clock"}'] > args.workers:
+                    fewest = min(fewest, read["weft_peers_connected"])
+                parked = max(parked, read.get("weft_workers_parked", 0))
                 time.sleep(5 if args.instructions else 0.3)  # an answer costs instructions, too
             if any(worker.returncode != 0 for worker in workers):
                 sys.exit("a worker failed")
@@ -85,7 +90,7 @@ def run(args, boxes):
         finally:
             job.end()
         read["instructions"] = instructions(folder) if args.instructions else 0
-    read["connected"] = connected
+    read["connected"], read["fewest"], read["parked"] = connected, fewest, parked
     read["clocks_passed"] = sum(box.get("weft_aggregator_clocks_passed_total", 0) for box in boxes_read)
     read["clocks_out"] = sum(box.get("weft_aggregator_clocks_out_total", 0) for box in boxes_read)
     read["fetches"] = sum(box["weft_aggregator_fetches_out_total"] for box in boxes_read)
@@ -96,7 +101,7 @@ def run(args, boxes):
 def main():
     args = options()
     print("way             steps  datagrams in, out a step  pushes, alone  sums  clocks alone, messages  "
-          "pulls, alone  connections  instructions a push")
+          "pulls, alone  connections: most fewest  parked, times  instructions a push")
     for way, boxes in (("direct", 0), ("by aggregators", args.boxes)):
         if args.way and (args.way == "direct") != (boxes == 0):
             continue
@@ -110,7 +115,8 @@ def main():
               f"{read['weft_datagrams_sent_total'] / steps:9.1f}  {pushes / steps:6.1f} {alone / steps:6.2f}  "
               f"{read['weft_aggregates_total'] / steps:4.1f}  {clocks / steps:12.2f} "
               f"{read['clocks_out'] / steps:9.1f}  {pulls / steps:5.1f} "
-              f"{(pulls - read['fetches']) / steps:6.2f}  {read['connected']:11.0f}  "
+              f"{(pulls - read['fetches']) / steps:6.2f}  {read['connected']:17.0f} {read['fewest']:6.0f}  "
+              f"{read['parked']:6.0f} {read.get('weft_workers_parked_total', 0):6.0f}  "
               f"{read['instructions'] / pushes:19.0f}", flush=True)
 
 
