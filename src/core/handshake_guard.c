@@ -361,6 +361,15 @@ static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unkn
                 : unknown->number;
 }
 
+/* An endpoint responds to any address, including its own. An attacker can therefore make it send an
+ * UNKNOWN for any connection id to itself, and forward that as if it came from its peer. Where both
+ * have the same name, as a server and its replica do, this would be a valid proof. An UNKNOWN that may
+ * be this endpoint's own is therefore ignored. Endpoints without a name are not checked. */
+static bool unknown_may_be_ours(const struct weft_ep *ep, const struct peer *p)
+{
+    return p->conn.name != 0 && p->conn.name == ep->config.name;
+}
+
 /* The peer whose packet an UNKNOWN answers, before its MAC is verified; NULL = none. A packet that
  * was acknowledged is not meant: the peer had the connection then. */
 static struct peer *unknown_find(struct weft_ep *ep, const struct weft_addr *from,
@@ -371,6 +380,7 @@ static struct peer *unknown_find(struct weft_ep *ep, const struct weft_addr *fro
         uint64_t number = unknown_number(p, unknown);
         if (p->conn.state == PEER_OPEN && p->sec.mode != WEFT_MODE_NONE &&
             p->conn.remote_id == unknown->connection_id && addr_equal(&p->conn.addr, from) &&
+            !unknown_may_be_ours(ep, p) &&
             number > p->recovery.pn_acked_largest && number < p->recovery.pn_next) {
             return p;
         }

@@ -32,7 +32,7 @@ static inline void net_config(struct weft_ep_config *config_p, uint8_t mode)
 static inline void net_open(struct net *net, uint32_t end, struct weft_ep_config *config)
 {
     struct net_end *e = &net->end[end];
-    config->name = 100 + end;
+    config->name = config->name != 0 ? config->name : 100 + end;
     config->accept = end > 0 ? 1 : config->accept;
     if (e->toy == NULL) {
         e->toy = weft_toy_crypto_new(config->incarnation * 10 + end,

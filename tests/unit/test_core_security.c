@@ -708,6 +708,39 @@ static void unknown_is_believed_only_from_a_key_holder_about_news(void **state)
     net_free(net);
 }
 
+static void open_named(struct net *net, uint32_t end, uint64_t name, uint64_t incarnation)
+{
+    struct weft_ep_config config;
+    net_end_close(&net->end[end]);
+    net_config(&config, WEFT_MODE_AUTH);
+    config.name = name;
+    config.incarnation = incarnation;
+    config.seed = incarnation;
+    net_open(net, end, &config);
+}
+
+/* Where both ends have one name (a server and its replica), an UNKNOWN that one of them was made to send to
+ * itself would be a proof from the other. */
+static void unknown_of_ones_own_name_is_no_proof(void **state)
+{
+    (void)state;
+    for (uint64_t name = 7; name <= 8; name++) {
+        struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+        open_named(net, 0, 7, 1);
+        open_named(net, 1, name, 2);
+        weft_peer peer = net_connect(net, 0, 1);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        transfer(net, peer);
+        open_named(net, 1, name, 99);
+        data_make();
+        net_message(net, 0, peer, 1, source, BYTES, memory);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        assert_true(net_counters(net, 1)->unknown_sent > 0);
+        assert_int_equal(net->end[0].downs, name == 7 ? 0 : 1);
+        net_free(net);
+    }
+}
+
 static void unknown_answers_nothing_short_known_or_in_clear(void **state)
 {
     (void)state;
@@ -937,6 +970,7 @@ int main(void)
         cmocka_unit_test(a_cookie_is_good_for_one_address_and_a_while),
         cmocka_unit_test(a_restarted_server_says_unknown),
         cmocka_unit_test(unknown_is_believed_only_from_a_key_holder_about_news),
+        cmocka_unit_test(unknown_of_ones_own_name_is_no_proof),
         cmocka_unit_test(unknown_answers_nothing_short_known_or_in_clear),
         cmocka_unit_test(a_new_session_replaces_the_old_one_at_its_first_packet),
         cmocka_unit_test(crossing_connections_do_not_replace_each_other),
