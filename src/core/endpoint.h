@@ -77,6 +77,8 @@ struct weft_ep_config {
     uint16_t packet_bytes_sure;   /* payload that is known to pass; longer packets are probed for
                                    * first. 0 = packet_bytes (loopback, or a known MTU) */
     uint8_t accept;               /* 1: HELLO from an unknown address opens a peer */
+    uint8_t is_standby;           /* 1: another process that serves has this name, so this one says
+                                   * UNKNOWN to nobody, until weft_ep_serve */
     uint8_t ecn;                  /* 1: mark packets ECT(0) */
     uint8_t confirm_later;        /* 1: a reply of one packet that also carries DONE of its request is
                                    * confirmed with the next message, or after
@@ -199,6 +201,9 @@ struct weft_tx {
 };
 
 void weft_ep_config_default(struct weft_ep_config *config_p);
+
+/* A standby has taken the place of the process with its name. */
+void weft_ep_serve(struct weft_ep *ep);
 
 /* Key slots that an endpoint with peers_max peers needs in its provider. */
 uint32_t weft_ep_crypto_slots(uint32_t peers_max);

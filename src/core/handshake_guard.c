@@ -331,6 +331,11 @@ static void unknown_mac(const struct weft_ep *ep, uint64_t name,
     mac_make(ep, ep->handshake_guard.unknown_key, &span, 1, mac_p);
 }
 
+void weft_ep_serve(struct weft_ep *ep)
+{
+    ep->config.is_standby = 0;
+}
+
 void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
                                        const struct weft_wire_packet *header, size_t count,
                                        uint64_t now_ns)
@@ -339,6 +344,7 @@ void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_add
     const struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
     bool known = p != NULL && p->conn.state != PEER_FREE && p->conn.id == header->connection_id;
     if (ep->config.mode == WEFT_MODE_NONE || header->klass < ep->config.mode || known ||
+        ep->config.is_standby != 0 ||
         count < WEFT_UNKNOWN_BYTES ||
         !bucket_take(&ep->handshake_guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
         return;

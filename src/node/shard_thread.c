@@ -362,6 +362,7 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     if (thread->config.replica_of != NULL) {
         ep->peers_max += 2;
         ep->expects_max += WEFT_REPLICA_EXPECTS;
+        ep->is_standby = 1;
     }
     if (thread->config.scheduler != NULL) {
         ep->peers_max += 2; /* one that ended, too */
@@ -542,6 +543,9 @@ static void promote(void *arg, void *object)
     const uint64_t at_ns = weft_min_u64(promotion->at_ns, weft_clock_now_ns());
     promotion->why = serving->standby == NULL ? WEFT_REPLICA_GOOD
                                               : weft_standby_end(serving->standby, at_ns);
+    if (promotion->why == WEFT_REPLICA_GOOD && weft_driver_udp(serving->driver) != NULL) {
+        weft_ep_serve(weft_udp_ep(weft_driver_udp(serving->driver)));
+    }
 }
 
 static weft_status ask_for_promotion(struct weft_shard_thread *thread, weft_stats_query_fn *question,

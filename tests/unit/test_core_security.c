@@ -741,6 +741,31 @@ static void unknown_of_ones_own_name_is_no_proof(void **state)
     }
 }
 
+/* A process that stands by says UNKNOWN of nothing: it has the name of the one that serves, whose connections
+ * it does not know. */
+static void a_standby_says_unknown_when_it_serves(void **state)
+{
+    (void)state;
+    weft_peer peer;
+    struct weft_ep_config config;
+    struct net *net = connected(WEFT_MODE_AUTH, &peer);
+    transfer(net, peer);
+    net_end_close(&net->end[1]);
+    net_config(&config, WEFT_MODE_AUTH);
+    config.incarnation = config.seed = 99;
+    config.is_standby = 1;
+    net_open(net, 1, &config);
+    data_make();
+    net_message(net, 0, peer, 1, source, BYTES, memory);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net_counters(net, 1)->unknown_sent, 0);
+    assert_int_equal(net->end[0].downs, 0);
+    weft_ep_serve(net->end[1].ep);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].why, WEFT_DOWN_RESTARTED);
+    net_free(net);
+}
+
 static void unknown_answers_nothing_short_known_or_in_clear(void **state)
 {
     (void)state;
@@ -971,6 +996,7 @@ int main(void)
         cmocka_unit_test(a_restarted_server_says_unknown),
         cmocka_unit_test(unknown_is_believed_only_from_a_key_holder_about_news),
         cmocka_unit_test(unknown_of_ones_own_name_is_no_proof),
+        cmocka_unit_test(a_standby_says_unknown_when_it_serves),
         cmocka_unit_test(unknown_answers_nothing_short_known_or_in_clear),
         cmocka_unit_test(a_new_session_replaces_the_old_one_at_its_first_packet),
         cmocka_unit_test(crossing_connections_do_not_replace_each_other),
