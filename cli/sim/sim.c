@@ -51,12 +51,14 @@ struct swarm {
     bool verbose;
     uint32_t value_type; /* enum weft_value_type */
     bool via;
+    bool replicas;
     struct job job[JOBS_MAX];
     struct outcome *outcomes;
     uint64_t done;
     uint64_t failed;
     uint64_t messages;
     uint64_t packets;
+    struct weft_swarm_replicas replica_sums;
     bool broken; /* a child ended badly after its last seed */
     struct weft_metrics_options metrics;
     struct weft_sim_live live;
@@ -99,6 +101,8 @@ static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_wor
 {
     if (s->via) {
         weft_swarm_run_via(seed, tap, result_p);
+    } else if (s->replicas) {
+        weft_swarm_run_replicas(seed, tap, result_p);
     } else if (s->value_type != WEFT_VALUE_FLOAT32) {
         weft_swarm_run_values(seed, (uint8_t)s->value_type, tap, result_p);
     } else {
@@ -159,6 +163,18 @@ static void progress(const struct swarm *s)
     }
 }
 
+static void add_replicas(struct weft_swarm_replicas *sums, const struct weft_swarm_replicas *more)
+{
+    sums->promotions += more->promotions;
+    sums->refused += more->refused;
+    sums->lost_some += more->lost_some;
+    sums->lost_share_max = more->lost_share_max > sums->lost_share_max ? more->lost_share_max
+                                                                       : sums->lost_share_max;
+    sums->transfers += more->transfers;
+    sums->holds += more->holds;
+    sums->pushes_lost += more->pushes_lost;
+}
+
 static void take_result(struct swarm *s, struct job *job, const struct weft_swarm_result *result)
 {
     FILE *out = s->json ? stderr : stdout;
@@ -169,6 +185,7 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
     s->failed += !result->ok;
     s->messages += result->messages;
     s->packets += result->packets;
+    add_replicas(&s->replica_sums, &result->replicas);
     weft_sim_live_note(&s->live, result->ok, result->packets);
     if (s->verbose) {
         fprintf(out,
@@ -182,7 +199,10 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
                 "seed %" PRIu64 " failed: %s\n  repeat: weft sim swarm --seeds %" PRIu64
                 "..%" PRIu64 " %s%s --verbose\n",
                 result->seed, result->failure, result->seed, result->seed,
-                s->via ? "--via" : "--value-type ", s->via ? "" : value_types[s->value_type]);
+                s->via        ? "--via"
+                : s->replicas ? "--replicas"
+                              : "--value-type ",
+                s->via || s->replicas ? "" : value_types[s->value_type]);
     }
     progress(s);
 }
@@ -289,8 +309,27 @@ static void print_json(const struct swarm *s, uint64_t hash)
         }
     }
     printf("], \"failed_count\": %" PRIu64 ", \"messages\": %" PRIu64 ", \"packets\": %" PRIu64
-           ", \"trace_hash\": \"%016" PRIx64 "\"}\n",
+           ", \"trace_hash\": \"%016" PRIx64 "\"",
            s->failed, s->messages, s->packets, hash);
+    if (s->replicas) {
+        const struct weft_swarm_replicas *r = &s->replica_sums;
+        printf(", \"replicas\": {\"promotions\": %" PRIu64 ", \"promotions_with_loss\": %" PRIu64
+               ", \"loss_share_max\": %.6f, \"pushes_lost\": %" PRIu64
+               ", \"deaths_skipped\": %" PRIu64 ", \"transfers\": %" PRIu64 ", \"holds\": %" PRIu64
+               "}",
+               r->promotions, r->lost_some, r->lost_share_max, r->pushes_lost, r->refused,
+               r->transfers, r->holds);
+    }
+    printf("}\n");
+}
+
+static void print_replicas(const struct swarm *s)
+{
+    const struct weft_swarm_replicas *r = &s->replica_sums;
+    printf("replicas: %" PRIu64 " promotions, %" PRIu64
+           " of them without something that had been reported, at most %.3f of the bound; %" PRIu64
+           " pushes lost; %" PRIu64 " transfers\n",
+           r->promotions, r->lost_some, r->lost_share_max, r->pushes_lost, r->transfers);
 }
 
 static int swarm_run(struct swarm *s)
@@ -318,6 +357,9 @@ static int swarm_run(struct swarm *s)
     } else {
         printf("%" PRIu64 " seeds, %" PRIu64 " failed, %" PRIu64 " messages, %" PRIu64 " packets\n",
                s->done, s->failed, s->messages, s->packets);
+        if (s->replicas) {
+            print_replicas(s);
+        }
         printf("trace hash %016" PRIx64 "\n", hash);
     }
     free(s->outcomes);
@@ -355,6 +397,9 @@ static int verb_swarm(int argc, char **argv)
         {"via", NULL, "run each seed as a parameter server whose workers use one or two\n"
                       "aggregators per shard, which fail and restart", WEFT_OPTION_FLAG,
                       .value = &swarm.via},
+        {"replicas", NULL, "run each seed as a parameter server whose shards have replicas;\n"
+                           "servers and replicas fail, and replicas are promoted",
+                           WEFT_OPTION_FLAG, .value = &swarm.replicas},
         {"verbose", NULL, "print the configuration drawn by each seed", WEFT_OPTION_FLAG,
          .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
@@ -371,6 +416,8 @@ static int verb_swarm(int argc, char **argv)
           "A seed determines hosts, links, faults and messages. After the fault phase the network\n"
           "heals, and every message must be closed within its loss bound. The last line is a hash\n"
           "of all events: the same seeds give the same hash on every machine and in every build.\n"
+          "--replicas checks at every promotion that what replies have reported and the promoted\n"
+          "replica lacks is within the drawn --div-max, as a norm, and that no push counts twice.\n"
           "Exit status 1 if a seed failed.",
         .example =
             "  weft sim swarm --seeds 1..1000 --jobs 2\n  weft sim swarm --seeds 57..57 --verbose",
@@ -379,6 +426,10 @@ static int verb_swarm(int argc, char **argv)
     int status = weft_options_parse(&command, argc, argv);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
+    }
+    if (swarm.via + swarm.replicas + (swarm.value_type != WEFT_VALUE_FLOAT32) > 1) {
+        return weft_options_usage(
+            &command, "--value-type, --via and --replicas select what each seed is: use one of them");
     }
     if (tap.trace == NULL && tap.pcap == NULL) {
         return swarm_run(&swarm);

@@ -26,6 +26,20 @@ struct weft_swarm_updates {
     uint64_t replayed; /* and when the worker resent pushes that a shard had lost */
 };
 
+/* Replicas of a parameter server's shards. */
+struct weft_swarm_replicas {
+    uint64_t promotions;
+    uint64_t refused;   /* deaths that did not occur because the replica could not be promoted */
+    uint64_t mid_run;   /* workers that had not finished at deaths, summed */
+    uint64_t lost_some; /* promotions after which something reported was missing */
+    double lost_share_max; /* the largest of these losses, as a fraction of the shard's bound */
+    uint64_t transfers; /* confirmed, of servers; also the next three */
+    uint64_t failed;
+    uint64_t holds;
+    uint64_t bytes;
+    uint64_t pushes_lost; /* push messages that workers know to be lost */
+};
+
 struct weft_swarm_result {
     uint64_t seed;
     bool ok;
@@ -50,6 +64,7 @@ struct weft_swarm_result {
     uint64_t aggregates_in; /* sums that one aggregator received from another */
     uint64_t noticed;      /* connections to a dead host that went down, where deaths are
                             * detected */
+    struct weft_swarm_replicas replicas;
     uint32_t messages;
     char plan[1024];      /* the drawn configuration, as lines of text */
     char failure[512];    /* description of the failed check; "" if ok */
@@ -67,6 +82,10 @@ void weft_swarm_run_values(uint64_t seed, uint8_t type, const struct weft_world_
 /* Run one seed as a parameter server whose workers use aggregators. */
 void weft_swarm_run_via(uint64_t seed, const struct weft_world_tap *tap,
                         struct weft_swarm_result *result_p);
+
+/* Run one seed as a parameter server whose shards have replicas. */
+void weft_swarm_run_replicas(uint64_t seed, const struct weft_world_tap *tap,
+                             struct weft_swarm_result *result_p);
 
 /* Combine results, in the order of their seeds, into one hash that does not depend on the order of
  * execution. */

@@ -126,7 +126,8 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     ps->plan.seed = seed;
     ps->plan.pattern = "parameter server";
     ps->plan.victim = UINT32_MAX;
-    ps->plan.hosts = ps->shards + ps->table.workers + ps->shards * (ps->via + ps->tree);
+    ps->plan.hosts =
+        ps->shards * (1U + ps->via + ps->tree + ps->replicas) + ps->table.workers;
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
     for (uint32_t i = 0; i < IDS_MAX; i++) {
@@ -151,7 +152,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
 /* ---- the run --------------------------------------------------------------------------------- */
 
 /* Returns NULL if all are done, else the host that is not. */
-static const char *waits(const struct swarm_ps *ps)
+static const char *waits(struct swarm_ps *ps)
 {
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         if (ps->worker[w].phase != PHASE_DONE) {
@@ -170,7 +171,12 @@ static const char *waits(const struct swarm_ps *ps)
             return "a shard is busy although all workers have finished";
         }
     }
-    for (uint32_t i = 0; i < ps->plan.hosts; i++) {
+    const char *replicas_wait = weft_swarm_ps_replicas_wait(ps);
+    if (replicas_wait != NULL) {
+        return replicas_wait;
+    }
+    /* A server with a replica sends to it from time to time even if nothing has changed. */
+    for (uint32_t i = 0; !ps->replicas && i < ps->plan.hosts; i++) {
         if (weft_ep_busy(weft_world_ep(ps->world, i))) {
             return "an endpoint is busy although all is closed";
         }
@@ -178,7 +184,7 @@ static const char *waits(const struct swarm_ps *ps)
     return NULL;
 }
 
-static bool run_until(struct swarm_ps *ps, uint64_t until_ns)
+bool weft_swarm_ps_run_until(struct swarm_ps *ps, uint64_t until_ns)
 {
     enum weft_world_end end = weft_world_run(ps->world, until_ns);
     if (end == WEFT_WORLD_STEPS) {
@@ -197,10 +203,10 @@ static bool run_deaths(struct swarm_ps *ps)
     /* If pushes are not resent, many must have arrived since the checkpoint. */
     bool by_workers = ps->durability == DURABILITY_WORKERS;
     uint64_t gap_ns = by_workers ? death_gap_ns : 4 * death_gap_ns;
-    for (uint32_t i = 0; i < 3 * ps->deaths; i++) {
+    for (uint32_t i = 0; !ps->replicas && i < 3 * ps->deaths; i++) {
         ps->died_ns += weft_prng_below(&prng, gap_ns);
         uint32_t s = (uint32_t)weft_prng_below(&prng, ps->shards);
-        if (!run_until(ps, ps->died_ns)) {
+        if (!weft_swarm_ps_run_until(ps, ps->died_ns)) {
             return false;
         }
         weft_swarm_ps_box_may_die(ps, &box_prng);
@@ -224,7 +230,7 @@ static bool run_box_deaths(struct swarm_ps *ps)
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x626f786573));
     for (uint32_t i = 0; ps->via && i < 6; i++) {
         ps->died_ns += weft_swarm_ps_box_gap_ns(&prng);
-        if (!run_until(ps, ps->died_ns)) {
+        if (!weft_swarm_ps_run_until(ps, ps->died_ns)) {
             return false;
         }
         weft_swarm_ps_box_may_die(ps, &prng);
@@ -234,10 +240,11 @@ static bool run_box_deaths(struct swarm_ps *ps)
 
 static void ps_run(struct swarm_ps *ps)
 {
-    if (!run_deaths(ps) || !run_box_deaths(ps)) {
+    if (!run_deaths(ps) || !run_box_deaths(ps) || !weft_swarm_ps_run_replicas(ps)) {
         return;
     }
-    if (!run_until(ps, weft_max_u64(ps->died_ns, ps->plan.heal_ns))) {
+    ps->plan.limit_ns += ps->replicas ? ps->died_ns : 0;
+    if (!weft_swarm_ps_run_until(ps, weft_max_u64(ps->died_ns, ps->plan.heal_ns))) {
         return;
     }
     weft_net_heal(weft_world_net(ps->world));
@@ -249,11 +256,12 @@ static void ps_run(struct swarm_ps *ps)
             return;
         }
         at_ns += look_ns;
-        if (!run_until(ps, at_ns)) {
+        if (!weft_swarm_ps_run_until(ps, at_ns)) {
             return;
         }
     }
-    if (run_until(ps, at_ns + drain_ns)) {
+    if (weft_swarm_ps_run_until(ps, at_ns + drain_ns)) {
+        weft_swarm_ps_replicas_end(ps);
         weft_swarm_ps_check_tables(ps);
     }
 }
@@ -289,13 +297,23 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                          ps->tree ? "; two of each shard" : "", ps->aggregates_in, ps->parks,
                          ps->unparks);
     }
+    if (ps->replicas) {
+        const struct weft_swarm_replicas *r = &ps->told_replicas;
+        used += snprintf(text + used, bytes - (size_t)used,
+                         "replicas: bound %g, lease %" PRIu64 " ms, deaths %" PRIu64
+                         " us apart; %" PRIu64 " promotions, %" PRIu64 " of them lost something, "
+                         "at most %.3f of the bound; %" PRIu64 " transfers\n",
+                         ps->div_max, ps->replica_lease_ns / WEFT_NS_PER_MS,
+                         ps->death_gap_ns / WEFT_NS_PER_US, r->promotions, r->lost_some,
+                         r->lost_share_max, r->transfers);
+    }
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
-static void ps_seed(uint64_t seed, uint8_t value_type, bool via, const struct weft_world_tap *tap,
-                    struct weft_swarm_result *result_p)
+static void ps_seed(uint64_t seed, uint8_t value_type, enum swarm_ps_with with,
+                    const struct weft_world_tap *tap, struct weft_swarm_result *result_p)
 {
-    struct swarm_ps *ps = weft_swarm_ps_new(seed, value_type, via, tap);
+    struct swarm_ps *ps = weft_swarm_ps_new(seed, value_type, with, tap);
     ps_run(ps);
     *result_p = (struct weft_swarm_result){
         .seed = seed,
@@ -307,7 +325,10 @@ static void ps_seed(uint64_t seed, uint8_t value_type, bool via, const struct we
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_swarm_ps_count_lists(ps, w);
         weft_swarm_ps_count_parks(ps, w);
+        ps->told_replicas.pushes_lost += ps->worker[w].lost;
+        ps->told_replicas.pushes_lost += weft_ps_client_counters(ps->worker[w].client)->pushes_lost;
     }
+    result_p->replicas = ps->told_replicas;
     weft_swarm_ps_boxes_count(ps);
     result_p->parks = ps->parks;
     result_p->unparks = ps->unparks;
@@ -331,11 +352,17 @@ static void ps_seed(uint64_t seed, uint8_t value_type, bool via, const struct we
 void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
                        struct weft_swarm_result *result_p)
 {
-    ps_seed(seed, value_type, false, tap, result_p);
+    ps_seed(seed, value_type, WITH_NOBODY, tap, result_p);
 }
 
 void weft_swarm_ps_via_run(uint64_t seed, const struct weft_world_tap *tap,
                            struct weft_swarm_result *result_p)
 {
-    ps_seed(seed, WEFT_VALUE_FLOAT32, true, tap, result_p);
+    ps_seed(seed, WEFT_VALUE_FLOAT32, WITH_AGGREGATORS, tap, result_p);
+}
+
+void weft_swarm_ps_replicas_run(uint64_t seed, const struct weft_world_tap *tap,
+                                struct weft_swarm_result *result_p)
+{
+    ps_seed(seed, WEFT_VALUE_FLOAT32, WITH_REPLICAS, tap, result_p);
 }

@@ -27,4 +27,9 @@ void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_worl
 void weft_swarm_ps_via_run(uint64_t seed, const struct weft_world_tap *tap,
                            struct weft_swarm_result *result_p);
 
+/* The same with a replica of each shard; servers and replicas die, and replicas are promoted
+ * (ps/replica.h). */
+void weft_swarm_ps_replicas_run(uint64_t seed, const struct weft_world_tap *tap,
+                                struct weft_swarm_result *result_p);
+
 #endif

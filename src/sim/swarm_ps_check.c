@@ -86,7 +86,8 @@ static bool keeps_all(const struct swarm_ps *ps)
 /* Whether pushes lost with a restarted shard are not recovered. */
 static bool forgets(const struct swarm_ps *ps)
 {
-    return ps->deaths > 0 && ps->durability == DURABILITY_NOBODY;
+    return ps->deaths > 0 && ps->durability == DURABILITY_NOBODY &&
+           !weft_swarm_ps_replicas_keep_all(ps);
 }
 
 static double bf16(double value)

@@ -278,23 +278,43 @@ void weft_swarm_ps_give_slabs(struct weft_shard *shard)
     }
 }
 
+static bool is_worker(const struct swarm_ps *ps, uint32_t host)
+{
+    return host >= ps->shards && host < ps->shards + ps->table.workers;
+}
+
 static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
 {
     struct swarm_ps *ps = self;
-    if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0 && !ps->via) {
+    if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0 && !ps->via && !ps->replicas) {
         weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
                         (int)event->down);
     }
+    if (weft_swarm_ps_standby_event(ps, host, event, now_ns)) {
+        return;
+    }
     if (weft_swarm_ps_is_box(ps, host)) {
         weft_swarm_ps_box_event(ps, host, event, now_ns);
-    } else if (host < ps->shards) {
-        weft_shard_event(ps->shard[host], event, now_ns);
+    } else if (!is_worker(ps, host)) {
+        struct weft_shard *shard = ps->shard[weft_swarm_ps_shard_at(ps, host)];
+        weft_shard_event(shard, event, now_ns);
         /* At every event, because a batch of a slow host may bring more new rows than one slab
          * holds. */
-        weft_swarm_ps_give_slabs(ps->shard[host]);
+        weft_swarm_ps_give_slabs(shard);
     } else {
         weft_ps_client_event(ps->worker[host - ps->shards].client, event, now_ns);
     }
+}
+
+static weft_status shard_connect(struct swarm_ps *ps, uint32_t w, uint32_t s, uint64_t now_ns,
+                                 weft_peer *peer_p)
+{
+    const struct weft_addr addr = weft_world_addr(weft_swarm_ps_shard_host(ps, s));
+    weft_status status =
+        weft_ep_connect(weft_world_ep(ps->world, ps->shards + w), &addr, now_ns, peer_p);
+    ps->worker[w].at_host[s] = weft_swarm_ps_shard_host(ps, s);
+    ps->worker[w].peer[s] = *peer_p;
+    return status;
 }
 
 static void reconnect(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
@@ -310,9 +330,7 @@ static void reconnect(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         if (now_ns < retry_ns) {
             weft_world_wake(ps->world, ps->shards + w, retry_ns);
         } else {
-            struct weft_addr addr = weft_world_addr(s);
-            weft_status status =
-                weft_ep_connect(weft_world_ep(ps->world, ps->shards + w), &addr, now_ns, &peer);
+            weft_status status = shard_connect(ps, w, s, now_ns, &peer);
             WEFT_ASSERT(status == WEFT_OK);
             status = weft_ps_client_reconnect(client, s, peer, now_ns);
             WEFT_ASSERT(status == WEFT_OK);
@@ -346,12 +364,16 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         weft_swarm_ps_box_turn(ps, host, now_ns);
         return;
     }
-    if (host >= ps->shards) {
+    if (weft_swarm_ps_standby_turn(ps, host, now_ns)) {
+        return;
+    }
+    if (is_worker(ps, host)) {
         uint32_t w = host - ps->shards;
         reconnect(ps, w, now_ns);
         weft_swarm_ps_via_turn(ps, w, now_ns);
         weft_ps_client_progress(ps->worker[w].client, now_ns);
-        while (weft_world_wrong(ps->world)[0] == '\0' && weft_swarm_ps_worker_step(ps, w, now_ns)) {
+        while (weft_world_wrong(ps->world)[0] == '\0' && !weft_swarm_ps_computes(ps, w, now_ns) &&
+               weft_swarm_ps_worker_step(ps, w, now_ns)) {
             weft_ps_client_progress(ps->worker[w].client, now_ns);
         }
         weft_swarm_ps_sched_turn(ps, w, now_ns);
@@ -361,14 +383,16 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         weft_swarm_ps_via_turn(ps, w, now_ns);
         return;
     }
+    uint32_t s = weft_swarm_ps_shard_at(ps, host);
     do {
-        weft_shard_progress(ps->shard[host], now_ns);
-        save(ps, host, now_ns);
-        note_blocks(ps, host);
-    } while (weft_shard_has_work(ps->shard[host]));
-    weft_swarm_ps_shard_closes(ps, host, now_ns);
-    weft_swarm_ps_sched_check_shard(ps, host);
-    weft_swarm_ps_give_slabs(ps->shard[host]);
+        weft_shard_progress(ps->shard[s], now_ns);
+        save(ps, s, now_ns);
+        note_blocks(ps, s);
+    } while (weft_shard_has_work(ps->shard[s]));
+    weft_swarm_ps_shard_closes(ps, s, now_ns);
+    weft_swarm_ps_sched_check_shard(ps, s);
+    weft_swarm_ps_give_slabs(ps->shard[s]);
+    weft_swarm_ps_replicas_turn(ps, s, now_ns);
 }
 
 static void draw_key(struct weft_prng *prng, uint8_t key[WEFT_HASH_KEY_BYTES])
@@ -409,6 +433,7 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     if (ps->deaths > 0 || ps->fetches != FETCHES_NONE || ps->via) {
         config.chunks_max = 4 * IDS_MAX;
     }
+    weft_swarm_ps_replicas_config(ps, &config);
     draw_keys(ps, shard, &config.keys);
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
@@ -461,9 +486,10 @@ struct weft_world_host_config weft_swarm_ps_host_config(struct swarm_ps *ps, uin
     config.ep.expects_max = expects;
     config.ep.chunks_max = 4 * IDS_MAX;
     config.ep.peer_timeout_ns = ps->plan.heal_ns + 20 * WEFT_NS_PER_S;
-    if (ps->deaths > 0 || ps->via) {
+    if (ps->deaths > 0 || ps->via || ps->replicas) {
         config.ep.keepalive_ns = 300 * WEFT_NS_PER_MS;
     }
+    config.ep.peers_max = ps->replicas ? SWARM_PEERS : config.ep.peers_max;
     return config;
 }
 
@@ -532,7 +558,8 @@ void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
 static void make_shard(struct swarm_ps *ps, uint32_t s)
 {
     struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
-    host_init(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    host_init(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s),
+              weft_shard_expects_max(&config) + (ps->replicas ? WEFT_REPLICA_EXPECTS : 0));
     weft_status status =
         weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
     WEFT_ASSERT(status == WEFT_OK);
@@ -546,8 +573,7 @@ static void make_client(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     struct weft_ps_client_config config = weft_swarm_ps_client_config(ps, w);
     struct weft_ep *ep = weft_world_ep(ps->world, host);
     for (uint32_t s = 0; s < ps->shards; s++) {
-        struct weft_addr addr = weft_world_addr(s);
-        weft_status status = weft_ep_connect(ep, &addr, now_ns, &peers[s]);
+        weft_status status = shard_connect(ps, w, s, now_ns, &peers[s]);
         WEFT_ASSERT(status == WEFT_OK);
     }
     weft_status status =
@@ -607,16 +633,20 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     make_client(ps, w, weft_world_now_ns(ps->world));
 }
 
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, enum swarm_ps_with with,
                                    const struct weft_world_tap *tap)
 {
     struct swarm_ps *ps = calloc(1, sizeof(*ps));
     WEFT_ASSERT(ps != NULL);
     ps->value_type = value_type;
-    ps->via = via;
+    ps->via = with == WITH_AGGREGATORS;
+    ps->replicas = with == WITH_REPLICAS;
     weft_swarm_ps_via_begin(ps, seed);
     weft_swarm_ps_draw(ps, seed);
-    if (via) {
+    if (ps->replicas) {
+        weft_swarm_ps_replicas_draw(ps);
+    }
+    if (ps->via) {
         weft_swarm_ps_via_draw(ps);
     } else {
         weft_swarm_ps_sched_draw(ps); /* updates do not use aggregators */
@@ -640,6 +670,7 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
         make_worker(ps, w);
     }
     weft_swarm_ps_boxes_make(ps);
+    weft_swarm_ps_replicas_make(ps);
     return ps;
 }
 
@@ -648,6 +679,7 @@ void weft_swarm_ps_free(struct swarm_ps *ps)
     weft_swarm_table_fini(&ps->table);
     weft_world_free(ps->world); /* first: endpoints borrow the memory of shards and clients */
     weft_swarm_ps_boxes_free(ps);
+    weft_swarm_ps_replicas_free(ps);
     for (uint32_t s = 0; s < ps->shards; s++) {
         void *slab;
         while ((slab = weft_shard_take_slab(ps->shard[s])) != NULL) {

@@ -1,12 +1,14 @@
 /* Internals of a simulated parameter server, shared by swarm_ps.c (drawing, the run),
- * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_via.c (aggregators) and
- * swarm_ps_check.c (the checks). Private. */
+ * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_via.c (aggregators),
+ * swarm_ps_replica.c (replicas) and swarm_ps_check.c (the checks). Private. */
 #ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
 #define WEFT_SIM_SWARM_PS_INTERNAL_H
 
 #include "ps/aggregator.h"
 #include "ps/client.h"
+#include "ps/replica.h"
 #include "ps/shard.h"
+#include "ps/transfer.h"
 #include "sim/plan.h"
 #include "sim/saved.h"
 #include "sim/swarm_ps.h"
@@ -73,6 +75,11 @@ struct swarm_ps_worker {
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */
     void *kept;                /* memory of error feedback; NULL if disabled */
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull whose result is not used */
+    weft_peer peer[SHARDS_MAX]; /* with replicas: the connection, and its host */
+    uint32_t at_host[SHARDS_MAX];
+    uint64_t look_ns[SHARDS_MAX]; /* when it learns that the shard has moved; 0 = nothing to learn */
+    uint32_t computed;            /* it computes the push of this clock - 1 until then */
+    uint64_t computed_ns;
 };
 
 /* An aggregator of a shard. */
@@ -83,6 +90,26 @@ struct swarm_ps_box {
     uint32_t lives;      /* number of restarts */
     uint64_t connect_ns; /* earliest time to connect to the shard */
 };
+
+enum { SWARM_PEERS = 256 };
+
+/* One of the two hosts of a shard that has replicas. */
+struct swarm_ps_seat {
+    uint32_t host;
+    uint32_t lives;               /* number of restarts */
+    struct weft_shard *shard;     /* the replica's, or the one that serves */
+    struct weft_replica *replica; /* NULL: has served from the start */
+    weft_peer peer;               /* connection to the shard; WEFT_PEER_ANY = none */
+    uint64_t connect_ns;          /* earliest time to connect */
+    bool was_up;                  /* the replica has had its connection */
+    bool is_spent;                /* and there is another one: `up` */
+    struct weft_msg_event up;
+    bool has_ended;                        /* it serves */
+    uint64_t strangers[SWARM_PEERS / 64]; /* bits: connections to be closed */
+};
+
+/* Which hosts there are besides shards and workers. */
+enum swarm_ps_with { WITH_NOBODY, WITH_AGGREGATORS, WITH_REPLICAS };
 
 /* Fraction of pushes to rows that were pulled immediately before. */
 enum fetches { FETCHES_NONE, FETCHES_SOME, FETCHES_ALL, FETCHES };
@@ -135,6 +162,17 @@ struct swarm_ps {
     uint64_t aggregates_in;   /* the same: sums of one for another */
     uint64_t pulls_answered;
     uint64_t pull_rows_spared;
+    bool replicas; /* swarm_ps_replica.c */
+    double div_max;
+    uint64_t replica_lease_ns;
+    size_t replica_cow_bytes;
+    uint64_t death_gap_ns;
+    struct weft_prng replica_prng;
+    struct swarm_ps_seat seat[SHARDS_MAX][2];
+    uint8_t serving[SHARDS_MAX];   /* which of them serves, or did when it died */
+    bool is_vacant[SHARDS_MAX];    /* it has died, and its replica is not promoted yet */
+    float *reported[SHARDS_MAX];   /* (ids, dim): rows of the shard that replies may have reported */
+    struct weft_swarm_replicas told_replicas;
 };
 
 static inline bool ps_has_journal(const struct swarm_ps *ps)
@@ -157,7 +195,7 @@ static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_
 /* ---- swarm_ps_hosts.c ------------------------------------------------------------------------ */
 
 /* Owns: gives. */
-struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, bool via,
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, enum swarm_ps_with with,
                                    const struct weft_world_tap *tap);
 struct weft_world_host_config weft_swarm_ps_host_config(struct swarm_ps *ps, uint32_t host,
                                                         uint64_t name, uint32_t expects);
@@ -212,6 +250,35 @@ void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns
 void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng);
 uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng);
 
+/* Wake a host at this time, unless it will be woken earlier; WEFT_NEVER = do not. */
+void weft_swarm_ps_wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t now_ns);
+
+/* ---- swarm_ps_replica.c: no effect without replicas, except for shard_host and shard_at -------- */
+
+void weft_swarm_ps_replicas_draw(struct swarm_ps *ps);
+void weft_swarm_ps_replicas_config(const struct swarm_ps *ps, struct weft_shard_config *config);
+void weft_swarm_ps_replicas_make(struct swarm_ps *ps);
+void weft_swarm_ps_replicas_free(struct swarm_ps *ps);
+/* Whether no push that was acknowledged may be lost. */
+bool weft_swarm_ps_replicas_keep_all(const struct swarm_ps *ps);
+/* The host of the process that serves a shard, as far as workers can know; the shard of a host. */
+uint32_t weft_swarm_ps_shard_host(const struct swarm_ps *ps, uint32_t s);
+uint32_t weft_swarm_ps_shard_at(const struct swarm_ps *ps, uint32_t host);
+/* Return true if the event, or this host's turn, was that of a replica. */
+bool weft_swarm_ps_standby_event(struct swarm_ps *ps, uint32_t host,
+                                 const struct weft_msg_event *event, uint64_t now_ns);
+bool weft_swarm_ps_standby_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns);
+/* After the turn of a shard that serves. */
+void weft_swarm_ps_replicas_turn(struct swarm_ps *ps, uint32_t s, uint64_t now_ns);
+void weft_swarm_ps_replicas_look(struct swarm_ps *ps, uint32_t s);
+bool weft_swarm_ps_computes(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+void weft_swarm_ps_replicas_moves(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+/* Deaths and promotions. Returns false if a check has already failed. */
+bool weft_swarm_ps_run_replicas(struct swarm_ps *ps);
+/* Returns NULL if all are ready. */
+const char *weft_swarm_ps_replicas_wait(struct swarm_ps *ps);
+void weft_swarm_ps_replicas_end(struct swarm_ps *ps);
+
 /* ---- swarm_ps_check.c: errors are reported through the world
  * ----------------------------------- */
 
@@ -227,5 +294,8 @@ void weft_swarm_ps_check_tables(struct swarm_ps *ps);
 
 /* Draw the configuration from the seed. */
 void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed);
+
+/* Returns false if a check has failed. */
+bool weft_swarm_ps_run_until(struct swarm_ps *ps, uint64_t until_ns);
 
 #endif

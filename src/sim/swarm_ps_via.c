@@ -96,7 +96,7 @@ void weft_swarm_ps_via_draw(struct swarm_ps *ps)
 
 bool weft_swarm_ps_is_box(const struct swarm_ps *ps, uint32_t host)
 {
-    return host >= host_of(ps, 0);
+    return ps->via && host >= host_of(ps, 0);
 }
 
 static void make(struct swarm_ps *ps, uint32_t b)
@@ -187,7 +187,7 @@ uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng)
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* Wakes cannot be canceled: schedule only one that is earlier than the scheduled one. */
-static void wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t now_ns)
+void weft_swarm_ps_wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t now_ns)
 {
     if (at_ns == WEFT_NEVER || (ps->wake_ns[host] > now_ns && ps->wake_ns[host] <= at_ns)) {
         return;
@@ -211,7 +211,7 @@ static void box_connects(struct swarm_ps *ps, uint32_t b, uint64_t now_ns)
             weft_aggregator_connect(box->aggregator, peer);
         }
     }
-    wake_at(ps, host_of(ps, b), box->connect_ns, now_ns);
+    weft_swarm_ps_wake_at(ps, host_of(ps, b), box->connect_ns, now_ns);
 }
 
 void weft_swarm_ps_box_event(struct swarm_ps *ps, uint32_t host, const struct weft_msg_event *event,
@@ -235,7 +235,7 @@ void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
         }
     }
     box_connects(ps, b, now_ns);
-    wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);
+    weft_swarm_ps_wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);
 }
 
 /* Handle a worker's connections to aggregators, after its events. */
@@ -246,6 +246,7 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     struct weft_ep *ep = weft_world_ep(ps->world, host);
     weft_peer peer;
     uint64_t retry_ns;
+    weft_swarm_ps_replicas_moves(ps, w, now_ns);
     if (!ps->via) {
         return;
     }
@@ -259,14 +260,14 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
         const uint32_t b = s + (ps->tree && (ps->lower[s] >> w & 1) != 0 ? ps->shards : 0);
         const struct weft_addr addr = weft_world_addr(host_of(ps, b));
         if (now_ns < retry_ns) {
-            wake_at(ps, host, retry_ns, now_ns);
+            weft_swarm_ps_wake_at(ps, host, retry_ns, now_ns);
         } else if (weft_ep_connect(ep, &addr, now_ns, &peer) == WEFT_OK) {
             weft_ps_client_via(client, s, peer);
         } else {
             weft_ps_client_via_failed(client, s, now_ns);
         }
     }
-    wake_at(ps, host, weft_ps_client_deadline(client), now_ns);
+    weft_swarm_ps_wake_at(ps, host, weft_ps_client_deadline(client), now_ns);
 }
 
 void weft_swarm_ps_count_parks(struct swarm_ps *ps, uint32_t w)
@@ -281,14 +282,17 @@ void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns
 {
     weft_peer peer;
     bool for_good;
+    uint32_t host = weft_swarm_ps_shard_host(ps, s);
+    struct weft_ep *ep = weft_world_ep(ps->world, host);
     if (ps->via) {
-        wake_at(ps, s, weft_shard_deadline(ps->shard[s]), now_ns);
+        weft_swarm_ps_wake_at(ps, host, weft_shard_deadline(ps->shard[s]), now_ns);
     }
-    while (ps->via && weft_shard_take_replaced(ps->shard[s], &peer, &for_good)) {
+    while ((ps->via || ps->replicas) &&
+           weft_shard_take_replaced(ps->shard[s], &peer, &for_good)) {
         if (for_good) {
-            weft_ep_refuse(weft_world_ep(ps->world, s), peer, now_ns);
+            weft_ep_refuse(ep, peer, now_ns);
         } else {
-            weft_ep_close(weft_world_ep(ps->world, s), peer, now_ns);
+            weft_ep_close(ep, peer, now_ns);
         }
     }
 }

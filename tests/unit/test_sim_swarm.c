@@ -337,6 +337,35 @@ static void pulls_ahead_leave_room_for_a_clock_probe(void **state)
     }
 }
 
+/* Servers whose replicas take their place: with pushes lost, but never beyond the bound, and without. */
+static void replicas_are_promoted(void **state)
+{
+    (void)state;
+    struct weft_swarm_replicas sum = {0};
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        struct weft_swarm_result result;
+        weft_swarm_run_replicas(seed, NULL, &result);
+        if (!result.ok) {
+            fail_msg("seed %lu: %s", (unsigned long)seed, result.failure);
+        }
+        assert_true(result.replicas.lost_share_max <= 1.000001);
+        sum.promotions += result.replicas.promotions;
+        sum.mid_run += result.replicas.mid_run;
+        sum.lost_some += result.replicas.lost_some;
+        sum.pushes_lost += result.replicas.pushes_lost;
+        sum.transfers += result.replicas.transfers;
+        sum.failed += result.replicas.failed;
+        sum.holds += result.replicas.holds;
+    }
+    print_message("%lu promotions, %lu workers in the middle, %lu with loss, %lu pushes lost, %lu transfers, "
+                  "%lu failed, %lu holds\n",
+                  (unsigned long)sum.promotions, (unsigned long)sum.mid_run, (unsigned long)sum.lost_some,
+                  (unsigned long)sum.pushes_lost, (unsigned long)sum.transfers, (unsigned long)sum.failed,
+                  (unsigned long)sum.holds);
+    assert_true(sum.promotions > 40 && sum.mid_run > 50 && sum.lost_some > 1 && sum.pushes_lost > 3);
+    assert_true(sum.transfers > 500 && sum.failed > 0 && sum.holds > 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +379,7 @@ int main(void)
         cmocka_unit_test(updates_meet_every_fate),
         cmocka_unit_test(workers_go_by_aggregators),
         cmocka_unit_test(pulls_ahead_leave_room_for_a_clock_probe),
+        cmocka_unit_test(replicas_are_promoted),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };
