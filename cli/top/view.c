@@ -236,6 +236,45 @@ static void draw_role(const struct picture *p, const struct role *role)
     }
 }
 
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+/* A norm over the shards of a server. */
+static double norm_now(const struct weft_top_target *target, const char *name)
+{
+    double squares = 0;
+    for (uint32_t i = 0; i < target->now.count; i++) {
+        const double value = target->now.at[i].value;
+        squares += strcmp(target->now.at[i].name, name) == 0 ? value * value : 0;
+    }
+    return sqrt(squares);
+}
+
+/* Nothing for servers that never had a replica. */
+static void draw_replicas(const struct picture *p)
+{
+    bool begun = false;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct weft_top_target *target = &p->targets[i];
+        struct cells cells = {.used = 0};
+        double ready = weft_samples_sum(&target->now, "weft_replica_ready", NULL);
+        double sent = weft_samples_sum(&target->now, "weft_replica_bytes_total", NULL);
+        if (!is_role(target, "server") || target->is_gone || !(ready + sent > 0)) {
+            continue;
+        }
+        if (!begun) {
+            head(p, "REPLICA OF          ready diverges  highest    bound waits/s trans/s    B/s");
+            begun = true;
+        }
+        add(p, "%-21.21s %3.0f %8.3g %8.3g %8.3g %7s %7s %6s", target->name, ready,
+            norm_now(target, "weft_replica_divergence"),
+            norm_now(target, "weft_replica_divergence_max"),
+            norm_now(target, "weft_replica_divergence_bound"),
+            rate(&cells, target, "weft_replica_holds_total", NULL),
+            rate(&cells, target, "weft_replica_transfers_total", NULL),
+            rate(&cells, target, "weft_replica_bytes_total", NULL));
+    }
+}
+
 /* ---- time by stage --------------------------------------------------------------------------- */
 
 static const struct {
@@ -397,6 +436,7 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(roles); i++) {
         draw_role(&picture, &roles[i]);
     }
+    draw_replicas(&picture);
     draw_times(&picture);
     draw_network(&picture);
     draw_hot(&picture);

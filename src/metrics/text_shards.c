@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #define SHARD(field) offsetof(struct weft_shard_counters, field)
 
@@ -113,6 +114,38 @@ static const struct weft_metrics_family replication[] = {
      "Replicas that were ready and whose connection ended."},
 };
 
+#define REAL(field) offsetof(struct weft_replication, field)
+
+/* As the above, but with values that are real numbers. */
+static const struct weft_metrics_family divergences[] = {
+    {"weft_replica_divergence", "gauge", "", REAL(divergence),
+     "Upper bound of the distance between the weights here and at the replica."},
+    {"weft_replica_divergence_max", "gauge", "", REAL(divergence_max),
+     "Its maximum over the replies sent while a replica was ready."},
+    {"weft_replica_divergence_bound", "gauge", "", REAL(bound),
+     "Divergence beyond which replies wait; 0 also without replicas."},
+};
+
+static void add_replication(struct weft_exposition *text, const struct weft_shard_stats *stats,
+                            uint32_t count)
+{
+    weft_exposition_family(text, "weft_replica_ready", "gauge",
+                           "1 = the shard has a replica that may be promoted.");
+    for (uint32_t i = 0; i < count; i++) {
+        weft_exposition_u64(text, "weft_replica_ready", stats[i].labels,
+                            stats[i].replication.ready);
+    }
+    for (size_t f = 0; f < WEFT_ARRAY_COUNT(divergences); f++) {
+        const struct weft_metrics_family *family = &divergences[f];
+        weft_exposition_family(text, family->name, family->type, family->help);
+        for (uint32_t i = 0; i < count; i++) {
+            double value;
+            memcpy(&value, (const char *)&stats[i].replication + family->at, sizeof(value));
+            weft_exposition_real(text, family->name, stats[i].labels, value);
+        }
+    }
+}
+
 /* One table of one shard; built for the output. */
 struct labeled_table {
     char labels[WEFT_METRICS_LABELS_BYTES];
@@ -208,6 +241,7 @@ void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_sh
     WEFT_METRICS_FAMILIES(text, sums, stats, AT(sums), count);
     WEFT_METRICS_FAMILIES(text, replication, stats, AT(replication), count);
 #undef AT
+    add_replication(text, stats, count);
     add_tables(text, stats, count);
     weft_exposition_family(text, "weft_served_latency_seconds", "histogram",
                            "Latency of requests by part, measured at the server.");

@@ -41,7 +41,8 @@ struct weft_replication {
     bool connected;
     bool ready;            /* it may be promoted, and the bound holds */
     bool held;             /* replies are held for it */
-    double divergence;     /* an upper bound */
+    double bound;          /* of this shard: div_max of the job / sqrt(shards) */
+    double divergence;     /* an upper bound of the distance now */
     double divergence_max; /* over all times at which a reply was sent while it was ready */
     uint64_t transfers;    /* confirmed */
     uint64_t failed;       /* aborted: memory for copies was exhausted, or the connection ended */

@@ -18,6 +18,25 @@ tap_is "the picture of two processes and one that is none" "$(cat seen.txt)" "$(
 tap_is "an aggregator, and what it saves the servers" "$(sed -n '/^AGG/,/^$/p' aggregate.txt)" \
 "AGGREGATOR         shards workers push/s pull/s rows/s saved% direct cpu%    mem
 ./aggregate.prom        2       4    400      2    20k     60      1   50    50M"
+cat server.prom - >replicated.prom <<'END'
+weft_replica_ready{shard="0"} 1
+weft_replica_ready{shard="1"} 1
+weft_replica_divergence{shard="0"} 0.03
+weft_replica_divergence{shard="1"} 0.04
+weft_replica_divergence_max{shard="0"} 0.3
+weft_replica_divergence_max{shard="1"} 0.4
+weft_replica_divergence_bound{shard="0"} 0.353
+weft_replica_divergence_bound{shard="1"} 0.353
+weft_replica_holds_total{shard="0"} 20
+weft_replica_transfers_total{shard="0"} 100
+weft_replica_transfers_total{shard="1"} 100
+weft_replica_bytes_total{shard="0"} 25000000
+END
+"$WEFT_BIN" top --once ./replicated.prom >replicated.txt
+tap_is "a server with replicas: norms over its shards" "$(sed -n '/^REPLICA/,/^$/p' replicated.txt)" \
+"REPLICA OF          ready diverges  highest    bound waits/s trans/s    B/s
+./replicated.prom       2     0.05      0.5    0.499       2      20   2.5M"
+tap_is "nothing about replicas of a server without" "$(grep -c REPLICA seen.txt)" 0
 tap_is "80 columns at most" "$(awk 'length > 80' seen.txt)" ""
 "$WEFT_BIN" top --once --width 120 ./server.prom ./worker.prom >wide.txt
 tap_is "120 columns for whom wants them" "$(awk 'length > most {most = length} END {print (most <= 120 && most > 80)}' wide.txt)" 1
