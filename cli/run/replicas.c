@@ -22,7 +22,10 @@ int weft_run_check_replicas(const struct weft_command *command,
                                            "replica is not used when its server is restarted");
     }
     return options->replicas > 0 && has_checkpoints
-               ? weft_options_usage(command, "--replicas cannot be combined with checkpoints yet")
+               ? weft_options_usage(command, "--replicas cannot be combined with checkpoints: a promoted "
+                                           "replica does not know which rows the newest checkpoint "
+                                           "has, has no journal to continue, and no claim on the "
+                                           "directory")
                : WEFT_OPTIONS_RUN;
 }
 
@@ -77,6 +80,9 @@ static void promoted(struct run *run, uint32_t s, const cJSON *message)
     run->promoting[s] = false;
     memcpy(run->ports + s * shards, run->replica_ports + s * shards, shards * sizeof(*run->ports));
     weft_run_metrics_promoted(&run->metrics);
+    if (run->options->watch != NULL) {
+        run->options->watch->promotions++;
+    }
     weft_run_metrics_moved(&run->metrics, server, run->replica_metrics[s]);
     fprintf(stderr, "weft run: server %u: pid %d, which was its replica, after %.0f ms\n", s,
             (int)server->pid, weft_channel_number(message, "took_ms"));

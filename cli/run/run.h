@@ -6,6 +6,7 @@
 #include "cli/metrics.h"
 #include "cli/options.h"
 #include "job/args.h"
+#include "job/supervisor.h"
 #include "node/security.h"
 #include "node/transport_options.h"
 #include "ps/shard.h"
@@ -29,6 +30,16 @@ enum weft_run_server_death {
 /* Names for WEFT_OPTION_CHOICE. */
 extern const char *const weft_run_server_deaths[];
 
+/* For `weft train`: workers are `weft worker`, send their events on a channel, and wait for "go" and
+ * "test" from it. */
+struct weft_run_watch {
+    void *arg;
+    /* A message of a worker, or the last one of a server. */
+    void (*message)(void *arg, struct weft_supervisor *supervisor, struct weft_slot *slot,
+                    const cJSON *message);
+    uint32_t promotions; /* counted by weft_run */
+};
+
 struct weft_run_options {
     uint32_t workers;
     uint32_t servers;
@@ -50,6 +61,7 @@ struct weft_run_options {
     struct weft_args server_args; /* for every `weft server`, in addition to the standard options */
     struct weft_args aggregator_args; /* for every `weft aggregate`, likewise */
     struct weft_args worker_args; /* the command of every worker */
+    struct weft_run_watch *watch; /* NULL = none */
 };
 
 #define WEFT_RUN_DEFAULTS                                                                          \

@@ -190,6 +190,11 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     slot->rank = w;
     slot->is_prefixed = true;
     weft_args_add_all(&slot->args, run->options->worker_args.list);
+    if (run->options->watch != NULL) {
+        slot->has_channel = true;
+        weft_args_add(&slot->args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
+        weft_args_add(&slot->args, "--environment");
+    }
     set_job_environment(run, slot);
     weft_slot_setenv(slot, "WEFT_COORDINATOR", "127.0.0.1:%u", run->coordinator_port);
     weft_run_set_servers(run, slot);

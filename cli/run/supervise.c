@@ -5,10 +5,13 @@
 
 #include "io/clock.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
+
+#define LAST_WORDS_NS (30 * WEFT_NS_PER_S)
 
 /* After a stall of the whole host all leases lapse at once, but running processes renew theirs
  * soon. Wait for this fraction of the lease. */
@@ -175,10 +178,22 @@ static void note_exit(struct run *run, struct weft_slot *slot)
             slot->starts, run->options->restarts);
 }
 
+static void watch(struct run *run, struct weft_slot *slot, const cJSON *message)
+{
+    struct weft_run_watch *watch = run->options->watch;
+    if (watch != NULL) {
+        watch->message(watch->arg, &run->supervisor, slot, message);
+    }
+}
+
 static void note_message(struct run *run, struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
     if (weft_run_replica_message(run, slot, message)) {
+        return;
+    }
+    if (strcmp(slot->role, "worker") == 0 && strcmp(event, "error") != 0) {
+        watch(run, slot, message);
         return;
     }
     if (strcmp(event, "ready") == 0 && !slot->is_retired) {
@@ -326,12 +341,47 @@ static bool start_metrics(struct run *run)
     return true;
 }
 
+static uint32_t running_servers(struct run *run)
+{
+    uint32_t running = 0;
+    for (uint32_t s = 0; s < run->options->servers; s++) {
+        running += run_server(run, s)->is_running;
+    }
+    return running;
+}
+
+/* Their last messages have their counters. What is left after their grace is killed by the caller. */
+static void await_last_words(struct run *run)
+{
+    const uint64_t until_ns = weft_clock_now_ns() + LAST_WORDS_NS;
+    for (uint32_t s = 0; s < run->options->servers; s++) {
+        if (run_server(run, s)->is_running) {
+            kill(-run_server(run, s)->pid, SIGTERM);
+        }
+    }
+    for (uint64_t now_ns; running_servers(run) > 0 && (now_ns = weft_clock_now_ns()) < until_ns;) {
+        struct weft_supervisor_event event;
+        weft_supervisor_next(&run->supervisor, until_ns - now_ns, &event);
+        if (event.type != WEFT_SUPERVISOR_MESSAGE) {
+            continue;
+        }
+        if (strcmp(event.slot->role, "server") == 0 &&
+            strcmp(weft_channel_text(event.object, "event"), "done") == 0) {
+            watch(run, event.slot, event.object);
+        }
+        cJSON_Delete(event.object);
+    }
+}
+
 int weft_run_all(struct run *run)
 {
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
     weft_supervisor_stop(&run->supervisor, "worker");
     weft_supervisor_stop(&run->supervisor, "aggregator"); /* what it has summed goes to the servers */
+    if (good && run->options->watch != NULL) {
+        await_last_words(run);
+    }
     weft_supervisor_stop(&run->supervisor, "server");
     weft_supervisor_stop(&run->supervisor, NULL);
     if (run->interrupted != 0) {

@@ -208,6 +208,13 @@ static void tell_counters(struct server *server)
     }
     weft_report_add(counters, "records", records.records);
     weft_report_add(counters, "records_dropped", records.dropped);
+    if (server->channel.fd >= 0 && server->replicate) {
+        cJSON *divergences = cJSON_AddArrayToObject(event, "divergence_max");
+        for (uint32_t i = 0; i < server->started; i++) {
+            cJSON_AddItemToArray(divergences, cJSON_CreateNumber(
+                                                  server->threads[i].replication.divergence_max));
+        }
+    }
     if (server->channel.fd >= 0) {
         (void)weft_channel_send(&server->channel, event);
         return;

@@ -23,9 +23,10 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                            "changes since the newest checkpoint");
     }
     if (server->replicate && server->checkpoints.directory != NULL) {
-        return weft_options_usage(command, "--replicate cannot be combined with --checkpoint yet: "
-                                           "the checkpoint directory does not have the rows that a "
-                                           "replica takes over");
+        return weft_options_usage(command, "--replicate cannot be combined with --checkpoint: a promoted "
+                                           "replica does not know which rows the newest checkpoint "
+                                           "has, has no journal to continue, and no claim on the "
+                                           "directory");
     }
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {

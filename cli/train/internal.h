@@ -113,6 +113,14 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
 /* Send a message to the processes of a role with ranks up to rank_max. */
 void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word);
 
+/* ---- follow.c -------------------------------------------------------------------------------- */
+
+/* Collect the results of a job of `weft run`, which reads *watch_p until its end. */
+void weft_train_follow(struct train *train, struct weft_run_watch *watch_p);
+/* The job has ended well. Returns WEFT_EXIT_OK if the results are complete; else prints what is
+ * missing. */
+int weft_train_follow_end(struct train *train, const struct weft_run_watch *watch);
+
 /* ---- restart.c ------------------------------------------------------------------------------- */
 
 /* Returns WEFT_OPTIONS_RUN, or the status of a usage error that was printed. */

@@ -1,6 +1,7 @@
-/* `weft train --restart`: restarts processes that die, using the coordinator and the servers'
- * journals, as `weft run` does. It writes no report: the sums of a report require that all
- * processes run from start to end, and the counters of a killed process are lost. */
+/* `weft train --restart` and --replicas: restarts processes that die, or promotes replicas, using
+ * the coordinator and the servers' journals, as `weft run` does. With --restart it writes no report:
+ * the sums of a report require that all workers run from start to end, and the counters of a killed
+ * process are lost. With --replicas only servers may die, and the report says how many did. */
 #include "cli/train/args.h"
 #include "cli/train/internal.h"
 
@@ -10,8 +11,8 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
         const char *name;
         bool given;
     } alone[] = {
-        {"report", train->report != NULL},
-        {"json", train->json},
+        {"report", train->report != NULL && train->restarts > 0},
+        {"json", train->json && train->restarts > 0},
         {"quiet", train->quiet},
         {"via on", train->job.via != NULL && strcmp(train->job.via, "on") == 0},
         {"lab", train->hosts.lab != NULL},
@@ -89,10 +90,18 @@ int weft_train_restart(struct train *train)
     run.transport = train->job.transport;
     run.security = train->job.security;
     run.metrics = train->metrics_options;
+    struct weft_run_watch watch;
+    if (train->report != NULL || train->json) {
+        weft_train_follow(train, &watch);
+        run.watch = &watch;
+    }
     weft_train_args_path(&train->job, &run.server_args);
     weft_train_args_server(&train->job, &train->checkpoints, &run.server_args);
     add_worker(train, &run.worker_args);
     int status = weft_run(&run);
+    if (status == WEFT_EXIT_OK && run.watch != NULL) {
+        status = weft_train_follow_end(train, &watch);
+    }
     weft_args_fini(&run.server_args);
     weft_args_fini(&run.worker_args);
     return status;

@@ -99,6 +99,17 @@ static weft_status add_test(struct weft_results *results, const cJSON *message)
     return epoch->tested ? WEFT_OK : WEFT_DATA;
 }
 
+/* Of a server with replicas. */
+static void add_divergence(struct weft_results *results, const cJSON *message)
+{
+    const cJSON *shard;
+    cJSON_ArrayForEach(shard, cJSON_GetObjectItemCaseSensitive(message, "divergence_max"))
+    {
+        results->replication.is_given = true;
+        results->replication.divergence_max_squares += shard->valuedouble * shard->valuedouble;
+    }
+}
+
 static weft_status add_done(struct weft_results *results, const cJSON *message)
 {
     const cJSON *latency = cJSON_GetObjectItemCaseSensitive(message, "latency");
@@ -107,6 +118,7 @@ static weft_status add_done(struct weft_results *results, const cJSON *message)
         (steps != NULL && weft_report_unpack_one_add(steps, &results->step_ns) != WEFT_OK)) {
         return WEFT_DATA;
     }
+    add_divergence(results, message);
     return weft_report_add_all(results->counters,
                                cJSON_GetObjectItemCaseSensitive(message, "counters"));
 }
@@ -253,6 +265,20 @@ static void show_steps(const struct weft_results *results, FILE *out)
             (double)weft_hist_quantile(hist, 990000) / ms);
 }
 
+static void show_replication(const struct weft_results *results, FILE *out)
+{
+    const struct weft_results_replication *r = &results->replication;
+    if (!r->is_given) {
+        return;
+    }
+    fprintf(out, "  %-30s %12.4g   bound %.4g\n", "divergence of replicas, max",
+            sqrt(r->divergence_max_squares), r->div_max);
+    fprintf(out, "  %-30s %12.0f   %.1f MB\n", "transfers to replicas",
+            counter(results, "replica_transfers"), counter(results, "replica_bytes") / 1e6);
+    fprintf(out, "  %-30s %12u   %.0f acknowledged pushes lost\n", "promotions", r->promotions,
+            r->pushes_lost);
+}
+
 void weft_results_show(const struct weft_results *results, FILE *out)
 {
     const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
@@ -279,6 +305,7 @@ void weft_results_show(const struct weft_results *results, FILE *out)
             received > 0.0 ? 100.0 * dropped / received : 0.0);
     fprintf(out, "  %-30s %12.0f\n", "packets retransmitted",
             counter(results, "retransmitted_packets"));
+    show_replication(results, out);
     show_latencies(results, out);
     fflush(out);
 }
@@ -382,6 +409,24 @@ static void add_traffic(const struct weft_results *results, cJSON *report)
     }
 }
 
+static cJSON *replication_report(const struct weft_results *results)
+{
+    const struct weft_results_replication *r = &results->replication;
+    if (!r->is_given) {
+        return cJSON_CreateNull();
+    }
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "div_max", r->div_max);
+    cJSON_AddNumberToObject(object, "divergence_max", sqrt(r->divergence_max_squares));
+    cJSON_AddNumberToObject(object, "transfers", counter(results, "replica_transfers"));
+    cJSON_AddNumberToObject(object, "bytes", counter(results, "replica_bytes"));
+    cJSON_AddNumberToObject(object, "rows", counter(results, "replica_rows"));
+    cJSON_AddNumberToObject(object, "holds", counter(results, "replica_holds"));
+    cJSON_AddNumberToObject(object, "promotions", r->promotions);
+    cJSON_AddNumberToObject(object, "pushes_lost", r->pushes_lost);
+    return object;
+}
+
 cJSON *weft_results_report(const struct weft_results *results)
 {
     const struct weft_ps_latencies *const latencies[] = {&results->latency[0],
@@ -396,6 +441,7 @@ cJSON *weft_results_report(const struct weft_results *results)
                               (double)WEFT_NS_PER_MS);
     cJSON_AddItemToObject(report, "until", weft_until_log_report(&results->until));
     cJSON_AddItemToObject(report, "latency_us", weft_report_quantiles_us(latencies));
+    cJSON_AddItemToObject(report, "replicas", replication_report(results));
     cJSON_AddItemToObject(report, "counters", cJSON_Duplicate(results->counters, true));
     return report;
 }

@@ -27,6 +27,15 @@ struct weft_results_worker {
     double elements_delivered; /* ... and delivered; whole numbers below 2^53 */
 };
 
+/* Of a job with replicas. */
+struct weft_results_replication {
+    double div_max;
+    uint32_t promotions;
+    double pushes_lost;            /* acknowledged, and lost with servers that died */
+    double divergence_max_squares; /* over the shards at the end: of each one's maximum */
+    bool is_given;                 /* a server had replicas */
+};
+
 struct weft_results {
     const struct weft_job *job; /* borrowed until fini */
     uint32_t servers;
@@ -48,6 +57,7 @@ struct weft_results {
     struct weft_results_worker *workers; /* (job->workers,) */
     cJSON *counters;                     /* summed over all processes, by name */
     struct weft_ps_latencies *latency;   /* (WEFT_REPORT_KINDS,) */
+    struct weft_results_replication replication;
 };
 
 /* Errors:  WEFT_NOMEM. */

@@ -371,6 +371,30 @@ static void name_dataset(struct train *train)
     }
 }
 
+static bool begin_results(struct train *train)
+{
+    if (weft_results_init(&train->results, &train->job) != WEFT_OK) {
+        return false;
+    }
+    train->results.servers = train->servers;
+    train->results.shards_per_server = train->shards_per_server;
+    name_dataset(train);
+    return true;
+}
+
+static int run_with_deaths(struct train *train)
+{
+    if (!begin_results(train)) {
+        return weft_cli_fail("train", "out of memory");
+    }
+    int status = weft_train_restart(train);
+    if (status == WEFT_EXIT_OK && (train->report != NULL || train->json)) {
+        status = report(train);
+    }
+    weft_results_fini(&train->results);
+    return status;
+}
+
 static int prepare_and_run(struct train *train)
 {
     const char *records = train->job.recording.path;
@@ -382,7 +406,7 @@ static int prepare_and_run(struct train *train)
         return WEFT_EXIT_FAILED;
     }
     if (train->restarts > 0 || train->replicas > 0) {
-        return weft_train_restart(train);
+        return run_with_deaths(train);
     }
     /* All processes are children of this one, so a new key is as good as a given one. */
     if (weft_security_load(&train->job.security, true, error) != WEFT_OK ||
@@ -391,12 +415,9 @@ static int prepare_and_run(struct train *train)
             WEFT_OK) {
         return weft_cli_fail("train", "%s", error->text);
     }
-    if (weft_results_init(&train->results, &train->job) != WEFT_OK) {
+    if (!begin_results(train)) {
         return weft_cli_fail("train", "out of memory");
     }
-    train->results.servers = train->servers;
-    train->results.shards_per_server = train->shards_per_server;
-    name_dataset(train);
     const struct weft_supervisor_policy policy = {
         .grace_ns = STOP_GRACE_NS,
         .takes_signals = true,

@@ -33,6 +33,7 @@ struct worker {
     const char *servers;
     const char *rack;
     uint32_t control_fd; /* 0 = none */
+    bool by_environment; /* its place in the job comes from the environment, also with control_fd */
     struct weft_membership membership;
     struct weft_metrics_options metrics_options;
 
@@ -565,7 +566,7 @@ static int detect(const struct weft_command *command, struct worker *worker)
     flags.workers = worker->job.workers != 0 ? worker->job.workers : WEFT_LAUNCH_UNKNOWN;
     flags.servers = worker->servers;
     int status = weft_membership_detect(&worker->membership, command, &flags, 1,
-                                        worker->control_fd == 0);
+                                        worker->control_fd == 0 || worker->by_environment);
     const struct weft_launch *launch = &worker->membership.launch;
     if (status == WEFT_OPTIONS_RUN) {
         worker->servers = launch->servers;
@@ -654,6 +655,8 @@ int weft_cli_worker(int argc, char **argv)
         WEFT_METRICS_OPTIONS(&worker.metrics_options),
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &worker.control_fd, .hidden = true},
+        {"environment", NULL, "the environment of `weft run` counts, also with a channel",
+         WEFT_OPTION_FLAG, .value = &worker.by_environment, .hidden = true},
         {0},
     };
     const struct weft_command command = {

@@ -145,6 +145,28 @@ tap_like "its replica took its place" "$(cat job.log)" 'which was its replica, a
 tap_run "have about the same loss ($calm, $(loss))" awk \
     "BEGIN { d = $(loss) - ${calm:-9}; exit !(d < 0.01 && d > -0.01) }"
 
+# ---- the report ----
+# It has the replicas, and a promotion, after which the servers' counters are those of the promoted one.
+reported() {
+    timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
+        --format adult --workers 2 --servers 1 --epochs 40 --replicas 1 --div-max 0.5 \
+        --on-server-death promote --peer-timeout 60 --json >report.json 2>job.log &
+    run=$!
+    ready $run 0 1
+    begun $run '^epoch [12]/' job.log
+    kill_server $run 0
+    wait $run
+}
+tap_run "a report, with a server killed" reported
+tap_run "of its replicas" python3 -c "
+import json
+r = json.load(open('report.json'))
+p = r['replicas']
+assert r['epochs'] == 40 and r['test_auc'] > 0.9, r['test_auc']
+assert p['div_max'] == 0.5 and 0 < p['divergence_max'] <= 0.5, p
+assert p['promotions'] == 1 and p['transfers'] > 0 and p['bytes'] > 0 and p['rows'] > 0, p
+assert p['transfers'] == r['counters']['replica_transfers'], p"
+
 # ---- what does not go together ----
 refused() {
     words=$1 pattern=$2
@@ -152,6 +174,8 @@ refused() {
     tap_run_fails "$words" 2 "$weft" "$@"
     tap_like "in words" "$(cat run.out)" "$pattern"
 }
+refused "a report of a run with restarts" 'requires a run without' train --replicas 1 --on-server-death promote \
+    --restart 1 --json
 refused "a promotion of nobody" 'requires --replicas 1' run --on-server-death promote -- true
 refused "a bound of nothing" 'div-max requires' run --div-max 1 -- true
 refused "a replica of nobody" 'requires --coordinator' server --replica-of 127.0.0.1:1
@@ -159,6 +183,8 @@ refused "a replica without a bound" 'requires --replicate' server --replica-of 1
     --coordinator 127.0.0.1:1
 refused "a replica of more shards" 'each of the 1 shards here' server --replicate \
     --replica-of 127.0.0.1:1,127.0.0.1:2 --coordinator 127.0.0.1:1
-refused "a replica beside checkpoints" 'cannot be combined with' server --replicate --checkpoint c
+refused "a replica beside checkpoints" 'which rows the newest checkpoint has' server --replicate --checkpoint c
+refused "the same of a run" 'which rows the newest checkpoint has' run --replicas 1 \
+    --on-server-death promote --server-options "--checkpoint c" -- true
 refused "a bound below 0" 'div-max' server --replicate --div-max -1
 tap_done
