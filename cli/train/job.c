@@ -205,8 +205,9 @@ static int check_scheduler(const struct weft_command *command, const struct weft
                                            "workers");
     }
     if (job->tau_max > 0 && job->via != NULL) {
-        return weft_options_usage(command, "--tau-max cannot be used with --via: an update in an "
-                                           "aggregate has no delay of its own");
+        return weft_options_usage(command, "--tau-max cannot be used with --via: a sum does not say "
+                                           "which model each of its updates was computed from, and "
+                                           "a server could not remove a late one from it");
     }
     return WEFT_OPTIONS_RUN;
 }

@@ -202,7 +202,7 @@ wrong "the same of a server" 'tau-max requires --scheduler' server --tau-max 3
 wrong "a bound in bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3
 wrong "counts" 'counts must not be dropped' train --model lda --format docword --data d \
     --scheduler on --tau-max 3 --mode asp
-wrong "a bound with an aggregator" 'cannot be used with --via' worker --servers 127.0.0.1:9 \
+wrong "a bound with an aggregator" 'does not say which model each of its updates' worker --servers 127.0.0.1:9 \
     --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
 wrong "aggregators that the coordinator names" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
