@@ -74,6 +74,13 @@ void weft_cli_fabric_add_result(cJSON *o, const struct weft_fabric_config *confi
     cJSON_AddNumberToObject(delay, "max", (double)r->delay_max);
     cJSON_AddNumberToObject(o, "share_min", r->share_min);
     weft_json_add_known(o, "server_link_utilization", r->server_link_utilization, served);
+    if (!r->has_replica) {
+        cJSON_AddNullToObject(o, "replication");
+    } else {
+        cJSON_AddStringToObject(o, "replication",
+                                config->is_chained || config->policy == WEFT_FABRIC_FAIR ? "chain"
+                                                                                         : "bounded");
+    }
     weft_json_add_known(o, "replica_divergence_max", r->replica_divergence_max, r->has_replica);
     cJSON_AddNumberToObject(o, "replica_bytes", (double)r->replica_bytes);
     cJSON_AddNumberToObject(o, "update_bytes", (double)r->update_bytes);
@@ -274,6 +281,10 @@ int weft_cli_sim_fabric(int argc, char **argv)
          "divergence bound of replicas, in mean norms of an update; 0 = no\n"
          "replicas. With fair, every update is copied before it is committed",
          WEFT_OPTION_F64, &fabric.div_max, .most = 1e9},
+        {"chain", NULL,
+         "with --div-max, for fifo to order+bound: copy every update to the\n"
+         "replicas before it is committed, as with fair (chain replication)",
+         WEFT_OPTION_FLAG, .value = &config->is_chained},
         {"read-credits", "N", "+admission: workers between read and commit", WEFT_OPTION_U32,
          &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX,
          .fallback = "two fifths of the workers"},

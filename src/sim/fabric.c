@@ -130,6 +130,12 @@ static const char *check_policy(const struct weft_fabric_config *config)
     if (config->policy == WEFT_FABRIC_ADMISSION && config->read_credits == 0) {
         return "admission requires at least one read credit";
     }
+    if (config->is_chained && config->div_max == 0) {
+        return "a chain requires replicas: --div-max";
+    }
+    if (config->is_chained && config->policy >= WEFT_FABRIC_AGGREGATION) {
+        return "a chain copies single updates: policies fair to order+bound";
+    }
     if (!(config->div_max >= 0 && config->div_max <= 1e9)) {
         return "a divergence bound must be from 0 to 10^9 mean norms";
     }

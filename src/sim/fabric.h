@@ -109,6 +109,8 @@ struct weft_fabric_config {
     uint64_t chunk_bytes;  /* granularity of data that is forwarded while it arrives */
     uint64_t tau_max;      /* delay bound, for policy BOUND and later ones */
     double div_max;        /* divergence bound in mean norms of an update; 0 = no replicas */
+    bool is_chained;       /* with replicas: each gets every update before its commit (chain
+                            * replication), instead of sums within div_max. Policy FAIR is always */
     uint32_t read_credits; /* policy ADMISSION */
     uint32_t ahead;        /* grants ahead per server; 0 = the planner's default */
     uint64_t report_ns;    /* delay until the planner receives a link's new capacity */

@@ -30,6 +30,12 @@ static const uint64_t asked_max = UINT64_C(1) << 62;
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
+/* The transfers of a chain are not planned. */
+static bool replicates(const struct weft_fabric_config *config)
+{
+    return config->div_max > 0 && !weft_fabric_is_chained(config);
+}
+
 static uint32_t policy_of(const struct weft_fabric_config *config)
 {
     static const uint32_t policies[WEFT_FABRIC_POLICIES] = {
@@ -45,7 +51,7 @@ static uint32_t policy_of(const struct weft_fabric_config *config)
         [WEFT_FABRIC_TREE_CUT_THROUGH] = WEFT_PLAN_ORDER | WEFT_PLAN_CUT_THROUGH,
         [WEFT_FABRIC_TREE_EARLY] = WEFT_PLAN_ORDER | WEFT_PLAN_CUT_THROUGH | WEFT_PLAN_AGGREGATE,
     };
-    return policies[config->policy] | (config->div_max > 0 ? (uint32_t)WEFT_PLAN_REPLICATE : 0);
+    return policies[config->policy] | (replicates(config) ? (uint32_t)WEFT_PLAN_REPLICATE : 0);
 }
 
 static enum weft_planner_mode mode_of(const struct weft_fabric_config *config)
@@ -79,14 +85,14 @@ void weft_fabric_planner_new(struct weft_fabric *f)
     planner.worker_host = number;
     planner.servers = planner.mode == WEFT_PLANNER_ALL_REDUCE ? 0 : config->servers;
     planner.server_host = planner.servers > 0 ? number + config->workers : NULL;
-    planner.replica_host = config->div_max > 0 ? number + config->workers + config->servers : NULL;
+    planner.replica_host = replicates(config) ? number + config->workers + config->servers : NULL;
     planner.aggregators = config->workers;
     planner.aggregator_host = number;
     planner.ahead = config->ahead > 0 ? config->ahead : planner.ahead;
     planner.tau_max = config->tau_max;
     planner.read_credits = config->read_credits;
     planner.chunk_bytes = config->chunk_bytes;
-    planner.div_max = config->div_max > 0 ? config->div_max : planner.div_max;
+    planner.div_max = replicates(config) ? config->div_max : planner.div_max;
     planner.step_size = 1;
     planner.momentum = 0;
     weft_status status = weft_planner_new(&planner, &f->planner);

@@ -174,7 +174,7 @@ static void note_delay(struct weft_fabric *f, uint64_t delay)
 static void note_divergence(struct weft_fabric *f, double norm)
 {
     /* With a chain, the replicas have the update before it is committed. */
-    bool kept_close = f->config.div_max > 0 && weft_fabric_is_planned(f->config.policy);
+    bool kept_close = f->config.div_max > 0 && !weft_fabric_is_chained(&f->config);
     for (uint32_t s = 0; kept_close && s < f->config.servers; s++) {
         f->shards[s].pending += norm;
         if (f->shards[s].pending > f->result->replica_divergence_max) {
@@ -283,7 +283,7 @@ void weft_fabric_part_arrived(struct weft_fabric *f, const struct weft_fabric_tr
     if (transfer->kind == WEFT_FABRIC_PUSH) {
         weft_fabric_span(f, WEFT_FABRIC_SPAN_PUSH, transfer->worker, transfer->to, w->sent_ns,
                          f->config.update_bytes);
-        if (f->config.div_max > 0 && !weft_fabric_is_planned(f->config.policy)) {
+        if (weft_fabric_is_chained(&f->config)) {
             chain(f, transfer->worker);
             return;
         }

@@ -55,7 +55,14 @@ tap_run "ssp" json --mode ssp:1 --compute slow-20
 tap_run "keeps workers together" jq -e '.staleness == 1 and
     (.commits_by_worker | max - min) <= 2' json
 tap_run "a chain of replicas" json --div-max 3
-tap_run "copies every update" jq -e '.replica_divergence_max == 0 and .replica_bytes > 1e8' json
+tap_run "copies every update" jq -e '.replication == "chain" and .replica_divergence_max == 0 and
+    .replica_bytes > 1e8' json
+tap_run "a chain with a planner" json --div-max 3 --chain --policy order
+tap_run "does, too" jq -e '.replication == "chain" and .replica_divergence_max == 0 and
+    .replica_bytes > 1e8' json
+tap_run "a bound with a planner" json --div-max 3 --policy order
+tap_run "sends sums" jq -e '.replication == "bounded" and .replica_divergence_max <= 3 and
+    .replica_bytes > 0' json
 
 tap_like "for people" "$(fabric --policy fifo)" '^commits  *[0-9]*, '
 tap_like "with the planner's time" "$(fabric --policy fifo)" '^planning '
@@ -112,6 +119,8 @@ refused '--mode "ssp".*async, ssp:N (such as ssp:2) or sync' --mode ssp
 refused '--workers "0".*from 1 to 1000' --workers 0
 refused '--seconds "0"' --seconds 0
 refused '--div-max "-1"' --div-max -1
+refused 'a chain requires replicas' --chain
+refused 'a chain copies single updates' --chain --div-max 3 --policy +aggregation
 refused 'requires --mode sync' --policy ring
 refused 'omit --compute' --grid --compute fixed
 refused 'omit --grid' --grid --gantt x

@@ -184,12 +184,17 @@ static void ssp_holds_the_fast_back(void **state)
 static void a_chain_copies_every_update(void **state)
 {
     (void)state;
-    struct weft_fabric_config config = config_of(WEFT_FABRIC_FAIR, "uniform", "homogeneous");
-    config.div_max = 5;
-    run(&config);
-    assert_true(result.has_replica && result.replica_divergence_max == 0);
-    assert_in_range(result.replica_bytes, result.commits * 12500000,
-                    (result.commits + 30) * 12500000);
+    for (int policy = WEFT_FABRIC_FAIR; policy <= WEFT_FABRIC_BOUND; policy++) {
+        struct weft_fabric_config config =
+            config_of((enum weft_fabric_policy)policy, "uniform", "homogeneous");
+        config.div_max = 5;
+        config.is_chained = policy != WEFT_FABRIC_FAIR; /* which is one in any case */
+        run(&config);
+        assert_true(result.commits > 0);
+        assert_true(result.has_replica && result.replica_divergence_max == 0);
+        assert_in_range(result.replica_bytes, result.commits * 12500000,
+                        (result.commits + 30) * 12500000);
+    }
 }
 
 /* ---- all policies, all settings -------------------------------------------------------------- */
