@@ -8,9 +8,9 @@
  * including it is at most div_max. With momentum beta a step keeps moving the model, in total by
  * the factor 1 / (1 - beta).
  *
- * A replication carries the sum of what is pending. It starts as late as possible, when the waiting
- * updates would raise D above div_max, or immediately if the servers' uplinks are idle. Only one
- * replication runs at a time.
+ * A replication carries the sum of what is pending. It starts as late as possible, when the updates
+ * that may be granted soon would raise D above div_max, or, with half of div_max pending, when the
+ * servers' uplinks are idle. Only one replication runs at a time.
  *
  * The norms from workers are forecasts: only SGD applies eta * g. At the commit they are replaced
  * by the reported norm of the applied step. The shards enforce the hard bound themselves when they
@@ -95,17 +95,21 @@ void planner_replica_delivered(struct weft_planner *planner)
     }
 }
 
-/* Whether the waiting updates would exceed the bound. */
+/* Whether the updates that may be granted soon would exceed the bound: as many as are granted ahead, and
+ * one that is committed meanwhile. Not all that wait: with a long queue every update would then be
+ * replicated alone. */
 static bool is_needed(const struct weft_planner *planner)
 {
-    uint64_t norm = divergence(planner);
-    for (uint32_t i = 0; i < planner->waiting_count && norm <= PLANNER_NORM_ONE; i++) {
-        norm += planner->workers[planner->waiting[i]].norm;
+    const uint64_t soon = weft_min_u64(planner->waiting_count, planner->config.ahead + 1);
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        largest = weft_max_u64(largest, planner->workers[planner->waiting[i]].norm);
     }
-    return norm > PLANNER_NORM_ONE;
+    return divergence(planner) + soon * weft_min_u64(largest, PLANNER_NORM_ONE) > PLANNER_NORM_ONE;
 }
 
-/* Whether no read waits and the servers' uplinks are free. */
+/* Whether no read waits and the servers' uplinks are free, as far as the planner knows: reads that it
+ * does not grant use them, too, so there must be enough to send. */
 static bool is_idle(const struct weft_planner *planner)
 {
     for (uint32_t s = 0; s < planner->config.servers; s++) {
@@ -115,7 +119,7 @@ static bool is_idle(const struct weft_planner *planner)
             return false;
         }
     }
-    return planner->reading_count == 0;
+    return planner->reading_count == 0 && planner->norm_pending >= PLANNER_NORM_ONE / 2;
 }
 
 static void start(struct weft_planner *planner)

@@ -197,6 +197,24 @@ static void a_chain_copies_every_update(void **state)
     }
 }
 
+/* A long queue does not make a replication of every update: within a bound of 30 norms there are far fewer
+ * bytes than in a chain, and nearly the commits of a job without replicas. */
+static void a_bound_costs_less_than_a_chain(void **state)
+{
+    (void)state;
+    struct weft_fabric_config config = config_of(WEFT_FABRIC_ORDER, "uniform", "homogeneous");
+    run(&config);
+    const uint64_t alone = result.commits;
+    config.div_max = 30;
+    run(&config);
+    const uint64_t bounded = result.commits, bounded_bytes = result.replica_bytes;
+    assert_true(result.replica_divergence_max <= 30);
+    config.is_chained = true;
+    run(&config);
+    assert_true(10 * bounded > 9 * alone && bounded > result.commits);
+    assert_true(5 * bounded_bytes < result.replica_bytes);
+}
+
 /* ---- all policies, all settings -------------------------------------------------------------- */
 
 static const enum weft_fabric_policy served_policies[] = {
@@ -321,6 +339,7 @@ int main(void)
         cmocka_unit_test(the_slowest_link_holds_a_ring),
         cmocka_unit_test(ssp_holds_the_fast_back),
         cmocka_unit_test(a_chain_copies_every_update),
+        cmocka_unit_test(a_bound_costs_less_than_a_chain),
         cmocka_unit_test(every_setting_runs_to_its_end),
         cmocka_unit_test(bounds_are_kept_when_they_bite),
         cmocka_unit_test(admission_halves_the_delay),
