@@ -361,7 +361,7 @@ weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *par
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
     if (status == WEFT_OK) {
         ps_part_to(part, PART_FLYING);
-        part->list_flying = true;
+        ps_part_message_to(part, MESSAGE_LIST);
         part->list_bad = false;
         part->list_status = WEFT_RPC_OK;
         client->list_part = end->list_part = ps_part_index(client, part);
@@ -421,7 +421,7 @@ static void requeue(struct weft_ps_client *client, struct ps_part *part)
 static void list_over(struct weft_ps_client *client, struct ps_part *part)
 {
     client->list_part = WEFT_PS_NONE;
-    part->list_flying = false;
+    ps_part_message_to(part, MESSAGE_OWN);
     part->list_given = true;
     client->counters.replies_malformed += part->list_bad;
     bool refused = !part->list_bad && part->list_status != WEFT_RPC_OK;
@@ -470,7 +470,8 @@ void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part
         weft_ps_known_kept(client, part);
         client->counters.lists_stored++;
     }
-    if (!part->listed || ps_part_head_only(part) || part->with_ids || part->op == WEFT_PS_NONE) {
+    if (!part->listed || ps_part_head_only(part) || part->message == MESSAGE_IDS ||
+        part->op == WEFT_PS_NONE) {
         return;
     }
     uint64_t plain = (uint64_t)part->rows * part->plain_id_bytes;
@@ -572,7 +573,7 @@ bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
     if (!part->listed || ps_part_head_only(part)) {
         return false;
     }
-    if (part->with_ids) {
+    if (part->message == MESSAGE_IDS) {
         with_ids_sent(client, part, event);
         return true;
     }
@@ -631,8 +632,8 @@ void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part)
 {
     const uint32_t index = ps_part_index(client, part);
     part->in_air = false;
-    part->list_flying = part->list_given = false;
-    part->with_ids = part->sent_unknown = false;
+    ps_part_message_to(part, MESSAGE_OWN);
+    part->list_given = part->sent_unknown = false;
     part->list_doubt = DOUBT_NONE;
     part->list_tries = 0;
     part->list_step = part->listed && !ps_part_head_only(part) ? LIST_BEFORE : LIST_THERE;

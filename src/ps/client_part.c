@@ -184,12 +184,14 @@ static uint32_t refused_elems(const struct ps_part *part)
     return (uint32_t)weft_min_u64(part->refused * of_chunk, part->delivered);
 }
 
-/* A push of a clock that its shard ended without this worker: what was refused for that is absent, as
- * if it had been lost on the way. */
-static void count_passed(struct weft_ps_client *client, const struct ps_part *part)
+/* Elements that the shard refused count as not delivered, as if the network had lost them. The part has
+ * one refusal, so they are subtracted once. */
+static void count_refusal(struct weft_ps_client *client, const struct ps_part *part)
 {
-    if (part->op != WEFT_PS_NONE && part->refused > 0) {
-        struct weft_ps_result *result = &client->ops[part->op].result;
+    struct weft_ps_result *result = &client->ops[part->op].result;
+    if (part->refusal == REFUSAL_LATE) {
+        result->elements_delivered -= part->delivered;
+    } else if (part->refusal == REFUSAL_PASSED && part->refused > 0) {
         result->elements_delivered -= refused_elems(part);
         result->rpcs_short += !part->is_short;
     }
@@ -201,11 +203,8 @@ void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
     if (part->update != 0) {
         weft_ps_update_part_done(client, part);
     }
-    if (part->passed) {
-        count_passed(client, part);
-    }
-    if (part->late && part->op != WEFT_PS_NONE) {
-        client->ops[part->op].result.elements_delivered -= part->delivered;
+    if (part->op != WEFT_PS_NONE) {
+        count_refusal(client, part);
     }
     if (part->op != WEFT_PS_NONE) {
         weft_ps_op_part_done(client, part->op);
@@ -260,7 +259,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         }
         part->answer = ANSWER_NONE; /* what comes back may not have it */
     }
-    if (part->via) {
+    if (ps_part_is_via(part)) {
         weft_ps_via_recall(client, part);
     }
     if (ps_via_holds(part)) {
@@ -271,7 +270,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
     /* Of a push that names a list: LIST was answered, or that the list is unknown. */
-    bool answered = part->answer == ANSWER_CLOSED && !part->list_flying &&
+    bool answered = part->answer == ANSWER_CLOSED && part->message != MESSAGE_LIST &&
                     part->list_doubt != DOUBT_UNKNOWN;
     if (flew && answered) {
         if (is_push && !part->request_closed) {
@@ -284,13 +283,13 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         weft_ps_part_done(client, part); /* nobody waits for its answer, which will not come */
         return;
     }
-    if (is_push && part->request_closed && !part->list_flying) {
+    if (is_push && part->request_closed && part->message != MESSAGE_LIST) {
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
     part->answer = ANSWER_NONE;
     part->request_closed = part->begun = false;
     part->is_ahead = false; /* whoever calls counts anew */
-    part->resent |= flew && !part->list_flying;
+    part->resent |= flew && part->message != MESSAGE_LIST;
     ps_part_rows_to(part, ROWS_GO);
     weft_ps_listed_reset(client, part);
     if (part->op == WEFT_PS_NONE && !is_push) {
@@ -308,7 +307,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_status status)
 {
     struct ps_part *part = &client->parts[index];
-    if (part->via) {
+    if (ps_part_is_via(part)) {
         weft_ps_via_recall(client, part);
     }
     if (ps_via_holds(part)) {
@@ -323,7 +322,7 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
         /* NOTFOUND: the transport has dropped it with the peer. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
-    if (part->kind == WEFT_RPC_PUSH && (!part->request_closed || part->list_flying)) {
+    if (part->kind == WEFT_RPC_PUSH && (!part->request_closed || part->message == MESSAGE_LIST)) {
         weft_ps_push_closed(client, part);
     }
     weft_ps_listed_reset(client, part);

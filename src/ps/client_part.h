@@ -6,7 +6,7 @@
  *     FLYING --SENT: `request_closed`, and the answer: ANSWER_CLOSED, in either order--> DONE
  *     FLYING --the connection breaks, and the shard is waited for--> QUEUED, to be sent again
  *     FLYING --an aggregator will not have it--> QUEUED, to go to the shard itself
- *     FLYING --its LIST was taken (`list_flying`), or its list is unknown--> QUEUED
+ *     FLYING --its LIST is closed and answered, or its list is unknown--> QUEUED
  *     QUEUED, FLYING --the shard is gone, or the request cannot be sent--> DONE, failed
  *     QUEUED, FLYING --the same, and an aggregator's transport has its memory--> FLYING, `failing`
  *     QUEUED --nobody waits for this pull any more--> DONE, never sent
@@ -64,6 +64,41 @@ enum ps_part_rows {
     ROWS_NEVER, /* so it goes, too, when it is sent again: its rows were counted as missed */
 };
 
+/* The message in flight for a part. `answer` and `request_closed` describe this message.
+ *
+ *     OWN --LIST is sent--> LIST --LIST is closed and answered--> OWN
+ *     OWN --the push is sent with its ids--> IDS
+ *     LIST, IDS --the connection breaks, or the part fails--> OWN
+ */
+enum ps_part_message {
+    MESSAGE_OWN,  /* the part's request, as laid out when the part was made */
+    MESSAGE_LIST, /* PUSH that names a list: LIST, which precedes the push */
+    MESSAGE_IDS,  /* PUSH that names a list: the same rows with their ids, from `list_request` */
+};
+
+/* The route of a part.
+ *
+ *     OPEN --an aggregator accepts it--> VIA
+ *     VIA --the aggregator commits it--> OPEN
+ *     VIA --refused, recalled, the aggregator is gone, or its transport is full--> DIRECT
+ *
+ * DIRECT is final, so that a part makes at most one detour. weft_ps_part_queue starts at OPEN.
+ */
+enum ps_part_route {
+    ROUTE_OPEN,   /* to the shard, unless an aggregator accepts the part when it is sent */
+    ROUTE_VIA,    /* FLYING: sent to an aggregator. The shard may have a PUSH, too */
+    ROUTE_DIRECT, /* to the shard only */
+};
+
+/* A refusal by the shard that leaves the operation OK: the refused elements count as not delivered.
+ * Set with every answer, so that a push sent again has the refusal of its last answer only.
+ */
+enum ps_part_refusal {
+    REFUSAL_NONE,
+    REFUSAL_LATE,   /* LATE: the update is too old, and no element was applied */
+    REFUSAL_PASSED, /* STALE_CLOCK: after a break the shard ended the clock without this worker */
+};
+
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
@@ -80,25 +115,22 @@ struct ps_part {
     bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
     bool is_ahead;       /* PULL: counted in pulls_ahead */
     bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
-    bool listed;         /* PUSH: its chunks name a list; all that follows is of such */
-    bool list_flying;    /* FLYING is LIST; so are `answer` and `request_closed` */
-    bool list_given;     /* LIST was sent for it */
-    bool with_ids;       /* it was sent so, from `list_request` */
+    bool listed;         /* PUSH: its chunks name a list; the fields up to list_status need one */
+    bool list_given;     /* LIST was sent for it on this connection */
+    enum ps_part_message message; /* which is in flight; set by ps_part_message_to */
     enum ps_list_step list_step;
     enum ps_list_doubt list_doubt;
     bool sent_unknown;   /* SENT came, and said UNKNOWN */
     uint8_t list_tries;  /* times that its list was unknown */
     bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
     uint16_t list_status;
-    bool late;           /* PUSH: refused whole, as of an update that is too late */
-    bool via;            /* FLYING: the aggregator has it; a PUSH the shard may, too; client_via.c */
-    bool via_sending;    /* the transport to the aggregator has its memory */
-    bool via_answering;  /* and the memory of its answer, which nobody waits for */
-    bool via_pull;       /* PULL: sent so last, and not counted among the shard's */
-    bool direct;         /* by an aggregator it did not get there */
-    uint32_t via_index;  /* by which aggregator, in `vias` */
-    bool failing;        /* it fails when its memory comes back */
-    bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
+    enum ps_part_refusal refusal; /* PUSH: why the shard refused it and the operation is still OK */
+    enum ps_part_route route;     /* set by ps_part_route_to; client_via.c */
+    bool via_sending;    /* the transport to the aggregator owns the request's memory until SENT */
+    bool via_answering;  /* that transport owns the reply's memory; the reply will be discarded */
+    bool via_pull;       /* PULL: last sent by an aggregator, so not in the shard's pulls_open */
+    uint32_t via_index;  /* the aggregator of `route`, via_sending and via_answering, in `vias` */
+    bool failing;        /* FLYING: fails as soon as via_sending and via_answering are false */
     bool is_short;       /* PUSH: of the request; so are the next two */
     uint32_t delivered;  /* elements that arrived */
     uint32_t refused;    /* chunks */
@@ -159,6 +191,29 @@ static inline void ps_part_posted(struct ps_part *part)
 {
     WEFT_ASSERT(part->answer == ANSWER_NONE);
     part->answer = ANSWER_POSTED;
+}
+
+/* OWN is also the state after a reset, from any other. */
+static inline void ps_part_message_to(struct ps_part *part, enum ps_part_message to)
+{
+    WEFT_ASSERT(to == MESSAGE_OWN || part->message == MESSAGE_OWN);
+    part->message = to;
+}
+
+static inline void ps_part_route_to(struct ps_part *part, enum ps_part_route to)
+{
+    static const uint8_t may[] = {
+        [ROUTE_OPEN] = 1U << ROUTE_VIA,
+        [ROUTE_VIA] = 1U << ROUTE_OPEN | 1U << ROUTE_DIRECT,
+        [ROUTE_DIRECT] = 0,
+    };
+    WEFT_ASSERT((may[part->route] >> to & 1) != 0);
+    part->route = to;
+}
+
+static inline bool ps_part_is_via(const struct ps_part *part)
+{
+    return part->route == ROUTE_VIA;
 }
 
 static inline bool ps_part_head_only(const struct ps_part *part)

@@ -22,8 +22,8 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
     part->answer = ANSWER_NONE;
     part->request_closed = false;
     part->counted = part->begun = false;
-    part->via = part->via_sending = part->via_answering = part->via_pull = false;
-    part->direct = part->failing = false;
+    part->route = ROUTE_OPEN;
+    part->via_sending = part->via_answering = part->via_pull = part->failing = false;
     part->born = ps_part_resumes(part) ? 0 : ++client->born;
     if (end->down || link->gone) {
         weft_ps_part_fail(client, index, WEFT_PEER);
@@ -120,7 +120,7 @@ uint32_t weft_ps_pushes_before(const struct weft_ps_client *client, const struct
 {
     uint32_t count = 0;
     *rpc_ids_p = link->flying_xor;
-    if (!part->direct) {
+    if (part->route != ROUTE_DIRECT) {
         return link->pushes_flying;
     }
     *rpc_ids_p = 0;

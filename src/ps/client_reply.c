@@ -112,7 +112,7 @@ static bool was_passed(const struct ps_link *link, const struct ps_part *part,
 /* Its shard applied nothing of it, as if the scheduler had dropped it. */
 static void refused_late(struct weft_ps_client *client, struct ps_part *part)
 {
-    part->late = true;
+    part->refusal = REFUSAL_LATE;
     weft_ps_update_late(client, part);
     weft_ps_part_missed(client, part);
     weft_ps_residual_keep_all(client, part); /* zeros where it was kept as lost */
@@ -127,8 +127,10 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
                      uint64_t taken_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    part->passed = was_passed(link, part, reply);
-    client->counters.pushes_skipped += part->passed && part->op != WEFT_PS_NONE;
+    const bool is_passed = was_passed(link, part, reply);
+    const bool is_late = part->kind == WEFT_RPC_PUSH && reply->status == WEFT_RPC_LATE;
+    part->refusal = is_passed ? REFUSAL_PASSED : REFUSAL_NONE; /* of this answer, not an older one */
+    client->counters.pushes_skipped += is_passed && part->op != WEFT_PS_NONE;
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
         link->opened = true;
@@ -138,15 +140,14 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     if (reply->status == WEFT_RPC_OK) {
         weft_ps_list_used(client, part, reply);
     }
-    client->counters.rpcs_refused += reply->status != WEFT_RPC_OK && !part->passed;
+    client->counters.rpcs_refused += reply->status != WEFT_RPC_OK && !is_passed;
     client->counters.pushes_lost +=
         part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
-    bool is_late = part->kind == WEFT_RPC_PUSH && reply->status == WEFT_RPC_LATE;
     if (is_late) {
         refused_late(client, part);
     }
     weft_ps_note_status(client, part, WEFT_OK,
-                        part->passed || is_late ? WEFT_RPC_OK : reply->status);
+                        is_passed || is_late ? WEFT_RPC_OK : reply->status);
     if (reply->status != WEFT_RPC_OK) {
         weft_ps_pull_missed(client, part);
     }
@@ -185,13 +186,13 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         return;
     }
     WEFT_ASSERT(part->state == PART_FLYING && part->answer != ANSWER_CLOSED);
-    if (part->list_flying) {
+    if (part->message == MESSAGE_LIST) {
         weft_ps_list_reply(client, index, event);
         return;
     }
     bool gone = event->outcome != WEFT_MSG_COMPLETE && event->sender_gone;
-    if (gone && (client->config.reconnect_ns > 0 || part->via)) {
-        part->answer = part->via ? ANSWER_NONE : part->answer;
+    if (gone && (client->config.reconnect_ns > 0 || ps_part_is_via(part))) {
+        part->answer = ps_part_is_via(part) ? ANSWER_NONE : part->answer;
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
     /* A shard ends no answer before it is whole, or as whole as its bound wants. */
@@ -215,21 +216,21 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         client->counters.replies_malformed += !good;
         weft_ps_resume_answered(client, part, good ? &reply : NULL);
     } else if ((!is_short || may_be_short) && take_answer(client, part, event, &reply)) {
-        if (part->listed && !ps_part_head_only(part) && !part->with_ids &&
+        if (part->listed && !ps_part_head_only(part) && part->message != MESSAGE_IDS &&
             reply.status == WEFT_RPC_UNKNOWN_LIST) {
             weft_ps_listed_unknown(client, index, &reply);
             return;
         }
-        if (part->via && reply.status != WEFT_RPC_OK) {
+        if (ps_part_is_via(part) && reply.status != WEFT_RPC_OK) {
             weft_ps_via_answered(client, index, false);
             return;
         }
         answered(client, part, event, &reply, taken_ns);
-        if (part->via) {
+        if (ps_part_is_via(part)) {
             weft_ps_via_answered(client, index, true);
             return;
         }
-    } else if (part->via) {
+    } else if (ps_part_is_via(part)) {
         client->counters.replies_malformed++;
         weft_ps_via_answered(client, index, false);
         return;

@@ -13,7 +13,8 @@ uint64_t weft_ps_reply_until(const struct weft_ps_client *client, const struct p
 
 static weft_peer part_peer(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    return part->via ? weft_ps_via_peer_of(client, part) : client->ends[part->shard].peer;
+    return ps_part_is_via(part) ? weft_ps_via_peer_of(client, part)
+                                : client->ends[part->shard].peer;
 }
 
 weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
@@ -48,14 +49,14 @@ bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *li
  * tag. */
 static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 {
-    return part->kind == WEFT_RPC_PUSH && !part->via && !ps_part_head_only(part) &&
+    return part->kind == WEFT_RPC_PUSH && !ps_part_is_via(part) && !ps_part_head_only(part) &&
            part->clock > link->clock_passed && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
                          const struct ps_link *link, uint8_t id_bytes)
 {
-    bool keeps = part->keeps && (link->can & WEFT_RPC_CAN_LIST) != 0 && !part->via;
+    bool keeps = part->keeps && (link->can & WEFT_RPC_CAN_LIST) != 0 && !ps_part_is_via(part);
     bool is_push = part->kind == WEFT_RPC_PUSH, is_table = part->kind == WEFT_RPC_TABLE;
     return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
@@ -69,7 +70,7 @@ static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_pa
 static void write_head(struct weft_ps_client *client, const struct ps_part *part,
                        const struct ps_link *link, const struct ps_message *message)
 {
-    bool is_pull = part->kind == WEFT_RPC_PULL;
+    bool is_pull = part->kind == WEFT_RPC_PULL, is_via = ps_part_is_via(part);
     uint32_t after_rpc_id;
     bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE &&
                  client->tables[part->table].spec.mode != WEFT_TABLE_BSP &&
@@ -83,17 +84,17 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
         .rows_critical = is_pull ? part->rows_critical : 0,
-        .after_seq = is_pull && part->via ? weft_ps_via_age(client, part)
-                     : after              ? after_rpc_id
-                     : is_table           ? session
-                                          : (uint32_t)part->number,
+        .after_seq = is_pull && is_via ? weft_ps_via_age(client, part)
+                     : after           ? after_rpc_id
+                     : is_table        ? session
+                                       : (uint32_t)part->number,
         .need_clock = is_pull || is_of_update(part, link) ? part->clock
                       : is_table                          ? can
-                      : part->via                         ? session
+                      : is_via                            ? session
                                                           : 0,
-        .reply_bound_ppm = is_pull     ? part->bound_ppm
-                           : part->via ? weft_ps_update_sum(client, part)
-                                       : 0,
+        .reply_bound_ppm = is_pull  ? part->bound_ppm
+                           : is_via ? weft_ps_update_sum(client, part)
+                                    : 0,
         .rows = ps_part_head_only(part)       ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
                                               : part->rows,
@@ -139,7 +140,8 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     bool is_push = part->kind == WEFT_RPC_PUSH;
     bool may_lose = is_push && !part->resent && !whole;
     const struct weft_msg_pace *pace =
-        is_push && part->update != 0 && !part->via ? weft_ps_update_pace(client, part) : NULL;
+        is_push && part->update != 0 && !ps_part_is_via(part) ? weft_ps_update_pace(client, part)
+                                                              : NULL;
     bool of_update = is_of_update(part, link);
     struct weft_msg_send send = {
         .peer = part_peer(client, part),
@@ -170,7 +172,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         if (is_push) {
             ps_part_take_off(link, part);
             update_sent(client, part, pace, seq, now_ns);
-        } else if (part->kind == WEFT_RPC_PULL && !part->via) {
+        } else if (part->kind == WEFT_RPC_PULL && !ps_part_is_via(part)) {
             struct ps_shard_end *end = &client->ends[part->shard];
             part->is_ahead = weft_ps_pull_is_ahead(client, part);
             end->pulls_open++;
@@ -198,19 +200,21 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
     if (!ps_via_holds(part)) {
         part->via_index = weft_ps_via_index(client, part);
     }
-    part->via = weft_ps_via_takes(client, part);
-    part->via_pull = part->via && part->kind == WEFT_RPC_PULL;
+    if (weft_ps_via_takes(client, part)) {
+        ps_part_route_to(part, ROUTE_VIA);
+    }
+    part->via_pull = ps_part_is_via(part) && part->kind == WEFT_RPC_PULL;
     weft_status status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
-    if (status != WEFT_OK && part->via) { /* the aggregator takes no more now */
+    if (status != WEFT_OK && ps_part_is_via(part)) { /* the aggregator takes no more now */
         if (part->answer == ANSWER_POSTED) {
             (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         }
         part->answer = ANSWER_NONE;
-        part->via = part->via_pull = false;
-        part->direct = true;
+        ps_part_route_to(part, ROUTE_DIRECT);
+        part->via_pull = false;
         status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     }
-    if (status == WEFT_OK && part->via) {
+    if (status == WEFT_OK && ps_part_is_via(part)) {
         weft_ps_via_went(client, part, now_ns);
     }
     if (status == WEFT_OK && !ps_part_head_only(part)) {
@@ -231,7 +235,8 @@ static weft_status ids_send(struct weft_ps_client *client, struct ps_part *part,
     }
     weft_status status = message_send(client, part, &message, true, now_ns);
     if (status == WEFT_OK) {
-        part->with_ids = part->resent = true;
+        ps_part_message_to(part, MESSAGE_IDS);
+        part->resent = true;
         part->ids_chunk_elems = message.chunk_elems;
         client->list_part = ps_part_index(client, part);
     }

@@ -88,7 +88,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         return;
     }
     WEFT_ASSERT(part->state == PART_FLYING && !part->request_closed);
-    if (part->list_flying) {
+    if (part->message == MESSAGE_LIST) {
         weft_ps_list_sent(client, index, event);
         return;
     }

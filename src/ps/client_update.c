@@ -479,7 +479,7 @@ static bool withdraw_all(struct weft_ps_client *client, const struct ps_update *
 {
     FOR_EACH_PART(client, u, part)
     {
-        if (part->resent || part->begun || part->list_flying || part->request_closed ||
+        if (part->resent || part->begun || part->message == MESSAGE_LIST || part->request_closed ||
             (part->state == PART_FLYING && !part->paced)) {
             return false;
         }

@@ -117,14 +117,14 @@ bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *pee
 static void go_direct(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
-    WEFT_ASSERT(part->state == PART_FLYING && part->via);
-    weft_ps_via_leave(client, part);
+    WEFT_ASSERT(part->state == PART_FLYING && ps_part_is_via(part));
+    weft_ps_via_leave(client, part, ROUTE_DIRECT);
     if (part->answer == ANSWER_POSTED) {
         /* NOTFOUND: the transport has dropped it with the peer. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
     part->answer = ANSWER_NONE;
-    part->resent = part->direct = true;
+    part->resent = true;
     ps_part_to(part, PART_QUEUED);
     client->counters.via_direct += part->kind == WEFT_RPC_PUSH;
     client->counters.via_pulls_direct += part->kind == WEFT_RPC_PULL;
@@ -149,8 +149,8 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
         const struct ps_part *part = &client->parts[i];
         if (part->via_answering && part->via_index == index) {
             weft_ps_via_answer_over(client, i); /* its expectation went with the peer */
-        } else if (part->state == PART_FLYING && part->via && part->via_index == index &&
-                   part->answer != ANSWER_CLOSED) {
+        } else if (part->state == PART_FLYING && ps_part_is_via(part) &&
+                   part->via_index == index && part->answer != ANSWER_CLOSED) {
             go_direct(client, i);
         }
     }
@@ -374,8 +374,8 @@ uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_
 
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    if (part->kind != WEFT_RPC_PULL || part->direct || part->answer == ANSWER_POSTED ||
-        part->resent || part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
+    if (part->kind != WEFT_RPC_PULL || part->route == ROUTE_DIRECT ||
+        part->answer == ANSWER_POSTED || part->resent || part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
         client->ops[part->op].deadline_ns != WEFT_NEVER ||
         !weft_ps_via_open(client, part->table, part->shard)) {
         return false;
@@ -407,8 +407,8 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
     if (part->kind == WEFT_RPC_PULL) {
         return weft_ps_via_takes_pull(client, part);
     }
-    return part->kind == WEFT_RPC_PUSH && !part->direct && part->answer != ANSWER_POSTED &&
-           !part->resent && !part->listed && !ps_part_head_only(part) && !part->begun &&
+    return part->kind == WEFT_RPC_PUSH && part->route != ROUTE_DIRECT &&
+           part->answer != ANSWER_POSTED && !part->resent && !part->listed && !ps_part_head_only(part) && !part->begun &&
            part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
            (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
@@ -433,21 +433,20 @@ void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint6
     client->counters.via_pulls += part->via_pull;
 }
 
-void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part)
+void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part, enum ps_part_route to)
 {
-    client->vias[part->via_index].flying -= part->via;
-    client->vias[part->via_index].pulls -= part->via && part->via_pull;
-    part->via = false;
+    client->vias[part->via_index].flying--;
+    client->vias[part->via_index].pulls -= part->via_pull;
+    ps_part_route_to(part, to);
 }
 
 void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part)
 {
-    weft_ps_via_leave(client, part);
+    weft_ps_via_leave(client, part, ROUTE_DIRECT);
     part->via_answering =
         part->answer == ANSWER_POSTED &&
         client->msgr.ops->cancel(client->msgr.self, part->expect) == WEFT_NOTFOUND;
     part->answer = part->answer == ANSWER_POSTED ? ANSWER_NONE : part->answer;
-    part->direct = true;
     client->vias[part->via_index].close = true; /* an answer that nobody takes would stay with the aggregator */
 }
 
@@ -505,7 +504,7 @@ void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool co
         go_direct(client, index);
         return;
     }
-    weft_ps_via_leave(client, part);
+    weft_ps_via_leave(client, part, ROUTE_OPEN);
     if (part->kind == WEFT_RPC_PUSH) {
         client->counters.via_committed++;
         ps_vouched(&client->ends[part->shard], part->via_sent_ns);

@@ -30,9 +30,9 @@ bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps
 /* How old its rows may be, in microseconds: not older than this worker's last push. UINT32_MAX: any age. */
 uint32_t weft_ps_via_age(const struct weft_ps_client *client, const struct ps_part *part);
 weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part);
-/* It was given to the transport; it is not the aggregator's any more. */
+/* It was given to the transport; it is not the aggregator's any more, and its next route is `to`. */
 void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
-void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part);
+void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part, enum ps_part_route to);
 /* The same while the aggregator is there; an answer may be arriving. */
 void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part);
 /* The answer to a push that was recalled. */
