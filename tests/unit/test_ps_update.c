@@ -19,11 +19,16 @@ struct rig {
     float pulled[N * DIM];
 };
 
-/* ASP, so that steps are seen at once; -1 adds the gradient, 1 / workers of it. */
-static struct rig *rig_new(uint8_t mode, uint32_t workers, uint32_t delay_max, uint64_t bytes_min)
+/* ASP, so that steps are seen at once; -1 adds the gradient, 1 / workers of it. reconnect_ns: how long a
+ * worker waits for a shard whose connection broke; 0 = not at all. */
+static struct rig *rig_waiting(uint8_t mode, uint32_t workers, uint32_t delay_max,
+                               uint64_t bytes_min, uint64_t reconnect_ns)
 {
     struct rig *r = calloc(1, sizeof(*r));
     struct cluster_config config = cluster_config(SHARDS, workers);
+    config.incarnation = 10;
+    config.client.reconnect_ns = reconnect_ns;
+    config.shard.chunks_max = reconnect_ns > 0 ? 64 : config.shard.chunks_max;
     config.shard.dim_max = config.client.dim_max = DIM;
     config.shard.delay_max = delay_max;
     config.client.update_bytes_min = bytes_min;
@@ -42,6 +47,11 @@ static struct rig *rig_new(uint8_t mode, uint32_t workers, uint32_t delay_max, u
         r->ids[i] = weft_mix64(i);
     }
     return r;
+}
+
+static struct rig *rig_new(uint8_t mode, uint32_t workers, uint32_t delay_max, uint64_t bytes_min)
+{
+    return rig_waiting(mode, workers, delay_max, bytes_min, 0);
 }
 
 static void rig_free(struct rig *r)
@@ -388,6 +398,63 @@ static void an_update_beyond_the_bound_is_refused_whole(void **state)
     }
 }
 
+static void grant_what_asks(struct rig *r, uint32_t worker)
+{
+    struct weft_ps_update_event event;
+    while (weft_ps_update_poll(r->c.client[worker], &event)) {
+        if (event.type == WEFT_PS_UPDATE_ASK) {
+            grant_all(r, worker, event.update, 0);
+        }
+    }
+}
+
+/* The connection to shard 0 breaks after so many steps of a push that both shards refuse as late. A push
+ * that is sent again is counted once and has one refusal, so its elements are subtracted once and none counts
+ * as delivered. */
+static uint64_t break_a_late_push(uint32_t steps, uint64_t seed)
+{
+    struct rig *r = rig_waiting(WEFT_TABLE_ASP, 2, 2, 1000, 1000 * WEFT_NS_PER_S);
+    weft_prng_init(&r->c.net->prng, seed);
+    pull(r, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        pull(r, 1, 0);
+        weft_ps_op op = push(r, 1, 0, 2);
+        cluster_clock(&r->c, 1, 0);
+        grant_what_asks(r, 1);
+        (void)cluster_wait(&r->c, 1, op);
+    }
+    weft_ps_op op = push(r, 0, 0, 4);
+    cluster_clock(&r->c, 0, 0);
+    grant_what_asks(r, 0);
+    for (uint32_t i = 0; i < steps; i++) {
+        (void)cluster_step(&r->c);
+    }
+    fake_break(r->c.net, 0, SHARDS);
+    cluster_poll(&r->c);
+    assert_int_equal(weft_ps_client_reconnect(r->c.client[0], 0, fake_peer(0), r->c.net->now_ns),
+                     WEFT_OK);
+    fake_connect(r->c.net, 0, SHARDS);
+    cluster_poll(&r->c);
+    struct weft_ps_result result = cluster_wait(&r->c, 0, op);
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.elements_delivered, 0);
+    assert_int_equal(result.rpcs_dropped, SHARDS);
+    assert_int_equal(weft_ps_client_counters(r->c.client[0])->pushes_late, SHARDS);
+    const uint64_t resent = weft_ps_client_counters(r->c.client[0])->pushes_resent;
+    rig_free(r);
+    return resent;
+}
+
+static void a_late_push_is_subtracted_once(void **state)
+{
+    (void)state;
+    uint64_t resent = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        resent += break_a_late_push(i % 50, i / 50);
+    }
+    assert_in_range(resent, 40, 400);
+}
+
 /* Nobody polls: eight wait, the next goes at once. */
 static void what_finds_no_place_goes_at_once(void **state)
 {
@@ -582,6 +649,7 @@ int main(void)
         cmocka_unit_test(what_is_dropped_is_kept_for_the_next_push),
         cmocka_unit_test(what_was_begun_is_not_dropped),
         cmocka_unit_test(an_update_beyond_the_bound_is_refused_whole),
+        cmocka_unit_test(a_late_push_is_subtracted_once),
         cmocka_unit_test(what_finds_no_place_goes_at_once),
         cmocka_unit_test(a_clock_ended_again_completes_its_update),
         cmocka_unit_test(updates_of_tables_apart_close_once),
