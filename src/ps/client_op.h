@@ -1,5 +1,5 @@
-/* An operation of a client: a push, a pull, TABLE, or the order for a checkpoint. It becomes parts
- * (client_part.h), and is done when all of them are. For the client's files alone.
+/* An operation of a client: a push, a pull, TABLE, or a request for a checkpoint. It is split into parts
+ * (client_part.h), and is done when all of them are done. For the client's files alone.
  */
 #ifndef WEFT_PS_CLIENT_OP_H
 #define WEFT_PS_CLIENT_OP_H
@@ -13,31 +13,31 @@ enum ps_op_state { OP_FREE, OP_ACTIVE, OP_DONE };
 struct ps_op {
     enum ps_op_state state;
     uint8_t kind;
-    bool abandoned; /* released when it is done; ids and rows are not ours any more */
-    bool cut;       /* it asks for a checkpoint */
+    bool abandoned; /* release it when it is done; ids and rows belong to the caller again */
+    bool cut;       /* it requests a checkpoint */
     uint16_t table; /* TABLE; or of the first list */
     uint32_t lists;
-    uint32_t life; /* which of those that had this place */
+    uint32_t life; /* generation: how often this slot was used */
     uint32_t bound_ppm;
     uint32_t parts; /* made */
-    bool logged;    /* they are in the log, from part log_first on */
+    bool logged;    /* its parts are in the log, from part log_first on */
     uint32_t log_first;
     uint32_t parts_open;
     uint32_t *order; /* (rows_per_op_max,): rows of its lists, list by list, by shard */
     uint8_t *buffer; /* requests and replies of its parts */
     size_t buffer_used;
-    uint64_t *missed; /* (rows_per_op_max,) bits: rows of which something was missed */
+    uint64_t *missed; /* (rows_per_op_max,) bits: rows with a missed element */
     uint32_t rows;    /* of all its lists */
     uint64_t deadline_ns;
-    bool expired; /* the deadline was seen to */
-    bool has_norm; /* PUSH: the caller has said what its parts are together: */
-    double squares; /* the square of the norm, until a part has taken it to its update */
-    bool late;    /* PULL: done for the caller, with `told`; answers are still to come */
+    bool expired; /* the deadline was handled */
+    bool has_norm; /* PUSH: the caller gave the norm, as `squares` */
+    double squares; /* the norm squared; 0 after a part has added it to its update */
+    bool late;    /* PULL: the caller has the result `told`; replies are outstanding */
     struct weft_ps_result told;
     struct weft_ps_result result;
 };
 
-/* Is the caller's memory still ours? */
+/* Is the caller's memory still borrowed? */
 static inline bool ps_op_lent(const struct ps_op *op)
 {
     return !op->abandoned && !op->late;
@@ -45,14 +45,14 @@ static inline bool ps_op_lent(const struct ps_op *op)
 
 /* client_op.c */
 
-/* A free place of an operation; WEFT_PS_NONE. */
+/* Allocate an operation. WEFT_PS_NONE: all slots are in use. */
 uint32_t weft_ps_op_take(struct weft_ps_client *client, uint8_t kind, uint16_t table);
-/* All parts are made: they are queued. False: there are none, so it is done. */
+/* Queue all parts, which have been built. False: the operation has none, and is done. */
 bool weft_ps_op_start(struct weft_ps_client *client, uint32_t op);
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
-/* As the caller sees it, when no more will come. */
+/* Complete a result for the caller: no further reply will change it. */
 void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result);
-/* Of a shard that is away nobody can say what its packets hold. */
+/* Is a shard disconnected? Then the capacity of its packets is unknown. */
 bool weft_ps_any_away(const struct weft_ps_client *client);
 
 /* client_split.c */
@@ -64,13 +64,13 @@ bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_ta
 
 /* client_deadline.c */
 
-/* End operations whose time is over. */
+/* End the operations whose deadline has passed. */
 void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns);
-/* An operation begins: see to its deadline in time. */
+/* Schedule the deadline of a new operation. */
 void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op);
-/* A push is not sent: a head alone will be. Of one that was begun nothing is kept. */
+/* Send only the head of a push. Its rows are missed; a push that was begun keeps no residual. */
 void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part);
-/* A push was closed SHORT, without its head: send that alone, so that it is answered. */
+/* A push was closed SHORT before its head arrived: send the head alone, so that the shard replies. */
 void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);
 
 #endif

@@ -1,27 +1,27 @@
 /* One RPC of a client: a part of an operation, at most rows_per_rpc_max rows of one shard. For the
  * client's files alone.
  *
- *     FREE --made, and given a place in its shard's queue--> QUEUED
- *     QUEUED --its turn has come, and the transport takes its request--> FLYING
+ *     FREE --built, and added to its shard's queue--> QUEUED
+ *     QUEUED --the transport accepts its request--> FLYING
  *     FLYING --SENT: `request_closed`, and the answer: ANSWER_CLOSED, in either order--> DONE
- *     FLYING --the connection breaks, and the shard is waited for--> QUEUED, to be sent again
- *     FLYING --an aggregator will not have it--> QUEUED, to go to the shard itself
+ *     FLYING --the connection breaks, and the client waits for the shard--> QUEUED, to be resent
+ *     FLYING --an aggregator refuses it--> QUEUED, to be sent to the shard
  *     FLYING --its LIST is closed and answered, or its list is unknown--> QUEUED
  *     QUEUED, FLYING --the shard is gone, or the request cannot be sent--> DONE, failed
- *     QUEUED, FLYING --the same, and an aggregator's transport has its memory--> FLYING, `failing`
- *     QUEUED --nobody waits for this pull any more--> DONE, never sent
+ *     QUEUED, FLYING --the same, while an aggregator's transport owns its memory--> FLYING, `failing`
+ *     QUEUED --the pull was abandoned--> DONE, never sent
  *     DONE --its operation is released; of the log: it is durable--> FREE
- *     DONE --of the log: its shard came back without it--> QUEUED, to be sent again
- *     DONE --a clock probe, or what resumes a table: its shard is asked once more--> QUEUED
+ *     DONE --of the log: its shard restarted without it--> QUEUED, to be resent
+ *     DONE --a clock probe, or RESUME of a table: sent to its shard once more--> QUEUED
  *
  * ps_part_to makes these transitions, and asserts that there is no other.
  *
  * A push counts as open for its clock from when it is queued until its request is closed
  * (weft_ps_push_opened, weft_ps_push_closed); the CLOCK waits for that.
  *
- *     client_part.c   made, and ended           client_sent.c   SENT
- *     client_queue.c  when its turn has come    client_reply.c  the answer
- *     client_send.c   to the transport
+ *     client_part.c   build, complete    client_sent.c   SENT
+ *     client_queue.c  order of sending   client_reply.c  the answer
+ *     client_send.c   send
  */
 #ifndef WEFT_PS_CLIENT_PART_H
 #define WEFT_PS_CLIENT_PART_H
@@ -35,16 +35,16 @@ struct ps_link;
 enum ps_part_state {
     PART_FREE,
     PART_QUEUED, /* in its shard's queue */
-    PART_FLYING, /* the transport has the request */
+    PART_FLYING, /* the transport owns the request */
     PART_DONE,
 };
 
-/* Its answer.
+/* The memory of the answer.
  *
- *     NONE --its memory is posted: before its request, which may then have to wait--> POSTED
- *     POSTED --RECEIVED came--> CLOSED
- *     POSTED, CLOSED --it will be sent again, to another or on another connection--> NONE
- *     POSTED --it is never sent, or its aggregator is left: the memory is taken back--> NONE
+ *     NONE --the memory is posted, before the request is sent--> POSTED
+ *     POSTED --RECEIVED--> CLOSED
+ *     POSTED, CLOSED --the part will be resent, to another peer or on another connection--> NONE
+ *     POSTED --the part is not sent, or is recalled from its aggregator: cancelled--> NONE
  */
 enum ps_part_answer {
     ANSWER_NONE,
@@ -52,16 +52,16 @@ enum ps_part_answer {
     ANSWER_CLOSED,
 };
 
-/* Do the rows of a push go with its head?
+/* Are the rows of a push sent with its head?
  *
- *     GO --its deadline was over and its head was lost with them--> LOST
- *     LOST --its shard is back, and may want all of it--> GO
- *     GO, LOST --its deadline is over before it was sent, or no list can be named--> NEVER
+ *     GO --closed by its deadline, and the head was lost, too--> LOST
+ *     LOST --its shard is connected again, and may need all of it--> GO
+ *     GO, LOST --its deadline passed before it was sent, or no list can be named--> NEVER
  */
 enum ps_part_rows {
     ROWS_GO,
-    ROWS_LOST,  /* the head goes alone: its shard must know that the push is over */
-    ROWS_NEVER, /* so it goes, too, when it is sent again: its rows were counted as missed */
+    ROWS_LOST,  /* the head is sent alone: the shard must learn that the push is over */
+    ROWS_NEVER, /* the same, and when resent, too: its rows were counted as missed */
 };
 
 /* The message in flight for a part. `answer` and `request_closed` describe this message.
@@ -103,26 +103,26 @@ struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
     enum ps_part_answer answer;
-    bool request_closed; /* SENT came */
-    bool cut;            /* PULL: it asks for a checkpoint */
-    bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
-    bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
-    bool counted;        /* PUSH: closed before its shard went away, and counted then */
-    enum ps_part_rows rows_state; /* PUSH: do they go with it? Set by ps_part_rows_to */
+    bool request_closed; /* SENT arrived */
+    bool cut;            /* PULL: requests a checkpoint */
+    bool logged;         /* PUSH: kept in the log with its request until it is durable */
+    bool begun;          /* PUSH: the shard applied some chunks of it, and must be sent the others */
+    bool counted;        /* PUSH: its outcome is in the counters and the result */
+    enum ps_part_rows rows_state; /* PUSH: set by ps_part_rows_to */
     bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
     bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
-    bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
+    bool resent;         /* PUSH: sent before, with unknown outcome, so now all of it must arrive */
     bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
     bool is_ahead;       /* PULL: counted in pulls_ahead */
-    bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
+    bool keeps;          /* PULL: the shard is requested to keep its ids as a list, `known` */
     bool listed;         /* PUSH: its chunks name a list; the fields up to list_status need one */
     bool list_given;     /* LIST was sent for it on this connection */
     enum ps_part_message message; /* which is in flight; set by ps_part_message_to */
     enum ps_list_step list_step;
     enum ps_list_doubt list_doubt;
-    bool sent_unknown;   /* SENT came, and said UNKNOWN */
+    bool sent_unknown;   /* SENT arrived, with outcome UNKNOWN */
     uint8_t list_tries;  /* times that its list was unknown */
-    bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
+    bool list_bad;       /* the answer to LIST was malformed; else its status is list_status */
     uint16_t list_status;
     enum ps_part_refusal refusal; /* PUSH: why the shard refused it and the operation is still OK */
     enum ps_part_route route;     /* set by ps_part_route_to; client_via.c */
