@@ -1,11 +1,11 @@
-/* Which pushes of one worker to one table of one shard are applied: the window by which a push
- * that is sent again, over a new connection or to a restored server, counts once.
+/* The window of closed pushes of one worker to one table of one shard. It ensures that a push that is
+ * resent, over a new connection or to a restored server, is applied once.
  *
- * A worker numbers its pushes to each table of each shard from 1. The number's low byte travels in
- * the tag, so that it is known before chunk 0 is; a worker keeps the numbers that it has
- * outstanding within WEFT_PUSH_WINDOW_SPAN of the oldest, which makes the byte enough. 0 is no number.
+ * A worker numbers its pushes to each table of each shard from 1. The tag carries the number's low
+ * byte, so that it is known before chunk 0 arrives. The byte is sufficient, because a worker keeps its
+ * outstanding numbers within WEFT_PUSH_WINDOW_SPAN of the oldest. 0 is no number.
  *
- * Numbers more than the window behind the newest count as closed: with the span above they are.
+ * Numbers older than the window count as closed, which the span above guarantees.
  *
  * Source: docs/PROTOCOL.md section 7, "Resending".
  */
@@ -20,7 +20,7 @@ enum { WEFT_PUSH_WINDOW_SIZE = 1024, WEFT_PUSH_WINDOW_SPAN = 100 };
 struct weft_push_window {
     uint64_t newest; /* largest number that was opened or closed; 0 = none */
     uint64_t closed[WEFT_PUSH_WINDOW_SIZE / 64];
-    uint32_t clock; /* the last for which a chunk was applied */
+    uint32_t clock; /* the last clock for which a chunk was applied */
     uint32_t reserved;
 };
 

@@ -1,30 +1,31 @@
-/* Updates of a job with a transfer scheduler: pushes wait for a grant, go at its rate, or are dropped.
+/* Updates of a job with a transfer scheduler: pushes wait for a grant, are sent at its rate, or are
+ * dropped.
  *
- * An update is all that one worker pushes for one clock, over all tables and shards. With
- * update_bytes_min in its configuration a client keeps the pushes of an update until it is complete:
+ * An update is the set of all pushes of one worker for one clock, over all tables and shards. With
+ * update_bytes_min in its configuration a client holds the pushes of an update until the update is complete:
  *
- *   - weft_ps_clock has ended the clock of every table that it has pushes for; or
- *   - the worker goes on without that: it pushes for a later clock of such a table, ends that clock again
- *     (weft_ps_clock is at AGAIN), has a pull queued that must see such a push, or says weft_ps_update_end.
+ *   - weft_ps_clock has ended the clock of every table with pushes in the update; or
+ *   - the worker continues without that: it pushes for a later clock of such a table, ends that clock again
+ *     (weft_ps_clock returns AGAIN), queues a pull that must see such a push, or calls weft_ps_update_end.
  *
- * One of fewer bytes is sent then, at once. Of one that is larger the client hands out an ASK, and sends
- * nothing of it, no byte and no word that there will be some, before the answer:
+ * A complete update of fewer than update_bytes_min bytes is sent at once. For a larger one the client emits
+ * an ASK event, and sends no byte of it before the decision:
  *
- *     weft_ps_update_grant     for each of its shards: when to begin, how fast, and before whom
- *     weft_ps_update_drop      nothing of it is sent, if nothing was
- *     weft_ps_update_direct    all of it at once: nobody answers
+ *     weft_ps_update_grant     for each of its shards: the start, the rate and the rank
+ *     weft_ps_update_drop      send nothing of it, if no byte was sent yet
+ *     weft_ps_update_direct    send all of it at once: the scheduler does not answer
  *
- * What is pushed for the same clock after that shares its update's fate. CLOCK and pulls do not wait for
- * grants, but a CLOCK waits as ever for the pushes before it.
+ * The decision also holds for later pushes of the same clock. CLOCK and pulls do not wait for grants, but a
+ * CLOCK waits, as always, for the pushes before it.
  *
- *     after weft_ps_client_progress:  while weft_ps_update_poll: ASK -> ask the scheduler, ...
+ *     after weft_ps_client_progress:  while weft_ps_update_poll: ASK -> query the scheduler, ...
  *
- * A shard counts the updates that it has opened: one opens with its first chunk there, and rank and clock
- * name it. Answers to a client's pulls carry that count, its pushes the count of the last answer as their
- * base. With delay_max in its configuration a shard refuses (LATE) all of an update that would open more
- * than that many updates behind its base. It tells its owner when an update is closed: weft_shard_take_committed.
+ * A shard counts the updates that it has opened. An update is named by rank and clock, and opens with its
+ * first chunk. Replies to a client's pulls carry the count; its pushes carry the count of the last reply as
+ * their base. With delay_max in its configuration a shard refuses (LATE) the whole of an update that would
+ * open more than delay_max updates after its base. weft_shard_take_committed reports each closed update.
  *
- * Not here: when to send what, which is src/sched's, and the way there and back.
+ * Not here: the planning (src/sched), and the messages between client and scheduler.
  *
  * Source: docs/PROTOCOL.md section 7, "Updates"; [mlfabric] section 3.
  */
@@ -34,61 +35,63 @@
 #include "ps/client.h"
 #include "ps/shard.h"
 
-/* Updates of one client that are not over. Of a worker that makes more the newest are sent at once. */
+/* Updates in progress of one client. If a worker makes more, the newest are sent at once. */
 enum { WEFT_PS_UPDATES_MAX = 8 };
 
-enum { WEFT_PS_UPDATE_BYTES_MIN = 65536 }; /* what is shorter is not worth a decision */
+enum { WEFT_PS_UPDATE_BYTES_MIN = 65536 }; /* a shorter update does not repay a decision */
 
 /* ---- the worker ------------------------------------------------------------------------------ */
 
 enum weft_ps_update_event_type {
-    WEFT_PS_UPDATE_ASK,       /* it is complete: ask for grants */
-    WEFT_PS_UPDATE_DELIVERED, /* `shard` has confirmed all that this client has for it */
-    WEFT_PS_UPDATE_OVER,      /* all shards have, or it was dropped; its number means nothing now */
+    WEFT_PS_UPDATE_ASK,       /* the update is complete: request grants */
+    WEFT_PS_UPDATE_DELIVERED, /* `shard` has confirmed all pushes of the update to it */
+    WEFT_PS_UPDATE_OVER,      /* all shards have confirmed, or it was dropped; its number is invalid now */
 };
 
 struct weft_ps_update_event {
     enum weft_ps_update_event_type type;
     uint64_t update; /* from 1 */
     uint32_t clock;  /* highest of its pushes */
-    uint32_t shards; /* ASK: for how many it has pushes */
-    uint64_t bytes; /* ASK, OVER: of its pushes' messages, all shards. DELIVERED: of this shard's */
-    double norm;    /* ASK: Euclidean, of all values pushed; not finite where one is not */
+    uint32_t shards; /* ASK: number of shards with pushes */
+    uint64_t bytes; /* of the pushes' messages. ASK, OVER: to all shards. DELIVERED: to `shard` */
+    double norm;    /* ASK: Euclidean norm of all values pushed; not finite if a value is not */
     uint32_t shard; /* DELIVERED */
-    uint64_t begun_ns; /* DELIVERED: when its first push was given to the transport to be sent: its
-                        * start, or then when that was later */
+    uint64_t begun_ns; /* DELIVERED: when its first push was given to the transport, or the start of
+                        * the grant, whichever is later */
     uint64_t ended_ns; /* DELIVERED: when the last of them was confirmed */
     bool dropped;      /* OVER: by weft_ps_update_drop */
-    bool late;         /* OVER: a shard refused some of it (LATE) */
+    bool late;         /* OVER: a shard refused its part (LATE) */
 };
 
-/* What an update has for one shard. */
+/* The part of an update for one shard. */
 struct weft_ps_update_part {
-    uint32_t pushes; /* messages; 0 = nothing: no grant is wanted */
-    uint64_t bytes;  /* of these */
-    bool based;      /* the shard has told a count */
-    uint32_t base;   /* it, modulo 2^32 */
+    uint32_t pushes; /* messages; 0 = none: requires no grant */
+    uint64_t bytes;  /* of these messages */
+    bool based;      /* the shard has reported a count */
+    uint32_t base;   /* that count, modulo 2^32 */
 };
 
-/* The next event; false when there is none. Those of one update come in order; of several in any. */
+/* The next event; false when there is none. The events of one update are in order; those of different
+ * updates may interleave. */
 bool weft_ps_update_poll(struct weft_ps_client *client, struct weft_ps_update_event *event_p);
 
-/* Errors:  WEFT_NOTFOUND  no such update any more.   WEFT_INVALID  shard. */
+/* Errors:  WEFT_NOTFOUND  the update is over.   WEFT_INVALID  shard. */
 weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t update,
                                 uint32_t shard, struct weft_ps_update_part *part_p);
 
-/* Is there an update that waits for its clock's end? */
+/* Is an update waiting for the end of its clock? */
 bool weft_ps_update_gathers(const struct weft_ps_client *client);
 
-/* What was pushed and waits for its clock's end is complete: whoever waits for a push has to say so, or
- * never completes. No effect when no update is being gathered. */
+/* Complete the update that waits for the end of its clock. Call it before waiting for one of its pushes,
+ * which would otherwise never complete. No effect if no update is waiting. */
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 
-/* Its pushes to this shard may go, from pace->start_ns on, at pace->rate_bps. Said again it changes that
- * for what has not been sent. The transport holds them until then: they are among the 64 messages that may
- * be open to a shard, and after 63 more nothing goes to it before they are done. So grant for soon.
- * Errors:  WEFT_NOTFOUND  no such update any more: it is over.   WEFT_INVALID  shard.
- *          WEFT_STATE     it is not complete, or was dropped. */
+/* Send its pushes to this shard from pace->start_ns on, at pace->rate_bps. A second grant changes the pace of
+ * what was not sent yet. The transport holds the messages until the start. They count among the 64 messages
+ * that may be open to a shard: after 63 more the shard is blocked until they are done. So grant a start in
+ * the near future.
+ * Errors:  WEFT_NOTFOUND  the update is over.   WEFT_INVALID  shard.
+ *          WEFT_STATE     the update is not complete, or was dropped. */
 weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update, uint32_t shard,
                                  const struct weft_msg_pace *pace, uint64_t now_ns);
 
@@ -99,36 +102,37 @@ weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update,
 weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t aggregator,
                               uint32_t group, uint32_t members);
 
-/* Nothing of it is sent. Its pushes are done with status OK and rpcs_dropped; what a table keeps of
- * losses (weft_ps_client_feedback) keeps all of it; its CLOCKs follow. The worker should pull again.
+/* Drop the update: no byte of it is sent. Its pushes complete with status OK and rpcs_dropped, the residual
+ * of its tables (weft_ps_client_feedback) keeps all values, and its CLOCKs are sent. The worker should pull
+ * again.
  * Errors:  WEFT_NOTFOUND, as above.   WEFT_STATE  a byte of it was sent, or it was dropped. */
 weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, uint64_t now_ns);
 
-/* As a grant for each shard that has none: from now on, at rate_bps to each (0 = no limit).
+/* Grant every shard without a grant: start now, at rate_bps to each (0 = no limit).
  * Errors:  as of weft_ps_update_grant. */
 weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update, uint64_t rate_bps,
                                   uint64_t now_ns);
 
 /* ---- the shard ------------------------------------------------------------------------------- */
 
-/* An update is closed at a shard: all its pushes are, and the CLOCK that says so was taken. */
+/* A closed update: the shard has closed all its pushes, and processed the CLOCK that ends it. */
 struct weft_shard_committed {
     uint32_t rank;
     uint32_t clock;
-    uint64_t number; /* it was the number-th that this shard opened, from 1 */
-    uint64_t base;   /* updates opened in the model that it was computed from */
-    uint64_t opened; /* opened by now */
-    uint64_t closed; /* of these, closed, with this one */
+    uint64_t number; /* position in the order in which this shard opened updates, from 1 */
+    uint64_t base;   /* updates opened in the model from which it was computed */
+    uint64_t opened; /* updates opened so far */
+    uint64_t closed; /* of these, closed, this one included */
     bool late;       /* refused: delay_max; not counted in `closed` nor applied */
     double norm;     /* Euclidean, of the values that were applied, before the optimizer */
-    /* bit/s of messages, without pauses in which nothing arrived; 0 = too little data. */
-    uint64_t rate_bps;  /* how fast it came */
-    uint64_t alone_bps; /* the same, while no other update did */
-    uint64_t all_bps;   /* how fast all updates came, while it did */
+    /* bit/s of messages, idle periods excluded; 0 = too little data. */
+    uint64_t rate_bps;  /* of this update */
+    uint64_t alone_bps; /* of this update, while no other update arrived */
+    uint64_t all_bps;   /* of all updates, while this one arrived */
 };
 
-/* The next that is not taken yet, oldest first. False: there is none. More than 1,024 untaken ones, or as
- * many as ranks where that is more, push the oldest out (counter updates_untold). */
+/* The oldest closed update that was not taken yet. False: there is none. The queue holds 1,024, or one for each
+ * rank if that is more; beyond that the oldest is dropped (counter updates_untold). */
 bool weft_shard_take_committed(struct weft_shard *shard, struct weft_shard_committed *committed_p);
 
 /* Updates opened so far, late ones not counted. */
