@@ -1,18 +1,18 @@
-/* Busy polling: polling the sockets for a while before a sleep, as long as that pays.
+/* Busy polling: polling the sockets for a while before a sleep, as long as that saves time.
  *
  * Why: a sleep is ended by an interrupt and a switch of threads: 5 us on bare metal, up to 50 in a
- * virtual machine whose processor has halted meanwhile. If the next datagram arrives sooner than
- * that, it is cheaper to poll for it.
+ * virtual machine whose processor has halted meanwhile. If the next datagram arrives sooner, it is
+ * cheaper to poll for it.
  *
- * When it does not pay: nothing arrives, and polling costs CPU time. So if few of the last polls
- * found something, only one in PROBE_EVERY of the next polls is made. Few is well below half:
- * two ends that both stop polling delay each other, and then neither finds anything.
+ * If nothing arrives, polling only costs CPU time. So if few of the last polls found something,
+ * only one in PROBE_EVERY of the next polls is made. The threshold is well below half: two ends
+ * that both stop polling delay each other, and then neither finds anything.
  *
- * Other threads may need this processor, such as the rank that would send what is awaited: each
- * round of the loop yields to them (sched_yield). A process that computes would keep the processor
- * for its whole slice, several ms, and a thread that has yielded is not scheduled before the slice
- * ends, as a sleeping one would be. A round that took so long ends busy polling for a while, and
- * for longer each time.
+ * Other threads may need this processor, such as the rank whose message is awaited: each round of
+ * the loop yields to them (sched_yield). A process that computes would keep the processor for its
+ * whole slice, several ms, and a thread that has yielded is not scheduled before the slice ends, as
+ * a sleeping one would be. A round that took so long ends busy polling for a while, and for longer
+ * each time.
  *
  * Internal to src/io. One thread.
  */
@@ -27,13 +27,13 @@
 #include <stdint.h>
 
 enum {
-    WEFT_BUSY_POLL_ALL = 256, /* share of the polls that found something: all of them */
+    WEFT_BUSY_POLL_ALL = 256, /* the share of polls that found something when all did */
     WEFT_BUSY_POLL_FEW = 40,
     WEFT_BUSY_POLL_PROBE_EVERY = 16,
 };
 
 struct weft_busy_poll {
-    uint64_t ns;        /* length of a poll; 0 = never */
+    uint64_t ns;        /* length of a poll; 0 = no busy polling */
     uint64_t off_until; /* other threads need the processor until then */
     uint64_t off_ns;    /* the last such pause */
     uint64_t end_ns;    /* of the current poll */

@@ -24,8 +24,8 @@ uint64_t weft_clock_cpu_ns(void)
 
 uint64_t weft_clock_map_refresh(struct weft_clock_map *map_p)
 {
-    /* Real time first: a thread that is preempted between the two makes stamps look late, which the
-     * limit at `now` mends, and never early. */
+    /* Read real time first: a preemption between the two readings makes stamps look late, which the
+     * limit at `now` corrects, and never early. */
     uint64_t realtime_ns = read_ns(CLOCK_REALTIME);
     uint64_t now_ns = read_ns(CLOCK_MONOTONIC);
     map_p->realtime_ahead_ns = (int64_t)(realtime_ns - now_ns);
@@ -40,7 +40,7 @@ uint64_t weft_clock_map_stamp(const struct weft_clock_map *map, const struct tim
     }
     uint64_t realtime_ns = (uint64_t)stamp->tv_sec * WEFT_NS_PER_S + (uint64_t)stamp->tv_nsec;
     uint64_t at_ns = realtime_ns - (uint64_t)map->realtime_ahead_ns;
-    /* Unsigned: an arrival in the future gives a huge age and takes the same way. */
+    /* Unsigned: an arrival in the future gives a huge age, and is handled in the same way. */
     return now_ns - at_ns > WEFT_NS_PER_S ? now_ns : at_ns;
 }
 

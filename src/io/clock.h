@@ -14,7 +14,7 @@
 
 uint64_t weft_clock_now_ns(void);
 
-/* CPU time of all threads of the process, the kernel's part included. */
+/* CPU time of all threads of the process, user and system. */
 uint64_t weft_clock_cpu_ns(void);
 
 /* Difference of the two clocks at one moment; refresh it once for each batch of packets. */
@@ -22,12 +22,12 @@ struct weft_clock_map {
     int64_t realtime_ahead_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 };
 
-/* Read both clocks; returns the monotonic time, so that a batch costs no further reading.
+/* Read both clocks; returns the monotonic time, so a batch needs no further reading.
  * Cost:    two clock readings, no system call where the kernel offers them in user space. */
 uint64_t weft_clock_map_refresh(struct weft_clock_map *map_p);
 
-/* A real-time stamp on the monotonic clock: at most now_ns. A stamp of zero, in the future, or more
- * than a second old (the clock was set in between) gives now_ns. */
+/* Convert a real-time stamp to the monotonic clock: at most now_ns. A stamp of zero, in the future,
+ * or more than a second old (the clock was set in between) gives now_ns. */
 uint64_t weft_clock_map_stamp(const struct weft_clock_map *map, const struct timespec *stamp,
                               uint64_t now_ns);
 

@@ -20,9 +20,10 @@ enum {
     INTERFACES_MAX = 8,
     SLEEPS = 21,
     SLEEP_NS = 50000,
-    LATE_NS_WARN = 500000, /* then timers, not the network, decide when losses are seen */
+    LATE_NS_WARN = 500000, /* above this, timers and not the network limit how soon losses are
+                            * detected */
     CLOCK_READS = 2000,
-    CLOCK_NS_WARN = 200, /* a reading costs a system call */
+    CLOCK_NS_WARN = 200, /* above this, a reading is a system call */
 };
 
 const char *weft_fact_state_name(enum weft_fact_state state)
@@ -36,7 +37,7 @@ void weft_doctor_add(struct weft_doctor *doctor, const char *name, enum weft_fac
                      const char *advice, const char *format, ...)
 {
     if (doctor->count == WEFT_FACTS_MAX) {
-        return; /* a host with many interfaces; those come last */
+        return; /* a host with many interfaces; those are added last */
     }
     struct weft_fact *fact = &doctor->facts[doctor->count++];
     *fact = (struct weft_fact){.state = state};
@@ -68,7 +69,7 @@ static void check_host(struct weft_doctor *doctor)
     }
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     weft_doctor_add(doctor, "cores", warn_unless(cores >= 2),
-        "one core is shared by every process of a job; expect timings to vary", "%ld", cores);
+        "all processes of a job share one core; timings will vary", "%ld", cores);
 }
 
 static void check_limit(struct weft_doctor *doctor, const char *name, const char *path,
@@ -109,7 +110,7 @@ static void check_udp(struct weft_doctor *doctor)
     weft_doctor_add(doctor, "udp_ipv4", all ? WEFT_FACT_OK : WEFT_FACT_MISSING,
         "datagrams sent to 127.0.0.1 do not arrive: is lo up, does a packet filter drop them?",
         "%u of %d datagrams arrived", probe.datagrams, WEFT_PROBE_PACKETS);
-    /* The kernel reports twice what it grants, for its own book-keeping. */
+    /* The kernel reports twice what it grants, because it adds room for its own overhead. */
     weft_doctor_add(doctor, "recv_buffer_granted_bytes",
         warn_unless(probe.socket.recv_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
         "raise net.core.rmem_max", "%u", probe.socket.recv_buffer_bytes / 2);
@@ -119,10 +120,10 @@ static void check_udp(struct weft_doctor *doctor)
     add_switch(doctor, "gso", probe.gso,
                "each datagram costs a system call; Linux 4.18 or newer has UDP_SEGMENT");
     add_switch(doctor, "gro", probe.gro,
-               "each datagram is received apart; Linux 5.0 or newer has UDP_GRO");
+               "each datagram is received separately; Linux 5.0 or newer has UDP_GRO");
     add_switch(doctor, "ecn", probe.ecn,
-               "congestion is seen by delay and loss only: marks are cleared on the way or not "
-               "reported");
+               "congestion is detected by delay and loss only: marks are cleared on the path or "
+               "not reported");
     add_switch(doctor, "timestamps", probe.timestamps,
                "latencies include the time until weft reads the socket");
 }
@@ -172,7 +173,7 @@ static uint64_t median(const uint64_t *values, int count)
     return 0;
 }
 
-/* How late a sleep of SLEEP_NS ends, as weft sleeps. */
+/* How late a sleep of SLEEP_NS ends, with the calls that weft uses. */
 static bool measure_lateness(uint64_t *late_ns_p)
 {
     struct weft_poller poller;

@@ -1,5 +1,5 @@
-/* Facts about this host that decide how fast weft runs here, each found by trying it, with what to
- * do where it falls short. It does not print (cli does) and sends nothing beyond loopback.
+/* Facts about this host that limit weft's speed, each found by a test, with advice where the host
+ * falls short. It does not print (cli does) and sends nothing beyond loopback.
  */
 #ifndef WEFT_IO_DOCTOR_H
 #define WEFT_IO_DOCTOR_H
@@ -11,7 +11,7 @@
 enum weft_fact_state {
     WEFT_FACT_OK,
     WEFT_FACT_WARN,    /* weft works, slower or with less information */
-    WEFT_FACT_MISSING, /* weft will not work as asked */
+    WEFT_FACT_MISSING, /* weft will not work as configured */
 };
 
 enum { WEFT_FACTS_MAX = 32 };
@@ -31,11 +31,11 @@ struct weft_doctor {
 /* Examine the host; takes about 20 ms.
  *
  * port:    also check whether 127.0.0.1:port is free; 0 = do not.
- * Errors:  none: what cannot be found out is a fact too. */
+ * Errors:  none: a failed check is a fact too. */
 void weft_doctor_run(uint16_t port, struct weft_doctor *doctor_p);
 
-/* One more fact; none when there are WEFT_FACTS_MAX. advice is dropped when all is well, so that
- * callers need not choose. */
+/* Add a fact; ignored when there are WEFT_FACTS_MAX. advice is dropped when state is OK, so callers
+ * may always pass it. */
 [[gnu::format(printf, 5, 6)]] void weft_doctor_add(struct weft_doctor *doctor, const char *name,
                                                    enum weft_fact_state state, const char *advice,
                                                    const char *format, ...);

@@ -24,8 +24,8 @@ static weft_status open_tcp(const struct weft_driver_config *config, struct weft
 {
     if (config->udp.loss.loss_ppm != 0) {
         return weft_fail(error, WEFT_UNSUPPORTED,
-                         "loss cannot be injected into TCP: what arrives is what the kernel "
-                         "has made whole");
+                         "loss cannot be injected over TCP: the kernel retransmits what is "
+                         "lost; use UDP for injected loss");
     }
     struct weft_tcp_config tcp = {
         .before_send = config->udp.before_send,

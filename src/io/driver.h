@@ -23,16 +23,16 @@
 
 struct weft_driver_config {
     enum weft_driver_kind kind;
-    /* Of both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name,
+    /* Used by both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name,
      * incarnation, seed, the sizes of tables, accept, the times, security. socket_buffer_bytes is
-     * UDP's; the kernel sizes TCP's by itself. */
+     * used by UDP only; the kernel sizes TCP's buffers. */
     struct weft_udp_config udp;
     /* Only for TCP. */
     const char *tcp_cc;      /* the kernel's congestion control, "bbr"; NULL = its default */
-    uint64_t tcp_rto_min_ns; /* least retransmission timeout; 0 = the kernel's, 200 ms mostly */
+    uint64_t tcp_rto_min_ns; /* minimum retransmission timeout; 0 = the kernel's, usually 200 ms */
 };
 
-/* "weft" (UDP is what weft is) or "tcp": the names of the option --transport. */
+/* "weft" (UDP) or "tcp": the values of the option --transport. */
 const char *weft_driver_kind_name(enum weft_driver_kind kind);
 
 /* UDP, with the defaults of weft_udp_config_default. */
@@ -62,7 +62,7 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
  * socket's buffer has no space for it: the peer then sees a broken connection. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
-/* The same by weft_ep_refuse: the peer's PEER_DOWN has the reason REPLACED. */
+/* The same with weft_ep_refuse: the peer's PEER_DOWN has the reason REPLACED. */
 void weft_driver_refuse(struct weft_driver *driver, weft_peer peer);
 
 /* The message interface; now_ns of its calls is weft_clock_now_ns(). */
@@ -71,10 +71,9 @@ struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 /* One round of progress: send what is ready; sleep until a datagram, a wake, the endpoint's
  * deadline or timeout_ns from now (over UDP, where datagrams follow each other closely, up to 100
  * us longer than the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling
- * handler after each; run what is due, and handler if anything was; send what is ready. handler is
- * called at least once in each step.
- * Returns the datagrams (over TCP records) taken. timeout_ns 0 = do not sleep, WEFT_NEVER = as long
- * as it takes.
+ * handler after each; run due timers, and handler if there were any; send what is ready. handler is
+ * called at least once in each step. Returns the number of datagrams (over TCP, records) received.
+ * timeout_ns 0 = do not sleep, WEFT_NEVER = no limit.
  * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);
@@ -91,7 +90,7 @@ bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
 void weft_driver_wake(struct weft_driver *driver);
 
 /* Send what is ready, as far as window and pacer allow; receive nothing. For a caller that has
- * posted a message and does something else before its next step. */
+ * posted a message and does other work before its next step. */
 void weft_driver_flush(struct weft_driver *driver);
 
 /* Tell peers that this end will not be progressed for a while (weft_ep_idle), and send it. */
@@ -106,14 +105,14 @@ void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counter
 /* True while anything is queued, unconfirmed or open with a live peer. */
 bool weft_driver_busy(struct weft_driver *driver);
 
-/* Why connections are not established: weft_ep_hint. */
+/* Why connections are not established: as weft_ep_hint. */
 enum weft_ep_hint weft_driver_hint(struct weft_driver *driver);
 
-/* The network's report about a connection that has not been established since, such as "nothing
+/* The network's last report about a connection that is not established yet, such as "nothing
  * listens at 127.0.0.1:7700: ..."; "" = none. It is only a hint, because ICMP can be forged. */
 void weft_driver_unreached(const struct weft_driver *driver, char text_p[WEFT_UNREACHED_BYTES]);
 
-/* Smoothed round-trip time to a peer, as UDP's endpoint or the kernel's TCP has it; 0 = unknown. */
+/* Smoothed round-trip time to a peer, from the endpoint (UDP) or the kernel (TCP); 0 = unknown. */
 uint64_t weft_driver_srtt_ns(struct weft_driver *driver, weft_peer peer);
 
 /* As weft_ep_grid: elements in a chunk of a message of `total` elements sent to peer now. */

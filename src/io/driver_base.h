@@ -1,9 +1,9 @@
 /* Common base of the drivers: struct weft_driver, which each driver embeds as its first member, and
  * the table of functions that each driver fills in once.
  *
- * io/driver.c calls these functions, and itself implements what all drivers share: addresses, the
- * port, the message interface, the descriptor to poll, the text about an unreachable peer. This
- * header also has the shared steps of drivers: watching a socket, the last steps before a close.
+ * io/driver.c calls these functions, and implements what all drivers share: addresses, the port,
+ * the message interface, the descriptor to poll, the text about an unreachable peer. This header
+ * also has the shared steps of drivers: watching a socket, the last steps before a close.
  *
  * A driver includes this header, but never the other driver nor io/driver.h, which includes both
  * (tests/check/includes.sh). Internal to src/io.
@@ -49,7 +49,7 @@ struct weft_driver {
     struct weft_unreached unreached;
     struct weft_socket_counters socket;
     int family;         /* of the address bound */
-    uint16_t port;      /* bound, host byte order; 0 = not listening */
+    uint16_t port;      /* bound port, host byte order; 0 = not listening */
     bool loopback_only; /* mode none, and use of the network is not allowed */
 };
 

@@ -1,4 +1,4 @@
-/* Three things pass between the two threads:
+/* The two threads exchange three things:
  *   - events, through the ring, without locks while neither side sleeps;
  *   - one command at a time, in `mailbox`, handed over by `mailbox_state`;
  *   - sleep and wake: a side sets an atomic flag that it waits, checks once more, then sleeps
@@ -35,27 +35,28 @@ enum command_type {
     COMMAND_CALL,
 };
 
-/* What the application asks, by pointers into its own stack: it sleeps until the answer comes. */
+/* The application's command, with pointers into its own stack: it sleeps until the result is
+ * there. */
 struct command {
     enum command_type type;
     weft_peer peer;
     uint16_t elem_bytes;
     const struct weft_msg_send *send;
     const struct weft_msg_expect *expect;
-    weft_expect_id id; /* or a message's number */
+    weft_expect_id id; /* or the number of a message */
     const struct weft_msg_pace *pace;
     const char *host;
     uint16_t port;
     struct weft_error *error;
     weft_engine_fn *call;
     void *arg;
-    /* The answer. */
+    /* The result. */
     weft_status status;
     uint64_t value;
 };
 
 struct weft_engine {
-    struct weft_driver *driver; /* the engine thread's, but for weft_driver_wake */
+    struct weft_driver *driver; /* used by the engine thread only, except for weft_driver_wake */
     struct weft_msgr msgr;      /* of driver */
     uint16_t port;
     pthread_t thread;
@@ -128,7 +129,7 @@ static bool engine_has_work(struct weft_engine *engine)
            atomic_load(&engine->mailbox_state) == MAILBOX_POSTED;
 }
 
-/* Serve commands until the ring has room; false when the engine is to stop. */
+/* Execute commands until the ring has room; false when the engine must stop. */
 static bool wait_for_room(struct weft_engine *engine)
 {
     while (!weft_event_ring_has_room(&engine->ring) && !atomic_load(&engine->stopping)) {
@@ -144,8 +145,8 @@ static bool wait_for_room(struct weft_engine *engine)
     return !atomic_load(&engine->stopping);
 }
 
-/* Moves the endpoint's events to the ring. When stopping they are discarded, but still taken, for
- * the endpoint wants its queue emptied. */
+/* Move the endpoint's events to the ring. While stopping they are discarded, but still polled,
+ * because the endpoint needs its queue emptied. */
 static void drain(void *arg, uint64_t now_ns)
 {
     (void)now_ns;
@@ -174,7 +175,7 @@ static void *engine_main(void *arg)
 
 /* ---- the application's side ------------------------------------------------------------------ */
 
-/* Sleep on app_cond until ready(engine) or end_ns; false when the time came first. */
+/* Sleep on app_cond until ready(engine) or end_ns; false when end_ns passed first. */
 static bool app_sleep(struct weft_engine *engine, bool (*ready)(struct weft_engine *),
                       uint64_t end_ns)
 {
@@ -207,7 +208,7 @@ static bool event_ready(struct weft_engine *engine)
     return weft_event_ring_ready(&engine->ring);
 }
 
-/* Have the engine thread execute a command, and wait for the answer in it. */
+/* Have the engine thread execute a command, and wait for its result. */
 static void ask(struct weft_engine *engine, struct command *command)
 {
     WEFT_ASSERT(atomic_load(&engine->mailbox_state) == MAILBOX_EMPTY);
@@ -279,13 +280,13 @@ static weft_status engine_cancel(void *self, weft_expect_id id)
 static void engine_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 {
     (void)self, (void)peer, (void)seq, (void)user;
-    WEFT_ASSERT(!"set_user is for WEFT_SINK_EVENT, which an engine does not take");
+    WEFT_ASSERT(!"set_user is for WEFT_SINK_EVENT, which an engine does not support");
 }
 
 static void engine_refuse(void *self, weft_peer peer, uint64_t seq)
 {
     (void)self, (void)peer, (void)seq;
-    WEFT_ASSERT(!"refuse is for WEFT_SINK_EVENT, which an engine does not take");
+    WEFT_ASSERT(!"refuse is for WEFT_SINK_EVENT, which an engine does not support");
 }
 
 static bool engine_poll(void *self, struct weft_msg_event *event_p)

@@ -7,10 +7,10 @@
  * the endpoint itself when it starts.
  *
  * Differences to the driver's message interface:
- *   - WEFT_SINK_EVENT is WEFT_UNSUPPORTED: a chunk lies in the receive buffer only while the engine
- *     thread handles it. set_user and refuse, which serve that sink, assert.
- *   - The ring holds events_max events. When it is full, the engine takes no more datagrams until
- *     the application polls (commands are still answered): peers see a slow receiver; no
+ *   - WEFT_SINK_EVENT is WEFT_UNSUPPORTED: a chunk is in the receive buffer only while the engine
+ *     thread handles it. set_user and refuse, which only that sink needs, assert.
+ *   - The ring holds events_max events. When it is full, the engine receives no more datagrams
+ *     until the application polls (commands are still executed): peers see a slow receiver; no
  *     event is lost.
  *   - A mask is copied into the ring; as the interface says, it is valid until the next call.
  *   - now_ns of send is ignored; the engine reads the same clock itself.
@@ -45,8 +45,8 @@ weft_status weft_engine_connect(struct weft_engine *engine, const char *host, ui
 
 struct weft_msgr weft_engine_msgr(struct weft_engine *engine);
 
-/* Run `call` on the engine's thread and wait for its return: for what the message interface does
- * not offer. It must not step, idle or close the socket, nor poll. */
+/* Run `call` on the engine's thread and wait for its return: for operations that the message
+ * interface does not offer. It must not step, idle or close the socket, nor poll. */
 typedef void weft_engine_fn(struct weft_driver *driver, void *arg);
 void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *arg);
 
@@ -54,7 +54,7 @@ void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *ar
 bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns);
 
 /* CLOSE to all peers, join the thread, free. Memory lent to sends and expectations is the caller's
- * again. NULL is fine. */
+ * again. NULL is allowed. */
 void weft_engine_stop(struct weft_engine *engine);
 
 #endif

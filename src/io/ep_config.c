@@ -22,7 +22,7 @@ struct field {
     const char *name;
     uint16_t offset;
     uint8_t bytes;
-    uint8_t drivers; /* those that use the field */
+    uint8_t drivers; /* the drivers that use the field */
     enum rule rule;
     uint64_t least;
     uint64_t most;
@@ -146,7 +146,7 @@ bool weft_ep_config_field(size_t i, struct weft_ep_config_field *field_p)
     return true;
 }
 
-/* What is no number. */
+/* The fields that are not numbers. */
 static weft_status check_names(const struct weft_ep_config *config, enum weft_driver_kind kind,
                                struct weft_error *error)
 {

@@ -1,6 +1,6 @@
 /* Checking the configuration of an endpoint, so that the error names the field. Internal to src/io.
  *
- * The core refuses the same values (weft_ep_new), by its status alone;
+ * The core refuses the same values (weft_ep_new), but returns only a status;
  * tests/unit/test_io_ep_config.c compares the two.
  */
 #ifndef WEFT_IO_EP_CONFIG_H
@@ -10,7 +10,7 @@
 #include "io/driver_types.h"
 
 /* The fields that a driver of this kind uses.
- * Errors:  WEFT_INVALID  error->text has the field's name, its value and what it may be. */
+ * Errors:  WEFT_INVALID  error->text has the field's name, its value and its range. */
 weft_status weft_ep_config_check(const struct weft_ep_config *config, enum weft_driver_kind kind,
                                  struct weft_error *error);
 

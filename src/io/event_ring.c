@@ -52,7 +52,7 @@ void weft_event_ring_push(struct weft_event_ring *ring, const struct weft_msg_ev
     atomic_store(&ring->tail, tail + 1);
 }
 
-/* Give back the slot of the event that the last pop lent out. */
+/* Free the slot of the event that the last pop returned. */
 static void return_lent(struct weft_event_ring *ring)
 {
     if (ring->lent) {

@@ -13,17 +13,17 @@ struct weft_event_ring {
     uint32_t mask_words; /* room of each slot */
     struct weft_msg_event *events;
     uint64_t *masks;
-    bool lent; /* consumer's: the event at head was given out and its mask may still be read */
+    bool lent; /* consumer's: the event at head was popped and its mask may still be read */
     /* Each index is written by one thread only, and has a cache line of its own. */
-    _Alignas(64) atomic_uint head; /* next to take; free-running */
-    _Alignas(64) atomic_uint tail; /* next to fill */
+    _Alignas(64) atomic_uint head; /* next to pop; free-running */
+    _Alignas(64) atomic_uint tail; /* next to push */
 };
 
 /* Errors:  WEFT_NOMEM. */
 weft_status weft_event_ring_init(struct weft_event_ring *ring, uint32_t slots, uint32_t chunks_max);
 void weft_event_ring_fini(struct weft_event_ring *ring);
 
-/* Producer: is there room for one more? Only the consumer changes that, and only to more room. */
+/* Producer: is there room for one more? Once true, it stays true until the next push. */
 bool weft_event_ring_has_room(struct weft_event_ring *ring);
 
 /* Producer: copy an event and its mask in. There must be room. */

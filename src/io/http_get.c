@@ -15,7 +15,7 @@
 struct get {
     int fd;
     uint64_t until_ns;
-    char *text; /* the answer with its head; a zero follows */
+    char *text; /* the response with its head; a zero byte follows */
     size_t bytes;
     size_t room;
 };
@@ -61,7 +61,7 @@ static weft_status ask(const struct get *get, const char *path, struct weft_erro
     int bytes = snprintf(request, sizeof(request),
                          "GET %s HTTP/1.0\r\nConnection: close\r\n\r\n", path);
     if (bytes >= (int)sizeof(request)) {
-        return weft_fail(error, WEFT_INVALID, "too long a path");
+        return weft_fail(error, WEFT_INVALID, "the path is too long");
     }
     for (int sent = 0; sent < bytes;) {
         ssize_t n = send(get->fd, request + sent, (size_t)(bytes - sent), MSG_NOSIGNAL);
@@ -92,7 +92,7 @@ static bool make_room(struct get *get)
     return true;
 }
 
-/* Until the other end closes. */
+/* Read until the other end closes. */
 static weft_status hear(struct get *get, struct weft_error *error)
 {
     for (;;) {
@@ -119,7 +119,7 @@ static weft_status hear(struct get *get, struct weft_error *error)
     }
 }
 
-/* "HTTP/1.1 200 OK\r\n...\r\n\r\n" and the body, which is moved to the begin. */
+/* "HTTP/1.1 200 OK\r\n...\r\n\r\n" and the body, which is moved to the beginning. */
 static weft_status take_body(struct get *get, struct weft_error *error)
 {
     char *head_end = strstr(get->text, "\r\n\r\n");

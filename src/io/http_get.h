@@ -1,5 +1,6 @@
-/* GET of one short document over HTTP, for `weft top`: one connection, one answer, a limit on time
- * and size. Not here: TLS, redirects, chunked answers (it asks with HTTP/1.0, so there are none).
+/* GET of one short document over HTTP, for `weft top`: one connection, one response, with limits on
+ * time and size. Not supported: TLS, redirects, chunked responses (a server sends none to
+ * HTTP/1.0).
  */
 #ifndef WEFT_IO_HTTP_GET_H
 #define WEFT_IO_HTTP_GET_H

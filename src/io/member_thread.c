@@ -18,7 +18,7 @@ static const uint64_t farewell_ns = 500 * WEFT_NS_PER_MS;
 
 struct weft_member_thread {
     struct weft_member_thread_config config;
-    struct weft_member_client *client; /* the thread's, like the driver */
+    struct weft_member_client *client; /* used by the thread only, like the driver */
     struct weft_driver *driver;
     char target[WEFT_RESOLVE_TEXT_BYTES]; /* the coordinator's address as last looked up */
     pthread_t thread;
@@ -27,10 +27,10 @@ struct weft_member_thread {
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t changed;
-    struct weft_driver *awake; /* the driver while it may be woken */
+    struct weft_driver *awake; /* the driver, while it may be woken */
     struct weft_member_state state;
-    weft_status status; /* of opening; not OK = it cannot be */
-    struct weft_error error; /* of opening, or why there is no connection yet */
+    weft_status status; /* result of opening the endpoint */
+    struct weft_error error; /* from opening, or why there is no connection yet */
     bool publishes;
     uint32_t offered; /* aggregator: addresses */
     bool leaves;
@@ -40,7 +40,7 @@ struct weft_member_thread {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* What the other side should know of: replaced, refused, over. */
+/* Publish what the owner must know: replaced, refused, all workers done. */
 static bool is_news(const struct weft_member_state *state)
 {
     return state->phase == WEFT_MEMBER_REPLACED || state->phase == WEFT_MEMBER_IS_REFUSED ||
@@ -99,7 +99,7 @@ static void handle(void *arg, uint64_t now_ns)
     weft_member_client_progress(thread->client, now_ns);
 }
 
-/* The name is looked up each time: a coordinator that was moved has another address. */
+/* The name is resolved each time: a coordinator that was moved has another address. */
 static void connect_if_due(struct weft_member_thread *thread)
 {
     struct weft_error error = {.text = ""};
@@ -145,7 +145,8 @@ static weft_status open_driver(struct weft_member_thread *thread, struct weft_er
     driver.udp.socket_buffer_bytes = 1u << 18;
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_MEMBER, (uint32_t)config->member.member);
     driver.udp.ep.accept = 0;
-    driver.udp.ep.peers_max = 4; /* the coordinator, and what is left of earlier connections to it */
+    driver.udp.ep.peers_max = 4; /* the coordinator, and earlier connections to it that are still
+                                  * closing */
     driver.udp.ep.chunks_max = 256;
     driver.udp.ep.expects_max = WEFT_MEMBER_CLIENT_EXPECTS;
     driver.udp.ep.tx_window_max = 256;
@@ -164,7 +165,7 @@ static weft_status open_driver(struct weft_member_thread *thread, struct weft_er
     return status;
 }
 
-/* Say why there is nothing yet, and try again a little later. */
+/* Record why there is no connection yet, and retry a little later. */
 static void resolve_first(struct weft_member_thread *thread)
 {
     struct weft_error error = {.text = ""};
@@ -199,7 +200,7 @@ static void *run(void *arg)
     pthread_mutex_lock(&thread->lock);
     thread->awake = NULL;
     pthread_mutex_unlock(&thread->lock);
-    /* The endpoint borrows the client's memory, so it goes first. */
+    /* The endpoint borrows the client's memory, so it is freed first. */
     weft_driver_close(thread->driver);
     weft_member_client_free(thread->client);
     if (thread->config.closed != NULL) {
@@ -229,7 +230,8 @@ weft_status weft_member_thread_start(const struct weft_member_thread_config *con
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&thread->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    /* Signals are the application's; this thread must not take one from its handlers' thread. */
+    /* Signals belong to the application: this thread must not receive one in place of the
+     * application's threads. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -260,7 +262,7 @@ static void refusal_text(const struct weft_member_thread *thread, char *text_p, 
     char where[WEFT_RESOLVE_TEXT_BYTES + 32] = "";
     int used = snprintf(text_p, bytes, "the coordinator %.100s:%u %s: ", thread->config.host,
                         thread->config.port,
-                        thread->state.phase == WEFT_MEMBER_REPLACED ? "has given this place away"
+                        thread->state.phase == WEFT_MEMBER_REPLACED ? "replaced this process"
                                                                     : "refuses");
     size_t at = used < 0 ? 0 : (size_t)used < bytes ? (size_t)used : bytes;
     switch (no->status) {
@@ -310,7 +312,8 @@ void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, s
     pthread_mutex_unlock(&thread->lock);
 }
 
-/* What is waited for, or what ends the wait; WEFT_AGAIN = neither. Called with the lock. */
+/* WEFT_OK: the awaited state is reached. Another status ends the wait; WEFT_AGAIN = wait on. Called
+ * with the lock. */
 static weft_status check_wait(const struct weft_member_thread *thread, enum weft_member_wait what,
                         struct weft_error *error)
 {

@@ -21,11 +21,11 @@ struct weft_member_thread;
 struct weft_member_thread_config {
     const char *host; /* of the coordinator: a name or an address; borrowed until stop */
     uint16_t port;
-    /* kind, and what else the transport takes. Address, name, tables and times are set here. */
+    /* kind and options of the transport. Address, name, tables and times are set by start. */
     struct weft_driver_config driver;
     struct weft_member_client_config member;
-    /* Outfit the endpoint's configuration with mode, key and cryptography, on the thread; take the
-     * key out again; free what arm made, when the endpoint is closed. NULL: mode none. */
+    /* Outfit the endpoint's configuration with mode, key and cryptography, on the thread; erase the
+     * key again; free what arm made, when the endpoint is closed. NULL: mode none. */
     weft_status (*arm)(void *arg, struct weft_udp_config *config, struct weft_error *error);
     void (*disarm)(void *arg, struct weft_udp_config *config);
     void (*closed)(void *arg);
@@ -41,14 +41,14 @@ weft_status weft_member_thread_start(const struct weft_member_thread_config *con
                                      struct weft_error *error);
 
 enum weft_member_wait {
-    WEFT_MEMBER_WAIT_JOINED, /* a lease is there: state->grant */
-    WEFT_MEMBER_WAIT_LISTED, /* and all shards are: state->list */
+    WEFT_MEMBER_WAIT_JOINED, /* a lease was granted: state->grant */
+    WEFT_MEMBER_WAIT_LISTED, /* and all shards are known: state->list */
 };
 
-/* Wait for it.
+/* Wait until that state is reached.
  *
- * stop:    asked every 50 ms; true ends the wait. NULL = never.
- * Errors:  WEFT_PEER     the coordinator refused, or the place was given to another process.
+ * stop:    called every 50 ms; true ends the wait. NULL = never.
+ * Errors:  WEFT_PEER     the coordinator refused, or the slot was given to another process.
  *          WEFT_TIMEOUT  patience_ns is over, or stop returned true.
  *          Others        the endpoint could not be opened.   error->text has the reason. */
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,

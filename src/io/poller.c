@@ -57,11 +57,11 @@ static void arm(struct weft_poller *poller, uint64_t until_ns)
     struct itimerspec at = {.it_value = {.tv_sec = (time_t)(until_ns / WEFT_NS_PER_S),
                                          .tv_nsec = (long)(until_ns % WEFT_NS_PER_S)}};
     int rc = timerfd_settime(poller->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
-    WEFT_ASSERT(rc == 0); /* it fails for wrong arguments only */
+    WEFT_ASSERT(rc == 0); /* fails only for wrong arguments */
     poller->armed_ns = until_ns;
 }
 
-/* Clear what made fd readable; true when there was something. */
+/* Read the descriptor empty; true when it was readable. */
 static bool read_off(int fd)
 {
     uint64_t value;
@@ -84,8 +84,8 @@ bool weft_poller_wait(struct weft_poller *poller, uint64_t until_ns)
                 (void)read_off(poller->timer_fd);
                 poller->armed_ns = WEFT_NEVER;
             } else if (events[i].data.fd == poller->wake_fd) {
-                /* Cleared before it is read off: a wake in between is then seen twice, never
-                 * lost. */
+                /* The flag is cleared before the descriptor is read: a wake in between is then seen
+                 * twice, never lost. */
                 atomic_store(&poller->woken, 0);
                 woken = read_off(poller->wake_fd);
             }
@@ -107,7 +107,7 @@ bool weft_poller_nap(struct weft_poller *poller, uint64_t ns)
 
 void weft_poller_prepare(struct weft_poller *poller, uint64_t until_ns)
 {
-    /* Setting a timer also takes off that it has fired. */
+    /* Setting a timer also clears a pending expiration. */
     if (until_ns < poller->armed_ns || poller->armed_ns <= weft_clock_now_ns()) {
         arm(poller, until_ns);
     }
@@ -119,7 +119,7 @@ bool weft_poller_woken(struct weft_poller *poller)
     if (atomic_load(&poller->woken) == 0) {
         return false;
     }
-    atomic_store(&poller->woken, 0); /* as in sleep: before it is read off */
+    atomic_store(&poller->woken, 0); /* as in sleep: before the descriptor is read */
     (void)read_off(poller->wake_fd);
     return true;
 }
@@ -134,7 +134,7 @@ void weft_poller_wake(struct weft_poller *poller)
     int before = errno;
     uint64_t one = 1;
     weft_poller_note_wake(poller);
-    /* Fails only when the count is at its top, and then the sleep ends anyhow. */
+    /* Fails only when the counter is at its maximum, and then the sleep ends anyway. */
     ssize_t wrote = write(poller->wake_fd, &one, sizeof(one));
     (void)wrote;
     errno = before;

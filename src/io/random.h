@@ -1,5 +1,5 @@
-/* Bytes of the operating system's random source: for numbers that cannot be guessed. Keys that
- * cryptography uses are src/crypto's business.
+/* Bytes of the operating system's random source: for numbers that cannot be guessed. Cryptographic
+ * keys are made in src/crypto.
  */
 #ifndef WEFT_IO_RANDOM_H
 #define WEFT_IO_RANDOM_H

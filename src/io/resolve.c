@@ -40,7 +40,7 @@ weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
         return weft_fail(error, WEFT_NOTFOUND, "the name %.120s has no address: %s", host,
                          why == EAI_SYSTEM ? strerror(errno) : gai_strerror(why));
     }
-    /* IPv4 where there is one: that is what 0.0.0.0, the wildcard that everybody binds, takes. */
+    /* Prefer IPv4: the usual wildcard, 0.0.0.0, accepts only that. */
     const struct addrinfo *chosen = found;
     for (const struct addrinfo *next = found; next != NULL; next = next->ai_next) {
         if (next->ai_family == AF_INET) {
@@ -65,7 +65,7 @@ weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_B
     if (status != WEFT_OK) {
         return status;
     }
-    /* connect of a UDP socket asks the routing table and sends nothing. */
+    /* connect on a UDP socket looks up the route and sends nothing. */
     int fd = socket(weft_sock_addr_family(&addr), SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool known = fd >= 0 &&
                  connect(fd, (const struct sockaddr *)addr.bytes, addr.bytes_used) == 0 &&
@@ -75,7 +75,7 @@ weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_B
         close(fd);
     }
     if (!known) {
-        return weft_fail(error, WEFT_IO, "no way to %s: %s", host, strerror(why));
+        return weft_fail(error, WEFT_IO, "no route to %s: %s", host, strerror(why));
     }
     host_text(&local, text_p);
     return WEFT_OK;

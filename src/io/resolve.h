@@ -9,14 +9,15 @@
 
 enum { WEFT_RESOLVE_TEXT_BYTES = 64 };
 
-/* A numeric address of host, which may be a name; "localhost" is 127.0.0.1 as everywhere in weft.
+/* Resolve host, a name or an address, to a numeric address; "localhost" is 127.0.0.1 as everywhere
+ * in weft.
  * Thread:  any; may block for as long as the system's resolver does.
- * Errors:  WEFT_NOTFOUND  the name has no address (now). */
+ * Errors:  WEFT_NOTFOUND  the name has no address (at present). */
 weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
                          struct weft_error *error);
 
-/* The address of this machine that packets to host (numeric) leave from.
- * Errors:  WEFT_IO  there is no way there.   WEFT_INVALID  not numeric. */
+/* The source address of packets from this machine to host (numeric).
+ * Errors:  WEFT_IO  there is no route.   WEFT_INVALID  not numeric. */
 weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
                                struct weft_error *error);
 

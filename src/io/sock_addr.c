@@ -56,10 +56,10 @@ weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback
     }
     if (loopback_only && !weft_sock_addr_is_loopback(&addr)) {
         return weft_fail(error, WEFT_UNSUPPORTED,
-                         "%s is beyond loopback, and without security anybody on that network "
+                         "%s is beyond loopback, and without security everyone on that network "
                          "can read and change what is sent: set security to auth or seal and "
                          "name a key file (`weft keygen`); the commands also have "
-                         "--insecure-network, if that is meant",
+                         "--insecure-network, for a network that you trust",
                          host);
     }
     *addr_p = addr;
@@ -75,13 +75,14 @@ weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback
         return status;
     }
     if (port == 0) {
-        return weft_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
+        return weft_fail(error, WEFT_INVALID, 
+                         "port 0 cannot be connected to; give the port of the server");
     }
     if (weft_sock_addr_family(&addr) != family) {
         return weft_fail(
             error, WEFT_INVALID,
-            "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
-            "address of the same kind",
+            "%s: an IPv4 socket cannot reach IPv6 addresses, nor the reverse; bind to an "
+            "address of the same family",
             host);
     }
     *addr_p = addr;
@@ -106,7 +107,7 @@ void weft_sock_addr_canonical(const void *sockaddr, struct weft_addr *addr_p)
 
 int weft_sock_addr_family(const struct weft_addr *addr)
 {
-    struct sockaddr_in v4; /* family and port lie at the same place in both kinds */
+    struct sockaddr_in v4; /* family and port have the same offset in both structs */
     memcpy(&v4, addr->bytes, sizeof(v4));
     return v4.sin_family;
 }

@@ -34,7 +34,7 @@ void weft_unreached_text(const struct weft_unreached *unreached, char *text_p, s
                  left, host, right, port);
         return;
     }
-    /* The GNU variant: it may return another text than the buffer's. */
+    /* The GNU variant of strerror_r: it may return a static string instead of the buffer. */
     snprintf(text_p, bytes, "%s%s%s:%u cannot be reached; the network says: %s", left, host, right,
              port, strerror_r(unreached->number, number, sizeof(number)));
 }

@@ -11,7 +11,7 @@ struct weft_unreached {
     struct weft_addr addr; /* the address it was about */
 };
 
-/* The last report as a sentence with the remedy; "" if there is none. */
+/* The last report as a sentence with the next action; "" if there is none. */
 void weft_unreached_text(const struct weft_unreached *unreached, char *text_p, size_t bytes);
 
 #endif

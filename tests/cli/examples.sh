@@ -135,7 +135,7 @@ meet send
 status=0
 ./send 127.0.0.1 0 job.key 1 2>send.err || status=$?
 tap_is "port 0: exit status 1" "$status" 1
-tap_like "and a sentence" "$(cat send.err)" '^send: connect: port 0 is no port'
+tap_like "and a sentence" "$(cat send.err)" '^send: connect: port 0 cannot be connected to'
 # Nobody there: the reason and the next action, after the peer timeout of 5 s.
 status=0
 WEFT_PEER_TIMEOUT_S=5 ./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.key 1 2>send.err ||

@@ -230,7 +230,7 @@ tap_run "a frozen server is replaced, and the job goes on" alone
 tap_like "it is said" "$(cat run.out)" \
     '^weft run: the lease of server 0 (pid [0-9]*) has expired; it is replaced; restart 1 of 3$'
 tap_like "what woke up hears it" "$(cat run.out)" \
-    '^weft run: server 0 (replaced): the coordinator .* has given this place away: another process has taken'
+    '^weft run: server 0 (replaced): the coordinator .* replaced this process: another process has taken'
 tap_run "one that dies when its lease has expired is started again" dead
 tap_is "once" "$(grep -c '^weft run: server 0: pid' run.out)" 2
 

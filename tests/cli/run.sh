@@ -263,7 +263,7 @@ tap_run "when it hangs its lease ends, and another server gets the shard" \
 kill -CONT $sv
 wait $sv
 tap_is "that it was replaced ends it when it goes on" $? 1
-tap_like "in words" "$(cat sv.out)" 'given this place away: another process has taken'
+tap_like "in words" "$(cat sv.out)" 'replaced this process: another process has taken'
 kill -KILL $hung
 wait $hung 2>/dev/null
 # shellcheck disable=SC2086

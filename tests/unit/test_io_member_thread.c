@@ -104,7 +104,7 @@ static void claimed_and_replaced(void **state)
     weft_member_thread_state(first, &seen);
     assert_int_equal(seen.phase, WEFT_MEMBER_REPLACED);
     weft_member_thread_words(first, text, sizeof(text));
-    assert_non_null(strstr(text, "has given this place away"));
+    assert_non_null(strstr(text, "replaced this process"));
     weft_member_thread_stop(first, false);
     weft_member_thread_stop(later, false);
     weft_coordinator_stop(&c);

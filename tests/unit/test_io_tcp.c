@@ -990,7 +990,7 @@ static void test_rto_min(void **state)
     weft_driver_close(driver);
     config.tcp_rto_min_ns = WEFT_NS_PER_US;
     assert_int_equal(weft_driver_open(&config, &driver, &error), WEFT_UNSUPPORTED);
-    assert_non_null(strstr(error.text, "its ticks"));
+    assert_non_null(strstr(error.text, "its clock ticks"));
     config.tcp_rto_min_ns = 20 * WEFT_NS_PER_MS;
     struct ends ends;
     node_open(&ends.a, &config);

@@ -1,15 +1,15 @@
-/* The accepting end: which strangers become peers, and which are closed when there are too many.
+/* The accepting end: which strangers (connections without a peer) become peers, and which are
+ * closed when there are too many.
  *
- * A stranger costs a descriptor and a struct tcp_conn; there are at most strangers_max of them, the
- * oldest goes when another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated
- * for them. What is expensive, Diffie-Hellman, is done only for a HELLO with the MAC of the job
- * key.
+ * A stranger costs a descriptor and a struct tcp_conn. There are at most strangers_max of them; a
+ * new one replaces the oldest. Each has 5 s, or a minute after ACCEPT, and no memory is allocated
+ * for it. Diffie-Hellman, which is expensive, is done only for a HELLO with the MAC of the job key.
  *
- * A recorded HELLO has that MAC too. The three-way handshake of TCP has proved the address, but not
- * that HELLO was made for this connection. So when many handshakes are under way, or came, HELLO
- * must bring a cookie: 16 random bytes of this connection, under the MAC. An attacker that only
- * replays recorded HELLOs cannot produce it, and costs two HMACs. Handshakes without one cannot
- * crowd out those with one.
+ * A recorded HELLO has that MAC too. The three-way handshake of TCP has validated the address, but
+ * does not prove that HELLO was made for this connection. So when many handshakes are in progress,
+ * or arrived recently, HELLO must contain a cookie: 16 random bytes of this connection, covered by
+ * the MAC. An attacker that only replays recorded HELLOs cannot produce it, and costs two HMACs.
+ * Handshakes without one cannot crowd out those with one.
  *
  * Source: docs/PROTOCOL.md sections 8.1 and 10.1.
  */
@@ -23,10 +23,10 @@
 enum { ACCEPTS_A_STEP = 16, HELLOS_BURST = 64, UNPROVEN_SHARE = 4 };
 
 static const uint64_t stranger_ns = 5 * WEFT_NS_PER_S;
-/* The other end takes itself for connected when it has read ACCEPT, and may stand still just
+/* The other end considers itself connected when it has read ACCEPT, and may be suspended just
  * then. */
 static const uint64_t half_open_ns = 60 * WEFT_NS_PER_S;
-/* A replay that leaves at once and comes again would otherwise get a handshake for each that
+/* Otherwise a replay that disconnects and reconnects at once would get a handshake for each that
  * expires. */
 static const uint64_t cookies_ns = 5 * WEFT_NS_PER_S;
 
@@ -43,7 +43,7 @@ static bool hello_in_rate(struct weft_tcp *t, uint64_t now_ns)
     return true;
 }
 
-/* Handshakes that may be recordings hold at most a quarter of the places. */
+/* Handshakes that may be replays hold at most a quarter of the slots. */
 static bool unproven_fit(const struct weft_tcp *t)
 {
     uint32_t count = 0;
@@ -62,7 +62,7 @@ static bool cookie_needed(struct weft_tcp *t, uint64_t now_ns)
     return true;
 }
 
-/* Ask for HELLO once more, with a cookie. */
+/* Request HELLO once more, with a cookie. */
 static bool cookie_ask(struct weft_tcp *t, struct tcp_conn *c, const struct weft_wire_hello *hello)
 {
     const struct weft_crypto *crypto = &t->config.ep.crypto;
@@ -91,14 +91,16 @@ void weft_tcp_refuse(struct weft_tcp *t, struct tcp_conn *c, enum weft_wire_refu
     uint8_t bytes[WEFT_REFUSED_BYTES];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     weft_wire_refused_encode(&w, &r);
-    (void)weft_tcp_conn_write(t, c, bytes, sizeof(bytes)); /* a hint: if it does not go, so be it */
-    /* Closing a socket with bytes unread resets the connection, which may overtake the answer. */
+    (void)weft_tcp_conn_write(t, c, bytes, sizeof(bytes)); /* only a hint: a failed send is
+                                                            * ignored */
+    /* Closing a socket with unread bytes resets the connection, and the reset may overtake the
+     * answer. */
     uint8_t rest[WEFT_HELLO_BYTES];
     ssize_t got = recv(c->fd, rest, sizeof(rest), 0);
     (void)got;
 }
 
-/* Whether its HELLO is of this job and in a mode that this end takes. */
+/* Is its HELLO of this job, and in a mode that this end accepts? */
 static bool hello_verify(struct weft_tcp *t, struct tcp_conn *c,
                          const struct weft_wire_hello *hello)
 {
@@ -213,8 +215,8 @@ void weft_tcp_hello_recv(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns
     }
 }
 
-/* A connection of the same process under the same name that this end accepted is gone, even if TCP
- * has not noticed. Ends that call each other keep both connections, as over UDP. */
+/* An earlier accepted connection of the same process and name is dead, even if TCP has not detected
+ * it. Two ends that connect to each other keep both connections, as over UDP. */
 static void older_replace(struct weft_tcp *t, const struct tcp_conn *c, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < t->peers_used; i++) {
@@ -267,7 +269,7 @@ static bool is_stranger(const struct tcp_conn *c)
     return c->state == TCP_CONN_STRANGER || c->state == TCP_CONN_HALF_OPEN;
 }
 
-/* The oldest of the lowest rank goes first. */
+/* The oldest of the lowest rank is closed first. */
 static uint32_t rank_of(const struct tcp_conn *c)
 {
     return c->state == TCP_CONN_STRANGER ? 0 : c->proven ? 2 : 1;
@@ -301,7 +303,7 @@ void weft_tcp_accept(struct weft_tcp *t, uint64_t now_ns)
         int fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                /* The listener stays readable: unless it is left out of epoll, the step spins. */
+                /* The listener stays readable: unless it is removed from epoll, the step spins. */
                 (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, t->listen_fd, NULL);
                 t->listen_again_ns = now_ns + 100 * WEFT_NS_PER_MS;
                 t->base.socket.socket_errors++;

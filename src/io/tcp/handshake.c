@@ -1,7 +1,7 @@
-/* Connections before they are peers: the handshake as such, and the connecting end.
+/* Connections before they are peers: the handshake messages, and the connecting end.
  *
  *     connector                       acceptor
- *     connect()            ---->      accept(): a stranger, which has 120 bytes and 5 s
+ *     connect()            ---->      accept(): a stranger, limited to 120 bytes and 5 s
  *     HELLO                ---->      mode, job key, MAC
  *                          <----      if need be COOKIE, and HELLO again with it
  *                                     Noise: half open
@@ -11,8 +11,8 @@
  * HELLO, COOKIE, ACCEPT and REFUSED are those of docs/PROTOCOL.md section 2. The
  * accepting end is in accept.c.
  *
- * An attempt that fails is made again after 10 ms, then twice as long up to 1 s, until the peer
- * timeout: a server may be started after its workers.
+ * A failed attempt is retried after 10 ms, then after twice as long each time, up to 1 s, until the
+ * peer timeout: a server may be started after its workers.
  */
 #include "io/tcp/internal.h"
 
@@ -117,7 +117,7 @@ bool weft_tcp_conn_write(struct weft_tcp *t, struct tcp_conn *c, const void *byt
     return sent == (ssize_t)count;
 }
 
-/* A connecting peer tries again; a stranger is gone. */
+/* A connecting peer retries; a stranger is discarded. */
 static void handshake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     struct tcp_peer *p = c->peer;
@@ -131,7 +131,7 @@ static void handshake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t no
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* Kept as a sentence for the user; the attempt is made again all the same. */
+/* Kept as a sentence for the user; the attempt is retried in any case. */
 static void note_unreached(struct weft_tcp *t, const struct tcp_peer *p, int number)
 {
     t->base.socket.unreached++;
@@ -198,7 +198,7 @@ static weft_status hello_write(struct weft_tcp *t, struct tcp_conn *c,
     return status;
 }
 
-/* connect() has come to an end. */
+/* connect() has completed or failed. */
 static void connect_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     int failed = 0;
@@ -222,7 +222,8 @@ static void connect_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_n
     weft_tcp_conn_wants_out(t, c, false);
 }
 
-/* COOKIE came: the same HELLO again, with it. False: it is not from the other end. */
+/* COOKIE arrived: send the same HELLO again, with the cookie. False: the COOKIE is not from the
+ * other end. */
 static bool cookie_take(struct weft_tcp *t, struct tcp_conn *c)
 {
     struct weft_wire_cookie cookie;
@@ -311,13 +312,13 @@ static void accepted(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     if (memcmp(&p->addr, &t->base.unreached.addr, sizeof(p->addr)) == 0) {
         t->base.unreached.number = 0; /* it was started later */
     }
-    p->need_ping = true; /* the other end knows us by our first record */
+    p->need_ping = true; /* our first record authenticates this end to the other */
     weft_tcp_peer_up(t, p, now_ns);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* How many bytes are expected, judged by those so far; 0: they are no handshake. */
+/* How many bytes to expect, judged by those received so far; 0: they are not a handshake. */
 static uint32_t wanted(const struct tcp_conn *c)
 {
     struct weft_wire_record record;
@@ -363,12 +364,12 @@ static void answer_complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now
             handshake_failed(t, c, now_ns);
         }
         break;
-    default: /* wanted() has let nothing else through */
+    default: /* wanted() has excluded all other types */
         accepted(t, c, now_ns);
     }
 }
 
-/* All that was wanted is there. */
+/* All expected bytes have arrived. */
 static void complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     if (c->state == TCP_CONN_HALF_OPEN) {
@@ -385,7 +386,7 @@ static void complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     }
 }
 
-/* Read as far as the handshake goes and no byte further: what follows is records. */
+/* Read up to the end of the handshake and no byte further: records follow it. */
 static void handshake_read(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     for (;;) {

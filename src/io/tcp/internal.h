@@ -1,26 +1,26 @@
-/* What the files of the TCP messenger share. Not for anyone else.
+/* Shared by the files of the TCP driver. Internal to src/io/tcp.
  *
  *   tcp.c          open, close, progress, sockets that became ready
  *   sock.c         socket options, listening, what the kernel reports
  *   handshake.c    connections before they are peers: the handshake, connecting
- *   accept.c       the accepting end: which strangers become peers
+ *   accept.c       the accepting end: which connections become peers
  *   keys.c         sealing and opening records, key rotation
- *   peer.c         peers up and down, and all timers
+ *   peer.c         peers up and down, all timers
  *   msg.c          the message interface: calls and events
  *   tx.c           outgoing messages: which chunk next, DONE received
  *   write.c        building records and writing them
  *   rx.c           incoming: reading, records, chunks, DONE sent
  *
- * A *conn* is a socket with its keys. A *peer* is what the layers above know, with all memory of
- * its messages; it gets a conn when one has proved itself, or opens one. So strangers cost a conn
- * (about 1 KB) and nothing else.
+ * A *conn* is a socket with its keys. A *peer* is the object that the layers above know, with all
+ * memory of its messages. A peer is given a conn that has been authenticated, or opens one. A
+ * *stranger* is a conn without a peer: it costs about 1 KB and nothing else.
  *
  * The rule against deadlock: **the reader never waits.** A chunk whose message has no posted memory
- * is read and dropped, and BLOCKED says so to the sender; when memory is posted, READY asks for the
- * message again from its beginning. Stopping to read instead would let a request without memory
- * stand before the reply that its owner waits for. Back-pressure is therefore by message, as over
- * UDP, and a receiver needs no buffer for what it does not want. What it costs is the chunks that
- * were on their way; layers that post memory before it is asked for (rpc does) never pay.
+ * is read and dropped, and BLOCKED reports that to the sender. When memory is posted, READY
+ * requests the message again from its beginning. If the reader stopped instead, a request without
+ * memory could block the reply that its owner waits for. Back-pressure is therefore per message, as
+ * over UDP, and a receiver needs no buffer for messages that it has not posted. The cost is the
+ * chunks already in flight; layers that post memory in advance (rpc does) never pay it.
  */
 #ifndef WEFT_IO_TCP_INTERNAL_H
 #define WEFT_IO_TCP_INTERNAL_H
@@ -42,7 +42,7 @@
 
 enum {
     TCP_MSG_MASK = WEFT_MSGS_MAX - 1,
-    TCP_IN_BYTES = 4 * WEFT_WIRE_RECORD_BYTES_MAX,  /* of a peer: taken by one read */
+    TCP_IN_BYTES = 4 * WEFT_WIRE_RECORD_BYTES_MAX,  /* of a peer: bytes read at once, at most */
     TCP_OUT_BYTES = 3 * WEFT_WIRE_RECORD_BYTES_MAX, /* records built ahead of a write, at most */
     TCP_OUT_RECORDS = 32,
     TCP_CONTROL_MAX = 1400, /* control block of a record */
@@ -55,8 +55,8 @@ enum {
 struct tcp_keys {
     uint32_t slot;   /* of the provider */
     uint8_t phase;
-    uint64_t number; /* of the next record, from 1: its nonce */
-    uint64_t first;  /* record of this phase */
+    uint64_t number; /* number of the next record, from 1: its nonce */
+    uint64_t first;  /* records sealed in this phase */
     uint8_t secret[WEFT_HASH_BYTES];
 };
 
@@ -64,7 +64,7 @@ enum tcp_conn_state {
     TCP_CONN_FREE,
     TCP_CONN_CONNECTING,   /* connect() is in progress */
     TCP_CONN_HELLO_SENT,     /* HELLO is sent, ACCEPT or REFUSED awaited */
-    TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited, the one with a cookie perhaps */
+    TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited, possibly the one with a cookie */
     TCP_CONN_HALF_OPEN, /* ACCEPT is sent, the first record awaited */
     TCP_CONN_OPEN,
 };
@@ -77,13 +77,13 @@ struct tcp_conn {
     bool wants_out;        /* epoll reports when there is room to write */
     bool keyed;
     uint8_t mode;          /* enum weft_wire_mode */
-    struct tcp_peer *peer; /* NULL: a stranger's */
-    bool asked_cookie;     /* COOKIE was sent, or came: once */
-    bool proven;           /* HALF_OPEN: its HELLO was made for this connection */
+    struct tcp_peer *peer; /* NULL: this is a stranger */
+    bool asked_cookie;     /* COOKIE was sent or received: at most once */
+    bool proven;           /* HALF_OPEN: its HELLO had the cookie of this connection */
     uint64_t since_ns;
     uint64_t name;         /* as in HELLO */
     uint64_t incarnation;
-    uint8_t cookie[WEFT_COOKIE_VALUE_BYTES]; /* that HELLO must bring */
+    uint8_t cookie[WEFT_COOKIE_VALUE_BYTES]; /* expected in HELLO */
     uint8_t hello[WEFT_HELLO_BYTES];         /* ASKED: what was sent */
     struct weft_noise noise;                 /* ASKED */
     struct tcp_keys send;
@@ -98,17 +98,17 @@ struct tcp_tx {
     bool active;
     bool unpolled;     /* closed, but its SENT event is still in the ring */
     bool finish_short; /* its deadline has passed */
-    bool closed;       /* DONE came, but the socket still reads its memory */
+    bool closed;       /* DONE has arrived, but the socket still reads its memory */
     uint8_t priority;
     uint8_t critical;
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;
     uint32_t chunks;    /* N */
-    uint32_t lost_max;  /* K: counts only when it is closed before its end */
+    uint32_t lost_max;  /* K: used only if it is closed before its end */
     uint32_t next;      /* chunk to send */
     uint32_t sent_most; /* chunks that were sent at least once */
-    uint32_t unflushed; /* records with its chunks that the socket has not taken whole */
+    uint32_t unflushed; /* records with its chunks that are not completely written to the socket */
     uint32_t done_next; /* chunks of the mask that DONE has reported */
     uint32_t received;  /* by DONE */
     uint32_t refused;
@@ -138,7 +138,7 @@ struct tcp_rx {
     enum weft_msg_outcome outcome;
     enum weft_msg_sink sink;
     bool unpolled;         /* closed, but its RECEIVED event is still in the ring */
-    bool too_long;         /* HELD for good: more chunks than this end takes */
+    bool too_long;         /* BLOCKED forever: more chunks than this end accepts */
     uint8_t critical;
     uint16_t chunk_elems;
     uint16_t elem_bytes;
@@ -161,12 +161,12 @@ struct tcp_rx {
 struct tcp_out {
     uint32_t records;
     uint32_t iov_count;
-    uint32_t iov_at; /* first that is not written whole */
+    uint32_t iov_at; /* first that is not completely written */
     uint32_t bytes;
     uint32_t sealed_bytes;
     uint8_t tx_slots[TCP_OUT_RECORDS]; /* message of a record; UINT8_MAX: none */
     uint32_t iov_ends[TCP_OUT_RECORDS];
-    uint32_t released; /* records written whole and given back */
+    uint32_t released; /* records completely written and released */
     struct iovec iov[3 * TCP_OUT_RECORDS];
 };
 
@@ -176,8 +176,8 @@ struct tcp_peer {
     enum tcp_peer_state state;
     struct tcp_conn *conn; /* NULL between two attempts to connect */
     bool accepted;
-    bool close_said;       /* CLOSE is in a record: the last one */
-    bool idle;             /* it sent IDLE: no timers towards it */
+    bool close_said;       /* CLOSE is in a record, which is the last one */
+    bool idle;             /* it sent IDLE: no silence timers for it */
     uint32_t events_unpolled;
     uint64_t name;
     uint64_t incarnation;
@@ -190,7 +190,7 @@ struct tcp_peer {
 
     /* control frames to send */
     bool need_ping;
-    bool need_ack;  /* PING came */
+    bool need_ack;  /* PING was received */
     bool need_idle;
     bool need_close;
     uint16_t close_code;
@@ -205,8 +205,8 @@ struct tcp_peer {
     uint64_t tx_open_from;
     uint64_t tx_active;
     uint64_t tx_held;   /* the other end has no memory for them yet */
-    uint64_t tx_waits;  /* held by this end, or at rest because of their rate */
-    uint64_t tx_pace_ns; /* least time at which one of these goes on */
+    uint64_t tx_waits;  /* held by this end, or waiting because of their rate */
+    uint64_t tx_pace_ns; /* earliest time at which one of these resumes */
     uint64_t rx_seq;    /* newest seen */
     uint64_t rx_live;   /* OPEN */
     uint64_t rx_held;
@@ -215,7 +215,7 @@ struct tcp_peer {
 
     /* timers */
     bool pinged;           /* PING is not answered yet */
-    uint64_t quiet_ns;     /* silence counts from here */
+    uint64_t quiet_ns;     /* silence is measured from here */
     uint64_t heard_ns;
     uint64_t tx_deadline_ns;
     uint64_t rx_timer_ns;
@@ -231,14 +231,15 @@ struct tcp_peer {
 
 struct weft_tcp {
     struct weft_driver base;
-    struct weft_tcp_config config; /* host is NULL: it was the caller's */
+    struct weft_tcp_config config; /* a copy; host is NULL, because the caller owns the string */
     struct weft_addr from;         /* of connections made here: the host's address, any port */
     char cc[32];                   /* config.cc points to it, or is NULL */
     bool more_to_send;
     int listen_fd;
     int epoll_fd; /* of all sockets; the poller watches it */
-    pid_t pid;    /* that opened it: a forked child has the same epoll_fd, and leaves it alone */
-    uint64_t listen_again_ns; /* the process ran out of descriptors; WEFT_NEVER = it listens */
+    pid_t pid;    /* process that opened it: a forked child shares epoll_fd and must not use it */
+    uint64_t listen_again_ns; /* out of descriptors: accept again at this time; WEFT_NEVER = it
+                               * listens */
     struct weft_tcp_facts facts;
     struct weft_prng prng;
 
@@ -247,7 +248,7 @@ struct weft_tcp {
     uint32_t strangers_max;
     struct tcp_peer *peers;
     uint32_t peers_used;
-    uint64_t *ready; /* bit = this peer has something to write, as far as known */
+    uint64_t *ready; /* bit = this peer may have something to write */
     struct weft_expects expects;
     struct weft_msg_event *events;
     uint32_t events_max;
@@ -311,8 +312,8 @@ weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
                           const struct weft_crypto_span *head, const struct weft_crypto_span *text,
                           size_t text_count, uint8_t *out,
                           uint8_t tag_p[WEFT_TAG_BYTES]);
-/* Verify a record of `count` bytes, head included, and decrypt it in place. WEFT_PROTO: it is not
- * what the other end sent. */
+/* Verify a record of `count` bytes, head included, and decrypt it in place. WEFT_PROTO:
+ * authentication failed. */
 weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count);
 void weft_tcp_crypto_failed(struct weft_tcp *t);
 
@@ -321,26 +322,27 @@ void weft_tcp_handshake_init(struct weft_tcp *t);
 void weft_tcp_mac_make(struct weft_tcp *t, const uint8_t *bytes, size_t count,
                        uint8_t mac_p[WEFT_MAC_BYTES]);
 bool weft_tcp_mac_valid(struct weft_tcp *t, const uint8_t *bytes, size_t count, const uint8_t *mac);
-/* NULL: epoll takes no more; the descriptor is still the caller's. */
+/* NULL: epoll refused the descriptor, which is still the caller's. */
 struct tcp_conn *weft_tcp_conn_take(struct weft_tcp *t, int fd, uint64_t now_ns);
 void weft_tcp_conn_free(struct weft_tcp *t, struct tcp_conn *c);
 void weft_tcp_conn_wants_out(struct weft_tcp *t, struct tcp_conn *c, bool wants);
-/* The few bytes of a handshake, on a connection that has sent nothing yet: the socket has room. */
+/* Send the bytes of a handshake message; the connection has sent nothing yet, so the socket has
+ * room. */
 bool weft_tcp_conn_write(struct weft_tcp *t, struct tcp_conn *c, const void *bytes, size_t count);
 /* Begin an attempt to connect to p->addr. */
 void weft_tcp_connect_begin(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
-/* A socket before OPEN can be read or written. */
+/* A socket before OPEN is readable or writable. */
 void weft_tcp_handshake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
 
 /* accept.c */
-/* Accept the connections that wait. */
+/* Accept pending connections. */
 void weft_tcp_accept(struct weft_tcp *t, uint64_t now_ns);
 /* A whole HELLO has arrived: answer it, or close the connection. */
 void weft_tcp_hello_recv(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
 /* The first record has arrived: its sender has the keys, and so the job key. */
 void weft_tcp_first_record(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
 void weft_tcp_refuse(struct weft_tcp *t, struct tcp_conn *c, enum weft_wire_refusal reason);
-/* Connections whose handshake takes too long are closed. */
+/* Close connections whose handshake takes too long. */
 uint64_t weft_tcp_strangers_deadline(const struct weft_tcp *t);
 void weft_tcp_strangers_timer(struct weft_tcp *t, uint64_t now_ns);
 
@@ -350,9 +352,9 @@ bool weft_tcp_peer_room(const struct weft_tcp *t);
 void weft_tcp_peer_up(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 void weft_tcp_peer_down(struct weft_tcp *t, struct tcp_peer *p, enum weft_msg_down why,
                         uint16_t close_code, uint64_t now_ns);
-/* Messages of ours are on the way, or some of its are half here. */
+/* Messages to it are in flight, or messages from it are partly received. */
 bool weft_tcp_peer_outstanding(const struct tcp_peer *p);
-/* As that, or something that rests or is held at this end. */
+/* The same, or a message is held or waits for its rate at this end. */
 bool weft_tcp_peer_unfinished(const struct tcp_peer *p);
 uint64_t weft_tcp_deadline(const struct weft_tcp *t);
 void weft_tcp_timers(struct weft_tcp *t, uint64_t now_ns);
@@ -372,27 +374,27 @@ bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
                       uint64_t now_ns);
 /* The socket has taken a record with a chunk of m. */
 void weft_tcp_tx_flushed(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns);
-/* The message whose chunk goes next; NULL: none. */
+/* The message whose chunk is sent next; NULL: none. */
 struct tcp_tx *weft_tcp_tx_peek(struct tcp_peer *p);
 /* As of weft_msg_ops. */
 weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
                              const struct weft_msg_pace *pace, uint64_t now_ns);
 weft_status weft_tcp_tx_withdraw(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
                                  uint64_t now_ns);
-/* A chunk of m, of so many bytes, is in a record. */
+/* A chunk of m, of that many bytes, was put into a record. */
 void weft_tcp_tx_paced(struct tcp_peer *p, struct tcp_tx *m, uint64_t bytes, uint64_t now_ns);
 void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold);
 
 /* write.c */
-/* Build and write until there is nothing left or the socket is full. */
+/* Build and write until nothing is left to send or the socket is full. */
 void weft_tcp_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 
 /* rx.c */
-/* Read once and take all whole records, calling handler after each. Returns their number. */
+/* Read once and process all complete records, calling handler after each. Returns their number. */
 uint32_t weft_tcp_read(struct weft_tcp *t, struct tcp_peer *p, weft_driver_handler *handler,
                        void *arg);
-/* One record, verified; false when the peer is down after it. */
+/* Process one verified record; false when it takes the peer down. */
 bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, size_t count,
                      uint64_t at_ns);
 void weft_tcp_rx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);

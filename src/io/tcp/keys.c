@@ -1,12 +1,12 @@
 /* The tag of each record, and the keys behind it.
  *
- * The nonce is the record's place in the stream, so a record that is changed, left out, repeated or
- * moved does not verify, and the connection ends: TCP has delivered what the other end did not
- * send. The head of a record is always additional data; the rest is too in mode auth, and is
- * encrypted in mode seal.
+ * The nonce is the record's number in the stream, so a record that was modified, removed, repeated
+ * or reordered does not verify, and the connection ends: TCP has delivered bytes that the other end
+ * did not send. The head of a record is always additional data. The rest is additional data in mode
+ * auth, and is encrypted in mode seal.
  *
- * Keys of a direction are replaced after rekey_records, announced by KEY_PHASE; since nothing is
- * reordered there is no overlap of phases to keep. The schedule is that of packets.
+ * The keys of a direction are replaced after rekey_records, announced by KEY_PHASE. TCP does not
+ * reorder, so the old keys are not kept. The key schedule is that of packets.
  *
  * Source: docs/PROTOCOL.md sections 8.4 and 10.3.
  */
@@ -22,8 +22,8 @@ void weft_tcp_crypto_failed(struct weft_tcp *t)
     t->hint = WEFT_HINT_CRYPTO;
 }
 
-/* The label keeps handshakes of the two transports apart: neither accepts the other's. The cookie
- * counts as zeros, for HELLO is made before it is known. */
+/* The label separates the handshakes of the two transports: neither accepts the other's. The cookie
+ * is hashed as zeros, because HELLO is made before the cookie is known. */
 void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_noise *noise)
 {
     static const uint8_t no_cookie[WEFT_COOKIE_VALUE_BYTES];

@@ -1,7 +1,7 @@
 /* The message interface: calls of the layer above, and the events for it.
  *
- * The ring of events has a place for everything that can be under way, so that it never overflows:
- * a slot of a message is not used again while its last event is unpolled, nor is that of a peer.
+ * The event ring has room for every event that can be pending, so it never overflows: the slot of a
+ * message or of a peer is not reused before its last event was polled.
  */
 #include "io/tcp/internal.h"
 
@@ -40,7 +40,7 @@ static bool msg_poll(void *self, struct weft_msg_event *event_p)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* The grid of packets of 65,000 bytes (docs/PROTOCOL.md section 3.7). */
+/* The chunk grid for packets of 65,000 bytes (docs/PROTOCOL.md section 3.7). */
 uint32_t weft_tcp_chunk_elems(uint16_t elem_bytes)
 {
     uint32_t elems = (uint32_t)weft_min_u64(WEFT_WIRE_RECORD_CHUNK_MAX / elem_bytes, UINT16_MAX);
@@ -114,7 +114,7 @@ static struct tcp_rx *rx_find(struct weft_tcp *t, weft_peer peer, uint64_t seq)
     return known && m->seq == seq ? m : NULL;
 }
 
-/* Events that wait in the ring get the new value too. */
+/* Pending events in the ring get the new value too. */
 static void msg_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 {
     struct weft_tcp *t = self;

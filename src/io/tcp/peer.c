@@ -1,14 +1,15 @@
-/* Peers up and down, and everything that happens at a time.
+/* Peers up and down, and all timers.
  *
- * Silence: the kernel notices a dead host late (many minutes), and a stuck process never, so the
- * driver probes by itself. While something is outstanding, a peer that was silent for half the
- * peer timeout is sent PING, and is gone after the whole of it. A write that goes on counts as a
- * sign of life, for the kernel takes more only when the other end reads.
+ * Silence: the kernel detects a dead host late (after many minutes) and a hung process never, so
+ *          the driver probes peers itself. While something is outstanding, a peer that was silent
+ *          for half the peer timeout is sent PING, and is declared dead after the full timeout.
+ *          Progress of a write counts as a sign of life, because the kernel accepts more bytes only
+ *          when the other end reads.
  */
 #include "io/tcp/internal.h"
 
-/* A process whose timer is so late slept, and has not listened for a good part of the peer
- * timeout. */
+/* A process whose timer is this late was suspended, and has not read its sockets for a large part
+ * of the peer timeout. */
 static uint64_t pause_ns(const struct weft_tcp *t)
 {
     return weft_min_u64(WEFT_NS_PER_S, t->config.ep.peer_timeout_ns / 2);
@@ -28,7 +29,7 @@ static struct tcp_peer *peer_find_free(struct weft_tcp *t)
 
 bool weft_tcp_peer_room(const struct weft_tcp *t)
 {
-    /* A restarted worker's new connection may come before the old one is seen to be broken. */
+    /* A restarted worker's new connection may arrive before the old one is known to be broken. */
     for (uint32_t i = 0; i < t->config.ep.peers_max; i++) {
         if (t->peers[i].state == TCP_PEER_FREE) {
             return true;
@@ -37,7 +38,7 @@ bool weft_tcp_peer_room(const struct weft_tcp *t)
     return false;
 }
 
-/* Clear everything but what belongs to the slot for good. */
+/* Clear everything except the memory that the slot owns permanently. */
 static void peer_clear(struct weft_tcp *t, struct tcp_peer *p)
 {
     struct tcp_peer fresh = {
@@ -107,7 +108,7 @@ void weft_tcp_peer_down(struct weft_tcp *t, struct tcp_peer *p, enum weft_msg_do
     ev->down = why;
     ev->close_code = close_code;
     ev->at_ns = now_ns;
-    peer_clear(t, p); /* masks of the events live in the arenas */
+    peer_clear(t, p); /* the masks of pending events are in the arenas */
 }
 
 bool weft_tcp_peer_outstanding(const struct tcp_peer *p)
@@ -184,7 +185,7 @@ static void silence_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_n
     uint64_t silent_ns = now_ns - p->quiet_ns;
     bool slept = silent_ns >= timeout_ns + pause_ns(t);
     if (slept || (silent_ns >= timeout_ns / 2 && !p->pinged)) {
-        /* Half of the time is for the answer, however late this timer is. */
+        /* The peer has half the timeout to answer, however late this timer is. */
         p->quiet_ns = weft_max_u64(p->quiet_ns, now_ns - timeout_ns / 2);
         ping(t, p);
     } else if (silent_ns >= timeout_ns) {
@@ -198,7 +199,7 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     if (weft_time_add(p->heard_ns, c->idle_timeout_ns) <= now_ns) {
         p->need_close = true;
         p->close_code = WEFT_CLOSE_IDLE;
-        weft_tcp_write(t, p, now_ns); /* if the socket has no room, its end suffices */
+        weft_tcp_write(t, p, now_ns); /* if the socket has no room, closing it suffices */
         if (p->state == TCP_PEER_OPEN) { /* writing may have found that the provider fails */
             weft_tcp_peer_down(t, p, WEFT_DOWN_IDLE, WEFT_CLOSE_IDLE, now_ns);
         }
@@ -208,12 +209,12 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     }
 }
 
-/* It sent IDLE: it computes, or its host is gone, which TCP never notices by itself. */
+/* It sent IDLE: it computes, or its host is gone, which TCP does not detect without traffic. */
 static void asleep_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     uint64_t until_ns = weft_time_add(p->heard_ns, t->config.ep.sleep_timeout_ns);
     if (weft_time_add(until_ns, pause_ns(t)) <= now_ns) {
-        p->heard_ns = now_ns; /* as in silence_timer: this process slept */
+        p->heard_ns = now_ns; /* as in silence_timer: this process was suspended */
     } else if (until_ns <= now_ns) {
         weft_tcp_peer_down(t, p, WEFT_DOWN_SILENT, 0, now_ns);
     }

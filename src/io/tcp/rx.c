@@ -1,9 +1,9 @@
 /* Incoming: bytes to records, records to chunks, chunks to their sinks.
  *
- * A record is verified, then taken apart and checked whole, then acts. What is malformed after that
- * cannot be a transmission error: the connection ends (WEFT_DOWN_PROTOCOL). A chunk's received bit
- * is set before the chunk is handed to its sink, so nothing is counted twice, however often a
- * message that was held is sent again.
+ * A record is verified, then parsed and checked as a whole, and only then has an effect. A record
+ * that verifies but is malformed cannot be a transmission error: the connection ends
+ * (WEFT_DOWN_PROTOCOL). A chunk's received bit is set before the chunk is handed to its sink, so
+ * nothing is counted twice, however often a held message is sent again.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 10.4 and 10.5.
  */
@@ -80,7 +80,7 @@ void weft_tcp_rx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     }
 }
 
-/* Bind a message to posted memory, if there is any for it. */
+/* Bind a message to posted memory, if any matches. */
 static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, uint64_t at_ns)
 {
     struct weft_expect *x = m->too_long
@@ -108,8 +108,8 @@ static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, ui
     return true;
 }
 
-/* The slot of a message may be used for a newer one: its end has been reported to the sender and
- * to the application. An honest sender does not come earlier. */
+/* The slot of a message may be reused for a newer one: its end has been reported to the sender and
+ * to the application. A correct sender does not reuse it earlier. */
 static bool slot_over(const struct tcp_peer *p, const struct tcp_rx *m)
 {
     bool told = m->state == TCP_RX_FREE ||
@@ -117,7 +117,7 @@ static bool slot_over(const struct tcp_peer *p, const struct tcp_rx *m)
     return told && !m->unpolled;
 }
 
-/* A message is seen for the first time. False: it comes too early. */
+/* The first chunk of a message has arrived. False: its slot is not free yet. */
 static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, uint64_t seq,
                      const struct weft_wire_data *d, uint64_t at_ns)
 {
@@ -148,7 +148,7 @@ static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, u
     return true;
 }
 
-/* Bind what one peer's messages wait for, oldest first, while the expectation `id` is there. */
+/* Bind the held messages of one peer, oldest first, while the expectation `id` exists. */
 static void peer_wake(struct weft_tcp *t, struct tcp_peer *p, const struct weft_expect *x,
                       weft_expect_id id)
 {
@@ -157,7 +157,7 @@ static void peer_wake(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
     for (unsigned n = 0; n < WEFT_MSGS_MAX && p->rx_held != 0 && x->id == id; n++) {
         struct tcp_rx *m = &p->rx[(turn + n) & TCP_MSG_MASK];
         if (m->state == TCP_RX_BLOCKED && rx_open(t, p, m, now_ns)) {
-            p->rx_blocked &= ~bit_of(m); /* BLOCKED was not sent yet; READY is enough then */
+            p->rx_blocked &= ~bit_of(m); /* BLOCKED was not sent yet, so READY suffices */
             p->rx_ready |= bit_of(m);
             tcp_peer_ready(t, p);
         }
@@ -211,8 +211,8 @@ static void rx_chunk(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m,
     }
 }
 
-/* Full sequence number of msg: the one nearest to the newest. False: no sender that keeps to its
- * window would name it. */
+/* The full sequence number of msg: the one nearest to the newest. False: it is outside the sender's
+ * window. */
 static bool rx_seq(const struct tcp_peer *p, uint32_t msg, uint64_t *seq_p)
 {
     int32_t ahead = (int32_t)(msg - (uint32_t)p->rx_seq);
@@ -251,7 +251,7 @@ static bool data_take(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
     return true;
 }
 
-/* The sender's deadline has passed: close with what there is. */
+/* The sender's deadline has passed: close with the chunks received so far. */
 static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, uint64_t at_ns)
 {
     uint64_t seq;
@@ -265,8 +265,8 @@ static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, ui
         if (m->seq < seq && !slot_over(p, m)) {
             return false;
         }
-        /* No chunk of it was taken: the layer above does not know it, so no event; the sender gets
-         * its answer. */
+        /* No chunk of it was accepted: the layer above does not know it, so there is no event, but
+         * the sender gets its DONE. */
         uint64_t *received = m->received;
         *m = (struct tcp_rx){.state = TCP_RX_CLOSED,
                              .outcome = WEFT_MSG_SHORT,
@@ -324,7 +324,7 @@ static bool frame_act(struct weft_tcp *t, struct tcp_peer *p,
     case WEFT_FRAME_BLOCKED:
         weft_tcp_tx_hold(t, p, f->msg, true);
         break;
-    default: /* READY: weft_wire_record_check has let nothing else through */
+    default: /* READY: weft_wire_record_check has excluded all other types */
         weft_tcp_tx_hold(t, p, f->msg, false);
     }
     return good || broken(t, p, &t->counters.bad_ack, at_ns);
@@ -374,8 +374,7 @@ bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, siz
     return true;
 }
 
-/* The next record, if it is there whole and verified; *count_p 0: not yet. False: the peer is
- * down. */
+/* The next record, if it is complete and verified; *count_p 0: not yet. False: the peer is down. */
 static bool record_next(struct weft_tcp *t, struct tcp_peer *p, uint64_t at_ns, size_t *count_p)
 {
     struct weft_wire_record record;
@@ -421,7 +420,7 @@ static uint32_t take_records(struct weft_tcp *t, struct tcp_peer *p, uint64_t at
         t->counters.datagrams_received++;
         bool up = weft_tcp_record(t, p, bytes, count, at_ns);
         handler(arg, at_ns);
-        if (!up || p->state != TCP_PEER_OPEN) { /* the handler may have ended it, too */
+        if (!up || p->state != TCP_PEER_OPEN) { /* the handler may have closed it, too */
             return taken;
         }
     }

@@ -1,13 +1,14 @@
 /* TCP sockets: options, listening, connecting, what the kernel reports.
  *
- * TCP_NODELAY: records are built whole, there is nothing to wait for. TCP_NOTSENT_LOWAT: the socket
- * takes no more than this beyond what is on the wire, so an urgent message waits for that much and
- * not for megabytes. Buffers are left to the kernel, which sizes them as the path needs.
+ * TCP_NODELAY: records are complete when they are written, so Nagle's delay would gain nothing.
+ * TCP_NOTSENT_LOWAT: the socket accepts no more than this beyond what is on the wire, so an urgent
+ * message waits for that much and not for megabytes. Buffer sizes are left to the kernel, which
+ * adapts them to the path.
  *
- * The least retransmission timeout: TCP_RTO_MIN_US (Linux 6.15). Before it there was only the route
- * attribute rto_min and, from 6.11 on, net.ipv4.tcp_rto_min_us of the network namespace; both
- * belong to the host, and a program does not change them. The kernel counts in ticks, takes two at
- * least and rounds up: with 250 a second 5 ms become 8, and 4 are refused.
+ * The minimum retransmission timeout: TCP_RTO_MIN_US (Linux 6.15). Before it there was only the
+ * route attribute rto_min and, from 6.11 on, net.ipv4.tcp_rto_min_us of the network namespace; both
+ * are settings of the host, which a program must not change. The kernel counts in ticks, requires
+ * two at least and rounds up: with 250 ticks a second, 5 ms become 8 ms, and 4 ms are refused.
  */
 #include "io/tcp/internal.h"
 
@@ -48,7 +49,7 @@ void weft_tcp_sock_options(const struct weft_tcp *t, int fd)
     (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     (void)set_int(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES);
     if (t->config.cc != NULL) {
-        (void)set_cc(fd, t->config.cc); /* weft_tcp_sock_probe has seen that it can be set */
+        (void)set_cc(fd, t->config.cc); /* weft_tcp_sock_probe has verified that it can be set */
     }
     if (t->config.rto_min_ns != 0) {
         (void)set_rto_min(fd, t->config.rto_min_ns);
@@ -69,13 +70,13 @@ static weft_status rto_min_refused(uint64_t rto_min_ns, struct weft_error *error
 {
     if (errno == EINVAL) {
         return weft_fail(error, WEFT_UNSUPPORTED,
-                         "this kernel refuses %llu us as least retransmission timeout: rounded "
-                         "up to its ticks it must be two at least (with 250 ticks a "
-                         "second 8 ms, so more than 4); ask for more",
+                         "this kernel refuses a minimum retransmission timeout of %llu us: rounded "
+                         "up to its clock ticks it must be at least two ticks (with 250 ticks a "
+                         "second 8 ms, so more than 4 ms); set a larger one",
                          (unsigned long long)(rto_min_ns / WEFT_NS_PER_US));
     }
     return weft_fail(error, WEFT_UNSUPPORTED,
-                     "this kernel cannot set a least retransmission timeout for a socket "
+                     "this kernel cannot set a minimum retransmission timeout for a socket "
                      "(TCP_RTO_MIN_US, Linux 6.15): %s; set it for the host with `ip route "
                      "change ... rto_min 5ms` or sysctl net.ipv4.tcp_rto_min_us instead",
                      strerror(errno));
@@ -127,7 +128,7 @@ static weft_status listen_failed(const struct weft_addr *addr, struct weft_error
                          "any free one",
                          port);
     }
-    return weft_fail(error, WEFT_IO, "listen at TCP port %u: %s", port, strerror(number));
+    return weft_fail(error, WEFT_IO, "listen on TCP port %u: %s", port, strerror(number));
 }
 
 weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
@@ -139,11 +140,11 @@ weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *add
     if (t->listen_fd < 0) {
         return weft_fail(error, WEFT_IO, "socket (TCP): %s", strerror(errno));
     }
-    (void)set_int(t->listen_fd, SOL_SOCKET, SO_REUSEADDR, 1); /* connections in TIME_WAIT */
+    (void)set_int(t->listen_fd, SOL_SOCKET, SO_REUSEADDR, 1); /* despite connections in TIME_WAIT */
     if (t->base.family == AF_INET6) {
         (void)set_int(t->listen_fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     }
-    weft_tcp_sock_options(t, t->listen_fd); /* what is accepted inherits them */
+    weft_tcp_sock_options(t, t->listen_fd); /* accepted connections inherit these options */
     if (bind(t->listen_fd, (const struct sockaddr *)(const void *)addr->bytes, addr->bytes_used) <
             0 ||
         listen(t->listen_fd, BACKLOG) < 0 ||

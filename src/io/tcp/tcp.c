@@ -18,7 +18,8 @@ enum {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
+/* Each peer permanently owns a slice of every arena; pages from calloc cost memory only when
+ * used. */
 static void peers_init(struct weft_tcp *t)
 {
     size_t words = WEFT_BITS_WORDS((size_t)t->config.ep.chunks_max);
@@ -140,7 +141,7 @@ static uint32_t conn_serve(struct weft_tcp *t, struct tcp_conn *c, uint32_t even
                            weft_driver_handler *handler, void *arg)
 {
     if (c->state == TCP_CONN_FREE) {
-        return 0; /* it went while its event waited */
+        return 0; /* it was closed while its event was pending */
     }
     if (c->state != TCP_CONN_OPEN) {
         weft_tcp_handshake(t, c, weft_clock_now_ns());
@@ -153,7 +154,7 @@ static uint32_t conn_serve(struct weft_tcp *t, struct tcp_conn *c, uint32_t even
     return (events & ~(uint32_t)EPOLLOUT) != 0 ? weft_tcp_read(t, c->peer, handler, arg) : 0;
 }
 
-/* Poll the sockets once. Returns the records taken; *any_p: something was ready. */
+/* Poll the sockets once. Returns the number of records processed; *any_p: something was ready. */
 static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
 {
     struct epoll_event events[SOCKETS_A_STEP];
@@ -183,8 +184,8 @@ static uint32_t busy_poll(struct weft_tcp *t, weft_driver_handler *handler, void
     return taken;
 }
 
-/* Sleep as long as nothing has to be done, then poll the sockets. Events that calls between steps
- * or the last write have caused are reported first. */
+/* Sleep while there is nothing to do, then poll the sockets. Events caused by calls between steps
+ * or by the last write are reported first. */
 static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
                                weft_driver_handler *handler, void *arg)
 {
@@ -395,7 +396,8 @@ static const struct weft_driver_ops tcp_ops = {
     .grid = tcp_grid,
 };
 
-/* ---- for the outside ------------------------------------------------------------------------- */
+/* ---- public functions
+ * ------------------------------------------------------------------------- */
 
 weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)

@@ -1,14 +1,14 @@
 /* The TCP driver: the message interface over the kernel's TCP, progressed by the calling thread.
  *
  * One listening socket (when ep.accept) and one connection for each peer, in non-blocking mode
- * behind epoll. What it keeps of weft: messages, chunks, masks, sinks, tags, priorities, deadlines,
- * the handshake and the authentication of every byte. What it leaves to the kernel: loss,
- * congestion, pacing. So every message arrives whole, in whatever time that takes, and masks are
- * full unless a deadline or a timeout closes a message SHORT; a bound counts then.
+ * behind epoll. Provided by weft: messages, chunks, masks, sinks, tags, priorities, deadlines, the
+ * handshake and the authentication of every byte. Left to the kernel: loss recovery, congestion
+ * control, pacing. So every message arrives complete, however long that takes, and masks are full
+ * unless a deadline or a timeout closes a message SHORT; only then is the loss bound checked.
  *
- * A connection that breaks is a peer that is down (WEFT_DOWN_RESTARTED): messages under way end as
- * UNKNOWN and SHORT, the caller connects again. connect() that finds no listener is tried again
- * until ep.peer_timeout_ns, as UDP's HELLO is.
+ * A broken connection takes its peer down (WEFT_DOWN_RESTARTED): messages in flight end as UNKNOWN
+ * and SHORT, and the caller reconnects. A connect() that finds no listener is retried until
+ * ep.peer_timeout_ns, as HELLO is over UDP.
  *
  * It is not a general TCP layer: no TLS, no names, no proxies.
  *
@@ -26,9 +26,9 @@ struct weft_tcp;
 struct weft_tcp_config {
     struct weft_before_send before_send;
     const char *host;         /* address to bind: numeric IPv4 or IPv6, or "localhost" */
-    uint16_t port;            /* to listen at; 0 = any free one */
+    uint16_t port;            /* port to listen on; 0 = any free port */
     uint32_t busy_poll_us;
-    uint8_t insecure_network; /* 1: mode none beyond loopback, too */
+    uint8_t insecure_network; /* 1: allow mode none beyond loopback */
     const char *cc;           /* TCP_CONGESTION; NULL = the host's default */
     uint64_t rto_min_ns;      /* TCP_RTO_MIN_US; 0 = the host's */
     /* Used: name, incarnation, seed, peers_max, chunks_max, expects_max, accept, peer_timeout_ns,
@@ -39,8 +39,8 @@ struct weft_tcp_config {
 
 /* What the kernel granted. */
 struct weft_tcp_facts {
-    char cc[16];         /* in use by connections made from now on */
-    uint64_t rto_min_ns; /* as the kernel rounded it; 0 = its default */
+    char cc[16];         /* used by connections made from now on */
+    uint64_t rto_min_ns; /* as rounded by the kernel; 0 = its default */
 };
 
 /* Errors:  as weft_udp_open; WEFT_UNSUPPORTED also when the kernel does not know cc, or cannot set

@@ -1,8 +1,8 @@
 /* Outgoing messages: opened, held, closed by DONE.
  *
- * Chunks go out in the vector's order, for nothing is lost on the way. What is known of a message
- * before DONE is nothing: TCP reports what the other kernel has, not what the other end took. So
- * the mask of a message whose peer dies is empty.
+ * Chunks are sent in the vector's order, since TCP loses nothing. Before DONE nothing is known
+ * about a message: TCP acknowledges what the other kernel has received, not what the other process
+ * has read. So the mask of a message whose peer dies is empty.
  *
  * Source: docs/PROTOCOL.md sections 6 and 10.5.
  */
@@ -30,8 +30,8 @@ static bool send_valid(const struct weft_tcp *t, const struct weft_msg_send *s,
     return true;
 }
 
-/* Which of them are critical matters only when a deadline ends the message: then masked ones are
- * taken for missing, unless nothing is. */
+/* The critical mask is used only when a deadline ends the message: then the chunks in it count as
+ * missing, unless no chunk is missing. */
 static void bound_set(struct tcp_peer *p, struct tcp_tx *m, const struct weft_msg_send *send)
 {
     uint64_t critical = weft_min_u64(send->critical, m->chunks);
@@ -153,7 +153,7 @@ void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            p->idle = false; /* FINISH must be sent; and a dead peer must be noticed */
+            p->idle = false; /* FINISH must be sent, and a dead peer detected */
             p->quiet_ns = now_ns;
             p->tx_finish |= UINT64_C(1) << slot;
             p->tx_waits &= ~(UINT64_C(1) << slot);
@@ -211,7 +211,7 @@ weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t se
     if (pace->start_ns > now_ns) {
         wait_until(p, m, pace->start_ns);
     } else {
-        m->pace_ns = now_ns; /* its rate counts from here, whatever it waited for before */
+        m->pace_ns = now_ns; /* its rate is measured from here, whatever it waited for before */
         go(t, p, m, now_ns);
     }
     return WEFT_OK;
@@ -252,7 +252,7 @@ void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now
     }
 }
 
-/* Take one part of the mask in: parts come in order. False: it does not fit. */
+/* Add one part of the mask; parts arrive in order. False: it does not fit. */
 static bool done_part(struct tcp_tx *m, const struct weft_wire_done *d)
 {
     uint32_t words = (uint32_t)WEFT_BITS_WORDS((size_t)m->chunks);
@@ -284,7 +284,7 @@ bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
             return false;
         }
         if (m->done_next < m->chunks) {
-            return true; /* the rest follows */
+            return true; /* more parts follow */
         }
     }
     bool complete = d->status == WEFT_DONE_COMPLETE;
@@ -304,7 +304,7 @@ bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_
 
 /* ---- which chunk next ------------------------------------------------------------------------ */
 
-/* Most urgent first, then those that are not paced, then by rank, then oldest. */
+/* Most urgent first, then unpaced messages, then by rank, then oldest. */
 static uint32_t order_of(const struct tcp_tx *m)
 {
     return (uint32_t)m->priority << 9 | (uint32_t)m->was_held << 8 | m->rank;

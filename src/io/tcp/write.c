@@ -1,10 +1,10 @@
 /* Building records and handing them to the socket.
  *
- * A batch of records is built, at most 192 KB or 32 records, and written by one sendmsg from where
- * the bytes lie: heads and tags in the peer's own memory, chunks in the caller's. In mode seal the
- * cipher's output is what is written. What the socket does not take waits; the next batch is built
- * when this one is gone. So an urgent message waits for one batch and for what the socket holds
- * unsent (TCP_NOTSENT_LOWAT), whatever else is queued.
+ * A batch of records is built, at most 192 KB or 32 records, and written by one sendmsg without a
+ * copy: heads and tags are in the peer's own memory, chunks in the caller's. In mode seal the
+ * cipher's output is written. Bytes that the socket does not accept stay queued; the next batch is
+ * built when this one is completely written. So an urgent message waits only for one batch and for
+ * the socket's unsent bytes (TCP_NOTSENT_LOWAT), whatever else is queued.
  *
  * A chunk's memory is the caller's again at SENT, which therefore waits for the batch.
  */
@@ -22,7 +22,7 @@ static void frame_add(struct weft_writer *w, const struct weft_wire_frame *frame
     weft_wire_frame_encode(w, frame);
 }
 
-/* One part of a mask at most each time; true when nothing of the message is left to report. */
+/* Add at most one part of a mask; true when the message is reported completely. */
 static bool done_add(struct weft_writer *w, struct tcp_rx *m)
 {
     bool partial = m->received_count > 0 && m->received_count < m->chunks;
@@ -49,7 +49,7 @@ static bool done_add(struct weft_writer *w, struct tcp_rx *m)
     return first + count == words;
 }
 
-/* DONEs, as far as there is room; each frame is written whole or not at all. */
+/* Add DONEs while there is room; each frame is written completely or not at all. */
 static void dones_add(struct tcp_peer *p, struct weft_writer *w)
 {
     size_t most = WEFT_DONE_BYTES + 8 * WEFT_DONE_WORDS_MAX;
@@ -101,7 +101,8 @@ static void ack_add(struct tcp_peer *p, struct weft_writer *w)
     }
 }
 
-/* All control frames that are due, as far as there is room. CLOSE is the last of a connection. */
+/* Add all control frames that are due, while there is room. CLOSE is the last frame of a
+ * connection. */
 static void control_build(struct tcp_peer *p, struct weft_writer *w)
 {
     if (p->need_ack || p->need_idle) {
@@ -147,7 +148,7 @@ static void iov_add(struct tcp_out *out, const void *base, size_t bytes)
                                                 .iov_len = bytes};
 }
 
-/* A record while it is built: all but the chunk lies in head, with room for a tag behind it. */
+/* A record being built: everything but the chunk is in head, with room for a tag behind it. */
 struct built {
     uint8_t *head;
     size_t head_bytes;
@@ -155,7 +156,7 @@ struct built {
     size_t chunk_bytes;
 };
 
-/* The chunk stays where it is; the tag is one more buffer. */
+/* The chunk is not copied; the tag is a separate buffer. */
 static weft_status finish_in_place(struct weft_tcp *t, struct tcp_peer *p, const struct built *b,
                                    const struct weft_crypto_span *text, size_t texts)
 {
@@ -232,7 +233,7 @@ static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, 
     m->next++;
     m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
     m->unflushed++;
-    if (m->rate_bps != 0 && m->next < m->chunks) { /* else its DONE is waited for */
+    if (m->rate_bps != 0 && m->next < m->chunks) { /* otherwise its DONE is awaited */
         weft_tcp_tx_paced(p, m, b->chunk_bytes, now_ns);
     }
     t->counters.data_sent++;
@@ -256,13 +257,13 @@ static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
 /* Build one record. False: there is nothing to send, or the provider failed (*failed_p). */
 static bool record_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns, bool *failed_p)
 {
-    /* What a chunk of full length leaves to the head. */
+    /* The room that a chunk of full length leaves for the head. */
     size_t room =
         WEFT_WIRE_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_WIRE_RECORD_CHUNK_MAX;
     struct built b = {.head = p->heads + (size_t)p->out.records * TCP_HEAD_ROOM,
                       .head_bytes = WEFT_WIRE_RECORD_HEAD_BYTES};
-    /* The first record of the connecting end is short: the other end has little room for
-     * strangers. */
+    /* The first record of the connecting end is short, because the other end has only a small
+     * buffer for strangers. */
     bool first = p->conn->send_records == 0 && !p->accepted;
     uint8_t flags = 0;
     if (p->close_said) {
@@ -287,7 +288,7 @@ static bool record_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The socket took so many bytes of the batch. */
+/* The socket accepted this many bytes of the batch. */
 static void advance(struct weft_tcp *t, struct tcp_peer *p, size_t bytes, uint64_t now_ns)
 {
     struct tcp_out *out = &p->out;
@@ -380,8 +381,8 @@ void weft_tcp_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         }
         enum written how = batch_write(t, p, now_ns);
         if (how == WRITTEN_BROKEN) {
-            /* What the other end sent before it closed is still to be read: the end of its stream
-             * is there. */
+            /* Bytes that the other end sent before it closed are still to be read; the end of its
+             * stream follows them. */
             batch_reset(&p->out);
             p->close_said = true;
         }

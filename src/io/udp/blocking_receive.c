@@ -8,7 +8,7 @@
 
 enum { TICK_US = 1000 /* rounded up to a tick of the kernel's clock */ };
 
-/* Nearer deadlines are worth a timer. The probe timeout is at least 200 us. */
+/* Nearer deadlines need a timer. The probe timeout is at least 200 us. */
 static const uint64_t sleep_ns_min = 150 * WEFT_NS_PER_US;
 
 void weft_blocking_receive_init(struct weft_blocking_receive *blocking)
@@ -65,7 +65,7 @@ void weft_blocking_receive_wake(struct weft_blocking_receive *blocking)
         return;
     }
     int before = errno;
-    /* Where it is refused, the sleep ends with the tick. */
+    /* If it is refused, the sleep ends at the next tick. */
     (void)!sendto(blocking->fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (const struct sockaddr *)(const void *)blocking->self.bytes,
                   blocking->self.bytes_used);

@@ -14,26 +14,26 @@
 
 enum state {
     OWNED,   /* the owner has the endpoint */
-    LENT,    /* the owner or the thread may take it */
+    LENT,    /* lent: the owner or the thread may claim it */
     SENDING, /* the thread has it; only while it holds `lock` */
 };
 
 struct weft_delayed_ack {
     struct weft_delayed_ack_config config;
-    /* The owner's alone. */
-    bool lent;  /* and not taken back */
-    bool quick; /* the last time it was back within the gap */
+    /* Used by the owner only. */
+    bool lent;  /* lent, and not reclaimed */
+    bool quick; /* the last time, the owner returned within the gap */
     bool has_thread;
-    bool no_thread;   /* none could be started */
-    uint64_t left_ns; /* end of its last step; WEFT_NEVER = it is in a step */
+    bool no_thread;   /* no thread could be started */
+    uint64_t left_ns; /* end of the owner's last step; WEFT_NEVER = it is in a step */
     pthread_t thread;
-    pid_t maker; /* of the thread: in a forked process it is not there */
+    pid_t maker; /* process of the thread: a forked process does not have it */
 
     atomic_int state;
-    atomic_uint turn;   /* counts leaves: the thread compares it between two checks */
-    atomic_bool asleep; /* the thread is, and must be woken */
+    atomic_uint turn;   /* counts loans: the thread compares it between two checks */
+    atomic_bool asleep; /* the thread sleeps, and must be woken */
     atomic_ullong sent;
-    bool stopping; /* behind lock */
+    bool stopping; /* protected by lock */
     pthread_mutex_t lock;
     pthread_cond_t wake;
 };
@@ -52,8 +52,8 @@ static void sleep_until_next_check(struct weft_delayed_ack *ack)
     }
 }
 
-/* Nothing is lent. The owner lends by storing `state` and then reading `asleep`; the order here is
- * the reverse, so that one of the two sees the other. */
+/* Nothing is lent. The owner lends by storing `state` and then reading `asleep`; here the order is
+ * the reverse, so at least one of the two sees the other's store. */
 static void sleep_until_lent(struct weft_delayed_ack *ack)
 {
     atomic_store(&ack->asleep, true);
@@ -63,7 +63,7 @@ static void sleep_until_lent(struct weft_delayed_ack *ack)
     atomic_store(&ack->asleep, false);
 }
 
-/* False when the owner has it. */
+/* False when the owner has the endpoint. */
 static bool send_delayed(struct weft_delayed_ack *ack)
 {
     int expected = LENT;
@@ -311,7 +311,7 @@ void weft_delayed_ack_free(struct weft_delayed_ack *ack)
     }
     (void)weft_delayed_ack_enter(ack);
     if (ack->has_thread && getpid() != ack->maker) {
-        free(ack); /* forked: without the thread, its condition can never be destroyed */
+        free(ack); /* forked: without the thread, destroying its condition would block */
         return;
     }
     if (ack->has_thread) {

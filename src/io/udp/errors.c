@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 enum {
-    READS_MAX = 64, /* in one step; more come in the next */
+    READS_MAX = 64, /* for each step; the rest is read in the next */
     /* The error and the address of its reporter, or other control data of the socket. */
     CONTROL_BYTES = 256,
 };
@@ -22,14 +22,14 @@ void weft_udp_errors_init(struct weft_udp_errors *errors, int fd, int family)
     *errors = (struct weft_udp_errors){.fd = fd, .family = family};
 }
 
-/* Switched off, it also empties the queue. */
+/* Clearing the option also empties the queue. */
 static void ask(struct weft_udp_errors *errors, bool on)
 {
     int value = on;
     bool v6 = errors->family == AF_INET6;
     int rc = setsockopt(errors->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR,
                         &value, sizeof(value));
-    errors->on = on && rc == 0; /* without it there are only no hints */
+    errors->on = on && rc == 0; /* without it there are no hints, nothing else */
 }
 
 void weft_udp_errors_watch(struct weft_udp_errors *errors)
@@ -104,7 +104,7 @@ bool weft_udp_errors_read(struct weft_udp_errors *errors, const struct weft_ep *
         continue;
     }
     if (unreached->number != 0 && weft_ep_connected(ep, &unreached->addr)) {
-        unreached->number = 0; /* it was started later, or the news was a lie */
+        unreached->number = 0; /* it was started later, or the report was forged */
     }
     if (!weft_ep_connecting(ep, NULL)) {
         ask(errors, false);

@@ -1,9 +1,9 @@
-/* Random loss on purpose, to show what bounded loss does on a network that loses nothing.
+/* Injected random loss, to show the effect of bounded loss on a network that loses nothing.
  *
- * One decision for each datagram that reaches the socket, whatever it holds, drawn from a stream of
- * its own for each (seed, role, rank): the same seed drops the same n-th datagrams of each process.
- * (Which datagram is the n-th depends on timing, so two runs on sockets are alike, not equal; the
- * simulator's are.)
+ * One decision for each datagram that reaches the socket, whatever its content, drawn from a random
+ * stream of its own for each (seed, role, rank): the same seed drops the same n-th datagrams of
+ * each process. (Which datagram is the n-th depends on timing, so two runs on sockets are similar,
+ * not equal; in the simulator they are equal.)
  */
 #ifndef WEFT_IO_UDP_INJECT_LOSS_H
 #define WEFT_IO_UDP_INJECT_LOSS_H
@@ -12,7 +12,7 @@
 
 struct weft_inject_loss_config {
     uint32_t loss_ppm; /* 0 = off; <= 10^6 */
-    uint32_t role;     /* role and rank of this process: its stream */
+    uint32_t role;     /* role and rank of this process select its stream */
     uint32_t rank;
     uint64_t seed;
 };

@@ -1,13 +1,13 @@
-/* What the files of the UDP driver share. Not for anyone else.
+/* Shared by the files of the UDP driver. Internal to src/io/udp.
  *
  *   udp.c               configuration, open, close, the functions of a driver
  *   progress.c          one step: receive, wait, timers, send
  *   socket.c            socket options, what the kernel granted
- *   rx.c, tx.c          batches of datagrams out of the socket and into it
+ *   rx.c, tx.c          batches of datagrams from the socket and to it
  *   errors.c            ICMP about connections that are being made
- *   delayed_ack.c       a DONE that waits for the owner's next step
+ *   delayed_ack.c       a DONE that is sent in the owner's next step
  *   blocking_receive.c  sleeping inside the receive call
- *   inject_loss.c              loss on purpose
+ *   inject_loss.c       injected loss
  *   probe.c             what sockets of this host can do, for `weft doctor`
  */
 #ifndef WEFT_IO_UDP_INTERNAL_H
@@ -27,17 +27,17 @@ struct weft_udp {
     int socket_fd;
     struct weft_blocking_receive blocking;
     bool slept;   /* this step, and not inside the receive call */
-    bool flowing; /* the last step took datagrams */
+    bool flowing; /* the last step received datagrams */
     bool handled; /* the handler has been called since the endpoint was last touched */
-    uint64_t taken_ns; /* when the last batch came out of the socket */
+    uint64_t taken_ns; /* when the last batch was received */
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
-    uint32_t timers_put_off; /* batches since the timers were due */
+    uint32_t timers_put_off; /* batches received since the timers became due */
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;
     struct weft_udp_errors errors;
-    bool gso_before; /* the socket asked for errors, which may look like a refusal of GSO */
+    bool gso_before; /* error reports are on; they may look like a refusal of GSO */
     struct weft_inject_loss loss;
     struct weft_sock_facts facts;
     uint32_t peers_max;
@@ -54,7 +54,7 @@ static inline struct weft_udp *weft_udp_of(struct weft_driver *driver)
 /* progress.c */
 uint32_t weft_udp_step(struct weft_driver *driver, uint64_t timeout_ns,
                        weft_driver_handler *handler, void *arg);
-/* Send until nothing is ready. */
+/* Send until no packet is ready. */
 void weft_udp_send_all(struct weft_udp *udp);
 void weft_udp_observe(struct weft_udp *udp, bool last);
 

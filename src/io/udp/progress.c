@@ -1,8 +1,9 @@
-/* One step of the UDP driver: send what is ready, wait, receive a batch, run the timers, send
- * again.
+/* One step of the UDP driver: send what is ready, wait, receive a batch, run the timers, send what
+ * is ready again.
  *
- * The waits, in this order, as far as each pays: a nap without the socket, for several datagrams at
- * a time; busy polling; a blocking receive, on loopback; the poller, which always works.
+ * The waits, in this order, each only where it saves time: a short sleep without watching the
+ * socket, so that several datagrams gather; busy polling; a blocking receive, on loopback; the
+ * poller, which is always possible.
  */
 #include "io/udp/internal.h"
 
@@ -10,13 +11,13 @@ enum {
     /* Bursts sent before the socket is read again: acknowledgements must not wait for a whole
      * window to be copied. */
     FLUSH_BURSTS_MAX = 16,
-    PUT_OFF_BATCHES_MAX = 8, /* for timers: 256 datagrams of as many peers */
+    PUT_OFF_BATCHES_MAX = 8, /* before timers run: 256 datagrams of as many peers */
 };
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* The next burst. The endpoint may have to know first how many bytes wait in the kernel: it is told
- * while the batch is empty, so that all that was built is counted. */
+/* Build the next burst. The endpoint may need to know first how many bytes are queued in the
+ * kernel. That is read while the batch is empty, so that everything built so far is counted. */
 static bool next_burst(struct weft_udp *udp, uint64_t now_ns, uint32_t count)
 {
     uint32_t packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
@@ -27,8 +28,8 @@ static bool next_burst(struct weft_udp *udp, uint64_t now_ns, uint32_t count)
     return packets > 0;
 }
 
-/* Single packets share a system call; a burst of several goes at once, before the next is built.
- * False: there is no more to send. */
+/* Single packets share a system call; a burst of several packets is sent at once, before the next
+ * is built. False: there is no more to send. */
 static bool fill_batch(struct weft_udp *udp, uint64_t now_ns, uint32_t *count_p)
 {
     uint32_t count = 0;
@@ -56,7 +57,7 @@ static void send_some(struct weft_udp *udp, uint64_t now_ns)
             weft_sender_send(&udp->sender, udp->bursts, count, &udp->base.socket);
         }
         if (udp->sender.too_big_bytes != 0) {
-            if (!udp->errors.on) { /* else the error may be of ICMP, which can be forged */
+            if (!udp->errors.on) { /* otherwise the error may be from ICMP, which can be forged */
                 weft_ep_too_big(udp->ep, &udp->sender.too_big_addr, udp->sender.too_big_bytes,
                                 now_ns);
             }
@@ -77,7 +78,7 @@ void weft_udp_send_all(struct weft_udp *udp)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Give the datagrams of one buffer to the endpoint, and its events to the handler after each. */
+/* Pass the datagrams of one buffer to the endpoint, and call the handler after each. */
 static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffer, uint64_t now_ns,
                         weft_driver_handler *handler, void *arg)
 {
@@ -106,7 +107,7 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
     } while (at < buffer->count);
 }
 
-/* One batch from the socket to the endpoint. Returns its datagrams. */
+/* Pass one batch from the socket to the endpoint. Returns the number of its datagrams. */
 static uint32_t receive(struct weft_udp *udp, bool sleep, weft_driver_handler *handler, void *arg)
 {
     const struct weft_rx_buffer *buffers;
@@ -159,14 +160,14 @@ static bool receive_asleep(struct weft_udp *udp, weft_driver_handler *handler, v
     weft_blocking_receive_end(&udp->blocking);
     bool woken = weft_poller_woken(&udp->base.poller);
     udp->base.socket.wakes += woken;
-    udp->handled = udp->handled && !woken; /* the wake may be for something newer than that call */
+    udp->handled = udp->handled && !woken; /* the wake may be newer than that call */
     weft_blocking_receive_note(&udp->blocking, taken > 0);
     *taken_p = taken;
     return taken > 0 || woken || signalled;
 }
 
-/* Where datagrams follow each other closely, each would end a sleep of its own: sleep without the
- * socket until several are there. False: none came in the last step, or the endpoint advises
+/* When datagrams follow each other closely, each would end a sleep: sleep without watching the
+ * socket, so that several gather. False: the last step received none, or the endpoint advises
  * against it. */
 static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
 {
@@ -181,8 +182,8 @@ static bool nap(struct weft_udp *udp, uint64_t now_ns, uint64_t until_ns)
     return true;
 }
 
-/* Sleep as long as nothing has to be done: by a nap, busy polling, a blocking receive, or the
- * poller. Returns the datagrams that were taken meanwhile. */
+/* Sleep while there is nothing to do, in one of the four ways above. Returns the number of
+ * datagrams received meanwhile. */
 static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
                      weft_driver_handler *handler, void *arg)
 {
@@ -217,10 +218,10 @@ static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* What the timers wait for may lie in the socket: with hundreds of peers a batch holds datagrams of
- * only a few, and a timer would probe peers whose answer has arrived, which then answer once more.
- * So the datagrams are taken first; but for PUT_OFF_BATCHES_MAX batches only, for peers wait for
- * what timers send. */
+/* The datagrams that the timers wait for may still be in the socket. With hundreds of peers a batch
+ * has datagrams of only a few, and a timer would probe peers whose answer has arrived, which then
+ * answer again. So the socket is read first, but for at most PUT_OFF_BATCHES_MAX batches, because
+ * peers wait for what timers send. */
 static void timers(struct weft_udp *udp, uint64_t now_ns)
 {
     if (weft_ep_deadline(udp->ep) > now_ns) {
@@ -241,7 +242,7 @@ void weft_udp_observe(struct weft_udp *udp, bool last)
     }
 }
 
-/* The end of a step: send what is ready, or leave it for the next. */
+/* The end of a step: send what is ready, or delay it to the next. */
 static void leave(struct weft_udp *udp, uint64_t now_ns)
 {
     bool may_wait = udp->delayed_ack != NULL && weft_ep_only_done(udp->ep);
@@ -277,7 +278,7 @@ uint32_t weft_udp_step(struct weft_driver *driver, uint64_t timeout_ns,
     if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->base.unreached, &udp->base.socket)) {
         udp->sender.gso = udp->gso_before;
     }
-    now_ns = taken > 0 ? udp->taken_ns : weft_clock_now_ns(); /* a reading saved */
+    now_ns = taken > 0 ? udp->taken_ns : weft_clock_now_ns(); /* saves reading the clock */
     timers(udp, now_ns);
     if (!udp->handled) {
         handler(arg, now_ns);

@@ -12,17 +12,17 @@
 #include <sys/socket.h>
 
 enum {
-    /* GRO size, arrival stamp, ECN field, overflow count. */
+    /* GRO size, arrival timestamp, ECN field, overflow count. */
     CONTROL_BYTES = CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct timespec)) +
                     CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint32_t)),
     SINGLES_MIN = 8,
-    LONG_BYTES = 4096, /* a datagram of jumbo frames, or several that were merged */
+    LONG_BYTES = 4096, /* a datagram of a jumbo frame, or several merged ones */
 };
 
 struct weft_rx {
     int fd;
     uint32_t overflow_seen; /* the kernel's 32-bit count, as last reported */
-    uint32_t singles;       /* batches of one buffer in a row */
+    uint32_t singles;       /* consecutive batches of one buffer */
     bool interrupted;       /* the last batch was, by a signal */
     bool more;              /* it was full */
     uint32_t slots;         /* of the next batch */
@@ -79,7 +79,7 @@ static void prepare(struct weft_rx *rx)
     }
 }
 
-/* What the kernel reports beside a message. */
+/* What the kernel reports with a message. */
 struct beside {
     int segment_bytes;
     int traffic_class;
@@ -90,7 +90,7 @@ struct beside {
 
 static void take_int(const struct cmsghdr *cmsg, int *value_p)
 {
-    /* IP_TOS comes as one byte, IPV6_TCLASS and UDP_GRO as an int. */
+    /* IP_TOS is one byte, IPV6_TCLASS and UDP_GRO are an int. */
     if (cmsg->cmsg_len == CMSG_LEN(sizeof(uint8_t))) {
         *value_p = *CMSG_DATA(cmsg);
     } else if (cmsg->cmsg_len >= CMSG_LEN(sizeof(int))) {
@@ -120,7 +120,7 @@ static struct beside read_beside(struct msghdr *message)
     return beside;
 }
 
-/* Fill in buffer from message i; false when the datagram was cut and must be left out. */
+/* Fill in buffer from message i; false when the datagram was truncated and must be left out. */
 static bool describe(struct weft_rx *rx, uint32_t i, const struct weft_clock_map *map,
                      uint64_t now_ns, struct weft_socket_counters *counters,
                      struct weft_rx_buffer *buffer)
@@ -151,8 +151,8 @@ static int receive(struct weft_rx *rx, int flags)
     return recvmmsg(rx->fd, rx->messages, rx->slots, flags, NULL);
 }
 
-/* Where one comes at a time recvmsg is the cheaper call; every 16th shows whether it still is
- * so. */
+/* When datagrams arrive one at a time, recvmsg is the cheaper call; every 16th call checks that
+ * they still do. */
 static int receive_asleep(struct weft_rx *rx)
 {
     if (rx->singles < SINGLES_MIN || rx->singles % 16 == 0) {
@@ -186,8 +186,8 @@ uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_socket_counte
     rx->interrupted = received < 0 && errno == EINTR;
     counters->recv_calls++;
     if (received < 0) {
-        /* EAGAIN: nothing there. Others are news about a datagram sent earlier (ECONNREFUSED), that
-         * the endpoint's own timers notice; reading them has cleared them. */
+        /* EAGAIN: nothing to read. Other errors are about a datagram sent earlier (ECONNREFUSED):
+         * reading them has cleared them, and the endpoint's own timers detect the loss. */
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
             WEFT_ASSERT(errno != EBADF && errno != EFAULT && errno != ENOTSOCK);
             counters->socket_errors++;

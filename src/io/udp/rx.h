@@ -1,4 +1,4 @@
-/* The receiving half of weft_udp: batches of buffers out of the socket, with what the kernel
+/* The receiving half of weft_udp: it reads batches of buffers from the socket, with what the kernel
  * reports about each. Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_RX_H
@@ -7,10 +7,10 @@
 #include "io/clock.h"
 #include "io/driver_types.h"
 
-/* A slot must take the longest datagram that GRO can merge, or it is cut. Of long ones eight stay
- * within a second-level cache, so that the layers above read what the kernel has just copied there;
- * of packets of an Ethernet more do, and are taken at once: a late receiver has a hundred waiting,
- * and answers them together. */
+/* A slot must hold the longest buffer that GRO can merge, or the buffer is truncated. Eight long
+ * buffers fit into a second-level cache, so the layers above read what the kernel has just copied
+ * there. Of Ethernet-sized packets more fit, and a batch is larger: a late receiver has a hundred
+ * waiting, and acknowledges them together. */
 enum { WEFT_RX_SLOTS = 32, WEFT_RX_SLOTS_LONG = 8, WEFT_RX_SLOT_BYTES = 65536 };
 
 /* One buffer of a batch: one datagram, or several of the same sender that GRO merged. */
@@ -29,19 +29,19 @@ struct weft_rx;
 weft_status weft_rx_new(int fd, struct weft_rx **rx_p);
 void weft_rx_free(struct weft_rx *rx);
 
-/* Take what has arrived; `sleep`: on a blocking socket, sleep until something has, or its time is
- * up. Returns the number of system-call messages received; of these, truncated ones are counted and
- * left out of buffers.
+/* Receive what has arrived; `sleep`: on a blocking socket, sleep until a datagram arrives or the
+ * socket's timeout expires. Returns the number of messages received from the system call; truncated
+ * ones are counted, and left out of buffers.
  *
  * Owns:    buffers_p points into rx until the next batch. */
 uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_socket_counters *counters,
                        uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p,
                        uint32_t *count_p);
 
-/* There may be more: the last batch was as large as it could be. */
+/* More may be waiting: the last batch was full. */
 bool weft_rx_more(const struct weft_rx *rx);
 
-/* A signal ended the last batch before anything came. */
+/* A signal ended the last batch before a datagram arrived. */
 bool weft_rx_interrupted(const struct weft_rx *rx);
 
 #endif

@@ -54,7 +54,7 @@ static void set_options(int fd, int family, const struct weft_sock_request *requ
     facts_p->timestamps = set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
     facts_p->ecn = family == AF_INET ? set_int(fd, IPPROTO_IP, IP_RECVTOS, 1)
                                      : set_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-    /* Size 0 leaves the socket as it is: only the kernel's knowledge of the option is asked. */
+    /* Size 0 leaves the socket unchanged: this only tests whether the kernel has the option. */
     facts_p->gso = set_int(fd, SOL_UDP, UDP_SEGMENT, 0);
     facts_p->gro = request->gro && set_int(fd, SOL_UDP, UDP_GRO, 1);
 }
@@ -102,8 +102,8 @@ weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_
     return WEFT_OK;
 }
 
-/* The kernel counts the memory of its buffers, half as much again as what is in them: 2,304 bytes
- * for a datagram of 1,472 alone, 41,000 for 20 of them in a GSO burst. */
+/* The kernel counts the memory of its buffers, about 1.5 times their content: 2,304 bytes for a
+ * single datagram of 1,472, 41,000 for 20 of them in a GSO burst. */
 uint64_t weft_sock_queued(int fd)
 {
     int bytes = 0;

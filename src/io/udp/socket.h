@@ -1,4 +1,4 @@
-/* Opening a UDP socket with everything weft wants from the kernel, and what of it was granted.
+/* Opening a UDP socket with all kernel features that weft uses, and reporting which were granted.
  * Internal to src/io.
  */
 #ifndef WEFT_IO_UDP_SOCKET_H
@@ -7,17 +7,17 @@
 #include "base/error.h"
 #include "core/endpoint.h"
 
-/* Datagrams sent from now on may be fragmented, or (as a new socket has it) have DF set and are as
- * long as the device takes, whatever the kernel believes to know of the path. */
+/* Datagrams sent from now on may be fragmented, or (the default of a new socket) have DF set and
+ * may be as long as the device's MTU, whatever path MTU the kernel has cached. */
 void weft_sock_set_fragment(int fd, int family, bool fragment);
 
-/* The mark of datagrams without one of their own. */
+/* The ECN mark of datagrams without one of their own. */
 bool weft_sock_set_ecn(int fd, int family, enum weft_ecn ecn);
 
 struct weft_sock_facts {
     uint32_t recv_buffer_bytes; /* as the kernel counts: twice what was granted */
     uint32_t send_buffer_bytes;
-    bool gso; /* the kernel knows UDP_SEGMENT; a route may refuse it yet */
+    bool gso; /* the kernel supports UDP_SEGMENT; a route may still refuse it */
     bool gro;
     bool timestamps;
     bool ecn;
@@ -26,19 +26,18 @@ struct weft_sock_facts {
 };
 
 struct weft_sock_request {
-    uint32_t buffer_bytes; /* each way */
+    uint32_t buffer_bytes; /* for each direction */
     bool gro;
 };
 
-/* A non-blocking socket bound to addr. What the kernel does not offer is missing in facts, never an
- * error.
+/* A non-blocking socket bound to addr. A feature that the kernel does not offer is false in facts,
+ * never an error.
  * Errors:  WEFT_EXISTS  the port is in use. WEFT_IO. */
 weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
                            int *fd_p, struct weft_sock_facts *facts_p, struct weft_error *error);
 
-/* Bytes of datagrams sent that still wait in this host, for the device before which they queue:
- * those on the wire, estimated from the kernel's count of its memory. 0 where there is no such
- * count. */
+/* Bytes of sent datagrams that are still queued in this host, as they will be on the wire,
+ * estimated from the kernel's count of buffer memory. 0 where the kernel has no such count. */
 uint64_t weft_sock_queued(int fd);
 
 #endif

@@ -21,12 +21,13 @@ static_assert(offsetof(struct weft_ep_iov, bytes) == offsetof(struct iovec, iov_
 
 enum {
     CONTROL_BYTES = CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int)),
-    BLOCKED_WAIT_MS = 1,   /* longer than the loopback ever needs; then the network was full */
-    SOCKET_ERRORS_MAX = 8, /* pending errors read off for one message before it is given up */
+    BLOCKED_WAIT_MS = 1,   /* longer than loopback ever needs; after that the packet counts as
+                            * lost */
+    SOCKET_ERRORS_MAX = 8, /* pending errors cleared for one message before it is dropped */
     /* Splitting a burst cuts at most one buffer at each packet's end. */
     SPLIT_IOV_MAX = 3 * WEFT_TX_PACKETS_MAX,
-    SHORT_BYTES = 1024, /* a copy of so much is cheaper than a list of buffers */
-    UNLIKE_MAX = 16,    /* before the socket is set to another mark */
+    SHORT_BYTES = 1024, /* copying up to this many bytes is cheaper than a list of buffers */
+    UNLIKE_MAX = 16,    /* datagrams before the socket's own mark is changed */
 };
 
 /* Control data of one message: segment size and ECN mark. */
@@ -74,7 +75,7 @@ static void message_init(const struct weft_sender *sender, struct mmsghdr *messa
     }
 }
 
-/* What to do with a message that the kernel did not take. */
+/* What to do with a message that the kernel refused. */
 enum verdict { TRY_AGAIN, DROP, NO_GSO };
 
 struct attempt {
@@ -108,7 +109,8 @@ static enum verdict judge(const struct weft_sender *sender, int number, bool seg
     case ECONNREFUSED:
     case EHOSTUNREACH:
     case ENETUNREACH:
-        /* May be news about an earlier datagram; this one was not sent, the error is read now. */
+        /* This may be an error about an earlier datagram: this one was not sent, and the error is
+         * now cleared. */
         counters->socket_errors++;
         return attempt->socket_errors++ < SOCKET_ERRORS_MAX ? TRY_AGAIN : DROP;
     case EIO:    /* the route's device cannot compute checksums of segments */
@@ -123,7 +125,7 @@ static enum verdict judge(const struct weft_sender *sender, int number, bool seg
     }
 }
 
-/* The datagrams of one burst as messages of their own. */
+/* Send the datagrams of one burst as separate messages. */
 static uint32_t split(const struct weft_sender *sender, const struct weft_tx *burst,
                       struct mmsghdr *messages, struct iovec *iov, struct control *control)
 {
@@ -205,12 +207,13 @@ static void send_singly(struct weft_sender *sender, const struct weft_tx *burst,
                          left < burst->seg_bytes ? left : burst->seg_bytes);
             counters->send_dropped++;
             done++;
-            attempt.socket_errors = 0; /* but no second wait: a full socket costs one per burst */
+            attempt.socket_errors = 0; /* no second wait: a full socket costs one wait for each
+                                        * burst */
         }
     }
 }
 
-/* Send bursts as they are until one of them has to be split; returns how many are dealt with. */
+/* Send bursts unsplit until one of them has to be split; returns how many were sent or dropped. */
 static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bursts,
                             uint32_t count, struct weft_socket_counters *counters)
 {
@@ -243,7 +246,7 @@ static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bu
             attempt.socket_errors = 0;
             break;
         case NO_GSO:
-            /* Its datagrams may be too long for the route, then GSO is not to blame. */
+            /* If its datagrams are too long for the route, GSO is not the cause. */
             sender->too_big_bytes = 0;
             counters->gso_refused++;
             send_singly(sender, &bursts[done++], counters);
@@ -260,7 +263,8 @@ void weft_sender_init(struct weft_sender *sender, int fd, int family, bool gso)
         .fd = fd, .family = family, .send = sendmmsg, .gso = gso, .ecn = WEFT_ECN_NOT};
 }
 
-/* Does the socket mark by itself what this one wants? It is set anew when many want the same. */
+/* Does the socket's own mark match this datagram's? It is changed when many in a row need another
+ * one. */
 static bool marks_alike(struct weft_sender *sender, enum weft_ecn ecn)
 {
     sender->unlike = ecn == sender->ecn ? 0 : sender->unlike + 1;
@@ -271,8 +275,8 @@ static bool marks_alike(struct weft_sender *sender, enum weft_ecn ecn)
     return ecn == sender->ecn;
 }
 
-/* One short datagram, as in a closed loop: copied together, and without control data, it takes the
- * cheapest of all calls. False: it was not sent, whyever. */
+/* Send one short datagram, as in a closed loop: copied into one buffer, without control data, by
+ * the cheapest call. False: it was not sent, for whatever reason. */
 static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
                        struct weft_socket_counters *counters)
 {
@@ -291,7 +295,7 @@ static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
                           (const struct sockaddr *)(const void *)burst->addr.bytes,
                           burst->addr.bytes_used);
     if (sent < 0) {
-        return false; /* the other way asks again, and judges */
+        return false; /* the general path sends it again, and handles the error */
     }
     counters->bursts_sent++;
     counters->datagrams_sent++;
@@ -310,7 +314,7 @@ void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, 
             send_singly(sender, &bursts[done++], counters);
             continue;
         }
-        /* Without GSO, only runs of single packets share a system call. */
+        /* Without GSO, only consecutive single packets share a system call. */
         uint32_t run = 1;
         while (done + run < count && bursts[done + run].fragment == bursts[done].fragment &&
                (sender->gso || bursts[done + run].packets == 1)) {

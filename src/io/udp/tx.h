@@ -1,5 +1,6 @@
-/* The sending half of weft_udp: bursts into the socket. Whatever it is given it has sent or dropped
- * when it returns; a drop is what a network does, so nothing fails here. Internal to src/io.
+/* The sending half of weft_udp: it writes bursts to the socket. A burst has been sent or dropped
+ * when the call returns. A drop is the same as a loss in the network, so no call fails. Internal to
+ * src/io.
  */
 #ifndef WEFT_IO_UDP_TX_H
 #define WEFT_IO_UDP_TX_H
@@ -13,12 +14,12 @@ struct mmsghdr;
 struct weft_sender {
     int fd;
     int family;
-    /* sendmmsg, unless a test stands in for the kernel. */
+    /* sendmmsg, unless a test replaces it. */
     int (*send)(int fd, struct mmsghdr *messages, unsigned int count, int flags);
-    bool gso; /* turns false for good when the kernel or the route refuses a burst */
-    bool fragmenting; /* what the socket is set to: DF clear */
-    enum weft_ecn ecn; /* the same: the mark of messages without one of their own */
-    uint32_t unlike;   /* short datagrams in a row that wanted another mark */
+    bool gso; /* becomes false, permanently, when the kernel or the route refuses a burst */
+    bool fragmenting; /* the socket's setting: DF clear */
+    enum weft_ecn ecn; /* the socket's setting: the ECN mark of messages without one of their own */
+    uint32_t unlike;   /* consecutive short datagrams that needed another mark */
     /* The last datagram that was too long for the route (EMSGSIZE). The owner reports it to the
      * endpoint and clears it; bytes 0 = none. */
     struct weft_addr too_big_addr;

@@ -13,14 +13,14 @@
 
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20,
-    SURE_BYTES = 1200, /* UDP payload that passes everywhere */
+    SURE_BYTES = 1200, /* UDP payload that every path forwards */
     KERNEL_HEAD_BYTES = 832,
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Unix time in ms, then 22 random bits: of two processes of one rank the later one has the larger.
- * Of two endpoints of this process, too, in one ms. */
+/* Unix time in ms, then 22 random bits: of two processes of one rank, the later one has the larger
+ * value. So has the later of two endpoints that this process opens within one ms. */
 static uint64_t new_incarnation(void)
 {
     static atomic_uint_fast64_t last;
@@ -49,8 +49,8 @@ void weft_udp_config_default(struct weft_udp_config *config_p)
     weft_os_random(&config_p->ep.seed, sizeof(config_p->ep.seed));
 }
 
-/* DATA packets that half of the receive buffer holds. The kernel counts more than the bytes of a
- * datagram: a page's fraction and its own head (KERNEL_HEAD_BYTES, as `truesize` shows it). */
+/* The number of DATA packets that half of the receive buffer holds. The kernel counts more than the
+ * bytes of a datagram: part of a page and its own header (KERNEL_HEAD_BYTES, as in `truesize`). */
 static uint32_t window_of(uint32_t wanted, uint32_t packet_bytes, uint32_t buffer_bytes)
 {
     uint32_t packets = buffer_bytes / 2 / (packet_bytes + KERNEL_HEAD_BYTES);
@@ -90,9 +90,9 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
     }
     ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
     ep.same_host = loopback; /* a socket bound to it reaches nothing else */
-    ep.host_queue = !loopback; /* on loopback nothing queues */
+    ep.host_queue = !loopback; /* loopback has no queue */
     if (ep.packet_bytes_sure == 0 && !loopback) {
-        ep.packet_bytes_sure = SURE_BYTES; /* longer ones are asked for first */
+        ep.packet_bytes_sure = SURE_BYTES; /* longer packets are probed first */
     }
     status = weft_ep_config_check(&ep, WEFT_DRIVER_UDP, error);
     if (status != WEFT_OK) {
@@ -104,7 +104,7 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
                : weft_fail(error, status, "the endpoint: %s", weft_status_text(status));
 }
 
-/* The thread of the delayed ack has the endpoint. */
+/* The delayed-ack thread has the endpoint. */
 static void send_delayed(void *arg)
 {
     weft_udp_send_all(arg);
@@ -177,7 +177,7 @@ static void udp_wake(struct weft_driver *driver)
 {
     weft_poller_note_wake(&driver->poller);
     weft_blocking_receive_wake(&weft_udp_of(driver)->blocking);
-    weft_poller_wake(&driver->poller); /* last: the thread that is woken may close at once */
+    weft_poller_wake(&driver->poller); /* keep last: the woken thread may close at once */
 }
 
 static void udp_flush(struct weft_driver *driver)
@@ -299,19 +299,21 @@ static const struct weft_driver_ops udp_ops = {
     .grid = udp_grid,
 };
 
-/* ---- for the outside ------------------------------------------------------------------------- */
+/* ---- public functions
+ * ------------------------------------------------------------------------- */
 
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)
 {
     if (config->loss.loss_ppm > WEFT_PPM) {
-        return weft_fail(error, WEFT_INVALID, "loss of %u parts per million is more than all",
+        return weft_fail(error, WEFT_INVALID,
+                         "injected loss of %u ppm is out of range; it must be at most 1000000",
                          config->loss.loss_ppm);
     }
     if (config->delayed_ack_ns > 0 && config->before_send.call != NULL) {
         return weft_fail(error, WEFT_INVALID,
-                         "before_send does not go with delayed_ack_ns, whose thread sends, too; "
-                         "set delayed_ack_ns to 0");
+                         "before_send cannot be combined with delayed_ack_ns, whose thread sends, "
+                         "too; set delayed_ack_ns to 0");
     }
     struct weft_udp *udp = calloc(1, sizeof(*udp));
     if (udp == NULL) {
