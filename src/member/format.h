@@ -54,7 +54,7 @@ enum weft_member_op {
     X(OTHER_WORKERS, "the job has another number of workers")                                      \
     X(OTHER_SHARDS, "the job has another number of shards")                                        \
     X(CLAIMED, "another process has this rank or shard, and its lease has not ended")              \
-    X(SUPERSEDED, "another process has taken this one's place")                                    \
+    X(SUPERSEDED, "another process has taken this one's slot")                                     \
     X(UNKNOWN_MEMBER, "not registered, or the lease has ended and was given away")                 \
     X(FULL, "every rank or shard is taken")                                                        \
     X(RANGE, "the job has no such rank or shard")                                                  \

@@ -13,15 +13,15 @@ static const uint64_t connect_pause_ns = 100 * WEFT_NS_PER_MS;
 static const uint64_t refused_pause_ns = WEFT_NS_PER_S;
 static const uint64_t ask_patience_ns = WEFT_NS_PER_S;
 
-/* What the thread holds while it runs. */
+/* The objects of the running thread. */
 struct serving {
     struct weft_aggregator_thread *thread;
     struct weft_driver *driver;
     struct weft_provider *provider;
     struct weft_aggregator *aggregator;
     struct weft_msgr msgr;
-    uint64_t connect_ns; /* to the shard, not before */
-    uint64_t refusals;   /* of the shard or the parent, told so far */
+    uint64_t connect_ns; /* do not connect to the shard before this time */
+    uint64_t refusals;   /* of the shard or the parent, logged so far */
     uint64_t loops;      /* the same */
     bool age_noted;
 };
@@ -76,7 +76,8 @@ static void copy_stats(void *arg, void *object)
     }
 }
 
-/* The parent is below this one, is this one, or has its number. It may end; so it asks again, but less often. */
+/* The parent is a child of this one, is this one, or has its number. That may change, so retry, but
+ * less often. */
 static void note_loop(struct serving *serving, uint64_t now_ns)
 {
     const struct weft_aggregator_thread_config *config = &serving->thread->config;
@@ -86,9 +87,9 @@ static void note_loop(struct serving *serving, uint64_t now_ns)
     }
     if (serving->loops == 0) {
         weft_node_warn(&config->log,
-                       "the aggregators are connected in a circle, or two of them have one number: "
-                       "this one is number %u%s%s; give each --number of its own, and "
-                       "one of them --servers. Pushes go to the server till then",
+                       "the aggregators form a cycle, or two of them have the same number: "
+                       "this one is number %u%s%s; give each its own --number, and "
+                       "one of them --servers. Until then pushes are sent to the server",
                        config->aggregator.number,
                        config->aggregator.has_parent ? ", its parent " : "",
                        config->aggregator.has_parent ? config->server.host : "");
@@ -97,7 +98,7 @@ static void note_loop(struct serving *serving, uint64_t now_ns)
     serving->connect_ns = now_ns + refused_pause_ns;
 }
 
-/* Its number is another process's at the shard. That one may end; so it asks again, but less often. */
+/* Another process has its number at the shard. That one may end, so retry, but less often. */
 static void note_refusal(struct serving *serving, uint64_t now_ns)
 {
     const struct weft_aggregator_thread_config *config = &serving->thread->config;
@@ -107,15 +108,16 @@ static void note_refusal(struct serving *serving, uint64_t now_ns)
     }
     if (serving->refusals == 0 && config->aggregator.has_parent) {
         weft_node_warn(&config->log,
-                       "the aggregator at %s:%u takes none with number %u, or has another one; give it "
-                       "--children %u or more, or give this one another --number. Pushes go to the "
-                       "server till then",
+                       "the aggregator at %s:%u has no room for number %u, or has another one; "
+                       "give it --children %u or more, or give this one another --number. Until "
+                       "then pushes go to the server",
                        config->server.host, config->server.port, config->aggregator.number,
                        config->aggregator.number + 1);
     } else if (serving->refusals == 0) {
         weft_node_warn(&config->log,
                        "the server of shard %u (%s:%u) has another aggregator with number %u; end "
-                       "that one, or give this one another --number. Pushes go to the server till then",
+                       "that one, or give this one another --number. Pushes go to the server till "
+                       "then",
                        config->aggregator.shard, config->server.host, config->server.port,
                        config->aggregator.number);
     }
@@ -123,7 +125,8 @@ static void note_refusal(struct serving *serving, uint64_t now_ns)
     serving->connect_ns = now_ns + refused_pause_ns;
 }
 
-/* Workers give up before a sum is old enough where not all are in it; its parent has said how long it waits there. */
+/* Workers time out before an incomplete sum is old enough to be sent; the parent has reported how
+ * long a push waits there. */
 static void note_age(struct serving *serving)
 {
     const struct weft_aggregator_thread_config *config = &serving->thread->config;
@@ -133,15 +136,16 @@ static void note_age(struct serving *serving)
     }
     serving->age_noted = true;
     weft_node_warn(&config->log,
-                   "a push may wait %llu ms in sums, %llu ms of them here; a worker takes an aggregator that "
-                   "says nothing for %d ms (%d with a scheduler) for dead, and pushes to the server. Lower "
-                   "--flush-age-us here or above, until all levels together are below that",
+                   "a push may wait %llu ms in sums, %llu ms of them here; a worker declares an "
+                   "aggregator dead after %d ms (%d with a scheduler) without a reply, and pushes "
+                   "to the server. Lower --flush-age-us here or at a parent, until all levels "
+                   "together are below that",
                    (unsigned long long)(age_ns / WEFT_NS_PER_MS),
                    (unsigned long long)(config->aggregator.age_ns / WEFT_NS_PER_MS),
                    (int)WEFT_WORKER_VIA_TIMEOUT_MS, (int)WEFT_WORKER_VIA_PLANNED_MS);
 }
 
-/* Between two steps. Returns how long the next may sleep. */
+/* Call between two steps. Returns how long the next may sleep. */
 static uint64_t turn(struct serving *serving)
 {
     const struct weft_launch_address *server = &serving->thread->config.server;
@@ -189,7 +193,7 @@ static void serve(struct weft_aggregator_thread *thread, struct serving *serving
     copy_stats(&thread->stats, serving);
     weft_stats_query_close(&thread->query);
     pthread_mutex_lock(&thread->lock);
-    thread->driver = NULL; /* nobody wakes it from here on */
+    thread->driver = NULL; /* no thread wakes it from here on */
     pthread_mutex_unlock(&thread->lock);
 }
 
@@ -237,7 +241,8 @@ static void *run(void *arg)
     } else {
         tell(thread, status, NULL);
     }
-    weft_driver_close(serving.driver); /* it borrows the aggregator's memory, so it goes first */
+    weft_driver_close(serving.driver); /* it borrows the aggregator's memory, so it is freed
+                                        * first */
     weft_provider_free(serving.provider);
     weft_aggregator_free(serving.aggregator);
     return NULL;

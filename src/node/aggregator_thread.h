@@ -1,5 +1,5 @@
-/* The aggregator of one shard in a thread of its own: its socket, its connection to the shard, and the
- * state machine (ps/aggregator.h) between them. Threads of one process share nothing but the flag that
+/* The aggregator of one shard in a thread of its own: its socket, its connection to the shard, and
+ * the state machine (ps/aggregator.h) between them. Threads of one process share only the flag that
  * ends them.
  */
 #ifndef WEFT_NODE_AGGREGATOR_THREAD_H
@@ -16,15 +16,15 @@
 #include <stdatomic.h>
 
 struct weft_aggregator_thread_config {
-    struct weft_aggregator_config aggregator; /* but its clock and its key */
+    struct weft_aggregator_config aggregator; /* except its clock and its key */
     struct weft_driver_config
-        driver; /* but security, the name and the sizes of the endpoint's tables */
+        driver; /* except security, the name and the sizes of the endpoint's tables */
     const struct weft_security *security; /* loaded; borrowed until join */
     struct weft_launch_address server;    /* of the shard, or of the parent */
     struct weft_node_log log;
 };
 
-/* What is known of a thread from outside, as last copied. */
+/* The state of a thread that is visible to others, as last copied. */
 struct weft_aggregator_stats {
     struct weft_aggregator_counters counters;
     struct weft_aggregator_gauges gauges;
@@ -35,14 +35,15 @@ struct weft_aggregator_stats {
 struct weft_aggregator_thread {
     struct weft_aggregator_thread_config config;
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows up to `stop` */
+    pthread_mutex_t lock; /* protects the fields up to `stop` */
     pthread_cond_t opened;
     bool is_open;
-    struct weft_driver *driver; /* while the thread may be woken */
+    struct weft_driver *driver; /* set while the thread may be woken */
     uint16_t port;
     weft_status status;
     struct weft_error error;
-    struct weft_launch_address moved; /* the server is there now; port 0 = where it was. Behind `lock` */
+    struct weft_launch_address moved; /* the server's current address; port 0 = unchanged. Under
+                                       * `lock` */
     atomic_bool stop;
     struct weft_stats_query query;      /* of its struct weft_aggregator_stats */
     struct weft_aggregator_stats stats; /* valid after join */
@@ -51,18 +52,20 @@ struct weft_aggregator_thread {
 /* Defaults of both, accepting, over UDP on a free port of 127.0.0.1. */
 void weft_aggregator_thread_config_default(struct weft_aggregator_thread_config *config_p);
 
-/* Start the thread and wait until it has opened its socket; the shard may come later.
- * Owns:    thread is the caller's, at a fixed place until join; after an error nothing is left.
+/* Start the thread and wait until it has opened its socket; the shard may start later.
+ * Owns:    thread is the caller's, at a fixed place until join; after an error nothing needs to be
+ *          freed.
  * Errors:  as weft_driver_open, with error->text; WEFT_IO  no thread. */
 weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
                                          const struct weft_aggregator_thread_config *config,
                                          struct weft_error *error);
 
-/* Any thread: copy what is known; false: the thread did not come to it, *stats_p is as it was. */
+/* Copy the visible state; false: the thread did not answer, and *stats_p is unchanged. Thread:
+ * any. */
 bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
                                 struct weft_aggregator_stats *stats_p);
 
-/* Any thread: the next connection goes to this address. */
+/* Make the next connection to this address. Thread: any. */
 void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
                                  const struct weft_launch_address *server);
 

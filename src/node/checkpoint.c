@@ -1,5 +1,5 @@
-/* What a process has of its checkpoints: from the options and the directory to the thread that writes
- * them, and back. */
+/* The lifecycle of a process's checkpoints: options, directory, claim, restore, and the writer's
+ * thread. */
 #define _GNU_SOURCE
 #include "node/checkpoint_internal.h"
 
@@ -54,7 +54,7 @@ static void complain(void *arg, uint64_t number, const char *text)
 {
     const struct weft_checkpoint *checkpoint = arg;
     if (number == 0) {
-        weft_node_warn(&checkpoint->config.log, "passed over: %s", text);
+        weft_node_warn(&checkpoint->config.log, "ignored: %s", text);
     } else {
         weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 " cannot be used: %s", number,
                        text);
@@ -67,7 +67,7 @@ static void tell_moved(void *arg, uint64_t number, const char *text)
     weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 ": %s", number, text);
 }
 
-/* Who this is, for other processes and for people. */
+/* The identity of this process, for other processes and for people. */
 static weft_status claim_make(const struct weft_checkpoint_config *config,
                               struct weft_ckpt_claim *claim, struct weft_error *error)
 {
@@ -88,8 +88,8 @@ static weft_status claim_make(const struct weft_checkpoint_config *config,
     return WEFT_OK;
 }
 
-/* Of a new job the directory must be free; there must be something to restore, when that was asked
- * for. A server in the place of one that died takes what there is. */
+/* A new job needs an empty directory; --restore needs a checkpoint. A server that replaces a dead
+ * one restores a checkpoint if there is one. */
 static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
@@ -109,7 +109,7 @@ static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_e
     return WEFT_OK;
 }
 
-/* Whose place it is that this process takes. */
+/* Which process does this one replace? */
 static void say_replaced(struct weft_checkpoint *checkpoint)
 {
     const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
@@ -119,7 +119,7 @@ static void say_replaced(struct weft_checkpoint *checkpoint)
         if (earlier->replaced_by == mine) {
             weft_node_info(
                 &checkpoint->config.log,
-                "shards %u to %u are this server's now; process %" PRIu64
+                "shards %u to %u now belong to this server; process %" PRIu64
                 " on %s, which had them since %s, writes no more checkpoints",
                 earlier->claim.first, earlier->claim.first + earlier->claim.count - 1,
                 earlier->claim.pid, earlier->claim.host, earlier->claim.time);
@@ -127,7 +127,7 @@ static void say_replaced(struct weft_checkpoint *checkpoint)
     }
 }
 
-/* The claim first: what is chosen then is among records that nobody can add to any more. */
+/* Claim first: after that no other process can add records, so the choice stays valid. */
 weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
@@ -149,7 +149,7 @@ weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct wef
     if (status == WEFT_OK && checkpoint->set.number == 0 &&
         (!options->restarted || weft_ckpt_history_newest(history, UINT64_MAX) != 0)) {
         return weft_fail(error, WEFT_NOTFOUND,
-                         "%s holds no checkpoint that can be used; nothing was changed. Mend "
+                         "%s has no usable checkpoint; nothing was changed. Repair "
                          "it, or move it away to begin empty",
                          options->directory);
     }
@@ -289,7 +289,7 @@ weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct wef
     if (status != WEFT_OK) {
         return status;
     }
-    /* What cannot be moved is void where it is, too. */
+    /* A file that cannot be moved is void all the same. */
     if (weft_ckpt_set_aside(options->directory, checkpoint->log, tell_moved, checkpoint,
                             &ignored) != WEFT_OK) {
         weft_node_warn(&checkpoint->config.log, "%s", ignored.text);

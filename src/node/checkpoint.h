@@ -1,12 +1,14 @@
-/* The checkpoints of one server process: when, by whom, and the thread that writes them.
+/* The checkpoints of one server process: when they are made, which thread does what, and the thread
+ * that writes them.
  *
- * Every shard thread has a feed. When an order is out it cuts (ps/snapshot.h), and hands records in
- * two buffers to the writer's thread, which alone touches files; neither ever waits for the other
- * with a lock held. The writer commits when all shards of the process are through.
+ * Every shard thread has a feed. When a checkpoint is ordered, the shard thread takes a snapshot
+ * (ps/snapshot.h), and passes records in two buffers to the writer's thread, which alone writes
+ * files; neither waits for the other with a lock held. The writer commits when all shards of the
+ * process have finished.
  *
- * Order: every N clocks (all servers of a job cut at the same clocks, so their parts go together),
- * every N seconds, on SIGUSR1, and at the end; the last three only where the process has all shards
- * of the job. And when workers ask.
+ * A checkpoint is ordered every N clocks (all servers of a job cut at the same clocks, so their
+ * parts fit together), every N seconds, on SIGUSR1, and at the end; the last three only when the
+ * process has all shards of the job. Workers may also request one.
  *
  * Thread:  new, begin, request, end, free: the main thread. restore, attach, turn: the shard's.
  *
@@ -27,11 +29,11 @@
 struct weft_checkpoint_options {
     const char *directory; /* NULL = none are made */
     const char *every;     /* "1000" clocks, "60s"; NULL = the default */
-    uint32_t full_every;  /* one of so many is whole, the others are deltas */
+    uint32_t full_every;  /* one of this many is full, the others are deltas */
     uint32_t keep;
-    uint32_t memory_mib; /* for copies of rows, each shard */
+    uint32_t memory_mib; /* memory for copies of rows, for each shard */
     bool restore;
-    bool restarted; /* in the place of a process that died: go on from what there is, if anything */
+    bool restarted; /* replaces a process that died: restore if there is a checkpoint */
     struct weft_journal_options journal;
 };
 
@@ -40,12 +42,12 @@ struct weft_checkpoint_options {
 
 enum weft_checkpoint_phase {
     WEFT_CHECKPOINT_IDLE,
-    WEFT_CHECKPOINT_ORDERED,   /* the shard has not taken the order up */
-    WEFT_CHECKPOINT_WAITING,   /* for its instant */
-    WEFT_CHECKPOINT_STREAMING, /* buffers go to the writer */
-    WEFT_CHECKPOINT_STREAMED,  /* all have gone; the writer decides */
+    WEFT_CHECKPOINT_ORDERED,   /* the shard has not seen the order yet */
+    WEFT_CHECKPOINT_WAITING,   /* for the clock of the snapshot */
+    WEFT_CHECKPOINT_STREAMING, /* buffers are passed to the writer */
+    WEFT_CHECKPOINT_STREAMED,  /* all were passed; the writer decides */
     WEFT_CHECKPOINT_FAILED,    /* by the shard */
-    WEFT_CHECKPOINT_JUDGED,    /* the writer has decided; the shard has not heard it */
+    WEFT_CHECKPOINT_JUDGED,    /* the writer has decided; the shard has not seen it yet */
 };
 
 enum { WEFT_CHECKPOINT_BUFFERS = 2, WEFT_CHECKPOINT_BUFFER_BYTES = 1 << 20 };
@@ -56,11 +58,11 @@ struct weft_checkpoint_buffer {
     uint32_t count; /* records; 0 = free */
 };
 
-/* Between one shard's thread and the writer. All under the lock of the process, but what is said to
- * be the one's or the other's. */
+/* Shared by one shard's thread and the writer. Protected by the lock of the process, except fields
+ * marked as used by one of the two only. */
 struct weft_checkpoint_feed {
     struct weft_checkpoint *owner;
-    _Atomic enum weft_checkpoint_phase phase; /* the shard looks at it without the lock, too */
+    _Atomic enum weft_checkpoint_phase phase; /* the shard also reads it without the lock */
     enum weft_cut_why why; /* FAILED */
     bool kept;             /* JUDGED */
     struct weft_cut_order order;
@@ -68,18 +70,20 @@ struct weft_checkpoint_feed {
     struct weft_checkpoint_buffer buffers[WEFT_CHECKPOINT_BUFFERS];
     uint32_t fill; /* the shard's: buffer to fill next */
     uint32_t take; /* the writer's: buffer to write next */
-    struct weft_driver *driver; /* to wake; NULL when the thread is not there */
-    uint32_t clock;             /* the largest of its tables'; the shard alone writes these three */
+    struct weft_driver *driver; /* to wake; NULL when the thread does not run */
+    uint32_t clock;             /* the maximum over its tables; these three are written by the shard
+                                 * only */
     bool has_tables;
     bool has_bsp;
     uint64_t rows; /* of the checkpoint in progress */
     size_t peak;
-    _Atomic uint16_t refusal; /* why there is none, for programs that asked; enum weft_rpc_status,
-                               * 0 = nothing is to be told */
+    _Atomic uint16_t refusal; /* why there is none, for programs that requested one; enum
+                               * weft_rpc_status, 0 = nothing to report */
     uint64_t kept_number;             /* the shard's: of the last cut that was kept */
-    _Atomic uint64_t durable_number;  /* of one that counts, and the shard has not heard it; 0 = none */
+    _Atomic uint64_t durable_number;  /* of one that is valid, which the shard does not know yet; 0
+                                       * = none */
     struct weft_journal_file journal; /* the shard's */
-    bool journal_full;   /* the shard writes these two, the writer says each once */
+    bool journal_full;   /* set by the shard; the writer logs each once */
     bool journal_failed;
     bool journal_full_said;
     bool journal_failed_said;
@@ -98,14 +102,15 @@ struct weft_checkpoint_config {
     struct weft_node_log log;
 };
 
-/* Look the directory over, find what is to be restored.
- * Errors:  WEFT_INVALID  options; WEFT_STATE  there are checkpoints, and nobody said what to do with
- *          them; WEFT_NOTFOUND  nothing to restore; WEFT_IO, WEFT_NOMEM. error->text says it. */
+/* Scan the directory and find the checkpoint to restore.
+ * Errors:  WEFT_INVALID  options; WEFT_STATE  there are checkpoints, and no option says what to
+ *          do with them; WEFT_NOTFOUND  nothing to restore; WEFT_IO, WEFT_NOMEM. error->text says
+ *          it. */
 weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
                                 struct weft_checkpoint **checkpoint_p, struct weft_error *error);
 
-/* Restore the feed's shard, when that was asked for, do again what its journal has, and keep a journal
- * from now on, when that was asked for; on its thread, before it serves. */
+/* Restore the feed's shard and replay its journal, if configured, and keep a journal from now on,
+ * if configured. On the shard's thread, before it serves. */
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                     uint32_t workers_max, weft_checkpoint_supply *supply,
                                     struct weft_error *error);
@@ -113,41 +118,41 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
 /* The number restored from; 0 = none. */
 uint64_t weft_checkpoint_restored(const struct weft_checkpoint *checkpoint);
 
-/* After the shards have started, which wait until then (weft_checkpoint_may_serve): put down what was
- * restored, and start to write.
+/* Call after the shards have started, which wait for this (weft_checkpoint_may_serve): record what
+ * was restored, and start the writer.
  * Errors:  those of weft_ckpt_log_restored; WEFT_IO  no thread. error->text says it. */
 weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
 /* On the shard's thread, after restore: wait for begin. False: the server ends instead. */
 bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed);
 
-/* Readable when another process has taken this one's shards: serving on would show workers two
- * states, and nothing that is written counts. */
+/* Readable when another process has taken this one's shards: if this one kept serving, workers
+ * would see two states, and its checkpoints are void. */
 int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint);
 bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_error *why_p);
 
-/* One now, as soon as it can be. False: this process does not have all shards. */
+/* Make one as soon as possible. False: this process does not have all shards. */
 bool weft_checkpoint_request(struct weft_checkpoint *checkpoint);
 
-/* The process shall end: finish what is being written, make a last one where the tables are between
- * two clocks, and stop the thread. Without make_last (this server was replaced) what is being written
- * is given up. The shards still run, or wait for begin. NULL is fine. */
+/* The process is ending: finish the checkpoint in progress, make a last one at a point between two
+ * clocks of the tables, and stop the thread. Without make_last (this server was replaced) the
+ * checkpoint in progress is abandoned. The shards still run, or wait for begin. NULL is allowed. */
 void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last);
 
-/* After the shards have ended. NULL is fine. */
+/* Call after the shards have ended. NULL is allowed. */
 void weft_checkpoint_free(struct weft_checkpoint *checkpoint);
 
 /* The feed of shard first + i. */
 struct weft_checkpoint_feed *weft_checkpoint_feed(struct weft_checkpoint *checkpoint, uint32_t i);
 
-/* On the shard's thread. attach: from now on driver may be woken; NULL = no more. */
+/* On the shard's thread. attach: from now on the writer may wake driver; NULL = no longer. */
 void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_driver *driver);
 
 /* After each batch of events. True: call again soon, without sleeping. */
 bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard);
 
-/* On the shard's thread. commits: the journal is to be on the disk before anything is sent, which is
- * what commit does. */
+/* On the shard's thread. commits: true when the journal must be on the disk before anything is
+ * sent; commit syncs it. */
 bool weft_checkpoint_commits(const struct weft_checkpoint_feed *feed);
 void weft_checkpoint_commit(struct weft_checkpoint_feed *feed, struct weft_shard *shard);
 

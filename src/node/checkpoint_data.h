@@ -1,14 +1,14 @@
-/* What a checkpoint's data file holds: a shard's snapshot as tensors, and back.
+/* The data file of a checkpoint: a shard's snapshot as tensors, and back.
  *
  *     table.T.ids u64 (n), .clock u32 (n), .count u32 (n), .weights f32 (n, dim), .state f32 (n, k)
- *     table.T.worker_clocks u32 (W), table.T.pushes u64 (W, 18): struct weft_push_window of each rank
- *     table.T.removed u64 (r): ids that are gone since the checkpoint that a delta is based on
+ *     table.T.worker_clocks u32 (W), table.T.pushes u64 (W, 18): struct weft_push_window of each
+ *     rank table.T.removed u64 (r): ids removed since the checkpoint that a delta is based on
  *     table.T.waiting_ids u64 (w), .waiting_counts u32 (w), or table.T.waiting_filter u8 (c): what
- *     admission has counted; absent when it counts nothing
- *     workers.incarnations u64 (W), workers.retired u64 (W, 17): struct weft_retired of each rank
- *     partials.head u64 (p, 5), partials.mask u64 (p, m): pushes of which some chunks are applied
+ *     the admission counters; absent when there are none workers.incarnations u64 (W),
+ *     workers.retired u64 (W, 17): struct weft_retired of each rank partials.head u64 (p, 5),
+ *     partials.mask u64 (p, m): pushes of which some chunks are applied
  *
- * T is the table's number. docs/CHECKPOINTS.md says it for readers in other languages.
+ * T is the table's number. docs/CHECKPOINTS.md describes the format for readers in other languages.
  */
 #ifndef WEFT_NODE_CHECKPOINT_DATA_H
 #define WEFT_NODE_CHECKPOINT_DATA_H
@@ -53,13 +53,14 @@ weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_
                                       struct weft_error *error);
 weft_status weft_checkpoint_file_close(struct weft_checkpoint_file *file,
                                        struct weft_ckpt_file *file_p, struct weft_error *error);
-/* A zeroed file is fine. */
+/* A zeroed file is allowed. */
 void weft_checkpoint_file_abandon(struct weft_checkpoint_file *file);
 
-/* Called when the shard wants slabs. */
+/* Called when the shard needs slabs. */
 typedef void weft_checkpoint_supply(struct weft_shard *shard);
 
-/* What of a checkpoint is shard `shard` of `shards`, into a shard that nobody has connected to.
+/* Load the part of a checkpoint that is shard `shard` of `shards`, into a shard without
+ * connections.
  * Errors:  WEFT_DATA, WEFT_IO  the files. WEFT_NOMEM, WEFT_INVALID  it does not fit this shard. */
 weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_set *set,
                                  struct weft_shard *shard, uint32_t number, uint32_t shards,

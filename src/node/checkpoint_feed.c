@@ -1,4 +1,4 @@
-/* The shards' side of a checkpoint: each on its own thread, between batches of events. */
+/* The shards' side of a checkpoint: each runs on its shard's thread, between batches of events. */
 #include "node/checkpoint_internal.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@ void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_drive
     pthread_mutex_unlock(&feed->owner->lock);
 }
 
-/* What the writer must know of the shard's tables. */
+/* The writer's description of the shard's tables. */
 static void publish(struct weft_checkpoint_feed *feed, const struct weft_shard *shard)
 {
     uint32_t clock = 0;
@@ -41,7 +41,7 @@ static void publish(struct weft_checkpoint_feed *feed, const struct weft_shard *
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
-/* Whose journals are this shard's: this process's, and that of the last one before it that served. */
+/* The owners of this shard's journals: this process, and the last earlier one that served. */
 static struct weft_journal_names names_of(const struct weft_checkpoint_feed *feed, uint32_t shard)
 {
     const struct weft_checkpoint *checkpoint = feed->owner;
@@ -59,7 +59,7 @@ static struct weft_journal_names names_of(const struct weft_checkpoint_feed *fee
         .doubtful = !fresh && weft_ckpt_log_damaged(checkpoint->log) > served};
 }
 
-/* Journals that nobody reads: this process keeps none, or has another number of shards. */
+/* Log journals that are not read: this process keeps none, or has another number of shards. */
 static void say_unread(const struct weft_checkpoint_feed *feed,
                        const struct weft_journal_names *names)
 {
@@ -75,8 +75,8 @@ static void say_unread(const struct weft_checkpoint_feed *feed,
         if (earlier->journal && earlier->replaced_by == names->claim && (!same || !keeps)) {
             weft_node_warn(
                 &checkpoint->config.log,
-                "the journals of process %" PRIu64 " on %s are not read: %s; what it did after the "
-                "checkpoint is not done again",
+                "the journals of process %" PRIu64 " on %s are not read: %s; its operations after "
+                "the checkpoint are not replayed",
                 earlier->claim.pid, earlier->claim.host,
                 same ? "this server was started without --journal"
                      : "they are of another number of shards");
@@ -93,18 +93,18 @@ static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_sh
     }
     if (report->used) {
         weft_node_info(&checkpoint->config.log,
-                       "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes done again",
+                       "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes replayed",
                        number, report->chunks);
     }
     if (report->refused > 0) {
         weft_node_warn(&checkpoint->config.log,
                        "shard %" PRIu32 ": %" PRIu64
-                       " records of the journal could not be done again: no memory for new rows",
+                       " records of the journal could not be replayed: no memory for new rows",
                        number, report->refused);
     }
 }
 
-/* Do again what the journal of the process before has behind the checkpoint, and keep an own one. */
+/* Replay the previous process's journal after the checkpoint, and start an own one. */
 static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                 uint32_t number, weft_checkpoint_supply *supply,
                                 struct weft_error *error)
@@ -128,7 +128,8 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
     if (status == WEFT_OK) {
         say_journal(checkpoint, shard, number, &news);
         publish(feed, shard);
-        weft_journal_turn(&feed->journal, shard); /* room before anything comes that finds none */
+        weft_journal_turn(&feed->journal, shard); /* make room before the first operation needs
+                                                   * it */
     }
     return status;
 }
@@ -149,7 +150,7 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
     }
     if (status == WEFT_OK && checkpoint->set.number != 0) {
         publish(feed, shard);
-        /* Before the journal: it is that of the checkpoint. */
+        /* Before the journal is replayed: this is the checkpoint's. */
         pthread_mutex_lock(&checkpoint->lock);
         checkpoint->set_clock =
             feed->clock > checkpoint->set_clock ? feed->clock : checkpoint->set_clock;
@@ -158,21 +159,21 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
     return status == WEFT_OK ? keep_journal(feed, shard, number, supply, error) : status;
 }
 
-/* Fill the next buffer; false when the writer has not written it yet. */
+/* Fill the next buffer; false when the writer still has it. */
 static bool fill_buffer(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     struct weft_checkpoint_buffer *buffer = &feed->buffers[feed->fill];
     if (buffer->count > 0) {
         return false;
     }
-    /* The buffer is ours as long as its count is 0. */
+    /* This thread owns the buffer while its count is 0. */
     pthread_mutex_unlock(&feed->owner->lock);
     uint32_t count =
         weft_shard_cut_take(shard, buffer->memory, WEFT_CHECKPOINT_BUFFER_BYTES, &buffer->table);
     enum weft_cut_state state = weft_shard_cut_state(shard);
     pthread_mutex_lock(&feed->owner->lock);
     if (feed->phase != WEFT_CHECKPOINT_STREAMING) {
-        return true; /* the writer gave up meanwhile */
+        return true; /* the writer has given up meanwhile */
     }
     if (state == WEFT_CUT_FAILED) {
         feed->phase = WEFT_CHECKPOINT_FAILED;
@@ -201,8 +202,8 @@ static void watch_cut(struct weft_checkpoint_feed *feed, struct weft_shard *shar
     }
 }
 
-/* With the lock held. The last cut that was kept counts; or another one does, of which the shard has
- * not heard yet that it is kept, or has forgotten it for a newer one. */
+/* With the lock held. The last kept snapshot is valid; or another one is, which the shard does not
+ * know yet to be kept, or has dropped for a newer one. */
 static bool take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     uint64_t number = feed->durable_number;
@@ -216,7 +217,7 @@ static bool take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *s
     return true;
 }
 
-/* A worker has little room left for the pushes that it keeps. */
+/* A worker has little room left for kept pushes. */
 static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard *shard)
 {
     struct weft_checkpoint *checkpoint = feed->owner;
@@ -236,7 +237,7 @@ static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard
     pthread_mutex_unlock(&checkpoint->lock);
 }
 
-/* More room, and whether there is none, or no file any more. */
+/* Grow the journal, and report when it has no room or has failed. */
 static void look_at_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     weft_journal_turn(&feed->journal, shard);
@@ -251,7 +252,7 @@ static void look_at_journal(struct weft_checkpoint_feed *feed, struct weft_shard
     pthread_mutex_unlock(&feed->owner->lock);
 }
 
-/* Programs that wait for a checkpoint are told so. */
+/* Report the outcome to programs that wait for a checkpoint. */
 static bool take_refusal(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     if (atomic_load_explicit(&feed->refusal, memory_order_relaxed) == 0) {
@@ -266,15 +267,16 @@ static bool turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
     publish(feed, shard);
     take_wish(feed, shard);
     look_at_journal(feed, shard);
-    bool again = take_refusal(feed, shard); /* what it has to say now goes out in the next turn */
+    bool again = take_refusal(feed, shard); /* its new messages are sent in the next iteration */
     if (atomic_load_explicit(&feed->phase, memory_order_relaxed) == WEFT_CHECKPOINT_IDLE &&
         feed->durable_number == 0) {
-        return again; /* an order wakes us, so it is seen in the next turn at the latest */
+        return again; /* an order wakes this thread, so it is seen in the next iteration at the
+                       * latest */
     }
     pthread_mutex_lock(&feed->owner->lock);
     again |= take_durable(feed, shard);
     const enum weft_checkpoint_phase phase = feed->phase;
-    switch (phase) { /* clang 14 takes no switch over an atomic one */
+    switch (phase) { /* clang 14 rejects a switch over an atomic */
     case WEFT_CHECKPOINT_ORDERED:
         if (weft_shard_cut_begin(shard, &feed->order) == WEFT_OK) {
             feed->phase = WEFT_CHECKPOINT_WAITING;
@@ -295,7 +297,7 @@ static bool turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
             feed->kept_number = feed->kept ? feed->owner->number : feed->kept_number;
             (void)take_durable(feed, shard);
         }
-        again = true; /* another one may be wished */
+        again = true; /* another one may be requested */
         feed->phase = WEFT_CHECKPOINT_IDLE;
         pthread_cond_broadcast(&feed->owner->changed);
         break;

@@ -8,33 +8,35 @@
 
 #include "io/clock.h"
 
-/* A failed one is tried again after so long. */
+/* A failed checkpoint is retried after this time. */
 #define WEFT_CHECKPOINT_AGAIN_NS (5 * WEFT_NS_PER_S)
 
-/* One that was asked for is cut at a clock to come. When none comes in this time, twice as long for the
- * next, it is cut where the tables stand: that may be the end of another clock on another shard, but is
- * right when nobody works. */
+/* A requested checkpoint is cut at a future clock. If that clock is not reached in this time (twice
+ * as long for the next one), it is cut at the tables' current clocks. Those may differ between
+ * shards, but not when no worker is active. */
 #define WEFT_CHECKPOINT_PATIENCE_NS     (300 * WEFT_NS_PER_MS)
 #define WEFT_CHECKPOINT_PATIENCE_MAX_NS (60 * WEFT_NS_PER_S)
 
 enum weft_checkpoint_gate {
-    WEFT_CHECKPOINT_GATE_CLOSED, /* the shards may have started, and wait */
+    WEFT_CHECKPOINT_GATE_CLOSED, /* the shards may have started, and are waiting */
     WEFT_CHECKPOINT_GATE_OPEN,
-    WEFT_CHECKPOINT_GATE_SHUT, /* the server ends before it began */
+    WEFT_CHECKPOINT_GATE_SHUT, /* the server ends before it served */
 };
 
 struct weft_checkpoint {
     struct weft_checkpoint_config config;
-    struct weft_ckpt_log *log; /* the main thread's until the writer's starts, then that one's */
+    struct weft_ckpt_log *log; /* used by the main thread until the writer starts, then by the
+                                * writer */
     int replaced_fd;           /* eventfd, written when `replaced` is */
     uint32_t every_clocks; /* one of the two is 0 */
     uint64_t every_ns;
     struct weft_ckpt_set set; /* restored from; number 0 = none */
-    uint32_t set_clock;       /* the clock that it was cut at, told by the shards. Under the lock */
+    uint32_t set_clock;       /* the clock of its snapshot, reported by the shards. Under the
+                               * lock */
 
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock; /* of what follows, and of the feeds */
+    pthread_mutex_t lock; /* protects the fields below, and the feeds */
     pthread_cond_t changed;
     enum weft_checkpoint_gate gate;
     bool replaced; /* another process has claimed these shards */
@@ -45,26 +47,27 @@ struct weft_checkpoint {
     bool last_done;
     struct weft_checkpoint_feed *feeds; /* (count,) */
 
-    /* The writer's own. */
+    /* Used by the writer only. */
     bool under_way;
-    bool ahead; /* it waits for a clock that is to come */
+    bool ahead; /* it waits for a future clock */
     bool by_request;
-    bool at_once; /* the next one by request: where the tables stand */
+    bool at_once; /* the next requested one: at the tables' current clocks */
     uint64_t patience_ns;
     uint64_t impatient_ns; /* when the requested one in progress is started again */
-    uint32_t wanted_clock; /* by a worker that keeps its pushes, 0 = none; not where has_all */
+    uint32_t wanted_clock; /* requested by a worker that keeps its pushes, 0 = none; not with
+                            * has_all */
     bool set_pending;      /* committed here; parts of others may be missing */
     uint64_t number;       /* of the one in progress */
     uint64_t base;
     uint64_t kept; /* the last one committed here in this run; 0 = none */
-    uint64_t unclear; /* the last number of which it is not known whether it counts; 0 = none */
+    uint64_t unclear; /* the last number that may or may not be valid; 0 = none */
     bool log_said;    /* that the log cannot be read */
     uint32_t kept_clock;
     bool kept_any;
     uint32_t since_whole;
     uint32_t last_clock; /* that was ordered */
     uint64_t next_ns;
-    uint64_t retry_ns; /* one failed: nothing before that, whoever asks */
+    uint64_t retry_ns; /* after a failure: none before this time, not even by request */
     uint64_t begun_ns;
     void **memory; /* (count,): lent to the shards for copies */
 };
@@ -74,9 +77,10 @@ static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpo
     return checkpoint->config.count == checkpoint->config.shards;
 }
 
-/* The claim to this process's shards, and what is to be restored: once, on the first shard's thread, while
- * the main thread waits for it. The shard has its port then: a server that is started twice by mistake
- * ends there, before it takes the shards of the one that runs. */
+/* Claim this process's shards and choose the checkpoint to restore: once, on the first shard's
+ * thread, while the main thread waits for it. The shard has bound its port by then: a server that
+ * is started twice by mistake fails at that point, before it claims the shards of the running
+ * one. */
 weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
 /* ---- checkpoint_order.c: with the lock held ---------------------------------------------------- */
@@ -91,16 +95,17 @@ struct weft_checkpoint_standing weft_checkpoint_standing(const struct weft_check
 
 void weft_checkpoint_wake(struct weft_checkpoint_feed *feed);
 
-/* Is it time for one? */
+/* Is a checkpoint due? */
 void weft_checkpoint_consider(struct weft_checkpoint *checkpoint);
 
-/* Programs that wait for one are told that there will be none. */
+/* Report to waiting programs that there will be none. */
 void weft_checkpoint_refuse(struct weft_checkpoint *checkpoint, enum weft_rpc_status why);
 
 /* Memory lent for copies; without the lock. */
 void weft_checkpoint_take_back(struct weft_checkpoint *checkpoint);
 
-/* ---- checkpoint_write.c: the thread ------------------------------------------------------------ */
+/* ---- checkpoint_write.c: the thread
+ * ------------------------------------------------------------ */
 
 void *weft_checkpoint_write_all(void *checkpoint);
 

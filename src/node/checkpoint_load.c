@@ -1,6 +1,6 @@
-/* A checkpoint into a shard: every file of it is read, and the shard takes the rows that are its
- * own. With the same number of shards only the shard's own files are read; then the windows of
- * pushes are taken, too. */
+/* Load a checkpoint into a shard: every file is read, and the shard keeps its own rows. With the
+ * same number of shards only the shard's own files are read, and the push windows are restored,
+ * too. */
 #include "node/checkpoint_data.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ struct load {
     struct weft_error *error;
     uint8_t *records; /* BATCH_BYTES, as are columns */
     uint8_t *columns;
-    struct weft_ckpt_reader *reader; /* of the file at hand */
+    struct weft_ckpt_reader *reader; /* of the current file */
     const struct weft_ckpt_head *head;
 };
 
@@ -30,10 +30,10 @@ static const struct weft_ckpt_tensor *tensor(const struct load *load, uint32_t t
     return weft_ckpt_head_find(load->head, name);
 }
 
-/* A file with good checksums that is not what this release writes. */
+/* A file with valid checksums that this release would not write. */
 static weft_status odd(const struct load *load, const char *what)
 {
-    return weft_fail(load->error, WEFT_DATA, "a data file's %s are not as they should be", what);
+    return weft_fail(load->error, WEFT_DATA, "the %s of a data file are invalid", what);
 }
 
 /* ---- the specification ----------------------------------------------------------------------- */
@@ -45,7 +45,7 @@ static const char *note(const struct load *load, uint32_t table, const char *wha
     return weft_ckpt_head_text(load->head, name);
 }
 
-/* Of so many hexadecimal digits just as many bytes. */
+/* Decode hexadecimal digits to exactly this many bytes. */
 static bool parse_bytes(const char *text, uint8_t *bytes, size_t count)
 {
     if (text == NULL || strlen(text) != 2 * count) {
@@ -74,7 +74,7 @@ static weft_status declare(const struct load *load, uint16_t table)
     if (!read_spec(load, table, &spec)) {
         return odd(load, "tables");
     }
-    /* Workers that come in another number are served (ps/restore.c); the rows are the same. */
+    /* Another number of workers is allowed (ps/restore.c); the rows are the same. */
     if (spec.workers > load->workers_max) {
         spec.workers = (uint16_t)load->workers_max;
     }
@@ -85,7 +85,7 @@ static weft_status declare(const struct load *load, uint16_t table)
     weft_status status = weft_shard_restore_table(load->shard, &spec);
     if (status != WEFT_OK) {
         return weft_fail(load->error, status,
-                         "table %u of the checkpoint is beyond this server's limits", table);
+                         "table %u of the checkpoint exceeds this server's limits", table);
     }
     return WEFT_OK;
 }
@@ -103,7 +103,7 @@ static weft_status give_rows(const struct load *load, uint16_t table, uint32_t c
         if (status == WEFT_NOMEM || (status == WEFT_AGAIN && used == 0)) {
             return weft_fail(load->error, WEFT_NOMEM,
                              "table %u of the checkpoint has more rows than this server "
-                             "takes: more memory, or a larger --rows-max",
+                             "has room for: give it more memory, or a larger --rows-max",
                              table);
         }
         at += used;
@@ -111,7 +111,7 @@ static weft_status give_rows(const struct load *load, uint16_t table, uint32_t c
     return WEFT_OK;
 }
 
-/* The five columns of rows [at, at + count) into records. */
+/* Convert the five columns of rows [at, at + count) to records. */
 static weft_status read_rows(const struct load *load, const struct weft_ckpt_tensor *const columns[5],
                              const size_t sizes[5], uint64_t at, uint32_t count,
                              size_t record_bytes)
@@ -162,7 +162,7 @@ static weft_status load_rows(const struct load *load, uint16_t table)
 
 /* ---- clocks and windows ---------------------------------------------------------------------- */
 
-/* A small tensor as a whole, to be freed. */
+/* Read a small tensor completely; the caller frees it. */
 static weft_status read_all(const struct load *load, const struct weft_ckpt_tensor *t,
                             uint64_t element_bytes, void **out_p, uint32_t *count_p)
 {
@@ -183,8 +183,9 @@ static weft_status read_all(const struct load *load, const struct weft_ckpt_tens
     return WEFT_OK;
 }
 
-/* Where the number of shards changed, a rank is as far as it was anywhere: what it pushed there is in
- * rows that may be here now, and must not come again. In BSP that is the clock of the cut. */
+/* If the number of shards changed, a rank's clock is the largest that it had on any shard: its
+ * pushes to that shard are in rows that may be here now, and must not be applied again. In BSP that
+ * is the clock of the snapshot. */
 static weft_status load_clocks(const struct load *load, uint16_t table)
 {
     uint32_t *clocks, count;
@@ -250,7 +251,7 @@ static weft_status load_partials(const struct load *load)
     return status;
 }
 
-/* Checkpoints of earlier releases do not know it. */
+/* Checkpoints of earlier releases lack it. */
 static weft_status load_retired(const struct load *load)
 {
     const struct weft_ckpt_tensor *t = weft_ckpt_head_find(load->head, "workers.retired");
@@ -285,7 +286,7 @@ static weft_status load_windows(const struct load *load)
     return status == WEFT_OK ? load_partials(load) : status;
 }
 
-/* Before the rows of the same file: what went may have come again. */
+/* Before the rows of the same file: a removed row may have been created again. */
 static weft_status load_removed(const struct load *load, uint16_t table)
 {
     uint64_t *ids;
@@ -299,7 +300,8 @@ static weft_status load_removed(const struct load *load, uint16_t table)
     return status;
 }
 
-/* ---- what admission has counted --------------------------------------------------------------- */
+/* ---- admission counters
+ * ----------------------------------------------------------------------- */
 
 static weft_status give_counted(const struct load *load, uint16_t table,
                                 const struct weft_admission_counts *counted)
@@ -367,7 +369,7 @@ static weft_status load_waiting(const struct load *load, uint16_t table,
     return status;
 }
 
-/* Earlier releases kept no key, then there is none; before that, no counts. */
+/* Earlier releases stored no key, so there is none; still earlier ones stored no counters. */
 static bool read_admission(const struct load *load, uint16_t table,
                            struct weft_admission_counts *counted)
 {
@@ -412,7 +414,7 @@ static weft_status load_file(struct load *load, const char *directory,
         status = declare(load, (uint16_t)t);
         status = status == WEFT_OK ? load_removed(load, (uint16_t)t) : status;
         status = status == WEFT_OK ? load_rows(load, (uint16_t)t) : status;
-        /* Those of the newest file count. */
+        /* The newest file's values are used. */
         status = status == WEFT_OK && is_last ? load_clocks(load, (uint16_t)t) : status;
         status = status == WEFT_OK && is_last ? load_counted(load, (uint16_t)t) : status;
     }

@@ -1,4 +1,4 @@
-/* When the next checkpoint is begun, and what the shards are told of it. */
+/* When the next checkpoint begins, and the orders to the shards. */
 #define _GNU_SOURCE
 #include "node/checkpoint_internal.h"
 
@@ -6,7 +6,8 @@
 
 #include <sys/mman.h>
 
-/* At the end, a cut that does not come in this time waits for a worker who will not come. */
+/* At the end, a snapshot that is not taken in this time waits for a worker that will not reach its
+ * clock. */
 #define LAST_CUT_NS (300 * WEFT_NS_PER_MS)
 
 void weft_checkpoint_wake(struct weft_checkpoint_feed *feed)
@@ -21,7 +22,7 @@ static size_t memory_bytes(const struct weft_checkpoint *checkpoint)
     return (size_t)checkpoint->config.options.memory_mib << 20;
 }
 
-/* Memory that is not touched is not there: lending much costs nothing. */
+/* Untouched pages use no memory, so a large loan costs nothing. */
 static bool lend(struct weft_checkpoint *checkpoint)
 {
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
@@ -57,8 +58,8 @@ struct weft_checkpoint_standing weft_checkpoint_standing(const struct weft_check
     return standing;
 }
 
-/* Numbers go with the clocks, so that servers need not speak to one another; where one process has
- * all shards and makes several at one clock, they go on by one. */
+/* Numbers follow the clocks, so that servers need not communicate; where one process has all shards
+ * and makes several at one clock, the numbers increase by one. */
 static uint64_t number_for(const struct weft_checkpoint *checkpoint, uint32_t clock)
 {
     uint64_t number = checkpoint->set.number + clock;
@@ -73,7 +74,8 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
 {
     uint64_t number = number_for(checkpoint, clock);
     if (checkpoint->unclear != 0 && number <= checkpoint->unclear) {
-        /* A part of that number may count: not the same again. The next clock has another one. */
+        /* A part with that number may be valid, so it is not reused. The next clock has another
+         * number. */
         checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
         checkpoint->retry_ns = checkpoint->next_ns;
         return true;
@@ -83,7 +85,7 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
         return false;
     }
     uint32_t full_every = checkpoint->config.options.full_every;
-    /* Another server has found a part of the last one damaged: then nothing can be based on it. */
+    /* Another server has found a part of the last one damaged, so no delta can be based on it. */
     bool has_base = checkpoint->kept != 0 &&
                     weft_ckpt_history_has(weft_ckpt_log_history(checkpoint->log),
                                           weft_ckpt_log_mine(checkpoint->log)->serial,
@@ -110,7 +112,7 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
     return true;
 }
 
-/* At the end: would another one hold anything new, and go with the other servers' parts? */
+/* At the end: would another one have new contents, and match the other servers' parts? */
 static bool last_wanted(const struct weft_checkpoint *checkpoint, struct weft_checkpoint_standing s)
 {
     uint32_t clock = checkpoint->kept_any ? checkpoint->kept_clock : checkpoint->set_clock;
@@ -122,8 +124,9 @@ static bool last_wanted(const struct weft_checkpoint *checkpoint, struct weft_ch
            number_for(checkpoint, s.clock) > checkpoint->set.number;
 }
 
-/* Where one takes longer than there are clocks between two, a server takes every second only, or every
- * fourth: on such grids servers of different speed meet more often than on the fine one. */
+/* If a checkpoint takes longer than the interval, a server makes only every second one, or every
+ * fourth: on such grids servers of different speed make the same ones more often than on the fine
+ * grid. */
 static uint32_t grid_of(const struct weft_checkpoint *checkpoint, uint32_t clock)
 {
     uint64_t grid = checkpoint->every_clocks;
@@ -168,7 +171,7 @@ void weft_checkpoint_consider(struct weft_checkpoint *checkpoint)
         ordered = send_order(checkpoint, false, checkpoint->last_clock);
     } else if (checkpoint->every_ns > 0 || checkpoint->requested) {
         /* Shards of one job are at most one clock apart (PROTOCOL.md section 7, "Clocks"). */
-        bool alone = checkpoint->config.count == 1; /* no other shard can stand elsewhere */
+        bool alone = checkpoint->config.count == 1; /* no other shard can be at another clock */
         bool now_or_never = checkpoint->requested && (checkpoint->at_once || alone);
         checkpoint->by_request = checkpoint->requested;
         checkpoint->ahead = !checkpoint->requested && s.has_bsp;

@@ -1,5 +1,5 @@
-/* The writer's thread: it begins the checkpoints that are due, writes what the shards give, and decides
- * whether they are kept. */
+/* The writer's thread: it begins the checkpoints that are due, writes the shards' records, and
+ * decides whether a checkpoint is kept. */
 #define _GNU_SOURCE
 #include "node/checkpoint_internal.h"
 
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Whether other servers' parts are there is looked up so often. */
+/* How often to check whether other servers' parts exist. */
 #define LOOK_NS (500 * WEFT_NS_PER_MS)
 
 static const char *why_text(enum weft_cut_why why)
@@ -20,7 +20,7 @@ static const char *why_text(enum weft_cut_why why)
                : "a shard had passed the clock at which all were to be cut";
 }
 
-/* All is decided: tell the shards, take the memory back when they have heard it. */
+/* The checkpoint is decided: notify the shards, and reclaim the memory when they have seen it. */
 static void judge(struct weft_checkpoint *checkpoint, bool kept)
 {
     pthread_mutex_lock(&checkpoint->lock);
@@ -47,7 +47,7 @@ static void judge(struct weft_checkpoint *checkpoint, bool kept)
     weft_checkpoint_take_back(checkpoint);
 }
 
-/* refusal: what programs that wait for it are told; OK = nothing, it is tried again. */
+/* refusal: reported to programs that wait for it; OK = not reported, because it is retried. */
 static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status refusal,
                     const char *why)
 {
@@ -55,7 +55,7 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
         weft_checkpoint_file_abandon(&checkpoint->feeds[i].file);
         checkpoint->feeds[i].file_open = false;
     }
-    weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 " given up: %s",
+    weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 " abandoned: %s",
                    checkpoint->number, why);
     checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
     if (refusal != WEFT_RPC_OK) {
@@ -67,7 +67,7 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
     judge(checkpoint, false);
 }
 
-/* Write what one shard has ready; true when something was. */
+/* Write the ready records of one shard; true when there were any. */
 static bool serve_feed(struct weft_checkpoint *checkpoint, uint32_t i, struct weft_error *error,
                        weft_status *status_p)
 {
@@ -125,7 +125,8 @@ static bool same_clocks(const struct weft_checkpoint *checkpoint, uint32_t *cloc
     return true;
 }
 
-/* The files of the process, then the manifest. What certainly does not count leaves nothing. */
+/* Write the files of the process, then the manifest. A checkpoint that is certainly void leaves no
+ * files. */
 static weft_status commit_files(struct weft_checkpoint *checkpoint,
                                 struct weft_ckpt_manifest *manifest, struct weft_error *error)
 {
@@ -182,7 +183,7 @@ static uint64_t bytes_on_disk(const struct weft_checkpoint *checkpoint)
     return bytes;
 }
 
-/* One by request came to nothing: the next way of the two, with more patience. */
+/* A requested checkpoint failed: try the other of the two methods, with a longer timeout. */
 static void retry_differently(struct weft_checkpoint *checkpoint)
 {
     pthread_mutex_lock(&checkpoint->lock);
@@ -193,7 +194,7 @@ static void retry_differently(struct weft_checkpoint *checkpoint)
         weft_min_u64(checkpoint->patience_ns * 2, WEFT_CHECKPOINT_PATIENCE_MAX_NS);
 }
 
-/* The last shard has given its last record. */
+/* The last shard has passed its last record. */
 static void finish(struct weft_checkpoint *checkpoint)
 {
     struct weft_error error = {.text = ""};
@@ -229,7 +230,7 @@ static void finish(struct weft_checkpoint *checkpoint)
     judge(checkpoint, true);
 }
 
-/* One round over the shards of the one under way; true when something was done. */
+/* One round over the shards of the checkpoint in progress; true when something was done. */
 static bool serve(struct weft_checkpoint *checkpoint)
 {
     struct weft_error error = {.text = ""};
@@ -279,7 +280,7 @@ static bool serve(struct weft_checkpoint *checkpoint)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Another process has this one's shards. The main thread ends the server. */
+/* Another process has claimed this one's shards. The main thread ends the server. */
 static bool note_replaced(struct weft_checkpoint *checkpoint)
 {
     struct weft_error why = {.text = ""};
@@ -298,8 +299,8 @@ static bool note_replaced(struct weft_checkpoint *checkpoint)
     return true;
 }
 
-/* Does the last one count, have the other servers committed, too? Then older ones may go. A log that
- * cannot be read now is read again the next time. */
+/* Is the last one valid, that is, have the other servers committed, too? Then older ones may be
+ * removed. If the log cannot be read now, it is read again the next time. */
 static void look_for_others(struct weft_checkpoint *checkpoint)
 {
     const char *directory = checkpoint->config.options.directory;
@@ -308,7 +309,7 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     bool replaced = note_replaced(checkpoint);
     if (!is_read && !checkpoint->log_said) {
         weft_node_warn(&checkpoint->config.log,
-                       "%s; no checkpoint is known to count until that is mended", error.text);
+                       "%s; no checkpoint is known to be valid until that is repaired", error.text);
     }
     checkpoint->log_said = !is_read;
     if (!is_read || replaced || !checkpoint->set_pending ||
@@ -330,8 +331,8 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     }
 }
 
-/* One that waits for a clock to come makes way for one that was asked for; one that was asked for is
- * begun anew when its clock does not come. */
+/* A checkpoint that waits for a future clock is replaced by a requested one; a requested one is
+ * started again when its clock is not reached. */
 static void make_way(struct weft_checkpoint *checkpoint)
 {
     bool waits = true;
@@ -355,7 +356,7 @@ static void make_way(struct weft_checkpoint *checkpoint)
     }
 }
 
-/* With the lock held: until something changes, or it is time to look. */
+/* With the lock held: wait until something changes, or a check is due. */
 static void rest(struct weft_checkpoint *checkpoint)
 {
     uint64_t until_ns = weft_clock_now_ns() + (checkpoint->last ? LOOK_NS / 10 : LOOK_NS);
@@ -364,7 +365,7 @@ static void rest(struct weft_checkpoint *checkpoint)
     (void)pthread_cond_timedwait(&checkpoint->changed, &checkpoint->lock, &at);
 }
 
-/* With the lock held, but not while it is said: one line about a shard's journal, or none. */
+/* With the lock held, which is released while logging: at most one line about a shard's journal. */
 static void say_of_journal(struct weft_checkpoint *checkpoint, uint32_t i, const char *text)
 {
     if (text != NULL) {
@@ -375,7 +376,7 @@ static void say_of_journal(struct weft_checkpoint *checkpoint, uint32_t i, const
     }
 }
 
-/* A shard's journal has no room, or has it again, or has failed. */
+/* Log that a shard's journal has no room, has room again, or has failed. */
 static void say_journals(struct weft_checkpoint *checkpoint)
 {
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
@@ -385,13 +386,13 @@ static void say_journals(struct weft_checkpoint *checkpoint)
         feed->journal_full_said = feed->journal_full;
         feed->journal_failed_said = feed->journal_failed;
         say_of_journal(checkpoint, i,
-                       full ? "the journal is full; what comes now is not in it until the next "
-                              "checkpoint. More room: --journal-mib"
+                       full ? "the journal is full; operations are not recorded until the next "
+                              "checkpoint. Give it more room with --journal-mib"
                             : NULL);
         say_of_journal(checkpoint, i,
-                       failed ? "the journal failed (its disk is full, or cannot be written); what "
-                                "comes now is not in it until the server is started again. "
-                                "Checkpoints, and pushes that workers keep, still hold"
+                       failed ? "the journal failed (its disk is full, or cannot be written); "
+                                "operations are not recorded until the server is restarted. "
+                                "Checkpoints, and the pushes that workers keep, are not affected"
                               : NULL);
     }
 }

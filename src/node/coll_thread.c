@@ -1,4 +1,4 @@
-/* The life of the collectives' thread, and what it is made of. */
+/* The lifecycle of the collectives' thread, and its parts. */
 #include "node/coll_thread_internal.h"
 
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Peers beyond the ranks: of an earlier start of the job, say, until they are refused. */
+/* Peers beyond the ranks: for example of an earlier start of the job, until they are refused. */
 enum { CHUNKS_MAX = 65536, PEERS_SPARE = 8 };
 
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p)
@@ -28,7 +28,7 @@ uint16_t weft_coll_thread_port(const struct weft_coll_thread *t)
 
 static void release(struct weft_coll_thread *t)
 {
-    weft_driver_close(t->driver); /* it borrows what operations have, so it goes first */
+    weft_driver_close(t->driver); /* it borrows the operations' memory, so it is freed first */
     weft_provider_free(t->provider);
     weft_coll_free(t->coll);
     for (uint32_t i = 0; t->block != NULL && i < t->config.coll.ops_max; i++) {
@@ -164,8 +164,9 @@ void weft_coll_thread_stop(struct weft_coll_thread *thread)
     if (thread == NULL) {
         return;
     }
-    /* Nobody waits, so nobody but the thread leads. If it does, it is woken from its step; if nobody does,
-     * it takes the lead at once. Either way it looks at `stopping` before its next step. */
+    /* No thread waits, so at most the endpoint's thread leads. If it leads, it is woken from its
+     * step; if not, it takes the lead at once. In both cases it checks `stopping` before its next
+     * step. */
     pthread_mutex_lock(&thread->lock);
     atomic_store(&thread->stopping, true);
     weft_leader_hurry(&thread->leader);

@@ -35,7 +35,7 @@ struct weft_coll_thread_counters {
  * security are left to fill in. */
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
 
-/* Open the socket and start the thread. Ranks connect when they are told each other's addresses.
+/* Open the socket and start the thread. Ranks connect when join passes them each other's addresses.
  *
  * Owns:    gives *thread_p, to be ended by weft_coll_thread_stop.
  * Errors:  as weft_security_arm, weft_driver_open, weft_coll_new; WEFT_IO  no thread.
@@ -46,13 +46,12 @@ weft_status weft_coll_thread_start(const struct weft_coll_thread_config *config,
 /* The port bound. */
 uint16_t weft_coll_thread_port(const struct weft_coll_thread *thread);
 
-/* Connect with all other ranks, and wait until that is done.
+/* Connect to all other ranks, and wait for the connections.
  *
- * Shape:   addresses (ranks,); the own one is not looked at.
- * Errors:  WEFT_TIMEOUT  not in time: the text names the ranks that are missing. To be called again,
- *                        or to be given up.
+ * Shape:   addresses (ranks,); this rank's own is ignored.
+ * Errors:  WEFT_TIMEOUT  not in time: the text names the missing ranks. Call again, or give up.
  *          WEFT_PEER     a rank refused, or it has failed since; the text says which and why.
- *          WEFT_STATE    another thread is at it.   Others as weft_driver_connect. */
+ *          WEFT_STATE    another thread is joining.   Others as weft_driver_connect. */
 weft_status weft_coll_thread_join(struct weft_coll_thread *thread,
                                   const struct weft_launch_address *addresses, uint64_t timeout_ns,
                                   struct weft_error *error);
@@ -61,28 +60,28 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *thread,
 weft_status weft_coll_thread_group(struct weft_coll_thread *thread, const uint32_t *ranks,
                                    uint32_t n, uint32_t *group_p, struct weft_error *error);
 
-/* Begin an operation; work and user of the call are not looked at. A call that the state machine does
- * not take fails when it is waited for: that it is right is the caller's business
- * (weft_coll_call_check).
+/* Begin an operation; work and user of the call are ignored. A call that the state machine refuses
+ * fails in wait: the caller checks it first (weft_coll_call_check).
  *
  * Owns:    borrows the call's buffers until it has been waited for, or stop.
- * Errors:  WEFT_AGAIN  ops_max operations are begun and not waited for.
+ * Errors:  WEFT_AGAIN  ops_max operations have begun and were not waited for.
  *          WEFT_PEER   it has failed: weft_coll_thread_failed. */
 weft_status weft_coll_thread_begin(struct weft_coll_thread *thread,
                                    const struct weft_coll_call *call, uint64_t *id_p);
 
 #define WEFT_COLL_THREAD_ANY UINT64_MAX
 
-/* Wait until an operation is done, at the longest until until_ns; each is returned once. ANY: the
- * first that is done, of those that nobody waits for by their id.
+/* Wait until an operation is done, or until until_ns; each is returned once. ANY: the first one
+ * done, of those that no thread waits for by id.
  *
  * Errors:  WEFT_TIMEOUT   it is not done.
- *          WEFT_NOTFOUND  there is none with this id: it was waited for before. ANY: none is begun. */
+ *          WEFT_NOTFOUND  there is none with this id: an earlier wait returned it. ANY: none has
+ *          begun. */
 weft_status weft_coll_thread_wait(struct weft_coll_thread *thread, uint64_t id, uint64_t until_ns,
                                   uint64_t *id_p, struct weft_coll_done *done_p);
 
-/* An eventfd that is readable while an operation is done and not waited for. It is not to be read, and
- * belongs to the thread.   Errors:  WEFT_IO  errno says why. */
+/* An eventfd that is readable while an operation is done and not waited for. Do not read or close
+ * it; the thread owns it.   Errors:  WEFT_IO  errno says why. */
 weft_status weft_coll_thread_fd(struct weft_coll_thread *thread, int *fd_p);
 
 /* Fail, at all ranks. */
@@ -97,12 +96,13 @@ uint32_t weft_coll_thread_open_ops(struct weft_coll_thread *thread);
 void weft_coll_thread_counters(struct weft_coll_thread *thread,
                                struct weft_coll_thread_counters *counters_p);
 
-/* CLOSE to all ranks, join the thread, free. What is not done ends here, and its buffers are the
- * caller's again. NULL is fine.
+/* CLOSE to all ranks, join the thread, free. Unfinished operations end here, and their buffers are
+ * the caller's again. NULL is allowed.
  *
- * No other thread may be in a call, least of all in a wait: one that waits may lead, and stop does not
- * end its wait. It would block until that thread leaves the lead, and then free what the thread returns
- * to. So let every wait end first; weft_coll_thread_abort ends those that wait for other ranks. */
+ * No other thread may be in a call, especially not in a wait: a waiting thread may lead, and stop
+ * does not end its wait. stop would block until that thread gives up the lead, and then free memory
+ * that the thread still uses. So let every wait end first; weft_coll_thread_abort ends those that
+ * wait for other ranks. */
 void weft_coll_thread_stop(struct weft_coll_thread *thread);
 
 #endif

@@ -1,14 +1,14 @@
 /* Private state of coll_thread, internal to its files.
  *
- *   coll_thread.c           its life: memory, the driver, the thread, stop
- *   coll_thread_progress.c  progress: one step of whoever leads, and the thread's loop
- *   coll_thread_join.c      connections with the other ranks
- *   coll_thread_post.c      what posts: operations that are begun, requests to the leader
- *   coll_thread_wait.c      what waits: for an operation, leading or following
+ *   coll_thread.c           lifecycle: memory, the driver, the thread, stop
+ *   coll_thread_progress.c  progress: one step of the leader, and the thread's loop
+ *   coll_thread_join.c      connections to the other ranks
+ *   coll_thread_post.c      posting: beginning operations, requests to the leader
+ *   coll_thread_wait.c      waiting for an operation, leading or following
  *
- * One thread leads at a time (node/leader.h): the endpoint's own, or one that waits. The fields above
- * the lock are the leader's, those below it need the lock. The place of an operation is the leader's
- * while it is OPEN:
+ * One thread leads at a time (node/leader.h): the endpoint's own, or one that waits. The fields
+ * above the lock are used by the leader only, those below it need the lock. The slot of an
+ * operation is the leader's while it is OPEN:
  *
  *     FREE --begin--> QUEUED --leader takes it--> OPEN --done--> DONE --waited for--> FREE
  */
@@ -32,7 +32,7 @@ enum coll_slot_state { SLOT_FREE, SLOT_QUEUED, SLOT_OPEN, SLOT_DONE };
 struct coll_slot {
     enum coll_slot_state state;
     uint32_t life;
-    uint32_t waiters; /* of this operation alone; its result is for one of them, not for a wait_any */
+    uint32_t waiters; /* of this operation alone; one of them gets the result, not a wait_any */
     bool is_offered;  /* in done */
     uint32_t next;    /* in its queue */
     struct weft_coll_call call;
@@ -40,7 +40,7 @@ struct coll_slot {
     uint32_t block; /* the thread's: index, or COLL_NONE */
 };
 
-/* What calls need beyond their buffers. */
+/* Memory that calls need beyond their buffers. */
 struct coll_block {
     void *memory;
     size_t bytes;
@@ -51,7 +51,7 @@ struct coll_queue {
     uint32_t head, tail;
 };
 
-/* A function that the leader calls, for a thread that waits for that. */
+/* A function that the leader calls for a waiting thread. */
 struct coll_request {
     void (*run)(struct weft_coll_thread *thread, void *arg);
     void *arg;
@@ -59,14 +59,14 @@ struct coll_request {
     struct coll_request *next;
 };
 
-/* Where a rank is reached. */
+/* The address of a rank. */
 struct coll_dial {
     struct weft_launch_address address;
-    weft_peer peer; /* the connection that is being made; COLL_NONE */
+    weft_peer peer; /* the connection being made; COLL_NONE */
 };
 
 struct weft_coll_thread {
-    /* The leader's: of the thread, or of one that waits. */
+    /* Used by the leader only. */
     struct weft_coll_thread_config config;
     struct weft_driver *driver;
     struct weft_provider *provider;
@@ -75,31 +75,31 @@ struct weft_coll_thread {
     struct coll_block *block; /* (ops_max,) */
     struct coll_dial *dial;   /* (ranks,) */
     bool links_changed;       /* since publish */
-    uint64_t stop_ns;         /* of a stop after a failure: the others are told until then */
+    uint64_t stop_ns;         /* when stopping after a failure: notify the others until then */
 
     pthread_t thread;
     uint16_t port;
     atomic_bool stopping;
-    atomic_bool has_work; /* queued or requests have something */
+    atomic_bool has_work; /* queued or requests is not empty */
 
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t changed;
     struct weft_leader leader;
-    uint32_t waiters;         /* that sleep on changed */
+    uint32_t waiters;         /* threads that sleep on changed */
     struct coll_slot *slot; /* (ops_max,) */
     uint32_t free_head;
     struct coll_queue queued, done;
     uint32_t open_ops; /* begun, and not waited for */
     struct coll_request *requests, **requests_end;
-    int fd; /* eventfd; -1 = nobody has asked */
+    int fd; /* eventfd; -1 = not requested */
     bool is_joining;
-    uint64_t join_end_ns; /* connections that do not come about are tried again until then */
+    uint64_t join_end_ns; /* failed connections are retried until then */
     uint32_t ranks_up;
-    bool failed; /* and failure says why */
+    bool failed; /* the reason is in failure */
     char failure[COLL_FAILURE_BYTES];
 };
 
-/* ---- queues of places, under the lock -------------------------------------------------------- */
+/* ---- queues of slots, under the lock --------------------------------------------------------- */
 
 static inline void coll_queue_add(struct weft_coll_thread *t, struct coll_queue *q, uint32_t i)
 {
@@ -141,15 +141,14 @@ static inline uint64_t coll_id_of(const struct weft_coll_thread *t, uint32_t i)
 }
 /* ---- coll_thread_progress.c ------------------------------------------------------------------ */
 
-/* Leader only: sleep until something happens, at the longest until end_ns (0 = not at all), and
- * handle it. */
+/* Leader only: sleep until something happens, or until end_ns (0 = do not sleep), and handle it. */
 void weft_coll_thread_step(struct weft_coll_thread *t, uint64_t end_ns);
 /* The thread's loop. */
 void *weft_coll_thread_run(void *arg);
 
 /* ---- coll_thread_join.c ---------------------------------------------------------------------- */
 
-/* Leader only: PEER_UP or PEER_DOWN of a connection that is being made. */
+/* Leader only: PEER_UP or PEER_DOWN of a connection being made. */
 void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg_event *event,
                                uint64_t now_ns);
 
@@ -159,11 +158,11 @@ void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg
 void weft_coll_thread_request(struct weft_coll_thread *t,
                               void (*what)(struct weft_coll_thread *, void *), void *arg);
 
-/* ---- coll_thread_wait.c, all behind the lock ------------------------------------------------- */
+/* ---- coll_thread_wait.c, all with the lock held ---------------------------------------------- */
 
 /* The leader gives the lead up. */
 void weft_coll_thread_leave(struct weft_coll_thread *t);
-/* Returns when what was broadcast may matter, or false at end_ns. */
+/* Sleep until the condition is broadcast; false at end_ns. */
 bool weft_coll_thread_wait_changed(struct weft_coll_thread *t, uint64_t end_ns);
 
 #endif

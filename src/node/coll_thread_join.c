@@ -1,4 +1,4 @@
-/* Connections with the other ranks: each rank connects to those below it, and tries again until join
+/* Connections to the other ranks: each rank connects to those below it, and retries until join
  * ends. */
 #include "node/coll_thread_internal.h"
 
@@ -17,13 +17,13 @@ static uint32_t dialled(const struct weft_coll_thread *t, weft_peer peer)
     return COLL_NONE;
 }
 
-/* A connection that did not come about, and will not. */
+/* A connection failed permanently. */
 static void not_connected(struct weft_coll_thread *t, uint32_t rank, const char *why)
 {
     const struct coll_dial *d = &t->dial[rank];
     pthread_mutex_lock(&t->lock);
     if (!t->failed) {
-        snprintf(t->failure, sizeof(t->failure), "no connection with rank %u at %s:%u: %s", rank,
+        snprintf(t->failure, sizeof(t->failure), "no connection to rank %u at %s:%u: %s", rank,
                  d->address.host, d->address.port, why);
         t->failed = true;
     }
@@ -31,7 +31,7 @@ static void not_connected(struct weft_coll_thread *t, uint32_t rank, const char 
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Nobody may have listened yet; then once more. */
+/* The rank may not have listened yet: retry. */
 static void dial_again(struct weft_coll_thread *t, uint32_t rank, uint64_t now_ns)
 {
     struct coll_dial *d = &t->dial[rank];
@@ -74,7 +74,7 @@ static void on_dialled_up(struct weft_coll_thread *t, uint32_t rank, uint64_t na
     if (name != weft_coll_name(t->config.coll.epoch, rank)) {
         not_connected(
             t, rank,
-            "what answers there is another rank, or of another start of the job; see that "
+            "the process there is another rank, or of another start of the job; check that "
             "the addresses are in the order of the ranks, and that all ranks have the same "
             "epoch");
     }
@@ -167,12 +167,12 @@ static weft_status not_in_time(struct weft_coll_thread *t, uint64_t timeout_ns,
     if (m.refused > 0 && m.hint[0] == '\0') {
         snprintf(m.hint, sizeof(m.hint),
                  "%" PRIu64 " connections were refused: their processes have another epoch, or "
-                 "the rank of a process that is connected",
+                 "the rank of a process that is already connected",
                  m.refused);
     }
     return weft_fail(error, WEFT_TIMEOUT,
-                     "after %.1f s %u of %u ranks are not connected with rank %u: %s%s%s; see that "
-                     "they were started and reach each other's addresses",
+                     "after %.1f s %u of %u ranks are not connected to rank %u: %s%s%s; check that "
+                     "they were started and can reach each other's addresses",
                      (double)timeout_ns / 1e9, m.count, t->config.coll.ranks, t->config.coll.rank,
                      m.ranks, m.hint[0] != '\0' ? ". " : "", m.hint);
 }

@@ -1,7 +1,7 @@
-/* What posts: operations that are begun, and requests to the leader.
+/* Posting: beginning operations, and requests to the leader.
  *
- * Both are queues under the lock. Where nobody leads, the caller may take one step itself, so that what
- * it began is under way when it returns (node/leader.h).
+ * Both are queues under the lock. When no thread leads, the caller may make one step itself, so
+ * that its operation is started when it returns (node/leader.h).
  */
 #include "node/coll_thread_internal.h"
 
@@ -10,7 +10,8 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* There is work for the leader, or for the thread if nobody leads. Behind the lock. */
+/* There is work for the leader, or for the endpoint's thread if no thread leads. With the lock
+ * held. */
 static void wake(struct weft_coll_thread *t)
 {
     bool had_work = atomic_exchange(&t->has_work, true);
@@ -93,7 +94,7 @@ void weft_coll_thread_abort(struct weft_coll_thread *t, const char *text)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Have what is queued begun. Behind the lock, which is released meanwhile. */
+/* Start the queued operations. With the lock held, which is released meanwhile. */
 static void start(struct weft_coll_thread *t)
 {
     int before;

@@ -1,8 +1,8 @@
-/* Progress: one step of whoever leads the endpoint, and the loop of its own thread.
+/* Progress: one step of the leader, and the loop of the endpoint's own thread.
  *
- * A step takes what was begun and asked, hands the transport's events to the state machine, lets it
- * make progress, and publishes what is done. All of it is the leader's, without the lock but where it
- * looks at places, requests and results.
+ * A step takes the queued operations and requests, passes the transport's events to the state
+ * machine, lets it make progress, and publishes the results. All of it runs in the leader, without
+ * the lock except where it uses slots, requests and results.
  */
 #include "node/coll_thread_internal.h"
 
@@ -16,7 +16,7 @@ static const size_t kept_bytes_max = 64 << 20; /* of one block that is kept */
 static uint32_t block_take(struct weft_coll_thread *t, size_t bytes)
 {
     uint32_t best =
-        COLL_NONE; /* the least that is long enough; else the longest, to be made longer */
+        COLL_NONE; /* the smallest that is large enough; otherwise the largest, to be enlarged */
     for (uint32_t i = 0; i < t->config.coll.ops_max; i++) {
         const struct coll_block *b = &t->block[i];
         if (b->used) {
@@ -27,7 +27,7 @@ static uint32_t block_take(struct weft_coll_thread *t, size_t bytes)
         bool better = has >= bytes ? fits && b->bytes < has : fits || b->bytes > has;
         best = best == COLL_NONE || better ? i : best;
     }
-    WEFT_ASSERT(best != COLL_NONE); /* a block for each place */
+    WEFT_ASSERT(best != COLL_NONE); /* a block for each slot */
     struct coll_block *b = &t->block[best];
     if (b->bytes < bytes) {
         free(b->memory);
@@ -52,7 +52,7 @@ static void block_give(struct weft_coll_thread *t, uint32_t i)
     }
 }
 
-/* ---- the thread: what it tells the others ---------------------------------------------------- */
+/* ---- the leader: publishing results ---------------------------------------------------------- */
 
 static void set_done(struct weft_coll_thread *t, uint32_t i, const struct weft_coll_done *done)
 {
@@ -103,9 +103,9 @@ static void publish(struct weft_coll_thread *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- the thread: what it is told ------------------------------------------------------------- */
+/* ---- the leader: operations and requests ----------------------------------------------------- */
 
-/* A call that this rank cannot begin leaves the others waiting for it, so they are told. */
+/* If this rank cannot begin a call, the other ranks would wait for it, so they are notified. */
 static weft_status begin(struct weft_coll_thread *t, struct coll_slot *p, uint32_t i,
                          uint64_t now_ns)
 {
@@ -122,7 +122,7 @@ static weft_status begin(struct weft_coll_thread *t, struct coll_slot *p, uint32
     if (status == WEFT_OK) {
         return status;
     }
-    WEFT_ASSERT(status != WEFT_AGAIN); /* a place for each of ops_max */
+    WEFT_ASSERT(status != WEFT_AGAIN); /* a slot for each of ops_max */
     block_give(t, p->block);
     p->block = COLL_NONE;
     if (status != WEFT_PEER) {
@@ -137,7 +137,7 @@ static void take_begun(struct weft_coll_thread *t, uint64_t now_ns)
         pthread_mutex_lock(&t->lock);
         uint32_t i = coll_queue_take(t, &t->queued);
         if (i != COLL_NONE) {
-            t->slot[i].state = SLOT_OPEN; /* this thread's from now on, until it is done */
+            t->slot[i].state = SLOT_OPEN; /* used by this thread only until it is done */
         }
         pthread_mutex_unlock(&t->lock);
         if (i == COLL_NONE) {
@@ -208,7 +208,7 @@ static void close_refused(struct weft_coll_thread *t)
     }
 }
 
-/* After a failure the others are told before it ends. */
+/* After a failure the other ranks are notified before the thread ends. */
 static bool may_end(struct weft_coll_thread *t)
 {
     if (!atomic_load(&t->stopping)) {

@@ -1,5 +1,5 @@
-/* What waits: a thread that wants an operation leads the endpoint until that is done, or follows the
- * one that leads (node/leader.h).
+/* Waiting: a thread that waits for an operation leads the endpoint until the operation is done, or
+ *          follows the leader (node/leader.h).
  */
 #include "node/coll_thread_internal.h"
 
@@ -14,7 +14,7 @@ void weft_coll_thread_leave(struct weft_coll_thread *t)
     }
 }
 
-/* Returns when what was broadcast may matter, or false at end_ns. Behind the lock. */
+/* Sleep until the condition is broadcast; false at end_ns. With the lock held. */
 bool weft_coll_thread_wait_changed(struct weft_coll_thread *t, uint64_t end_ns)
 {
     int rc = 0;
@@ -44,7 +44,7 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     }
     p->state = SLOT_FREE;
     p->life++;
-    p->waiters = 0; /* others that wait for the same operation find it gone */
+    p->waiters = 0; /* other threads that wait for the same operation find it gone */
     p->next = t->free_head;
     t->free_head = i;
     t->open_ops--;
@@ -59,7 +59,7 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     }
 }
 
-/* The place of a done operation with this id; COLL_NONE, and WEFT_AGAIN or WEFT_NOTFOUND. */
+/* The slot of a done operation with this id; COLL_NONE, and WEFT_AGAIN or WEFT_NOTFOUND. */
 static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_status *status_p)
 {
     uint32_t i = id == WEFT_COLL_THREAD_ANY ? t->done.head : (uint32_t)id;
@@ -73,8 +73,8 @@ static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_st
     return i;
 }
 
-/* Drive until there is something for find_done, or until end_ns. False: the latter. Behind the lock,
- * which is released meanwhile. */
+/* Progress until find_done may succeed, or until end_ns (false). With the lock held, which is
+ * released meanwhile. */
 static bool lead(struct weft_coll_thread *t, uint64_t id, uint64_t end_ns)
 {
     weft_status status;
@@ -90,7 +90,7 @@ static bool lead(struct weft_coll_thread *t, uint64_t id, uint64_t end_ns)
     return in_time;
 }
 
-/* Sleep until a result may be there, or the lead is free, which the thread is asked for. */
+/* Request the lead from the thread; sleep until a result may be there, or the lead is free. */
 static bool follow(struct weft_coll_thread *t, uint64_t end_ns)
 {
     bool asks = t->leader.who == WEFT_LEADS_THREAD;
@@ -102,7 +102,7 @@ static bool follow(struct weft_coll_thread *t, uint64_t end_ns)
     return in_time;
 }
 
-/* Returns when find_done is worth a look, or false at end_ns. Behind the lock. */
+/* Returns when find_done may succeed, or false at end_ns. With the lock held. */
 static bool wait_done(struct weft_coll_thread *t, uint64_t id, uint32_t i, uint64_t end_ns)
 {
     struct coll_slot *p = id != WEFT_COLL_THREAD_ANY ? &t->slot[i] : NULL;
@@ -124,7 +124,7 @@ weft_status weft_coll_thread_wait(struct weft_coll_thread *t, uint64_t id, uint6
     weft_status status;
     bool in_time = until_ns > 0;
     int before;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a leader must give the lead up */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* a leader must give up the lead */
     pthread_mutex_lock(&t->lock);
     uint32_t i = find_done(t, id, &status);
     while (status == WEFT_AGAIN && in_time) {

@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Servers that have not heard in this time that the work is done will not. */
+/* Wait this long for servers to learn that the work is done. */
 static const uint64_t over_patience_ns = 10 * WEFT_NS_PER_S;
 
 enum { SLOTS = 128 };
@@ -46,7 +46,7 @@ static size_t supply(void *arg, uint32_t i, uint8_t *op_p,
                : 0;
 }
 
-/* What the roster says now is all that the records say. False: the journal is as long as it was. */
+/* Replace all records by the current roster. False: the journal is unchanged. */
 static bool compact(struct weft_coordinator *coordinator)
 {
     struct weft_error why = {.text = ""};
@@ -57,7 +57,7 @@ static bool compact(struct weft_coordinator *coordinator)
         weft_coordinator_journal_compact(coordinator->journal, supply, coordinator, &why);
     if (status != WEFT_OK) {
         weft_node_warn(&coordinator->config.log,
-                       "%s; it goes on growing, and this is tried again when it is twice as long",
+                       "%s; it keeps growing, and this is retried when it is twice as long",
                        why.text);
     }
     return status == WEFT_OK;
@@ -85,7 +85,7 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
     uint32_t members = weft_roster_members(coordinator->roster);
     if (torn_bytes > 0) {
         weft_node_info(&coordinator->config.log,
-                       "%u members from %s; %" PRIu64 " bytes that were not whole were cut off",
+                       "%u members from %s; %" PRIu64 " bytes of an incomplete record were cut off",
                        members, path, torn_bytes);
     } else if (members > 0) {
         weft_node_info(&coordinator->config.log, "%u members from %s", members, path);
@@ -94,7 +94,7 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
     return WEFT_OK;
 }
 
-/* ---- for a person ---------------------------------------------------------------------------- */
+/* ---- log lines ------------------------------------------------------------------------------- */
 
 static void name_member(const struct weft_member_request *who, char *text_p, size_t bytes)
 {
@@ -128,10 +128,11 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
         coordinator->config.expired(coordinator->config.arg, who, what == WEFT_MEMBER_NOTE_EXPIRED);
     }
     if (what == WEFT_MEMBER_NOTE_EXPIRED) {
-        weft_node_warn(log, "%s has been silent for its lease; its place is free", name);
+        weft_node_warn(log, "%s has been silent for its lease; its slot is free", name);
     } else if (what == WEFT_MEMBER_NOTE_REFUSED && status != WEFT_MEMBER_UNKNOWN_MEMBER &&
                status != WEFT_MEMBER_CLAIMED && status != WEFT_MEMBER_FULL) {
-        /* Claims are repeated for as long as a lease; who makes them says it himself. */
+        /* A claim is repeated for as long as the other's lease lasts; the claiming process logs it
+         * itself. */
         weft_node_warn(log, "%s was refused: %s", name, weft_member_status_text(status));
     } else if (what == WEFT_MEMBER_NOTE_JOINED && who->count > 0) {
         char host[WEFT_RESOLVE_TEXT_BYTES];
@@ -139,13 +140,13 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
         weft_node_info(log, "%s is at %s port %u, epoch %" PRIu64, name, host,
                        who->addresses[0].port, who->epoch);
     } else if (what == WEFT_MEMBER_NOTE_COMPLETE) {
-        weft_node_info(log, "all shards are there");
+        weft_node_info(log, "all shards are registered");
     }
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* All workers are done: end when the servers have left, too, or have had time enough. */
+/* All workers are done: end when the servers have left, too, or the time for that is over. */
 static void look_whether_over(struct weft_coordinator *coordinator, uint64_t now_ns)
 {
     if (!weft_roster_is_over(coordinator->roster)) {
@@ -172,7 +173,7 @@ static void handle(void *arg, uint64_t now_ns)
     if (weft_member_service_is_broken(coordinator->service) && !coordinator->said_broken) {
         coordinator->said_broken = true;
         weft_node_warn(&coordinator->config.log,
-                       "cannot write %s: %s; the work goes on, but nobody can join any more",
+                       "cannot write %s: %s; the work goes on, but no process can join any more",
                        coordinator->config.journal, strerror(errno));
     }
     look_whether_over(coordinator, now_ns);
@@ -217,7 +218,7 @@ static weft_status open_driver(struct weft_coordinator *coordinator, struct weft
     driver.udp.ep.chunks_max = 256;
     driver.udp.ep.tx_window_max = 256;
     driver.udp.ep.expects_max = SLOTS;
-    /* Members speak five times in a lease; who has been silent for many is not there. */
+    /* Members send five heartbeats in a lease; one that was silent for many leases is gone. */
     driver.udp.ep.idle_timeout_ns = 30 * WEFT_NS_PER_S + 4 * config->roster.lease_ns;
     weft_status status =
         weft_security_arm(config->security, &driver.udp, &coordinator->provider, error);
@@ -242,7 +243,7 @@ static weft_status open_driver(struct weft_coordinator *coordinator, struct weft
 
 static void release(struct weft_coordinator *coordinator)
 {
-    /* The endpoint borrows the service's memory, so it goes first. */
+    /* The endpoint borrows the service's memory, so it is freed first. */
     weft_driver_close(coordinator->driver);
     weft_provider_free(coordinator->provider);
     weft_member_service_free(coordinator->service);

@@ -1,6 +1,6 @@
 /* The coordinator in a thread: an endpoint that members connect to, the roster, its journal.
  *
- * `weft coordinator` runs it and waits; `weft server --coordinate` has it beside its shards.
+ * `weft coordinator` runs it and waits; `weft server --coordinate` runs it beside its shards.
  */
 #ifndef WEFT_NODE_COORDINATOR_H
 #define WEFT_NODE_COORDINATOR_H
@@ -23,8 +23,8 @@ struct weft_coordinator_config {
     struct weft_transport_options transport;
     const struct weft_security *security; /* loaded; borrowed until stop */
     struct weft_node_log log;
-    /* The lease of a member expired, or it spoke again before its place was given away. On the
-     * coordinator's thread. NULL = nobody wants to know. */
+    /* Called when the lease of a member expired, or when the member spoke again before its slot was
+     * given away. On the coordinator's thread. NULL = none. */
     void (*expired)(void *arg, const struct weft_member_request *who, bool expired);
     void *arg;
 };
@@ -38,7 +38,7 @@ struct weft_coordinator {
     struct weft_provider *provider;
     pthread_t thread;
     bool is_running;
-    int over_fd; /* readable when all workers have left and done their work, and the servers heard */
+    int over_fd; /* readable when all workers have finished and left, and the servers know it */
     bool said_broken;
     uint64_t over_ns; /* when the last worker left; 0 = not yet */
     atomic_bool stop;

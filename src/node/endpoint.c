@@ -92,7 +92,7 @@ void weft_endpoint_wake(struct weft_endpoint *endpoint)
     }
 }
 
-/* ---- where the driver may be touched --------------------------------------------------------- */
+/* ---- on the thread that owns the driver ------------------------------------------------------ */
 
 void weft_endpoint_call(struct weft_endpoint *endpoint, weft_engine_fn *call, void *arg)
 {

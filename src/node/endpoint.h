@@ -1,9 +1,9 @@
-/* The endpoint of a process: UDP or TCP, with the job's security, and its progress made either by the
- * caller (io/driver.h) or by a thread of its own (io/engine.h). One interface for the two: who uses it
- * asks for a thread when it opens, and nowhere else.
+/* The endpoint of a process: UDP or TCP, with the job's security, and its progress made either by
+ * the caller (io/driver.h) or by a thread of its own (io/engine.h). One interface for both: its
+ * user chooses when it opens the endpoint, and nowhere else.
  *
- * It is not for the shards of a server, which use a driver directly: they hold what a thread of its own
- * would have to copy.
+ * The shards of a server do not use it: they use a driver directly, because a separate thread would
+ * have to copy their events and data.
  *
  * Thread:  the one that opened it, except weft_endpoint_wake.
  */
@@ -29,8 +29,8 @@ struct weft_endpoint {
 
 void weft_endpoint_config_default(struct weft_endpoint_config *config_p);
 
-/* Owns:    borrows config and security until return; no copy of the key is left but the endpoint's.
- *          weft_endpoint_close is due; after an error it may be left out.
+/* Owns:    borrows config and security until return; the endpoint has the only remaining copy of
+ *          the key. Call weft_endpoint_close; after an error it is optional.
  * Errors:  as weft_security_arm, weft_driver_open and weft_engine_start. */
 weft_status weft_endpoint_open(const struct weft_endpoint_config *config,
                                struct weft_endpoint *endpoint_p, struct weft_error *error);
@@ -52,14 +52,15 @@ void weft_endpoint_disconnect(struct weft_endpoint *endpoint, weft_peer peer);
 void weft_endpoint_step(struct weft_endpoint *endpoint, uint64_t timeout_ns,
                         weft_driver_handler *handler, void *arg);
 
-/* As those of io/driver.h; with a thread, which does so by itself, there is nothing to do. */
+/* As in io/driver.h; no effect with a thread, which does it by itself. */
 void weft_endpoint_flush(struct weft_endpoint *endpoint);
 void weft_endpoint_idle(struct weft_endpoint *endpoint);
 
-/* End the sleep of a step; with a thread it lasts. Thread: any. */
+/* End the sleep of a step; no effect with a thread. Thread: any. */
 void weft_endpoint_wake(struct weft_endpoint *endpoint);
 
-/* Run `call` where the driver may be touched, and wait for its return: for what is not offered here. */
+/* Run `call` on the thread that owns the driver, and wait for its return: for operations that this
+ * interface lacks. */
 void weft_endpoint_call(struct weft_endpoint *endpoint, weft_engine_fn *call, void *arg);
 
 void weft_endpoint_counters(struct weft_endpoint *endpoint,
@@ -69,11 +70,11 @@ void weft_endpoint_counters(struct weft_endpoint *endpoint,
 bool weft_endpoint_stats(struct weft_endpoint *endpoint, struct weft_driver_counters *counters_p,
                          struct weft_ep_gauges *gauges_p);
 
-/* Why connections do not come about: what the other end said, and what the network said. */
+/* Why connections are not established, as reported by the other end and by the network. */
 enum weft_ep_hint weft_endpoint_hint(struct weft_endpoint *endpoint);
 void weft_endpoint_unreached(struct weft_endpoint *endpoint, char text_p[WEFT_UNREACHED_BYTES]);
 
-/* A zeroed one is fine. */
+/* A zeroed struct is allowed. */
 void weft_endpoint_close(struct weft_endpoint *endpoint);
 
 #endif

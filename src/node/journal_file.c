@@ -30,7 +30,7 @@ uint64_t weft_journal_job(const char *name)
 
 /* ---- the own file ---------------------------------------------------------------------------- */
 
-/* Blocks for all of it: what is mapped must be there when it is touched. */
+/* Allocate all blocks: mapped pages must have disk space when they are stored to. */
 static weft_status take_blocks(struct weft_journal_file *file, uint64_t bytes)
 {
     int why;
@@ -45,9 +45,9 @@ static weft_status take_blocks(struct weft_journal_file *file, uint64_t bytes)
     return WEFT_OK;
 }
 
-/* Where a file system copies on write, a block that was taken is not the one that is written, and there
- * may be none left: SIGBUS. Btrfs can be told to write in place, while the file is empty. Where that is
- * not known, or does not help (a snapshot), the guard does. */
+/* A copy-on-write file system does not write to the allocated block but to a new one, and if the
+ * disk is full the store raises SIGBUS. Btrfs can be set to write in place while the file is empty.
+ * Where that is not supported, or does not help (a snapshot), the guard handles the signal. */
 static void write_in_place(int fd)
 {
     int flags;
@@ -73,8 +73,8 @@ static weft_status map(struct weft_journal_file *file, uint64_t bytes_max)
     return weft_map_guard_add(memory, file->bytes_max, &file->guard);
 }
 
-/* Of another job with another checkpoint directory, that has counted up to the same number. A process
- * locks its file for this alone. */
+/* A file of another job with another checkpoint directory whose claims reached the same number. The
+ * lock on a file exists only to detect this. */
 static weft_status clear_name(const struct weft_journal_options *options, const char *path,
                               struct weft_journal_news *news, struct weft_error *error)
 {
@@ -86,14 +86,15 @@ static weft_status clear_name(const struct weft_journal_options *options, const 
     }
     if (!free_now) {
         return weft_fail(error, WEFT_IO,
-                         fd >= 0 ? "%s is another process's: choose another --journal directory"
+                         fd >= 0 ? "%s is in use by another process: choose another --journal "
+                                   "directory"
                                  : "cannot open %s: %s",
                          path, strerror(why));
     }
     weft_status status = weft_journal_put_aside(options, path, error);
     if (status == WEFT_OK) {
         weft_journal_news_add(news,
-                              "%s was there already, of another checkpoint directory: moved to "
+                              "%s already existed, of another checkpoint directory: moved to "
                               "quarantine/ beside it; remove it there when it is not needed",
                               path);
     }
@@ -119,12 +120,12 @@ static weft_status create(struct weft_journal_file *file, const char *path,
     if (file->fd < 0) {
         return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
     }
-    (void)flock(file->fd, LOCK_EX | LOCK_NB); /* nobody else can have it; for clear_name */
+    (void)flock(file->fd, LOCK_EX | LOCK_NB); /* no other process can hold it; for clear_name */
     return WEFT_OK;
 }
 
-/* A start that failed leaves nothing: it may have failed because there is no room. No process reads
- * this file before it is on record that this one has taken the place of the one before. */
+/* A failed start removes its file: it may have failed because the disk is full. No process reads
+ * this file before the log records that this process has replaced its predecessor. */
 static void discard(const struct weft_journal_file *file)
 {
     char path[JOURNAL_PATH_BYTES];
@@ -172,7 +173,7 @@ void weft_journal_file_close(struct weft_journal_file *file)
     *file = (struct weft_journal_file){.fd = -1};
 }
 
-/* ---- doing it again -------------------------------------------------------------------------- */
+/* ---- replay ---------------------------------------------------------------------------------- */
 
 static weft_status init(struct weft_journal_file *file, struct weft_shard *shard,
                         uint64_t checkpoint, bool with_former)
@@ -191,13 +192,13 @@ static weft_status init(struct weft_journal_file *file, struct weft_shard *shard
     return weft_shard_journal_init(shard, &config);
 }
 
-/* What must not go on: the own file would lack what the other one has. */
+/* Errors that must end the start: the own file would lack records that the other one has. */
 static weft_status stop(const struct weft_journal_file *file, weft_status status,
                         struct weft_error *error)
 {
     if (status == WEFT_UNSUPPORTED) {
         return weft_fail(error, status,
-                         "%s is of another version: start the release that wrote it, or move "
+                         "%s has another format version: start the release that wrote it, or move "
                          "it away to begin at the checkpoint",
                          file->former.path);
     }
@@ -215,7 +216,7 @@ static weft_status replay(struct weft_journal_file *file, struct weft_shard *sha
         uint64_t bytes = weft_min_u64(file->bytes_max, file->bytes + STEP_BYTES);
         if (bytes == file->bytes || take_blocks(file, bytes) != WEFT_OK) {
             return weft_fail(error, WEFT_IO,
-                             "no room in %s to copy the journal of the process before: %s",
+                             "no room in %s to copy the journal of the previous process: %s",
                              file->options->directory, strerror(errno));
         }
         weft_shard_journal_grow(shard, bytes);
@@ -223,47 +224,47 @@ static weft_status replay(struct weft_journal_file *file, struct weft_shard *sha
     return WEFT_OK;
 }
 
-/* In the order of what is worse. */
+/* The worst damage first. */
 static void say(struct weft_journal_file *file, const struct weft_shard_journal_report *report,
                 weft_status why, uint64_t checkpoint, struct weft_journal_news *news)
 {
     const char *path = file->former.path, *aside = "It is kept, in quarantine/ beside it";
     file->former.aside = true;
     if (why != WEFT_OK) {
-        weft_journal_news_add(news, "%s cannot be used: %s; what it holds is not done again. %s",
+        weft_journal_news_add(news, "%s cannot be used: %s; its records are not replayed. %s",
                               path,
                               why == WEFT_DATA
-                                  ? "its head is damaged, or it was cut off"
+                                  ? "its head is damaged, or it was truncated"
                                   : "it is of another job, or of another number of shards",
                               aside);
     } else if (report->end_unknown) {
         weft_journal_news_add(
-            news, "%s is damaged: where it ended is not known, nor what is lost; %s. %s", path,
-            report->used ? "what is whole is done again" : "nothing is done again", aside);
+            news, "%s is damaged: where it ended and what is lost is not known; %s. %s", path,
+            report->used ? "its intact records are replayed" : "nothing is replayed", aside);
     } else if (report->damaged) {
         weft_journal_news_add(news,
                               "%s is damaged, or the host lost its power: its last %" PRIu64
                               " records (%" PRIu64 " bytes) are lost, and %s. %s",
                               path, report->lost_records, report->lost_bytes,
-                              report->used ? "those before are done again" : "none is done again",
+                              report->used ? "those before are replayed" : "none is replayed",
                               aside);
     } else if (!report->used) {
         weft_journal_news_add(news,
-                              "%s does not lead on from checkpoint %" PRIu64 ": its %" PRIu64
-                              " records are not done again. %s",
+                              "%s does not continue from checkpoint %" PRIu64 ": its %" PRIu64
+                              " records are not replayed. %s",
                               path, checkpoint, report->unused_records, aside);
     } else if (report->unused_records > 0) {
         weft_journal_news_add(news,
                               "%s was full, and its last %" PRIu64
-                              " records lead on from a checkpoint that was not restored: they are "
-                              "not done again. %s",
+                              " records continue from a checkpoint that was not restored: they are "
+                              "not replayed. %s",
                               path, report->unused_records, aside);
     } else {
         file->former.aside = false;
     }
 }
 
-/* Of the other one some had reached the disk, and it will be removed. */
+/* Some records of the other journal had reached the disk, and it will be removed. */
 static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *shard,
                             struct weft_error *error)
 {
@@ -302,8 +303,8 @@ weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shar
 
 /* ---- while it serves ------------------------------------------------------------------------- */
 
-/* What was written before stays; what would come now is not in it. An fsync that failed is not tried
- * again: the kernel says so once, and the pages count as clean from then on. */
+/* Earlier records stay; later ones are not written. A failed fsync is not retried: the kernel
+ * reports the error once, and then treats the pages as clean. */
 static void fail(struct weft_journal_file *file, struct weft_shard *shard)
 {
     file->failed = true;

@@ -7,26 +7,27 @@
 
 enum { JOURNAL_PAGE_BYTES = 4096, JOURNAL_PATH_BYTES = 4096 };
 
-/* DIR/journal-SSSS-CCCCCCCCCCCC; of claim 0 the name of the last release. */
+/* DIR/journal-SSSS-CCCCCCCCCCCC; for claim 0 the name that the last release used. */
 weft_status weft_journal_path(const struct weft_journal_options *options, uint32_t shard,
                               uint64_t claim, char path_p[JOURNAL_PATH_BYTES],
                               struct weft_error *error);
 
-/* One of this user's, of one name: whoever may write to the folder could have put another one there. */
+/* A regular file of this user, with one link: other users that may write to the folder could have
+ * put another file there. */
 bool weft_journal_is_ours(int fd);
 
-/* Read the journal of the process before, if there is one, into file->former. */
+/* Read the predecessor's journal, if there is one, into file->former. */
 weft_status weft_journal_former_read(struct weft_journal_file *file, struct weft_journal_news *news,
                                      struct weft_error *error);
 
-/* It has been read, or is of no use. */
+/* It was read, or cannot be used. */
 void weft_journal_former_unmap(struct weft_journal_former *former);
 
-/* A name of quarantine/ that is free, and the file at path moved there. */
+/* Move the file at path to a free name in quarantine/. */
 weft_status weft_journal_put_aside(const struct weft_journal_options *options, const char *path,
                                    struct weft_error *error);
 
-/* One more sentence. */
+/* Append a sentence. */
 [[gnu::format(printf, 2, 3)]] void weft_journal_news_add(struct weft_journal_news *news,
                                                          const char *format, ...);
 

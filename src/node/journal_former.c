@@ -1,4 +1,5 @@
-/* The journal of the process before: read, and given up when the own one has taken its place. */
+/* The journal of the previous process: read, and removed or moved aside when the own one has
+ * replaced it. */
 #define _GNU_SOURCE
 #include "node/journal_file_internal.h"
 
@@ -67,7 +68,7 @@ static weft_status read_all(int fd, uint8_t *to, uint64_t bytes)
             continue;
         }
         if (n <= 0) {
-            errno = n == 0 ? EIO : errno; /* it is shorter than it was */
+            errno = n == 0 ? EIO : errno; /* the file has become shorter */
             return WEFT_IO;
         }
         at += (uint64_t)n;
@@ -78,12 +79,13 @@ static weft_status read_all(int fd, uint8_t *to, uint64_t bytes)
 static weft_status cannot_read(const char *path, struct weft_error *error)
 {
     return weft_fail(error, errno == ENOMEM ? WEFT_NOMEM : WEFT_IO,
-                     "cannot read %s: %s. It may hold what no checkpoint has: start again when "
-                     "it can be read, or move it away to begin at the checkpoint",
+                     "cannot read %s: %s. It may have records that no checkpoint has: start again "
+                     "when it can be read, or move it away to begin at the checkpoint",
                      path, strerror(errno));
 }
 
-/* With calls, and not by mapping the file: a page that cannot be read is an error here, not a signal. */
+/* Read with system calls instead of mapping the file: an unreadable page is then an error, not a
+ * signal. */
 static weft_status read_file(struct weft_journal_former *former, int fd, const char *path,
                              struct weft_error *error)
 {
@@ -93,12 +95,12 @@ static weft_status read_file(struct weft_journal_former *former, int fd, const c
     }
     if (!weft_journal_is_ours(fd)) {
         return weft_fail(error, WEFT_IO,
-                         "%s is not a file of its own that belongs to this user: choose another "
+                         "%s is not a regular file of this user with one link: choose another "
                          "directory",
                          path);
     }
     uint64_t bytes = (uint64_t)info.st_size / JOURNAL_PAGE_BYTES * JOURNAL_PAGE_BYTES;
-    former->bytes = weft_max_u64(bytes, LEAST_BYTES); /* what it lacks reads as zeros */
+    former->bytes = weft_max_u64(bytes, LEAST_BYTES); /* missing bytes read as zeros */
     void *memory = mmap(NULL, former->bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     former->memory = memory == MAP_FAILED ? NULL : memory;
@@ -108,9 +110,10 @@ static weft_status read_file(struct weft_journal_former *former, int fd, const c
     return WEFT_OK;
 }
 
-/* Left by a process that died before it took the former one's place, or by one before that. Its head
- * says so: all journals that were copied from one another have one lineage. One without a head is of a
- * process that died before it wrote anything, unless that lives, and then has locked it. */
+/* Is this file from a process that died before it replaced the former one, or from an earlier one?
+ * Its head has the answer: all journals that were copied from one another have the same lineage. A
+ * file without a head is from a process that died before it wrote anything, or that is alive, and
+ * then the file is locked. */
 static bool is_leftover(const char *path, uint64_t lineage)
 {
     uint8_t head[JOURNAL_PAGE_BYTES] = {0};
@@ -138,9 +141,9 @@ static bool is_other_claim(const struct weft_journal_names *names, const char *n
            *claim_p != names->former;
 }
 
-/* All that is of the former one's lineage, but for that itself: removed, if its process never served;
- * else (its successor ended before it could put it aside) moved to quarantine/. One that cannot be
- * looked at, removed or moved stays: no process reads it. */
+/* Clear all files of the former one's lineage, except the former one itself: remove a file whose
+ * process never served, and move any other (its successor ended before it could move it) to
+ * quarantine/. A file that cannot be examined, removed or moved stays: no process reads it. */
 static void remove_leftovers(const struct weft_journal_file *file)
 {
     uint64_t lineage, claim;
@@ -164,7 +167,7 @@ static void remove_leftovers(const struct weft_journal_file *file)
     }
 }
 
-/* A journal of a process behind the former one, which may have served, or not. */
+/* A journal of a process after the former one, which may have served or not. */
 static weft_status refuse_doubt(const struct weft_journal_file *file, struct weft_error *error)
 {
     weft_status status = WEFT_OK;
@@ -174,7 +177,7 @@ static weft_status refuse_doubt(const struct weft_journal_file *file, struct wef
          status == WEFT_OK && directory != NULL && (entry = readdir(directory)) != NULL;) {
         if (is_other_claim(&file->names, entry->d_name, &claim) && claim > file->names.former) {
             status = weft_fail(error, WEFT_DATA,
-                               "%.200s/%.60s may be the journal of the process before, but the "
+                               "%.200s/%.60s may be the journal of the previous process, but the "
                                "record of the checkpoint directory that says so is damaged: "
                                "move the file away to begin without it",
                                file->options->directory, entry->d_name);
@@ -204,8 +207,8 @@ weft_status weft_journal_former_read(struct weft_journal_file *file, struct weft
     if (fd < 0 && errno == ENOENT) {
         if (file->names.former != 0) {
             weft_journal_news_add(news,
-                                  "the journal of the process before is not there (%s): what came "
-                                  "after the checkpoint is not done again",
+                                  "the journal of the previous process does not exist (%s): "
+                                  "operations after the checkpoint are not replayed",
                                   path);
         }
         return WEFT_OK;
@@ -233,7 +236,7 @@ void weft_journal_former_unmap(struct weft_journal_former *former)
     }
 }
 
-/* ---- giving it up ---------------------------------------------------------------------------- */
+/* ---- removing it ----------------------------------------------------------------------------- */
 
 static weft_status cannot_move(const char *path, struct weft_error *error)
 {
@@ -255,7 +258,8 @@ weft_status weft_journal_put_aside(const struct weft_journal_options *options, c
     if (!made) {
         return cannot_move(path, error);
     }
-    /* Two processes never have one name, but two checkpoint directories may count up to one number. */
+    /* Two processes never share a name, but claims in two checkpoint directories may reach the same
+     * number. */
     for (uint32_t i = 1; i < ASIDE_MAX && access(target, F_OK) == 0; i++) {
         (void)snprintf(target + used, sizeof(target) - (size_t)used, ".%" PRIu32, i);
     }

@@ -4,11 +4,11 @@
 #include "base/units.h"
 #include "io/clock.h"
 
-/* The grace period: longer than a program takes between two operations that follow each other, and
- * short for those who wait for an answer of this endpoint while its program computes. */
+/* The grace period: longer than the time between two consecutive operations of a program, and short
+ * for peers that wait for an answer of this endpoint while its program computes. */
 static const uint64_t grace_ns = 500 * WEFT_NS_PER_US;
 
-/* A wait so long after its begin followed it soon. */
+/* A wait within this time after its begin counts as soon. */
 static const uint64_t soon_ns = 100 * WEFT_NS_PER_US;
 
 enum { SOON_NEED = 4 };
@@ -29,7 +29,7 @@ void weft_leader_fini(struct weft_leader *leader)
     pthread_cond_destroy(&leader->turn);
 }
 
-/* The thread sleeps until looks_ns, or a signal. */
+/* The thread sleeps until looks_ns, or until signalled. */
 static void sleep_until_turn(struct weft_leader *leader)
 {
     if (leader->looks_ns == WEFT_NEVER) {
@@ -41,7 +41,7 @@ static void sleep_until_turn(struct weft_leader *leader)
     (void)pthread_cond_timedwait(&leader->turn, leader->lock, &at);
 }
 
-/* Nobody leads: is it the thread's turn? */
+/* No thread leads: should the endpoint's thread? */
 static bool is_due(const struct weft_leader *leader)
 {
     return leader->hurry || weft_clock_now_ns() >= leader->left_ns + grace_ns;
@@ -57,7 +57,8 @@ void weft_leader_thread(struct weft_leader *leader, const uint32_t *open)
     while (leader->who != WEFT_LEADS_THREAD) {
         if (leader->who == WEFT_LEADS_NOBODY && is_due(leader)) {
             leader->who = WEFT_LEADS_THREAD;
-            leader->soon = *open > 0 ? 0 : leader->soon; /* nobody waits for what was begun */
+            leader->soon = *open > 0 ? 0 : leader->soon; /* no thread waits for the operations that
+                                                          * have begun */
         } else {
             leader->looks_ns =
                 leader->who == WEFT_LEADS_NOBODY ? leader->left_ns + grace_ns : WEFT_NEVER;
@@ -93,7 +94,7 @@ bool weft_leader_take(struct weft_leader *leader, uint64_t now_ns)
         return false;
     }
     leader->who = WEFT_LEADS_WAITER;
-    leader->hurry = false; /* what it was for is done by who leads */
+    leader->hurry = false; /* the leader does the work */
     return true;
 }
 

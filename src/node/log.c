@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { LINE_BYTES = 4096 + 1024 }; /* the longest path, and a sentence around it */
+enum { LINE_BYTES = 4096 + 1024 }; /* the longest path in a sentence */
 
 static void say(const struct weft_node_log *log, enum weft_node_level level, const char *format,
                 va_list list)

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-/* The handler walks this table, so it is never moved or freed. More than a process has shards. */
+/* The handler searches this table, so it is never moved or freed. It has more slots than a process
+ * has shards. */
 enum { GUARDS_MAX = 256 };
 
 struct weft_map_guard {
@@ -19,7 +20,8 @@ struct weft_map_guard {
 
 static struct weft_map_guard guards[GUARDS_MAX];
 static struct sigaction before;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of installing, and of taking a place */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects installing, and claiming a
+                                                          * slot */
 
 static void pass_on(int signal_number, siginfo_t *info, void *context)
 {
@@ -28,8 +30,8 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(signal_number);
     } else {
-        /* A store that failed is done again on return, and ends the process as it would have; one that
-         * was sent must be sent again. */
+        /* A failed store is repeated on return, and then ends the process as without a handler; a
+         * signal that was sent must be sent again. */
         (void)sigaction(SIGBUS, &before, NULL);
         if (info->si_code <= 0) {
             (void)raise(SIGBUS);
@@ -37,7 +39,7 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
     }
 }
 
-/* In its place: memory of the same length that nothing is read from. */
+/* Replace it by memory of the same length that is never read. */
 static bool replace(struct weft_map_guard *guard, uintptr_t at)
 {
     uintptr_t begin = atomic_load(&guard->begin);
@@ -65,7 +67,7 @@ static void on_bus(int signal_number, siginfo_t *info, void *context)
     errno = kept;
 }
 
-/* Once; and again when something else has put a handler of its own in the way since. */
+/* Install the handler; again when other code has installed its own since. */
 static bool install(void)
 {
     struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;

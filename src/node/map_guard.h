@@ -1,9 +1,9 @@
-/* A mapped file whose pages may fail: a store that finds no room on the disk, or a disk that cannot
- * read the page, is no error of a call but a signal, SIGBUS, in the middle of whatever stored.
+/* A guard for mapped files whose pages may fail. When the disk is full, or a page cannot be read, a
+ * store into the mapping does not return an error but raises SIGBUS.
  *
- * A region that is guarded loses its file then: the handler puts anonymous memory in its place, and
- * sets a flag. The store is done again, into memory that nobody will read, and the owner of the region
- * sees the flag when it looks. A SIGBUS anywhere else goes to the handler that there was before.
+ * In a guarded region the handler then replaces the file mapping with anonymous memory, and sets a
+ * flag. The store is repeated, into memory that is never read, and the owner of the region finds
+ * the flag at its next check. A SIGBUS anywhere else is passed to the previous handler.
  *
  * Thread:  add and remove: one thread for each region, any for different ones. failed: any.
  *
@@ -19,7 +19,7 @@
 
 struct weft_map_guard; /* one region */
 
-/* Guard the pages [memory, memory + bytes). It installs the handler, if it is not there.
+/* Guard the pages [memory, memory + bytes). Installs the handler if it is not installed.
  * Owns:    gives *guard_p, to be ended with weft_map_guard_remove before the region is unmapped.
  * Errors:  WEFT_IO  no handler could be installed, or too many regions: errno says which. */
 weft_status weft_map_guard_add(void *memory, size_t bytes, struct weft_map_guard **guard_p);
@@ -27,7 +27,7 @@ weft_status weft_map_guard_add(void *memory, size_t bytes, struct weft_map_guard
 /* Has a page failed? */
 bool weft_map_guard_failed(const struct weft_map_guard *guard);
 
-/* NULL is fine. */
+/* NULL is allowed. */
 void weft_map_guard_remove(struct weft_map_guard *guard);
 
 #endif

@@ -44,7 +44,7 @@ static struct weft_member_client_config member_config(const struct weft_launch *
                                     : WEFT_ROLE_WORKER,
         .rack = weft_member_rack(join->rack),
         .wants_aggregator = join->wants_aggregator,
-        /* Without a supervisor that names the slot: a name that nobody else has. */
+        /* Without a supervisor that names the slot: a unique name. */
         .member = launch->member != 0 ? launch->member : random | 1,
         .incarnation = (uint64_t)launch->restart + 1,
         .rank = launch->rank, /* UNKNOWN and NONE are the same number */

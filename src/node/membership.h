@@ -1,6 +1,7 @@
-/* How a process joins its job: the coordinator that the launch environment (job/launch.h), a program
- * or an option names, asked by a thread of its own (io/member_thread.h). It gives a worker its rank, the
- * number of workers and the servers; later it knows where a server that went away is now.
+/* How a process joins its job: a member thread (io/member_thread.h) registers with the coordinator
+ * that the launch environment (job/launch.h), the program or an option names. The coordinator gives
+ * a worker its rank, the number of workers and the servers, and later the new address of a server
+ * that moved.
  */
 #ifndef WEFT_NODE_MEMBERSHIP_H
 #define WEFT_NODE_MEMBERSHIP_H
@@ -16,7 +17,7 @@ struct weft_membership {
     struct weft_launch launch; /* coordinator_port 0 = there is none */
     const struct weft_security *security;
     struct weft_provider *provider;    /* the member thread's */
-    struct weft_member_thread *thread; /* NULL = nobody joined */
+    struct weft_member_thread *thread; /* NULL = not joined */
 };
 
 #define WEFT_MEMBERSHIP_DEFAULTS {.patience_s = 60}
@@ -30,31 +31,33 @@ struct weft_membership_join {
     uint32_t span;  /* of a server: how many shards; 0 = a worker, or an aggregator */
     bool is_aggregator; /* with this number */
     uint32_t number;
-    const char *rack; /* the rack or host of a worker or an aggregator; NULL = not told */
-    bool wants_aggregator;   /* of a worker: it asks for an aggregator */
+    const char *rack; /* the rack or host of a worker or an aggregator; NULL = not given */
+    bool wants_aggregator;   /* of a worker: it requests an aggregator */
     enum weft_member_wait what;
     uint64_t patience_ns;
-    bool (*stop)(void); /* NULL = nothing ends the wait */
+    bool (*stop)(void); /* NULL = the wait is not interruptible */
 };
 
 /* Register and wait for the lease, or also for all shards.
  *
- * Owns:    borrows join->security until weft_membership_leave, which is due also after an error.
+ * Owns:    borrows join->security until weft_membership_leave, which must be called also after an
+ *          error.
  * Errors:  as weft_member_thread_wait. */
 weft_status weft_membership_join(struct weft_membership *membership,
                                  const struct weft_membership_join *join,
                                  struct weft_member_state *state_p, struct weft_error *error);
 
-/* Where a shard is now. False: nobody joined, or the coordinator does not know all `shards`. */
+/* The current address of a shard. False: not joined, or the coordinator does not know all
+ * `shards`. */
 bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, uint32_t shards,
                             struct weft_launch_address *address_p);
 
-/* Where the endpoint of this worker's aggregator for a shard is now. False: there is none, or it is not of so many
- * shards. */
+/* The current address of this worker's aggregator for a shard. False: there is none, or it does not
+ * have this many shards. */
 bool weft_membership_aggregator(struct weft_membership *membership, uint32_t shard, uint32_t shards,
                           struct weft_launch_address *address_p);
 
-/* done: the work is. A membership that never joined is fine. */
+/* done: the work is finished. A membership that never joined is allowed. */
 void weft_membership_leave(struct weft_membership *membership, bool done);
 
 #endif

@@ -51,7 +51,7 @@ struct weft_rpc_record_ring *weft_recording_ring(struct weft_recording *recordin
     struct weft_rpc_record_ring *ring = weft_recorder_ring(recording->recorder);
     if (ring == NULL) {
         weft_node_warn(&recording->log,
-                       "no memory for records: nothing is recorded of this thread");
+                       "no memory for records: this thread is not recorded");
     }
     return ring;
 }
@@ -98,12 +98,13 @@ struct weft_recorder_counts weft_recording_finish(struct weft_recording *recordi
     return counts;
 }
 
-/* What a user must know of a file that was made. */
+/* Log what is missing in a written file. */
 static void say_sum(const struct weft_node_log *log, const char *path,
                     const struct weft_records_sum *sum)
 {
     if (sum->dropped > 0) {
-        weft_node_warn(log, "%s lacks %" PRIu64 " records that found no room", path, sum->dropped);
+        weft_node_warn(log, "%s lacks %" PRIu64 " records for which there was no room", path,
+                       sum->dropped);
     }
     if (sum->bytes_skipped > 0) {
         weft_node_warn(log, "%" PRIu64 " bytes of damaged records were left out of %s",
@@ -142,10 +143,11 @@ bool weft_recording_close(struct weft_recording *recording)
     weft_recorder_counts(recorder, &counts);
     char *spool = strdup(weft_recorder_spool(recorder));
     weft_recorder_free(recorder);
-    /* Of a process that never got going: the next attempt shall not find a file in its way. */
+    /* For a process that failed to start: the next attempt must not find an existing file. */
     bool nothing = counts.records == 0 && counts.dropped == 0;
     if (spool != NULL && !recording->spool_only && nothing) {
-        weft_node_info(&recording->log, "nothing was recorded; %s was not made", recording->path);
+        weft_node_info(&recording->log, "nothing was recorded; %s was not written",
+                       recording->path);
         (void)unlink(spool);
     } else if (spool != NULL && !recording->spool_only) {
         struct weft_records_sum sum;

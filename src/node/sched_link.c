@@ -10,16 +10,16 @@ enum { SENDS = 4 };
 static const uint64_t reconnect_ns = 100 * WEFT_NS_PER_MS;
 
 struct send {
-    bool is_busy; /* its memory is borrowed */
+    bool is_busy; /* the endpoint borrows its memory */
     uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
 };
 
 struct weft_sched_link {
     struct weft_sched_daemon *daemon;
     struct weft_msgr msgr;
-    weft_peer peer; /* WEFT_PEER_ANY = none, not even on the way */
+    weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
     bool is_up;
-    uint64_t connect_ns; /* not before */
+    uint64_t connect_ns; /* do not connect before this time */
     weft_expect_id expects[WEFT_SCHED_LINK_EXPECTS];
     bool is_posted[WEFT_SCHED_LINK_EXPECTS];
     uint8_t plans[WEFT_SCHED_LINK_EXPECTS][WEFT_SCHED_PLAN_BYTES_MAX];
@@ -90,7 +90,7 @@ static void post(struct weft_sched_link *link, uint32_t i)
 static void up(struct weft_sched_link *link, const struct weft_msg_event *event, uint64_t now_ns)
 {
     if (event->name >> 32 != WEFT_ROLE_SCHEDULER) {
-        return; /* not a scheduler: nothing is said to it, and its silence is that of one */
+        return; /* not a scheduler: nothing is sent to it, and its messages are ignored */
     }
     link->is_up = true;
     for (uint32_t i = 0; i < WEFT_SCHED_LINK_EXPECTS; i++) {
@@ -167,7 +167,7 @@ static struct send *free_send(struct weft_sched_link *link, uint32_t *i_p)
     return NULL;
 }
 
-/* A report that finds no room is polled again, with what is new by then. */
+/* A report that finds no room is polled again later, with newer contents. */
 void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns)
 {
     uint32_t i;
@@ -202,7 +202,7 @@ bool weft_sched_link_is_sending(const struct weft_sched_link *link)
     return link->is_up && is_busy;
 }
 
-/* With all sends under way, an event will come. */
+/* With all sends in flight, an event will follow. */
 uint64_t weft_sched_link_deadline(const struct weft_sched_link *link)
 {
     uint64_t due_ns = weft_sched_daemon_deadline(link->daemon);

@@ -1,6 +1,6 @@
-/* The way from a worker or a shard to the transfer scheduler: a daemon (sched/daemon.h) on the
- * process's own message interface, beside its data. One connection, made again every 100 ms while there
- * is none; who owns the endpoint makes it:
+/* The connection of a worker or a shard to the transfer scheduler: a daemon (sched/daemon.h) on the
+ * process's own message interface, beside its data. One connection, retried every 100 ms while
+ * there is none; the owner of the endpoint makes it:
  *
  *     if (weft_sched_link_wants_peer(link, now)) connect to host and port; weft_sched_link_connecting(...)
  *     for each event: if (weft_sched_link_event(link, &event, now)) it was the link's
@@ -18,27 +18,28 @@
 
 enum {
     WEFT_SCHED_LINK_EXPECTS = 4
-}; /* expectations that it posts; one peer more, and one to spare */
+}; /* expectations that it posts; it also needs one more peer, and a spare one */
 
 struct weft_sched_link;
 
 /* Errors:  as weft_sched_daemon_new. */
 weft_status weft_sched_link_new(const struct weft_sched_daemon_config *config,
                                 struct weft_msgr msgr, struct weft_sched_link **link_p);
-/* After the endpoint, which borrows its memory. NULL is fine. */
+/* Call after the endpoint was closed, which borrows its memory. NULL is allowed. */
 void weft_sched_link_free(struct weft_sched_link *link);
 
 struct weft_sched_daemon *weft_sched_link_daemon(struct weft_sched_link *link);
 
 bool weft_sched_link_wants_peer(const struct weft_sched_link *link, uint64_t now_ns);
-/* WEFT_PEER_ANY: it could not even begin. */
+/* WEFT_PEER_ANY: the attempt could not begin. */
 void weft_sched_link_connecting(struct weft_sched_link *link, weft_peer peer, uint64_t now_ns);
 
-/* True: it was of the scheduler's connection, and nobody else's. */
+/* True: the event belongs to the scheduler's connection, and was consumed. */
 bool weft_sched_link_event(struct weft_sched_link *link, const struct weft_msg_event *event,
                            uint64_t now_ns);
 void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns);
-/* Connected, and the scheduler has not all that was reported: before the endpoint is closed. */
+/* True while it is connected and reports are not yet delivered: check before the endpoint is
+ * closed. */
 bool weft_sched_link_is_sending(const struct weft_sched_link *link);
 uint64_t weft_sched_link_deadline(const struct weft_sched_link *link);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reports taken and plans under way at a time. */
+/* Receive buffers for reports, and plans in flight. */
 enum { SLOTS = 256, ANSWERS = 256 };
 
 struct weft_scheduler_slot {
@@ -17,11 +17,11 @@ struct weft_scheduler_slot {
 };
 
 struct weft_scheduler_answer {
-    bool is_busy; /* its memory is borrowed */
+    bool is_busy; /* the endpoint borrows its memory */
     uint8_t bytes[WEFT_SCHED_PLAN_BYTES_MAX];
 };
 
-/* ---- for a person ---------------------------------------------------------------------------- */
+/* ---- log lines ------------------------------------------------------------------------------- */
 
 static void note(void *arg, enum weft_sched_note what, enum weft_sched_role role, uint32_t index,
                  uint16_t status)
@@ -31,16 +31,16 @@ static void note(void *arg, enum weft_sched_note what, enum weft_sched_role role
     const char *name = role == WEFT_SCHED_WORKER ? "worker" : "shard";
     switch (what) {
     case WEFT_SCHED_NOTE_READY:
-        weft_node_info(log, "all shards are there; updates are planned");
+        weft_node_info(log, "all shards are connected; updates are planned");
         break;
     case WEFT_SCHED_NOTE_JOINED:
-        weft_node_info(log, "%s %u is there", name, index);
+        weft_node_info(log, "%s %u is connected", name, index);
         break;
     case WEFT_SCHED_NOTE_LEFT:
         weft_node_info(log, "%s %u has left", name, index);
         break;
     case WEFT_SCHED_NOTE_LAPSED:
-        weft_node_warn(log, "%s %u is silent; its update is not waited for", name, index);
+        weft_node_warn(log, "%s %u is silent; the plan does not wait for its update", name, index);
         break;
     case WEFT_SCHED_NOTE_REFUSED:
         weft_node_warn(log, "%s %u is not planned: %s", name, index,
@@ -80,7 +80,7 @@ static void received(struct weft_scheduler *scheduler, struct weft_msgr msgr,
     WEFT_ASSERT(posted);
 }
 
-/* Other roles may connect, and are not heard. */
+/* Other roles may connect; their messages are ignored. */
 static void connected(struct weft_scheduler *scheduler, const struct weft_msg_event *event)
 {
     uint32_t index = (uint32_t)event->name;
@@ -124,7 +124,8 @@ static uint32_t free_answer(const struct weft_scheduler *scheduler)
     return i;
 }
 
-/* A plan that cannot be sent is made anew when a message has left: with what is decided by then. */
+/* A plan that cannot be sent is rebuilt after the next message was sent, with the decisions made by
+ * then. */
 static void send_plans(struct weft_scheduler *scheduler, struct weft_msgr msgr, uint64_t now_ns)
 {
     uint32_t i, conn;
@@ -163,7 +164,7 @@ static void handle(void *arg, uint64_t now_ns)
         weft_sched_job_new(scheduler->service) != WEFT_OK) {
         scheduler->has_failed = true;
         weft_node_warn(&scheduler->config.log,
-                       "no memory for a plan of so many workers; updates go without a grant");
+                       "no memory for a plan of so many workers; updates are sent without a grant");
     }
     weft_sched_service_progress(scheduler->service, now_ns);
     send_plans(scheduler, msgr, now_ns);
@@ -243,7 +244,7 @@ static weft_status post_slots(struct weft_scheduler *scheduler, struct weft_erro
 
 static void release(struct weft_scheduler *scheduler)
 {
-    /* The endpoint borrows the others' memory, so it goes first. */
+    /* The endpoint borrows the others' memory, so it is freed first. */
     weft_driver_close(scheduler->driver);
     weft_provider_free(scheduler->provider);
     weft_sched_service_free(scheduler->service);

@@ -22,7 +22,7 @@ const char *weft_security_mode_name(uint8_t mode)
 /* ---- finding the key ------------------------------------------------------------------------- */
 
 static pthread_mutex_t environment_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct weft_job_key *environment_key; /* taken once, kept for the life of the process */
+static struct weft_job_key *environment_key; /* read once, kept for the life of the process */
 
 static weft_status take_environment(struct weft_error *error)
 {
@@ -51,7 +51,7 @@ static weft_status from_environment(struct weft_job_key **key_p, struct weft_err
     return status;
 }
 
-/* Another key is used: children must not inherit this one either. */
+/* Another key is used, but children must not inherit this one either. */
 static void forget_variable(void)
 {
     struct weft_error ignored;

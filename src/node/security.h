@@ -1,13 +1,13 @@
 /* Security of a process: where its job key comes from, and equipping the configuration of an endpoint
  * with provider and key.
  *
- * The key comes, in this order: from bytes that a program has; from the parent, which hands it to its
- * children through a pipe; from a key file; from the environment variable WEFT_JOB_KEY; and where the
- * caller says that all processes are its own children, it is a fresh one. It is never an argument of a
- * command: everybody can read those.
+ * The key comes, in this order: from bytes given by the program; from the parent, which passes it
+ * to its children through a pipe; from a key file; from the environment variable WEFT_JOB_KEY; and,
+ * if the caller starts all processes itself, a fresh key. It is never an argument of a command,
+ * because all users of a host can read those.
  *
- * The variable is removed when it is read, so that children do not inherit it; the process keeps the
- * key, in memory that a fork does not inherit, for what it opens later.
+ * The variable is removed when it is read, so that children do not inherit it; the process keeps
+ * the key, in memory that a fork does not inherit, for endpoints that it opens later.
  *
  * Source: docs/PROTOCOL.md section 8.
  */
@@ -22,12 +22,12 @@
 
 struct weft_security {
     uint8_t mode;          /* enum weft_wire_mode */
-    bool insecure_network; /* mode none beyond loopback, too */
+    bool insecure_network; /* allow mode none beyond loopback */
     const uint8_t *key_bytes; /* (WEFT_PSK_BYTES,); NULL = not given */
     const char *key_file;     /* NULL = not given */
     uint32_t key_fd;          /* 0 = none; weft_security_load closes it */
     bool keep_variable;       /* WEFT_JOB_KEY stays in the environment unless its key is used: a
-                               * library does not change its program's environment without need */
+                               * library does not change its program's environment needlessly */
 
     struct weft_job_key *key; /* after weft_security_load; NULL in mode none */
 };
@@ -38,17 +38,17 @@ const char *weft_security_mode_name(uint8_t mode);
 
 /* Find the key.
  *
- * fresh:   make a key when none is given.
- * Owns:    copies key_bytes; weft_security_fini is due, also after an error.
- * Errors:  WEFT_NOTFOUND  there is none.   WEFT_STATE  that of the environment was read before a fork.
- *          Others as in crypto/job_key.h.   error->text says what to do.
- * Thread:  any, but no other may use the environment meanwhile. */
+ * fresh:   create a key when none is given.
+ * Owns:    copies key_bytes; call weft_security_fini, also after an error.
+ * Errors:  WEFT_NOTFOUND  there is none.   WEFT_STATE  the key of the environment was read before a
+ *          fork. Others as in crypto/job_key.h.   error->text says what to do.
+ * Thread:  any, but no other thread may use the environment meanwhile. */
 weft_status weft_security_load(struct weft_security *security, bool fresh,
                                struct weft_error *error);
 void weft_security_fini(struct weft_security *security);
 
-/* A pipe with the key's text and a newline, complete, to be handed to a child as its key_fd; 0 in mode
- * none.
+/* A pipe that contains the key's text and a newline, to be passed to a child as its key_fd; 0 in
+ * mode none.
  * Owns:    gives *fd_p.
  * Errors:  WEFT_IO  errno says why. */
 weft_status weft_security_key_pipe(const struct weft_security *security, int *fd_p);
@@ -63,10 +63,10 @@ weft_status weft_security_arm(const struct weft_security *security, struct weft_
                               struct weft_provider **provider_p, struct weft_error *error);
 void weft_security_disarm(struct weft_udp_config *config);
 
-/* What a shard's tables hash ids with: drawn, but for what all shards of the job have in common, which
- * is made of the job key; without one, zeros (ps/table.h).
+/* The keys that a shard's tables hash ids with: random, except the key common to all shards of the
+ * job, which is derived from the job key, or zero without one (ps/table.h).
  *
- * Errors:  those of weft_job_key_derive. */
+ * Errors:  as weft_job_key_derive. */
 weft_status weft_security_table_keys(const struct weft_security *security,
                                      struct weft_table_keys *keys_p, struct weft_error *error);
 

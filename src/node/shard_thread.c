@@ -12,7 +12,7 @@
 
 static const uint64_t flush_patience_ns = WEFT_NS_PER_S / 2;
 
-/* What the thread holds while it runs. */
+/* The objects of the running thread. */
 struct serving {
     struct weft_shard_thread *thread;
     struct weft_driver *driver;
@@ -20,7 +20,7 @@ struct serving {
     struct weft_shard *shard;
     struct weft_msgr msgr;
     struct weft_sched_link *link; /* NULL = no scheduler */
-    struct weft_standby *standby; /* NULL = no replica */
+    struct weft_standby *standby; /* NULL = not a replica */
 };
 
 void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
@@ -41,7 +41,7 @@ static uint64_t clock_now(void *arg)
     return weft_clock_now_ns();
 }
 
-/* Rows live in memory that this driver supplies; without it, new rows are refused and counted. */
+/* Allocate memory for rows; if there is none, new rows are refused and counted. */
 static void supply_slabs(struct weft_shard *shard)
 {
     uint16_t table;
@@ -55,11 +55,12 @@ static void supply_slabs(struct weft_shard *shard)
     }
 }
 
-/* Before answers leave: what they say was done is in the journal, and that on the disk. */
+/* Before replies are sent: the operations that they confirm are in the journal, and the journal is
+ * on the disk. */
 static void commit(void *arg)
 {
     struct serving *serving = arg;
-    if (serving->shard != NULL) { /* not yet: nothing was done */
+    if (serving->shard != NULL) { /* not yet: nothing has changed */
         weft_checkpoint_commit(serving->thread->config.checkpoint, serving->shard);
     }
 }
@@ -78,7 +79,7 @@ static void report_committed(struct serving *serving, const struct weft_shard_co
     weft_sched_daemon_committed(weft_sched_link_daemon(serving->link), &event);
 }
 
-/* What the scheduler and the owner of this shard have to know of updates. */
+/* Pass news of updates to the scheduler and to the owner of this shard. */
 static void report_updates(struct serving *serving, uint64_t now_ns)
 {
     const struct weft_shard_hooks *hooks = &serving->thread->config.hooks;
@@ -99,12 +100,13 @@ static void report_updates(struct serving *serving, uint64_t now_ns)
     }
 }
 
-/* Before a step. Returns how long its sleep may last. */
+/* Call before a step. Returns how long it may sleep. */
 static uint64_t maintain_link(struct serving *serving)
 {
     const struct weft_launch_address *address = serving->thread->config.scheduler;
     uint64_t now_ns = weft_clock_now_ns();
-    /* For the scheduler a replica has the name of its shard: it has nothing to say while that serves. */
+    /* To the scheduler a replica has the name of its shard, so it reports nothing while that
+     * serves. */
     if (serving->link == NULL ||
         (serving->standby != NULL && !weft_standby_has_ended(serving->standby))) {
         return WEFT_NEVER;
@@ -160,7 +162,7 @@ static void tell(struct weft_shard_thread *thread, weft_status status, struct we
     pthread_mutex_unlock(&thread->lock);
 }
 
-/* Each kind of trouble once: anybody who can reach the port can cause more. */
+/* Log each kind of hint once: anyone that can reach the port could cause many. */
 static void log_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
 {
     if (hint != thread->hint && (thread->hints_logged & 1u << hint) == 0) {
@@ -172,7 +174,7 @@ static void log_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
     thread->hint = hint;
 }
 
-/* What a supervisor has told since the last turn. */
+/* Process the deaths that a supervisor has reported since the last iteration. */
 static void take_deaths(struct weft_shard_thread *thread, struct weft_shard *shard)
 {
     if (!atomic_load_explicit(&thread->has_deaths, memory_order_relaxed)) {
@@ -220,7 +222,7 @@ static void free_shard(struct weft_shard *shard)
     weft_shard_free(shard);
 }
 
-/* A replica whose shard has come anew gets everything. */
+/* A replica whose shard has reconnected receives a full transfer. */
 static void renew(struct weft_shard_thread *thread, struct serving *serving)
 {
     if (serving->standby == NULL || !weft_standby_is_spent(serving->standby)) {
@@ -240,20 +242,20 @@ static void renew(struct weft_shard_thread *thread, struct serving *serving)
     }
 }
 
-/* A replica that cannot take what its shard sends says so, once. */
+/* A replica that cannot apply its shard's stream logs that, once. */
 static void log_refusal(struct weft_shard_thread *thread, const struct serving *serving)
 {
     const struct weft_replica *replica =
         serving->standby != NULL ? weft_standby_replica(serving->standby) : NULL;
     if (replica != NULL && weft_replica_state(replica)->refused && !thread->refusal_logged) {
         thread->refusal_logged = true;
-        weft_node_info(&thread->config.log, "shard %u: this is no replica: %s",
+        weft_node_info(&thread->config.log, "shard %u: this process is not a replica: %s",
                        thread->config.shard.shard,
                        weft_replica_why_text(weft_replica_may_be_promoted(replica, 0)));
     }
 }
 
-/* Before a step: when the next one has to be over. */
+/* Call before a step: returns when the step must end. */
 static uint64_t sleep_of(const struct serving *serving, uint64_t timeout_ns)
 {
     uint64_t now_ns = weft_clock_now_ns();
@@ -287,8 +289,9 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
     return again || weft_shard_has_work(serving->shard);
 }
 
-/* Of a shard that ends: only its last reports are sent. Requests that arrive now are left to the server
- * that its workers reconnect to, because the last checkpoint may have been written. */
+/* The events of a shard that is ending: only its last reports are sent. Requests that arrive now
+ * are left to the server that its workers reconnect to, because the last checkpoint may have been
+ * written. */
 static void handle_link(void *arg, uint64_t now_ns)
 {
     struct serving *serving = arg;
@@ -299,7 +302,7 @@ static void handle_link(void *arg, uint64_t now_ns)
     report_updates(serving, now_ns);
 }
 
-/* What was committed last is reported before the connection ends, unless the scheduler does not listen.
+/* Report the last commits before the connection ends, unless the scheduler does not answer.
  * The time for it runs from when the thread was told to end, so that threads told together end together. */
 static void flush_link(struct serving *serving)
 {
@@ -335,7 +338,7 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
         weft_checkpoint_attach(feed, NULL);
     }
     pthread_mutex_lock(&thread->lock);
-    thread->driver = NULL; /* nobody wakes it from here on */
+    thread->driver = NULL; /* no thread wakes it from here on */
     pthread_mutex_unlock(&thread->lock);
     weft_shard_records_end(serving->shard);
     weft_recording_hot(thread->config.recorder, serving->shard, thread->config.shard.shard);
@@ -355,7 +358,7 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     struct weft_ep_config *ep = &armed.udp.ep;
     char label[32];
     ep->name = ep->name != 0 ? ep->name : weft_rpc_name(WEFT_ROLE_SERVER, shard->shard);
-    ep->senders_expected = (uint16_t)shard->workers_max; /* a round is all of them at once */
+    ep->senders_expected = (uint16_t)shard->workers_max; /* in a round, all of them at once */
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
     ep->peers_max = 2 * (shard->workers_max + shard->aggregators_max) + 8;
     ep->expects_max = weft_shard_expects_max(shard);
@@ -365,7 +368,7 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
         ep->is_standby = 1;
     }
     if (thread->config.scheduler != NULL) {
-        ep->peers_max += 2; /* one that ended, too */
+        ep->peers_max += 2; /* and one closed connection */
         ep->expects_max += WEFT_SCHED_LINK_EXPECTS;
     }
     if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
@@ -445,7 +448,7 @@ static void *run(void *arg)
     } else {
         tell(thread, status, NULL);
     }
-    /* The endpoint borrows the shard's memory, so it goes first. */
+    /* The endpoint borrows the shard's memory, so it is freed first. */
     weft_driver_close(serving.driver);
     weft_provider_free(serving.provider);
     weft_sched_link_free(serving.link);
@@ -454,7 +457,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Behind the lock. */
+/* With the lock held. */
 static void wake(struct weft_shard_thread *thread)
 {
     if (thread->driver != NULL) {

@@ -6,7 +6,8 @@
 
 static const uint64_t reconnect_ns = 100 * WEFT_NS_PER_MS;
 
-/* After a transfer that could not be taken: it would be sent whole again, and most likely in vain. */
+/* The pause after a transfer that could not be applied: a new one would be sent completely, and
+ * most likely fail again. */
 static const uint64_t refused_ns = 5 * WEFT_NS_PER_S;
 
 enum { PEERS_MAX = 4096 }; /* of an endpoint */
@@ -17,11 +18,11 @@ struct weft_standby {
     const struct weft_launch_address *address;
     void (*supply)(struct weft_shard *shard);
     struct weft_replica *replica;
-    weft_peer peer; /* WEFT_PEER_ANY = none, not even on the way */
-    uint64_t strangers[PEERS_MAX / 64]; /* bits: connected, and nobody that a replica knows */
+    weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
+    uint64_t strangers[PEERS_MAX / 64]; /* bits: connected peers that are not the replica's */
     uint64_t connect_ns; /* not before */
-    bool was_up;             /* the replica has had its connection */
-    bool is_spent;           /* and there is another one: */
+    bool was_up;             /* the replica has lost its connection */
+    bool is_spent;           /* and there is a new one: */
     struct weft_msg_event up; /* its PEER_UP, for the next replica */
     bool has_ended;
 };
@@ -106,7 +107,7 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
     if (standby->has_ended) {
         return taken || is_mine;
     }
-    /* Nobody has been told of this address. Whoever comes, and whoever is not the shard: no. */
+    /* This address has not been published, so every peer except the shard is refused. */
     if (event->type == WEFT_EVENT_PEER_UP && !taken && event->peer < PEERS_MAX) {
         weft_bits_set(standby->strangers, event->peer);
     }
@@ -131,7 +132,7 @@ void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns)
 
 uint64_t weft_standby_maintain(struct weft_standby *standby, uint64_t now_ns)
 {
-    struct weft_error error; /* it is tried again */
+    struct weft_error error; /* it is retried */
     for (size_t peer = weft_bits_next_one(standby->strangers, PEERS_MAX, 0); peer < PEERS_MAX;
          peer = weft_bits_next_one(standby->strangers, PEERS_MAX, peer + 1)) {
         weft_bits_clear(standby->strangers, peer);

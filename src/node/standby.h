@@ -1,9 +1,9 @@
-/* A shard thread that is a replica: the connection to the shard that it replicates, made anew when it
- * ends, and the replica behind it (ps/replica.h) with its memory.
+/* A shard thread that is a replica: its connection to the replicated shard, which is re-established
+ * when it ends, and the replica (ps/replica.h) with its memory.
  *
- * When the connection ends, what there is stays: it may be promoted for as long as the lease says. A
- * connection that comes anew begins with nothing, so the shard is made anew, too: the caller does that
- * when weft_standby_is_spent says so.
+ * When the connection ends, the contents stay, and may be promoted until the lease expires. A new
+ * connection begins a new transfer, so the shard must be recreated, too: the caller does that when
+ * weft_standby_is_spent returns true.
  *
  * Thread:  the shard's.
  */
@@ -22,31 +22,33 @@ weft_status weft_standby_new(struct weft_driver *driver, struct weft_shard *shar
                              const struct weft_launch_address *address,
                              void (*supply)(struct weft_shard *shard),
                              struct weft_standby **standby_p);
-/* The endpoint has been closed, or the connection is over. NULL is fine. */
+/* Call after the endpoint was closed, or when the connection is no longer needed. NULL is
+ * allowed. */
 void weft_standby_free(struct weft_standby *standby);
 
-/* Every event of the endpoint. Before weft_standby_end it takes all of them; then false: the event is
- * the shard's. */
+/* Pass every event of the endpoint here. Before weft_standby_end it consumes all of them;
+ * afterwards it returns false: the event is the shard's. */
 bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_event *event,
                         uint64_t now_ns);
 void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns);
 
-/* Between two steps of the driver: connects. Returns when it has to be called again. */
+/* Call between two steps of the driver: it connects. Returns when to call it again. */
 uint64_t weft_standby_maintain(struct weft_standby *standby, uint64_t now_ns);
 
-/* There is another connection than the one that the shard's contents came over. */
+/* There is a newer connection than the one that delivered the shard's contents. */
 bool weft_standby_is_spent(const struct weft_standby *standby);
-/* It begins again over that, with a new shard. Errors: WEFT_NOMEM: there is no replica any more. */
+/* Restart over the newer connection, with a new shard. Errors: WEFT_NOMEM: there is no replica any
+ * more. */
 weft_status weft_standby_renew(struct weft_standby *standby, struct weft_shard *shard,
                                uint64_t now_ns);
 
-/* NULL while there is none, for want of memory. */
+/* NULL while there is none, because memory is lacking. */
 const struct weft_replica *weft_standby_replica(const struct weft_standby *standby);
 
-/* May the shard serve in the place of the one that it replicates, which has told nobody anything since
- * at_ns? */
+/* May the shard serve instead of the one that it replicates, which has sent nothing to any worker
+ * since at_ns? */
 enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t at_ns);
-/* The shard is to serve from now on. WEFT_REPLICA_GOOD: it does, and the connection is closed. */
+/* Let the shard serve from now on. WEFT_REPLICA_GOOD: it does, and the connection is closed. */
 enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t at_ns);
 bool weft_standby_has_ended(const struct weft_standby *standby);
 

@@ -20,8 +20,8 @@ void weft_stats_query_init(struct weft_stats_query *query,
     pthread_condattr_destroy(&attributes);
 }
 
-/* In a forked process the thread that has the lock, or waits, is not there: locking and destroying
- * would wait for it forever. */
+/* In a forked process the thread that holds the lock, or waits, does not exist: locking and
+ * destroying would wait for it forever. */
 static void set_open(struct weft_stats_query *query, bool is_open)
 {
     if (getpid() == query->pid) {
@@ -68,8 +68,8 @@ void weft_stats_query_run(struct weft_stats_query *query, void *object)
     if ((!asked && !is_due) || getpid() != query->pid) {
         return;
     }
-    /* An asker holds the lock briefly. A reader of the copy may hold it for long, so the owner does not
-     * wait for it. */
+    /* A querying thread holds the lock briefly. A reader of the copy may hold it for long, so the
+     * owner does not wait for it. */
     if (asked) {
         pthread_mutex_lock(&query->lock);
     } else if (pthread_mutex_trylock(&query->lock) != 0) {
@@ -86,7 +86,8 @@ void weft_stats_query_run(struct weft_stats_query *query, void *object)
             query->was_missed = false;
         }
         query->question = NULL;
-        /* Or the next poll would wait for the lock while the asker reads what it got. */
+        /* Otherwise the next poll would wait for the lock while the querying thread reads the
+         * copy. */
         set_asked(query, false);
         pthread_cond_broadcast(&query->changed);
     }
@@ -101,7 +102,7 @@ static struct timespec deadline_in(uint64_t timeout_ns)
                              .tv_nsec = (long)(at_ns % WEFT_NS_PER_S)};
 }
 
-/* Behind the lock, which it gives up meanwhile. */
+/* With the lock held, which it releases while it waits. */
 static bool ask(struct weft_stats_query *query, weft_stats_query_fn *question, void *arg,
                 uint64_t timeout_ns)
 {

@@ -1,13 +1,13 @@
-/* A question to the thread that owns an object, from another one: the owner answers it between two
- * pieces of its work. So /metrics and /hot see a shard without a lock on its path. While nobody asks,
- * the owner reads one flag.
+/* A query from another thread to the thread that owns an object: the owner answers it between two
+ * pieces of its work. So /metrics and /hot read a shard without a lock on its data path. Without a
+ * query the owner only reads one flag.
  *
- * A loop of ours comes by within milliseconds. A program that uses the library may compute for a minute
- * between two calls; for it there is a copy that is kept: once anybody has asked, the owner renews it
- * every period_ns whenever it comes by. An asker that finds the owner away gets that copy with its
- * age; it waits for the owner once, and not again before the owner has come back.
+ * weft's own loops poll within milliseconds. A program that uses the library may compute for a
+ * minute between two calls; for that case a copy is kept: after the first query the owner renews it
+ * every period_ns, when it polls. If the owner does not poll, the querying thread gets that copy
+ * with its age; it waits for the owner once, and not again before the owner has polled.
  *
- * In a process that was forked meanwhile close, fini and poll do nothing.
+ * In a forked process, close, fini and poll have no effect.
  *
  * Thread:  open, close, poll: the owner. ask, acquire, release: any one other thread at a time.
  */
@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The owner runs it on its object. */
+/* Run by the owner on its object. */
 typedef void weft_stats_query_fn(void *arg, void *object);
 
 struct weft_stats_query_config {
@@ -29,20 +29,20 @@ struct weft_stats_query_config {
     /* The copy that is kept; NULL = none. */
     weft_stats_query_fn *copy; /* its arg is stats */
     void *stats;
-    uint64_t period_ns; /* 0 = it is made when asked for, and never on its own */
+    uint64_t period_ns; /* 0 = made only for a query, never periodically */
 };
 
 struct weft_stats_query {
     struct weft_stats_query_config config;
-    atomic_bool active; /* there may be something to do: the owner's look without the lock */
-    atomic_bool asked;  /* a question is there */
-    pthread_mutex_t lock; /* of what follows and of stats; held while a question is answered */
+    atomic_bool active; /* there may be a query: read by the owner without the lock */
+    atomic_bool asked;  /* a query is pending */
+    pthread_mutex_t lock; /* protects the fields below and stats; held while a query is answered */
     pthread_cond_t changed;
     bool is_open; /* there is an owner */
     weft_stats_query_fn *question;
     void *arg;
     uint64_t taken_ns; /* when the copy was made; before the first: when init was called */
-    bool was_missed;   /* who asked for the copy last waited for nothing; with period_ns */
+    bool was_missed;   /* the last wait for the copy timed out; with period_ns */
     pid_t pid;         /* of who made it */
 };
 
@@ -51,7 +51,7 @@ void weft_stats_query_init(struct weft_stats_query *query,
 void weft_stats_query_fini(struct weft_stats_query *query);
 
 void weft_stats_query_open(struct weft_stats_query *query);
-/* Whoever waits hears that there is no answer. */
+/* A waiting query ends without an answer. */
 void weft_stats_query_close(struct weft_stats_query *query);
 
 void weft_stats_query_run(struct weft_stats_query *query, void *object);
@@ -63,13 +63,13 @@ static inline void weft_stats_query_poll(struct weft_stats_query *query, void *o
     }
 }
 
-/* Have the question answered. False: there is no owner, or it did not answer in timeout_ns;
- * question was not run and will not be.
+/* Run a query. False: there is no owner, or it did not answer in timeout_ns; question was not run
+ * and will not be.
  * Owns:    borrows arg until return. */
 bool weft_stats_query_ask(struct weft_stats_query *query, weft_stats_query_fn *question, void *arg,
                           uint64_t timeout_ns);
 
-/* Have the copy made, unless it is younger than period_ns, and hold it still: stats may be read until
+/* Renew the copy, unless it is younger than period_ns, and lock it: stats may be read until
  * release, whether or not the owner answered. Returns its age. */
 uint64_t weft_stats_query_acquire(struct weft_stats_query *query, uint64_t timeout_ns);
 void weft_stats_query_release(struct weft_stats_query *query);

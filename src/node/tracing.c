@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RING_RECORDS = 65536 }; /* 2 MB: what an endpoint does between two rounds of progress */
+enum { RING_RECORDS = 65536 }; /* 2 MB: the events of an endpoint between two steps */
 
 static const uint64_t file_bytes_max = UINT64_C(1) << 30;
 
@@ -29,7 +29,7 @@ static void look(void *arg, struct weft_ep *ep, bool last)
     weft_trace_feed_look(&feed->feed, ep, feed->ring_records, last);
 }
 
-/* What to add to weft_clock_now_ns to get the time since 1970. */
+/* The offset from weft_clock_now_ns to the time since 1970. */
 static uint64_t wall_offset_ns(void)
 {
     struct timespec wall;
@@ -53,6 +53,6 @@ void weft_tracing_attach(struct weft_tracing *tracing, const char *label,
 
 void weft_tracing_close(struct weft_tracing *tracing)
 {
-    (void)weft_trace_writer_close(tracing->writer); /* it has said what there is to say */
+    (void)weft_trace_writer_close(tracing->writer); /* it has logged the error */
     *tracing = (struct weft_tracing){0};
 }

@@ -1,4 +1,5 @@
-/* --trace FILE of the verbs that run endpoints: who writes what into the one file of a process. */
+/* The option --trace FILE of the verbs that run endpoints: all endpoints of a process write to one
+ * file. */
 #ifndef WEFT_NODE_TRACING_H
 #define WEFT_NODE_TRACING_H
 
@@ -10,21 +11,21 @@ struct weft_tracing {
     struct weft_trace_writer *writer; /* NULL = off */
 };
 
-/* Of one endpoint; at a fixed place while the endpoint lives. */
+/* For one endpoint; must not be moved while the endpoint is open. */
 struct weft_tracing_feed {
     struct weft_trace_feed feed;
     uint32_t ring_records;
 };
 
-/* path = NULL: off. A file that cannot be made is logged; the run goes on without. path is borrowed
- * until close. */
+/* path = NULL: off. If the file cannot be created, that is logged, and the run continues without
+ * it. path is borrowed until close. */
 void weft_tracing_open(struct weft_tracing *tracing, const char *path, struct weft_node_log log);
 
 /* Trace the endpoint that will be opened with this configuration. */
 void weft_tracing_attach(struct weft_tracing *tracing, const char *label,
                          struct weft_udp_config *config, struct weft_tracing_feed *feed_p);
 
-/* After the endpoints were closed. */
+/* Call after the endpoints were closed. */
 void weft_tracing_close(struct weft_tracing *tracing);
 
 #endif

@@ -1,8 +1,9 @@
 /* Opening: a worker's endpoint and its connections to all shards.
  *
- * With connect_timeout_ns: the processes of a job start in any order, so a server that does not answer
- * yet is tried again. What waiting does not mend, another job key or another shard than the list says,
- * fails at once. The client is made when all are up: for it, a peer that is down is down for good.
+ * With connect_timeout_ns: the processes of a job start in any order, so a server that does not
+ * answer yet is retried. An error that waiting does not cure, such as another job key or another
+ * shard than in the list, fails at once. The client is created when all are up: for it, a peer that
+ * is down is down permanently.
  */
 #include "node/worker.h"
 
@@ -14,11 +15,11 @@
 
 #include <stdlib.h>
 
-enum { PEERS_SPARE = 4 }; /* a connection that ended keeps its place for a moment */
+enum { PEERS_SPARE = 4 }; /* a closed connection keeps its slot for a moment */
 
 static const uint64_t step_ns = 200 * WEFT_NS_PER_MS;
 static const uint64_t goodbye_ns = WEFT_NS_PER_S;
-/* From one attempt to the next: a server may refuse a rank that another process has at once. */
+/* The pause between attempts: a server may immediately refuse a rank that another process has. */
 static const uint64_t retry_ns = 200 * WEFT_NS_PER_MS;
 
 void weft_worker_config_default(struct weft_worker_config *config_p)
@@ -31,7 +32,8 @@ void weft_worker_config_default(struct weft_worker_config *config_p)
 
 /* ---- the endpoint ---------------------------------------------------------------------------- */
 
-/* Without security the wildcard would be refused before a server's address, which says more. */
+/* Without security the wildcard would be refused before a server's address; the error about the
+ * server's address is more helpful. */
 static const char *bind_host(const struct weft_worker *worker,
                              const struct weft_worker_config *config, const char *hosts[])
 {
@@ -68,7 +70,7 @@ static weft_status open_endpoint(struct weft_worker *worker,
     udp->ep.peers_max += worker->has_via ? worker->via_total + PEERS_SPARE : 0;
     udp->ep.expects_max = weft_ps_client_expects_max(&config->client);
     if (config->scheduler != NULL) {
-        udp->ep.peers_max += 2; /* one that ended, too */
+        udp->ep.peers_max += 2; /* and one closed connection */
         udp->ep.expects_max += WEFT_SCHED_LINK_EXPECTS;
     }
     worker->peer_timeout_ns = udp->ep.peer_timeout_ns;
@@ -90,7 +92,8 @@ bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, 
     return true;
 }
 
-/* Shape: via_p (count, shards). False: an element of the list is no aggregator. `copy` is overwritten. */
+/* Shape: via_p (count, shards). False: an element of the list is not an aggregator's address.
+ *        `copy` is overwritten. */
 static bool vias_parse(char *copy, struct weft_launch_address *via_p, uint32_t shards)
 {
     for (char *one = strsep(&copy, "/"); one != NULL; one = strsep(&copy, "/")) {
@@ -154,9 +157,9 @@ weft_status weft_worker_via_read(struct weft_worker_config *config_p, const char
     free(copy);
     if (!is_good) {
         return weft_fail(error, WEFT_INVALID,
-                         "%s is \"%.80s\"; it must be the HOST:PORT that `weft aggregate` prints, or "
-                         "one for each of the %u shards; with a scheduler several of these with / "
-                         "between them",
+                         "%s is \"%.80s\"; it must be the HOST:PORT that `weft aggregate` prints, "
+                         "or one for each of the %u shards; with a scheduler several of these with "
+                         "/ between them",
                          option, text, shards);
     }
     config_p->via = *via_p;
@@ -170,14 +173,14 @@ static weft_status connect_one(struct weft_worker *worker, uint32_t s)
 {
     struct weft_worker_server *server = &worker->servers[s];
     const struct weft_launch_address *address = &server->address;
-    if (worker->membership != NULL) { /* it may have moved since the list was made */
+    if (worker->membership != NULL) { /* it may have moved since the list was written */
         (void)weft_membership_locate(worker->membership, s, worker->shards, &server->address);
     }
     server->is_up = server->is_down = server->was_up = false;
     server->retry_ns = weft_time_add(weft_clock_now_ns(), retry_ns);
     weft_status status = weft_endpoint_connect(&worker->endpoint, address->host, address->port,
                                                &server->peer, &worker->error);
-    if (status == WEFT_NOMEM) { /* the connections before are not forgotten yet */
+    if (status == WEFT_NOMEM) { /* earlier connections are not freed yet */
         server->peer = WEFT_PEER_ANY;
         server->is_down = true;
         return WEFT_OK;
@@ -185,14 +188,14 @@ static weft_status connect_one(struct weft_worker *worker, uint32_t s)
     return status;
 }
 
-/* Is what answers the shard of that place in the list? */
+/* Is the connected server the shard with that index in the list? */
 static weft_status check_name(struct weft_worker *worker, uint32_t s)
 {
     const struct weft_worker_server *server = &worker->servers[s];
     uint32_t shard = (uint32_t)server->name;
     if (server->name >> 32 != WEFT_ROLE_SERVER) {
         return weft_fail(&worker->error, WEFT_INVALID,
-                         "what answers at %s:%u is no `weft server`; name the ports that it "
+                         "the process at %s:%u is not a `weft server`; name the ports that it "
                          "prints",
                          server->address.host, server->address.port);
     }
@@ -217,7 +220,7 @@ static weft_status timed_out(struct weft_worker *worker, uint32_t s)
                      hint);
 }
 
-/* A connection that did not come about, or broke before all were there: why, or once more. */
+/* A connection failed, or broke before all were up: report the reason, or retry. */
 static weft_status reconnect(struct weft_worker *worker, uint32_t s)
 {
     struct weft_worker_server *server = &worker->servers[s];
@@ -236,7 +239,7 @@ static weft_status reconnect(struct weft_worker *worker, uint32_t s)
     return connect_one(worker, s);
 }
 
-/* Look at all shards once; *waiting_p is one that is not up yet, or `shards`. */
+/* Check all shards once; *waiting_p is one that is not up yet, or `shards`. */
 static weft_status connect_due(struct weft_worker *worker, uint32_t *waiting_p)
 {
     weft_status status = WEFT_OK;
@@ -398,7 +401,7 @@ static void say_goodbye(struct weft_worker *worker)
 void weft_worker_close(struct weft_worker *worker)
 {
     say_goodbye(worker);
-    /* The endpoint borrows the client's memory, so it goes first. */
+    /* The endpoint borrows the client's memory, so it is freed first. */
     weft_endpoint_close(&worker->endpoint);
     weft_ps_client_free(worker->client);
     weft_worker_sched_free(worker->sched);

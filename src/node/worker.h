@@ -1,7 +1,7 @@
-/* A worker of a job: its endpoint, its connections to all shards, and the client on top (ps/client.h).
- * It connects, waits for servers that start late, makes progress, connects again to a server that went
- * away, and says in words why one is gone. What is pushed and pulled is its user's: <weft/ps.h>,
- * `weft worker`, `weft load`.
+/* A worker of a job: its endpoint, its connections to all shards, and the client on top
+ * (ps/client.h). It connects, waits for servers that start late, makes progress, reconnects to a
+ * server that disappeared, and reports in a sentence why one is lost. Pushes and pulls are issued
+ * by its users: <weft/ps.h>, `weft worker`, `weft load`.
  *
  * Use:     weft_worker_open; operations of the client, and weft_worker_progress until they are done or
  *          weft_worker_is_lost; weft_worker_close.
@@ -16,26 +16,28 @@
 #include "sched/daemon.h"
 
 struct weft_worker_config {
-    /* Set by open: name, peers_max, expects_max, role and rank of injected loss, and where host is
-     * NULL the address to bind. */
+    /* Set by open: name, peers_max, expects_max, role and rank of injected loss, and, where host is
+     * NULL, the address to bind. */
     struct weft_endpoint_config endpoint;
     struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns */
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
     const struct weft_launch_address *via; /* (max(client.aggregators, 1), client.shards): of the
                                             * aggregators, where client.via_timeout_ns > 0; copied */
     bool
-        via_coordinator; /* `via` is NULL, there is one aggregator a shard, and `membership` says where: it
-                           * joined with wants_aggregator. While there is none, pushes go to the servers */
-    struct weft_membership *membership; /* asked where a server that went away is now; NULL = nobody */
-    /* > 0: open returns when all servers are connected, or after so long; for one that does not answer,
-     * or is another than the list says, it fails. 0: operations wait for the connections, and fail
-     * when a server has not answered for the endpoint's peer timeout. */
+        via_coordinator; /* `via` is NULL, there is one aggregator for each shard, and `membership`,
+                          * which joined with wants_aggregator, has its address. While there is
+                          * none, pushes are sent to the servers */
+    struct weft_membership *membership; /* gives the new address of a server that disappeared; NULL
+                                         * = none */
+    /* > 0: open returns when all servers are connected, and fails when one does not answer in this
+     * time, or is not the shard in the list. 0: operations wait for the connections, and fail when
+     * a server has not answered for the endpoint's peer timeout. */
     uint64_t connect_timeout_ns;
-    /* The job's transfer scheduler, which is asked before updates are sent (ps/update.h): its address;
-     * NULL = there is none. Copied. Nothing waits for its connection. client.update_bytes_min 0 then
-     * becomes WEFT_PS_UPDATE_BYTES_MIN. */
+    /* The address of the job's transfer scheduler, which grants updates before they are sent
+     * (ps/update.h); NULL = there is none. Copied. Nothing waits for its connection. With a
+     * scheduler, client.update_bytes_min 0 becomes WEFT_PS_UPDATE_BYTES_MIN. */
     const struct weft_launch_address *scheduler;
-    uint32_t workers;          /* of the job; with a scheduler, as the next ones */
+    uint32_t workers;          /* of the job; this and the next ones only with a scheduler */
     enum weft_sched_mode mode; /* of its tables */
     uint64_t tau_max;          /* delay bound; WEFT_NEVER = none */
     /* After each batch of events, within a step; NULL = none. */
@@ -46,20 +48,20 @@ struct weft_worker_config {
 struct weft_worker_sched;
 
 struct weft_worker_server {
-    struct weft_launch_address address; /* that it is, or was, connected to */
+    struct weft_launch_address address; /* address of the last connection */
     weft_peer peer;
     uint64_t name;           /* of the process that answered */
-    enum weft_msg_down down; /* why it went down last */
+    enum weft_msg_down down; /* why it was last down */
     bool is_up;
-    bool was_up;       /* when it went down */
-    bool is_down;      /* with a client: for good */
-    bool is_away;      /* it went down, and the client waits for it; is_down is not set */
+    bool was_up;       /* when it was last down */
+    bool is_down;      /* with a client: permanently */
+    bool is_away;      /* it is down, and the client waits for it; is_down is not set */
     uint64_t retry_ns; /* when to connect next */
-    uint64_t until_ns; /* away: when the client gives it up */
+    uint64_t until_ns; /* away: when the client gives up */
 };
 
 struct weft_worker {
-    uint64_t look_ns; /* when to ask next whether a shard has moved */
+    uint64_t look_ns; /* when to check next whether a shard has moved */
     struct weft_endpoint endpoint;
     struct weft_ps_client *client;
     struct weft_worker_sched *sched; /* NULL = no scheduler */
@@ -71,7 +73,7 @@ struct weft_worker {
     bool any_away;
     bool has_via;
     bool via_coordinator;
-    bool any_down; /* one has been, at some time */
+    bool any_down; /* at least one has been connected */
     uint64_t reconnect_ns;
     uint64_t peer_timeout_ns;
     const struct weft_security *security;
@@ -82,16 +84,18 @@ struct weft_worker {
 };
 
 /* An aggregator that has not replied for so long with pushes in progress is abandoned. */
-/* PLANNED: in a job with a scheduler, which uses aggregators where the server's link is slow. */
+/* PLANNED: the same in a job with a scheduler, which uses aggregators where the server's link is
+ * slow. */
 enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
 
-/* Set the fields of config_p for aggregators from `text`, as the user wrote it: one aggregator as below,
- * several with '/' between them where there is a scheduler, which chooses among them, or "coordinator".
+/* Set the fields of config_p for aggregators from `text`, the user's setting: one aggregator as
+ * below, several separated by '/' in a job with a scheduler, which chooses among them, or
+ * "coordinator".
  *
  * Shape:   config_p: client.shards, scheduler and membership are set; membership has joined, with
- *          wants_aggregator for "coordinator". *via_p: memory that config_p then names, to be freed after
- *          weft_worker_open, also after an error.
- * Errors:  each with a sentence that begins with `option`, the name of the setting for the user.
+ *          wants_aggregator for "coordinator". *via_p: memory that config_p then points to; free it
+ *          after weft_worker_open, also after an error.
+ * Errors:  each with a sentence that begins with `option`, the user's name of the setting.
  *          WEFT_INVALID  text is none of these, or "coordinator" without one or with a scheduler.
  *          WEFT_NOMEM. */
 weft_status weft_worker_via_read(struct weft_worker_config *config_p, const char *option,
@@ -114,30 +118,30 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
  * it to the client. */
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns);
 
-/* A server is gone for good: which. */
+/* A server is permanently lost: which one. */
 bool weft_worker_is_down(const struct weft_worker *worker, uint32_t *shard_p);
 
-/* The same, or one takes no clocks of this worker any more, so that what waits for those never ends.
- * weft_worker_lost says it. */
+/* The same, or one no longer accepts clocks of this worker, so operations that wait for those never
+ * end. weft_worker_lost gives the reason. */
 bool weft_worker_is_lost(const struct weft_worker *worker, uint32_t *shard_p);
 
-/* Why connections do not come about, as this end, the other or the network says; "" for nothing. True
- * when waiting longer does not help. */
+/* Why connections are not established, as reported by this end, the other end or the network; "" =
+ * no report. True when waiting longer does not help. */
 bool weft_worker_hint(struct weft_worker *worker, char text_p[WEFT_SECURITY_HINT_BYTES]);
 
-/* What was asked of the scheduler; NULL without one. */
+/* Counters of the requests to the scheduler; NULL without one. */
 const struct weft_sched_daemon_counters *weft_worker_sched(const struct weft_worker *worker);
 
 /* Each leaves a sentence with the next action in worker->error, and returns the status. */
 
 weft_status weft_worker_lost(struct weft_worker *worker);
-/* Shard `shard` is gone; any that is, where it is not. */
+/* Shard `shard` is lost; if it is not, any shard that is. */
 weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard);
 /* An operation ended with a status other than OK. what: such as "push to weights". */
 weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
                                 const struct weft_ps_result *result);
 
-/* A zeroed one is fine. */
+/* A zeroed struct is allowed. */
 void weft_worker_close(struct weft_worker *worker);
 
 #endif

@@ -1,4 +1,4 @@
-/* Words for what happens between a worker and its servers, each with the next action. */
+/* Error texts for a worker and its servers, each with the next action. */
 #include "node/worker.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ static const char *down_text(enum weft_msg_down down)
         return "the cryptography of this process failed; a process that was forked connects anew";
     case WEFT_DOWN_SILENT:
     case WEFT_DOWN_REPLACED:
-        break; /* have words of their own */
+        break; /* these have their own texts */
     }
     return "its connection is down";
 }
@@ -92,7 +92,7 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard)
     (void)weft_worker_hint(worker, hint);
     return weft_fail(&worker->error, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s; %s",
                      shard, server->address.host, server->address.port,
-                     !server->is_down                   ? "its answer came in part only"
+                     !server->is_down                   ? "its reply was incomplete"
                      : server->down == WEFT_DOWN_SILENT ? why
                                                         : down_text(server->down),
                      hint[0] != '\0' ? hint : "see its output, then connect again");
@@ -108,7 +108,7 @@ weft_status weft_worker_lost(struct weft_worker *worker)
     const struct weft_launch_address *address = &worker->servers[refusal.shard].address;
     if (refusal.status != WEFT_STATE) {
         return weft_fail(&worker->error, WEFT_PEER,
-                         "the server of shard %u at %s:%u came back and does not go on with "
+                         "the server of shard %u at %s:%u was restarted and cannot continue "
                          "table %u: %s; start it from the job's checkpoints, or the job anew",
                          refusal.shard, address->host, address->port, refusal.table,
                          refusal.status == WEFT_DATA ? weft_rpc_status_text(refusal.rpc_status)

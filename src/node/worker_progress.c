@@ -1,15 +1,15 @@
-/* Progress: events to the client, and connections again to servers that went away.
+/* Progress: events to the client, and reconnections to servers that disappeared.
  *
- * The client keeps what is unfinished and asks for a connection to the shard. This makes it: to the
- * address of before or, in a job with a coordinator, to where that says the shard is now. An attempt
- * that fails is made again after a pause, which the client chooses, until it gives up.
+ * The client keeps unfinished operations and requests a connection to the shard. This file makes
+ * it: to the previous address or, in a job with a coordinator, to the shard's current address. A
+ * failed attempt is retried after a pause, which the client chooses, until the client gives up.
  */
 #include "io/clock.h"
 #include "node/worker_sched.h"
 
 #include <string.h>
 
-/* How often to look for a server that is away, and the pause when connecting cannot even begin. */
+/* How often to check for a server that is away, and the pause when an attempt cannot begin. */
 static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
 
 static const uint64_t look_every_ns = 200 * WEFT_NS_PER_MS;
@@ -21,8 +21,8 @@ static bool is_same(const struct weft_launch_address *a, const struct weft_launc
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* False: what answers at the address of a shard that was away is not that shard. In time the client
- * gives the shard up. */
+/* False: the process at the address of a shard that was away is not that shard. The client gives up
+ *        the shard after its timeout. */
 static bool note_up(struct weft_worker *worker, uint32_t s, const struct weft_msg_event *event)
 {
     struct weft_worker_server *server = &worker->servers[s];
@@ -49,11 +49,11 @@ static void note_down(struct weft_worker *worker, uint32_t s, const struct weft_
     server->was_up = server->is_up;
     server->is_up = false;
     server->down = event->down;
-    /* The endpoint gives the number to the next connection, which may be another shard's. */
+    /* The endpoint reuses the peer number for the next connection, which may be another shard's. */
     server->peer = WEFT_PEER_ANY;
 }
 
-/* False: not for the client. */
+/* False: the event is not for the client. */
 static bool note_peer(struct weft_worker *worker, const struct weft_msg_event *event)
 {
     for (uint32_t s = 0; s < worker->shards; s++) {
@@ -125,7 +125,7 @@ static void maintain_one(struct weft_worker *worker, uint32_t s, uint64_t now_ns
             weft_max_u64(server->retry_ns, weft_ps_client_reconnect_ns(worker->client, s))) {
             connect_to(worker, s, now_ns);
         }
-    } else if (now_ns >= server->until_ns) { /* else it is connecting */
+    } else if (now_ns >= server->until_ns) { /* otherwise it is connecting */
         server->is_away = false;
         server->is_down = worker->any_down = true;
     }
@@ -147,7 +147,7 @@ static uint64_t maintain(struct weft_worker *worker)
     return any_wanted ? pause_ns : WEFT_NEVER;
 }
 
-/* Connections to aggregators. Nothing waits for them. Returns how long a sleep may last. */
+/* Make connections to aggregators. Nothing waits for them. Returns how long the step may sleep. */
 static uint64_t maintain_via(struct weft_worker *worker)
 {
     uint64_t now_ns = weft_clock_now_ns(), sleep_ns = WEFT_NEVER, attempt_ns;
@@ -165,7 +165,8 @@ static uint64_t maintain_via(struct weft_worker *worker)
             sleep_ns = weft_min_u64(sleep_ns, attempt_ns - now_ns);
         } else if (worker->via_coordinator &&
                    !weft_membership_aggregator(worker->membership, v, worker->shards, via)) {
-            weft_ps_client_via_failed(worker->client, v, now_ns); /* there is none: not before a pause */
+            weft_ps_client_via_failed(worker->client, v, now_ns); /* there is none: retry after a
+                                                                   * pause */
         } else if (weft_endpoint_connect(&worker->endpoint, via->host, via->port, &peer, &error) ==
                    WEFT_OK) {
             weft_ps_client_via(worker->client, v, peer);
@@ -177,7 +178,7 @@ static uint64_t maintain_via(struct weft_worker *worker)
     return sleep_ns;
 }
 
-/* Connected, or trying to be. */
+/* Connected or connecting. */
 static bool is_at_address(const struct weft_worker *worker, uint32_t s)
 {
     const struct weft_worker_server *server = &worker->servers[s];
@@ -189,10 +190,10 @@ static bool is_at_address(const struct weft_worker *worker, uint32_t s)
            (worker->client == NULL || !weft_ps_client_away(worker->client, s, &until_ns));
 }
 
-/* A shard is elsewhere, as the coordinator says: another process has its place, and the one that is
- * connected is dead or cut off, though nothing is asked of it that would show. An attempt to reach a dead
- * process would last as long as its silence is borne. What counts is where the shard is, not that it has
- * moved since the last look: it may have moved twice, or before the first. */
+/* The coordinator reports another address for a shard: another process has its slot, and the
+ * connected one is dead or cut off, which no outstanding request would show. An attempt to reach a
+ * dead process would last for the whole peer timeout. Compare the address itself, not whether it
+ * has changed since the last check: it may have changed twice, or before the first check. */
 static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
 {
     for (uint32_t s = 0; s < worker->shards; s++) {
@@ -211,7 +212,7 @@ static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
 static uint64_t maintain_moves(struct weft_worker *worker)
 {
     uint64_t now_ns = weft_clock_now_ns();
-    /* Before there is a client, who goes down is connected again in any case. */
+    /* Before there is a client, every peer that goes down is reconnected. */
     bool may_connect = worker->client == NULL || worker->reconnect_ns > 0;
     if (worker->membership == NULL || !may_connect) {
         return WEFT_NEVER;

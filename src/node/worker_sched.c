@@ -20,9 +20,9 @@ struct weft_worker_sched {
     uint32_t shards;
     uint32_t aggregators; /* of each shard */
     bool is_bounded; /* the job has a delay bound */
-    uint64_t update; /* that the daemon asks for or has granted; 0 = none */
-    uint32_t clock;  /* of the last that it was asked for */
-    struct asked waiting[WEFT_PS_UPDATES_MAX]; /* complete, and not asked for */
+    uint64_t update; /* the clock that the daemon requests or has granted; 0 = none */
+    uint32_t clock;  /* clock of the last request */
+    struct asked waiting[WEFT_PS_UPDATES_MAX]; /* complete, and not requested */
     uint32_t count;
 };
 
@@ -77,10 +77,10 @@ weft_worker_sched_counters(const struct weft_worker_sched *sched)
     return weft_sched_daemon_counters(weft_sched_link_daemon(sched->link));
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-/* Shape: shares (shards,). False: it cannot be planned. A base that the delay bound would be checked
- * against has to be known; a clock is asked for once. */
+/* Shape: shares (shards,). False: it cannot be planned. The base that the delay bound is checked
+ *        against must be known; a clock is requested once. */
 static bool fill_shares(const struct weft_worker_sched *sched, const struct weft_ps_client *client,
                         const struct asked *asked, struct weft_sched_share *shares)
 {
@@ -129,7 +129,7 @@ static void ask_next(struct weft_worker_sched *sched, struct weft_ps_client *cli
             weft_sched_daemon_ask(weft_sched_link_daemon(sched->link), asked.clock, asked.norm,
                                   shares, now_ns);
         } else {
-            /* NOTFOUND: it has failed meanwhile. */
+            /* NOTFOUND: the update has failed meanwhile. */
             (void)weft_ps_update_direct(client, asked.update, 0, now_ns);
         }
     }
@@ -156,7 +156,7 @@ static void take_event(struct weft_worker_sched *sched, const struct weft_ps_upd
 {
     switch (event->type) {
     case WEFT_PS_UPDATE_ASK:
-        WEFT_ASSERT(sched->count < WEFT_PS_UPDATES_MAX); /* one for each place of the client */
+        WEFT_ASSERT(sched->count < WEFT_PS_UPDATES_MAX); /* one for each slot of the client */
         sched->waiting[sched->count++] =
             (struct asked){.update = event->update, .clock = event->clock, .norm = event->norm};
         break;
@@ -175,7 +175,7 @@ static void take_event(struct weft_worker_sched *sched, const struct weft_ps_upd
 
 /* ---- the scheduler's answers ----------------------------------------------------------------- */
 
-/* What the client refuses because the update is over, or was dropped, needs no answer any more. */
+/* A grant that the client refuses because the update has ended or was dropped needs no reply. */
 static void take_answer(struct weft_worker_sched *sched, struct weft_ps_client *client,
                         const struct weft_sched_answer *answer, uint64_t now_ns)
 {
@@ -184,14 +184,15 @@ static void take_answer(struct weft_worker_sched *sched, struct weft_ps_client *
                                        .rank = (uint8_t)weft_min_u64(answer->rank, UINT8_MAX)};
     switch (answer->kind) {
     case WEFT_SCHED_SEND:
-        if (answer->hop > 0) { /* one that it cannot go by is left out: it goes to its shards */
+        if (answer->hop > 0) { /* a route that cannot be used is left out: the update is sent to its
+                                * shards */
             (void)weft_ps_update_by(client, sched->update, answer->hop - 1, answer->group,
                                     answer->members);
         }
         (void)weft_ps_update_grant(client, sched->update, answer->shard, &pace, now_ns);
         break;
     case WEFT_SCHED_DROP:
-        /* A push that is sent again over a new connection cannot be dropped. */
+        /* A push that is resent over a new connection cannot be dropped. */
         if (weft_ps_update_drop(client, sched->update, now_ns) == WEFT_STATE) {
             (void)weft_ps_update_direct(client, sched->update, 0, now_ns);
         }
@@ -212,7 +213,7 @@ void weft_worker_sched_progress(struct weft_worker_sched *sched, struct weft_ps_
     if (sched->aggregators > 0) {
         weft_sched_daemon_aggregators(daemon, sched->aggregators, weft_ps_client_vias_open(client));
     }
-    while (again) { /* an answer may end an update, and the next is asked for then */
+    while (again) { /* an answer may end an update, and then the next is requested */
         again = false;
         while (weft_ps_update_poll(client, &event)) {
             take_event(sched, &event);

@@ -224,7 +224,7 @@ tap_run "aggregators in a circle: a worker ends well" "$WEFT_BIN" worker --worke
     --servers "127.0.0.1:$(port_of server.out)" --via 127.0.0.1:7841
 kill "$zero" "$one" "$server"
 wait "$zero" "$one" "$server"
-tap_run "and they say what is wrong" grep -q 'in a circle, or two of them have one number' zero.err one.err
+tap_run "and they say what is wrong" grep -q 'form a cycle, or two of them have the same number' zero.err one.err
 
 # ---- Python --------------------------------------------------------------------------------------
 

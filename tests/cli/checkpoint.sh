@@ -140,6 +140,6 @@ tap_like "and moved away, not removed" "$(find "$dir/quarantine" -name '*.safete
 ) >"$tap_tmp/log" 2>&1
 tap_is "a full disk does not end the training" "$?" 0
 tap_like "and is told" "$(cat "$tap_tmp/log")" \
-    'checkpoint [0-9]* given up: cannot write .*: File too large'
+    'checkpoint [0-9]* abandoned: cannot write .*: File too large'
 tap_is "nothing half written is left there" "$(find "$tap_tmp/full" -name '*.tmp')" ""
 tap_done

@@ -219,7 +219,7 @@ alone() {
 }
 dead() {
     freeze_alone dead
-    wait_until $run grep -q 'has been silent for its lease; its place is free' job.log || result=1
+    wait_until $run grep -q 'has been silent for its lease; its slot is free' job.log || result=1
     kill -KILL "$frozen"
     wait_until $run has_successor 0 "$frozen" || result=1
     at=$(pushes)

@@ -107,7 +107,7 @@ has_one() { grep -q 'checkpoint [0-9]*: clock' server.out; }
 # Two behind the last good one and a journal that is full: the second was begun then, if not the first.
 fails_when_full() {
     awk '/checkpoint [0-9]*: clock/ { full = bad = 0 } /the journal is full/ { full = 1 }
-         /given up: .*File too large/ { bad += full } END { exit bad < 2 }' server.out
+         /abandoned: .*File too large/ { bad += full } END { exit bad < 2 }' server.out
 }
 
 mkdir full.journal
@@ -117,7 +117,7 @@ tap_run "more of them than fit, and a journal that is full" load_until 100000000
 kill -KILL $server
 wait $server 2>/dev/null # until then the journal is locked
 serve unlimited --restore
-tap_like "what came before it was full is there" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes done again'
+tap_like "what came before it was full is there" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
 kill $server
 wait $server
 tap_done

@@ -47,7 +47,7 @@ tap_run "and pushes" load
 crash STOP
 frozen=$server
 tap_run "its successor starts beside it" serve --restarted
-tap_like "and does all of it again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes done again'
+tap_like "and does all of it again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
 tap_is "in silence" "$(grep -c 'quarantine\|damaged\|lost' server.out)" 0
 chunks=$(sed -n 's/.*journal: \([0-9]*\) chunks.*/\1/p' server.out)
 tap_is "one journal is left" "$(files)" 1
@@ -55,7 +55,7 @@ kill -KILL "$frozen"
 wait "$frozen" 2>/dev/null
 crash KILL
 tap_run "and the next one" serve --restarted
-tap_like "has as much" "$(cat server.out)" "journal: $chunks chunks of pushes done again"
+tap_like "has as much" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
 crash KILL
 
 # ---- what is not done again stays ----
@@ -65,7 +65,7 @@ written=$(tr -d '\000' <kept | wc -c)
 tap_run "a byte in the middle is another one" overwrite $((written / 2)) 'xyzzy'
 tap_run "a server" serve --restarted
 tap_like "says what is lost" "$(cat server.out)" 'damaged, .*its last [1-9][0-9]* records ([1-9][0-9]* bytes) are lost'
-tap_like "and does the rest again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes done again'
+tap_like "and does the rest again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
 tap_is "the damaged one is kept" "$(aside)" 1
 crash KILL
 
@@ -74,12 +74,12 @@ overwrite 8 '\011'
 before=$(cksum <"$(journal)")
 tap_run_fails "a version to come ends the start" 2 "$weft" server --security none --port 0 \
     --checkpoint ckpt --journal here --journal-mib 64 --restarted
-tap_like "in words" "$(cat run.out)" 'is of another version: start the release that wrote it'
+tap_like "in words" "$(cat run.out)" 'has another format version: start the release that wrote it'
 tap_is "nothing is touched" "$(cksum <"$(journal)")" "$before"
 tap_is "and nothing left behind" "$(files)" 1
 cp kept "$(journal)"
 tap_run "put right it is read" serve --restarted
-tap_like "all of it" "$(cat server.out)" "journal: $chunks chunks of pushes done again"
+tap_like "all of it" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
 crash KILL
 
 WEFT_JOB=other

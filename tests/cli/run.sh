@@ -205,7 +205,7 @@ for pid in $w0 $w1 $sv $sc; do
     wait "$pid"
     tap_is "in any order: process ends with 0" $? 0
 done
-tap_like "the server was told that the work is done" "$(cat sc.out)" 'all shards are there'
+tap_like "the server was told that the work is done" "$(cat sc.out)" 'all shards are registered'
 
 # torchrun's variables: rank and size, and the coordinator at MASTER_ADDR.
 background tsc "$weft" coordinator $key --port "$port" --shards 1 --until-done
@@ -280,7 +280,7 @@ background sc2 "$weft" coordinator $key --port "$port" --journal members --until
 sc2=$last
 port_of sc2.out >/dev/null
 tap_like "a coordinator that was killed knows its members again" "$(cat sc2.out)" \
-    '^weft coordinator: [12] members from members; 4 bytes that were not whole were cut off$'
+    '^weft coordinator: [12] members from members; 4 bytes of an incomplete record were cut off$'
 tap_run_fails "a second one with the same journal" 1 "$weft" coordinator $key --port 0 \
     --journal members
 tap_like "is refused" "$(cat run.out)" 'members is in use by another coordinator'

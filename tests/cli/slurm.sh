@@ -124,7 +124,7 @@ tap_is "every worker has the rank that Slurm gave it" "$(sed -n \
 tap_is "and every server" "$(sed -n 's/.*launched as server \([0-9]\) (SLURM_\*).*/\1/p' server.out |
     sort | tr '\n' ' ')" "0 1 "
 tap_is "all have trained" "$(grep -c '"event":"done"' worker.out)" 3
-tap_like "and the coordinator has ended with them" "$(cat coordinator.out)" 'all shards are there'
+tap_like "and the coordinator has ended with them" "$(cat coordinator.out)" 'all shards are registered'
 # A batch script has SLURM_PROCID, too, and is no task: nothing is detected there.
 tap_run "in the allocation itself, outside of a step" timeout 60 salloc -n 3 \
     env -u WEFT_COORDINATOR sh -c "'$weft' worker --servers 127.0.0.1:9 --data tiny 2>&1 |

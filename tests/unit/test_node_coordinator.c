@@ -143,7 +143,7 @@ static void members_come_and_the_work_ends(void **state)
     weft_coordinator_stop(&c);
     weft_coordinator_stop(&c); /* no harm */
     assert_non_null(strstr(heard.text, "the server of shard 0 is at 127.0.0.1 port 7700, epoch "));
-    assert_non_null(strstr(heard.text, "\nall shards are there\n"));
+    assert_non_null(strstr(heard.text, "\nall shards are registered\n"));
     assert_null(strchr(heard.text, '!'));
 }
 
@@ -171,7 +171,7 @@ static void a_journal_brings_members_back(void **state)
     must_start(&c, &heard, path);
     weft_coordinator_stop(&c);
     (void)snprintf(wanted, sizeof(wanted),
-                   "1 members from %s; 4 bytes that were not whole were cut off\n", path);
+                   "1 members from %s; 4 bytes of an incomplete record were cut off\n", path);
     assert_string_equal(heard.text, wanted);
     assert_int_equal(close(fd), 0);
     assert_int_equal(unlink(path), 0);
@@ -211,7 +211,7 @@ static void a_lease_lapses(void **state)
     assert_int_equal(rank, 0);
     weft_coordinator_stop(&c);
     assert_string_equal(heard.text,
-                        "! worker 0 has been silent for its lease; its place is free\n");
+                        "! worker 0 has been silent for its lease; its slot is free\n");
     for (int i = 0; i < 2; i++) {
         (void)close(port_fd[i]);
         (void)close(heard.lapsed_fd[i]);

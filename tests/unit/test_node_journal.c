@@ -95,7 +95,7 @@ static void another_jobs_files_stay(void **state)
     rig.fresh = true;
     twin = rig_twin(2, 0);
     assert_int_equal(rig.opened, WEFT_IO);
-    assert_non_null(strstr(rig.error.text, "another process's"));
+    assert_non_null(strstr(rig.error.text, "in use by another process"));
     assert_int_equal(rig_files(true), 0);
     rig_twin_end(twin, &rig.files[0]);
     rig_twin_end(other, &others);
@@ -122,7 +122,7 @@ static void what_is_not_done_again_is_kept(void **state)
         {"its head is damaged", 20, 5, 0},
         {"is damaged, or the host lost its power: its last", 9000, 5, 0},
         {"it is of another job", 0, 6, 0},
-        {"does not lead on from checkpoint 77", 0, 5, 77},
+        {"does not continue from checkpoint 77", 0, 5, 77},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
         rig_start(10 + i, false);
@@ -161,7 +161,7 @@ static void what_cannot_be_read_ends_the_start(void **state)
     rig_flip(rig_path(1), 8); /* version */
     struct weft_shard *twin = rig_twin(2, 1);
     assert_int_equal(rig.replayed, WEFT_UNSUPPORTED);
-    assert_non_null(strstr(rig.error.text, "is of another version"));
+    assert_non_null(strstr(rig.error.text, "has another format version"));
     rig_twin_end(twin, &rig.files[0]);
     assert_int_equal(access(rig_path(2), F_OK), -1);
     rig_flip(rig_path(1), 8);
@@ -170,7 +170,7 @@ static void what_cannot_be_read_ends_the_start(void **state)
     assert_int_equal(link(rig_path(1), other), 0); /* somebody's file under this name */
     twin = rig_twin(3, 1);
     assert_int_equal(rig.opened, WEFT_IO);
-    assert_non_null(strstr(rig.error.text, "is not a file of its own"));
+    assert_non_null(strstr(rig.error.text, "is not a regular file of this user"));
     rig_twin_end(twin, &rig.files[0]);
     assert_int_equal(unlink(other), 0);
     twin = rig_twin(4, 1);

@@ -108,7 +108,8 @@ static void a_run_without_records_leaves_no_file(void **state)
     recording.path = place->file;
     open_recording(place, &recording, "worker", 3);
     assert_true(weft_recording_close(&recording));
-    (void)snprintf(wanted, sizeof(wanted), "nothing was recorded; %s was not made\n", place->file);
+    (void)snprintf(wanted, sizeof(wanted), "nothing was recorded; %s was not written\n",
+                   place->file);
     assert_string_equal(place->heard, wanted);
 }
 
