@@ -12,13 +12,14 @@
 #include <sys/socket.h>
 
 static const uint64_t turn_ns = 20 * WEFT_NS_PER_MS;
-static const uint64_t idle_turn_ns = 2 * WEFT_NS_PER_MS; /* between rounds: a word may have come */
+static const uint64_t idle_turn_ns = 2 * WEFT_NS_PER_MS; /* between rounds, to check for a message
+                                                          * of the coordinator */
 
-enum { CHUNK_BYTES_MIN = 64 }; /* no transport cuts a message finer; the size of masks */
+enum { CHUNK_BYTES_MIN = 64 }; /* no transport has smaller chunks; the size of masks */
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* Word i of what a participant sends in a round. Never 0 by more than chance: gaps are zeros. */
+/* Word i of a participant's message in a round. 0 only by chance, because gaps are zeros. */
 static uint32_t first_word(uint32_t from, uint32_t round)
 {
     return (uint32_t)weft_mix64((uint64_t)from << 32 | round);
@@ -35,7 +36,7 @@ static void fill(struct weft_perf_agent *agent)
     }
 }
 
-/* True when bytes [at, at + count) of the message stand at `memory`; both are multiples of 4. */
+/* True when `memory` has bytes [at, at + count) of the message; both are multiples of 4. */
 static bool holds(const uint8_t *memory, uint32_t at, uint32_t count, uint32_t first)
 {
     uint32_t word = first + at / 4 * word_step;
@@ -55,7 +56,7 @@ static bool all_zero(const uint8_t *memory, uint32_t count)
     return count == 0 || (memory[0] == 0 && memcmp(memory, memory + 1, count - 1) == 0);
 }
 
-/* What arrived is right, and where nothing arrived nothing was written. */
+/* Check that received chunks are correct, and that nothing was written in the gaps. */
 static bool chunks_are_right(const struct weft_perf_agent *agent, const struct weft_perf_end *in)
 {
     uint32_t bytes = agent->job->bytes;
@@ -73,7 +74,7 @@ static bool chunks_are_right(const struct weft_perf_agent *agent, const struct w
     return true;
 }
 
-/* Of the round before; nothing was received before the first. */
+/* Clear the previous round; nothing was received before the first. */
 static bool check(struct weft_perf_agent *agent)
 {
     for (uint32_t i = 0; i < agent->in_count && agent->received > 0; i++) {
@@ -84,7 +85,7 @@ static bool check(struct weft_perf_agent *agent)
                                  first_word(in->other, agent->round));
         if (!right) {
             return weft_perf_fail(agent->error,
-                                  "round %u: what arrived of participant %u is not what it "
+                                  "round %u: the data received from participant %u is not what it "
                                   "sent",
                                   agent->round, in->other);
         }
@@ -93,9 +94,9 @@ static bool check(struct weft_perf_agent *agent)
     return true;
 }
 
-/* ---- what starts when ------------------------------------------------------------------------ */
+/* ---- starting messages ----------------------------------------------------------------------- */
 
-/* Messages that may have been started by now. */
+/* The number of messages that may have started by now. */
 static uint32_t released(const struct weft_perf_agent *agent)
 {
     if (weft_perf_is_pingpong(agent->job->plan)) {
@@ -172,7 +173,7 @@ void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t part
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-/* Between two turns: has the coordinator been asked for counters? */
+/* Between two iterations: has the coordinator requested counters? */
 static void tell(struct weft_perf_agent *agent)
 {
     uint32_t asked = atomic_load_explicit(&agent->shared->asked, memory_order_acquire);
@@ -185,7 +186,7 @@ static void tell(struct weft_perf_agent *agent)
 
 /* ---- a round --------------------------------------------------------------------------------- */
 
-/* A shuffle's mappers take their reducers in another order each round. */
+/* A shuffle's mappers send to their reducers in a new order each round. */
 static void shuffle_order(struct weft_perf_agent *agent)
 {
     struct weft_prng prng;
@@ -259,7 +260,7 @@ static bool on_prepare(struct weft_perf_agent *agent, const cJSON *message)
         return false;
     }
     if (atomic_load(&agent->shared->stopping)) {
-        agent->received = 0; /* half a round is not checked */
+        agent->received = 0; /* an incomplete round is not checked */
         return true;
     }
     return say(agent, "through");
@@ -267,8 +268,8 @@ static bool on_prepare(struct weft_perf_agent *agent, const cJSON *message)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* The next message; peers are answered meanwhile. NULL: the coordinator is gone, or the transport
- * failed. */
+/* Wait for the next message of the coordinator; the transport makes progress meanwhile. NULL: the
+ * coordinator is gone, or the transport failed. */
 static cJSON *hear(struct weft_perf_agent *agent)
 {
     cJSON *message = NULL;
@@ -309,7 +310,7 @@ static bool obey(struct weft_perf_agent *agent)
     return good;
 }
 
-/* The first flow between the two decides who opens their connection. */
+/* The first flow between the two decides which end opens their connection. */
 static struct weft_perf_peer *peer_of(struct weft_perf_agent *agent, uint32_t other, bool sends)
 {
     struct weft_perf_peer *peer = agent->peers;

@@ -1,10 +1,10 @@
 /* One participant of a run: a process of its own, with sockets of its own, in a host of the lab or
  * on loopback.
  *
- * agent.c hears the coordinator, decides what is sent when, keeps the times and checks contents;
- * a transport (agent_weft.c, agent_tcp.c, agent_udp.c) moves messages. The contents of a message
- * depend on sender and round, so what a receiver finds cannot be left from another one; they are
- * made before the go signal and checked after the round.
+ * agent.c receives the coordinator's events, decides when each message is sent, records times and
+ * checks contents; a transport (agent_weft.c, agent_tcp.c, agent_udp.c) moves messages. The
+ * contents of a message depend on sender and round, so data of an earlier round cannot pass the
+ * check. They are generated before the go signal and checked after the round.
  *
  * Not a library: a failure writes its reason to the note and ends the participant.
  */
@@ -24,7 +24,7 @@
 struct weft_perf_agent_ops;
 struct weft_perf_live;
 
-/* What a run is; the same for all participants, fixed before they are forked. */
+/* The settings of a run; the same for all participants, fixed before they are forked. */
 struct weft_perf_job {
     const struct weft_perf_agent_ops *transport;
     const struct weft_perf_plan *plan;
@@ -35,20 +35,20 @@ struct weft_perf_job {
     uint32_t tcp_rto_min_ms;       /* 0 = the kernel's */
     uint32_t bytes;                /* of a message: a multiple of 4 */
     uint32_t bound_ppm;
-    uint32_t drop_ppm;             /* tcp-raw: of the chunks, left out by the sender */
+    uint32_t drop_ppm;             /* tcp-raw: fraction of the chunks that the sender omits */
     uint32_t deadline_ms;          /* 0 = none */
-    uint32_t quiet_ms;             /* udp-raw: nothing for so long = nothing more will come */
+    uint32_t quiet_ms;             /* udp-raw: a message ends after this time without a datagram */
     uint32_t packet_bytes;         /* UDP payload of a full packet */
     uint32_t busy_poll_us;
     uint32_t rounds;
     uint32_t warmup;               /* rounds before them */
     uint32_t gap_ms;
-    uint32_t round_s;              /* a round that takes longer has no answer */
-    uint64_t seed;                 /* of what is dropped and of orders */
+    uint32_t round_s;              /* a round that takes longer did not complete */
+    uint64_t seed;                 /* seed of drops and of send orders */
     struct weft_perf_live *live;   /* the coordinator's metrics; never NULL */
     bool realtime;                 /* all processes run at a real-time priority */
-    bool awake;                    /* and the processors do not halt */
-    uint32_t busy;                 /* processes that compute beside the participants */
+    bool awake;                    /* and the processors are kept from halting */
+    uint32_t busy;                 /* CPU-bound processes during the run */
     const char *trace;             /* weft: each participant writes this .participant-N; NULL = none */
 };
 
@@ -58,8 +58,8 @@ struct weft_perf_end {
     uint32_t other;      /* participant */
     uint8_t *memory;     /* incoming: bytes of a message */
     uint64_t *mask;      /* incoming: chunks that arrived, when chunk_bytes is not 0 */
-    uint32_t chunk_bytes; /* incoming: of the mask's grid; 0 = all of the message is there */
-    bool compact;        /* incoming: what is missing left no gap */
+    uint32_t chunk_bytes; /* incoming: of the mask's grid; 0 = the message is complete */
+    bool compact;        /* incoming: missing chunks leave no gap */
     uint32_t trips;      /* received or finished, since go */
 };
 
@@ -69,7 +69,8 @@ struct weft_perf_peer {
     uint32_t in;  /* from it, as an index of ins; WEFT_PERF_NONE: it does not send */
     uint32_t out; /* likewise, to it */
     bool
-        connects; /* one connection serves both directions; this end opens it, for it sends first */
+        connects; /* one connection serves both directions; this end opens it, because it sends
+                   * first */
 };
 
 struct weft_perf_agent {
@@ -88,35 +89,35 @@ struct weft_perf_agent {
     uint32_t peer_count;
     uint32_t *order; /* outs, as they are sent in this round */
     uint32_t *source; /* what this participant sends: words of a message */
-    /* of what runs now */
+    /* of the current round */
     uint32_t round;
-    uint32_t trips;   /* rounds without a word between them */
+    uint32_t trips;   /* rounds without a message of the coordinator between them */
     bool timed;
     uint32_t started; /* messages, over all outs and trips */
     uint32_t finished;
     uint32_t received;
     uint64_t trip_began_ns;
-    uint32_t told;    /* questions answered */
+    uint32_t told;    /* queries answered */
     void *self;       /* the transport's */
 };
 
-/* A transport. bool: false = failed, and the note says why. */
+/* A transport. bool: false = failed, and the reason is in the note. */
 struct weft_perf_agent_ops {
     const char *name;
-    bool secure;  /* takes --security */
-    bool bounded; /* takes --bound and --deadline */
+    bool secure;  /* accepts --security */
+    bool bounded; /* accepts --bound and --deadline */
     bool kernel_tcp;
     size_t self_bytes; /* of agent->self, which is zeros before open and freed after close */
     bool (*open)(struct weft_perf_agent *agent); /* sets note->port */
     bool (*connect)(struct weft_perf_agent *agent);
     bool (*prepare)(struct weft_perf_agent *agent);
-    /* Sleep for at most timeout_ns; start what may start, take what came. */
+    /* Sleep for at most timeout_ns; start messages that may start, receive what has arrived. */
     bool (*turn)(struct weft_perf_agent *agent, uint64_t timeout_ns);
-    bool (*busy)(struct weft_perf_agent *agent); /* something is outstanding; NULL: never */
-    void (*account)(struct weft_perf_agent *agent); /* counters to the note */
-    /* All of them; NULL: it has none. */
+    bool (*busy)(struct weft_perf_agent *agent); /* messages are outstanding; NULL: never */
+    void (*account)(struct weft_perf_agent *agent); /* copy the counters to the note */
+    /* All counters; NULL: it has none. */
     void (*counters)(struct weft_perf_agent *agent, struct weft_driver_counters *counters_p);
-    void (*close)(struct weft_perf_agent *agent); /* due after an open that failed, too */
+    void (*close)(struct weft_perf_agent *agent); /* call it after a failed open, too */
 };
 
 extern const struct weft_perf_agent_ops weft_perf_agent_weft;
@@ -124,31 +125,31 @@ extern const struct weft_perf_agent_ops weft_perf_agent_tcp;
 extern const struct weft_perf_agent_ops weft_perf_agent_tcp_raw;
 extern const struct weft_perf_agent_ops weft_perf_agent_udp_raw;
 
-/* The life of a participant; returns the exit status of its process. `key_fd` gives the job key, -1
+/* Run a participant; returns the exit status of its process. The job key is read from `key_fd`, -1
  * in mode none. */
 int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared *shared,
                         uint32_t me, int channel, int key_fd);
 
 /* ---- for transports -------------------------------------------------------------------------- */
 
-/* The next message that may start now, as an index of outs; it is then taken as started.
+/* The next message that may start now, as an index of outs; it then counts as started.
  * WEFT_PERF_NONE: none now. */
 uint32_t weft_perf_agent_next(struct weft_perf_agent *agent);
 
-/* One message of that out needs nothing of this end any more. */
+/* One message of that out needs nothing more of this end. */
 void weft_perf_agent_finished(struct weft_perf_agent *agent, uint32_t out);
 
-/* One message of that in has come: `received` of its `chunks`, `bytes` in all. */
+/* One message of that in has ended: `received` of its `chunks`, `bytes` in total. */
 void weft_perf_agent_received(struct weft_perf_agent *agent, uint32_t in, uint32_t received,
                               uint32_t chunks, uint64_t bytes, uint64_t now_ns);
 
-/* Nothing is outstanding of what this participant shall do in this round. */
+/* This participant has completed its part of the round. */
 bool weft_perf_agent_is_through(const struct weft_perf_agent *agent);
 
 /* This end of a flow, as an index of ins; WEFT_PERF_NONE: not of this participant. */
 uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow);
 
-/* Bind this participant's socket, for its note's port; and where another one's then is. */
+/* Bind this participant's socket and set its note's port; and the bound address of another one. */
 bool weft_perf_agent_bind(struct weft_perf_agent *agent, int fd);
 void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
                               struct sockaddr_in *addr_p);

@@ -1,18 +1,18 @@
 /* Participants as a plain sockets program: `tcp-raw`, kernel TCP as an application uses it.
  *
- * One connection for each pair of participants, made before the first round and kept; a message is
- * its bytes and nothing else, for both ends know how many there are. Socket buffers are the
- * kernel's to size; TCP_NODELAY is on. The receiver reads into the message's place.
+ * One connection for each pair of participants, made before the first round and kept; a message has
+ * no framing, because both ends know its length. The kernel sizes the socket buffers; TCP_NODELAY
+ * is on. The receiver reads directly into the message's memory.
  *
- * drop-at-sender is the straw man of the bounded-loss papers: a sender that leaves out a random
- * fraction of its chunks, as many as the bound allows, and a TCP that then delivers the rest. Both
- * ends draw the same chunks, so nothing about them crosses the network.
+ * drop-at-sender is the simple baseline of the bounded-loss papers: the sender omits a random
+ * fraction of its chunks, as many as the bound allows, and TCP delivers the rest. Both ends draw
+ * the same chunks, so no mask crosses the network.
  *
- * Where only some of a sender's messages may be under way at once (shuffle), the receiver answers
- * each with one byte: that a message has left for the socket's buffer says nothing.
+ * Where only some of a sender's messages may be in flight (shuffle), the receiver confirms each
+ * with one byte: a message in the socket's buffer may not have arrived.
  *
- * rto_min is TCP_RTO_MIN_US (Linux 6.15), or what the namespace or the route says. The kernel keeps
- * timeouts in jiffies, and what is in use is reported (tcpi_rto).
+ * rto_min is TCP_RTO_MIN_US (Linux 6.15), or the setting of the namespace or the route. The kernel
+ * keeps timeouts in jiffies; the value in use is reported (tcpi_rto).
  */
 #include "cli/perf/agent.h"
 
@@ -46,21 +46,21 @@ struct conn {
     uint32_t other;
     uint32_t in;       /* WEFT_PERF_NONE: the other end does not send */
     uint32_t out;
-    uint32_t in_bytes; /* of the message that comes */
+    uint32_t in_bytes; /* of the incoming message */
     uint32_t got;
-    uint32_t acks;     /* bytes to write that say "I have it" */
+    uint32_t acks;     /* confirmation bytes to write */
     bool sending;
-    uint32_t out_bytes; /* of the message that goes */
+    uint32_t out_bytes; /* of the outgoing message */
     uint32_t sent;
     const uint8_t *from; /* its bytes */
-    uint8_t *thinned;   /* drop-at-sender: the message without what is left out */
+    uint8_t *thinned;   /* drop-at-sender: the message without the omitted chunks */
     uint64_t *kept;     /* its mask */
 };
 
 struct side {
     int listener;
     uint32_t conn_count;
-    bool acked; /* messages are answered by a byte */
+    bool acked; /* messages are confirmed by a byte */
     struct conn conns[WEFT_PERF_PARTICIPANTS_MAX];
     struct pollfd polls[WEFT_PERF_PARTICIPANTS_MAX];
 };
@@ -119,7 +119,7 @@ static bool open_tcp(struct weft_perf_agent *agent)
     struct side *side = of(agent);
     side->acked = agent->job->plan->pattern == WEFT_PERF_SHUFFLE;
     side->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* Before listen(): a congestion control with ECN has a word in the handshake. */
+    /* Before listen(): a congestion control with ECN takes part in the handshake. */
     if (side->listener >= 0 && !tune(agent, side->listener)) {
         return false;
     }
@@ -165,7 +165,7 @@ static bool connect_to(struct weft_perf_agent *agent, const struct weft_perf_pee
     return add(agent, fd, peer);
 }
 
-/* A time-out for receiving makes SIGCONT interrupt it. */
+/* With a receive timeout, SIGCONT interrupts accept(). */
 static bool receive_number(int fd, uint32_t *number_p)
 {
     ssize_t got;
@@ -218,7 +218,7 @@ static bool connect_all(struct weft_perf_agent *agent)
 
 /* ---- drop-at-sender -------------------------------------------------------------------------- */
 
-/* Leave out the fraction of the chunks, rounded down, at random; the same at both ends. */
+/* Omit the fraction of the chunks, rounded down, at random; the same at both ends. */
 static void draw_kept(const struct weft_perf_agent *agent, uint32_t flow, uint64_t *kept)
 {
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(agent->job->bytes, CHUNK_BYTES);
@@ -231,7 +231,7 @@ static void draw_kept(const struct weft_perf_agent *agent, uint32_t flow, uint64
     }
 }
 
-/* The kept chunks of the source, one behind the other; `to` NULL = only count them. */
+/* Copy the kept chunks of the source without gaps; `to` NULL = only count them. */
 static uint32_t thin(const struct weft_perf_agent *agent, const uint64_t *kept, uint8_t *to)
 {
     uint32_t put = 0;
@@ -291,7 +291,7 @@ static bool prepare(struct weft_perf_agent *agent)
 static bool lost(struct weft_perf_agent *agent, const struct conn *conn, ssize_t got)
 {
     if (weft_perf_agent_is_through(agent) || atomic_load(&agent->shared->stopping)) {
-        return true; /* at the end all close, one before the other */
+        return true; /* at the end all participants close, not at the same time */
     }
     return weft_perf_fail(agent->error, "lost participant %u: %s", conn->other,
                           got == 0 ? "it closed" : strerror(errno));
@@ -302,7 +302,7 @@ static bool answer(struct conn *conn)
     while (conn->acks > 0 && send(conn->fd, "", 1, MSG_NOSIGNAL) == 1) {
         conn->acks--;
     }
-    return true; /* an end that is gone is noticed by reading */
+    return true; /* a closed connection is detected by reading */
 }
 
 static void whole(struct weft_perf_agent *agent, struct conn *conn)
@@ -316,7 +316,7 @@ static void whole(struct weft_perf_agent *agent, struct conn *conn)
     conn->acks += of(agent)->acked;
 }
 
-/* Bytes of a message, or the byte that says that ours has arrived. */
+/* Read bytes of a message, or the byte that confirms ours. */
 static bool take(struct weft_perf_agent *agent, struct conn *conn)
 {
     uint8_t spare;
@@ -399,7 +399,7 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
         short out = side->conns[i].sending || side->conns[i].acks > 0 ? POLLOUT : 0;
         side->polls[i] = (struct pollfd){.fd = side->conns[i].fd, .events = (short)(POLLIN | out)};
     }
-    /* What was just sent may have been all that this turn was to do. */
+    /* The message just sent may have completed the round. */
     bool sleeps = was_through || !weft_perf_agent_is_through(agent);
     if (poll(side->polls, side->conn_count, sleeps ? (int)(timeout_ns / WEFT_NS_PER_MS) : 0) <= 0) {
         return true;
@@ -418,7 +418,7 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* One that has not what was asked for (its handshake came about without ECN) speaks for all. */
+/* Report a connection without the requested one (its handshake had no ECN), if there is any. */
 static void note_cc(struct weft_perf_agent *agent, uint32_t i)
 {
     char cc[sizeof(agent->note->cc)] = "";

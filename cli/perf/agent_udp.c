@@ -1,10 +1,9 @@
 /* Participants as a plain sockets program over UDP: `udp-raw`. No recovery, no congestion control,
- * no pacing: all of a message is written to the socket at once, which is what bounded loss would be
- * without a transport.
+ * no pacing: a whole message is written to the socket at once: bounded loss without a transport.
  *
- * A datagram is 16 bytes (flow, round, chunk, nothing) and its part of the message. A message has
- * ended when all of it is there, or when nothing came for --quiet ms; its time is that of the last
- * datagram. A trip of pingpong cannot go on without its datagram: then the run ends.
+ * A datagram has a header of 16 bytes (flow, round, chunk, unused) and its part of the message. A
+ * message ends when it is complete, or after --quiet ms without a datagram; its time is that of the
+ * last datagram. A lost datagram ends a run of pingpong, which cannot continue without it.
  */
 #define _GNU_SOURCE // sendmmsg, recvmmsg
 #include "cli/perf/agent.h"
@@ -44,7 +43,7 @@ struct side {
     int fd;
     uint32_t chunk_bytes;
     uint32_t chunks;
-    uint32_t out;  /* that is being written; WEFT_PERF_NONE */
+    uint32_t out;  /* the message being written; WEFT_PERF_NONE */
     uint32_t next; /* its next chunk */
     uint32_t trip; /* of that message */
     uint64_t kernel_drops;
@@ -135,7 +134,7 @@ static unsigned load(struct weft_perf_agent *agent)
     return count;
 }
 
-/* Write what the socket takes. */
+/* Write until the socket is full. */
 static bool give(struct weft_perf_agent *agent)
 {
     struct side *side = of(agent);
@@ -155,7 +154,7 @@ static bool give(struct weft_perf_agent *agent)
         if (sent < 0 && errno != ENOBUFS && errno != ECONNREFUSED) {
             return weft_perf_fail(agent->error, "sending: %s", strerror(errno));
         }
-        side->next += sent > 0 ? (uint32_t)sent : 1; /* what the queue did not take is lost */
+        side->next += sent > 0 ? (uint32_t)sent : 1; /* packets that the queue refused are lost */
         if (side->next >= side->chunks) {
             weft_perf_agent_finished(agent, side->out);
             side->out = WEFT_PERF_NONE;
@@ -175,7 +174,7 @@ static void end_in(struct weft_perf_agent *agent, uint32_t in, uint64_t at_ns)
     }
 }
 
-/* A datagram of another round is late, one seen before a duplicate: both are nothing. */
+/* Ignore late datagrams of another round, and duplicates. */
 static void take_one(struct weft_perf_agent *agent, const uint8_t *bytes, size_t count,
                      uint64_t now_ns)
 {
@@ -218,7 +217,8 @@ static bool take(struct weft_perf_agent *agent)
     return count == BATCH;
 }
 
-/* End what has been quiet for long enough. The quiet time runs from the first look in a round. */
+/* End messages that were quiet for long enough. The quiet time begins with the first check in a
+ * round. */
 static bool end_quiet(struct weft_perf_agent *agent)
 {
     uint64_t now_ns = weft_clock_now_ns();

@@ -1,5 +1,5 @@
 /* Participants over weft's message interface: `weft`, its own transport over UDP, and `tcp`, the
- * same interface over kernel TCP (io/driver.h). One endpoint, turned by the participant's only
+ * same interface over kernel TCP (io/driver.h). One endpoint, progressed by the participant's only
  * thread. Incoming messages are copied into memory posted before the go signal (WEFT_SINK_COPY).
  */
 #include "cli/perf/agent.h"
@@ -15,7 +15,7 @@
 
 enum {
     ELEM_BYTES = 4,
-    SURE_BYTES = 1200,          /* a path's packets begin at this size, so chunks may, too */
+    SURE_BYTES = 1200,          /* packets of a path start with this size, so chunks may, too */
     NET_BYTES = 14 + 20 + 8,    /* Ethernet, IPv4, UDP */
     SEGMENT_BYTES = 1448,       /* TCP with time stamps, of an MTU of 1,500 */
     SEGMENT_HEAD_BYTES = 14 + 20 + 32,
@@ -29,7 +29,7 @@ static const uint64_t step_ns = 20 * WEFT_NS_PER_MS;
 struct end {
     struct weft_endpoint endpoint;
     uint32_t up;       /* peers */
-    uint32_t waiting;  /* an out that found no room; WEFT_PERF_NONE */
+    uint32_t waiting;  /* an out for which there was no room; WEFT_PERF_NONE */
     bool broken;
     struct weft_tracing tracing;
     struct weft_tracing_feed feed;
@@ -114,7 +114,8 @@ static void on_up(struct weft_perf_agent *agent, const struct weft_msg_event *ev
     }
 }
 
-/* At the end, or when the coordinator has given up, all close, one before the other. */
+/* At the end, or when the coordinator has given up, all participants close, not at the same
+ * time. */
 static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *event)
 {
     static const char *const reasons[] = {
@@ -178,7 +179,8 @@ static weft_status send_one(struct weft_perf_agent *agent, uint32_t out)
         .elem_bytes = ELEM_BYTES,
         .bound_ppm = agent->job->bound_ppm,
         .together = agent->job->plan->pattern == WEFT_PERF_ALLTOALL,
-        /* Of pingpong the trip is that of the start, which runs ahead of the ends. */
+        /* In pingpong, use the number of the trip that starts, which is ahead of the completed
+         * ones. */
         .tag = (uint64_t)(end->flow + 1) << 32 |
                (agent->round + (agent->started - 1) / agent->out_count),
         .deadline_ns = deadline_ns > 0 ? now_ns + deadline_ns : WEFT_NEVER,
@@ -216,7 +218,7 @@ static void on_turn(void *arg, uint64_t now_ns)
     struct weft_perf_agent *agent = arg;
     struct end *end = of(agent);
     struct weft_msg_event event;
-    (void)now_ns; /* of the batch; what counts here is when the application knows */
+    (void)now_ns; /* the batch's time; measure when the application knows instead */
     while (!end->broken && end->endpoint.msgr.ops->poll(end->endpoint.msgr.self, &event)) {
         end->broken = !on_event(agent, &event, weft_clock_now_ns());
     }
@@ -241,7 +243,7 @@ static uint32_t chunks_max(const struct weft_perf_job *job)
     return (uint32_t)weft_div_ceil_u64(job->bytes, weft_perf_chunk_bytes(packet_bytes));
 }
 
-/* What TCP uses when nothing is said: a setting of the host. */
+/* TCP's default congestion control: a setting of the host. */
 static void note_cc(struct weft_perf_agent *agent)
 {
     FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "r");
@@ -267,12 +269,12 @@ static void configure(const struct weft_perf_agent *agent, struct weft_driver_co
     ep->name = agent->me + 1;
     ep->accept = 1;
     ep->cc_name = job->cc;
-    ep->peer_timeout_ns = 2 * job->round_s * WEFT_NS_PER_S; /* the coordinator gives up before */
+    ep->peer_timeout_ns = 2 * job->round_s * WEFT_NS_PER_S; /* the coordinator gives up earlier */
     ep->packet_bytes = (uint16_t)job->packet_bytes;
     ep->peers_max = (uint32_t)weft_max_u64(agent->peer_count, 1);
     ep->chunks_max = (uint32_t)weft_max_u64(chunks_max(job), ep->chunks_max);
     ep->expects_max = (uint32_t)weft_max_u64(agent->in_count, ep->expects_max);
-    ep->senders_expected = (uint16_t)agent->in_count; /* known here as it is in a job */
+    ep->senders_expected = (uint16_t)agent->in_count; /* known, as in a job */
 }
 
 /* Of a participant's own: they are processes. */
@@ -394,7 +396,7 @@ static void close_all(struct weft_perf_agent *agent)
     weft_tracing_close(&of(agent)->tracing);
 }
 
-/* But for their names, the two are one. */
+/* The two differ only in their names. */
 #define OPS_OF_MESSAGES                                                                            \
     .secure = true, .bounded = true, .self_bytes = sizeof(struct end), .open = open_end,           \
     .connect = connect_all, .prepare = prepare, .turn = turn, .busy = busy, .account = account,    \

@@ -12,9 +12,9 @@
 
 enum { STEPS = 1 << 20 };
 
-static volatile double result; /* stored, so that the loop is not left out */
+static volatile double result; /* stored, so that the compiler keeps the loop */
 
-/* Four chains of dependent operations, in registers: the units of a processor work on them at once. */
+/* Four chains of dependent operations, in registers, to keep several execution units busy. */
 static int compute(void *context, const struct weft_slot *slot)
 {
     pid_t parent = getppid();

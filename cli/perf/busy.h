@@ -1,8 +1,8 @@
-/* Processes that compute beside a measurement (--busy), as the workers of a training job do.
+/* CPU-bound processes during a measurement (--busy), as the workers of a training job are.
  *
  * Each is a loop of floating-point operations on registers, under the kernel's normal scheduling
  * policy: it takes processor time and next to no memory bandwidth. They are started before a
- * measurement and ended after it, whatever it measures, and never outlive this program.
+ * measurement and ended after it, and never outlive this program.
  */
 #ifndef WEFT_CLI_PERF_BUSY_H
 #define WEFT_CLI_PERF_BUSY_H
@@ -12,15 +12,15 @@
 enum { WEFT_PERF_BUSY_MAX = 256 };
 
 struct weft_perf_busy {
-    const char *verb;                  /* for standard error */
+    const char *verb;                  /* name in messages on standard error */
     struct weft_supervisor supervisor; /* count 0: there are none */
 };
 
-/* Start `count` of them, which may be 0. False: standard error says why, and none runs. */
+/* Start `count` of them, which may be 0. False: the reason is on standard error, and none runs. */
 bool weft_perf_busy_start(struct weft_perf_busy *busy_p, const char *verb, uint32_t count);
 
-/* End them and wait until they are gone. False: one had ended before, which standard error says: the
- * measurement was not what it should be. */
+/* End them and wait for their exit. False: one had ended early, as reported on standard error, so
+ * the measurement is invalid. */
 bool weft_perf_busy_end(struct weft_perf_busy *busy);
 
 #endif

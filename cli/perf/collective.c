@@ -1,14 +1,15 @@
 /* `weft perf allreduce`, `allgather` and `broadcast`: collective operations of several ranks, over loopback
  * or between the hosts of a lab.
  *
- * Every rank is a communicator of its own (node/coll_thread.h), with a thread and a socket in its host's
- * network, as in a job; all are in this process, and its main thread calls the operation at all of them
- * and waits for all. A time is that of the slowest rank, from the first call. Results are checked after
- * the last timed round of each size.
+ * Every rank is a communicator of its own (node/coll_thread.h), with a thread and a socket in its
+ * host's network, as in a job. All are in this process; its main thread calls the operation at
+ * every rank and waits for all. A time is that of the slowest rank, from the first call. Results
+ * are checked after the last timed round of each size.
  *
- * Columns are those of nccl-tests: algbw is the size divided by the time; busbw is algbw times what each
- * link carries of the size, 2 (n - 1) / n for all_reduce, (n - 1) / n for all_gather and 1 for broadcast,
- * so that it compares with the link's rate whatever n is. The size is that of the whole vector. */
+ * Columns are those of nccl-tests: algbw is the size divided by the time; busbw is algbw times the
+ * share of the size that each link carries, 2 (n - 1) / n for all_reduce, (n - 1) / n for
+ * all_gather and 1 for broadcast, so that it can be compared with the link's rate for any n. The
+ * size is that of the whole vector. */
 #include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -256,7 +257,8 @@ static weft_status play(struct perf *p, uint64_t bytes, uint64_t *ns_p, uint64_t
     return status;
 }
 
-/* Every element at every rank. What may be missing makes sums smaller, and feedback larger. */
+/* Check every element at every rank. Missing contributions make sums smaller, feedback makes them
+ * larger. */
 static bool is_right(const struct perf *p, uint64_t bytes)
 {
     const struct options *o = p->options;
@@ -328,9 +330,9 @@ static weft_status measure(struct perf *p, uint64_t bytes, struct line *line_p)
     return WEFT_OK;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* Of the size, what each link carries in a direction. */
+/* The share of the size that each link carries in one direction. */
 static double share(const struct options *o)
 {
     double others = (double)(o->ranks - 1) / o->ranks;
@@ -341,10 +343,10 @@ static double share(const struct options *o)
 
 static double algbw(const struct line *line)
 {
-    return (double)line->bytes / (double)line->p50_ns; /* bytes a ns are GB/s */
+    return (double)line->bytes / (double)line->p50_ns; /* bytes per ns are GB/s */
 }
 
-/* Of all_reduce in a lab with a rate; docs/COLLECTIVES.md. 0: not known. */
+/* The ideal time of all_reduce in a lab with a known rate; docs/COLLECTIVES.md. 0: not known. */
 static double ideal_ns(const struct options *o, uint64_t bytes)
 {
     uint64_t rate = o->lab != NULL ? o->layout.network.rate_bps : 0;
@@ -498,7 +500,7 @@ int weft_perf_collective(int argc, char **argv)
          .max = 1024},
         {"rounds", "N", "timed rounds of each size", WEFT_OPTION_U32, &o.rounds, .min = 1,
          .max = 100000},
-        {"warmup", "N", "rounds before them", WEFT_OPTION_U32, &o.warmup, .max = 1000},
+        {"warmup", "N", "unmeasured rounds before them", WEFT_OPTION_U32, &o.warmup, .max = 1000},
         {"loss-bound", "F",
          "allreduce: fraction of each rank's contributions that may be missing;\n"
          "results are then checked to be equal at all ranks",
@@ -550,8 +552,9 @@ int weft_perf_collective(int argc, char **argv)
                                   o.from_bytes, o.to_bytes);
     }
     if (o.kind->kind != WEFT_COLL_ALL_REDUCE && (o.bound_ppm > 0 || o.feedback)) {
-        return weft_options_usage(&command, "--loss-bound and --feedback are of allreduce: the other "
-                                           "operations are exact");
+        return weft_options_usage(&command,
+                                  "--loss-bound and --feedback require allreduce: the other "
+                                  "operations are exact");
     }
     if (o.packet_bytes != 0 && o.packet_bytes < 1200) {
         return weft_options_usage(&command, "--packet-bytes %u is too small; at least 1200",

@@ -1,10 +1,10 @@
 /* `weft perf compare`: the same rounds, or the same training job, over several transports, on
  * several networks, side by side.
  *
- * On each network the transports take turns, A B C, A B C, ...: a busy moment of the machine then
- * falls on all of them alike. A figure is the median of the repetitions. Each measurement is a file
- * of its own in --out, and what is there is not measured again, so a comparison that was broken off
- * goes on where it was. */
+ * On each network the transports are measured in turn, A B C, A B C, ..., so that a load peak of
+ * the machine affects all of them alike. A figure is the median of the repetitions. Each
+ * measurement is a separate file in --out, and existing ones are not repeated, so an interrupted
+ * comparison continues where it stopped. */
 #define _GNU_SOURCE
 #include "cli/perf/compare.h"
 
@@ -69,7 +69,7 @@ void weft_compare_add_networks(struct weft_compare *c, const struct weft_compare
     }
 }
 
-/* A lab that cannot be found is told of when it is needed. */
+/* A missing lab is reported when it is needed. */
 static void ask_lab(struct weft_compare *c)
 {
     struct weft_lab_info info = {.hysteresis = false};
@@ -98,7 +98,7 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
         return weft_options_usage(command, "--loss: \"%.40s\" is not a fraction", wrong);
     }
     if (c->out != NULL && strlen(c->out) > WEFT_COMPARE_OUT_BYTES_MAX) {
-        return weft_options_usage(command, "--out: a path of at most %d bytes, please",
+        return weft_options_usage(command, "--out: the path is too long; use at most %d bytes",
                                   (int)WEFT_COMPARE_OUT_BYTES_MAX);
     }
     if (c->inside != NULL && (c->lab = getenv("WEFT_LAB")) == NULL) {
@@ -110,7 +110,9 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
     ask_lab(c);
     int status = c->op->plan(command, c);
     if (status == WEFT_OPTIONS_RUN && c->network_count > WEFT_COMPARE_NETWORKS_MAX) {
-        return weft_options_usage(command, "more than %u networks", WEFT_COMPARE_NETWORKS_MAX);
+        return weft_options_usage(command,
+                                  "the options give more than %u networks; shorten a list",
+                                  WEFT_COMPARE_NETWORKS_MAX);
     }
     return status;
 }
@@ -125,7 +127,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
     return remove(path);
 }
 
-/* As JSON or text, and in DIR/compare.json when it is kept. */
+/* Print as JSON or text, and write DIR/compare.json if results are kept. */
 static bool report(const struct weft_compare *compare, bool keep, bool json)
 {
     cJSON *object = weft_compare_report(compare, json);
@@ -140,7 +142,7 @@ static bool report(const struct weft_compare *compare, bool keep, bool json)
     return good;
 }
 
-/* In the folder of results, which is there. */
+/* Run in the folder of results, which exists. */
 static int measure_and_report(struct weft_compare *compare, bool keep, bool json, const char *plot)
 {
     if (compare->op->prepare != NULL && !compare->op->prepare(compare)) {
@@ -182,7 +184,7 @@ static int run(struct weft_compare *compare, bool json, const char *plot)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* Rows behind the (count,) that are there, and the end. Returns the new count. */
+/* Append rows to the (count,) existing ones, and the end marker. Returns the new count. */
 static uint32_t append(struct weft_option options[OPTIONS_MAX], uint32_t count,
                        const struct weft_option *rows)
 {
@@ -206,7 +208,7 @@ int weft_compare_main(struct weft_compare *c, const struct weft_command *own, in
         {"buffer", "LIST", "switch port buffer, as for `weft lab up`", WEFT_OPTION_CUSTOM,
          &c->buffers, .fallback = "450kb", .parse = weft_compare_list_cut},
         {"rate", "RATE", "rate of the hosts' links", WEFT_OPTION_STRING, .value = &c->rate},
-        {"ecn", "BYTES", "mark packets from this queue length on", WEFT_OPTION_STRING,
+        {"ecn", "BYTES", "queue length from which packets are marked", WEFT_OPTION_STRING,
          .value = &c->ecn, .fallback = "no marks"},
         {"busy", "N", "CPU-bound processes during each measurement", WEFT_OPTION_U32, &c->busy,
          .max = WEFT_PERF_BUSY_MAX},

@@ -1,7 +1,7 @@
-/* What the parts of `weft perf compare` share (compare.c has the essay).
+/* Shared by the parts of `weft perf compare` (compare.c has the essay).
  *
  * Two operations are compared: rounds of a pattern (compare_rounds.c) and training jobs
- * (compare_train.c). What they differ in is struct weft_compare_op; all else is common.
+ * (compare_train.c). Their differences are in struct weft_compare_op; all else is common.
  */
 #ifndef WEFT_CLI_PERF_COMPARE_H
 #define WEFT_CLI_PERF_COMPARE_H
@@ -22,11 +22,11 @@ enum {
     WEFT_COMPARE_REPETITIONS_MAX = 101,
     WEFT_COMPARE_FIGURES_MAX = 16,
     WEFT_COMPARE_WORDS_BYTES = 1024,
-    /* Behind it come the network's and the measurement's names. */
+    /* The network's and the measurement's names are appended. */
     WEFT_COMPARE_OUT_BYTES_MAX = WEFT_COMPARE_PATH_BYTES - 2 * WEFT_COMPARE_NAME_BYTES - 32,
 };
 
-/* ---- what is compared ------------------------------------------------------------------------ */
+/* ---- settings of a comparison ---------------------------------------------------------------- */
 
 /* "a,b,c", cut. */
 struct weft_compare_list {
@@ -35,24 +35,24 @@ struct weft_compare_list {
     uint32_t count;
 };
 
-/* "tcp-raw:cubic:rto5" and what it means as options of a pattern. */
+/* "tcp-raw:cubic:rto5", and the pattern's options for it. */
 struct weft_compare_transport {
     const char *name; /* as written */
     char words[12][40];
     uint32_t word_count;
     bool is_weft; /* weft's own transport */
     bool is_tcp;  /* kernel TCP, raw or under weft's messages */
-    bool secure;  /* takes --security */
+    bool secure;  /* accepts --security */
 };
 
 struct weft_compare_network {
     const char *senders; /* of rounds, as bytes; else NULL */
     const char *bytes;
-    const char *loss; /* NULL: of the lab that is there, or loopback */
+    const char *loss; /* NULL: of the existing lab, or loopback */
     const char *buffer;
     const char *background;             /* NULL: none */
     uint32_t hosts;                     /* of a lab made for it */
-    uint32_t hosts_min;                 /* of one that is there */
+    uint32_t hosts_min;                 /* of an existing lab */
     char name[WEFT_COMPARE_NAME_BYTES]; /* folder of its cells */
 };
 
@@ -94,14 +94,14 @@ struct weft_compare {
     const char *rate;
     const char *ecn;
     const char *security;
-    const char *lab; /* an existing one; or, inside, the one of this network */
+    const char *lab; /* an existing lab; or, inside, that of this network */
     bool loopback;
     bool hysteresis; /* the buckets of its networks have HTB's; false on loopback */
-    bool offload;    /* the lab's cables carry segments as one packet; false elsewhere */
-    uint32_t busy; /* processes that compute beside each measurement */
+    bool offload;    /* the lab's links carry merged segments as one packet; false elsewhere */
+    uint32_t busy; /* CPU-bound processes during each measurement */
     uint32_t repetitions;
     const char *out;    /* the folder of the results */
-    const char *inside; /* name of the network that this process runs in, made for it */
+    const char *inside; /* name of the network created for this process, in which it runs */
     int argc;           /* of this program, for the one inside: up to "--" */
     char **argv;
 };
@@ -109,17 +109,17 @@ struct weft_compare {
 /* ---- figures --------------------------------------------------------------------------------- */
 
 enum weft_compare_of {
-    WEFT_COMPARE_MEDIAN, /* over the repetitions that had an answer; so the next three */
+    WEFT_COMPARE_MEDIAN, /* over the completed repetitions; so the next three */
     WEFT_COMPARE_LEAST,
     WEFT_COMPARE_MOST,
-    WEFT_COMPARE_P90,     /* the nearest rank: of fewer than ten the most */
-    WEFT_COMPARE_RATIO,   /* figure `by` over figure `over`; 0 = not known */
-    WEFT_COMPARE_TO_BEST, /* figure `by` over the best TCP's; 0 = not known */
+    WEFT_COMPARE_P90,     /* the nearest rank: of fewer than ten values the maximum */
+    WEFT_COMPARE_RATIO,   /* figure `by` divided by figure `over`; 0 = not known */
+    WEFT_COMPARE_TO_BEST, /* figure `by` divided by the best TCP's; 0 = not known */
     WEFT_COMPARE_OWN,     /* the operation's `more` sets it */
 };
 
 enum weft_compare_known {
-    WEFT_COMPARE_ANSWERED, /* null, and "-", without an answer */
+    WEFT_COMPARE_ANSWERED, /* null, and "-", if no repetition completed */
     WEFT_COMPARE_NOT_ZERO, /* also when it is 0 */
     WEFT_COMPARE_ALWAYS,
 };
@@ -141,8 +141,8 @@ struct weft_compare_figure {
 /* Several runs of one transport on one network. */
 struct weft_compare_cell {
     uint32_t runs;
-    uint32_t dnf;     /* of these, without an answer */
-    bool answered;    /* most runs were: the figures stand for something */
+    uint32_t dnf;     /* of these, not completed */
+    bool answered;    /* most runs completed, so the figures are meaningful */
     uint32_t typical; /* the repetition with the (lower) median of op->rank_by */
     double values[WEFT_COMPARE_FIGURES_MAX];
 };
@@ -161,23 +161,26 @@ struct weft_compare_op {
     const char *transports;         /* the default */
     const struct weft_compare_figure *figures;
     uint32_t figure_count;
-    uint32_t rank_by;    /* the best TCP has the least of it, */
-    uint32_t whole;      /* and 1 of this: one that leaves data out does less. UINT32_MAX = none */
-    bool nulls;          /* what a network has not is null in JSON, else left out */
+    uint32_t rank_by;    /* the best TCP has the smallest value of this, */
+    uint32_t whole;      /* and the value 1 of this, because a transport that omits data does less
+                          * work. UINT32_MAX = none */
+    bool nulls;          /* fields that a network lacks are null in JSON; otherwise omitted */
     bool writes_rounds;  /* a run writes the times of its rounds */
 
     bool (*takes)(const struct weft_compare_transport *transport); /* NULL: all of them */
-    /* Judge the own options and add the networks. WEFT_OPTIONS_RUN or the exit status. */
+    /* Check the operation's own options and add the networks. WEFT_OPTIONS_RUN or the exit
+     * status. */
     int (*plan)(const struct weft_command *command, struct weft_compare *compare);
-    /* In the folder of results, before all. False: standard error says why. NULL: nothing. */
+    /* Called first, in the folder of results. False: the reason is on standard error. NULL:
+     * none. */
     bool (*prepare)(struct weft_compare *compare);
-    /* The words of `weft` that measure; but for --lab. */
+    /* The arguments of the `weft` that measures, except --lab. */
     void (*add_run)(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                     uint32_t repetition, const char *rounds, struct weft_args *args);
-    /* What this program, inside, needs beyond what it was called with. */
+    /* Arguments that this program, inside, needs in addition to its own. */
     void (*add_inside)(const struct weft_compare *compare, uint32_t network,
                        struct weft_args *args);
-    /* False: a run with other settings, or one that was interrupted. */
+    /* False: the run had other settings, or was interrupted. */
     bool (*is_ours)(const struct weft_compare *compare, uint32_t transport, const cJSON *run);
     bool (*has_answer)(const cJSON *run);
     /* WEFT_COMPARE_OWN figures; NULL: there are none. */
@@ -198,8 +201,8 @@ int weft_compare_main(struct weft_compare *compare, const struct weft_command *o
                       char **argv);
 int weft_perf_compare_train(int argc, char **argv);
 
-/* A network for each buffer and loss, or the one that is there; `like` has the rest, and the first
- * part of the name. Past WEFT_COMPARE_NETWORKS_MAX they are only counted. */
+/* Add a network for each buffer and loss, or the existing one; `like` has the other settings, and
+ * the first part of the name. Beyond WEFT_COMPARE_NETWORKS_MAX they are only counted. */
 void weft_compare_add_networks(struct weft_compare *compare,
                                const struct weft_compare_network *like);
 
@@ -208,8 +211,8 @@ void weft_compare_add_networks(struct weft_compare *compare,
 /* For a CUSTOM option whose value is a struct weft_compare_list. */
 const char *weft_compare_list_cut(const char *text, void *list);
 
-/* The first item that is not a number from least to most and, unless multiple_of is 0, a whole one
- * and a multiple of that; or NULL. */
+/* The first item that is not a number from least to most, or, unless multiple_of is 0, not an
+ * integer multiple of that; NULL if there is none. */
 const char *weft_compare_check_numbers(const struct weft_compare_list *list, double least,
                                        double most, uint32_t multiple_of);
 bool weft_compare_transport_parse(const char *text, struct weft_compare_transport *p);
@@ -235,18 +238,20 @@ bool weft_compare_write(const struct weft_compare *compare, const char *name, co
 double weft_compare_number(const cJSON *object, const char *path);
 bool weft_compare_is_true(const cJSON *object, const char *key);
 
-/* Run this program with these arguments until it ends; asked to stop, it is asked as well. Its
- * standard output goes to the file `output`, NULL = to our standard error. True: it succeeded.
+/* Run this program with these arguments until it ends; a request to stop is passed on to it. Its
+ * standard output is written to the file `output`, NULL = to our standard error. True: it
+ * succeeded.
  * Owns: takes the arguments. */
 bool weft_compare_run_self(struct weft_args *args, const char *output);
 
-/* Measure what is not there yet; networks are brought up, one after the other, as needed. Returns
- * the number of measurements that failed or were not made. */
+/* Make the missing measurements; networks are created, one after the other, as needed. Returns the
+ * number of measurements that failed or were not made. */
 uint32_t weft_compare_measure(const struct weft_compare *compare);
 
 /* ---- results (compare_report.c, compare_plot.c) ---------------------------------------------- */
 
-/* The cells of a network, one a transport, and the best TCP among them, UINT32_MAX: none answered.
+/* The cells of a network, one for each transport, and the best TCP among them, UINT32_MAX: none
+ * completed.
  * NULL: no memory. Owns: gives. */
 struct weft_compare_cell *weft_compare_cells(const struct weft_compare *compare, uint32_t network,
                                              uint32_t *best_p);
@@ -257,11 +262,11 @@ cJSON *weft_compare_report(const struct weft_compare *compare, bool quiet);
 /* "1gbit, buffer 450kb, loss 0.01", "lab demo". */
 void weft_compare_print_network(FILE *out, const struct weft_compare *compare, uint32_t network);
 
-/* For each network its pictures, with the gnuplot scripts that made them; false: a sentence is on
+/* Draw the pictures of each network, and keep their gnuplot scripts; false: the reason is on
  * standard error. */
 bool weft_compare_plot(const struct weft_compare *compare, const char *folder);
 
-/* Bars of two figures of each transport, with what gnuplot draws beside them. */
+/* Bars of two figures of each transport, and further items of the plot command. */
 void weft_compare_plot_bars(FILE *script, const struct weft_compare *compare,
                             const struct weft_compare_cell *cells, const uint32_t figures[2],
                             const char *axis, const char *const titles[2], const char *beside);

@@ -1,5 +1,6 @@
-/* Pictures of a comparison, drawn by gnuplot: two for each network, which its operation describes.
- * The scripts hold their data and stay beside the pictures: `gnuplot NAME-cdf.gp` draws it again.
+/* Pictures of a comparison, drawn by gnuplot: two for each network, defined by its operation. The
+ * scripts contain their data and are kept beside the pictures: `gnuplot NAME-cdf.gp` draws one
+ * again.
  */
 #include "cli/gnuplot.h"
 #include "cli/output.h"
@@ -12,7 +13,7 @@
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
-/* A transport's name in quotes, without what gnuplot's enhanced text takes for signs. */
+/* A transport's name in quotes, without the control characters of gnuplot's enhanced text. */
 static void print_name(FILE *script, const char *name)
 {
     fputc('"', script);

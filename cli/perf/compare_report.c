@@ -1,5 +1,5 @@
-/* The results of a comparison as a table and as JSON; what they consist of is the operation's list
- * of figures. */
+/* The results of a comparison as a table and as JSON; the operation's list of figures defines the
+ * columns and members. */
 #include "cli/output.h"
 #include "cli/perf/compare.h"
 #include "cli/perf/figures.h"
@@ -9,7 +9,7 @@
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* Over the answers of a cell. Sorts. */
+/* Over the completed repetitions of a cell. Sorts. */
 static double summarize(enum weft_compare_of of, double *values, uint32_t count)
 {
     double median = weft_perf_median(values, count);
@@ -188,7 +188,7 @@ static void print_network(const struct weft_compare *compare, uint32_t network,
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* "round_ms.p99": in an object of that name, which the first one makes. */
+/* "round_ms.p99": in an object of that name, created by the first such figure. */
 static void add_figure(cJSON *item, const char *key, double value, bool known)
 {
     const char *dot = strchr(key, '.');

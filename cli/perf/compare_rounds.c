@@ -1,8 +1,8 @@
-/* The rounds of a pattern as what `weft perf compare` compares: each measurement is `weft perf
- * PATTERN --json`, which also writes the times of its rounds. Pictures, two for each network:
+/* `weft perf compare` for the rounds of a pattern: each measurement is `weft perf PATTERN --json`,
+ * which also writes the times of its rounds. Pictures, two for each network:
  *
- *   NAME-cdf.png    the fraction of rounds that took at most so long, one curve a transport, all
- *                   repetitions together; the ideal time is a vertical line
+ *   NAME-cdf.png    the cumulative distribution of round times, one curve for each transport, all
+ *   repetitions together; the ideal time is a vertical line
  *   NAME-bars.png   mean and p99 (medians over the repetitions) as multiples of the ideal time
  */
 #include "cli/perf/compare.h"
@@ -26,7 +26,7 @@ struct times {
     size_t room;
 };
 
-/* A file that does not say which rounds were undisturbed has none. */
+/* A file without that column has no undisturbed rounds. */
 static void read_file(const char *path, bool undisturbed, struct times *times)
 {
     FILE *file = fopen(path, "r");
@@ -46,8 +46,8 @@ static void read_file(const char *path, bool undisturbed, struct times *times)
     }
 }
 
-/* All rounds of all repetitions, or only those during which the machine took no processor away
- * (weft perf --realtime notes it). False: no memory.
+/* All rounds of all repetitions, or only those without preemption by the host (recorded by weft
+ * perf --realtime). False: no memory.
  * Owns: gives values; free() them in any case. */
 static bool read_times(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                        bool undisturbed, struct times *times_p)
@@ -97,7 +97,7 @@ static void add_inside(const struct weft_compare *compare, uint32_t network,
     weft_args_add(args, "--bytes=%s", compare->networks[network].bytes);
 }
 
-/* What a report of that transport says of its security: its own word, else that of --security. */
+/* The security in a report of that transport: its own part, or else that of --security. */
 static const char *security_of(const struct weft_compare *compare, uint32_t transport)
 {
     const struct weft_compare_transport *t = &compare->transports[transport];
@@ -141,7 +141,7 @@ static const struct weft_compare_figure figures[FIGURES] = {
     [P90] = {"round_ms.p90"},
     [P99] = {"round_ms.p99", "p99", 8, 2},
     [MAX] = {"round_ms.max", "max", 8, 2},
-    /* Of the rounds that the machine left alone, all repetitions in one. */
+    /* Over the undisturbed rounds of all repetitions together. */
     [CALM_ROUNDS] = {.key = "undisturbed_ms.rounds", .of = WEFT_COMPARE_OWN,
                      .known = WEFT_COMPARE_ALWAYS},
     [CALM_P50] = {.key = "undisturbed_ms.p50", .of = WEFT_COMPARE_OWN,
@@ -199,7 +199,7 @@ static void print_ratios(const struct weft_compare *compare, const struct weft_c
     }
 }
 
-/* weft's p99 over that of the best TCP; then the same of the undisturbed rounds, where they are
+/* weft's p99 relative to that of the best TCP; then the same for the undisturbed rounds, if
  * known. */
 static void text_tail(const struct weft_compare *compare, const struct weft_compare_cell *cells,
                       uint32_t best)
@@ -237,7 +237,7 @@ static void json_head(const struct weft_compare *compare, cJSON *object)
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* Of weft when it is there: the others' differ by their headers. */
+/* Use weft's, if it is measured: the others' differ by their headers. */
 static double ideal_of(const struct weft_compare *compare, const struct weft_compare_cell *cells)
 {
     double ideal_ms = 0;
@@ -309,7 +309,7 @@ static bool write_bars(FILE *script, const struct weft_compare *compare, uint32_
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Here once, before each of many measurements says the same. */
+/* Check once here, or each of many measurements would report the same. */
 static int plan(const struct weft_command *command, struct weft_compare *c)
 {
     const struct weft_compare_rounds *r = &c->rounds;
@@ -381,17 +381,18 @@ int weft_perf_compare(int argc, char **argv)
     static struct weft_compare compare = {
         .op = &op, .rounds = {.pattern = INCAST, .packet_bytes = 1472, .rounds = 200}};
     struct weft_compare_rounds *r = &compare.rounds;
-    bool train = false; /* for the help alone: these options are not read with it */
+    bool train = false; /* for the help only: with it, these options are not read */
     if (is_about_jobs(argc, argv)) {
         return weft_perf_compare_train(argc, argv);
     }
     (void)weft_compare_list_cut("8", &r->senders);
     (void)weft_compare_list_cut("250000", &r->bytes);
     const struct weft_option options[] = {
-        {"transports", "LIST", "NAME[:PART]...: weft and tcp take a bound (0.1), none, auth or\n"
-                               "seal, and a congestion control; tcp and tcp-raw one of the\n"
-                               "kernel's and rto5 (--tcp-rto-min); tcp-raw also drop0.1\n"
-                               "(--drop-at-sender)",
+        {"transports", "LIST",
+         "NAME[:PART]...: parts of weft and tcp are a bound (0.1), none, auth\n"
+         "or seal, and a congestion control; of tcp and tcp-raw one of the\n"
+         "kernel's, and rto5 (--tcp-rto-min); of tcp-raw also drop0.1\n"
+         "(--drop-at-sender)",
          WEFT_OPTION_CUSTOM, &compare.transport_names,
          .fallback = "weft:0,weft:0.1,\n"
                      "tcp-raw:cubic,tcp-raw:cubic:rto5,tcp-raw:bbr,tcp-raw:bbr:rto5",
@@ -409,7 +410,8 @@ int weft_perf_compare(int argc, char **argv)
          .max = 100000},
         {"packet-bytes", "N", "UDP payload of a full packet", WEFT_OPTION_U32, &r->packet_bytes,
          .min = 512, .max = 65000},
-        {"realtime", NULL, "all participants at real-time priority, as in `weft perf incast --realtime`",
+        {"realtime", NULL,
+         "run all participants at real-time priority, as `weft perf incast --realtime`",
          WEFT_OPTION_FLAG, .value = &r->realtime},
         {0},
     };

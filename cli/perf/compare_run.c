@@ -1,8 +1,8 @@
-/* The measurements of a comparison: each is this program in a process of its own, so one that fails
- * takes nothing with it, and its result is a file that appears as a whole.
+/* The measurements of a comparison: each runs this program in a separate process, so a failure does
+ * not affect others, and its result is a file that is created atomically.
  *
- * A network is brought up once, by `weft lab run`, which puts it away whatever happens; in it runs
- * this program again (--inside), with the same arguments, and measures what is missing.
+ * A network is created once, by `weft lab run`, which removes it in every case. Inside, this
+ * program runs again (--inside) with the same arguments, and makes the missing measurements.
  */
 #define _GNU_SOURCE
 #include "cli/perf/compare.h"
@@ -24,7 +24,7 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* for the wish to stop */
+static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* to check for a request to stop */
 
 /* ---- results as files ------------------------------------------------------------------------ */
 
@@ -126,7 +126,7 @@ static uint32_t missing(const struct weft_compare *compare, uint32_t network)
 
 bool weft_compare_run_self(struct weft_args *args, const char *output)
 {
-    /* It puts its network away, however long that takes. */
+    /* It removes its network, however long that takes. */
     const struct weft_supervisor_policy policy = {.grace_ns = WEFT_NEVER, .orphan_signal = SIGTERM};
     struct weft_supervisor supervisor;
     struct weft_error error = {.text = ""};
@@ -161,7 +161,8 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     return good;
 }
 
-/* The measurement does not know of the processes beside it. False: it has written no object. */
+/* Add the number of busy processes, which the measurement does not know. False: it wrote no
+ * object. */
 static bool note_busy(const struct weft_compare *compare, const char *path)
 {
     cJSON *object = read_object(path);
@@ -213,7 +214,7 @@ static void show(const struct weft_compare *compare, uint32_t network, uint32_t 
     }
 }
 
-/* On the network that is there: A B C, A B C, ... */
+/* Measure on the existing network: A B C, A B C, ... */
 static uint32_t measure_here(const struct weft_compare *compare, uint32_t network)
 {
     uint32_t failed = 0;
@@ -251,8 +252,8 @@ static void add_lab(const struct weft_compare *compare, uint32_t network,
     weft_args_add(args, "--");
 }
 
-/* This program again, as it was called, in a lab of its own, whose name it finds in WEFT_LAB. Of an
- * option that comes twice the second counts. */
+/* Run this program again with its arguments, in a lab of its own, whose name is in WEFT_LAB. If an
+ * option is given twice, the second is used. */
 static bool measure_inside(const struct weft_compare *compare, uint32_t network)
 {
     struct weft_args args = {0};
@@ -282,7 +283,7 @@ static bool make_folder(const struct weft_compare *compare, uint32_t network)
     return false;
 }
 
-/* One sentence, instead of one for each measurement. */
+/* Report this once, instead of for each measurement. */
 static bool has_lab(const struct weft_compare *compare, uint32_t network)
 {
     struct weft_perf_layout layout;

@@ -1,10 +1,9 @@
-/* Transports as one word: NAME[:PART]..., where a part is
+/* The syntax of a transport: NAME[:PART]..., where a part is
  *
  *     0.1            weft, tcp: the bound
  *     none auth seal weft, tcp: security, when not that of --security
- *     rto5           tcp, tcp-raw: least retransmission timeout, in ms
- *     drop0.1        tcp-raw: left out by the sender
- *     anything else  the congestion control
+ *     rto5           tcp, tcp-raw: minimum retransmission timeout, in ms
+ *     drop0.1        tcp-raw: fraction omitted by the sender anything else  the congestion control
  */
 #include "cli/node_options.h"
 #include "cli/perf/compare.h"
@@ -67,7 +66,7 @@ static bool is_fraction(const char *text, double *value_p)
     return end != text && *end == '\0' && *value_p >= 0 && *value_p < 1;
 }
 
-/* One part. False: it means nothing here. */
+/* Parse one part. False: it is not valid for this transport. */
 static bool parse_part(struct weft_compare_transport *p, const char *part, bool raw)
 {
     double value;

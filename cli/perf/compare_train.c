@@ -1,20 +1,20 @@
-/* Training jobs as what `weft perf compare --train` compares: the same job over several transports,
- * on several networks, each until it has learned as much.
+/* `weft perf compare --train`: the same training job over several transports, on several networks,
+ * each until it reaches the same test loss.
  *
- * What is compared is the training time to an equal loss on the test rows: the target is given, or
- * it is what a run without any loss reaches on loopback in --epochs, and a little more
+ * It compares the training time to an equal loss on the test rows: the target is given, or it is
+ * the loss that a run without packet loss reaches on loopback in --epochs, plus a tolerance
  * (--tolerance). The check of the target and the clock are those of `weft train --until-loss`
- * (cli/train/until.h): the start of processes, the reading of data and the tests are not in the time.
- * Where nothing may be missing all jobs take the same steps; with a bound they may take others, and
- * the time has them all in it.
+ * (cli/train/until.h): the time excludes process startup, reading data and the tests. Without a
+ * loss bound all jobs make the same steps; with a bound they may need more or fewer, and the time
+ * includes all of them.
  *
- * A file says which job a folder of results is of; the reference run's report is beside it:
+ * A file describes the job of a folder of results; the reference run's report is beside it:
  *
  *     DIR/job.json   {"job": "--workers 8 ...", "reference_loss": X or 0, "until_loss": Y}
  *
  * Pictures, two for each network:
  *
- *   NAME-time.png   bars of the training time to the target: median, and p90 over the repetitions
+ *   NAME-time.png   bars of the training time to the target: median and p90 of the repetitions
  *   NAME-loss.png   the loss on the test rows over the training time, one curve a transport, of its
  *                   repetition with the median time; the target is a horizontal line
  */
@@ -27,9 +27,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the words of the job -------------------------------------------------------------------- */
+/* ---- the arguments of the job ---------------------------------------------------------------- */
 
-/* The comparison sets these itself. */
+/* Options that the comparison sets itself. */
 static const char *const taken[] = {
     "--lab",     "--transport", "--tcp-cc",      "--tcp-rto-min", "--loss-bound", "--report",
     "--json",    "--workers",   "--servers",     "--epochs",      "--until-loss", "--until-auc",
@@ -47,7 +47,7 @@ static bool is_taken(const char *word)
     return false;
 }
 
-/* What stands behind "--", or the larger model (docs/MODELS.md, section 5). */
+/* The arguments after "--", or the larger model (docs/MODELS.md, section 5). */
 static int join_words(const struct weft_command *command, struct weft_compare *c)
 {
     static const char *const larger[] = {"--format", "adult3", "--lr", "0.02"};
@@ -67,13 +67,13 @@ static int join_words(const struct weft_command *command, struct weft_compare *c
         }
         at += snprintf(t->joined + at, sizeof(t->joined) - (size_t)at, " %s", t->words[i]);
         if ((size_t)at >= sizeof(t->joined)) {
-            return weft_options_usage(command, "the words behind -- are too long");
+            return weft_options_usage(command, "the arguments after -- are too long");
         }
     }
     return WEFT_OPTIONS_RUN;
 }
 
-/* The job, behind what says how it ends and over what it goes. */
+/* Append the job's own arguments, after those for its target and its transport. */
 static void add_job(const struct weft_compare_train *t, struct weft_args *args)
 {
     weft_args_add(args, "train");
@@ -137,7 +137,7 @@ static bool has_answer(const cJSON *run)
 
 /* ---- the target ------------------------------------------------------------------------------ */
 
-/* The loss of the reference run; false: it failed, which is said. */
+/* The loss of the reference run; false: it failed, which is reported. */
 static bool refer(const struct weft_compare *compare, double *loss_p)
 {
     const struct weft_compare_train *t = &compare->train;
@@ -172,7 +172,7 @@ static bool write_job(const struct weft_compare *compare)
     return good;
 }
 
-/* The target as a float that prints alike wherever it is passed on. */
+/* The target, rounded to a float so that it prints the same everywhere. */
 static float with_tolerance(double loss, uint32_t tolerance_ppm)
 {
     char text[32];
@@ -229,7 +229,7 @@ static const struct weft_compare_figure figures[FIGURES] = {
 
 /* ---- text, JSON and pictures ----------------------------------------------------------------- */
 
-/* With the background, which only jobs have. */
+/* With the background traffic, which only jobs have. */
 static void print_network(FILE *out, const struct weft_compare *compare, uint32_t network)
 {
     const struct weft_compare_network *n = &compare->networks[network];
@@ -248,7 +248,7 @@ static void text_head(const struct weft_compare *compare, uint32_t network)
     if (t->reference_loss > 0) {
         printf(" (%.4f without loss, on loopback)", t->reference_loss);
     }
-    printf(",\nlooked at every %u steps; medians of %u jobs; without start-up and tests\n",
+    printf(",\nchecked every %u steps; medians of %u jobs; without start-up and tests\n",
            t->check_steps, compare->repetitions);
 }
 
@@ -313,7 +313,7 @@ static bool write_loss(FILE *script, const struct weft_compare *compare, uint32_
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Of all that a transport can be, what `weft train` has. */
+/* The subset of transports that `weft train` has. */
 static bool takes(const struct weft_compare_transport *transport)
 {
     bool good = transport->secure;
@@ -340,7 +340,7 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
 }
 
 static const struct weft_compare_op op = {
-    .transports_allowed = "a job takes weft[:BOUND] or tcp[:CC][:rtoMS], each with none, auth or "
+    .transports_allowed = "a job can use weft[:BOUND] or tcp[:CC][:rtoMS], each with none, auth or "
                           "seal, as in weft:0.1,tcp:cubic:rto5:none",
     .transports = "weft:0,weft:0.1,tcp:cubic:none,tcp:cubic:rto5:none,tcp:bbr:none,"
                   "tcp:bbr:rto5:none",
@@ -370,10 +370,10 @@ int weft_perf_compare_train(int argc, char **argv)
                   .tolerance_ppm = 5000},
     };
     struct weft_compare_train *t = &compare.train;
-    bool is_train = true; /* the flag that led here */
+    bool is_train = true; /* the flag that selects this operation */
     (void)weft_compare_list_cut("none", &t->backgrounds);
     const struct weft_option options[] = {
-        {"train", NULL, "training jobs instead of rounds", WEFT_OPTION_FLAG,
+        {"train", NULL, "run training jobs instead of rounds", WEFT_OPTION_FLAG,
          .value = &is_train},
         {"transports", "LIST", "weft and tcp, each with a bound (0.1) and none, auth or seal; tcp\n"
                                "with a congestion control and rto5 (--tcp-rto-min)",
@@ -388,7 +388,7 @@ int weft_perf_compare_train(int argc, char **argv)
         {"epochs", "N", "epochs of the reference run; a measured run ends after twice as many",
          WEFT_OPTION_U32, &t->epochs, .min = 1, .max = 5000},
         {"until-loss", "X", "the target: log-loss on the test rows", WEFT_OPTION_F32,
-         .value = &t->until_loss, .fallback = "that of the reference run,\nand --tolerance"},
+         .value = &t->until_loss, .fallback = "that of the reference run,\nplus --tolerance"},
         {"tolerance", "F", "accepted relative excess over the loss of the reference run",
          WEFT_OPTION_PPM, .value = &t->tolerance_ppm},
         {"check-steps", "N", "steps between evaluations", WEFT_OPTION_U32,

@@ -1,4 +1,4 @@
-/* Why a measurement failed, for a person. */
+/* The reason why a measurement failed, as text. */
 #ifndef WEFT_CLI_PERF_ERROR_H
 #define WEFT_CLI_PERF_ERROR_H
 
@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Write the text, unless there is one: the first failure is the cause, those that follow are its
- * consequences. Returns false. */
+/* Set the text, unless it is set: the first failure is the cause, later ones are its consequences.
+ * Returns false. */
 [[gnu::format(printf, 2, 3)]] bool weft_perf_fail(struct weft_error *error, const char *format,
                                                   ...);
 

@@ -12,7 +12,7 @@
 
 enum { OPEN_S = 120 };
 
-static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* for the wish to stop */
+static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* to check for a request to stop */
 static const uint64_t end_ns = 60 * WEFT_NS_PER_S;
 
 /* "sender 3", and on a lab "(host 3)". */
@@ -30,8 +30,8 @@ static void name(const struct weft_perf_fleet *fleet, uint32_t participant, char
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* In the child. Whether a signal ends the run is the coordinator's to judge; its end is this process's
- * end. */
+/* In the child: ignore signals to stop, which the coordinator handles. This process ends when the
+ * coordinator does. */
 static int be(void *context, const struct weft_slot *slot)
 {
     static const int deaf[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
@@ -82,7 +82,7 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
     if (weft_security_load(&fleet_p->security, true, &fleet_p->error) != WEFT_OK) {
         return false;
     }
-    (void)fflush(NULL); /* or the children would print it again */
+    (void)fflush(NULL); /* otherwise the children would print it again */
     for (uint32_t i = 0; i < job->plan->participants; i++) {
         if (!start_one(fleet_p, i)) {
             return false;
@@ -109,7 +109,7 @@ void weft_perf_fleet_say(struct weft_perf_fleet *fleet, cJSON *message)
     for (uint32_t i = 0; i < fleet->supervisor.count; i++) {
         struct weft_slot *slot = &fleet->supervisor.slots[i];
         if (slot->is_running && slot->channel.fd >= 0) {
-            /* One that is gone shows by its end. */
+            /* A failed send is ignored: the end of a participant is detected separately. */
             (void)weft_channel_send(&slot->channel, cJSON_Duplicate(message, true));
         }
     }
@@ -121,8 +121,8 @@ static bool was_killed(const struct weft_slot *slot)
     return !slot->is_running && WIFSIGNALED(slot->wait_status);
 }
 
-/* This participant failed or has ended. The cause may be one that was killed: what that leaves behind
- * are peers that lost it, and over TCP they may say so first. */
+/* This participant failed or has ended. The cause may be another one that was killed: its peers
+ * lose their connections, and over TCP they may report that first. */
 static void blame(struct weft_perf_fleet *fleet, const struct weft_slot *slot)
 {
     struct weft_supervisor_event event;

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The hosts of a list such as "0,3-8", in its order; a host may come twice. Returns their number; 0:
- * no list. */
+/* Parse a list of hosts such as "0,3-8", in its order; a host may appear twice. Returns their
+ * number; 0: not a list. */
 static uint32_t parse_hosts(const char *text, uint32_t hosts[WEFT_PERF_PARTICIPANTS_MAX])
 {
     uint32_t count = 0;
@@ -57,7 +57,7 @@ static bool layout_on_hosts(const char *hosts, uint32_t participants,
     }
     if (count < participants) {
         return weft_perf_fail(error,
-                              "%u participants and %u hosts: bring up a larger lab, or name hosts "
+                              "%u participants and %u hosts: create a larger lab, or name hosts "
                               "twice with --hosts",
                               participants, count);
     }
@@ -118,7 +118,8 @@ void weft_perf_netns_leave(int home)
 {
     if (home >= 0) {
         int status = setns(home, CLONE_NEWNET);
-        WEFT_ASSERT(status == 0); /* it was here a moment ago, and its descriptor is open */
+        WEFT_ASSERT(status == 0); /* the thread was in this namespace before, and the descriptor is
+                                   * open */
         (void)close(home);
     }
 }

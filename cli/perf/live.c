@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* For participants to come to the question. */
+/* The time for participants to answer a query. */
 static const uint64_t patience_ns = WEFT_NS_PER_S / 2;
 
 static bool have_all_told(const struct weft_perf_live *live, uint32_t asked)
@@ -20,7 +20,8 @@ static bool have_all_told(const struct weft_perf_live *live, uint32_t asked)
     return true;
 }
 
-/* A note is read only when its writer has told for this question: it writes for another one else. */
+/* A note is read only after its writer has answered this query; otherwise it may be writing for
+ * another one. */
 static void ask(struct weft_perf_live *live)
 {
     const struct timespec pause = {.tv_nsec = WEFT_NS_PER_MS};

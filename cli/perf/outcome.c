@@ -144,7 +144,7 @@ void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
     }
     if (outcome->undisturbed_rounds > 0) {
         print_times("undisturbed", &outcome->undisturbed, scale);
-        printf("%-12s %u of %u rounds: the machine took no processor away in the first %.2f ms\n",
+        printf("%-12s %u of %u rounds: no processor was preempted in the first %.2f ms\n",
                "", outcome->undisturbed_rounds, result->rounds, ms(result->window_ns));
     }
     if (outcome->ideal_ms > 0) {
@@ -229,7 +229,7 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddNumberToObject(object, "busy", outcome->job->busy);
 }
 
-/* null: nobody watched the processors. */
+/* null: the processors were not watched. */
 static void json_undisturbed(cJSON *object, const struct weft_perf_outcome *outcome)
 {
     if (outcome->result->window_ns == 0) {

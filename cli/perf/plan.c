@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Past the limit flows are only counted. */
+/* Beyond the limit, flows are only counted. */
 static void add(struct weft_perf_plan *plan, uint32_t from, uint32_t to)
 {
     if (plan->flow_count++ < WEFT_PERF_PAIRS_MAX) {

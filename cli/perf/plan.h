@@ -8,7 +8,7 @@
  *             round, at most `parallel` of its messages under way at once (Hadoop's habit,
  *             mapreduce.reduce.shuffle.parallelcopies, seen from the other end)
  *
- * A flow is a pair of participants and direction; it carries one message a round.
+ * A flow is a pair of participants and a direction; it carries one message in each round.
  */
 #ifndef WEFT_CLI_PERF_PLAN_H
 #define WEFT_CLI_PERF_PLAN_H
@@ -40,21 +40,21 @@ struct weft_perf_plan {
     enum weft_perf_pattern pattern;
     uint32_t participants;
     uint32_t flow_count;
-    uint32_t parallel; /* messages of one sender under way at once */
+    uint32_t parallel; /* messages of one sender in flight */
     struct weft_perf_pair flows[WEFT_PERF_PAIRS_MAX];
 };
 
-/* False when it is too large: more participants or flows than the limits. `parallel` 0 = all. */
+/* False when there are more participants or flows than the limits. `parallel` 0 = all. */
 bool weft_perf_plan_make(enum weft_perf_pattern pattern, uint32_t senders, uint32_t receivers,
                          uint32_t parallel, struct weft_perf_plan *plan_p);
 
-/* Rounds are trips, which follow each other without a word between them. */
+/* Rounds are trips, which follow each other without messages of the coordinator. */
 static inline bool weft_perf_is_pingpong(const struct weft_perf_plan *plan)
 {
     return plan->pattern == WEFT_PERF_PINGPONG;
 }
 
-/* Of a message, in weft's full packets of that UDP payload; docs/PROTOCOL.md section 3.7. */
+/* Chunks of a message, in weft's full packets of that UDP payload; docs/PROTOCOL.md section 3.7. */
 static inline uint32_t weft_perf_chunk_bytes(uint32_t packet_bytes)
 {
     return (packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / 128 * 128;
@@ -62,7 +62,7 @@ static inline uint32_t weft_perf_chunk_bytes(uint32_t packet_bytes)
 
 const char *weft_perf_pattern_name(enum weft_perf_pattern pattern);
 
-/* "sender 3", "receiver": for a person. */
+/* "sender 3", "receiver": the role for messages to the user. */
 void weft_perf_plan_role(const struct weft_perf_plan *plan, uint32_t participant, char *text_p,
                          unsigned bytes);
 

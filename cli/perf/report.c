@@ -21,8 +21,8 @@ static double figure_of(const struct weft_perf_sample *sample, enum figure figur
     return figure == GOODPUT ? sample->goodput_gbps : sample->cpu_s;
 }
 
-/* Of a flow's rounds; with another flow, of the quotients within each round: both were measured in
- * the same moment. */
+/* Over a flow's rounds; with another flow, over the ratios within each round, because both were
+ * measured at about the same time. */
 static struct summary summarize(const struct weft_perf_report *r, const struct weft_perf_flow *of,
                                 const struct weft_perf_flow *over, enum figure figure)
 {
@@ -35,7 +35,7 @@ static struct summary summarize(const struct weft_perf_report *r, const struct w
     return (struct summary){.median = median, .min = values[0], .max = values[r->rounds - 1]};
 }
 
-/* Of all rounds: what is counted, not measured. */
+/* Sums over all rounds: these are counters, not measurements. */
 static struct weft_perf_sample counts_of(const struct weft_perf_flow *flow, uint32_t rounds)
 {
     struct weft_perf_sample sum = {0};
@@ -46,7 +46,7 @@ static struct weft_perf_sample counts_of(const struct weft_perf_flow *flow, uint
     return sum;
 }
 
-/* Only what weft is compared with: udp-raw over tcp-raw is nobody's question. */
+/* Only ratios with weft: udp-raw over tcp-raw is of no interest. */
 static bool ratio_wanted(const struct weft_perf_flow *a, const struct weft_perf_flow *b)
 {
     return strcmp(a->transport, "weft") == 0 && strcmp(b->transport, "weft") != 0;
@@ -56,7 +56,7 @@ void weft_perf_report_text(const struct weft_perf_report *r)
 {
     struct utsname host = {0};
     (void)uname(&host);
-    printf("%.1f MB a round in messages of %.3f MB, packets of %u bytes, n = %u, %ld CPUs, "
+    printf("%.1f MB per round in messages of %.3f MB, packets of %u bytes, n = %u, %ld CPUs, "
            "Linux %s\n",
            (double)r->bytes / 1e6, r->message_bytes / 1e6, r->packet_bytes, r->rounds,
            sysconf(_SC_NPROCESSORS_ONLN), host.release);

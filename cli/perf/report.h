@@ -19,7 +19,7 @@ struct weft_perf_flow {
     const char *name; /* "weft auth" */
     const char *transport;
     const char *security;
-    struct weft_perf_sample *samples; /* one a round */
+    struct weft_perf_sample *samples; /* one for each round */
 };
 
 struct weft_perf_report {
@@ -28,7 +28,7 @@ struct weft_perf_report {
     uint32_t packet_bytes;
     uint32_t rounds;
     const char *lab; /* NULL = loopback */
-    const struct weft_perf_flow *flows; /* ratios are those of the first ones over the others */
+    const struct weft_perf_flow *flows; /* ratios have these first ones as numerators */
     uint32_t flow_count;
 };
 

@@ -1,4 +1,4 @@
-/* `weft perf pingpong, incast, outcast, alltoall, shuffle`: the patterns that go in rounds. */
+/* `weft perf pingpong, incast, outcast, alltoall, shuffle`: the patterns that consist of rounds. */
 #include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/perf/busy.h"
@@ -42,10 +42,11 @@ struct pattern {
 
 #define ROUND_WORDS                                                                                \
     "Every participant is a process with sockets of its own, on a host of --lab or on loopback;\n" \
-    "connections live over all rounds. A round runs from the go signal, one moment for all, to\n"  \
-    "the last message's end at its receiver. Contents and masks are checked after each round.\n"   \
-    "ideal is what a round takes when every packet, with its headers, crosses the busiest link\n"  \
-    "once without a gap; a round without an answer in --give-up s ends the run as DNF."
+    "connections are kept for all rounds. A round lasts from the go signal, at the same time\n"    \
+    "for all, to the end of the last message at its receiver. Contents and masks are checked\n"    \
+    "after each round. ideal is the time of a round in which every packet, with its headers,\n"    \
+    "crosses the busiest link once without a gap. A round that does not complete within\n"         \
+    "--give-up s ends the run as DNF."
 
 static const struct pattern patterns[] = {
     {.pattern = WEFT_PERF_PINGPONG,
@@ -93,7 +94,7 @@ static const struct pattern patterns[] = {
      .name = "perf shuffle",
      .summary = "measure rounds in which every mapper sends to every reducer",
      .description = "Every mapper sends a message to every reducer in each round, in an order\n"
-                    "drawn anew, with at most --parallel of its messages under way (Hadoop's\n"
+                    "drawn anew, with at most --parallel of its messages in flight (Hadoop's\n"
                     "shuffle.parallelcopies, which has the same default).\n" ROUND_WORDS,
      .example = "  weft perf shuffle --lab demo --senders 4 --receivers 4 --bytes 1000000",
      .bytes = 250000,
@@ -139,7 +140,7 @@ static int check_transport(const struct weft_command *command, const struct opti
     const char *name = job->transport->name;
     bool weft = job->transport == &weft_perf_agent_weft;
     if (!job->transport->bounded && (job->bound_ppm > 0 || job->deadline_ms > 0)) {
-        return weft_options_usage(command, "--bound and --deadline are of --transport weft and "
+        return weft_options_usage(command, "--bound and --deadline require --transport weft or "
                                            "tcp; %s has neither",
                                   name);
     }
@@ -147,23 +148,23 @@ static int check_transport(const struct weft_command *command, const struct opti
         return weft_options_usage(command, "--drop-at-sender requires --transport tcp-raw");
     }
     if (!job->transport->kernel_tcp && (job->tcp_cc != NULL || job->tcp_rto_min_ms > 0)) {
-        return weft_options_usage(command, "--tcp-cc and --tcp-rto-min are of --transport tcp and "
+        return weft_options_usage(command, "--tcp-cc and --tcp-rto-min require --transport tcp or "
                                            "tcp-raw");
     }
     if (!weft && job->trace != NULL) {
         return weft_options_usage(command, "--trace requires --transport weft");
     }
     if (!weft && job->cc != NULL) {
-        return weft_options_usage(command, "--cc is of --transport weft; the kernel's TCP has "
+        return weft_options_usage(command, "--cc requires --transport weft; the kernel's TCP has "
                                            "--tcp-cc");
     }
     if (!job->transport->secure && o->security.mode == WEFT_MODE_SEAL) {
-        return weft_options_usage(command, "%s has no security: --security is of --transport weft "
-                                           "and tcp",
+        return weft_options_usage(command, "%s has no security: --security requires --transport "
+                                           "weft or tcp",
                                   name);
     }
     if (job->transport == &weft_perf_agent_udp_raw && job->packet_bytes < 512) {
-        return weft_options_usage(command, "udp-raw takes --packet-bytes of at least 512");
+        return weft_options_usage(command, "udp-raw requires --packet-bytes of at least 512");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -214,9 +215,9 @@ static int report(const struct pattern *pattern, const struct options *o,
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
-/* While this file is open the kernel waits for work without halting the processors (PM QoS; cyclictest
- * does the same): a virtual machine's that halts is given to somebody else, and comes back when that
- * one has had its turn. -1: there is no such file here; then they halt. */
+/* While this file is open the kernel does not halt idle processors (PM QoS; cyclictest does the
+ * same): the host gives a halted virtual processor to another machine, and returns it only after
+ * that one's time slice. -1: this host has no such file, so they halt. */
 static int processors_keep(void)
 {
     int32_t latency_us = 0;
@@ -228,7 +229,7 @@ static int processors_keep(void)
     return fd;
 }
 
-/* The rounds, with the busy processes beside them. */
+/* Run the rounds together with the busy processes. */
 static int measure(const struct pattern *pattern, const struct options *o)
 {
     struct weft_perf_busy busy;
@@ -277,7 +278,8 @@ static int run(const struct pattern *pattern, struct options *o)
     return status;
 }
 
-/* What serves metrics begins before --realtime is heeded: it shall not go before the participants. */
+/* Start the metrics thread before --realtime takes effect: it must not have priority over the
+ * participants. */
 static int run_watched(const struct pattern *pattern, struct options *o)
 {
     struct weft_perf_live live;
@@ -351,7 +353,7 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
         {"bytes", "N", "bytes of a message, a multiple of 4", WEFT_OPTION_U32, &o.job.bytes,
          .min = 4, .max = MESSAGE_BYTES_MAX},
-        {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "rounds that count",
+        {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "measured rounds",
          WEFT_OPTION_U32, &o.job.rounds, .min = 1, .max = ROUNDS_MAX},
         {"warmup", "N", "unmeasured rounds before them", WEFT_OPTION_U32, &o.job.warmup,
          .max = ROUNDS_MAX},
@@ -367,7 +369,7 @@ int weft_perf_rounds(int argc, char **argv)
          &o.job.deadline_ms, .min = 1, .max = 60000, .fallback = "none"},
         {"cc", "NAME", "weft's congestion control: dctcp, delay or reno-fair", WEFT_OPTION_CUSTOM,
          &o.job.cc, .fallback = "dctcp", .parse = parse_cc},
-        {"tcp-cc", "NAME", "TCP's: dctcp, or what the kernel has: cubic, bbr, reno",
+        {"tcp-cc", "NAME", "TCP's: dctcp, or another one of the kernel: cubic, bbr, reno",
          WEFT_OPTION_STRING, &o.job.tcp_cc, .fallback = "the kernel's"},
         {"tcp-rto-min", "MS", "minimum retransmission timeout of TCP", WEFT_OPTION_U32,
          &o.job.tcp_rto_min_ms, .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
@@ -410,7 +412,7 @@ int weft_perf_rounds(int argc, char **argv)
         .summary = pattern->summary,
         .description = pattern->description,
         .example = pattern->example,
-        /* The first rows are of one pattern, or of all but pingpong. */
+        /* The first rows are for one pattern, or for all except pingpong. */
         .options = options + (which == WEFT_PERF_SHUFFLE ? 0 : which == WEFT_PERF_PINGPONG ? 3 : 2),
     };
     int status = weft_options_parse(&command, argc, argv);

@@ -21,7 +21,7 @@ static const uint64_t progress_after_ns = 2 * WEFT_NS_PER_S;
 struct ticks {
     unsigned long long busy;
     unsigned long long all;
-    unsigned long long stolen; /* by the host of a virtual machine */
+    unsigned long long stolen; /* time stolen by the host of a virtual machine */
 };
 
 struct counts {
@@ -36,7 +36,7 @@ struct run {
     struct counts before;          /* in the warm-up */
     uint64_t began_ns;
     uint64_t shown_ns;
-    struct weft_steal_monitor *monitor; /* NULL: nobody watches the processors */
+    struct weft_steal_monitor *monitor; /* NULL: the processors are not watched */
     bool progress;
 };
 
@@ -137,7 +137,8 @@ static void keep(struct run *run, uint32_t count, uint64_t go_ns)
     }
 }
 
-/* As within a participant: one with another than what was asked for speaks for all. */
+/* As within a participant: one with another congestion control than requested is reported for
+ * all. */
 static void keep_cc(struct run *run, const struct weft_perf_agent_note *note)
 {
     const char *asked = run->job->tcp_cc;
@@ -146,7 +147,7 @@ static void keep_cc(struct run *run, const struct weft_perf_agent_note *note)
     }
 }
 
-/* What the participants' notes say at the end; they are gone soon. */
+/* Copy the participants' notes at the end, before they are unmapped. */
 static void keep_notes(struct run *run)
 {
     struct weft_perf_result *result = run->result;
@@ -181,7 +182,8 @@ static void rest(const struct run *run)
     (void)nanosleep(&gap, NULL);
 }
 
-/* Wait for that event of all. False: it did not come, and why is in the result. */
+/* Wait for that event from all participants. False: it did not arrive, and the result has the
+ * reason. */
 static bool hear(struct run *run, const char *event, uint64_t until_ns)
 {
     enum weft_perf_heard heard = weft_perf_fleet_recv(&run->fleet, event, until_ns);
@@ -190,22 +192,22 @@ static bool hear(struct run *run, const char *event, uint64_t until_ns)
     return heard == WEFT_PERF_ALL;
 }
 
-/* Takes the message. */
+/* Owns: takes the message. */
 static bool ask(struct run *run, cJSON *message, const char *answer)
 {
     weft_perf_fleet_say(&run->fleet, message);
     return hear(run, answer, weft_clock_now_ns() + prepare_ns);
 }
 
-/* The counters of all rounds so far: a TCP sender is through when its bytes are in the kernel's
- * buffer, and what is lost of them is sent again after that. */
+/* Collect the counters of all rounds so far: a TCP sender is done when its bytes are in the
+ * kernel's buffer, and lost ones are retransmitted after that. */
 static bool count_all(struct run *run)
 {
     rest(run);
     return ask(run, weft_channel_event("count"), "counted");
 }
 
-/* Rounds [first, first + count), timed or not. False: no more. */
+/* Run rounds [first, first + count), timed or not. False: the run ends. */
 static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool timed)
 {
     cJSON *prepare = weft_channel_event("prepare");
@@ -261,8 +263,8 @@ static void do_all(struct run *run)
     atomic_store(&run->fleet.shared->stopping, !good);
 }
 
-/* Every round is judged by the same time from its go on, however long it took: were long rounds
- * watched for longer, they would be left out more often. */
+/* Every round is watched for the same time from its go signal: if long rounds were watched for
+ * longer, they would be excluded more often. */
 static void judge_rounds(struct run *run)
 {
     struct weft_perf_result *result = run->result;
@@ -321,8 +323,8 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     return good;
 }
 
-/* Messages of a round on the busiest way of a host's link. Those between participants of one host
- * (--hosts names one twice) cross none. */
+/* The number of messages of a round in the busiest direction of a host's link. Messages between
+ * participants on one host (named twice by --hosts) cross no link. */
 static uint32_t busiest(const struct weft_perf_job *job)
 {
     static uint32_t ways[WEFT_PERF_PARTICIPANTS_MAX][2]; /* of the first participant on the host */

@@ -2,14 +2,14 @@
  * lab.
  *
  *   weft     the endpoint over weft_udp: reliable (bound 0), ADD sink
- *   udp-raw  a bare GSO+GRO program with the same packets and the same add: what there is to gain
- *   tcp-raw  kernel TCP; the receiver adds floats likewise
+ *   udp-raw  a bare GSO+GRO program with the same packets and the same add: the upper limit
+ *   tcp-raw  kernel TCP; the receiver adds floats in the same way
  *
- * Two threads each, sender and receiver. Goodput counts floats added at the receiver and nothing
- * else; the formulas are in bench/METRICS.md. A round is one measurement with sockets of its own;
- * of several flows each is measured once in every round, in turn, so a busy moment of the machine
- * falls on all of them alike and the ratios within a round mean more than the figures. After each
- * measurement the accumulator is compared with the sum that it must hold. */
+ * Two threads each, sender and receiver. Goodput counts only floats added at the receiver; the
+ * formulas are in bench/METRICS.md. A round is one measurement with its own sockets. Of several
+ * flows each is measured once in every round, in turn, so a load peak of the machine affects all of
+ * them alike, and the ratios within a round are more reliable than the absolute figures. After each
+ * measurement the accumulator is compared with the expected sum. */
 #define _GNU_SOURCE // CPU_SET
 #include "cli/options.h"
 #include "cli/perf/report.h"
@@ -52,7 +52,7 @@ struct options {
     bool verbose;
 };
 
-/* ---- what the flows share -------------------------------------------------------------------- */
+/* ---- shared by the flows --------------------------------------------------------------------- */
 
 struct weft_stream_mark weft_stream_mark(void)
 {
@@ -119,7 +119,7 @@ static void vector_fill(float *vector, uint32_t count)
     }
 }
 
-/* What can be measured; weft comes first, in each mode. */
+/* The flows that can be measured; weft is first, in each mode. */
 static const struct kind {
     const char *name;
     uint32_t transport;
@@ -186,7 +186,7 @@ static void plan_flows(struct plan *plan, const struct options *options)
     }
 }
 
-/* Equal messages of whole floats, together at least as many bytes as asked for. */
+/* Equal messages of whole floats, together at least the requested number of bytes. */
 static void plan_sizes(struct plan *plan, const struct options *options)
 {
     struct weft_stream_job *job = &plan->job;
@@ -194,7 +194,7 @@ static void plan_sizes(struct plan *plan, const struct options *options)
     uint64_t message_bytes = weft_div_ceil_u64(options->bytes, messages);
     job->messages = (uint32_t)weft_min_u64(messages, UINT32_MAX);
     job->message_floats = (uint32_t)weft_div_ceil_u64(message_bytes, sizeof(float));
-    /* Of tiny messages fewer bytes must do, or the warm-up would take longer than the rest. */
+    /* For tiny messages fewer bytes are used, or the warm-up would last longer than the rest. */
     uint64_t warmup_max = weft_max_u64(messages / 8, 64);
     job->warmup_messages =
         (uint32_t)weft_min_u64(weft_div_ceil_u64(WARMUP_BYTES, message_bytes), warmup_max);
@@ -223,7 +223,7 @@ static int plan_check(const struct weft_command *command, const struct options *
                                   CHUNKS_MAX);
     }
     if (options->security > WEFT_MODE_AUTH && !chosen(options->transport, WEFT)) {
-        return weft_options_usage(command, "--security is of --transport weft; the raw programs "
+        return weft_options_usage(command, "--security requires --transport weft; the raw programs "
                                            "have none");
     }
     return WEFT_OPTIONS_RUN;
@@ -308,8 +308,8 @@ int weft_perf_stream(int argc, char **argv)
          &o.message_bytes, .min = sizeof(float), .max = MESSAGE_BYTES_MAX},
         {"rounds", "N", "measurements of each transport", WEFT_OPTION_U32, &o.rounds, .min = 1,
          .max = WEFT_PERF_STREAM_ROUNDS_MAX},
-        {"cpus", "S,R", "keep the sender on CPU S and the receiver on CPU R", WEFT_OPTION_CUSTOM,
-         &o.cpus, .fallback = "wherever the kernel puts them", .parse = parse_cpus},
+        {"cpus", "S,R", "pin the sender to CPU S and the receiver to CPU R", WEFT_OPTION_CUSTOM,
+         &o.cpus, .fallback = "not pinned", .parse = parse_cpus},
         {"busy-poll-us", "N", "weft: busy-poll the socket for N us before sleeping; 0 = off",
          WEFT_OPTION_U32, &o.busy_poll_us, .max = 10000},
         {"lab", "NAME", "between two hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
@@ -317,7 +317,7 @@ int weft_perf_stream(int argc, char **argv)
         {"hosts", "LIST", "the receiver's and the sender's host", WEFT_OPTION_STRING, &o.hosts,
          .fallback = "0,1"},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
-        {"verbose", NULL, "a line for each measurement, on standard error", WEFT_OPTION_FLAG,
+        {"verbose", NULL, "print a line for each measurement on standard error", WEFT_OPTION_FLAG,
          .value = &o.verbose},
         {0},
     };

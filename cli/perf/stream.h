@@ -1,8 +1,8 @@
-/* What the ways of streaming float vectors share (stream.c has the essay).
+/* Shared by the transports of `weft perf stream` (stream.c has the essay).
  *
  * A flow moves messages of `message_floats` floats from one thread to another. The receiver adds
- * each into the same accumulator and keeps the time: the clock runs from the end of the warm-up
- * messages to the end of the last.
+ * each to the same accumulator and measures the time, from the end of the warm-up messages to the
+ * end of the last message.
  */
 #ifndef WEFT_CLI_PERF_STREAM_H
 #define WEFT_CLI_PERF_STREAM_H
@@ -25,15 +25,15 @@ struct weft_stream_job {
     uint32_t message_floats;
     uint32_t warmup_messages;
     uint32_t messages;     /* timed */
-    uint32_t packet_bytes; /* UDP payload, the room for a tag included */
+    uint32_t packet_bytes; /* UDP payload, including room for a tag */
     uint32_t chunk_floats; /* of a full packet */
-    uint32_t busy_poll_us; /* weft: look so long before a sleep */
+    uint32_t busy_poll_us; /* weft: busy-poll for this time before a sleep */
     enum weft_wire_mode security;
     const struct weft_perf_layout *layout;
-    int cpus[2]; /* sender's, receiver's; -1 = wherever the kernel puts it */
+    int cpus[2]; /* sender's, receiver's; -1 = not pinned */
 };
 
-/* A moment: time, and CPU time of all threads of the process, the kernel's part included. */
+/* The time, and the CPU time of all threads of the process, user and system. */
 struct weft_stream_mark {
     uint64_t at_ns;
     uint64_t cpu_ns;
@@ -42,9 +42,9 @@ struct weft_stream_mark {
 struct weft_stream_result {
     struct weft_stream_mark start; /* the receiver had the last warm-up message */
     struct weft_stream_mark end;   /* it had the last */
-    uint64_t retransmitted;        /* packets sent again (TCP: segments), warm-up included */
+    uint64_t retransmitted;        /* retransmitted packets (TCP: segments), warm-up included */
     uint64_t lost;                 /* udp-raw: packets that did not arrive; others recover: 0 */
-    char note[320];                /* for a person; may be empty */
+    char note[320];                /* for the user; may be empty */
 };
 
 /* Returns false with a reason in error. When nothing was lost, the
@@ -58,8 +58,8 @@ weft_stream_run weft_stream_tcp_raw;
 
 struct weft_stream_mark weft_stream_mark(void);
 
-/* Keep the calling thread on that CPU; -1 = leave it. A refusal is ignored: the figure is then one
- * of a thread that wandered. */
+/* Pin the calling thread to that CPU; -1 = do not pin. A failure is ignored: the figure is then
+ * that of an unpinned thread. */
 void weft_stream_pin(int cpu);
 
 #endif

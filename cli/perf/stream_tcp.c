@@ -1,5 +1,5 @@
-/* Kernel TCP as it comes: one connection, large writes, no options but the defaults, packets as
- * large as loopback takes them. The receiver reads 256 KB at a time and adds the floats. */
+/* Kernel TCP with its defaults: one connection, large writes, no options, packets as large as
+ * loopback allows. The receiver reads 256 KB at a time and adds the floats. */
 #include "cli/perf/stream.h"
 
 #include "core/sink.h"
@@ -33,7 +33,7 @@ static void *send_all(void *arg)
             ssize_t sent = send(sender->fd, at, left, MSG_NOSIGNAL);
             if (sent <= 0) {
                 (void)shutdown(sender->fd, SHUT_WR);
-                return NULL; /* the receiver sees the end of the stream and says so */
+                return NULL; /* the receiver detects the end of the stream and reports it */
             }
             at += sent;
             left -= (size_t)sent;
@@ -65,7 +65,7 @@ static bool open_pair(const struct weft_perf_layout *layout, int fds[2], struct 
     return open;
 }
 
-/* Read one message; a float may be cut by the end of a read, so reads are filled up. */
+/* Read one message; a read may end within a float, so it is continued to a float boundary. */
 static bool take_message(const struct weft_stream_job *job, int fd, char *buffer)
 {
     size_t left = job->message_floats * sizeof(float);

@@ -1,8 +1,8 @@
-/* The least that a program can do to move the same packets: GSO bursts of (48-byte header, a chunk
- * of payload taken in shuffled order straight from the vector), GRO receive, and the same add into
- * the accumulator at the place that the header names. Flow control is a count of packets received,
- * sent back after each batch; there is no loss recovery, no acknowledgement ranges, no check. What
- * is missing at the end is reported as lost. */
+/* The minimum that a program must do to move the same packets: GSO bursts of (48-byte header, a
+ * chunk of payload taken in shuffled order straight from the vector), GRO receive, and the same add
+ * to the accumulator at the offset in the header. Flow control is a count of packets received, sent
+ * back after each batch; there is no loss recovery, no acknowledgement of ranges, no checksum.
+ * Packets missing at the end are reported as lost. */
 #define _GNU_SOURCE // recvmmsg, sendmmsg
 #include "cli/perf/stream.h"
 
@@ -25,14 +25,14 @@ enum {
     BURST_PACKETS_MAX = 64, /* the kernel's limit */
     BURST_BYTES_MAX = 65000,
     BURSTS_PER_CALL = 4,
-    WINDOW_BYTES = 2500000, /* in flight; the socket buffer takes 4 MB */
+    WINDOW_BYTES = 2500000, /* in flight; the socket buffer has 4 MB */
     SLOTS = 8,
     SLOT_BYTES = 65536,
     SOCKET_BUFFER_BYTES = 4 << 20,
-    STALL_MS = 100, /* without news: what is in flight was lost */
+    STALL_MS = 100, /* without an acknowledgement: packets in flight count as lost */
 };
 
-/* Host byte order: both ends are this program. The rest of the 48 bytes is room. */
+/* Host byte order: both ends are this program. The rest of the 48 bytes is padding. */
 struct header {
     uint32_t message;
     uint32_t chunk;
@@ -46,7 +46,7 @@ struct raw {
     uint32_t chunks;  /* of a message */
     uint32_t *order;  /* chunks in the order in which they are sent */
     int fds[2];       /* sender, receiver; connected to each other */
-    atomic_bool sent; /* the sender is through */
+    atomic_bool sent; /* the sender is done */
 };
 
 static bool open_pair(const struct weft_perf_layout *layout, int fds[2], struct weft_error *error)
@@ -77,7 +77,8 @@ static bool open_pair(const struct weft_perf_layout *layout, int fds[2], struct 
 
 /* ---- sender ---------------------------------------------------------------------------------- */
 
-/* Wait until fewer than a window is in flight. Returns the packets known or given up as arrived. */
+/* Wait until less than a window is in flight. Returns the number of packets that arrived or were
+ * given up. */
 static uint64_t wait_for_window(const struct raw *raw, uint64_t sent, uint64_t acked)
 {
     int fd = raw->fds[0];
@@ -121,8 +122,8 @@ static void burst_message(const struct raw *raw, struct burst *burst, uint32_t p
     }
 }
 
-/* Up to burst_packets packets of the message from the next-th on; the short last chunk of a message
- * ends its burst, for GSO wants equal lengths. Returns the packets taken. */
+/* Build up to burst_packets packets of the message from the next-th on; the short last chunk of a
+ * message ends its burst, because GSO requires equal lengths. Returns the number of packets. */
 static uint32_t burst_fill(const struct raw *raw, uint32_t message, uint32_t next,
                            struct burst *burst)
 {
@@ -164,7 +165,8 @@ static void *send_all(void *arg)
             }
             for (uint32_t done = 0; done < count;) {
                 int taken = sendmmsg(raw->fds[0], messages + done, count - done, 0);
-                done += taken > 0 ? (uint32_t)taken : 1; /* a refused burst is lost, and shows */
+                done += taken > 0 ? (uint32_t)taken : 1; /* a refused burst is lost, and counted as
+                                                          * such */
             }
             acked = wait_for_window(raw, sent, acked);
         }
@@ -180,7 +182,7 @@ struct inbox {
     struct iovec iov[SLOTS];
     alignas(struct cmsghdr) uint8_t control[SLOTS][CMSG_SPACE(sizeof(int))];
     uint8_t *bytes;
-    uint64_t packets; /* taken so far */
+    uint64_t packets; /* received so far */
 };
 
 static int segment_bytes_of(struct msghdr *message, int otherwise)
@@ -249,8 +251,8 @@ static void receive_all(struct raw *raw, struct inbox *inbox, struct weft_stream
     result_p->lost = total - inbox->packets;
 }
 
-/* Fisher and Yates with a fixed linear congruential generator: any order without neighbours
- * will do. */
+/* Fisher-Yates shuffle with a fixed linear congruential generator: any non-sequential order will
+ * do. */
 static void shuffle(uint32_t *order, uint32_t count)
 {
     uint64_t state = 1;

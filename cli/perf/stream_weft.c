@@ -1,5 +1,5 @@
-/* weft itself: two endpoints over weft_udp, bound 0, ADD sink. DEPTH messages are open at a time, so
- * that the end of one overlaps the next, as a model's tensors do. */
+/* weft itself: two endpoints over weft_udp, bound 0, ADD sink. DEPTH messages are open at a time,
+ * so that the end of one overlaps the next, as with a model's tensors. */
 #include "cli/perf/stream.h"
 
 #include "io/clock.h"
@@ -18,10 +18,10 @@ struct end {
     const struct weft_stream_job *job;
     struct weft_endpoint endpoint;
     weft_peer peer; /* sender: the receiver */
-    uint16_t port;  /* sender: where the receiver is */
+    uint16_t port;  /* sender: address of the receiver */
     uint32_t begun; /* sender: messages sent; receiver: expectations posted */
     uint32_t done;  /* sender: SENT; receiver: RECEIVED */
-    bool broken;    /* the peer went down, a call was refused, or nothing moves */
+    bool broken;    /* the peer went down, a call was refused, or there is no progress */
     uint32_t done_seen;
     uint64_t moved_ns; /* when done_seen was reached */
     atomic_bool *sender_through;
@@ -33,7 +33,7 @@ static uint32_t messages_of(const struct end *end)
     return end->job->warmup_messages + end->job->messages;
 }
 
-/* Break off when no message was completed for long: the benchmark must end. */
+/* Abort when no message completed for a long time: the benchmark must end. */
 static void notice_stall(struct end *end)
 {
     uint64_t now_ns = weft_clock_now_ns();
@@ -143,7 +143,8 @@ static void on_receiver(void *arg, uint64_t now_ns)
 static void receive_all(struct end *end)
 {
     end->result->start = weft_stream_mark();
-    /* Past its last message the receiver still answers, until the sender knows. */
+    /* After its last message the receiver still makes progress, until the sender has its
+     * acknowledgement. */
     while (!atomic_load(end->sender_through) && !end->broken) {
         weft_endpoint_step(&end->endpoint, STEP_NS, on_receiver, end);
         notice_stall(end);
@@ -227,7 +228,7 @@ static bool run_threads(struct end *sender, struct end *receiver, struct weft_er
 bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_result *result_p,
                       struct weft_error *error)
 {
-    /* A lab's network is ours alone. */
+    /* A lab's network has no other users. */
     struct weft_security security = {.mode = (uint8_t)job->security,
                                      .insecure_network = job->security == WEFT_MODE_NONE &&
                                                          job->layout->lab != NULL};

@@ -39,7 +39,7 @@ refused() { # refused <words> <arguments ...>
     tap_like "and why" "$(cat run.err)" "$words"
 }
 refused '2000 is larger than --to 1000' allreduce --from 2000 --to 1000
-refused 'of allreduce' broadcast --loss-bound 0.1
+refused 'require allreduce' broadcast --loss-bound 0.1
 refused 'too small; at least 1200' allgather --packet-bytes 100
 refused '--hosts requires --lab' allreduce --hosts 0,1
 refused '1.*not allowed' allreduce --ranks 1

@@ -117,7 +117,7 @@ refuses() {
 refuses 'multiple of 4' incast --bytes 1001
 refuses 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
 refuses 'requires --transport tcp-raw' incast --drop-at-sender 0.1
-refuses 'of --transport tcp and' incast --tcp-cc reno
+refuses 'require --transport tcp or' incast --tcp-cc reno
 refuses 'kernel.s TCP has' incast --transport tcp --cc delay
 refuses 'has no security' incast --transport udp-raw --security seal
 refuses 'requires at least two' alltoall --senders 1
@@ -132,7 +132,7 @@ refuses '"8.5" is not a whole number' compare --senders 4,8.5
 refuses '"1e5" is not a whole number' compare --bytes 1e5
 refuses 'multiple of 4' compare --bytes 1000,1001
 refuses 'number from 2 to' compare --pattern alltoall --senders 1
-refuses 'a path of at most' compare --out "$(printf '%0900d' 0)"
+refuses 'the path is too long' compare --out "$(printf '%0900d' 0)"
 tap_run_fails "compares on no lab that is not there" 1 "$WEFT_BIN" perf compare --lab no-such-lab
 tap_is "and says so once" "$(grep -c 'no lab named "no-such-lab"' "$tap_tmp/run.out")" 1
 tap_run_fails "a lab that is not there" 1 "$WEFT_BIN" perf incast --lab no-such-lab
