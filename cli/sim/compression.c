@@ -1,4 +1,5 @@
-/* `weft sim compression`: what adding up the updates of a topic model saves, against the number of topics. */
+/* `weft sim compression`: the bytes that summing the updates of a topic model saves, against the
+ * number of topics. */
 #include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "cli/output.h"

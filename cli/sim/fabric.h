@@ -1,4 +1,4 @@
-/* What the files of `weft sim fabric` share. */
+/* Shared by the files of `weft sim fabric`. */
 #ifndef WEFT_CLI_SIM_FABRIC_H
 #define WEFT_CLI_SIM_FABRIC_H
 
@@ -8,7 +8,7 @@
 
 enum { WEFT_CLI_FABRIC_ERROR_BYTES = 512 };
 
-/* A setting that is built in, or else that of a file. False: error_p says what is wrong with it. */
+/* Load a built-in setting, or else a file. False: error_p has the reason. */
 bool weft_cli_fabric_compute(const char *name_or_file, struct weft_fabric_compute *compute_p,
                              char error_p[WEFT_CLI_FABRIC_ERROR_BYTES]);
 bool weft_cli_fabric_network(const char *name_or_file, struct weft_fabric_network *network_p,
@@ -26,8 +26,8 @@ struct weft_cli_fabric_spans {
 /* on_span of a run; arg is the spans. */
 void weft_cli_fabric_take_span(void *arg, const struct weft_fabric_span *span);
 
-/* A Gantt chart: a PNG, and beside it the script of gnuplot that drew it. A Chrome trace. False: said on
- * standard error. */
+/* A Gantt chart: a PNG, and beside it the script of gnuplot that drew it. A Chrome trace. False:
+ * reported on standard error. */
 bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *config,
                            const struct weft_cli_fabric_spans *spans);
 bool weft_cli_fabric_chrome(const char *path, const struct weft_fabric_config *config,
@@ -35,11 +35,11 @@ bool weft_cli_fabric_chrome(const char *path, const struct weft_fabric_config *c
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
-/* Whether the baselines can be run with this, too. NULL, or what is wrong, in error_p. */
+/* Can the baselines also run with this configuration? NULL, or the reason why not, in error_p. */
 const char *weft_cli_fabric_grid_check(const struct weft_fabric_config *config,
                                        char error_p[WEFT_CLI_FABRIC_ERROR_BYTES]);
 
-/* CS1-CS3 x NS1-NS3 with all else as in a checked config; exit status. */
+/* Run CS1-CS3 x NS1-NS3 with all else as in a checked config; returns the exit status. */
 int weft_cli_fabric_grid(const struct weft_fabric_config *config, bool json);
 
 /* The figures of a run as members of an object. */

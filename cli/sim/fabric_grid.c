@@ -1,11 +1,12 @@
-/* `weft sim fabric --grid`: what a policy gains in each of nine settings.
+/* `weft sim fabric --grid`: the speed-up of a policy in each of nine settings.
  *
- * Baselines are what a job has without a scheduler: fair, and with --mode sync ring and halving-doubling.
- * The speed of a run is its commits; with --mode sync 1 / (time of a round), so that a round that the end
- * cuts off costs nobody. The policy's speed over the best baseline's is the cell.
+ * The baselines are the policies without a scheduler: fair, and with --mode sync ring and
+ * halving-doubling. The speed of a run is its number of commits; with --mode sync it is 1 / (time
+ * of a round), so that a round cut off by the end has no effect. A cell is the policy's speed
+ * divided by the best baseline's.
  *
- * Separable: how far the table is from (a row's factor) x (a column's factor), with the means of rows and
- * columns as factors. [mlfabric]'s own table is so within 3.2 %.
+ * Separable: the distance of the table from (a row's factor) x (a column's factor), with the means
+ *            of rows and columns as factors. [mlfabric]'s own table is separable within 3.2 %.
  */
 #include "cli/options.h"
 #include "cli/output.h"
@@ -56,7 +57,8 @@ static double speed_of(const struct weft_fabric_config *config,
     return (double)result->commits / ((double)config->duration_ns / 1e9);
 }
 
-/* One run of the cell, which becomes a member of its object. False: a check failed, which was said. */
+/* One run of the cell, which becomes a member of its object. False: a check failed, which was
+ * reported. */
 static bool run_one(struct weft_fabric_config config, enum weft_fabric_policy policy, cJSON *runs,
                     double *speed_p)
 {

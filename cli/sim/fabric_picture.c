@@ -59,7 +59,8 @@ static bool has_kind(const struct weft_cli_fabric_spans *spans, int kind)
     return false;
 }
 
-/* A box of each span: middle in time and row, half its length, half its height. Drops are crosses. */
+/* A box for each span: its center in time and row, half its length, half its height. Drops are
+ * crosses. */
 static void print_boxes(FILE *script, const struct weft_cli_fabric_spans *spans, int kind)
 {
     fprintf(script, "$%s << EOD\n", weft_fabric_span_name((enum weft_fabric_span_kind)kind));
@@ -146,7 +147,8 @@ bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *co
 
 /* ---- Chrome trace ---------------------------------------------------------------------------- */
 
-/* Slices of one track must not overlap, so a kind has further tracks where a host does several at once. */
+/* Slices of one track must not overlap, so a kind has more tracks where a host has several at
+ * once. */
 struct lanes {
     uint64_t free_ns[WEFT_FABRIC_SPANS][LANES_MAX];
 };

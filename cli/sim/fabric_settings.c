@@ -1,5 +1,5 @@
-/* Files of settings for `weft sim fabric`: one JSON object, numbers under the keys of a table. What a file
- * leaves out stands as in `fixed` and `homogeneous`. */
+/* Files of settings for `weft sim fabric`: one JSON object, numbers under the keys of a table. Keys
+ * missing in a file have the values of `fixed` and `homogeneous`. */
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/sim/fabric.h"
@@ -20,7 +20,7 @@ struct key {
     size_t offset;
     bool wide;
     double scale;
-    double most; /* of the value as written */
+    double most; /* limits of the value in the file */
 };
 
 #define COMPUTE(field) offsetof(struct weft_fabric_compute, field)

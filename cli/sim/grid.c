@@ -1,8 +1,8 @@
 /* `weft sim grid`: the incast grid, each cell in its own process.
  *
- * Cells are started in their order and printed in their order, whoever is done first; the output
- * does not depend on --jobs. A process that ends badly (an assertion, a sanitizer's finding) fails
- * its cell and no other.
+ * Cells are started and printed in order, regardless of which completes first, so the output does
+ * not depend on --jobs. A process that crashes (an assertion, a sanitizer's finding) fails only its
+ * own cell.
  */
 #include "cli/options.h"
 #include "cli/sim/live.h"
@@ -22,10 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A cell that takes longer hangs, and is reported as signal 14. */
+/* A cell that takes longer is considered hung, and reported as signal 14. */
 enum { JOBS_MAX = 64, CELL_SECONDS_MAX = 7200 };
 
-/* One write of a result is atomic: no reader gets a part of it. */
+/* A result is one atomic write: a reader never gets a part of it. */
 static_assert(sizeof(struct weft_incast_result) <= PIPE_BUF);
 
 struct job {
@@ -101,7 +101,7 @@ static void print_json(const struct weft_grid_cell *cell, const struct weft_inca
     printf(", \"verdict\": \"%s\"}", verdict != NULL ? verdict : "good");
 }
 
-/* All that are done, in their order. */
+/* Print the completed cells, in order. */
 static void print_done(struct grid *g)
 {
     for (; g->printed < g->count && g->done[g->printed]; g->printed++) {
@@ -129,7 +129,7 @@ static void print_end(const struct grid *g)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Ends with exit, not _exit: LeakSanitizer looks there. */
+/* End with exit, not _exit, because LeakSanitizer runs in exit. */
 [[gnu::noreturn]] static void child_run(const struct grid *g, uint32_t cell, int fd)
 {
     static struct weft_incast_result result;
@@ -161,7 +161,7 @@ static bool job_start(struct grid *g, struct job *job)
     return true;
 }
 
-/* A result, or the end of a process without one. */
+/* Handle a result, or the end of a process without one. */
 static void job_read(struct grid *g, struct job *job)
 {
     struct weft_incast_result *result = &g->results[job->cell];

@@ -1,6 +1,6 @@
-/* /metrics of `weft sim swarm` and `weft sim grid`: how many of their runs are done and how many of
- * these failed. A run itself lives on virtual time, in a process of its own, and says nothing before
- * it is over; what its endpoints count is no rate of this machine, and not here.
+/* /metrics of `weft sim swarm` and `weft sim grid`: the numbers of completed and of failed runs. A
+ * run uses virtual time, in a process of its own, and reports nothing before its end; the counters
+ * of its endpoints are not rates of this machine, and are not exported.
  */
 #ifndef WEFT_CLI_SIM_LIVE_H
 #define WEFT_CLI_SIM_LIVE_H
@@ -17,8 +17,8 @@ struct weft_sim_live {
     uint64_t planned;
 };
 
-/* Serve them and say where, on standard error; nothing happens without --metrics. False: they cannot
- * be had, which is said. planned: seeds or cells. command: "sim swarm". */
+/* Serve the metrics and print their address on standard error; no effect without --metrics. False:
+ * they cannot be served, which is reported. planned: seeds or cells. command: "sim swarm". */
 bool weft_sim_live_start(struct weft_sim_live *live, const struct weft_metrics_options *options,
                          uint64_t planned, const char *command);
 /* A zeroed object is valid. */

@@ -1,9 +1,9 @@
 /* `weft sim swarm`: many seeds, each a whole cluster on virtual time with faults.
  *
- * Seeds run in child processes, so an assertion or a sanitizer's finding costs one seed and not the
- * run: the parent sees which seed the child was at, reports it, and starts another child behind it.
- * Child j of n takes seeds first + j, first + j + n, ...; results are combined in the order of the
- * seeds, so the trace hash does not depend on --jobs.
+ * Seeds run in child processes, so an assertion or a sanitizer's finding ends one seed and not the
+ * run: the parent knows which seed the child was running, reports it, and starts another child with
+ * the next seed. Child j of n takes seeds first + j, first + j + n, ...; results are combined in
+ * the order of the seeds, so the trace hash does not depend on --jobs.
  */
 #include "cli/options.h"
 #include "cli/sim/live.h"
@@ -23,7 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A seed takes milliseconds. One that takes this long hangs, and is reported as signal 14. */
+/* A seed takes milliseconds. One that takes this long is considered hung, and reported as signal
+ * 14. */
 enum { JOBS_MAX = 64, FAILED_SHOWN_MAX = 1000, SEED_SECONDS_MAX = 120 };
 static const uint64_t seeds_count_max = 10000000;
 
@@ -34,8 +35,8 @@ struct seeds {
 
 struct job {
     pid_t pid;     /* 0 = not running */
-    int fd;        /* results come here */
-    uint64_t next; /* the seed whose result comes next; beyond last = done */
+    int fd;        /* results are read from here */
+    uint64_t next; /* the seed whose result is expected next; beyond last = done */
 };
 
 /* Result of a seed, kept until all seeds are done. */
@@ -59,7 +60,7 @@ struct swarm {
     uint64_t messages;
     uint64_t packets;
     struct weft_swarm_replicas replica_sums;
-    bool broken; /* a child ended badly after its last seed */
+    bool broken; /* a child crashed after its last seed */
     struct weft_metrics_options metrics;
     struct weft_sim_live live;
 };
@@ -110,7 +111,7 @@ static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_wor
     }
 }
 
-/* Ends with exit, not _exit: LeakSanitizer looks there. */
+/* End with exit, not _exit, because LeakSanitizer runs in exit. */
 [[gnu::noreturn]] static void child_run(const struct swarm *s, uint64_t from, int fd)
 {
     static struct weft_swarm_result result;
@@ -119,7 +120,7 @@ static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_wor
         child_seed = seed;
         alarm(SEED_SECONDS_MAX);
         run_seed(s, seed, NULL, &result);
-        /* No handler of a signal returns here, so a write to the pipe ends whole. */
+        /* No signal handler returns here, so a write to the pipe is never partial. */
         if (write(fd, &result, sizeof(result)) != (ssize_t)sizeof(result)) {
             exit(WEFT_EXIT_FAILED);
         }
@@ -232,7 +233,7 @@ static bool job_ended(struct swarm *s, struct job *job)
     return job->next > s->seeds.last || job_start(s, job);
 }
 
-/* One result, or the end of the child. */
+/* Handle one result, or the end of the child. */
 static bool job_read(struct swarm *s, struct job *job)
 {
     static struct weft_swarm_result result;

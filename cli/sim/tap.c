@@ -48,8 +48,8 @@ static void feed_add(struct weft_sim_tap_state *state)
     feed_begin(state, state->feed_count++);
 }
 
-/* Endpoints are numbered in the file as hosts are in the world; what a host that restarts has then
- * comes behind, with the same label. */
+/* Endpoints have the numbers of their hosts in the simulated world; the new endpoint of a restarted
+ * host is appended, with the same label. */
 static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
 {
     struct weft_sim_tap_state *state = arg;

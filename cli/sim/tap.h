@@ -1,4 +1,5 @@
-/* --trace and --pcap of the simulator's verbs: files that a look at the world writes. */
+/* The options --trace and --pcap of the simulator's verbs: files written by an observer of the
+ * simulated world. */
 #ifndef WEFT_CLI_SIM_TAP_H
 #define WEFT_CLI_SIM_TAP_H
 
@@ -8,7 +9,7 @@
 struct weft_sim_tap {
     const char *trace; /* of the options; NULL = none */
     const char *pcap;
-    struct weft_world_tap tap; /* give it to the run */
+    struct weft_world_tap tap; /* pass it to the run */
     struct weft_sim_tap_state *state;
 };
 

@@ -19,7 +19,8 @@ struct query {
     uint32_t server;
 };
 
-/* The query's part of rpc or served as a WHERE. Seconds count from the first request.
+/* The query's filter on rpc or served, as a WHERE clause. Seconds are relative to the first
+ * request.
  * Owns: gives it, for sqlite3_free. */
 static char *where_of(struct weft_recdb *db, const struct query *query, const char *table)
 {
@@ -79,8 +80,8 @@ static void put_chrome(struct weft_recdb *db, const struct query *query, FILE *o
     if (weft_recdb_chrome(db, where, served_where, out, &sum) == WEFT_OK) {
         if (sum.unmatched > 0) {
             fprintf(stderr,
-                    "weft trace export: for %" PRIu64 " RPCs the server's record is missing or on "
-                    "another clock; their N_tx is drawn as two halves\n",
+                    "weft trace export: for %" PRIu64 " RPCs the server's record is missing or "
+                    "from another clock; their N_tx is drawn as two halves\n",
                     sum.unmatched);
         }
         if (sum.crowded > 0) {

@@ -1,9 +1,9 @@
-/* Figures 4 to 10 of [imc20] from the records of runs: what each is drawn from, its picture, and the
- * paper's finding beside what the run shows.
+/* Figures 4 to 10 of [imc20] from the records of runs: the data of each, its picture, and the
+ * paper's finding compared with the run's.
  *
- * A figure is a gnuplot script with its data inside, which stays beside the picture: `gnuplot NAME.gp`
- * draws it again. Each function writes the body of one script and the words; a figure that the
- * data cannot support gets a reason instead.
+ * A figure is a gnuplot script that contains its data and is kept beside the picture: `gnuplot
+ * NAME.gp` draws it again. Each function writes the body of one script and the text; a figure that
+ * the data cannot support gets a reason instead.
  */
 #ifndef WEFT_CLI_TRACE_FIGURE_H
 #define WEFT_CLI_TRACE_FIGURE_H
@@ -20,11 +20,11 @@ enum {
     WEFT_FIGURES_MAX = 6 * WEFT_FIGURE_RUNS_MAX + 2,
 };
 
-/* What the records of one run say. */
+/* The data of one run's records. */
 struct weft_figure_run {
     const char *file;
     char name[WEFT_FIGURE_NAME]; /* of the file, safe as a part of file names */
-    char title[256];             /* what was run */
+    char title[256];             /* the command of the run */
     char transport[16];          /* weft or tcp */
     struct weft_recdb_digest digest;
     struct weft_hist intervals_ns; /* between requests of one worker to one server */
@@ -36,7 +36,7 @@ enum weft_figure_verdict {
     WEFT_FIGURE_AGREES,
     WEFT_FIGURE_PARTLY,
     WEFT_FIGURE_DIFFERS,
-    WEFT_FIGURE_OPEN, /* the run cannot tell */
+    WEFT_FIGURE_OPEN, /* the run has no evidence */
 };
 
 struct weft_figure;
@@ -44,7 +44,7 @@ struct weft_figure;
 struct weft_figure_kind {
     const char *number; /* "7a" */
     const char *slug;   /* "intervals" */
-    const char *paper;  /* its finding */
+    const char *paper;  /* the paper's finding */
     /* One of the two: write the body of the script, unless there is a reason not to. */
     void (*of_one)(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body);
     void (*of_runs)(const struct weft_figure_run *runs, unsigned count, struct weft_figure *figure,
@@ -58,13 +58,14 @@ extern const struct weft_figure_kind weft_figures_of_runs[];
 struct weft_figure {
     const struct weft_figure_kind *kind;
     char here[WEFT_FIGURE_WORDS];
-    char why_not[WEFT_FIGURE_WORDS]; /* not empty: no picture, for this reason */
+    char why_not[WEFT_FIGURE_WORDS]; /* not empty: the reason why there is no picture */
     enum weft_figure_verdict verdict;
     char png[2 * WEFT_FIGURE_NAME];
     const struct weft_figure_run *run; /* NULL: of all runs */
 };
 
-/* Errors:  false, said.   Owns: *run_p is freed with fini, also after false. */
+/* Errors:  false: reported on standard error.   Owns: *run_p is freed with fini, also after
+ *          false. */
 bool weft_figure_run_make(const char *file, struct weft_figure_run *run_p);
 void weft_figure_run_fini(struct weft_figure_run *run);
 
@@ -78,7 +79,7 @@ const char *weft_figure_verdict_name(enum weft_figure_verdict verdict);
 enum weft_gnuplot weft_figure_draw(const struct weft_figure *figure, const char *body,
                                    const char *folder);
 
-/* Make folder/name with what `write` puts in it. False, said: it cannot be written. */
+/* Create folder/name with the output of `write`. False: it cannot be written, which is reported. */
 bool weft_figure_file(const char *folder, const char *name,
                       void (*write)(FILE *out, const void *arg), const void *arg);
 

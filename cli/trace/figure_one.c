@@ -1,6 +1,6 @@
-/* The figures of one run: latencies (4), their stages (5), sizes of replies (6), intervals and active
- * workers (7), hot parameters (10). What is called heavy, much or mostly is said here, and in
- * docs/TRACING.md. */
+/* The figures of one run: latencies (4), their stages (5), sizes of replies (6), intervals and
+ * active workers (7), hot parameters (10). The thresholds for "heavy", "much" and "mostly" are
+ * defined here, and in docs/TRACING.md. */
 #include "base/units.h"
 #include "cli/trace/figure.h"
 
@@ -217,7 +217,7 @@ static void hot_words(const struct weft_figure_run *run, struct weft_figure *fig
                       const struct weft_recdb_hot_share *shares, unsigned count)
 {
     enum { PAPERS_TOP = 20000 };
-    unsigned best = count - 1; /* the paper's, or as many as there are */
+    unsigned best = count - 1; /* the paper's number, or all that exist */
     for (unsigned i = 0; i < count; i++) {
         if (shares[i].k == PAPERS_TOP) {
             best = i;

@@ -8,7 +8,7 @@
 
 enum { CAPTION_COLUMNS = 128, CAPTION_LINES_MAX = 8 };
 
-/* In quotes of gnuplot, whatever it holds. */
+/* Quote any text for gnuplot. */
 static void print_quoted(FILE *script, const char *text)
 {
     fputc('\'', script);
@@ -29,7 +29,7 @@ void weft_figure_cdf(FILE *script, const char *name, const struct weft_hist *his
         if (hist->buckets[i] > 0) {
             double edge = (double)weft_min_u64(weft_hist_upper_edge(i), hist->max) / scale;
             if (seen == 0) {
-                fprintf(script, "%.6g 0\n", edge); /* the curve rises from the ground */
+                fprintf(script, "%.6g 0\n", edge); /* the curve starts at 0 */
             }
             seen += hist->buckets[i];
             fprintf(script, "%.6g %.6f\n", edge, (double)seen / (double)hist->count);
@@ -44,14 +44,14 @@ const char *weft_figure_verdict_name(enum weft_figure_verdict verdict)
     return names[verdict];
 }
 
-/* ---- words below the picture ----------------------------------------------------------------- */
+/* ---- text below the picture ------------------------------------------------------------------ */
 
 struct caption {
     char lines[CAPTION_LINES_MAX][CAPTION_COLUMNS + 1];
     unsigned count;
 };
 
-/* Cut at blanks. */
+/* Break lines at blanks. */
 static void caption_add(struct caption *caption, const char *text)
 {
     while (*text != '\0' && caption->count < CAPTION_LINES_MAX) {
@@ -77,7 +77,7 @@ static void print_caption(FILE *script, const struct weft_figure *figure)
     snprintf(line, sizeof(line), "here (%s): %s", weft_figure_verdict_name(figure->verdict),
              figure->here);
     caption_add(&caption, line);
-    /* Lines of 17 pixels from below; the plot ends above them. */
+    /* Lines of 17 pixels from the bottom; the plot ends above them. */
     double height = 600;
     fprintf(script, "set bmargin at screen %.4f\n", (17 * (caption.count + 0.5) + 55) / height);
     for (unsigned i = 0; i < caption.count; i++) {

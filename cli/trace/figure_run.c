@@ -3,7 +3,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* The file's name without folders and ending; what a shell or gnuplot could misread becomes '-'. */
+/* The file's name without folders and extension; characters special to a shell or gnuplot become
+ * '-'. */
 static void take_name(const char *file, char name[WEFT_FIGURE_NAME])
 {
     const char *slash = strrchr(file, '/');
@@ -27,7 +28,7 @@ static void take_title(struct weft_recdb *db, struct weft_figure_run *run)
     snprintf(run->transport, sizeof(run->transport), "%s", tcp ? "tcp" : "weft");
 }
 
-/* In the order of their times, not of their numbers: a worker that was started again counts anew. */
+/* Ordered by time, not by number: a restarted worker numbers its requests from the beginning. */
 static void take_intervals(struct weft_recdb *db, struct weft_figure_run *run)
 {
     sqlite3_stmt *statement = weft_recdb_query(

@@ -42,8 +42,8 @@ static bool scales_differ(const struct weft_figure_run *runs, unsigned count)
     return false;
 }
 
-/* The runs in order; left out are those whose servers' CPU time is not known, or not apart from that of
- * workers in the same process (`weft load --local`). The number of them. */
+/* Collect the runs in order, except those whose servers' CPU time is unknown, or not separate from
+ * that of workers in the same process (`weft load --local`). Returns their number. */
 static unsigned sorted(const struct weft_figure_run *runs, unsigned count,
                        const struct weft_figure_run **sorted_p)
 {
@@ -140,7 +140,7 @@ static void cost_data(FILE *body, const struct weft_figure_run *const *runs, uns
     fprintf(body, "%sEOD\n", any ? "" : "NaN NaN NaN\n");
 }
 
-/* How one transport's cost grows, in words; true when it grows with the workers. */
+/* Describe how one transport's cost grows; true when it grows with the workers. */
 static bool growth(const struct weft_figure_run *const *runs, unsigned count, const char *transport,
                    char *words, size_t bytes)
 {

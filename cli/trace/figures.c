@@ -1,5 +1,5 @@
-/* `weft trace figures`: the paper's figures from runs, and in words what the paper found and what they
- * show. */
+/* `weft trace figures`: the paper's figures drawn from runs, and the paper's findings compared with
+ * the runs'. */
 #include "cli/trace/figure.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct album {
     bool good;
 };
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static bool is_word(const char *word, size_t bytes, const char *number)
 {

@@ -33,7 +33,7 @@ static bool print_json(const struct weft_recdb_hotness *hotness, const struct qu
         cJSON *hot = cJSON_CreateObject();
         snprintf(id, sizeof(id), "%" PRIu64, hotness->list[i].id);
         cJSON_AddNumberToObject(hot, "table", hotness->list[i].table);
-        cJSON_AddStringToObject(hot, "id", id); /* a number of JSON holds 53 bits */
+        cJSON_AddStringToObject(hot, "id", id); /* a JSON number has 53 bits */
         cJSON_AddNumberToObject(hot, "updates", (double)hotness->list[i].updates);
         cJSON_AddNumberToObject(hot, "error", (double)hotness->list[i].error);
         cJSON_AddItemToArray(list, hot);

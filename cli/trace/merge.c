@@ -16,7 +16,7 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
            sum.processes, sum.processes == 1 ? "" : "es", (unsigned long long)sum.rpcs,
            (unsigned long long)sum.served, (unsigned long long)sum.records);
     if (sum.processes_cut > 0) {
-        printf("%u did not end in order: records not written yet are missing\n",
+        printf("%u did not exit normally: records that they had not written yet are missing\n",
                sum.processes_cut);
     }
     if (sum.dropped > 0) {

@@ -13,14 +13,14 @@ struct query {
     bool json;
 };
 
-/* One message: number alone names several, of other endpoints, peers and directions. */
+/* Identifies a message: the number alone is ambiguous between endpoints, peers and directions. */
 struct which {
     uint16_t endpoint;
     uint16_t peer;
     unsigned direction;
 };
 
-/* Is this record of the life of message `msg`, and which way does that go? */
+/* Does this record belong to message `msg`, and in which direction is that sent? */
 static bool concerns(const struct weft_trace_record *r, uint64_t msg, unsigned *direction_p)
 {
     bool low = r->a == (uint32_t)msg;
@@ -180,7 +180,7 @@ static bool wanted(const struct weft_trace_entry *entry, const struct query *que
            (query->peer == ANY || entry->record.peer == query->peer);
 }
 
-/* Every message of that number, in order of their start. */
+/* Print every message of that number, ordered by start. */
 static int show_all(const struct weft_trace_doc *doc, const struct query *query)
 {
     enum { SHOWN_MAX = 256 };

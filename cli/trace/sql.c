@@ -1,7 +1,7 @@
-/* `weft trace sql`: a question of one's own to a records database, read-only.
+/* `weft trace sql`: a user's query to a records database, read-only.
  *
- * The table on the terminal needs its widths before its first line; they are those of the first
- * LOOK_AHEAD rows, so that a long answer streams.
+ * The table on the terminal needs its column widths before its first line; they are computed from
+ * the first LOOK_AHEAD rows, so that a long result can be streamed.
  */
 #include "base/units.h"
 #include "cli/trace/trace.h"
@@ -65,7 +65,7 @@ static char *cell_text(sqlite3_stmt *statement, int column)
     const unsigned char *text = sqlite3_column_text(statement, column);
     char *copy = weft_trace_need(strdup(text != NULL ? (const char *)text : "-"));
     for (char *at = copy; *at != '\0'; at++) {
-        *at = (unsigned char)*at < ' ' ? ' ' : *at; /* nothing that moves the cursor */
+        *at = (unsigned char)*at < ' ' ? ' ' : *at; /* no control characters that move the cursor */
     }
     return copy;
 }

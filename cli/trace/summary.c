@@ -161,7 +161,7 @@ static void print_kind(unsigned k, const struct weft_recdb_kind_digest *kind)
     print_times("all", &kind->total, kind->total.count > 0 ? 1 : 0);
     if (kind->overlap.sum > 0) {
         print_times("PS_overlap", &kind->overlap, -1);
-        printf("  (PS_overlap is work of the server while the request arrived: inside N_tx)\n");
+        printf("  (PS_overlap: work of the server while the request arrives, part of N_tx)\n");
     }
 }
 

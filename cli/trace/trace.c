@@ -1,5 +1,5 @@
-/* `weft trace`: what a trace of packets and a database of records tell. summary of a trace is here;
- * the other verbs are in files of their own. */
+/* `weft trace`: analysis of packet traces and record databases. The summary of a trace is here; the
+ * other verbs are in files of their own. */
 #include "cli/trace/trace.h"
 #include "cli/verbs.h"
 
@@ -133,7 +133,7 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
     if (e->overwritten > 0) {
         printf("; %" PRIu64 " more were overwritten before they could be read", e->overwritten);
     }
-    printf("%s\n", e->counters == 0 ? "; it did not end in order" : "");
+    printf("%s\n", e->counters == 0 ? "; the process did not exit normally" : "");
     uint64_t lost = t->types[WEFT_TRACE_PACKET_LOST];
     uint64_t sent = t->types[WEFT_TRACE_PACKET_SENT];
     printf("  packets: %" PRIu64 " sent (%" PRIu64 " with DATA), %" PRIu64 " received, %" PRIu64

@@ -1,4 +1,5 @@
-/* What the verbs of `weft trace` share: FILE... of the command line, and the life of what is read. */
+/* Shared by the verbs of `weft trace`: FILE... of the command line, and opening and closing the
+ * files. */
 #ifndef WEFT_CLI_TRACE_TRACE_H
 #define WEFT_CLI_TRACE_TRACE_H
 
@@ -15,17 +16,18 @@ struct weft_trace_files {
     uint32_t count;
 };
 
-/* As weft_options_parse; completes the command with FILE..., of which there must be one. */
+/* As weft_options_parse; adds FILE... to the command; at least one is required. */
 int weft_trace_parse(struct weft_command *command, struct weft_trace_files *files_p, int argc,
                      char **argv);
 
-/* Open a database of records, run, close, say what failed, and make sure that all of standard output
- * was written. run: false, said; a failure of db need not be. Returns the exit status. */
+/* Open a database of records, call run, close it, report failures, and check that all of standard
+ * output was written. run returns false after it has reported an error; errors of db are reported
+ * here. Returns the exit status. */
 int weft_trace_run(const struct weft_command *command, const struct weft_trace_files *files,
                    bool (*run)(struct weft_recdb *db, void *arg), void *arg);
 
-/* Read a whole trace file. What is wrong with it is said on standard error: a truncated file gives what
- * is there, true; a file that is no trace or is damaged false.
+/* Read a whole trace file. Errors are reported on standard error. True also for a truncated file,
+ * whose intact records are returned; false for a damaged file, or one that is not a trace.
  * Owns:    doc_p is freed with weft_trace_doc_fini, also after false. */
 bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p);
 

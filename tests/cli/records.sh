@@ -98,7 +98,7 @@ done
 tap_is "killed: three spools are left, and no database" "$(spools) $(ls k.db 2>/dev/null)" "3 "
 tap_run "weft trace merge" "$WEFT_BIN" trace merge k.db.spool-* -o k.db
 tap_like "says what there is" "$(cat run.out)" '^k.db: 3 processes, [1-9][0-9]* RPCs'
-tap_like "and what is missing" "$(cat run.out)" '^3 did not end in order'
+tap_like "and what is missing" "$(cat run.out)" '^3 did not exit normally'
 tap_is "killed: both sides are there" \
     "$(ask k.db "SELECT count(*) > 0 FROM rpc JOIN served USING (server, worker, rpc)")" 1
 
