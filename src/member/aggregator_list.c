@@ -28,7 +28,7 @@ void weft_aggregator_list_fini(struct weft_aggregator_list *list)
     free(list->addresses);
 }
 
-/* ---- who is there ---------------------------------------------------------------------------- */
+/* ---- registered aggregators ------------------------------------------------------------------ */
 
 static bool is_there(const struct weft_aggregator_entry *a,
                      const struct weft_member_request *request)
@@ -100,9 +100,9 @@ uint64_t weft_aggregator_list_deadline(const struct weft_aggregator_list *list)
     return first_ns;
 }
 
-/* ---- the one for a member -------------------------------------------------------------------- */
+/* ---- assignment to a member ------------------------------------------------------------------ */
 
-/* May this one be the aggregator of a member there? place 0: of anybody. */
+/* May this aggregator be assigned to a member at this place? place 0: to any member. */
 static bool serves(const struct weft_aggregator_entry *a, uint32_t rack)
 {
     return a->member != 0 && a->count > 0 && (rack == 0 || a->rack == rack);

@@ -1,14 +1,14 @@
-/* The aggregators of a job, as its coordinator knows them, and which of them a member is given.
- * member/roster.h says how they differ from other members. For the roster's files alone.
+/* The coordinator's list of a job's aggregators, and the assignment of one to a member.
+ * member/roster.h describes how they differ from other members. Internal to the roster's files.
  *
- * Each has a number, its index here, and is there until it has been silent for a lease.
+ * Each has a number, its index here, and is listed until it has been silent for a lease.
  */
 #ifndef WEFT_MEMBER_AGGREGATOR_LIST_H
 #define WEFT_MEMBER_AGGREGATOR_LIST_H
 
 #include "member/format.h"
 
-/* member 0 = nobody has this number. */
+/* member 0 = this number is free. */
 struct weft_aggregator_entry {
     uint64_t member;
     uint64_t incarnation;
@@ -30,12 +30,12 @@ void weft_aggregator_list_fini(struct weft_aggregator_list *list);
 
 /* Register the one of request->rank, for a job of `shards` shards (0 = not known).
  *
- * Returns a status of the reply. CLAIMED: *until_ns_p is when the holder is gone if it stays
- * silent. */
+ * Returns a status of the reply. CLAIMED: *until_ns_p is the time at which the holder is removed if
+ * it stays silent. */
 uint16_t weft_aggregator_list_join(struct weft_aggregator_list *list,
                                    const struct weft_member_request *request, uint32_t shards,
                                    uint64_t *until_ns_p);
-/* Is the one of request->rank this member, of this incarnation? */
+/* Does request->rank belong to this member, of this incarnation? */
 bool weft_aggregator_list_knows(const struct weft_aggregator_list *list,
                                 const struct weft_member_request *request);
 void weft_aggregator_list_renew(struct weft_aggregator_list *list, uint32_t number,
@@ -47,9 +47,9 @@ void weft_aggregator_list_expire(struct weft_aggregator_list *list, uint64_t now
 /* When the next lease expires; WEFT_NEVER = none. */
 uint64_t weft_aggregator_list_deadline(const struct weft_aggregator_list *list);
 
-/* The aggregator for the member of this rank at this place (0 = not known): its number, its
- * addresses and a version that names this content go into the reply. False, and nothing written:
- * there is none. */
+/* Assign an aggregator to the member of this rank at this place (0 = not known): write its number,
+ * its addresses and a version of this content to the reply. False, and nothing written: there is
+ * none. */
 bool weft_aggregator_list_near(const struct weft_aggregator_list *list, uint32_t rank,
                                uint32_t rack, struct weft_member_reply *reply_p);
 

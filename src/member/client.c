@@ -5,19 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After a connection broke or was not made: the coordinator may be about to start. */
+/* The pause after a connection broke or failed: the coordinator may be about to start. */
 static const uint64_t reconnect_ns = 100 * WEFT_NS_PER_MS;
 
-/* Ask again for what another one has; it may leave before its lease ends. */
+/* Repeat a request for another member's rank or shard: it may leave before its lease ends. */
 static const uint64_t claim_retry_ns = 200 * WEFT_NS_PER_MS;
 
-/* Beyond the lease of the other one: a renewal that was under way. */
+/* Added to the other member's lease, for a renewal that was in flight. */
 static const uint64_t claim_grace_ns = 500 * WEFT_NS_PER_MS;
 
-/* One request and its reply. Three of them: LIST and FIND_AGGREGATOR wait, and must not keep heartbeats back. */
+/* One request and its reply. There are three: LIST and FIND_AGGREGATOR wait for their replies, and
+ * must not delay heartbeats. */
 struct call {
     bool is_waiting; /* for the reply */
-    bool is_sending; /* the request's memory is borrowed */
+    bool is_sending; /* the endpoint borrows the request's memory */
     uint8_t op;
     weft_expect_id expect;
     uint32_t rpc_id;
@@ -33,12 +34,12 @@ struct weft_member_client {
     struct weft_member_state state;
     struct call calls[CALLS];
     uint8_t *reply_bytes;
-    weft_peer peer; /* WEFT_PEER_ANY = none, not even on the way */
+    weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
     uint32_t rpc_last;
     uint64_t connect_ns;   /* not before */
-    uint64_t register_ns;  /* REGISTER is due; WEFT_NEVER = it is not */
+    uint64_t register_ns;  /* when REGISTER is due; WEFT_NEVER = it is not */
     uint64_t heartbeat_ns; /* due; WEFT_NEVER = not registered on this connection */
-    uint64_t claim_end_ns; /* a claim is given up; WEFT_NEVER = none was refused yet */
+    uint64_t claim_end_ns; /* when a claim is given up; WEFT_NEVER = none was refused yet */
     bool wants_leave;
     uint8_t leave_flags;
     bool is_published;
@@ -134,7 +135,7 @@ static bool is_idle(const struct call *call)
     return !call->is_waiting && !call->is_sending;
 }
 
-/* The reply's memory first. False: no room; the caller tries again with the next event. */
+/* Post the reply's memory, then send. False: no room; the caller retries with the next event. */
 static bool call_begin(struct weft_member_client *client, unsigned which, uint8_t op,
                        uint64_t now_ns)
 {
@@ -183,7 +184,7 @@ static uint64_t heartbeat_every_ns(const struct weft_member_client *client)
     return client->config.heartbeat_ns != 0 ? client->config.heartbeat_ns : lease_ns / 5;
 }
 
-/* What another one has may become free; what contradicts the job never will. */
+/* A rank or shard of another member may become free; a contradiction to the job is permanent. */
 static void refused(struct weft_member_client *client, const struct weft_member_reply *reply,
                     uint64_t now_ns)
 {
@@ -246,7 +247,7 @@ static void answered(struct weft_member_client *client, const struct call *call,
             client->register_ns = now_ns;
         }
         break;
-    default: /* LEAVE, whatever it says */
+    default: /* LEAVE, with any status */
         client->state.phase = WEFT_MEMBER_IS_GONE;
         break;
     }
@@ -381,7 +382,7 @@ uint64_t weft_member_client_deadline(const struct weft_member_client *client)
         return client->connect_ns;
     }
     if (!client->state.is_connected || !is_idle(&client->calls[CALL_CONTROL])) {
-        return WEFT_NEVER; /* an event will come */
+        return WEFT_NEVER; /* an event will follow */
     }
     return client->register_ns < client->heartbeat_ns ? client->register_ns
                                                       : client->heartbeat_ns;

@@ -1,10 +1,10 @@
-/* A member of a job: registers with the coordinator, keeps its lease alive, learns where the shards
- * are.
+/* A member of a job: registers with the coordinator, renews its lease, receives the addresses of
+ * the shards.
  *
  * A polled state machine on a message interface. It outlives connections: when the coordinator is
- * gone it asks the driver to connect again, says who it is, and goes on with the lease it had; what
- * the process does meanwhile is not its business. A rank or shard that somebody else has is asked
- * for until that one's lease would have ended; who is then still refused is refused.
+ * lost it requests a new connection from the driver, registers again, and keeps the lease that it
+ * had, independently of the process's own work. If another member has its rank or shard, it repeats
+ * the request until that one's lease would have ended; a refusal after that is final.
  *
  * Sans-I/O, one thread. The driver connects (io/member_thread.h), and gives the time.
  *
@@ -27,8 +27,8 @@ struct weft_member_client_config {
     uint32_t shards;      /* the same */
     uint32_t first;       /* server; or WEFT_MEMBER_NONE */
     uint32_t span;        /* server: its shards; worker, aggregator: 0 */
-    uint32_t rack;       /* weft_member_rack; 0 = not told */
-    bool wants_aggregator;      /* worker: it asks for an aggregator */
+    uint32_t rack;       /* weft_member_rack; 0 = not given */
+    bool wants_aggregator;      /* worker: it requests an aggregator */
     char job[WEFT_MEMBER_JOB_BYTES];
     uint64_t heartbeat_ns; /* 0 = a fifth of the lease */
 };
@@ -36,8 +36,8 @@ struct weft_member_client_config {
 enum weft_member_phase {
     WEFT_MEMBER_JOINING,   /* not registered yet */
     WEFT_MEMBER_JOINED,    /* has a lease; also while the coordinator is away */
-    WEFT_MEMBER_IS_REFUSED, /* for good: state.refusal says why */
-    WEFT_MEMBER_REPLACED,  /* had a lease, and somebody else has it now: the process must end */
+    WEFT_MEMBER_IS_REFUSED, /* final: state.refusal has the reason */
+    WEFT_MEMBER_REPLACED,  /* had a lease that another process has now: the process must end */
     WEFT_MEMBER_IS_GONE,   /* has left */
 };
 
@@ -45,8 +45,8 @@ struct weft_member_state {
     enum weft_member_phase phase;
     bool is_connected;    /* to the coordinator, now */
     bool is_over;         /* all workers are done */
-    struct weft_member_reply grant;   /* JOINED: the last answer to REGISTER that was OK */
-    struct weft_member_reply refusal; /* the last that was not; status OK = none yet */
+    struct weft_member_reply grant;   /* JOINED: the last OK reply to REGISTER */
+    struct weft_member_reply refusal; /* the last other reply; status OK = none yet */
     struct weft_member_reply list;    /* version 0 = none yet */
     struct weft_member_reply
         aggregator; /* the aggregator for this worker; count 0 = there is none */
@@ -57,7 +57,7 @@ enum { WEFT_MEMBER_CLIENT_EXPECTS = 3 };
 /* Errors:  WEFT_INVALID  a field is out of range.   WEFT_NOMEM. */
 weft_status weft_member_client_new(const struct weft_member_client_config *config,
                                    struct weft_msgr msgr, struct weft_member_client **client_p);
-/* After the endpoint, which borrows its memory. */
+/* Call after the endpoint was closed, which borrows its memory. */
 void weft_member_client_free(struct weft_member_client *client);
 
 void weft_member_client_event(struct weft_member_client *client,
@@ -69,8 +69,8 @@ void weft_member_client_progress(struct weft_member_client *client, uint64_t now
 /* When progress or a connection is due; WEFT_NEVER = after an event only. */
 uint64_t weft_member_client_deadline(const struct weft_member_client *client);
 
-/* A connection is due; the driver tells with `connecting` which peer it will be. When it cannot
- * begin one it says so with WEFT_PEER_ANY. */
+/* A connection is due; the driver passes its peer number to `connecting`, or WEFT_PEER_ANY if it
+ * cannot begin one. */
 bool weft_member_client_wants_peer(const struct weft_member_client *client, uint64_t now_ns);
 void weft_member_client_connecting(struct weft_member_client *client, weft_peer peer,
                                    uint64_t now_ns);
@@ -79,12 +79,13 @@ void weft_member_client_connecting(struct weft_member_client *client, weft_peer 
 void weft_member_client_publish(struct weft_member_client *client,
                                 const struct weft_member_address *addresses);
 
-/* Aggregator: it has endpoints for so many shards, at these addresses; <= WEFT_MEMBER_SPAN_MAX. */
+/* Aggregator: it has endpoints for this many shards, at these addresses; <=
+ *             WEFT_MEMBER_SPAN_MAX. */
 void weft_member_client_offer(struct weft_member_client *client,
                               const struct weft_member_address *addresses, uint32_t count);
 
 /* Give the lease back; `done`: the work is finished. Phase IS_GONE follows when the coordinator has
- * heard it. */
+ * confirmed it. */
 void weft_member_client_leave(struct weft_member_client *client, bool done);
 
 const struct weft_member_state *weft_member_client_state(const struct weft_member_client *client);

@@ -82,7 +82,7 @@ uint32_t weft_leases_count(const struct weft_leases *leases)
     return count;
 }
 
-/* ---- what is free ---------------------------------------------------------------------------- */
+/* ---- free ranks and shards ------------------------------------------------------------------- */
 
 uint32_t weft_leases_choose_rank(const struct weft_leases *leases)
 {
@@ -112,7 +112,7 @@ static bool run_is_free(const struct weft_leases *leases, uint32_t first, uint32
     return true;
 }
 
-/* Runs begin at multiples of their length, so that servers of one size leave no holes. */
+/* Runs begin at multiples of their length, so that servers of equal size leave no gaps. */
 uint32_t weft_leases_choose_first(const struct weft_leases *leases, uint32_t span)
 {
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -231,7 +231,8 @@ bool weft_leases_complete(const struct weft_leases *leases)
     return leases->shard_count > 0;
 }
 
-/* From the content, so that a coordinator that starts anew names the same list the same. */
+/* Computed from the content, so that a restarted coordinator gives the same list the same
+ * version. */
 uint64_t weft_leases_version(const struct weft_leases *leases)
 {
     uint64_t version = leases->shard_count;

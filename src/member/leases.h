@@ -1,18 +1,18 @@
 /* The leases of a coordinator: which member holds which rank, or which run of shards, and until
- * when; and where the shards are. member/roster.h says what a lease is. For the roster's files
- * alone.
+ * when; and the addresses of the shards. member/roster.h defines a lease. Internal to the roster's
+ * files.
  *
- * A table of members_max entries in no order, searched from its beginning: a job has tens of
- * members, and each sends a few requests per lease. Besides it the shards, each with its holder and
- * its address, and the ranks that have left with their work done. The table grants and removes;
- * whether a request may have what it asks for is decided by the roster.
+ * An unordered table of members_max entries, searched linearly: a job has tens of members, and each
+ * sends a few requests per lease. In addition there are the shards, each with its holder and its
+ * address, and the ranks that have left with their work done. The table grants and removes leases;
+ * the roster decides whether a request is granted.
  */
 #ifndef WEFT_MEMBER_LEASES_H
 #define WEFT_MEMBER_LEASES_H
 
 #include "member/format.h"
 
-/* One holder of a lease. member 0 = a free place in the table. */
+/* One holder of a lease. member 0 = a free entry of the table. */
 struct weft_lease {
     uint64_t member;
     uint64_t incarnation;
@@ -26,7 +26,7 @@ struct weft_lease {
 };
 
 struct weft_lease_shard {
-    struct weft_lease *holder;          /* NULL = nobody */
+    struct weft_lease *holder;          /* NULL = none */
     struct weft_member_address address; /* port 0 = not reachable yet */
 };
 
@@ -47,45 +47,43 @@ void weft_leases_fini(struct weft_leases *leases);
 
 /* ---- holders of leases: NULL = none ---------------------------------------------------------- */
 
-/* member 0: a free place. */
+/* member 0: a free entry. */
 struct weft_lease *weft_leases_find(const struct weft_leases *leases, uint64_t member);
 struct weft_lease *weft_leases_find_worker(const struct weft_leases *leases, uint32_t rank);
-/* Whose lease ends first, of those that have not expired. */
+/* The holder whose lease ends first, of those that have not expired. */
 struct weft_lease *weft_leases_next_to_lapse(const struct weft_leases *leases);
 /* When the next lease of that role ends; WEFT_NEVER = there is none. */
 uint64_t weft_leases_next_end_ns(const struct weft_leases *leases, uint8_t role);
 uint32_t weft_leases_count(const struct weft_leases *leases);
 
-/* ---- what is free: WEFT_MEMBER_NONE = nothing ------------------------------------------------ */
+/* ---- free ranks and shards: WEFT_MEMBER_NONE = none ------------------------------------------ */
 
-/* A rank that nobody has, else one whose holder has expired. */
+/* A free rank, else one whose holder's lease has expired. */
 uint32_t weft_leases_choose_rank(const struct weft_leases *leases);
 /* The first of a run of `span` shards, free or else expired. */
 uint32_t weft_leases_choose_first(const struct weft_leases *leases, uint32_t span);
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Remove the expired holders of this rank (span 0) or of these shards. A holder that has not
- * expired stops that: it is returned, with its rank or shard in *detail_p, and nothing was
- * removed. */
+/* Remove the expired holders of this rank (span 0) or of these shards. If a holder has not expired,
+ * it is returned, with its rank or shard in *detail_p, and nothing was removed. */
 struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t rank, uint32_t first,
                                          uint32_t span, uint32_t *detail_p);
-/* A place for a new member: a free one, else that of a expired worker, whom nobody can miss.
+/* An entry for a new member: a free one, else that of an expired worker, which nothing depends on.
  * NULL: the table is full. */
 struct weft_lease *weft_leases_make_room(struct weft_leases *leases);
-/* The holder gets this place, and its rank or its shards, which clear_way has made free. */
+/* Give the holder this entry, and its rank or its shards, which clear_way has freed. */
 void weft_leases_grant(struct weft_leases *leases, struct weft_lease *rack,
                        const struct weft_lease *holder);
-/* Its place, rank and shards are free. */
+/* Free its entry, rank and shards. */
 void weft_leases_remove(struct weft_leases *leases, struct weft_lease *lease);
-/* The rank has left with its work done, or is wanted again. */
+/* The rank has left with its work done, or is in use again. */
 void weft_leases_set_done(struct weft_leases *leases, uint32_t rank, bool done);
-/* This epoch was given: the next is above it. */
+/* This epoch was granted: the next one is larger. */
 void weft_leases_note_epoch(struct weft_leases *leases, uint64_t epoch);
-/* Restoring a journal: all leases give way to what was granted later, or none does. */
+/* While a journal is restored: later grants replace all leases, or none. */
 void weft_leases_set_all_lapsed(struct weft_leases *leases, bool expired);
-/* Put its shards at the addresses of a request. False: they were there already, or it names
- * none. */
+/* Set the addresses of its shards from a request. False: they are unchanged, or it has none. */
 bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_lease *lease,
                               const struct weft_member_request *request);
 
@@ -93,7 +91,7 @@ bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_leas
 
 /* Each shard has a holder that has not expired, and an address. */
 bool weft_leases_complete(const struct weft_leases *leases);
-/* Names the content of the list; 0 = it is not complete. */
+/* Version of the list's content; 0 = it is not complete. */
 uint64_t weft_leases_version(const struct weft_leases *leases);
 /* Every worker has left with DONE. */
 bool weft_leases_all_done(const struct weft_leases *leases);

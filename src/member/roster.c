@@ -101,8 +101,8 @@ bool weft_roster_epoch_is_likely(const struct weft_roster *roster, uint64_t clai
            claimed - roster->leases.epoch_last <= WEFT_MEMBER_EPOCHS_AHEAD;
 }
 
-/* An epoch above all that were given. A coordinator that lost its journal learns from the members
- * how far the numbers were. */
+/* An epoch above all that were granted. A coordinator that lost its journal learns the highest one
+ * from the members. */
 static uint64_t next_epoch(const struct weft_roster *roster, uint64_t claimed)
 {
     return claimed > roster->leases.epoch_last ? claimed : roster->leases.epoch_last + 1;
@@ -132,7 +132,7 @@ uint16_t weft_roster_grant(struct weft_roster *roster, const struct weft_member_
             reply->addresses[0] = leases->shards[reply->detail].address;
             reply->count = 1;
         }
-        /* Who had a lease and finds it given away has been replaced, and must end. */
+        /* A member whose lease was given away has been replaced, and must end. */
         return request->epoch != 0 ? WEFT_MEMBER_SUPERSEDED : WEFT_MEMBER_CLAIMED;
     }
     struct weft_lease *entry = weft_leases_make_room(leases);
@@ -154,7 +154,7 @@ uint16_t weft_roster_grant(struct weft_roster *roster, const struct weft_member_
     return WEFT_MEMBER_OK;
 }
 
-/* Does what a member asks for contradict what it has? */
+/* Does a member's request contradict its lease? */
 static bool contradicts(const struct weft_lease *entry, const struct weft_member_request *request)
 {
     return entry->role != request->role || entry->span != request->span ||
@@ -185,10 +185,11 @@ static uint16_t join(struct weft_roster *roster, const struct weft_member_reques
         struct weft_member_request anew = *request;
         anew.rank = entry->rank;
         anew.first = entry->first;
-        anew.epoch = 0; /* a new lease, so that the former process can be told from this one */
+        anew.epoch = 0; /* a new lease, so that the former process can be distinguished from this
+                         * one */
         weft_leases_remove(&roster->leases, entry);
         status = weft_roster_grant(roster, &anew, 0, now_ns, reply, &entry);
-        WEFT_ASSERT(status == WEFT_MEMBER_OK); /* what it asks for was just given back */
+        WEFT_ASSERT(status == WEFT_MEMBER_OK); /* its requested lease was just released */
         roster->counters.taken_over++;
         *changed_p = true;
     } else if (entry == NULL) {
@@ -202,9 +203,9 @@ static uint16_t join(struct weft_roster *roster, const struct weft_member_reques
     return status;
 }
 
-/* ---- the other two --------------------------------------------------------------------------- */
+/* ---- HEARTBEAT and LEAVE --------------------------------------------------------------------- */
 
-/* The lease that a heartbeat or a farewell is about. */
+/* The lease of a HEARTBEAT or LEAVE. */
 static uint16_t find_lease(const struct weft_roster *roster,
                            const struct weft_member_request *request, struct weft_lease **entry_p)
 {

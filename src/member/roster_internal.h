@@ -1,9 +1,8 @@
 /* Private state of a roster, shared by its files. Internal to these files.
  *
  *     roster.c          requests, the list, and time
- *     roster_journal.c  records: what a journal must keep of it, and back from there
- *     leases.h          ranks and shards, and who holds them
- *     aggregator_list.h the aggregators
+ *     roster_journal.c  records for the journal, and restoring them
+ *     leases.h          ranks and shards, and their holders aggregator_list.h the aggregators
  */
 #ifndef WEFT_MEMBER_ROSTER_INTERNAL_H
 #define WEFT_MEMBER_ROSTER_INTERNAL_H
@@ -23,13 +22,14 @@ struct weft_roster {
 
 /* roster.c: these return a status of the reply */
 
-/* The first that knows the job, its workers and its shards tells; all others must agree. */
+/* The job, its workers and its shards are set by the first member that knows them; all others must
+ * agree. */
 uint16_t weft_roster_agree(struct weft_roster *roster, const struct weft_member_request *request);
-/* Has the job the rank or the shards that the request names? */
+/* Does the job have the rank or the shards in the request? */
 uint16_t weft_roster_in_range(const struct weft_roster *roster,
                               const struct weft_member_request *request);
-/* A lease for a member that has none; *entry_p is written with OK only. epoch: of a record; 0 =
- * a new one. A refusal puts retry_ms, detail and the holder's address into the reply. */
+/* A lease for a member that has none; *entry_p is written with OK only. epoch: of a record; 0 = a
+ * new one. A refusal sets retry_ms, detail and the holder's address in the reply. */
 uint16_t weft_roster_grant(struct weft_roster *roster, const struct weft_member_request *request,
                            uint64_t epoch, uint64_t now_ns, struct weft_member_reply *reply,
                            struct weft_lease **entry_p);
@@ -39,7 +39,7 @@ void weft_roster_renew(struct weft_roster *roster, struct weft_lease *entry, uin
 
 /* roster_journal.c */
 
-/* A lease as a request that asks for just that: for the journal. */
+/* A lease as a request for the same lease: for the journal. */
 struct weft_member_request weft_roster_record_of(const struct weft_roster *roster,
                                                  const struct weft_lease *entry);
 

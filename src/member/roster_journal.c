@@ -1,10 +1,9 @@
-/* Records of a roster: what its journal must keep, and back from there.
+/* Records of a roster: what its journal must contain, and restoring it.
  *
- * A record is a request with the chosen rank, shards and epoch. A grant is a REGISTER, and
- * restoring it is the same grant again, in the same order, with all others out of its way: it was
- * granted, so they were. A member that left is a LEAVE. A journal that begins anew holds a LEAVE
- * that says how far the epochs were, one for each rank whose work is done, and a REGISTER for each
- * lease.
+ * A record is a request with the chosen rank, shards and epoch. A grant is a REGISTER. Restoring it
+ * repeats the grant in the same order, and removes conflicting leases: since it was granted, they
+ * had ended. A member that left is a LEAVE. A rewritten journal has a LEAVE with the highest epoch,
+ * one for each rank whose work is done, and a REGISTER for each lease.
  */
 #include "member/roster_internal.h"
 
@@ -39,7 +38,7 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
     struct weft_member_reply reply;
     struct weft_leases *leases = &roster->leases;
     struct weft_lease *entry = weft_leases_find(leases, record->member);
-    if (record->role == WEFT_ROLE_AGGREGATOR || /* none is written; it would have shards nowhere */
+    if (record->role == WEFT_ROLE_AGGREGATOR || /* never in a journal */
         !weft_roster_epoch_is_likely(roster, record->epoch) ||
         weft_roster_agree(roster, record) != WEFT_MEMBER_OK ||
         weft_roster_in_range(roster, record) != WEFT_MEMBER_OK) {
@@ -60,7 +59,7 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
         (is_server ? record->first : record->rank) == WEFT_MEMBER_NONE) {
         return WEFT_DATA;
     }
-    /* What was granted later was free then, however it became so. */
+    /* A later grant means that the rank or shards were free then, for whatever reason. */
     if (entry != NULL) {
         weft_leases_remove(leases, entry);
     }
@@ -75,8 +74,8 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
     return WEFT_OK;
 }
 
-/* A farewell of nobody who is in the table: it says how far the epochs were, and, with a rank,
- * that its work is done. */
+/* A LEAVE of a member that is not in the table: it has the highest epoch, and, with a rank, the
+ * mark that its work is done. */
 static struct weft_member_request farewell(const struct weft_roster *roster, uint32_t rank)
 {
     uint64_t member = 1;
@@ -92,7 +91,7 @@ static struct weft_member_request farewell(const struct weft_roster *roster, uin
                                          .shards = roster->leases.shard_count,
                                          .first = WEFT_MEMBER_NONE,
                                          .epoch = roster->leases.epoch_last};
-    if (roster->leases.workers == 0) { /* of which nothing can be said then */
+    if (roster->leases.workers == 0) { /* nothing is known about them then */
         record.role = WEFT_ROLE_SERVER;
         record.span = 1;
     }
@@ -104,7 +103,7 @@ bool weft_roster_record(const struct weft_roster *roster, uint32_t i, uint8_t *o
                         struct weft_member_request *record_p)
 {
     if (roster->leases.epoch_last == 0) {
-        return false; /* nobody was ever here */
+        return false; /* no member ever registered */
     }
     *op_p = WEFT_MEMBER_LEAVE;
     if (i-- == 0) {

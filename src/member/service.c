@@ -20,7 +20,7 @@ struct answer {
     uint8_t *bytes;
 };
 
-/* A LIST or FIND_AGGREGATOR that waits: one of each for each connection, the newest. */
+/* A waiting LIST or FIND_AGGREGATOR: one of each for each connection, the newest. */
 struct question {
     bool waits;
     uint32_t rpc_id;
@@ -28,7 +28,8 @@ struct question {
     uint32_t rank;
     uint32_t rack;
     uint64_t
-        looked; /* FIND_AGGREGATOR: the aggregators then, which were no answer; 0 = not looked yet */
+        looked; /* FIND_AGGREGATOR: version of the aggregators at the last check, which gave no
+                 * reply; 0 = not checked yet */
 };
 
 struct asker {
@@ -46,7 +47,7 @@ struct weft_member_service {
     uint8_t *answer_bytes;
     struct asker *askers;    /* (peers_max,) */
     uint64_t version_noted;
-    bool is_dirty;  /* records are written and not safe yet */
+    bool is_dirty;  /* records are written and not synced yet */
     bool is_broken;
 };
 
@@ -127,8 +128,8 @@ static void note(struct weft_member_service *service, enum weft_member_note what
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* No place is left only when members ask faster than they take answers: they are not obeying the
- * protocol (one request of each kind at a time), and get nothing. */
+/* There is no free entry only when members send requests faster than they accept replies. They
+ * violate the protocol (one request of each kind at a time), and get no reply. */
 static void answer(struct weft_member_service *service, weft_peer peer, uint8_t op,
                    const struct weft_member_reply *reply)
 {
@@ -166,7 +167,7 @@ static void send_ready(struct weft_member_service *service, uint64_t now_ns)
         if (status == WEFT_OK) {
             a->state = ANSWER_SENDING;
         } else if (status != WEFT_AGAIN) {
-            a->state = ANSWER_FREE; /* the member is gone; it will ask anew */
+            a->state = ANSWER_FREE; /* the member is gone; it will repeat the request */
         }
     }
 }

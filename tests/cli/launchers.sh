@@ -115,7 +115,7 @@ coordinator=$!
 until grep -q '^coordinator: ' k.out 2>/dev/null; do sleep 0.05; done
 # shellcheck disable=SC2086
 WEFT_JOB_KEY=$(cat job.key; echo .) && WEFT_JOB_KEY=${WEFT_JOB_KEY%.} tap_patient \
-    "a key with its newline is a key, and the same" 1 'nobody has said how many workers' \
+    "a key with its newline is a key, and the same" 1 'number of workers or shards of the job is not known yet' \
     "$weft" $worker --coordinator "$(sed -n 's/^coordinator: //p' k.out)" --start-timeout
 kill $coordinator
 wait $coordinator
