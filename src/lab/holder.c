@@ -330,7 +330,7 @@ static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, c
     /* End of file: the holder has removed its parent-death signal, so this process may exit. */
     char end;
     if (status == WEFT_OK && (write(fd, "p", 1) != 1 || read(fd, &end, 1) != 0)) {
-        status = weft_fail(error, WEFT_IO, "the process that holds the lab has ended");
+        status = weft_fail(error, WEFT_IO, "the holder process of the lab has ended");
     }
     return status;
 }

@@ -239,7 +239,7 @@ static void check_received(struct incast *s, uint32_t host, const struct weft_ms
                         "sender %" PRIu32 ": %" PRIu32 " of %" PRIu32 " chunks are missing, K is %"
                         PRIu32, host, missing, event->chunks, most);
     } else if (weft_bits_count(event->mask, event->chunks) != event->received) {
-        weft_world_fail(s->world, "sender %" PRIu32 ": the mask holds another number of chunks",
+        weft_world_fail(s->world, "sender %" PRIu32 ": the mask has another number of chunks",
                         host);
     }
 }

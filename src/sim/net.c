@@ -459,7 +459,7 @@ static const char *link_check(const struct link *link)
         return "a link made or lost a packet without counting it";
     }
     if (c->queued_bytes > link->config.buffer_bytes) {
-        return "a link holds more than its buffer";
+        return "a link has more bytes queued than its buffer";
     }
     if ((c->queued == 0) != (c->queued_bytes == 0) ||
         (c->queued == 0) != (link->sending.first == NULL)) {

@@ -164,7 +164,7 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
 {
     const struct weft_plan_msg *plan = msg->plan;
     if (plan->sink != WEFT_SINK_EVENT) {
-        return "CHUNK of a message whose sink is not HAND";
+        return "CHUNK of a message whose sink is not EVENT";
     }
     if (!msg->opened || msg->received) {
         return "CHUNK before OPEN or after RECEIVED";

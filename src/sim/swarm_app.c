@@ -146,7 +146,7 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     bool full = weft_ep_packet_bytes(weft_world_ep(s->world, plan->src), peer) ==
                 s->plan.host[plan->src].ep.packet_bytes;
     if (full && msgr.ops->chunk_elems(msgr.self, peer, plan->elem_bytes) != plan->chunk_elems) {
-        weft_swarm_fail_msg(s, idx, "chunk_elems is not what docs/PROTOCOL.md says");
+        weft_swarm_fail_msg(s, idx, "chunk_elems differs from docs/PROTOCOL.md");
     }
     uint64_t seq;
     weft_status status = msgr.ops->send(msgr.self, &send, now_ns, &seq);

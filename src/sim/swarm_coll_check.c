@@ -301,7 +301,7 @@ static void check_op(struct swarm_coll *s, uint32_t o)
         check_lossy(s, o);
     }
     if (!all && s->end == COLL_END_WELL) {
-        weft_world_fail(s->world, "operation %" PRIu32 " has not succeeded, but nobody failed", o);
+        weft_world_fail(s->world, "operation %" PRIu32 " has not succeeded, but no rank failed", o);
     }
 }
 
@@ -341,7 +341,7 @@ static void check_failures(struct swarm_coll *s)
             if (s->rank[r].done[o] && s->rank[r].result[o].status != WEFT_OK && !failed) {
                 weft_world_fail(
                     s->world,
-                    "rank %" PRIu32 ": operation %" PRIu32 " failed, and nothing says why", r, o);
+                    "rank %" PRIu32 ": operation %" PRIu32 " failed without a reason", r, o);
             }
         }
         bool must =

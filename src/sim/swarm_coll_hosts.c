@@ -178,7 +178,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     uint32_t rank = event->name & 0xffff; /* see weft_coll_name */
     if (event->type == WEFT_EVENT_PEER_DOWN && s->end != COLL_END_DEATH && lost &&
         !(coll_silent_closes(s) && rank < s->n && s->rank[rank].failed_ns > 0)) {
-        weft_world_fail(s->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
+        weft_world_fail(s->world, "host %" PRIu32 ": PEER_DOWN (%d), but no process died", host,
                         (int)event->down);
     }
     weft_coll_event(s->rank[host].coll, event, now_ns);

@@ -171,7 +171,7 @@ static const char *waits(const struct swarm_member *m)
             return "a shard has no server";
         }
         if (weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
-            return "a server that was replaced or died has not been told all again";
+            return "a server that was replaced or died has not received all pushes again";
         }
         if (weft_shard_busy(ps->shard[s])) {
             return "a shard is busy although all workers have finished";

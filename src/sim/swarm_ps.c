@@ -165,7 +165,7 @@ static const char *waits(struct swarm_ps *ps)
     for (uint32_t s = 0; s < ps->shards; s++) {
         if (ps->deaths > 0 &&
             weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
-            return "a shard that died has not been told all again";
+            return "a shard that died has not received all pushes again";
         }
         if (weft_shard_busy(ps->shard[s])) {
             return "a shard is busy although all workers have finished";

@@ -287,7 +287,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
 {
     struct swarm_ps *ps = self;
     if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0 && !ps->via && !ps->replicas) {
-        weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
+        weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but no process died", host,
                         (int)event->down);
     }
     if (weft_swarm_ps_standby_event(ps, host, event, now_ns)) {
