@@ -331,7 +331,7 @@ static weft_status offer(struct verb *verb, struct weft_error *error)
     return status;
 }
 
-/* False: another process holds its number. Server addresses may have changed. */
+/* False: another process has its number. Server addresses may have changed. */
 static bool look_at_membership(struct verb *verb, struct weft_error *error)
 {
     struct weft_member_state state;

@@ -70,9 +70,10 @@ static int check_vias(const struct weft_command *command, struct weft_load *load
     }
     uint32_t *eviction_p = &load->workload.eviction;
     if (vias->count > 0 && *eviction_p == WEFT_LOAD_LRU) {
-        return weft_options_usage(command, "--eviction lru does not go with --via: aggregators serve "
-                                           "only tables that evict no rows; use --eviction none, or "
-                                           "leave out --via");
+        return weft_options_usage(command,
+                                  "--eviction lru cannot be combined with --via: aggregators serve "
+                                  "only tables that evict no rows; use --eviction none, or leave "
+                                  "out --via");
     }
     if (*eviction_p == WEFT_LOAD_EVICTION_AUTO) {
         *eviction_p = vias->count > 0 ? WEFT_LOAD_NO_EVICTION : WEFT_LOAD_LRU;

@@ -1,6 +1,7 @@
-/* Aggregators of `weft run`: processes of `weft aggregate` in slots behind the workers and the replicas.
- * They register with the coordinator, which assigns one to each worker (WEFT_VIA=coordinator). A job does
- * not depend on them: when one dies, workers send their pushes to the servers until it runs again.
+/* Aggregators of `weft run`: processes of `weft aggregate`, in slots after those of the workers and
+ * the replicas. They register with the coordinator, which assigns one to each worker
+ * (WEFT_VIA=coordinator). A job does not depend on them: when one dies, workers send their pushes
+ * to the servers until it runs again.
  */
 #include "cli/run/internal.h"
 
@@ -10,10 +11,10 @@ int weft_run_check_aggregators(const struct weft_command *command,
                                const struct weft_run_options *options)
 {
     if (options->aggregators == 0 && options->aggregator_args.count > 0) {
-        return weft_options_usage(command, "--aggregator-options goes with --aggregators");
+        return weft_options_usage(command, "--aggregator-options requires --aggregators");
     }
     if (options->aggregators > 0 && options->replicas > 0) {
-        return weft_options_usage(command, "--aggregators does not go with --replicas yet");
+        return weft_options_usage(command, "--aggregators cannot be combined with --replicas yet");
     }
     if (options->aggregators > 0 && weft_run_servers_have(options, "aggregators")) {
         return weft_options_usage(command, "--server-options has --aggregators, which the servers get "

@@ -99,7 +99,7 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
 
 /* ---- aggregators.c --------------------------------------------------------------------------- */
 
-/* False: run->error says why. */
+/* False: run->error has the reason. */
 bool weft_run_start_aggregators(struct run *run);
 bool weft_run_is_aggregator(struct run *run, const struct weft_slot *slot);
 void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const char *how);

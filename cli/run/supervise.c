@@ -50,7 +50,7 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
         return;
     }
     if (weft_run_is_aggregator(run, slot)) {
-        return; /* the coordinator tells workers where it is */
+        return; /* the coordinator sends its address to the workers */
     }
     weft_channel_ports(message, run->ports + slot->rank * shards, shards);
     keep_ports(run, slot->rank);
@@ -378,7 +378,7 @@ int weft_run_all(struct run *run)
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
     weft_supervisor_stop(&run->supervisor, "worker");
-    weft_supervisor_stop(&run->supervisor, "aggregator"); /* what it has summed goes to the servers */
+    weft_supervisor_stop(&run->supervisor, "aggregator"); /* its sums are sent to the servers */
     if (good && run->options->watch != NULL) {
         await_last_words(run);
     }

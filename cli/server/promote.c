@@ -66,7 +66,7 @@ weft_status weft_server_promote(struct server *server, const struct weft_server_
                                 struct weft_error *error)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
-    /* From its death on the server has told nobody anything, however late the question comes. */
+    /* The server has sent nothing since its death, however late the promotion is requested. */
     const uint64_t at_ns = promotion->died_ns != 0 ? promotion->died_ns : WEFT_NEVER;
     weft_status status = ask_all(server, weft_shard_thread_may_be_promoted, at_ns, error);
     cJSON *event;

@@ -217,7 +217,7 @@ refused "a share that cannot be" "cannot be combined with" --local 1 --zipf-top 
 refused "more popular keys than keys" "cannot be combined with" --local 1 --zipf-top 100:0.5 --keys 50
 refused "aggregators of local shards" "requires --servers" --local 1 --via 127.0.0.1:7800
 refused "an aggregator that is none" 'via "nowhere" is not allowed' --servers 127.0.0.1:1 --via nowhere
-refused "evictions behind an aggregator" "eviction lru does not go with --via" --servers 127.0.0.1:1 \
+refused "evictions behind an aggregator" "eviction lru cannot be combined with --via" --servers 127.0.0.1:1 \
     --via 127.0.0.1:7800 --eviction lru
 refused "an eviction that there is not" "lru" --local 1 --eviction oldest
 refused "a scale that there is not" "S1" --scale S7

@@ -101,8 +101,8 @@ wrong() {
     tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
 }
 wrong "too many" 'aggregators' --aggregators 65
-wrong "options without any" 'aggregator-options goes with --aggregators' --aggregator-options x
-wrong "with replicas" 'does not go with --replicas' --aggregators 1 --replicas 1 --div-max 1 \
+wrong "options without any" 'aggregator-options requires --aggregators' --aggregator-options x
+wrong "with replicas" 'cannot be combined with --replicas' --aggregators 1 --replicas 1 --div-max 1 \
     --on-server-death promote
 wrong "a second number" 'leave it out' --aggregators 1 --server-options "--aggregators 3"
 "$WEFT_BIN" run --aggregators 1 --aggregator-options "--flush-age-us none" -- true >wrong.out 2>&1
