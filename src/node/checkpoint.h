@@ -43,7 +43,7 @@ struct weft_checkpoint_options {
 enum weft_checkpoint_phase {
     WEFT_CHECKPOINT_IDLE,
     WEFT_CHECKPOINT_ORDERED,   /* the shard has not seen the order yet */
-    WEFT_CHECKPOINT_WAITING,   /* for the clock of the snapshot */
+    WEFT_CHECKPOINT_WAITING,   /* for the instant of the snapshot */
     WEFT_CHECKPOINT_STREAMING, /* buffers are passed to the writer */
     WEFT_CHECKPOINT_STREAMED,  /* all were passed; the writer decides */
     WEFT_CHECKPOINT_FAILED,    /* by the shard */

@@ -21,8 +21,8 @@ struct weft_standby {
     weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
     uint64_t strangers[PEERS_MAX / 64]; /* bits: connected peers that are not the replica's */
     uint64_t connect_ns; /* not before */
-    bool was_up;             /* the replica has lost its connection */
-    bool is_spent;           /* and there is a new one: */
+    bool was_up;             /* the replica's connection was established */
+    bool is_spent;           /* the connection ended, and there is a newer one: */
     struct weft_msg_event up; /* its PEER_UP, for the next replica */
     bool has_ended;
 };

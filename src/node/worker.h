@@ -48,12 +48,12 @@ struct weft_worker_config {
 struct weft_worker_sched;
 
 struct weft_worker_server {
-    struct weft_launch_address address; /* address of the last connection */
+    struct weft_launch_address address; /* of its current or last connection */
     weft_peer peer;
     uint64_t name;           /* of the process that answered */
-    enum weft_msg_down down; /* why it was last down */
+    enum weft_msg_down down; /* reason of its last PEER_DOWN */
     bool is_up;
-    bool was_up;       /* when it was last down */
+    bool was_up;       /* before it last went down */
     bool is_down;      /* with a client: permanently */
     bool is_away;      /* it is down, and the client waits for it; is_down is not set */
     uint64_t retry_ns; /* when to connect next */

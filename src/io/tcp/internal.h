@@ -42,7 +42,7 @@
 
 enum {
     TCP_MSG_MASK = WEFT_MSGS_MAX - 1,
-    TCP_IN_BYTES = 4 * WEFT_WIRE_RECORD_BYTES_MAX,  /* of a peer: bytes read at once, at most */
+    TCP_IN_BYTES = 4 * WEFT_WIRE_RECORD_BYTES_MAX,  /* a peer's receive buffer: one read, at most */
     TCP_OUT_BYTES = 3 * WEFT_WIRE_RECORD_BYTES_MAX, /* records built ahead of a write, at most */
     TCP_OUT_RECORDS = 32,
     TCP_CONTROL_MAX = 1400, /* control block of a record */
@@ -56,7 +56,7 @@ struct tcp_keys {
     uint32_t slot;   /* of the provider */
     uint8_t phase;
     uint64_t number; /* number of the next record, from 1: its nonce */
-    uint64_t first;  /* records sealed in this phase */
+    uint64_t first;  /* number of the first record of this phase */
     uint8_t secret[WEFT_HASH_BYTES];
 };
 
