@@ -210,12 +210,12 @@ WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct
 /* Send CLOSE to the servers and free the ps and its tables. Open operations are discarded, so
  * call weft_ps_flush first. Memory lent to pulls belongs to the caller again. NULL is allowed.
  *
- * The coordinator, if any, is told that this worker has finished; when all have, the job is
+ * The coordinator, if any, is notified that this worker has finished; when all have, the job is
  * over. If pushes or clocks are unacknowledged, or a server is down, it behaves as
  * weft_ps_abort. */
 WEFT_API void weft_ps_close(struct weft_ps *ps);
 
-/* Close after a failure: the coordinator is told that the rank is free, so that another process
+/* Close after a failure: the coordinator is notified that the rank is free, so that another process
  * can continue with it. Without a coordinator there is no difference. */
 WEFT_API void weft_ps_abort(struct weft_ps *ps);
 

@@ -315,8 +315,8 @@ WEFT_API weft_status weft_transport_wait(struct weft_transport *transport, uint6
 WEFT_API weft_status weft_transport_progress(struct weft_transport *transport,
                                              uint64_t timeout_ns);
 
-/* Make progress until nothing is outstanding: sends are closed, and senders have been told what
- * was received. A receiver calls it before it closes. Events remain to be polled.
+/* Make progress until nothing is outstanding: sends are closed, and what was received has been
+ * reported to the senders. A receiver calls it before it closes. Events remain to be polled.
  * Errors:  WEFT_TIMEOUT  something is still outstanding, or a peer closed and its final packets
  *                        were lost.
  *          WEFT_AGAIN    as _progress. */
