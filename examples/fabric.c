@@ -1,8 +1,8 @@
-/* A server with an optimizer of its own and workers that push updates by way of the transfer scheduler.
+/* A server with its own optimizer, and workers that push updates under the transfer scheduler.
  *
  *     weft keygen job.key; export WEFT_JOB_KEY="$(cat job.key)"; weft scheduler --port 7690 &
  *     cc fabric.c $(pkg-config --cflags --libs weft) -lm -o fabric
- *     ./fabric server 127.0.0.1:7690          prints its address, ends with its standard input
+ *     ./fabric server 127.0.0.1:7690          prints its address, ends when standard input closes
  *     ./fabric worker 127.0.0.1:7690 ADDRESS 0 & ./fabric worker 127.0.0.1:7690 ADDRESS 1 */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void must(weft_status status, const char *why)
     }
 }
 
-/* ---- the server: of one shard, so its functions are called by one thread, and nothing is locked ---- */
+/* ---- the server: it has one shard, so one thread calls its functions, and no lock is needed ---- */
 
 static unsigned long long updates, delay_max;
 

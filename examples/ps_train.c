@@ -1,4 +1,4 @@
-/* Trains a logistic regression on a parameter server, with as many workers as there are.
+/* Trains a logistic regression on a parameter server, with any number of workers.
  *
  *     weft keygen job.key; export WEFT_JOB_KEY="$(cat job.key)" WEFT_SERVERS=127.0.0.1:7700
  *     weft server --workers 2 & cc ps_train.c $(pkg-config --cflags --libs weft) -lm -o ps_train
@@ -22,8 +22,8 @@ static void must(weft_status status)
     }
 }
 
-/* Makes up n rows, pulls their weights, computes gradients; returns how many it has right. A row is
- * likely positive when odd features outnumber the even ones; nobody can tell more than 85 %. */
+/* Generates n rows, pulls their weights, computes gradients; returns the number of correct predictions.
+ * A row is likely positive if odd features outnumber even ones; no model can exceed 85 %. */
 static int predict(int n)
 {
     int right = 0;

@@ -1,10 +1,10 @@
-/* Takes vectors of floats, adds them up, and says what is missing of each.
+/* Receives vectors of floats, sums them, and prints the number of missing elements of each.
  *
  *     recv ADDRESS PORT KEY-FILE VECTORS [LOSS]
  *
- * ADDRESS is one of this host's; PORT 0 takes any free one. `weft keygen` makes the key file. LOSS,
- * such as 0.05, drops that fraction of what arrives on purpose, to see gaps on a network that loses
- * nothing. Its other half is send.c.
+ * ADDRESS is an address of this host; PORT 0 selects any free port. `weft keygen` makes the key file.
+ * LOSS, such as 0.05, deliberately drops that fraction of the received packets, to show gaps on a
+ * network without loss. The sender is send.c.
  *
  *     cc recv.c $(pkg-config --cflags --libs weft) -o recv
  */

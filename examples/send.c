@@ -1,8 +1,8 @@
-/* Sends vectors of floats of which a tenth may be lost; what was lost goes with the next vector.
+/* Sends vectors of floats of which a tenth may be lost; lost elements are added to the next vector.
  *
  *     send ADDRESS PORT KEY-FILE VECTORS
  *
- * Its other half is recv.c, which runs at that address and has the same key.
+ * The receiver is recv.c, which runs at that address with the same key.
  *
  *     cc send.c $(pkg-config --cflags --libs weft) -o send
  */
@@ -24,8 +24,8 @@ static void die(const char *what, const char *why)
     exit(1);
 }
 
-/* The SENT of a vector. A receiver that goes down ends the program, with the reason, which follows
- * the SENT of what it left unconfirmed. */
+/* Wait for the SENT event of a vector. If the receiver goes down, the program ends with the reason.
+ * DOWN follows the SENT (UNKNOWN) events of unconfirmed vectors. */
 static struct weft_transport_event wait_event(struct weft_transport *t)
 {
     struct weft_transport_event event = {.size = sizeof(event)};

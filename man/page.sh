@@ -1,9 +1,9 @@
 #!/bin/sh
-# Writes the manual page of a verb (mdoc) from what the program itself says: page.sh WEFT [VERB...]
+# Writes the manual page of a verb (mdoc) from the output of its --help: page.sh WEFT [VERB...]
 #
-# `weft VERB --help` is made of the table that also parses the options, so a page made of it cannot
-# disagree with the program. What help does not hold - files, environment - is in man/NAME.more,
-# mdoc too, put before EXIT STATUS. Without a verb: weft(1).
+# The table that parses the options also generates `weft VERB --help`, so the page always agrees with the
+# program. man/NAME.more, also mdoc, has the sections that help lacks (files, environment); it is
+# inserted before EXIT STATUS. Without a verb: weft(1).
 set -eu
 LC_ALL=C
 export LC_ALL

@@ -56,7 +56,7 @@ def split(tensors, held_out):
     return [t[:cut] for t in tensors], [t[cut:] for t in tensors]
 
 
-# ---- MF: who rated what how ----
+# ---- MF: ratings (user, item, value) ----
 
 
 def ratings(folder):

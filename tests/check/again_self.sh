@@ -5,7 +5,7 @@
 again=$WEFT_SOURCE_ROOT/tools/run-again
 count=$WEFT_SOURCE_ROOT/tools/count-tests
 
-# A meson that notes what it was asked for and answers with the next log that is prepared.
+# A fake meson that records its arguments and replies with the next prepared log.
 mkdir -p "$tap_tmp/bin" "$tap_tmp/build/meson-logs"
 cat >"$tap_tmp/bin/meson" <<END
 #!/bin/sh

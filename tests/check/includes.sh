@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves the layer drawing: who may include whom. Usage: includes.sh [root of the tree]
+# Checks the layers: which folder may include which. Usage: includes.sh [root of the tree]
 #
 #   base <- wire <- core <- {rpc, coll} <- ps     layers
 #   member sees base, wire, core and rpc          a layer, beside ps

@@ -41,7 +41,7 @@ PATH=$tap_tmp/bin
 export CALLS PATH
 tap_run_fails "dpkg-architecture is hidden" 127 sh -c 'dpkg-architecture -qDEB_HOST_MULTIARCH'
 
-# ---- as the README says it, into an empty root ----
+# ---- as in the README, into an empty root ----
 root=$tap_tmp/root
 tap_run "make install" make -C "$tree" install DESTDIR="$root"
 tap_is "of a package leaves the loader's list alone" "$(cat "$CALLS" 2>/dev/null)" ""
@@ -68,7 +68,7 @@ chmod +x "$tap_tmp/bin/dpkg-architecture"
 tap_run "make install with dpkg-architecture" make -C "$tree" install DESTDIR="$tap_tmp/root-2"
 tap_is "installs to the same place" "$(cd "$tap_tmp/root-2" && find . | sort)" "$(cd "$root" && find . | sort)"
 
-# ---- elsewhere: said with what to do ----
+# ---- elsewhere: the output names the remedy ----
 : >"$CALLS"
 tap_run "make install to a folder of one's own" make -C "$tree" install PREFIX="$tap_tmp/own" LIBDIR=lib
 out=$(cat "$tap_tmp/run.out")

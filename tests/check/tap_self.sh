@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows that a test in shell fails for what a sanitizer finds in a process that nobody looks at:
+# Shows that a shell test fails on a sanitizer report of a process whose output it does not check:
 # tap_self.sh <the C compiler and its options>
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"

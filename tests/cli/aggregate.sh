@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft aggregate`: workers whose pushes go by it, by themselves, of `weft train` and in Python; one that is
-# killed under them; and what it is told wrong.
+# `weft aggregate`: workers that push through it (`weft worker`, `weft train`, Python), an aggregator
+# that is killed during the run, and wrong usage.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -63,7 +63,7 @@ tap_is "and asked the server for fewer rows than they wanted" \
 
 # ---- a second one with the same number -----------------------------------------------------------
 
-# While the first one works: one that has asked for nothing for a second is displaced.
+# The first one must be active: an aggregator without a request for a second is displaced.
 begin
 work 0 8
 first=$!
@@ -208,7 +208,7 @@ tap_is "nearly all were committed" \
 tap_is "pulls were answered below" "$(($(figure pulls_answered left.out) > 10))" 1
 tap_is "with rows of the root" "$(($(figure pulls_answered root.out) > 10))" 1
 
-# Each is the other's parent: who comes second finds it. Ports below those that the system gives out.
+# Each is the other's parent: the second one detects the loop. Ports below the ephemeral range.
 "$WEFT_BIN" server --port 0 --workers 1 >server.out 2>server.err &
 server=$!
 tap_until tap_lines 1 '^shard .*:' server.out
@@ -279,7 +279,7 @@ kill "$old"
 wait "$old"
 tap_is "a little younger: nothing" "$(grep -c 'Lower --flush-age-us' old.err)" 0
 
-# ---- what it is told wrong -----------------------------------------------------------------------
+# ---- wrong usage ---------------------------------------------------------------------------------
 
 "$WEFT_BIN" aggregate 2>usage.err
 tap_is "without servers: wrong usage" $? 2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft aggregate --coordinator`: workers learn of aggregators from the coordinator, by rack or by rank; of one
-# that comes late, or comes back after a kill; and what is told wrong.
+# `weft aggregate --coordinator`: workers discover aggregators through the coordinator, by rack or by
+# rank, including one that starts late or restarts after a kill; and wrong usage.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -157,7 +157,7 @@ end
 tap_is "one goes by the first aggregator" "$(($(figure pushes_absorbed box0.out) > 10))" 1
 tap_is "and one by the other" "$(($(figure pushes_absorbed box2.out) > 10))" 1
 
-# ---- one that comes late, dies and comes back ----------------------------------------------------
+# ---- one that starts late, is killed and restarts ------------------------------------------------
 
 # more <count>: worker 0 has ended more epochs than that.
 more() {
@@ -194,7 +194,7 @@ kill "$first" "$second"
 wait "$first" "$second"
 end
 
-# ---- what is told wrong --------------------------------------------------------------------------
+# ---- wrong usage ---------------------------------------------------------------------------------
 
 begin
 box 0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checkpoints as a user meets them: written while training goes on, read with numpy, gone on from
-# with other servers, after kill -9, on a full disk, and damaged.
+# Checkpoints from the user's view: written during training, read with numpy, resumed with a different
+# number of servers, after kill -9, on a full disk, and damaged.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -131,7 +131,7 @@ tap_like "and named" "$(cat "$tap_tmp/run.out")" \
 tap_like "and moved away, not removed" "$(find "$dir/quarantine" -name '*.safetensors')" \
     '/quarantine/[0-9]*-0000-[0-9]*.safetensors'
 
-# ---- a full disk: a limit on the size of files stands in for it ----
+# ---- a full disk, emulated by a limit on the size of files ----
 (
     ulimit -f 60 # blocks of 512 bytes: smaller than a checkpoint
     trap '' XFSZ

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a job does when a worker dies: the clock stands until it comes back, goes on without it, or the
-# job ends. Who comes late joins at the clock in progress.
+# Death of a worker: clocks block until it rejoins, continue without it, or the job ends. A worker that
+# starts late joins at the clock in progress.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft doctor` says the same as a table and as JSON, and judges by its exit status.
+# `weft doctor` reports the same checks as a table and as JSON, and its exit status is the verdict.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 

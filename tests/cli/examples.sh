@@ -1,6 +1,6 @@
 #!/bin/sh
-# What an installation gives a programmer: headers, library, weft.pc, manual pages; and the two
-# examples, built outside the tree against it, in C and in C++, move vectors and show gaps.
+# An installation: headers, library, weft.pc and manual pages. The two examples, built against it outside
+# the tree in C and in C++, transfer vectors and report the missing elements.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -143,13 +143,13 @@ WEFT_PEER_TIMEOUT_S=5 ./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.ke
 tap_is "nobody there: exit status 1" "$status" 1
 tap_like "and why" "$(cat send.err)" '^send: the receiver: nobody answered; .*firewall'
 
-# No key: a sentence that says how to make one.
+# No key: the error explains how to make one.
 status=0
 ./send 127.0.0.1 7700 none.key 1 2>send.err || status=$?
 tap_is "no key: exit status 1" "$status" 1
 tap_like "and how to make one" "$(cat send.err)" 'none\.key.*weft keygen'
 
-# Another key: the receiver goes on waiting, the sender is told why it is not heard.
+# Another key: the receiver keeps waiting; the sender's error names the cause.
 tap_run "another key" "$WEFT_BIN" keygen other.key
 rm -f recv.out
 ./recv 127.0.0.1 0 job.key 1 >recv.out 2>recv.err &

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What goes wrong around a run: killed processes, Ctrl-C, noise, bad files. Each ends, with a sentence that names the culprit, leaves no process and no report.
+# Faults around a run: killed processes, Ctrl-C, noise, bad files. Each run ends with an error that names
+# the cause, and leaves no process and no report.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -20,7 +21,7 @@ pid_of() {
     sed -n "s/^$1 $2: pid //p" "$tap_tmp/log"
 }
 
-# is_gone <pid>: a child that nobody has waited for yet is gone too.
+# is_gone <pid>: true also for a zombie.
 is_gone() {
     ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
 }
@@ -53,7 +54,7 @@ pid=$(pid_of server 0)
 kill -STOP "$pid"
 ended "server stopped" 1 'the server of shard 0 at 127.0.0.1:[0-9]* is gone: .*not answered'
 
-# ---- told to end ----
+# ---- interrupted ----
 for signal in INT TERM; do
     start
     kill -s "$signal" "$train"
@@ -86,7 +87,7 @@ tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port" --peer-timeout 5
 tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered for 5 s; nothing listens at 127.0.0.1:$port: start"
 
-# ---- a table that may take few bytes: new rows are refused, and the worker says so ----
+# ---- a table with a small byte limit: new rows are refused, and the worker reports it ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 --table-bytes 1000 \
     >"$tap_tmp/server3" &
 server=$!
@@ -117,7 +118,7 @@ for mode in bsp asp; do
     wait "$server"
 done
 
-# ---- a server is killed while its worker waits for another worker: nothing is owed, but asked ----
+# ---- a server is killed while its worker waits for another worker: no reply is due, so a probe finds out ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 2 >"$tap_tmp/server2" &
 server=$!
 tap_until [ -s "$tap_tmp/server2" ]

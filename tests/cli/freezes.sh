@@ -1,8 +1,8 @@
 #!/bin/sh
 # Servers that are frozen (SIGSTOP) for longer than their lease, under `weft run --restart`: the
 # supervisor replaces them; they thaw after their successor's first checkpoint, learn that they were
-# replaced, and end by themselves. Then the successor is killed, too, so that what the woken process may
-# have done to checkpoints and journals shows. Whatever was answered counts once.
+# replaced, and end by themselves. Then the successor is killed, too, to expose any damage of the thawed
+# process to checkpoints and journals. Every acknowledged push counts once.
 #
 #     WEFT_FREEZES=30 meson test -C build cli_freezes -t 0    30 jobs, of two freezes each
 #     WEFT_FREEZES_SEED=17 WEFT_FREEZES=1 ...                 job 17 alone

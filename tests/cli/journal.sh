@@ -1,6 +1,6 @@
 #!/bin/sh
-# A worker is killed, and servers before a checkpoint has what it pushed: it is there all the same,
-# once. Each step waits for the one before, so that every run does the same.
+# A worker is killed, and servers before a checkpoint contains its pushes: the pushes survive, and count
+# once. Each step waits for the previous one, so that every run is the same.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh
@@ -19,7 +19,7 @@ start() {
 
 all_wait() { grep -q '^ack 25$' "$name/log.0" && grep -q '^ack 25$' "$name/log.1"; }
 
-# said <pattern>: how often it is in what the run says
+# said <pattern>: number of matching lines in the output of the run
 said() { grep -c "$1" "$name.out"; }
 
 more_than() { [ "$(said "$1")" -gt "$2" ]; }
@@ -74,7 +74,7 @@ tap_run "every push counts once" exact
 tap_run_fails "a journal needs checkpoints" 2 "$weft" server --journal here
 tap_like "in words" "$(cat run.out)" '--journal requires --checkpoint'
 
-# ---- full, and the disk as well: a limit on the size of files stands in for it ----
+# ---- journal and disk are full; a limit on the size of files emulates the disk ----
 # serve <limit of files, blocks of 512 bytes> <options...>
 serve() {
     limit=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A journal and the process after: its predecessor is frozen, or its file is damaged, of another job or of a
-# version to come. What was written down is done again, or it is said what is not; it is never gone. And a
-# journal whose pages fail while its server lives.
+# A server that reads a journal: its predecessor is frozen, or the file is damaged, belongs to another job
+# or has a later version. Every record is replayed, or its loss is reported. Also a journal whose pages
+# fail while its server runs.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 weft=$WEFT_BIN
@@ -89,7 +89,7 @@ tap_like "says that it is not used" "$(cat server.out)" 'of another job.* It is 
 tap_is "it is kept" "$(aside)" 2
 crash KILL
 
-# ---- pages that fail: a file that is cut off stands in for a disk ----
+# ---- pages that fail, emulated by a truncated file ----
 unset WEFT_JOB
 rm -rf here ckpt
 mkdir here

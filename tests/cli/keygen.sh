@@ -1,10 +1,11 @@
 #!/bin/sh
-# `weft keygen` makes a key once, well protected, and tells keys apart without showing them.
+# `weft keygen` creates a key file with restricted permissions, never overwrites one, and identifies keys
+# without printing them.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 key=$tap_tmp/job.key
 
-# says <name> <exit status> <sentence> <words of weft keygen...>
+# says <name> <exit status> <expected text> <arguments of weft keygen...>
 says() {
     name=$1
     wanted=$2
@@ -30,7 +31,7 @@ ln -s nowhere "$tap_tmp/link"
 says "not through a link either" 1 'exists already' "$tap_tmp/link"
 tap_run "which still leads nowhere" test ! -e "$tap_tmp/nowhere"
 says "no folder" 1 'cannot make .*No such file' "$tap_tmp/no/job.key"
-# A disk that is full: nothing is left. (The answer comes through a pipe, which has no size limit.)
+# A full disk: no file remains. (The output is a pipe, which has no size limit.)
 said=$( (trap '' XFSZ && ulimit -f 0 && "$WEFT_BIN" keygen "$tap_tmp/full.key") 2>&1; echo "exit $?")
 tap_like "a file that cannot be written" "$said" "^weft keygen: cannot write $tap_tmp/full.key: "
 tap_like "is a failure" "$said" '^exit 1$'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # kill -9 of workers, servers and the coordinator of a job under `weft run --restart`, at times and in
-# numbers that follow from a seed. Nothing hangs, nothing counts twice, and what a restored server
-# lacks is what came after its checkpoint, as the workers are told.
+# numbers that follow from a seed. Nothing hangs, no push counts twice, and a restored server lacks exactly
+# the pushes after its checkpoint, as reported to the workers.
 #
 #     WEFT_KILLS=100 meson test -C build cli_kills -t 0      100 jobs instead of 2
 #     WEFT_KILLS_SEED=17 WEFT_KILLS=1 ...                    job 17 alone

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Jobs as other launchers start them: Open MPI's mpirun on this host, one command for all and a
-# mixed one; and the Kubernetes example, as far as it can be checked without a cluster.
+# Jobs under other launchers: Open MPI's mpirun on this host, with one command for all ranks and with
+# several; and the Kubernetes example, as far as it can be checked without a cluster.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -18,7 +18,7 @@ if command -v mpirun >/dev/null; then
     WEFT_COORDINATOR=127.0.0.1:$port
     export WEFT_COORDINATOR
 
-    # Parts of one mpirun: Open MPI tells each its rank within its part.
+    # Several commands of one mpirun: Open MPI sets each rank within its command.
     # shellcheck disable=SC2086
     tap_run "mpirun of coordinator, servers and workers" $mpi \
         -n 1 "$weft" coordinator $key --workers 3 --shards 2 --until-done : \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft load`: what it prints is complete and adds up, workload files, an early end. No figure is judged.
+# `weft load`: its output is complete and consistent; workload files; an early end. No figure is asserted.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -77,7 +77,7 @@ wait_for() {
     done
 }
 
-# Whoever is stopped for seconds shall not be taken for one who is not there.
+# A process that is stopped for seconds must not be declared dead.
 patient=--start-timeout=120
 "$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
 server=$!

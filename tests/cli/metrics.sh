@@ -1,6 +1,6 @@
 #!/bin/sh
 # /metrics and /hot of servers and workers: the format, the names against docs/METRICS.md and the
-# dashboard, what they count, and a real Prometheus that scrapes them. Conditions are waited for.
+# dashboard, the counts, and a real Prometheus that scrapes them. The test waits for conditions, not times.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# /metrics of programs that use the library: workers of `weft run` are asked for them, found in its
-# /targets, also the one in a dead one's place, and what cannot be had stops nobody. The program is
-# tests/cli/tally.c; it waits in the library until it may go on, so what it has done is known.
+# /metrics of programs that use the library: workers of `weft run` serve them and are listed in its
+# /targets, also the replacement of a dead worker; a failure to serve them stops no program. The program
+# is tests/cli/tally.c; it waits in the library for permission to continue, so its state is known.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -62,7 +62,7 @@ found() {
     grep -q "$1" top.txt
 }
 tap_run "weft top shows the whole job" tap_until found "^weft top: 1 server, 2 workers, 0 gone"
-# A hundred at once, a page that is none, and a client who says half a word.
+# A hundred requests at once, an unknown page, and a client that sends half a request.
 tap_run "a hundred scrapes at once, beside one that is stuck" python3 -c '
 import concurrent.futures, socket, sys, urllib.error, urllib.request
 host, port = sys.argv[1][7:].split(":")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # `weft train` with models that have factors, on synthetic sets with a known optimum (planted.h), in
 # every mode, with bound 0 and with the bound that [apnet19] gives for matrix factorization under as
-# much loss. What no data ships for is in movielens.sh.
+# much loss. Models without shipped data are in movielens.sh.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR

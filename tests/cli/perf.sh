@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft perf stream`: each transport moves its floats and reports; no figure is judged here.
+# `weft perf stream`: each transport transfers its floats and reports; no figure is asserted.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 

@@ -1,11 +1,11 @@
 #!/bin/sh
 # `weft perf pingpong, incast, outcast, alltoall, shuffle, compare` on loopback: every pattern over
-# every transport delivers what was sent and reports it; no figure is judged here.
+# every transport delivers what was sent and reports it; no figure is asserted.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_JOB_KEY WEFT_LAB
 
-# What holds of every report: times are ordered, and no round is shorter than its longest flow.
+# Invariants of every report: times are ordered, and no round is shorter than its longest flow.
 shape='
     (.round_ms | .mean > 0 and .p50 <= .p90 and .p90 <= .p99 and .p99 <= .max and .mean <= .max) and
     (.flow_ms | .p50 <= .p90 and .p90 <= .p99 and .p99 <= .max) and

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The parameter server as a programmer meets it: the examples in C and C++ against `weft server`,
+# The parameter server from a programmer's view: the examples in C and C++ against `weft server`,
 # started in any order, killed, with another key.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -79,7 +79,7 @@ tap_like "no key" "$(cat run.err)" 'weft keygen'
 kill "$server"
 wait "$server" 2>/dev/null
 
-# A job with a coordinator: nobody is told a rank, how many workers there are, or where the servers are.
+# A job with a coordinator: no process is configured with a rank, the number of workers, or server addresses.
 "$WEFT_BIN" coordinator --port 0 --workers 2 --shards 2 --until-done >coordinator.out 2>&1 &
 coordinator=$!
 tap_until grep -q '^coordinator: ' coordinator.out
@@ -110,7 +110,7 @@ tap_is "a worker waits for its server" "$status $(cat 0.err)" "0 "
 kill "$server"
 wait "$server" 2>/dev/null
 
-# Killed while a worker waits in a pull: it is told within the time-outs.
+# Killed while a worker waits in a pull: the pull fails within the timeouts.
 serve 1 --workers 2 --port 0 --metrics 0
 WEFT_PEER_TIMEOUT_S=10 WEFT_WORKERS=2 WEFT_RANK=0 ./ps_train >0.out 2>0.err &
 worker=$!

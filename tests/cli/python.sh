@@ -42,7 +42,7 @@ WEFT_LIBRARY=$tap_tmp/text.so "$python" -c 'import weft' 2>run.err
 tap_like "and one that is none" "$(tail -n 1 run.err)" \
     'ImportError: libweft.so does not load: .*/text.so.*WEFT_LIBRARY'
 
-# A library of another release, or one that says nothing of it.
+# A library of another release, or one without a release.
 echo 'const char *weft_version(void) { return "9.9.9"; }' >other.c
 echo 'int weft_status_text(void) { return 0; }' >earlier.c
 for release in other earlier; do
@@ -55,7 +55,7 @@ tap_like "a library of another release is told" "$(tail -n 1 other.err)" \
 tap_like "and one of an earlier release" "$(tail -n 1 earlier.err)" \
     "ImportError: the library .*/earlier.so is weft of an earlier release, but .* $ours, .*; "
 
-# The library beside the package comes before all but WEFT_LIBRARY.
+# The library next to the package has precedence over all but WEFT_LIBRARY.
 mkdir site
 cp -r "$root/python/weft" site/
 cp other.so site/weft/libweft.so.0

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The learning rate of `--format libsvm` where none is given: found in the data, said in the output and in
-# the report, the same for workers started by hand; --lr is obeyed. On a small made set like TF-IDF, and
-# on Reuters-21578, which does not ship.
+# The default learning rate of `--format libsvm`: derived from the data, printed and in the report, and the
+# same for workers started by hand; --lr overrides it. On a small synthetic set like TF-IDF, and on
+# Reuters-21578, which is not shipped.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_JOB_KEY

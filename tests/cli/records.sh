@@ -1,6 +1,6 @@
 #!/bin/sh
-# --records: what a job leaves behind when it ends in order, is interrupted, is killed, or is told to
-# write where it must not.
+# --records: the database of a job that ends normally, is interrupted, is killed, or may not write to
+# the given path.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -8,7 +8,7 @@ data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 cd "$tap_tmp" || exit 1
 # More than 99 % where all is meant: the wall clock, on which the kernel stamps, may be set meanwhile.
 
-# is_gone <pid>: a child that nobody has waited for yet is gone too.
+# is_gone <pid>: true also for a zombie.
 is_gone() {
     ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Replicas of servers: kill -9 of servers whose replicas take their place, under `weft run` and `weft
-# train`. With a bound of 0 no push that was answered is lost, and none counts twice; with another what
-# is missing is within it; a training ends with the loss of one that nobody disturbs.
+# Replicas of servers: kill -9 of servers whose replicas are promoted, under `weft run` and `weft train`.
+# With a bound of 0 no acknowledged push is lost, and none counts twice; with another bound the loss is
+# within it. A training reaches the same loss as an undisturbed one.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh

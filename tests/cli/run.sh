@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starting a job: `weft run` starts, supervises and ends; `weft coordinator` brings the members together
-# in any order, survives kill -9, and refuses who does not belong.
+# Starting a job: `weft run` starts, supervises and ends it; `weft coordinator` registers members in any
+# order, survives kill -9, and refuses processes of other jobs.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -253,7 +253,7 @@ common="$key --coordinator 127.0.0.1:$port --start-timeout 120"
     tap_like "is refused with its address" "$(cat run.out)" \
         "shard 0 belongs to another process, at 127.0.0.1 port $first, that is alive"
 }
-# A process that hangs says nothing by its heartbeats; nobody sees it from outside.
+# A process that hangs stops its heartbeats; nothing else shows it.
 kill -STOP $sv
 # shellcheck disable=SC2086
 background hung "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
@@ -272,7 +272,7 @@ sv2=$last
 tap_run "when it was killed its lease ends, and another server gets the shard" \
     tap_until grep -q '^shard 0 of 2' sv2.out
 
-# kill -9 of the coordinator: the journal brings back who was there, and both find it again.
+# kill -9 of the coordinator: the journal restores the members, and both reconnect.
 kill -KILL $sc
 wait $sc 2>/dev/null
 printf 'torn' >>members

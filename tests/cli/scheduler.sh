@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft train --scheduler`: the same model as without, drops under a tight delay bound, a scheduler that
-# is killed and one that is frozen under the job, and what it is told wrong.
+# is killed or frozen during the job, and wrong usage.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1

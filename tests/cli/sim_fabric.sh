@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft sim fabric`: its JSON is complete and depends on the seed alone, pictures, settings in files, and what
-# is wrong with them.
+# `weft sim fabric`: its JSON is complete and depends on the seed alone; charts; settings files and their
+# errors.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1

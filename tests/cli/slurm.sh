@@ -40,7 +40,7 @@ if [ -n "$root" ]; then
     export LD_LIBRARY_PATH
 fi
 
-# Two ports that nobody has now, and most likely still has not when they are used.
+# Two ports that are free now, and most likely still free when they are used.
 port() {
     "$weft" coordinator --security none --port 0 >port.out 2>&1 &
     probe=$!

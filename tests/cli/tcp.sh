@@ -1,6 +1,6 @@
 #!/bin/sh
-# --transport tcp: the same training over the kernel's TCP, as good as over weft's UDP; what breaks
-# says so in words.
+# --transport tcp: the same training over the kernel's TCP reaches the same quality as over weft's UDP;
+# failures are reported.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -64,7 +64,7 @@ case $?:$(head -n 1 "$tap_tmp/err") in
 *) tap_fail "with dctcp" "$(cat "$tap_tmp/out" "$tap_tmp/err")" ;;
 esac
 
-# ---- a worker that is killed: the server lives, the others go on ----
+# ---- a worker is killed: the server and the other workers continue ----
 "$WEFT_BIN" keygen "$tap_tmp/job.key" >/dev/null
 "$WEFT_BIN" server --transport tcp --port 0 --workers 2 --key-file "$tap_tmp/job.key" \
     >"$tap_tmp/server.out" 2>"$tap_tmp/server.err" &

@@ -1,5 +1,5 @@
 #!/bin/sh
-# weft top: the picture as text, from saved expositions and from processes; gone ones; a terminal.
+# weft top: its screen as text, from saved expositions and from processes; processes that ended; a terminal.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# examples/torch with made-up data: each model trains over weft, a checkpoint is gone on from, and the
-# study of tolerated loss gives its tables.
+# examples/torch with synthetic data: each model trains over weft and resumes from a checkpoint, and the
+# study of tolerated loss writes its tables.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/torch_python.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ranks of a training under torchrun are killed (SIGKILL) and frozen (SIGSTOP), each job one, at moments that
-# follow from a seed: while Python starts, at the rendezvous, in forward, backward and barrier, at the end. The
-# others say so in time, and nothing hangs. And torchrun's restart goes on from the last checkpoint.
+# In each job under torchrun, one rank is killed (SIGKILL) or frozen (SIGSTOP) at a moment that follows from
+# a seed: while Python starts, at the rendezvous, in forward, backward or barrier, or at the end. The other
+# ranks report it in time, and nothing hangs. torchrun's restart resumes from the last checkpoint.
 #
 #     WEFT_TORCH_KILLS=50 meson test -C build cli_torch_kills -t 0    50 jobs instead of 3
 #     WEFT_TORCH_KILLS_SEED=17 WEFT_TORCH_KILLS=1 ...                 job 17 alone

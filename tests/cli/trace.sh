@@ -1,6 +1,6 @@
 #!/bin/sh
-# Traces: every record is JSON as qlog, counts are the endpoint's counters, broken files are refused
-# or read as far as they go, and a trace that cannot be written stops no training.
+# Traces: every record is valid qlog JSON, the counts equal the endpoint's counters, broken files are
+# refused or read up to the damage, and a trace that cannot be written does not stop the training.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -105,7 +105,7 @@ for drive in caller engine; do
         "$("$WEFT_BIN" trace summary "$drive.server-0" --json | jq '.endpoints | length')" 2
 done
 
-# A disk without room is said once for each file, and training goes on.
+# A full disk is reported once per file, and training continues.
 ln -s /dev/full full.worker-0
 ln -s /dev/full full.server-0
 "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --batch 1024 --trace full \

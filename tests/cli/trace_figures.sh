@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft trace figures`: pictures and findings of one run and of several; what the records cannot show is
-# left out in words.
+# `weft trace figures`: charts and findings of one run and of several; figures that the records cannot
+# show are omitted with a reason.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft trace` on databases of records: what it says is what the rows hold, reckoned a second time; what
-# made an RPC slow is found; files of other kinds and damaged ones end in words.
+# `weft trace` on databases of records: its output equals an independent computation from the rows; it finds
+# the cause of a slow RPC; other kinds of files and damaged ones are refused with an error.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -122,7 +122,7 @@ tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 invalid rows'
 tap_like "as those are that do not add up" "$(trace summary bad.db)" '^INCONSISTENT: '
 tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
 
-# What a stranger's file says of itself moves nobody's cursor.
+# Control characters in a foreign file do not reach the terminal.
 python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("bad.db")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft train --restart`: workers and a server are killed, and the job ends as if nothing had been. One
-# that is over before anybody could be killed is no failure: it was too quick, or the shell stood still.
+# `weft train --restart`: workers and a server are killed, and the job reaches the same result. A job that
+# ends before the kill is not a failure: it was too quick, or the shell was not scheduled.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The Wireshark dissector: a capture of whole runs is decoded without a malformed packet, what it
-# says is what the run says, and what is cut short or out of range is flagged.
+# The Wireshark dissector: it decodes captures of whole runs without a malformed packet, its fields agree
+# with the run's report, and it flags truncated and out-of-range fields.
 #
 # The simulator writes the capture, so no right to capture is needed. Packets of the classes AUTH and
 # SEAL, and broken ones, are made from captured ones with text2pcap. With root and dumpcap, loopback

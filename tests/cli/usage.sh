@@ -1,5 +1,5 @@
 #!/bin/sh
-# The command line: help teaches, and what is wrong is refused with a sentence and exit status 2.
+# The command line: help, and wrong usage, which is refused with an error text and exit status 2.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR

@@ -147,7 +147,7 @@ tap_run "torchrun of a script that does not name weft" site/bin/python -m torch.
     --standalone --nproc_per_node 2 script.py
 tap_is "both ranks have the sum" "$(grep -c '^sum 3.0 weft$' run.out)" 2
 
-# Whatever is wrong with the library, `import torch` goes on, and the group is told what is wrong.
+# If the library is unusable, `import torch` still works, and creating the group reports the cause.
 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 RANK=0 WORLD_SIZE=1
 export MASTER_ADDR MASTER_PORT RANK WORLD_SIZE
 library=$packages/weft/libweft.so.0

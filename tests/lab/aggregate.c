@@ -99,7 +99,7 @@ static uint32_t frame_make(uint8_t *frame, const uint8_t *mac, uint32_t w,
     return HEADS + WEFT_AGG_HEADER_BYTES + body;
 }
 
-/* The next frame at a worker, or 0 when none comes. */
+/* The next frame at a worker, or 0 if none arrives. */
 static uint32_t next_frame(int fd, uint8_t *frame, int wait_ms)
 {
     struct pollfd poller = {.fd = fd, .events = POLLIN};

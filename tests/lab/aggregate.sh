@@ -1,6 +1,7 @@
 #!/bin/sh
-# The aggregation box on veth interfaces, in native mode: what comes back to whom. In a network of its
-# own, which ends with the program. Needs root. WEFT_AGGREGATE is the program of tests/lab/aggregate.c.
+# The aggregation box on veth interfaces, in native mode: which worker receives which reply. It runs in a
+# network namespace that ends with the program. Needs root.
+# WEFT_AGGREGATE is the program of tests/lab/aggregate.c.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh

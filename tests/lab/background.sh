@@ -1,6 +1,6 @@
 #!/bin/bash
-# `weft lab background`: the load that was asked for is offered and reached, every flow is accounted
-# for, the same seed is the same traffic, and nothing is left when the lab ends.
+# `weft lab background`: the requested load is offered and reached, every flow is accounted for, equal
+# seeds give equal traffic, and no process remains when the lab ends.
 # Needs root: makes labs.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"

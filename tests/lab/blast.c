@@ -1,5 +1,5 @@
-/* Counted datagrams between hosts of a lab: what tests/lab/network.sh measures rates, buffers and
- * losses with.
+/* Sends and counts datagrams between hosts of a lab. tests/lab/network.sh measures rates, buffers and
+ * losses with it.
  *
  *   blast send ADDRESS COUNT        as fast as the socket takes them: the rate of the host's own
  *                                   queue, or at once when its link has no limit
@@ -28,7 +28,7 @@
 enum { PORT = 9900, PAYLOAD_BYTES = 1472, FRAME_BYTES = 1514, BATCH = 32, BUFFER_BYTES = 64 << 20 };
 enum { WINDOW = 20, STAMPS_MAX = 1 << 16, MARKS = 3, MARK_MS = 20, HANGING_MS = 120000 };
 
-/* What came. */
+/* Received datagrams. */
 struct seen {
     uint64_t packets;
     uint32_t marks;
@@ -42,7 +42,7 @@ static int fail(const char *what)
     return 1;
 }
 
-/* Batches of equal datagrams; control = with room for what the kernel tells about each. */
+/* Batches of equal datagrams; control = with room for the control messages of each. */
 static struct mmsghdr *batch(bool control)
 {
     static uint8_t payload[PAYLOAD_BYTES];
@@ -59,7 +59,7 @@ static struct mmsghdr *batch(bool control)
     return messages;
 }
 
-/* A receiver that had no turn must not change what is measured: when it arrived, the kernel says. */
+/* A receiver that was not scheduled must not change the result, so arrival times are the kernel's. */
 static void note(struct seen *seen, struct mmsghdr *message)
 {
     struct msghdr *head = &message->msg_hdr;
@@ -100,7 +100,7 @@ static void report(const struct seen *seen)
            seen->overflown, windows, windows > 0 ? mbit[windows / 2] : 0.0);
 }
 
-/* Until an answer, or until nobody is there any more. */
+/* Until a reply arrives, or the receiver has ended. */
 static int send_marks(int fd)
 {
     struct pollfd answer = {.fd = fd, .events = POLLIN};

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The life of a lab: it comes up, runs commands, goes; and it leaves nothing, whoever is killed.
+# The life cycle of a lab: it starts, runs commands, ends, and leaves nothing behind, whichever process is
+# killed.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh

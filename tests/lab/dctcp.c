@@ -1,5 +1,5 @@
-/* One TCP connection between two network namespaces under our DCTCP, and a check of everything that
- * its program in the kernel noted.
+/* One TCP connection between two network namespaces under our DCTCP, and a check of every record
+ * of its program in the kernel.
  *
  *     dctcp run SERVER_NETNS CLIENT_NETNS ADDRESS SECONDS [CC_OF_THE_SERVER]
  *     dctcp hold                  registers, prints the name, waits to be killed

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Our DCTCP in the kernel: what it computes, that marks are echoed one for one, and that nothing is
-# left when its process is killed.
+# DCTCP as a BPF program in the kernel: its computation, the echo of every mark, and complete removal when
+# its process is killed.
 #
 #   namespace a --- veth --- namespace s (marks, drops) --- veth, token bucket --> namespace b
 #

@@ -1,11 +1,11 @@
-/* One flow between two hosts for a while, over weft or over kernel TCP: what tests/lab/share.sh puts
- * on one link to see who gets how much.
+/* One flow between two hosts for a while, over weft or over kernel TCP. tests/lab/share.sh runs several
+ * on one link to measure their shares.
  *
  *   flow recv weft|tcp ADDRESS PORT                 prints "bytes N" at SIGTERM
  *   flow send weft|tcp ADDRESS PORT SECONDS CC      CC: a name of core/cc.h, or the kernel's
  *
  * weft sends messages of 1 MB, two at a time, reliably, without authentication: the lab's
- * namespaces hold nobody else. It is not a benchmark of either.
+ * namespaces contain no other host. It is not a benchmark of either.
  */
 #include "base/units.h"
 #include "io/clock.h"

@@ -1,11 +1,11 @@
 # Measures against the wall clock, which a machine must not spoil: they source it after
 # tests/lib/tap.sh. WEFT_STEAL_MONITOR is the program of tests/lab/steal_monitor.c.
 #
-# A measure that is right once is right: a machine whose processors are taken away makes links slower
-# and queues longer, never a wrong link right. One that is wrong counts only when a steal monitor saw the
-# processors there all the while, and the measure itself did not set judge_unfit: words for what
-# befell it that makes it no measure of what was asked. Three such measures fail the test; when there
-# are not so many, the machine allows no judgement, and the test is skipped in words.
+# One measurement within its limits passes: stolen processor time makes links slower and queues longer,
+# and never makes a wrong link look right. A measurement outside its limits counts only if the steal
+# monitor saw the processors available throughout, and the measurement did not set judge_unfit, the
+# reason why it is not valid. Three such measurements fail the test. With fewer, the test is skipped
+# with the reason.
 
 judge_left=60 # seconds that this script may still spend on measures that were wrong
 

@@ -1,6 +1,6 @@
 # What the tests of `weft lab` share; they source it after tests/lib/tap.sh.
 
-# Skips the rest of the test where no lab can be made: not root, or a tool or right is missing.
+# Skips the rest of the test if no lab can be created: not root, or a tool or permission is missing.
 lab_or_skip() {
     lab_why=
     if [ "$(id -u)" != 0 ]; then

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What BPF adds to a lab's links: marks at a queue length (--ecn), under DCTCP, and losses in bursts.
+# BPF functions of a lab's links: marks above a queue length (--ecn), under DCTCP, and bursts of loss.
 # WEFT_DCTCP and WEFT_RUNS are the programs of tests/lab/dctcp.c and runs.c.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `weft lab up` says where a program is missing that it runs: a view of the machine's files, for the
-# time of one command, in which that program is not there.
+# The error of `weft lab up` when a program that it runs is missing: the command runs with a view of the
+# file system without that program.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh

@@ -1,15 +1,15 @@
-/* Were the processors there? What tests/lab/judge.sh asks before it believes a measure that is wrong.
+/* Measures whether the processors were available. tests/lab/judge.sh runs it beside each measurement.
  *
- *   steal_monitor until it is told to stop (SIGTERM); prints "ready", then
+ *   steal_monitor runs until SIGTERM; prints "ready", then
  *                "late N stood N stolen N waiting N"
  *
  * On each processor that it may use, a thread of ordinary priority sleeps a millisecond at a time.
  *
- *   late      per thousand of the time: how much later than asked they woke up. Below 4 ms does not
- *             count: an idle virtual machine is often that late
- *   stood     the longest lateness of any of them, in ms
- *   stolen    per thousand of the processors' time: what the hypervisor gave to others
- *   waiting   hundredths of processes that could have run, in the mean, for each processor
+ *   late      per thousand of the time: how late the threads woke up. Less than 4 ms is ignored: an
+ *             idle virtual machine is often that late
+ *   stood     the maximum lateness of any thread, in ms
+ *   stolen    per thousand of the processors' time: time stolen by the hypervisor
+ *   waiting   mean number of runnable processes per processor, in hundredths
  */
 #include "base/units.h"
 
@@ -63,7 +63,7 @@ static void *sleep_and_look(void *arg)
     return NULL;
 }
 
-/* What /proc/stat knows: the time stolen and all time, in its ticks, and who could run now. */
+/* From /proc/stat: stolen time and total time, in ticks, and the number of runnable processes. */
 struct machine {
     unsigned long long stolen;
     unsigned long long all;

@@ -41,7 +41,7 @@ received() { # bytes that a host got over its cable
     "$WEFT_BIN" lab exec $lab "$1" -- cat /sys/class/net/eth0/statistics/rx_bytes
 }
 
-# ---- what it says when it cannot ----------------------------------------------------------------
+# ---- errors -------------------------------------------------------------------------------------
 tap_run_fails "no such lab" 1 "$WEFT_BIN" train --lab $lab
 tap_like "says how to make one" "$(cat "$tap_tmp/run.out")" "$lab.*weft lab up"
 "$WEFT_BIN" lab up $lab --hosts 1 >/dev/null
@@ -84,7 +84,7 @@ tap_is "over TCP the same steps with the same losses" \
     "$(jq -c '[.until.checks[] | .step, (.test_logloss * 1e6 | round)]' "$tap_tmp/tcp.json")" \
     "$(jq -c '[.until.checks[] | .step, (.test_logloss * 1e6 | round)]' "$tap_tmp/whole.json")"
 
-# ---- who is where -------------------------------------------------------------------------------
+# ---- placement of processes ---------------------------------------------------------------------
 # Of 7 processes on 4 hosts: servers on 0, 1, 2; workers on 3, 0, 1, 2.
 tap_run "more processes than hosts" "$WEFT_BIN" train --lab $lab --servers 3 --workers 4 --epochs 1 \
     --security none

@@ -197,7 +197,7 @@ tap_patient() {
 $(cat "$tap_tmp/run.out")"
 }
 
-# tap_port: prints a port that nobody has now, nor is given by the kernel: it gives those from 32768 on.
+# tap_port: prints a free port below 32768, where the kernel's ephemeral ports begin.
 tap_port() {
     for tap_draw in $(od -An -N40 -tu2 /dev/urandom); do
         tap_port=$((10000 + tap_draw % 20000))
