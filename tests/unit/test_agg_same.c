@@ -1,9 +1,9 @@
 /* The same random packets through three boxes: the kernel's program (BPF_PROG_TEST_RUN), the host's,
- * and the model of agg_model.h. After each packet the answers of kernel and host are equal byte for
- * byte, those of host and model in what they say, and so are the counters of these two; after each
- * sequence sums, windows, rounds and counters of all three are.
+ * and the model of agg_model.h. After each packet, kernel and host must reply with equal bytes, host and
+ * model with equal content, and host and model must have equal counters. After each sequence, all three
+ * must have equal sums, windows, rounds and counters.
  *
- * The kernel's part needs root and BPF; without them the others are compared and the case is skipped.
+ * The kernel's part needs root and BPF; without them the other two are compared and the case is skipped.
  */
 #include "agg/box.h"
 #include "agg_model.h"

@@ -1,6 +1,6 @@
-/* How a communicator ends when something goes wrong, through <weft/coll.h>: ranks that close, are killed
- * or frozen, call something else, or nothing; that never come, or come with another key; forks. Each
- * time all ranks are told which rank it was, and nobody hangs. */
+/* Failures of a communicator, through <weft/coll.h>: ranks that close, are killed or frozen, call a
+ * different operation or none, never join, or join with another key; forks. In each case all ranks report
+ * the rank at fault, and no rank hangs. */
 #include "comm_job.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* What goes wrong is said in words: the status, the culprit, and what to do. */
+/* Error texts: the status, the cause, and the remedy. */
 #include "api_pair.h"
 #include "free_port.h"
 

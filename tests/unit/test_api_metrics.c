@@ -1,5 +1,5 @@
-/* /metrics of programs of the library: what is shown while the program is inside a call, while it is
- * not, and while a progress thread runs; and that nothing of it keeps a program from its work. */
+/* /metrics of programs that use the library: the values during a call, between calls, and with a progress
+ * thread; a failure to serve them never stops the program. */
 #define _GNU_SOURCE
 #include "api_ps_server.h"
 #include "io/http_get.h"

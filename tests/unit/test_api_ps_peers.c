@@ -1,5 +1,5 @@
-/* Connections of <weft/ps.h> to real shards in threads: how they are configured, whose a rank is,
- * and what is said when a shard is not there, is gone or refuses. */
+/* Connections of <weft/ps.h> to real shards in threads: their configuration, ownership of a rank, and the
+ * errors if a shard is absent, ends or refuses. */
 #include "api_ps_rig.h"
 #include "free_port.h"
 

@@ -1,5 +1,5 @@
-/* The tables of <weft/ps.h> against real shards in threads: vectors, several tables, values of
- * half the length, and what of a table or its values is refused. */
+/* The tables of <weft/ps.h> against real shards in threads: vectors, several tables, 16-bit values, and
+ * refused tables and values. */
 #include "api_ps_rig.h"
 
 #include <math.h>

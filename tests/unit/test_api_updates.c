@@ -1,6 +1,6 @@
 /* <weft/ps.h> in a job with a transfer scheduler: the scheduler and two shards in threads, two workers.
- * What is dropped, what the caller is told, and what of it comes with the next push. Values are whole
- * numbers, so that sums are exact. */
+ * Dropped updates, their report to the caller, and the part that the next push carries. Values are
+ * integers, so that sums are exact. */
 #include "api_ps_calls.h"
 #include "api_ps_server.h"
 #include "io/clock.h"

@@ -1,5 +1,5 @@
-/* What ends the object: a rank that dies, leaves, calls something else, or is late; and how all ranks
- * come to say the same of it. And what arrives early. */
+/* Failures of the object: a rank that dies, leaves, calls a different operation, or is late; all ranks must
+ * agree on the reason. Also messages that arrive early. */
 #include "coll_rig.h"
 
 #include <setjmp.h>

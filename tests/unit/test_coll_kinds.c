@@ -1,5 +1,5 @@
 /* Every kind of collective operation, over a transport that reorders chunks: the result at each rank
- * is what a plain loop says, for vectors of all sorts of lengths, in place and not. */
+ * equals that of a plain loop, for vectors of many lengths, in place and not. */
 #include "coll_rig.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* An answer that came whole beside the DONE of its request: who says LATER confirms it with the next
- * request. Nothing of it may get lost, be asked for early, or keep anybody waiting for ever. */
+/* A reply that is complete while the DONE of its request is still due: a peer that sends LATER confirms
+ * the reply with its next request. No part of it may be lost, requested early, or block a peer forever. */
 #include "core_net.h"
 
 enum { ASKS = 20 };

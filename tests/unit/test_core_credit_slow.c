@@ -1,7 +1,7 @@
-/* A receiver whose processor takes longer for a packet than its link: what comes waits in its
- * socket, as it does where its process has to wait for a processor, and it has more credit out for
- * that. It must not have ever more: the slack keeps to its two bounds, and a port of 450 KB before
- * it loses nothing. */
+/* A receiver that processes packets more slowly than its link delivers them. Packets wait in its socket, as
+ * they do if its process waits for a processor, and the receiver keeps more credit outstanding to
+ * compensate. That slack must not grow without limit: it stays within its two bounds, and a port of
+ * 450 KB in front of the receiver loses nothing. */
 #include "core_net.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* Who is alive, who only sleeps, and what is sent to those of whom that is not known. */
+/* Liveness: dead peers, idle peers, and the packets sent to peers whose state is unknown. */
 #include "core_net.h"
 
 static bool lose_all(struct net *net, struct net_datagram *d)

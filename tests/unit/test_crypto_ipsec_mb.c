@@ -1,10 +1,10 @@
-/* How ipsec-mb is loaded: as it is on this machine, absent, without one of its functions, of
- * another version, without memory, not passing its self-test, without AES, and not wanted.
- * In each case it is said who does AES-GCM, and what a packet is sealed to is the same.
+/* Loading of ipsec-mb: as on this machine, absent, without one of its functions, of another version, out
+ * of memory, failing its self-test, without AES, and disabled. In each case the provider reports the
+ * library that does AES-GCM, and a sealed packet has the same bytes.
  *
- * Linked with --wrap for dlopen and dlsym, which pretend all that; a library that is not on this
- * machine is asked for by a name that nothing has. A process decides once, so each case has one of
- * its own, which writes what it saw into memory shared with the test.
+ * Linked with --wrap for dlopen and dlsym, which emulate these cases; an absent library is requested by a
+ * name that does not exist. A process decides once, so each case runs in its own process, which writes its
+ * results into memory shared with the test.
  */
 #include "crypto/provider.h"
 

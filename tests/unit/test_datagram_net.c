@@ -1,5 +1,5 @@
-/* The network that the tests of endpoints run over does what it is asked for, and two endpoints
- * bear all of it: what they send arrives whole and once. */
+/* The network of the endpoint tests injects the requested faults, and two endpoints survive all of them:
+ * every message arrives complete and once. */
 #include "core_net.h"
 
 enum { MESSAGES = 24, ELEMS = 352 * 30 };

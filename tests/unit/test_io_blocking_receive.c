@@ -1,4 +1,4 @@
-/* When a sleep is one inside the receive call, and what ends it. */
+/* When a sleep is a blocking receive call, and the events that end it. */
 #include "io/sock_addr.h"
 #include "io/udp/blocking_receive.h"
 #include "io/udp/socket.h"

@@ -1,4 +1,4 @@
-/* The doctor says something about everything, and advises only where something is wrong. */
+/* The doctor reports on every check, and advises only on failed ones. */
 #include "free_port.h"
 #include "io/doctor.h"
 #include "io/sock_addr.h"

@@ -1,6 +1,5 @@
-/* What the kernel says when it does not take a datagram, word by word from a kernel that is played
- * here; and, in a network namespace with a short MTU (skipped where none can be made), from the
- * real one. */
+/* Errors of the kernel when it rejects a datagram: each one from a fake kernel, and, in a network
+ * namespace with a short MTU (skipped if none can be created), from the real one. */
 #define _GNU_SOURCE /* sendmmsg, unshare */
 
 #include "io/driver.h"

@@ -1,4 +1,4 @@
-/* The loss injector: as often as asked, the same for the same seed, of its own for each process. */
+/* The loss injector: the requested rate, equal for equal seeds, different for each process. */
 #include "io/udp/inject_loss.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Sleeps end at their moment and not before, whatever the timer was armed for earlier. */
+/* Sleeps end at their deadline and not before, whatever deadline the timer had earlier. */
 #include "io/clock.h"
 #include "io/poller.h"
 

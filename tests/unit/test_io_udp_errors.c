@@ -1,4 +1,4 @@
-/* A port where nobody listens: the network says so, a hint comes of it, and nothing else. */
+/* A port without a listener: the ICMP error produces a hint and has no other effect. */
 #include "free_port.h"
 #include "io/clock.h"
 #include "io/driver.h"

@@ -1,5 +1,5 @@
-/* The journal: what was appended comes back, a torn tail at any byte is cut off, damage is refused; it is
- * written anew, and nothing is lost whichever system call fails or is the last. */
+/* The journal: appended records are read back, a tail torn at any byte is truncated, damage is refused. It
+ * is rewritten without losing a record, whichever system call fails or is the last. */
 #define _GNU_SOURCE
 #include "job/coordinator_journal.h"
 

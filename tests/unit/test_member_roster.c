@@ -1,5 +1,5 @@
-/* The coordinator's state machine: leases, epochs, who is refused and why, what the journal brings
- * back. Time is a number. */
+/* The coordinator's state machine: leases, epochs, refusals and their reasons, recovery from the journal.
+ * Time is an argument. */
 #include "base/prng.h"
 #include "member/roster.h"
 

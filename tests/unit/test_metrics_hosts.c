@@ -1,4 +1,4 @@
-/* By which names a server of metrics may be asked, and what is a list of them. */
+/* The host names that a metrics server accepts in requests, and the syntax of a list of them. */
 #include "metrics/hosts.h"
 
 #include "base/units.h"

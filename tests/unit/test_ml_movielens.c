@@ -1,4 +1,4 @@
-/* The MovieLens line parser: what a rating becomes, and what is refused. */
+/* The MovieLens line parser: accepted ratings and refused lines. */
 #include "ml/movielens.h"
 #include "ml_text.h"
 

@@ -1,4 +1,4 @@
-/* Strict numbers: what is taken, what is refused, and that refusing writes nothing. */
+/* Strict numbers: accepted and refused text; a refusal writes nothing. */
 #include "ml/number.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* Who drives an endpoint, its thread or a waiter (node/leader.h): a real thread, whose steps count. */
+/* Leadership of an endpoint between its thread and waiters (node/leader.h): a real thread, whose steps are
+ * counted. */
 #include "node/leader.h"
 
 #include "base/units.h"

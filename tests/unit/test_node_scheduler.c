@@ -1,5 +1,5 @@
-/* The scheduler in its thread and links to it over loopback: a worker and a shard, each on an endpoint
- * of its own, with a job key; a scheduler that is gone, and one that comes back. */
+/* The scheduler in its thread and links to it over loopback: a worker and a shard, each on its own
+ * endpoint, with a job key; a scheduler that ends, and one that restarts. */
 #include "io/clock.h"
 #include "node/sched_link.h"
 #include "node/scheduler.h"

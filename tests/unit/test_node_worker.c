@@ -1,5 +1,5 @@
-/* A worker against real shards in threads: it connects, makes progress, connects again, and says who is
- * gone. What it pushes and pulls is the client's, and tested there. */
+/* A worker against real shards in threads: it connects, makes progress, reconnects, and reports the servers
+ * that are down. Pushes and pulls are tested with the client. */
 #include "api_ps_server.h"
 #include "coordinator.h"
 #include "io/clock.h"

@@ -1,4 +1,4 @@
-/* Different workers within a millisecond, against what a table of all of them says. */
+/* Distinct workers within a millisecond, against a table of all of them. */
 #include "obs/active.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The server of /metrics and the client of `weft top`, against each other and against strangers. */
+/* The server of /metrics and the client of `weft top`, against each other and against foreign peers. */
 #define _GNU_SOURCE
 #include "base/units.h"
 #include "io/http_get.h"

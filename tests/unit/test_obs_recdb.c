@@ -1,5 +1,5 @@
-/* Reading a database of records: rows that cannot be are refused, several files are one, and what is
- * made of the rows is what they hold. tests/cli/trace_records.sh has the verbs. */
+/* Reading a database of records: impossible rows are refused, several files are merged, and the output
+ * agrees with the rows. The verbs are tested in tests/cli/trace_records.sh. */
 #include "obs/recdb_chrome.h"
 #include "obs/recdb_digest.h"
 #include "obs/recdb_hotness.h"

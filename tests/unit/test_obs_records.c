@@ -1,4 +1,5 @@
-/* From ring to database: nothing is lost on the way, and what cannot be kept is counted and said. */
+/* From ring to database: no record is lost on the way; records that cannot be stored are counted and
+ * reported. */
 #include "obs/recdb.h"
 #include "obs/records_db.h"
 

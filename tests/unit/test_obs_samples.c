@@ -1,4 +1,4 @@
-/* Reading an exposition that somebody else wrote. */
+/* Parsing of an exposition from another program. */
 #include "obs/exposition.h"
 #include "obs/samples.h"
 

@@ -1,6 +1,6 @@
-/* Workers whose pushes and pulls go by an aggregator: every gradient counts once, whatever dies, breaks or
- * comes again; sums are those of a job without an aggregator; and no row that is pulled is older than the
- * table's mode allows. Trees of them are in test_ps_aggregator_tree.c. */
+/* Workers that push and pull through an aggregator. Every gradient counts once, whichever process or
+ * connection fails or returns; sums equal those of a job without an aggregator; and no pulled row is older
+ * than the table's mode allows. Trees of aggregators are in test_ps_aggregator_tree.c. */
 #include "ps_boxes.h"
 
 enum { SEEDS = 500 };

@@ -1,5 +1,5 @@
-/* Workers and shards over the fake transport: what a pull may see under BSP, SSP and ASP compared
- * with a slow oracle (gradients are whole numbers, so sums are exact in any order). */
+/* Workers and shards over the fake transport: the values that a pull may return under BSP, SSP and ASP,
+ * compared with a slow oracle (gradients are integers, so sums are exact in any order). */
 #include "ps_client_rig.h"
 
 /* ---- BSP against an oracle ------------------------------------------------------------------- */

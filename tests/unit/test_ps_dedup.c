@@ -1,6 +1,6 @@
-/* Pushes that are sent again count once: after their answer was lost, after a connection broke in the
- * middle of them, and to a shard that was restored meanwhile. What another process of the same
- * rank finds. The window itself against a slow one. */
+/* Retransmitted pushes count once: after the loss of their reply, after a disconnect in the middle of a
+ * push, and at a shard that was restored meanwhile. The state that another process of the same rank finds.
+ * The window itself against a slow one. */
 #include "ps/snapshot.h"
 #include "shard_rig.h"
 

@@ -1,9 +1,8 @@
-/* Ids that were chosen against the public mix of ids, by a worker or by whoever writes its data. With
- * a key that is not known to them, searches in the index, in the cells of admission and in the set of
- * missed ids stay as short as those for any ids, and a Bloom filter admits nobody too early. What is
- * counted is places looked at, not time.
+/* Ids chosen against the public hash of ids, by a worker or by the author of its data. With a secret key,
+ * lookups in the index, in the cells of admission and in the set of missed ids stay as short as for any
+ * other ids, and a Bloom filter admits no row too early. The test counts probed slots, not time.
  *
- * Without keys: 384 buckets, 5,999 cells, 6,000 places, and 1,000 of 1,000 admitted too early. */
+ * Without keys: 384 buckets, 5,999 cells, 6,000 slots, and 1,000 of 1,000 admitted too early. */
 #include "base/bits.h"
 #include "ps/missed.h"
 #include "ps/table_index.h"

@@ -1,5 +1,5 @@
-/* The journal: shards that come back with it, to the bit, while workers and servers die at random
- * instants. Its ring of records is test_ps_journal_ring.c's. */
+/* The journal: shards restored with it are equal to the bit, while workers and servers die at random
+ * instants. Its ring of records is tested in test_ps_journal_ring.c. */
 #include "ps/shard_journal.h"
 #include "ps/journal_ring.h"
 #include "ps/shard_internal.h"

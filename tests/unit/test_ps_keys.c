@@ -1,6 +1,6 @@
-/* Pushes that name a list of ids (key caching): the same rows in fewer bytes; and what happens where a
- * shard does not have the list. Random breaks, deaths, losses and deadlines with lists are in
- * test_ps_resume.c; what a shard makes of wrong lists, in test_ps_keys_shard.c. */
+/* Pushes that name a list of ids (key caching): the same rows in fewer bytes, and recovery if a shard does
+ * not have the list. Random disconnects, deaths, losses and deadlines with lists are in test_ps_resume.c;
+ * malformed lists at a shard are in test_ps_keys_shard.c. */
 #include "ps/shard_journal.h"
 #include "ps/snapshot.h"
 #include "ps_keys_rig.h"

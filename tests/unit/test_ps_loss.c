@@ -1,6 +1,6 @@
-/* What a worker knows of loss: which rows of an operation did not arrive whole, what it keeps of
- * them to push it later, and operations that end at their deadline. Values are whole
- * numbers, so that sums are exact. */
+/* Loss as a worker sees it: the rows of an operation that did not arrive complete, the residuals that it
+ * keeps to push later, and operations that end at their deadline. Values are integers, so that sums are
+ * exact. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What a table does when a worker dies, by --on-worker-death: who is waited for, what a sum is divided
- * by, where those begin that come late or again. */
+/* A table after the death of a worker, by --on-worker-death: the workers that clocks wait for, the divisor
+ * of a mean, and the first clock of workers that join late or again. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>

@@ -1,6 +1,5 @@
-/* Clients whose shards go away: connections that break, and servers that come back from a
- * checkpoint or from nothing, at random instants: what was pushed is there once, or is among what
- * clients were told is lost. */
+/* Clients whose shards fail: connections that break, and servers that restart from a checkpoint or empty,
+ * at random instants. Every push counts once, or is among those reported to the client as lost. */
 #include "ps_churn.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Rows by id against a plain array of what was put there. */
+/* Rows by id against a plain array of the stored rows. */
 #include "ps/row_store.h"
 
 #include "base/prng.h"

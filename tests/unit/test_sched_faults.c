@@ -1,10 +1,10 @@
-/* A scheduled job whose messages are lost, repeated and overtaken, whose scheduler is killed, frozen
- * and started again, and whose workers are killed: hundreds of runs in virtual time, one seed each.
+/* A scheduled job whose messages are lost, duplicated and reordered, whose scheduler is killed, frozen
+ * and restarted, and whose workers are killed: hundreds of runs in virtual time, one seed each.
  *
- * Always: an update is answered in bounded time, once, and a worker is not told to drop what it
- * sends; a scheduler commits an update at most once, and none that no worker sent. Without faults:
- * every update is granted or dropped, none waits for silence, no shard sees a delay above tau_max. When
- * faults are over: the scheduler plans again. The same seed gives the same run.
+ * Always: an update is answered in bounded time, once, and a worker is not told to drop an update that it is
+ * sending; a scheduler commits an update at most once, and none that no worker sent. Without faults: every
+ * update is granted or dropped, none waits for a timeout, no shard sees a delay above tau_max. After the
+ * faults: the scheduler plans again. The same seed gives the same run.
  */
 #include "base/hash_key.h"
 #include "base/prng.h"

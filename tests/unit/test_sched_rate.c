@@ -1,7 +1,6 @@
-/* What the scheduler takes links to carry, against what they carry: daemons and the service around a
- * network of which every link is known, in virtual time. Hosts are late by a constant at both ends of each
- * transfer, as processes are that have to be run first; a link that is measured with that is thought slower
- * with each measurement. */
+/* The scheduler's estimates of link rates against the true rates: daemons and the service around a network
+ * of known links, in virtual time. Hosts are late by a constant at both ends of each transfer, as processes
+ * are that must first be scheduled. An estimate that includes this delay falls with each measurement. */
 #include "sched/daemon.h"
 #include "sched/service.h"
 #include "sched_exchange.h"

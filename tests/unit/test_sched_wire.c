@@ -1,4 +1,4 @@
-/* Reports and plans: what packs comes back, every byte that is wrong is refused. */
+/* Reports and plans: packed messages unpack to the same values, and every malformed byte is refused. */
 #include "sched/planner.h"
 #include "sched/timeline.h"
 #include "sched/wire.h"
