@@ -3,13 +3,13 @@
  * Two endpoints talk to each other in memory; the input is a program of one-byte operations: move
  * time, post memory, send messages, carry or drop real packets, and deliver forged ones to the victim,
  * as they are or with a header that passes (right address, connection id and a fresh packet number).
- * The first byte also chooses the security mode; in auth and seal, on a toy's cryptography, the forger
- * holds the victim's keys, so that what lies behind the tag is reached.
+ * The first byte also chooses the security mode; in auth and seal, with toy cryptography, the forger
+ * holds the victim's keys, so that the code behind the tag check is reached.
  *
- * What must hold whatever arrives: no crash and no assertion; weft_ep_send and the deadlines come to
- * rest; all that is sent decodes; no chunk is handed up twice; masks hold as many ones as they say;
- * memory is not touched after its owner got it back (it is freed at that very event, so that
- * AddressSanitizer sees it).
+ * Invariants for any input: no crash and no assertion; weft_ep_send and the deadlines terminate; every
+ * packet sent decodes; no chunk is delivered twice; the number of ones in a mask equals its count; memory
+ * is not accessed after its owner got it back (it is freed at that event, so that AddressSanitizer
+ * detects an access).
  */
 #include "../lib/datagram_net.h"
 #include "../unit/core_inspect.h"

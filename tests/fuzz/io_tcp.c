@@ -1,4 +1,4 @@
-/* A peer that has shaken hands over TCP and now says anything at all: the reader, records, frames,
+/* A peer that has completed the handshake over TCP and then sends arbitrary bytes: the reader, records, frames,
  * chunks and the ends of messages of the production messenger, in mode none (what a tag protects
  * from others, a holder of the job key may still do). The bytes come through a socket pair, in
  * pieces whose lengths the input chooses.

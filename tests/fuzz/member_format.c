@@ -1,5 +1,5 @@
-/* Requests and replies of members from any bytes: a decoder refuses, or gives back what packs into
- * the same bytes; and what a roster answers to any request can be decoded. The first byte is the op
+/* Requests and replies of members from arbitrary bytes: a decoder refuses them, or its result packs into
+ * the same bytes; and the roster's reply to any request can be decoded. The first byte is the op
  * of a request, or 0 for a reply. */
 #include "base/assert.h"
 #include "member/roster.h"

@@ -1,4 +1,4 @@
-/* A trace file of any bytes: the reader ends, stays within the file, and tells how it ended. */
+/* A trace file of arbitrary bytes: the reader terminates, stays within the file, and reports how it ended. */
 #include "base/assert.h"
 #include "obs/trace_file.h"
 

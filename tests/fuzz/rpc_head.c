@@ -1,5 +1,5 @@
-/* Heads, tags and table specifications from any bytes: a decoder refuses or gives back what packs
- * into the same bytes. The first byte chooses the decoder. */
+/* Heads, tags and table specifications from arbitrary bytes: a decoder refuses them, or its result
+ * packs into the same bytes. The first byte selects the decoder. */
 #include "base/assert.h"
 #include "rpc/latency.h"
 

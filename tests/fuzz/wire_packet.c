@@ -1,5 +1,5 @@
-/* One connection packet of any bytes: what decodes keeps the promises of wire/packet.h, and encodes
- * again to the very bytes it came from, so no two packets mean the same and no field is ignored. */
+/* One connection packet of arbitrary bytes: a decoded packet satisfies the contract of wire/packet.h, and
+ * encodes to the same bytes, so no two packets have the same meaning and no field is ignored. */
 #include "base/assert.h"
 #include "wire/packet.h"
 

@@ -67,8 +67,8 @@ static void a_port_in_use(void **state)
     weft_transport_close(t);
 }
 
-/* A struct that is older than ours is taken with defaults for the rest; one that is newer only when
- * what we do not know is zero. */
+/* A shorter struct is accepted, with defaults for the remaining fields; a longer one only if the unknown
+ * bytes are zero. */
 static void structs_of_other_ages(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void nobody_there_with_a_thread(void **state)
     nobody_there(true);
 }
 
-/* It was up once: another reason than nobody there. */
+/* It was up once, so the reason differs from that of an absent peer. */
 static void a_peer_falls_silent(void **state)
 {
     (void)state;
@@ -265,13 +265,13 @@ static void bad_receives(void **state)
     weft_transport_close(t);
 }
 
-/* Wait at b until it is told why nothing comes, while a goes on in a thread. */
+/* Wait at b until it reports why nothing arrives, while a makes progress in a thread. */
 static void wait_says(struct weft_transport *b, const char *word, const char *action)
 {
     struct weft_transport_event event = {.size = sizeof(event)};
     uint64_t end_ns = weft_clock_now_ns() + api_limit_ns;
     weft_status status;
-    do { /* UP comes first */
+    do { /* UP is first */
         status = weft_transport_wait(b, 400 * WEFT_NS_PER_MS, &event);
         assert_true(status != WEFT_OK || event.type == WEFT_TRANSPORT_UP);
     } while ((status == WEFT_OK || strstr(weft_transport_error(b), word) == NULL) &&
@@ -304,7 +304,7 @@ static void why_nothing_comes(void **state)
     struct weft_transport_event event = {.size = sizeof(event)};
     assert_int_equal(weft_transport_wait(b, WEFT_NS_PER_MS, &event), WEFT_TIMEOUT);
     assert_non_null(strstr(weft_transport_error(b), "wait longer"));
-    assert_int_equal(weft_transport_flush(b, 0), WEFT_OK); /* nothing was taken */
+    assert_int_equal(weft_transport_flush(b, 0), WEFT_OK); /* no message was accepted */
     assert_int_equal(weft_transport_flush(a, WEFT_NS_PER_MS), WEFT_TIMEOUT);
     assert_non_null(strstr(weft_transport_error(a), "wait for their events"));
     weft_transport_close(a);

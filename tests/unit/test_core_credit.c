@@ -1,5 +1,5 @@
-/* Receiver credits: kept under the budget, returned by loss, told again when the news was lost,
- * shared by the endpoints of a host. Many senders at once are the simulator's (tests/sim/grid.sh). */
+/* Receiver credit: bounded by the budget, returned after loss, repeated if the grant was lost, shared by
+ * the endpoints of a host. Many senders at once are tested in the simulator (tests/sim/grid.sh). */
 #include "core_pair.h"
 
 enum { CHUNKS = 8000, BIG = 352 * CHUNKS };
@@ -23,7 +23,7 @@ static struct weft_ep *ep_make(uint16_t senders_expected)
     return ep;
 }
 
-/* 36,000 bytes are 24 packets; whoever knows the round divides them. */
+/* 36,000 bytes are 24 packets, divided among the senders of a known round. */
 static void test_the_first_packets_are_shared_among_the_expected(void **state)
 {
     (void)state;
@@ -36,8 +36,8 @@ static void test_the_first_packets_are_shared_among_the_expected(void **state)
     }
 }
 
-/* What somebody waits for comes before what is shorter; but every so often it is the turn of whoever has
- * waited longest, so that nobody waits for ever. */
+/* Messages that a peer waits for precede shorter ones; but every eighth grant goes to the peer that has waited
+ * longest, so that no peer starves. */
 static void test_the_most_urgent_come_first(void **state)
 {
     (void)state;
@@ -64,7 +64,7 @@ static void test_the_most_urgent_come_first(void **state)
     weft_ep_free(ep);
 }
 
-/* A message has the priority that its first packet says, and its sender's credit goes by that. */
+/* The first packet of a message sets its priority, and its sender is granted credit by that priority. */
 static void test_a_message_says_how_urgent_it_is(void **state)
 {
     struct pair *t = *state;
@@ -96,7 +96,7 @@ static void test_a_message_says_how_urgent_it_is(void **state)
     free(values);
 }
 
-/* Of the credit that is out, what the open message can use and no more takes part of the budget. */
+/* Outstanding credit counts against the budget only up to what the open message can use. */
 static void assert_counted(const struct pair *t)
 {
     const struct credit *c = &t->net.end[1].ep->credit;
@@ -108,8 +108,8 @@ static void assert_counted(const struct pair *t)
     }
 }
 
-/* Under loss of everything in both directions: never more out than the budget, never more sent than
- * was granted but for probes, and in the end an allowance and no more. */
+/* Under loss in both directions: outstanding credit never exceeds the budget, packets sent never exceed
+ * the grants except for probes, and at the end only an allowance remains. */
 static void test_outstanding_stays_under_the_budget(void **state)
 {
     struct pair *t = *state;
@@ -151,8 +151,8 @@ static void queue_clear(struct pair *t, uint32_t to)
     }
 }
 
-/* The packet with the grant is lost, and the sender has nothing left to say: it is told again long
- * before its own probe. */
+/* The packet with the grant is lost, and the sender has nothing to send: the grant is repeated long before
+ * the sender's own probe. */
 static void test_a_lost_grant_is_told_again(void **state)
 {
     struct pair *t = *state;
@@ -189,7 +189,7 @@ static void test_a_lost_grant_is_told_again(void **state)
     free(values);
 }
 
-/* A peer that dies in the middle of a message keeps nobody else from getting credit. */
+/* A peer that dies in the middle of a message does not block credit of other peers. */
 static void test_a_silent_holder_is_passed_over(void **state)
 {
     struct pair *t = *state;
@@ -210,7 +210,7 @@ static void test_a_silent_holder_is_passed_over(void **state)
     free(values);
 }
 
-/* An endpoint that is alone under the link has the whole budget, of two each has half. */
+/* A single endpoint on the link has the whole budget; two have half each. */
 static void test_endpoints_of_a_host_share(void **state)
 {
     struct pair *t = *state;
@@ -287,8 +287,8 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
     net_drain(&t->net, 1);
 }
 
-/* Who has the key may claim to have sent, and lost, what it likes. It had no credit for it, so it is
- * neither anybody's loss nor does it make the liar the owner of credit. */
+/* A peer with the key can claim to have sent, and lost, any number of packets. It had no credit for them,
+ * so they do not count as loss, and the peer gains no credit. */
 static void test_a_liar_loses_no_more_than_its_credit(void **state)
 {
     struct pair *t = *state;
@@ -305,7 +305,7 @@ static void test_a_liar_loses_no_more_than_its_credit(void **state)
     assert_true(p->credit.data_count != before);
 }
 
-/* Probes need no credit: those that a dead path took do not keep a live sender behind. */
+/* Probes need no credit: probes lost on a dead path do not delay a live sender. */
 static void test_lost_probes_are_caught_up_with(void **state)
 {
     struct pair *t = *state;
@@ -317,7 +317,7 @@ static void test_lost_probes_are_caught_up_with(void **state)
     assert_int_equal(p->credit.data_count, sent);
 }
 
-/* Peer i wants credit and holds so much. */
+/* Peer i demands credit and holds the given amount. */
 static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class, uint64_t turn)
 {
     struct peer *p = inspect_peer(ep, i);
@@ -349,7 +349,7 @@ static void test_by_turns_who_holds_least_goes_first(void **state)
     weft_ep_free(ep);
 }
 
-/* So many peers have told of a hundred packets each. */
+/* This number of peers has announced a hundred packets each. */
 static void backlogs(struct weft_ep *ep, uint32_t peers, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < peers; i++) {
@@ -471,7 +471,7 @@ struct pause_case {
     uint64_t want_ns;
 };
 
-/* A quarter of what is on its way, where that is worth a timer. */
+/* A quarter of the data in flight, if that is long enough for a timer. */
 static void test_a_receiver_may_pause_while_packets_gather(void **state)
 {
     (void)state;
@@ -479,11 +479,11 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
         {12000, 100, 100000},               /* 1 Gbit/s: never longer */
         {12000, 20, 60000},                 /* a quarter */
         {12000, 16, 0},                     /* too short */
-        {12000, 0, 0},                      /* nothing comes */
+        {12000, 0, 0},                      /* no arrivals */
         {1200, 300, 90000},                 /* 10 Gbit/s */
         {400, 1300, 100000},                /* loopback: never longer */
         {400, 600, 60000},    {400, 90, 0}, /* a small receive buffer */
-        {60000, 100, 0},                    /* 200 Mbit/s: each comes by itself */
+        {60000, 100, 0},                    /* 200 Mbit/s: each arrives separately */
     };
     struct weft_ep *ep = ep_make(1);
     struct credit *c = &ep->credit;
@@ -497,10 +497,10 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
     }
     c->pause_ns = PAUSE_PACKETS * 12000;
     c->total = 100;
-    ep->egress.receivers = 1; /* its own chunks wait for what comes */
+    ep->egress.receivers = 1; /* its own chunks wait for arrivals */
     assert_int_equal(weft_ep_batch_ns(ep), 0);
     ep->egress.receivers = 0;
-    c->active = 0; /* nobody sends */
+    c->active = 0; /* no sender is active */
     assert_int_equal(weft_ep_batch_ns(ep), 0);
     c->total = 0;
     weft_ep_free(ep);
@@ -543,7 +543,7 @@ static bool busy_link(struct net *net, struct net_datagram *d)
     return true;
 }
 
-/* What arrives while the process does not run lies in its socket. */
+/* Packets that arrive while the process does not run are queued in its socket. */
 static void busy_step(struct pair *t, struct busy_host *h)
 {
     net_pump(&t->net);
@@ -573,7 +573,7 @@ static void busy_step(struct pair *t, struct busy_host *h)
     }
 }
 
-/* One long message; returns how long it took over what the link needs for it. */
+/* One long message; returns its duration beyond the link's transmission time. */
 static double busy_message(struct pair *t, struct busy_host *h, const float *values, float *memory)
 {
     uint32_t before = t->sent_count;

@@ -41,7 +41,7 @@ struct world {
     bool threads;
 };
 
-/* What it saw. */
+/* Its results. */
 struct seen {
     char text[sizeof(((struct weft_provider_aead *)0)->text)];
     char advice[256];
@@ -57,7 +57,7 @@ static struct world world;
 static struct seen *seen;
 static IMB_MGR pretended;
 
-/* ---- a pretended library --------------------------------------------------------------------- */
+/* ---- a fake library -------------------------------------------------------------------------- */
 
 static unsigned pretend_version(void)
 {
@@ -175,7 +175,7 @@ static void *make_one(void *provider_p)
     return weft_provider_new(1, provider_p) == WEFT_OK ? provider_p : NULL;
 }
 
-/* The first providers of a process, all at once: each says the same. */
+/* The first providers of a process, created concurrently: each reports the same. */
 static bool look_from_threads(void)
 {
     pthread_t threads[THREADS];
@@ -265,7 +265,7 @@ static void absent(void **state)
     run((struct world){.found = ABSENT});
     assert_loaded_once();
     assert_says(text, "install ipsec-mb " IMB_VERSION_STR " (Debian: libipsec-mb");
-    /* And the loader's own words. */
+    /* And the loader's error text. */
     assert_non_null(strstr(seen->advice, "libIPSec_MB_that_nobody_has.so.1"));
 }
 

@@ -35,7 +35,7 @@ static void pause_us(long us)
     nanosleep(&(struct timespec){.tv_nsec = us * (long)WEFT_NS_PER_US}, NULL);
 }
 
-/* What a leader does: nothing that another one may do at the same time. */
+/* A leader's step: no two may run at the same time. */
 static void lead_once(struct owner *o)
 {
     if (atomic_exchange(&o->is_led, true)) {
@@ -122,7 +122,7 @@ static void the_thread_leads_until_it_is_asked(void **state)
     take(o, later_ns);
     uint32_t before = atomic_load(&o->steps);
     pthread_mutex_unlock(&o->lock);
-    pause_us(5000); /* ten grace periods: who leads is not disturbed */
+    pause_us(5000); /* ten grace periods: the leader keeps the lead */
     pthread_mutex_lock(&o->lock);
     /* The step in which it was asked is counted after it has given the lead. */
     assert_in_range(atomic_load(&o->steps), before, before + 1);
@@ -233,7 +233,7 @@ static void *take_turns(void *arg)
     return NULL;
 }
 
-/* Never two at a time, and nobody is forgotten. */
+/* Never two leaders at a time, and every waiter is served. */
 static void several_waiters_and_the_thread_take_turns(void **state)
 {
     struct owner *o = *state;

@@ -144,8 +144,8 @@ static bool is_open(int fd)
     return got < 0 && errno == EAGAIN;
 }
 
-/* So many have said half of a request and say no more. A scrape is answered beside them: it need not
- * wait until they are given up, for `open` of them, the newest, are there still when it is through. */
+/* Many clients have sent half a request and then nothing. A scrape is answered meanwhile. It does not wait
+ * until they are closed: the newest `open` of them are still connected when it is complete. */
 static void among_halves(const char *half, int count, int open)
 {
     struct weft_http *http = start("127.0.0.1");
@@ -177,7 +177,7 @@ static void test_half_requests(void **state)
     among_halves("G", HALVES_MAX, 40);
 }
 
-/* The same of those who do not read what they asked for. */
+/* The same with clients that do not read the response. */
 static void test_deaf_clients(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void test_deaf_clients(void **state)
     }
 }
 
-/* Somebody who says half of a request, and one who never reads, keep nobody from an answer. */
+/* A client that sends half a request, and one that never reads, do not block other clients. */
 static void test_slow_clients(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void test_slow_clients(void **state)
     (void)close(deaf);
 }
 
-/* More than may be connected at a time: the others wait for their turn. */
+/* More clients than the connection limit: the others wait for a free connection. */
 static void test_many_at_once(void **state)
 {
     enum { MANY = 100 };
@@ -238,7 +238,7 @@ static void test_many_at_once(void **state)
     weft_http_stop(http);
 }
 
-/* A forked process may live on: the port is free when the one that had the server stops it. */
+/* A forked child may keep running: the port is free when the parent stops the server. */
 static void test_fork(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void test_fork(void **state)
     assert_int_equal(status, 0);
 }
 
-/* ---- a server that is none ------------------------------------------------------------------- */
+/* ---- malformed responses --------------------------------------------------------------------- */
 
 struct stranger {
     int listener;
@@ -325,7 +325,7 @@ static void test_strangers(void **state)
     free(body);
 }
 
-/* Nobody accepts: the time is over after a while, and not before. */
+/* The connection is never accepted: the call times out, and not early. */
 static void test_silence(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void poll_all(struct bench *b)
     }
 }
 
-/* At most so many steps; true when nothing moves any more. */
+/* At most this number of steps; true once nothing is in flight. */
 static bool run(struct bench *b, uint32_t steps)
 {
     for (poll_all(b); steps > 0; steps--) {
@@ -141,7 +141,7 @@ static float weight(struct bench *b, uint64_t id)
     return value;
 }
 
-/* How many rows have been pushed to so often. */
+/* The number of rows that were pushed to this many times. */
 static uint32_t rows_with(struct bench *b, float value)
 {
     uint32_t count = 0;
@@ -151,7 +151,7 @@ static uint32_t rows_with(struct bench *b, float value)
     return count;
 }
 
-/* The connection breaks, and comes again. */
+/* The connection breaks and is reestablished. */
 static void reconnect(struct bench *b, uint64_t incarnation)
 {
     fake_kill(b->net, WORKER);
@@ -183,7 +183,7 @@ static void whole_ones(void **state)
     push(b, 1, 2);
     assert_true(run(b, 1000));
     assert_int_equal(rows_with(b, 2), ROWS);
-    /* Its clock is over, and still it is no error to hear of it again. */
+    /* Its clock has ended; a repeated message of it is still no error. */
     clock_of(b, WORKER, 1);
     push(b, 1, 2);
     assert_true(run(b, 1000));
