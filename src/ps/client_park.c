@@ -76,7 +76,7 @@ static bool is_quiet(const struct weft_ps_client *client, uint32_t shard)
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
         if (part->shard == shard &&
-            (part->state == PART_QUEUED || (part->state == PART_FLYING && !part->via))) {
+            (part->state == PART_QUEUED || (part->state == PART_FLYING && !ps_part_is_via(part)))) {
             return false;
         }
     }

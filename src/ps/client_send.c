@@ -124,7 +124,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
                                 const struct ps_message *message, bool whole, uint64_t now_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    if (!part->via && !weft_ps_connection_goes(client, part->shard)) {
+    if (!ps_part_is_via(part) && !weft_ps_connection_goes(client, part->shard)) {
         return WEFT_AGAIN;
     }
     if (part->answer != ANSWER_POSTED) {
