@@ -62,7 +62,7 @@ static double run(struct line *line, uint64_t ns)
             weft_core_egress_sent(ep, e->room_bytes);
             weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
         }
-        uint64_t wait_ns = e->look_ns - line->net->now_ns;
+        uint64_t wait_ns = e->report_ns - line->net->now_ns;
         pass(line, wait_ns + (wait_ns * 7919 + line->net->now_ns) % (2 * line->late_ns));
     }
     return (line->drained - before) * 8e9 / ((double)line->rate_bps * (double)ns);
