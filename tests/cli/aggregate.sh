@@ -269,7 +269,7 @@ fi
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers 127.0.0.1:9 --flush-age-us 1000000 >old.out 2>old.err &
 old=$!
 tap_run "sums as old as workers' patience: it says what to do" \
-    tap_until grep -q 'may wait 1000 ms in sums.*[.] Lower --flush-age-us here or above' old.err
+    tap_until grep -q 'may wait 1000 ms in sums.*[.] Lower --flush-age-us here or at a parent' old.err
 kill "$old"
 wait "$old"
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers 127.0.0.1:9 --flush-age-us 999999 >old.out 2>old.err &
