@@ -85,8 +85,9 @@ struct weft_comm_config {
     const char *transport;        /* "weft" (NULL, the default), or "tcp": the same messages over
                                    * the kernel's TCP, without loss */
     uint32_t socket_buffer_bytes;
-    uint32_t busy_poll_us;        /* busy-poll the socket for this time before sleeping, as long
-                                   * as polling receives packets; 0 = never; default 50 */
+    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
+                                   * done only rarely while few polls find a packet; 0 = never;
+                                   * default 50 */
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
 };

@@ -37,8 +37,8 @@
  * one clock, over all tables, are an update: the scheduler grants its transmission or drops it as a
  * whole. An update is complete when the clocks of its tables have been ended, or when the program
  * waits for one of its pushes. To get one decision for a step, begin all pushes, end the clocks,
- * then wait. A pull also returns how many updates its servers had opened; this is the version that
- * the next update is based on.
+ * then wait. The reply to a pull also has the number of updates that its server had opened; the
+ * library uses it as the version that the next update is based on.
  *
  * Progress. By default the calling thread makes it: packets are sent and received only inside these
  * functions. A program that computes for longer than a server's peer timeout (5 s) between two of
@@ -85,7 +85,7 @@ struct weft_ps_config {
     const uint8_t *key;           /* set one of the two, or neither = WEFT_JOB_KEY */
     uint32_t security;            /* enum weft_transport_security, as at the servers; default
                                    * AUTH */
-    uint32_t worker;              /* rank of this worker, below `workers`. Default
+    uint32_t worker;              /* rank of this worker, less than `workers`. Default
                                    * WEFT_PS_WORKER_ENVIRONMENT: WEFT_RANK, or the launcher's
                                    * variables (docs/RUN.md); 0 if there is one worker */
     uint32_t workers;             /* in the whole job, 1 .. 65,535. Default 0: WEFT_WORKERS, or
@@ -94,8 +94,8 @@ struct weft_ps_config {
     const char *transport;        /* "weft" (NULL, the default), or "tcp" if UDP is blocked */
     const char *host;             /* address to bind; NULL (default) = chosen by the route to the
                                    * servers */
-    uint32_t tables_max;          /* tables 0 .. tables_max - 1; 1 .. 65,536; default 4. The
-                                   * server has a separate limit (--tables) */
+    uint32_t tables_max;          /* limit of table numbers: all are less than this; 1 .. 65,536;
+                                   * default 4. The server has a separate limit (--tables) */
     uint32_t dim_max;             /* longest row, 1 .. 1,024, as --dim-max of the server; default
                                    * 64 */
     uint32_t ops_max;             /* operations at a time, 1 .. 4,096; default 8 */
@@ -103,8 +103,9 @@ struct weft_ps_config {
                                    * 65,536. The memory of an operation, rows_max x (12 + 4 x
                                    * dim_max) bytes, is reserved at once and committed when used */
     uint32_t missed_max;          /* missed ids remembered for each table; default 65,536 */
-    uint32_t busy_poll_us;        /* busy-poll the socket for this time before sleeping, as long
-                                   * as polling receives packets; default 0 = never */
+    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
+                                   * done only rarely while few polls find a packet; default 0 =
+                                   * never */
     uint64_t connect_timeout_ns;  /* how long to wait for servers that are not running yet, and
                                    * for the reply of weft_table_open; default 60 s */
     uint64_t peer_timeout_ns;     /* declare a server down after this time without a reply;
@@ -123,11 +124,11 @@ struct weft_ps_config {
                                      * launcher's variables (docs/RUN.md), unless `servers` is
                                      * set; "" = none */
     uint64_t reconnect_timeout_ns; /* how long operations wait for a disconnected server to
-                                    * return, for example restarted from its checkpoint. A
-                                    * connection that ends within a second does not restart this
-                                    * time. 0 = do not wait. Default
-                                    * WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S seconds,
-                                    * which `weft run --restart` sets, else 0 */
+                                    * return, for example restarted from its checkpoint. If
+                                    * a new connection ends within a second, this time continues
+                                    * to count from the first disconnection. 0 = do not wait.
+                                    * Default WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S
+                                    * seconds, which `weft run --restart` sets, else 0 */
     const char *records;          /* record the latency breakdown of every push and pull in the
                                    * file NAME.spool-worker-RANK; `weft trace merge` converts it
                                    * to a database (docs/RECORDS.md). NULL (default) =
@@ -135,8 +136,9 @@ struct weft_ps_config {
     uint64_t replay_bytes;        /* durability "replay": keep finished pushes in this much
                                    * memory until a checkpoint of their servers contains them,
                                    * and resend them to a server that was restored without them,
-                                   * so that nothing is lost. At least four times the bytes that
-                                   * a worker pushes between checkpoints. 0 = durability "none".
+                                   * so that nothing is lost. Set at least four times the bytes
+                                   * that a worker pushes between checkpoints. 0 = durability
+                                   * "none".
                                    * Default WEFT_PS_REPLAY_ENVIRONMENT: WEFT_REPLAY_BYTES, which
                                    * `weft run --restart` sets if servers make checkpoints, else
                                    * 0. Needs reconnect_timeout_ns */
@@ -155,9 +157,10 @@ struct weft_ps_config {
                                    * = none */
     const char *via;              /* send pushes through aggregators, `weft aggregate`, which sum
                                    * the pushes of several workers: "host:port" of the process,
-                                   * which has shard s at port + s, or one for each shard;
-                                   * numeric. With a scheduler several of these, separated by
-                                   * '/': it selects one for each update. "coordinator" = the
+                                   * whose endpoint for shard s is at port + s, or a list of one
+                                   * "host:port" for each shard, separated by commas; numeric.
+                                   * With a scheduler several of these, separated by '/': the
+                                   * scheduler selects one for each update. "coordinator" = the
                                    * aggregator that the coordinator assigns; not with a
                                    * scheduler. If an aggregator is unreachable, pushes are sent
                                    * to their server. NULL (default) = WEFT_VIA; "" = none */
@@ -182,26 +185,27 @@ struct weft_ps_config {
                                    * NULL (default) = none: aggregators are assigned by rank */
 };
 
-/* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
+/* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
 WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 
 /* Connect to all shards. Servers and workers may be started in any order: this waits up to
- * connect_timeout_ns for servers, and before that as long for the coordinator.
+ * connect_timeout_ns for the coordinator, if any, and then up to the same time for the servers.
  *
  * With a coordinator this worker is a member of the job until weft_ps_close, and a thread of the
  * library keeps its lease.
  *
  * Owns:    borrows config until return; gives *ps_p, to be ended by weft_ps_close.
- * Errors:  WEFT_INVALID      a field is out of range, or an entry of `servers` is the address of
- *                            a different shard.
- *          WEFT_NOTFOUND     no servers, no rank among several workers, or no job key.
+ * Errors:  WEFT_INVALID      a field is out of range, or the entries of `servers` are not in the
+ *                            order of the shards.
+ *          WEFT_NOTFOUND     no servers, no rank although there are several workers, or no job key.
  *          WEFT_DATA         an environment variable or the key file is malformed.
  *          WEFT_TIMEOUT      no reply from a server or the coordinator, or the coordinator does
  *                            not know all servers yet.
  *          WEFT_PEER         a server refuses (another job key, security or version), or the
  *                            coordinator does (another job or number of workers, or the rank
  *                            belongs to a live process).
- *          WEFT_EXISTS       another process writes the records of this rank to that name.
+ *          WEFT_EXISTS       another process writes the records of this rank to the file of
+ *                            `records`.
  *          WEFT_IO           records cannot be written there.
  *          Others as weft_transport_open. weft_ps_error(NULL) names the server and the remedy.
  * Thread:  any. */
@@ -216,7 +220,7 @@ WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct
 WEFT_API void weft_ps_close(struct weft_ps *ps);
 
 /* Close after a failure: the coordinator is notified that the rank is free, so that another process
- * can continue with it. Without a coordinator there is no difference. */
+ * can continue with it. Without a coordinator it is the same as weft_ps_close. */
 WEFT_API void weft_ps_abort(struct weft_ps *ps);
 
 /* The cause of the last failed call on this ps (or a table of it), and the remedy: one sentence,
@@ -256,19 +260,20 @@ struct weft_table_options {
                                * "l2" = the one with the smallest norm */
     const char *not_finite;   /* gradients that are infinite or NaN: "reject" (default) = reject
                                * the packet; "clip" = clip to [-clip, clip], NaN to 0; "drop" =
-                               * skip the row's block */
+                               * skip the block of up to 256 floats of the row that contains it */
     uint64_t init_seed;       /* of initial weights */
     uint64_t bytes_max;       /* memory limit of the table on each shard; 0 (default) = the
                                * server's limit */
     uint64_t length;          /* > 0: a dense vector of this many floats in rows of dim; ids are
                                * row numbers, from 0. Default 0: sparse */
-    uint32_t number;          /* below tables_max of the ps and of the servers; default 0 */
+    uint32_t number;          /* less than tables_max of the ps and of the servers; default 0 */
     uint32_t dim;             /* floats in a row, 1 .. dim_max of the ps; default 1 */
     uint32_t workers;         /* number of workers that push and end clocks; default 0 = those of
                                * the ps */
     uint32_t init_skip;       /* leading columns initialised to 0 regardless of init_scale */
     uint32_t admission_count; /* "counter", "bloom": 2 or more */
-    uint32_t admission_cells; /* "counter": ids counted at a time; "bloom": bytes; on each shard */
+    uint32_t admission_cells; /* "counter": number of ids that can have a counter at the same
+                               * time; "bloom": size in bytes; on each shard */
     uint32_t ttl;             /* "ttl" */
     uint32_t rows_max;        /* on each shard; 0 (default) = the server's limit */
     float learning_rate;
@@ -284,11 +289,12 @@ struct weft_table_options {
     uint32_t reserved;        /* 0 */
     const char *average;      /* divisor of a sum of gradients: "workers"; "contributors" = in
                                * "bsp" the number of gradients that arrived for the row (its
-                               * block) in the clock, else 1, because each is a step; "none" = 1,
-                               * for counts and other sums. NULL (default) = "contributors" for a
-                               * dense table in "bsp", else "workers". A zero gradient counts as
-                               * a gradient, including zeros resent in place of lost rows: it
-                               * creates rows and counts for admission */
+                               * block) in the clock, in the other modes 1, because there each
+                               * gradient is a step; "none" = 1, for counts and other sums. NULL
+                               * (default) = "contributors" for a dense table in "bsp", else
+                               * "workers". A zero gradient counts as a gradient, including
+                               * zeros resent in place of lost rows: it creates rows and counts
+                               * for admission */
 
     /* Local options: not sent to the servers; other workers may differ. */
     uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
@@ -302,8 +308,8 @@ struct weft_table_options {
                                * feedback_rows x (20 + 4 x dim) + 64 bytes, as above. 0 (default)
                                * = lost gradients are not kept, unless value_type is "bf16" or
                                * "int8" */
-    uint64_t deadline_ns;     /* of operations without a deadline: see struct weft_op_options.
-                               * Default WEFT_NEVER */
+    uint64_t deadline_ns;     /* default deadline of operations that do not set one: see struct
+                               * weft_op_options. Default WEFT_NEVER */
 
     /* The remaining fields must be equal at all workers. */
     const char *value_type;      /* encoding of gradients in messages: "float32" (default, NULL);
@@ -327,9 +333,9 @@ struct weft_table_options {
  *     adagrad   s += g^2;  w -= rate g / (sqrt(s) + epsilon)          rate 0.1, epsilon 1e-10,
  *                                                                     accumulator 0.1
  *     adadelay  as adagrad, with late gradients scaled down           the same
- *     adam      by rows, bias-corrected                               rate 0.001, beta1 0.9, beta2
+ *     adam      bias-corrected with a count of steps for each row     rate 0.001, beta1 0.9, beta2
  *                                                                     0.999, epsilon 1e-8
- *     ftrl      FTRL-proximal; epsilon is its beta, l1, l2            rate 0.1, epsilon 1
+ *     ftrl      FTRL-proximal, with l1 and l2; epsilon is its beta    rate 0.1, epsilon 1
  *
  * docs/TABLES.md has the exact formulas.
  *
@@ -345,8 +351,8 @@ WEFT_API void weft_table_options_init(struct weft_table_options *options_p, size
  *          WEFT_DATA     a server refuses: it has the table with other options, or a lower
  *                        limit.
  *          WEFT_PEER     a server is down.
- *          WEFT_TIMEOUT  no reply within connect_timeout_ns: the server is configured for fewer
- *                        workers than this rank requires. Call again to continue waiting.
+ *          WEFT_TIMEOUT  no reply within connect_timeout_ns, usually because --workers of the
+ *                        server is not above this rank. Call again to continue waiting.
  *          WEFT_AGAIN    as weft_push. */
 WEFT_API weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options *options,
                                      struct weft_ps_table **table_p);
@@ -380,7 +386,8 @@ struct weft_result {
     uint32_t requests;              /* number of requests the operation was divided into: one or
                                      * more for each shard with rows */
     uint32_t requests_short;        /* of these, those with missing elements */
-    uint32_t clock;                 /* clocks that all workers had ended, by the oldest reply */
+    uint32_t clock;                 /* clocks that all workers had ended: the lowest number among
+                                     * the replies */
     uint32_t shard;                 /* shard that replied last, or refused */
     uint32_t reserved;
     struct weft_ps_latency latency; /* of the request whose reply arrived last */
@@ -452,9 +459,10 @@ WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_resu
  *   (chunks_refused) are not known here, so refused rows are included only if the server refused
  *   all.
  * - Operation that failed with WEFT_PEER: also rows that are not known to have arrived.
- * - Rows of parts after one that failed are not included.
+ * - In a blocking form, rows of the parts after the one that failed are not included.
  *
- * weft_result_gap: the first run of such rows at or after row `from`; false if there is none. All:
+ * weft_result_gap: the first run of such rows at or after row `from`; false if there is none. To
+ * visit all runs:
  *     for (size_t at = 0; weft_result_gap(ps, at, &first, &count); at = first + count)
  * weft_result_missed: the same as bits, bit i % 64 of word i / 64 is row i, 1 = missed. Writes
  * `words` words, zeros after the last row; returns the number of rows of the operation. */
@@ -471,7 +479,7 @@ WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, s
  * Owns:    borrows all until return.
  * Errors:  as weft_push and weft_wait, except WEFT_TIMEOUT. Parts before the one that failed are
  *          applied. WEFT_DROPPED is returned at the end if any part was dropped; each part is a
- *          separate update, and the first one of a clock can be dropped. */
+ *          separate update, and only the first one of a clock can be dropped. */
 WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     const float *rows, size_t n, uint32_t bound_ppm,
                                     struct weft_result *result_p);
@@ -550,7 +558,8 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
  * this worker ends.
  *
  * Shape:   ids_p (max,), rows_p (max, dim) or NULL; at most max rows are written.
- * Returns the number of such rows: with max = 0, ids_p may be NULL. */
+ * Returns the number of rows that have residuals, which may exceed max; with max = 0, ids_p may be
+ * NULL. */
 WEFT_API size_t weft_table_residuals(const struct weft_ps_table *table, uint64_t *ids_p,
                                      float *rows_p, size_t max);
 
@@ -564,17 +573,18 @@ struct weft_op_options {
                          * pulled value (last_values_max of the table), or else to their initial value
                          * (init_scale, init_skip). Default 0: the memory keeps its content */
     uint64_t deadline_ns; /* time after its begin at which the operation ends with what has
-                           * arrived, also below the bound. The rest is missed (weft_result_gap),
-                           * and the status is OK. A pull ends at that time in any state, and
-                           * occupies its slot until its replies have arrived. A push ends when
-                           * the servers have reported what they have, about a round trip later;
-                           * the rest never counts, and unsent parts are not sent. Only parts
-                           * that had been sent when a connection broke are resent completely.
+                           * arrived, even if more than the bound is missing. The rest is missed
+                           * (weft_result_gap), and the status is OK. A pull ends at that time in
+                           * any state, and occupies its slot until its replies have arrived. A
+                           * push ends when the servers have reported what they have, about a
+                           * round trip later; the rest is never applied, and unsent parts are
+                           * not sent. Exception: parts that had been sent when a connection
+                           * broke are resent completely, even after the deadline.
                            * WEFT_NEVER = none; default 0 = the shortest deadline of its tables */
     double norm;        /* push, with a scheduler: Euclidean norm of the pushed values, finite.
                          * The norm of an update is the root of the sum of squares of its pushes'
-                         * norms. Default -1, as any negative number: computed from the values,
-                         * with one pass over them */
+                         * norms. Default -1; a negative number = computed from the values, with
+                         * one pass over them */
 };
 
 WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
@@ -595,8 +605,9 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
  * this clock are acknowledged; the call waits for the CLOCK of the previous clock, not for this
  * one.
  * Servers with --on-worker-death shrink may continue without a disconnected worker. Its
- * unfinished pushes are then not applied (requests_short, pushes_skipped), the clock of its step
- * has ended, and this call does not end another one: weft_clock_ended returns the current count.
+ * unfinished pushes are then not applied (requests_short, pushes_skipped). The servers have already
+ * ended the clock of this step, so this call does not end the following one: weft_clock_ended
+ * returns the current count.
  * Errors:  WEFT_PEER  a server is down, or rejects a clock because its count for this worker
  *                     differs. Pending operations fail with the same status. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
@@ -678,16 +689,16 @@ struct weft_ps_counters {
     uint64_t feedback_added;    /* elements sent with a residual added */
     uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or NaN, or the
                                  * server went down before it reported what it had */
-    uint64_t deadlines_expired;              /* requests that a deadline ended, or prevented */
+    uint64_t deadlines_expired;  /* requests ended by a deadline, or not sent because of it */
     uint64_t residual_dropped;  /* elements whose rounding error was not kept: no room
                                  * (feedback_rows) */
     uint64_t value_bytes_saved; /* of delivered gradients and weights, compared with float32 */
-    uint64_t updates;           /* complete; this and all following are 0 without scheduler and
-                                 * update_bytes_min */
+    uint64_t updates;           /* complete; this and all following are 0 if neither a scheduler
+                                 * nor update_bytes_min is set */
     uint64_t updates_asked;     /* of these, those with a request to the scheduler */
-    uint64_t updates_direct;    /* of those, sent without a grant because the scheduler did not
-                                 * reply */
-    uint64_t updates_dropped;   /* of those, dropped */
+    uint64_t updates_direct;    /* of updates_asked, sent without a grant because the scheduler
+                                 * did not reply */
+    uint64_t updates_dropped;   /* of updates_asked, dropped */
     uint64_t pushes_late;       /* messages that a server refused because their update was too
                                  * late */
 };

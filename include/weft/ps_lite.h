@@ -11,8 +11,8 @@
  *
  * A push adds to the stored values, like ps-lite's default handler, which is store[key] += value.
  * Table number app_id is opened with SGD of learning rate -W in "asp", so that the server's w -=
- * rate x value / W adds the value. A key that was never pushed reads as 0. (With W workers, W not a
- * power of two, x / W x W may differ from x in the last bit.)
+ * rate x value / W adds the value. A key that was never pushed reads as 0. (If W is not a power of
+ * two, (x / W) x W may differ from x in the last bit.)
  *
  * Differences from ps-lite:
  *   - There is no server in this program: start `weft server --workers W`. In a process that was

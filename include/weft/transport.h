@@ -78,8 +78,9 @@ struct weft_transport_config {
     const char *congestion;       /* "dctcp" (NULL, the default), "delay", or "reno-fair" for a
                                    * link shared with TCP */
     uint32_t socket_buffer_bytes; /* requested from the kernel, each way; default 4 MiB */
-    uint32_t busy_poll_us;        /* busy-poll the socket for this time before sleeping, as long
-                                   * as polling receives packets; default 0 = never */
+    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
+                                   * done only rarely while few polls find a packet; default 0 =
+                                   * never */
     uint32_t inject_loss_ppm;     /* drop received datagrams on purpose, to test a program under
                                    * packet loss; default 0 */
     uint32_t inject_seed;         /* seed that selects the dropped datagrams */
@@ -101,7 +102,7 @@ struct weft_transport_config {
                                    * = WEFT_METRICS; "" = none */
 };
 
-/* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
+/* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
 WEFT_API void weft_transport_config_init(struct weft_transport_config *config_p, size_t size);
 
 /* Open a socket, allocate all memory it will need, and start the thread if configured.
