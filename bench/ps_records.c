@@ -300,10 +300,10 @@ static void print_all(const struct job *job, const struct block *blocks, struct 
     printf("an operation without               %.0f ns (quartiles %.0f to %.0f)\n", off.at,
            off.quarter, off.three_quarters);
     print_ratio("off / off", MEDIAN(blocks, job, null), 0);
-    print_ratio("on / off, but for the looks", ratio, 0);
+    print_ratio("on / off, without the emptying", ratio, 0);
     print_ratio("  off / off, middle half", MEDIAN(blocks, job, middle_null), 0);
     print_ratio("  on / off, middle half", MEDIAN(blocks, job, middle_ratio), 0);
-    printf("looks at the rings                 %.0f ns of CPU an operation, and %.0f after them (n "
+    printf("emptying the rings                 %.0f ns of CPU an operation, and %.0f after them (n "
            "= %llu)\n",
            l.cpu_ns, l.after_ns, (unsigned long long)l.count);
     print_ratio("all on / off", ratio, looks_ns / off.at);
