@@ -70,13 +70,13 @@ static const struct figure {
     FIGURE(pushes_direct, "Pushes that workers were redirected to send to the server."),
     FIGURE(direct_table, "Of these, of a table that is not open here or cannot be aggregated."),
     FIGURE(direct_form,
-           "Of these, that refer to a list, are malformed, or contain values that are not finite."),
+           "Of these, that name a list of ids, are malformed, or have a value that is not finite."),
     FIGURE(direct_large, "Of these, with more rows than memory was available for."),
     FIGURE(direct_shard, "Of these, while the server was not connected."),
     FIGURE(direct_refused, "Of these, in an aggregate that the server rejected."),
     FIGURE(aggregates_in, "Aggregates received from children; their pushes are in pushes_in."),
     FIGURE(aggregates_out, "Aggregates sent to the server."),
-    FIGURE(flushed_all, "Aggregates sent with a push of every worker."),
+    FIGURE(flushed_all, "Aggregates sent because they had a push of every worker."),
     FIGURE(flushed_count, "Aggregates sent because they had --flush-count pushes."),
     FIGURE(flushed_age, "Aggregates sent because of their age."),
     FIGURE(flushed_pressure, "Aggregates sent to free memory."),
@@ -94,8 +94,8 @@ static const struct figure {
     FIGURE(pulls_direct_table, "Of these, of a table that is not open here, or malformed."),
     FIGURE(pulls_direct_large, "Of these, with more rows than memory was available for."),
     FIGURE(pulls_direct_shard,
-           "Of these, while the server was not connected, or was another process than the "
-           "worker's."),
+           "Of these, while the server was disconnected, or was not the process to which the "
+           "worker is connected."),
     FIGURE(pulls_direct_busy,
            "Of these, that lacked rows while the connection to the server accepted no request."),
     FIGURE(pulls_direct_late, "Of these, whose request to the server timed out."),
@@ -106,8 +106,8 @@ static const struct figure {
     FIGURE(pull_rows_shared, "Of these, that shared a request already sent for another pull."),
     FIGURE(pull_rows_fetched, "Rows requested from the server, each once per request."),
     FIGURE(shard_refusals,
-           "Connections that the server or the parent closed because another aggregator has this "
-           "number, or because it accepts no aggregator with it."),
+           "Connections that the server or the parent closed because the number of this "
+           "aggregator is in use or not accepted."),
     FIGURE(loops,
            "Times that the parent was this aggregator, a descendant of it, or had its number."),
     FIGURE(parent_tables_refused, "Tables that the parent rejected."),

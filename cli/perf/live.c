@@ -50,7 +50,8 @@ static void add_progress(const struct weft_perf_live *live, struct weft_expositi
     weft_exposition_one(text, "weft_perf_delivered_bytes_total", "counter",
                         "Bytes of messages that arrived in measured rounds.", live->bytes);
     weft_exposition_family(text, "weft_perf_round_seconds", "histogram",
-                           "Measured rounds, from go to the last message's end.");
+                           "Duration of measured rounds, from the start to the end of the last "
+                           "message; with pingpong, of round trips.");
     weft_exposition_hist(text, "weft_perf_round_seconds", NULL, &live->round_ns);
 }
 

@@ -36,15 +36,19 @@ static void add_updates(const struct weft_scheduler_stats *stats, struct weft_ex
                         planner->dropped_late + planner->dropped_crowded +
                             planner->dropped_blocking + planner->dropped_divergence);
     weft_exposition_one(text, "weft_sched_direct_total", "counter",
-                        "Of these, sent without waiting for a verdict.", stats->service.direct);
+                        "Of these, sent before the scheduler replied.", stats->service.direct);
     weft_exposition_one(text, "weft_sched_unplanned_total", "counter",
-                        "Of these, UNPLANNED: sent without a grant.", stats->service.unplanned);
+                        "Of these, to which the scheduler replied that they are sent without a "
+                        "grant (UNPLANNED).",
+                        stats->service.unplanned);
     weft_exposition_one(text, "weft_sched_committed_total", "counter",
                         "Granted updates that every shard has closed.", planner->commits);
     weft_exposition_one(text, "weft_sched_delay_updates_total", "counter",
                         "Sum of the delays of these, in updates.", planner->delay_sum);
     weft_exposition_one(text, "weft_sched_expired_total", "counter",
-                        "Workers with an update whose reports timed out.", stats->service.expired);
+                        "Workers that timed out, with an update in progress, because they sent no "
+                        "reports.",
+                        stats->service.expired);
 }
 
 static void add_reports(const struct weft_scheduler_stats *stats, struct weft_exposition *text)

@@ -54,11 +54,11 @@ static const struct weft_metrics_family transport[] = {
     {REJECTED, "reason=\"hello\"", EP(hello_refused), ""},
     {"weft_messages_sent_total", "counter", "", EP(messages_sent), "Messages closed by DONE."},
     {"weft_messages_received_total", "counter", "", EP(messages_received),
-     "Messages closed as their receiver."},
+     "Messages that this process received and closed."},
     {"weft_messages_short_total", "counter", "", EP(messages_short),
      "Of these, with more missing than the bound allows: the sender died, or the deadline passed."},
     {"weft_messages_unknown_total", "counter", "", EP(messages_unknown),
-     "Messages whose receiver died first."},
+     "Messages whose receiver died before their outcome was known."},
     {"weft_chunks_missing_total", "counter", "", EP(chunks_missing),
      "Chunks missing when their message was closed, within the bound or SHORT."},
     {"weft_credits_reclaimed_total", "counter", "", EP(credits_reclaimed),
@@ -118,7 +118,7 @@ void weft_metrics_text_gauges(struct weft_exposition *text, const struct weft_ep
 
 static const struct weft_metrics_family client[] = {
     {"weft_client_messages_total", "counter", "kind=\"push\"", CLIENT(push.messages),
-     "Pushes and replies to pulls closed."},
+     "Closed messages: pushes, and replies to pulls."},
     {"weft_client_messages_total", "counter", "kind=\"pull\"", CLIENT(pull.messages), ""},
     {"weft_client_messages_short_total", "counter", "kind=\"push\"", CLIENT(push.messages_short),
      "Of these, with a chunk missing, within the bound or not."},

@@ -52,7 +52,7 @@ static const struct weft_metrics_family shard[] = {
     {"weft_workers_replaced_total", "counter", "", SHARD(workers_replaced),
      "Ranks that reconnected."},
     {"weft_workers_parked_total", "counter", "", SHARD(workers_parked),
-     "Connections that workers ended to send through an aggregator only."},
+     "Connections closed by workers that now send through an aggregator only."},
     {"weft_workers_overdue_total", "counter", "", SHARD(workers_overdue),
      "Of these, ranks that died: nothing was received from them in time."},
     {"weft_workers_refused_total", "counter", "", SHARD(workers_refused),
