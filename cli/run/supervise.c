@@ -271,8 +271,8 @@ static bool await_ready(struct run *run, uint32_t first, uint32_t count)
             return true;
         }
         if (weft_clock_now_ns() >= until_ns) {
-            (void)weft_fail(&run->error, WEFT_TIMEOUT, "%u of %u %ss were ready in time", ready,
-                            count, run->supervisor.slots[first].role);
+            (void)weft_fail(&run->error, WEFT_TIMEOUT, "only %u of %u %ss were ready in time",
+                            ready, count, run->supervisor.slots[first].role);
             return false;
         }
         if (!turn(run, until_ns)) {

@@ -256,8 +256,8 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &server.replica_of, .fallback = "not"},
         WEFT_METRICS_OPTIONS(&server.metrics_options),
         {"hot-top", "N",
-         "most updated rows per table that a shard tracks, for /hot and records;\n"
-         "16 bytes each; 0 = none",
+         "number of rows that a shard tracks in each table, those with the most\n"
+         "updates, for /hot and records; 16 bytes each; 0 = none",
          WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},

@@ -152,8 +152,8 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
     while (*count < wanted && !in_trouble(train)) {
         uint64_t now_ns = weft_clock_now_ns();
         if (now_ns >= until_ns) {
-            return weft_fail(&train->error, WEFT_TIMEOUT, "%u of %u %s in time", *count, wanted,
-                             what);
+            return weft_fail(&train->error, WEFT_TIMEOUT, "only %u of %u %s in time", *count,
+                             wanted, what);
         }
         (void)weft_train_next_event(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
     }
