@@ -58,7 +58,7 @@ void weft_agg_hot_choose(struct weft_agg_candidate *candidates, uint32_t count, 
     uint64_t enter = were == 0 ? room : (uint64_t)room * 4 / 5;
     uint64_t stay = (uint64_t)room * 6 / 5;
     struct weft_agg_hot_change change = {0};
-    /* All candidates ranked below `enter` fit, because `enter` <= `room`. The remaining slots are
+    /* The first `enter` candidates fit, because `enter` <= `room`. The remaining slots are
      * assigned, by rank, to rows that were in the set. */
     uint32_t kept_max = 0;
     for (uint32_t i = 0; i < count && i < enter; i++) {

@@ -1,12 +1,12 @@
-/* What the files of the public API share. Not for anyone outside src/api. The parameter server's
- * face has a header of its own, ps_internal.h.
+/* What the files of the public API share. Not for anyone outside src/api. The interface of the
+ * parameter server has its own header, ps_internal.h.
  *
  *   config.c      the structs that callers fill: defaults, growth, ranges
  *   transport.c   open, close, connect, send, receive
  *   security.c    the job key
  *   event.c       poll, wait, progress
- *   explain.c     words: why a peer is down, why nothing comes
- *   metrics.c     /metrics: who asks for it, and where it is (metrics.h)
+ *   explain.c     error texts: why a peer is down, why no event arrives
+ *   metrics.c     /metrics: whether it is enabled, and its address (metrics.h)
  *   fabric.c, fabric_server.c   <weft/fabric.h>
  *   mask.c        gaps, residuals, counts: pure functions
  *
@@ -50,16 +50,17 @@ struct weft_transport {
  * least bytes_min. */
 void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size_t bytes_min);
 
-/* The peer timeout where nobody says another: WEFT_PEER_TIMEOUT_S of the environment, else 5 s. 0 when
- * that is no number, which a configuration must not be opened with: weft_api_peer_timeout_check. */
+/* Default peer timeout: WEFT_PEER_TIMEOUT_S of the environment, else 5 s. 0 if the variable is not
+ * a number; weft_api_peer_timeout_check then refuses the configuration. */
 uint64_t weft_api_peer_timeout_ns(void);
 weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error);
 
-/* A text setting that an environment variable replaces when it is NULL. "" in either is NULL: none. */
+/* Return the setting; if it is NULL, the environment variable. An empty string in the one that is
+ * used means none: returns NULL. */
 const char *weft_api_environment(const char *setting, const char *variable);
 
-/* Read a caller's struct of any age over ours, which holds the defaults of fields that an older one
- * lacks. `what` names it, `init` the function that makes it.
+/* Copy a caller's struct, which may be of an older or newer release, over ours; ours holds the
+ * defaults of fields that an older one lacks. `what` names it, `init` the function that makes it.
  * Errors:  WEFT_INVALID  not made by it. WEFT_UNSUPPORTED  it uses fields that are not known here. */
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
                                const char *what, const char *init, struct weft_error *error);
@@ -76,7 +77,7 @@ struct weft_api_range {
     uint64_t max;
 };
 
-/* Each:  Errors:  WEFT_INVALID, with the field, its value, and what it must be. */
+/* All three:  Errors:  WEFT_INVALID; the text has the field, its value and its range. */
 weft_status weft_api_ranges_check(const struct weft_api_range *fields, size_t count,
                                   struct weft_error *error);
 weft_status weft_api_network_check(const char *host, const char *congestion,
@@ -89,7 +90,8 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,
                                  struct weft_driver_config *driver_p, struct weft_error *error);
 
-/* A caller's send or receive, of any age. WEFT_INVALID: it was not made by its _init function. */
+/* A caller's send or receive, of an older or newer release. WEFT_INVALID: it was not made by its
+ * _init function. */
 weft_status weft_api_send_read(const struct weft_transport_send *theirs,
                                struct weft_transport_send *ours_p, struct weft_error *error);
 weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
@@ -97,7 +99,7 @@ weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
 
 /* security.c */
 
-/* What a caller says about security; the fields of that name of its configuration. */
+/* The security fields of a caller's configuration. */
 struct weft_api_security {
     uint32_t security; /* enum weft_transport_security */
     const char *key_file;
@@ -119,7 +121,7 @@ bool weft_api_queue_has_room(const struct weft_transport *t);
 
 /* explain.c */
 
-/* Leave the words for a DOWN event in the transport's error text. */
+/* Write the explanation of a DOWN event to the transport's error text. */
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down);
 
 /* After a wait without an event: what was seen since `before` (NULL = it is not known). */

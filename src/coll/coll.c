@@ -272,7 +272,7 @@ static void on_up(struct weft_coll *c, const struct weft_msg_event *event)
         return;
     }
     struct rank *r = &c->rank[rank];
-    if (r->state == RANK_UP) { /* a new process of the same start of the job */
+    if (r->state == RANK_UP) { /* the rank was restarted in the same epoch */
         refuse(c, event->peer);
         struct weft_coll_failure failure = {.reason = WEFT_COLL_DOWN,
                                             .rank = rank,
@@ -481,8 +481,8 @@ uint64_t weft_coll_deadline(const struct weft_coll *c)
     return at_ns;
 }
 
-/* The rank that an operation waits for, preferably one that has not entered it. *entered_p is for
- * the returned rank; NONE: no particular rank. */
+/* The rank that an operation waits for, preferably one that has not entered it; NONE: no particular
+ * rank. *entered_p: whether the returned rank has entered it. */
 static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *entered_p)
 {
     const struct group *g = &c->group[op->call.group];
@@ -515,8 +515,8 @@ void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns)
     }
 }
 
-/* Query with increasing intervals. If two calls differ, it is possible that neither rank waits for
- * a message of the other, but only of a third rank; the query detects this. */
+/* Query with increasing intervals. If two ranks have called different operations, each may wait
+ * only for a third rank and get no message of the other; the query detects the difference. */
 static void ask_again(struct weft_coll *c, struct op *op)
 {
     weft_coll_ask(c, op);
@@ -525,7 +525,8 @@ static void ask_again(struct weft_coll *c, struct op *op)
 }
 
 /* The other end may itself wait for a third rank, in a collective that is also late. The rank that
- * detects that one reports the right culprit, so it is given time to do so first. */
+ * detects the late collective reports the rank that causes it, so it is given time to do so
+ * first. */
 static void pair_timeout(struct weft_coll *c, struct op *op)
 {
     if (!op->overdue) {
@@ -545,9 +546,9 @@ static void pair_timeout(struct weft_coll *c, struct op *op)
     weft_coll_fail(c, &failure);
 }
 
-/* Operations begun together time out together. Operations after the first one that a rank has not
- * called wait for that rank, or for a rank that waits for it. The first one is therefore reported
- * if it would time out soon. */
+/* Operations begun together time out together. If a rank has not called an operation, later
+ * operations wait for it too, directly or through another rank. So the first operation that it has
+ * not called is reported, if that one would also time out soon. */
 static struct op *named_for(struct weft_coll *c, struct op *op)
 {
     uint64_t soon_ns = weft_time_add(c->now_ns, c->config.abort_ns / 4);

@@ -297,8 +297,8 @@ struct weft_ps_how {
                            * arrived. A pull is done at this time: rows that have not come are
                            * missed, and its place is free when their answers have come. Of a push
                            * nothing is sent any more: it is done when the shards have said what
-                           * they have; the rest never counts. What waits to be sent, for a clock or
-                           * for a shard that is away, is not sent. What was sent to a shard whose
+                           * they have; the rest is never applied. What waits to be sent, for a clock
+                           * or for a shard that is away, is not sent. What was sent to a shard whose
                            * connection broke meanwhile is sent again all the same: what of it
                            * arrived is not known */
     uint32_t ahead; /* pull, BSP, 0 or 1: of the weights as this many clocks from now, for the next

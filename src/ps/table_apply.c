@@ -1,4 +1,5 @@
-/* Gradients into rows. One function pointer a block; what is inside is vector code. */
+/* Applies gradients to rows. One indirect call per block; the loop over its floats is
+ * vectorized. */
 #include "base/assert.h"
 #include "base/prefetch.h"
 #include "ps/table_internal.h"
@@ -6,8 +7,9 @@
 #include <string.h>
 
 enum {
-    PREFETCH_ROWS = 8, /* rows ahead of the one at work whose lines are asked for */
-    SPAN = 16, /* rows between two questions whether one has come to the threshold of ps/hot.h */
+    PREFETCH_ROWS = 8, /* prefetch distance, in rows */
+    SPAN = 16, /* rows after which the loop tests whether one of them has reached the threshold of
+                * ps/hot.h */
 };
 
 void weft_table_set_averaged(struct weft_table *table, uint32_t workers)
@@ -57,7 +59,8 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
 {
     uint32_t used = used_of(table, block);
     if (table_is_cut(table)) {
-        /* The step comes later, but note_use is now; and so the copies of a cut are spread out. */
+        /* note_use changes the row now, before the step, so a checkpoint or transfer in progress
+         * must copy the row here. This also spreads the copies over the clock. */
         table_row_changes(table, row);
     }
     float *restrict sums = table_sums(table, row) + (size_t)block * table->block_floats;
@@ -72,7 +75,7 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
     table_touch(table, row);
 }
 
-/* False: the table's own optimizer is to do it. */
+/* Returns false if the table's own optimizer must do the step. */
 static bool step_by_hook(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
                          const float *sums, float divisor)
 {
@@ -108,7 +111,8 @@ static void step_unmeasured(const struct weft_table *table, struct weft_table_ro
         step_by_hook(table, row, block, sums, divisor)) {
         return;
     }
-    /* What an optimizer has no floats for points at what follows, and is not looked at. */
+    /* If the optimizer has no slots or steps, the pointer refers to the next field of the row and
+     * is not used. */
     const struct weft_optimizer_block work = {
         .weights = table_weights(row) + column,
         .slots = table_slots(table, row) + column,
@@ -138,7 +142,8 @@ static void step_block(const struct weft_table *table, struct weft_table_row *ro
                         table_squares(before, weights, used));
 }
 
-/* Of a gradient that is a step of its own: then it is its own mean over contributors. */
+/* Divisor of a gradient that is applied immediately (ssp, asp). With average = contributors it is
+ * 1, because there is one contributor. */
 static float divisor_at_once(const struct weft_table *table)
 {
     return weft_table_average(&table->spec) == WEFT_AVERAGE_WORKERS ? (float)table->averaged : 1;
@@ -154,7 +159,7 @@ void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint3
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
 
-/* NaN to 0, the rest into the range; says whether anything was not finite. */
+/* NaN becomes 0, other values are limited to [-most, most]. Returns true if all were finite. */
 static bool clip(float *gradient, uint32_t count, float most)
 {
     bool finite = true;
@@ -206,9 +211,9 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
     return applied;
 }
 
-/* A row of these has come to the threshold of ps/hot.h: rare, and so not in the loop. Of these, and
- * not of the chunk: of 2,000 rows some 15 come to it while a table is young, and a second look at
- * all of them was a fifth of the work. */
+/* Called when at least one of these rows has reached the threshold of ps/hot.h, which is rare, so
+ * it is not in the loop. Only these SPAN rows are examined: in a young table about 15 of 2,000 rows
+ * reach it, and examining the whole chunk took a fifth of the time. */
 static void look_at_all(struct weft_table *table, struct weft_table_row *const *rows,
                         uint32_t count)
 {
@@ -219,9 +224,10 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
     }
 }
 
-/* The usual tables: rows of one block, sparse, gradients taken as they are; steps of SGD as they
- * come, or sums. For the usual lengths the compiler knows the count of the inner loop; what is
- * computed is the same, bit for bit, as in weft_table_apply_any (tests/unit/test_ps_index.c). */
+/* The usual tables: rows of one block, sparse, no clipping; gradients are applied immediately by
+ * SGD, or added to the sums (bsp). For the usual lengths the compiler knows the count of the inner
+ * loop; what is computed is the same, bit for bit, as in weft_table_apply_any
+ * (tests/unit/test_ps_index.c). */
 #define APPLY_PLAIN(name, dim_known)                                                               \
     static uint32_t name(struct weft_table *table, struct weft_table_row *const *rows,             \
                          uint32_t count, const uint8_t *blocks, bool adds)                         \
@@ -255,7 +261,7 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
                         values[k] += gradient[k];                                                  \
                     }                                                                              \
                     if (counts) {                                                                  \
-                        values[dim] += 1; /* behind the sum of a row of one block */               \
+                        values[dim] += 1; /* the count follows the sums: one block */              \
                     }                                                                              \
                     table_touch(table, row);                                                       \
                 } else {                                                                           \
@@ -337,7 +343,8 @@ uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *
 
 /* ---- the end of a clock ---------------------------------------------------------------------- */
 
-/* Contributors: the mean of what came for a block; where nothing came, nothing happens. */
+/* With average = contributors a block's step uses the mean of its gradients; a block without
+ * gradients is not changed. */
 static void step_row(struct weft_table *table, struct weft_table_row *row)
 {
     float *sums = table_sums(table, row);
@@ -357,7 +364,8 @@ void weft_table_step_begin(struct weft_table *table)
     table->step_left = table->touched_count;
     table->step_next = table->touched_head;
     table->step_at = 0;
-    /* The list jumps about in memory, from a row that must be there to the next. */
+    /* The list is in random order, and each row must be loaded before the next one is known. If
+     * more than a quarter of the rows are in it, scan all rows instead. */
     table->step_walks = table->touched_count > table->rows_begun / 4;
     table->step_averaged =
         weft_table_average(&table->spec) == WEFT_AVERAGE_WORKERS ? table->averaged : 1;
@@ -370,7 +378,7 @@ bool weft_table_stepping(const struct weft_table *table)
     return table->step_left > 0;
 }
 
-/* There is one. */
+/* The next row to be stepped. Precondition: step_left > 0. */
 static struct weft_table_row *step_next_row(struct weft_table *table)
 {
     struct weft_table_row *row;

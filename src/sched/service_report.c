@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A base version that no shard has reached may belong to a shard whose report is still in
- * flight. */
+/* A base version above the number of updates that its shard has reported is not yet an error: the
+ * shard's report may still be in flight. The update is held for this long. */
 static const uint64_t hold_ns = 500 * WEFT_NS_PER_MS;
 /* The servers' report that an update is closed may arrive after the worker's report. */
 static const uint64_t untold_ns = WEFT_NS_PER_S;
@@ -36,8 +36,8 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
     if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK &&
         /* An invalid norm: the update is over nevertheless. */
         weft_planner_committed(service->planner, worker, -1, now_ns) != WEFT_OK) {
-        /* Its aggregator had failed, so it was waiting again, but it was in the sum
-         * nevertheless. */
+        /* The update's aggregator had failed, so it was waiting again; but the sum that arrived
+         * contains it. */
         (void)weft_planner_worker_left(service->planner, worker, now_ns);
     }
     end_flight(service, w);
@@ -204,7 +204,8 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         new_update(service, worker, q, now_ns);
     } else if (q->clock != 0 && w->state == UPDATE_NONE && q->ended < q->clock &&
                (q->flags & WEFT_SCHED_SENDING) == 0) {
-        new_update(service, worker, q, now_ns); /* discarded while it was expired or disconnected */
+        /* Discarded earlier, when the worker had expired or was disconnected. */
+        new_update(service, worker, q, now_ns);
     } else if (q->clock != 0 && (q->flags & WEFT_SCHED_SENDING) != 0 &&
                (w->state == UPDATE_WAITING || w->state == UPDATE_HELD)) {
         service_forget_update(service, worker, now_ns); /* it did not wait for the reply */

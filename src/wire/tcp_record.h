@@ -3,8 +3,8 @@
  * A TCP stream after its handshake is a sequence of records. A record has the control block and the
  * DATA of a packet, but no number and no connection id: its position in the stream is its number.
  * docs/PROTOCOL.md section 10 has the byte tables. Frames and the DATA header are those of
- * wire/packet.h. Two frames exist only here, because over UDP a chunk without memory is just not
- * acknowledged.
+ * wire/packet.h. Two frames exist only here: over UDP a receiver that has no memory posted for a
+ * message simply does not acknowledge its chunks.
  *
  *     0  version, class        1  flags        2  length u16: bytes that follow, the tag included
  *     4  control block with its length (CONTROL), DATA header and chunk (DATA), tag (AUTH, SEAL)
@@ -30,8 +30,8 @@ enum weft_wire_record_frame_type {
     WEFT_FRAME_READY = 17, /* memory is posted now: send msg from its first chunk on */
 };
 
-/* A decoded record: its header and, after weft_wire_record_body, its parts; the pointers borrow
- * the record. */
+/* A decoded record: its header and, after weft_wire_record_body, its parts; the pointers point into
+ * the record's bytes. */
 struct weft_wire_record {
     uint8_t klass;
     uint8_t flags;          /* KEY_PHASE, CONTROL, DATA */
