@@ -1,4 +1,4 @@
-"""Collective operations for Python: <weft/coll.h> with numpy arrays, which are used as they are.
+"""Collective operations for Python: <weft/coll.h> with numpy arrays, used in place.
 
     import numpy as np
     from weft import coll
@@ -7,7 +7,8 @@
         comm.join(exchange(comm.address))          # a list of all ranks' addresses
         mean = comm.all_reduce(gradient, reduction="mean", bound=0.05)
 
-Shape of everything, and the reasons, as in the header. docs/COLLECTIVES.md is the text.
+The functions correspond to those of <weft/coll.h>, which explains the design;
+docs/COLLECTIVES.md is the manual.
 """
 
 import threading
@@ -60,7 +61,7 @@ def _array_of(array, what, writable=False):
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{what} is a {type(array).__name__}; make it np.asarray({what})")
     if array.dtype.name not in TYPES:
-        raise TypeError(f"{what} is of {array.dtype}; there are {', '.join(TYPES)}")
+        raise TypeError(f"{what} has dtype {array.dtype}; supported are {', '.join(TYPES)}")
     if not array.flags.c_contiguous:
         raise TypeError(f"{what} is not contiguous; make it np.ascontiguousarray({what})")
     if writable and not array.flags.writeable:
@@ -71,7 +72,8 @@ def _array_of(array, what, writable=False):
 class Feedback:
     """Error feedback of one tensor: missing elements are kept, and added to the next call.
 
-    elements: of the tensor, which must be float32. One for each tensor; not shared.
+    elements: number of elements of the tensor, which must be float32. Each tensor needs its own
+    Feedback.
     """
 
     def __init__(self, elements, stream=0):
@@ -84,10 +86,10 @@ class Feedback:
         self.missed[:] = 0
 
     def fields(self, elements, type):
-        """Of struct weft_comm_op, for a tensor of so many elements of this type."""
+        """-> the feedback fields of struct weft_comm_op; TypeError if size or type differs"""
         if elements != self.residual.size or type != "float32":
             raise TypeError(
-                f"the feedback is of {self.residual.size} float32, and the tensor of {elements} {type}"
+                f"feedback of {self.residual.size} float32, but the tensor has {elements} {type}"
             )
         return {
             "stream": self.stream,
@@ -97,7 +99,7 @@ class Feedback:
 
 
 class Group:
-    """Some ranks in an order, made by Communicator.group; comm.world is all of them."""
+    """An ordered subset of the ranks, made by Communicator.group; comm.world is all of them."""
 
     def __init__(self, number, ranks, rank):
         self.number = number
@@ -115,7 +117,8 @@ class Group:
 class Work:
     """An operation in progress; completed by wait() or done().
 
-    The arrays belong to it until then, even if this object is dropped.
+    Do not change or reuse the arrays before that, even if this object is dropped: the operation
+    still uses them.
     """
 
     def __init__(self, comm, number, value):
@@ -155,8 +158,9 @@ class Work:
 class Communicator:
     """One rank's connections with all others. A context manager.
 
-    rank, ranks: alike numbered at all. key_file or key (32 bytes): the job key, unless WEFT_JOB_KEY
-    has it. config: further fields of struct weft_comm_config: host, port, epoch, ops_max and so on.
+    rank, ranks: this process's rank, 0 to ranks - 1, and the number of ranks, equal in all
+    processes. key_file or key (32 bytes): the job key, unless WEFT_JOB_KEY has it. config: further
+    fields of struct weft_comm_config: host, port, epoch, ops_max and so on.
     """
 
     def __init__(self, rank, ranks, *, security="auth", key=None, **config):
@@ -182,7 +186,7 @@ class Communicator:
     def join(self, addresses, timeout=60.0):
         """Connect with all other ranks, and wait until that is done. All ranks call it.
 
-        addresses: of all ranks, by rank, as `address` is at each.
+        addresses: those of all ranks; addresses[i] is `address` of rank i's communicator.
         """
         if len(addresses) != self.ranks:
             raise ValueError(f"{len(addresses)} addresses; there are {self.ranks} ranks")
@@ -201,7 +205,7 @@ class Communicator:
         self._call(lib.weft_comm_group, ffi.new("uint32_t[]", ranks), len(ranks), number)
         return Group(number[0], ranks, self.rank)
 
-    # ---- operations: each waits, unless wait=False, and then returns a Work ----
+    # ---- operations: each waits for its result; with wait=False it returns a Work at once ----
 
     def all_reduce(self, array, out=None, *, reduction="sum", bound=0.0, feedback=None, **how):
         """Reduce element by element over all ranks; all get the same bits. -> out, or a new array
@@ -216,7 +220,7 @@ class Communicator:
         )
 
     def reduce(self, array, root=0, out=None, *, reduction="sum", bound=0.0, feedback=None, **how):
-        """The same, for the root alone. -> out or a new array; None at the others"""
+        """As all_reduce, but only the root gets the result: out or a new array; others None"""
         array = _array_of(array, "array")
         out = self._out_at(root, out, array.shape, array.dtype, how)
         return self._run(
@@ -241,7 +245,7 @@ class Communicator:
         return self._run("all_gather", array, out, array.size, **how)
 
     def gather(self, array, root=0, out=None, **how):
-        """The same, for the root alone. -> out or a new array; None at the others"""
+        """As all_gather, but only the root gets the result: out or a new array; others None"""
         array = _array_of(array, "array")
         shape = (self._group(how).size, *array.shape)
         out = self._out_at(root, out, shape, array.dtype, how)
@@ -253,7 +257,10 @@ class Communicator:
         return self._run("broadcast", array, array, array.size, root=root, **how)
 
     def scatter(self, array, root=0, out=None, **how):
-        """array: (n, ...) at the root; at the others out, or an array like a block. -> own block"""
+        """array: (n, ...) at the root. -> own block
+
+        Other ranks pass `out`, or an array with the shape and type of a block.
+        """
         if self._group(how).rank == root:
             array = _array_of(array, "array")
             self._check_blocks(array, how)
@@ -286,7 +293,10 @@ class Communicator:
         return self._run("barrier", None, None, 0, **how)
 
     def abort(self, words=""):
-        """Fail, at all ranks; only the first 39 bytes of words are sent."""
+        """Make the communicator fail at all ranks.
+
+        words: the reason; its first 39 bytes are sent to them.
+        """
         lib.weft_comm_abort(self._pointer(), c_text(words.encode()))
 
     @property
@@ -304,7 +314,7 @@ class Communicator:
         return {name: getattr(struct, name) for name in names if name != "size"}
 
     def close(self):
-        """Leave. What is not done ends here. Twice is fine."""
+        """Leave. Operations in progress are ended. May be called again."""
         comm, self._comm = self._comm, None
         if comm is not None:
             lib.weft_comm_close(comm)
@@ -393,7 +403,7 @@ class Communicator:
         """Begin an operation on memory. -> Work, whose wait() returns `value`
 
         kind: such as "all_reduce"; type: of lib.WEFT_COMM_*; from_, to: addresses, 0 = none; lent:
-        what has to live until it is over. fields: further ones of struct weft_comm_op.
+        objects to keep alive until the operation ends. fields: further ones of struct weft_comm_op.
         """
         op = ffi.new("struct weft_comm_op *")
         lib.weft_comm_op_init(op, ffi.sizeof("struct weft_comm_op"))
@@ -447,7 +457,10 @@ class Communicator:
             self._lent.pop(number, None)
 
     def _reap(self, wait=False):
-        """End operations whose Work was dropped; True when there was one."""
+        """Collect complete operations whose Work was dropped; True if at least one ended.
+
+        wait: wait for one.
+        """
         ended = False
         for _ in range(len(self._dropped)):
             number = self._dropped.pop(0)
@@ -457,5 +470,5 @@ class Communicator:
             except WaitTimeoutError:
                 self._dropped.append(number)
             except Error:
-                ended = True  # with the communicator; the next call returns the reason
+                ended = True  # the communicator has failed; the next call raises the reason
         return ended
