@@ -1,8 +1,9 @@
-/* The aggregation box between veth interfaces, in native mode. Run in a network of its own that has the
- * pairs w0 - p0 and w1 - p1, up: the box is on p0 and p1, this program is both workers, with raw frames
- * on w0 and w1.
+/* The aggregation box between veth interfaces, in native mode. Run in its own network namespace, in
+ * which the veth pairs w0 - p0 and w1 - p1 exist and are up. The box is on p0 and p1; this program
+ * is both workers, with raw frames on w0 and w1.
  *
- *   aggregate [ROUNDS]      prints TAP; ROUNDS for the figure at the end, none: no figure
+ *   aggregate [ROUNDS]      prints TAP; ROUNDS: rounds of the timing at the end; without it nothing
+ *                           is timed
  */
 #include "lab/aggregate.h"
 
@@ -72,7 +73,7 @@ static int worker_open(const char *interface, uint8_t *mac)
     return fd;
 }
 
-/* From worker w; all values are `value`. Returns the frame's bytes. */
+/* Make a frame of worker w in which all values are `value`. Returns its length in bytes. */
 static uint32_t frame_make(uint8_t *frame, const uint8_t *mac, uint32_t w,
                            const struct weft_wire_agg *head, uint32_t value)
 {
@@ -166,7 +167,7 @@ static uint32_t round_run(const int *fds, uint8_t frames[2][FRAME_MAX], uint32_t
     return missing;
 }
 
-/* Rounds of SLOTS slots: until every worker has read every sum. */
+/* Time rounds of SLOTS slots each. A round ends when every worker has read every sum. */
 static void figure(struct weft_aggregate *box, const int *fds, uint8_t macs[2][ETH_ALEN],
                    uint32_t rounds)
 {
@@ -214,8 +215,9 @@ int main(int argc, char **argv)
     bool done = false;
     must(weft_aggregate_open(&config, PORT, &box, &error), &error);
     must(weft_aggregate_command(box, &begin, &done, &error), &error);
-    /* An answer of XDP_TX wakes the other end of a veth only if that has a program as well. Here it is
-     * one that takes nothing: answers are not for its port. */
+    /* A reply by XDP_TX wakes the far end of a veth only if it has an XDP program, too. Here that
+     * is a second box. It processes none of the replies, because they are not addressed to its
+     * port. */
     must(weft_aggregate_open(&config, PORT, &other, &error), &error);
     for (uint32_t w = 0; w < 2; w++) {
         fds[w] = worker_open(workers[w], macs[w]);

@@ -1,4 +1,4 @@
-/* A network of datagrams in memory, on virtual time: what the tests of endpoints run over.
+/* A network of datagrams in memory, on virtual time, used by the tests of endpoints.
  *
  * Each end is an endpoint (core/endpoint.h) with an address. A burst that it sends is cut into
  * datagrams as the kernel cuts it, and each arrives NET_DELAY_NS later, in the order of sending.
@@ -43,8 +43,8 @@ struct net_end {
     struct weft_msgr msgr;
     struct weft_addr addr;
     uint64_t delay_ns;     /* of datagrams to here; 0 = NET_DELAY_NS */
-    uint64_t gap_ns;       /* at least, between two of them */
-    uint64_t last_due_ns;  /* of the last of them */
+    uint64_t gap_ns;       /* minimum time between two arrivals at this end; 0 = none */
+    uint64_t last_due_ns;  /* of the last datagram to here */
     uint64_t frozen_until_ns;
     uint32_t side; /* ends of different sides do not reach each other */
     /* What its application has seen: */
@@ -55,7 +55,7 @@ struct net_end {
     weft_peer peer;                /* of the last PEER_UP */
     enum weft_msg_down why;        /* of the last PEER_DOWN */
     enum weft_msg_outcome outcome; /* of the last SENT */
-    /* To each RECEIVED; NULL = none. */
+    /* Called for each RECEIVED event, to send a reply; NULL = none. */
     void (*answer)(struct net *net, uint32_t end, weft_peer peer);
 };
 
@@ -72,7 +72,8 @@ struct net {
     uint32_t duplicate_ppm;
     uint32_t late_ppm; /* of datagrams that take up to late_ns more, and are overtaken */
     uint64_t late_ns;
-    /* Each datagram when it is sent, and when it arrives. They may change it; false drops it. */
+    /* Called for each datagram, when it is sent and when it arrives. The function may change the
+     * datagram; false drops it. */
     bool (*tap)(struct net *net, struct net_datagram *d);
     bool (*on_arrival)(struct net *net, struct net_datagram *d);
     void *tap_arg;
@@ -99,7 +100,7 @@ static inline void net_clear(struct net *net)
     }
 }
 
-/* Frees the datagrams; the endpoints are their owner's. */
+/* Frees the datagrams; the caller frees the endpoints. */
 static inline void net_fini(struct net *net)
 {
     net_clear(net);
@@ -150,7 +151,7 @@ static inline void net_drain(struct net *net, uint32_t end)
     }
 }
 
-/* The endpoint's own operations (core/msg.h), now. */
+/* The endpoint's own operations (core/msg.h), at the network's current time. */
 static inline weft_status net_msg_send(const struct net *net, uint32_t end,
                                        const struct weft_msg_send *send, uint64_t *seq_p)
 {
@@ -192,7 +193,7 @@ static inline void net_enqueue(struct net *net, const struct net_datagram *d)
     net->queue[at] = *d;
 }
 
-/* Takes one out of the queue, and gives its data. */
+/* Remove entry idx from the queue and return it; the caller frees its data. */
 static inline struct net_datagram net_dequeue(struct net *net, uint32_t idx)
 {
     struct net_datagram d = net->queue[idx];
@@ -208,7 +209,7 @@ static inline bool net_is_lost(struct net *net, const struct net_datagram *d)
     return weft_prng_chance(&net->prng, net->loss_ppm);
 }
 
-/* It, or a copy of it, goes its way. */
+/* Compute the time of arrival of a datagram (or of a duplicate) and queue it. */
 static inline void net_forward(struct net *net, struct net_datagram *d)
 {
     if (d->to_end < ENDS_MAX) {
@@ -322,7 +323,7 @@ static inline void net_deliver(struct net *net, struct net_end *to, const struct
     net_deliver_at(net, to, from, WEFT_ECN_ECT0, data, bytes, net->now_ns);
 }
 
-/* To every end that has its address. */
+/* Deliver a datagram to every end whose address is its destination. */
 static inline void net_arrive(struct net *net, const struct net_datagram *d)
 {
     for (uint32_t i = 0; i < ENDS_MAX; i++) {
@@ -360,7 +361,7 @@ static inline uint64_t net_next_ns(const struct net *net)
     return next_ns;
 }
 
-/* Advance to the next thing that happens; false when nothing will until then. */
+/* Advance to the next event; false if there is none until until_ns. */
 static inline bool net_step(struct net *net, uint64_t until_ns)
 {
     net_pump(net);
