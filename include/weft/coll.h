@@ -140,19 +140,21 @@ WEFT_API weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ran
 /* ---- operations ------------------------------------------------------------------------------ */
 
 enum weft_comm_kind {
-    WEFT_COMM_ALL_REDUCE,     /* count: elements of the vector; in and out may be equal */
-    WEFT_COMM_REDUCE,         /* the same; only the root has an out, which may equal in */
-    WEFT_COMM_REDUCE_SCATTER, /* count: elements of a block; in has a block for each rank,
-                               * out is this rank's block, and may be that block of in */
-    WEFT_COMM_ALL_GATHER,     /* count: elements of a block; in is this rank's block, out has
-                               * n blocks; in may be its block of out */
-    WEFT_COMM_BROADCAST,      /* count: elements of the vector; in at the root, out at all
-                               * others; the root's out may equal in */
-    WEFT_COMM_GATHER,         /* as ALL_GATHER; only the root has an out */
-    WEFT_COMM_SCATTER,        /* count: elements of a block; in has n blocks, at the root; its
-                               * out may be its block of in */
-    WEFT_COMM_ALL_TO_ALL,     /* count: elements of a block; in and out have n blocks, and do
-                               * not overlap */
+    WEFT_COMM_ALL_REDUCE,     /* count: elements of the vector; `in` and `out` may be equal */
+    WEFT_COMM_REDUCE,         /* the same; only the root has an `out`, which may equal `in` */
+    WEFT_COMM_REDUCE_SCATTER, /* count: elements of a block; `in` has a block for each rank,
+                               * `out` is this rank's block, and may be the same memory as that
+                               * block of `in` */
+    WEFT_COMM_ALL_GATHER,     /* count: elements of a block; `in` is this rank's block, `out`
+                               * has n blocks; `in` may be the same memory as its block of
+                               * `out` */
+    WEFT_COMM_BROADCAST,      /* count: elements of the vector; `in` at the root, `out` at all
+                               * others; the root's `out` may equal `in` */
+    WEFT_COMM_GATHER,         /* as ALL_GATHER; only the root has an `out` */
+    WEFT_COMM_SCATTER,        /* count: elements of a block; `in` has n blocks, at the root; its
+                               * `out` may be the same memory as its block of `in` */
+    WEFT_COMM_ALL_TO_ALL,     /* count: elements of a block; `in` and `out` have n blocks, and
+                               * do not overlap */
     WEFT_COMM_BARRIER,        /* no buffers */
     WEFT_COMM_SEND,           /* count: elements of the vector; in, to `peer`. Sends and recvs
                                * of two ranks with the same tag match in the order of their
@@ -173,8 +175,8 @@ enum weft_comm_type {
 
 enum weft_comm_reduction {
     WEFT_COMM_SUM,     /* integers wrap */
-    WEFT_COMM_MEAN,    /* floats; divided by the received contributions, or with residual by the
-                        * number of ranks */
+    WEFT_COMM_MEAN,    /* floats; divided by the number of received contributions; if `residual` is
+                        * set, by the number of ranks */
     WEFT_COMM_MIN,     /* NaN if any contribution is */
     WEFT_COMM_MAX,
     WEFT_COMM_PRODUCT,

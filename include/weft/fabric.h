@@ -47,7 +47,7 @@ extern "C" {
  *
  * Shape:   lists (count,), as in weft_push_lists; result_p as in weft_wait, may be NULL.
  * Units:   norm: of the update; the scheduler sums norms to bound the divergence of replicas.
- *          Finite; negative = computed.
+ *          Finite; if negative, the library computes it.
  * Owns:    borrows all until return.
  * Errors:  WEFT_OK       COMMITTED: all servers have applied it, or in "bsp" added it to the sum of
  *                        the clock.
@@ -79,7 +79,7 @@ WEFT_API weft_status weft_fabric_all_reduce(struct weft_comm *comm, float *updat
 /* A gradient and its row. A row longer than 256 floats is passed in blocks of at most 256, with
  * one call for each block. */
 struct weft_fabric_update {
-    uint64_t id;           /* of the row; dense: its number in the vector of rows */
+    uint64_t id;           /* of the row; in a dense table: the row's number, from 0 */
     uint32_t shard;
     uint32_t table;        /* table number */
     uint32_t column;       /* first column of this block */
@@ -114,11 +114,12 @@ struct weft_fabric_committed {
     uint32_t shard;
     uint32_t worker;
     uint64_t clock;
-    uint64_t number; /* sequence number, in the order in which this shard opened updates */
+    uint64_t number; /* sequence number, in the order in which this shard opened updates; if
+                      * late, that of the last one opened */
     uint64_t base;   /* version of the model that it was computed from: number of updates opened
                       * then */
-    uint64_t opened; /* updates opened so far */
-    uint64_t closed; /* of these, updates closed, including this one */
+    uint64_t opened; /* updates opened so far, without late ones */
+    uint64_t closed; /* of these, updates closed, including this one unless it is late */
     uint32_t late;   /* 1: refused because its delay exceeded tau_max; nothing of it was applied */
     uint32_t reserved;
     double norm;     /* Euclidean, of the applied values, before average and update() */
@@ -161,10 +162,11 @@ struct weft_fabric_server_config {
                                    * at all workers and servers. NULL (default) =
                                    * WEFT_SCHEDULER; "" = none */
     uint64_t tau_max;             /* refuse an update if more than this many other updates would
-                                   * be applied between the model that it was computed from and
-                                   * itself; below 2^23. 0 (default) = refuse none. Needs workers
-                                   * with a scheduler or update_bytes_min, because only those
-                                   * number their updates */
+                                   * be applied between its base version (the model that it was
+                                   * computed from) and the update; below 2^23. 0 (default) =
+                                   * refuse none. Needs workers with a scheduler or
+                                   * update_bytes_min, because only such workers give numbers to
+                                   * their updates */
     bool (*update)(void *user, const struct weft_fabric_update *update); /* apply a gradient. Return
                                    * false to let the table's optimizer apply it. NULL (default) =
                                    * the optimizer applies all */
@@ -194,14 +196,15 @@ WEFT_API weft_status weft_fabric_server_open(const struct weft_fabric_server_con
 
 /* The cause of this thread's last failed weft_fabric_server_open: one sentence, "" if none has
  * failed.
- * Owns:    valid until this thread's next call of it. */
+ * Owns:    valid until this thread's next weft_fabric_server_open. */
 WEFT_API const char *weft_fabric_server_error(void);
 
 /* "127.0.0.1:7700,127.0.0.1:7701": this server's part of weft_ps_config.servers.
  * Owns:    valid until weft_fabric_server_close. */
 WEFT_API const char *weft_fabric_server_address(const struct weft_fabric_server *server);
 
-/* Cumulative since weft_fabric_server_open, over all its shards. Updates are counted by each shard. */
+/* Cumulative since weft_fabric_server_open, summed over all its shards: an update counts once for
+ * each shard that opens it. */
 struct weft_fabric_server_counters {
     size_t size;              /* the caller sets it to sizeof(counters) before the call */
     uint64_t pushes;          /* messages */

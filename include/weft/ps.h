@@ -171,9 +171,9 @@ struct weft_ps_config {
     const char *consistency;      /* with a scheduler: one consistency mode for all tables, equal
                                    * to the one in their options; NULL (default) = "bsp" */
     uint64_t tau_max;             /* delay bound: drop an update if more than this many other
-                                   * updates would be applied between the model that it was
-                                   * computed from and itself; 1 .. 2^23 - 1. Needs a scheduler,
-                                   * and "ssp:N" or "asp". Equal at all workers, and at servers
+                                   * updates would be applied between its base version (the model
+                                   * that it was computed from) and the update; 1 .. 2^23 - 1.
+                                   * Needs a scheduler, and "ssp:N" or "asp". Equal at all workers, and at servers
                                    * that should also refuse such updates (--tau-max). 0
                                    * (default) = none */
     uint64_t update_bytes_min;    /* updates of fewer bytes are sent without a decision. 0
@@ -402,8 +402,8 @@ struct weft_result {
  * Shape:   ids (n,), in any order, an id may occur more than once; rows (n, dim) float32,
  *          contiguous. n = 0 is allowed.
  * Units:   bound_ppm < 1,000,000. The bound applies to the packets of all pushes to the table,
- *          or of all its pulls: an unused fraction of a packet carries over, so that a short
- *          operation may lose a packet.
+ *          or of all its pulls. It is rounded down to whole packets and the remainder carries
+ *          over, so that a short operation may lose a packet.
  * Owns:    borrows ids and rows until return; the caller must complete *op_p with weft_wait or
  *          weft_test.
  * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, or bound_ppm out of range.
@@ -624,10 +624,11 @@ WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
  *
  * With a "bsp" table it is taken at the end of a clock, so the worker must continue meanwhile.
  * If one process has all shards of the job, no further clock is needed after all workers have
- * flushed. Servers that share the shards take it at the end of the clock after the one in
- * progress, in every mode, because the end of a clock is their only common instant. The
- * operation then completes when every worker has ended two more clocks, so a worker that waits
- * for it must not be the one that delays those clocks. Servers need --checkpoint.
+ * flushed. If the shards are distributed over several server processes, these take it at the
+ * end of the clock after the one in progress, in every mode, because the end of a clock is their
+ * only common instant. The operation then completes when every worker has ended two more clocks,
+ * so a worker that waits for it must not be the one that delays those clocks. Servers need
+ * --checkpoint.
  *
  * Owns:    gives *op_p, to be completed with weft_wait or weft_test.
  * Errors:  WEFT_INVALID  no table is open.   WEFT_EXISTS  one is in progress.

@@ -99,7 +99,7 @@ struct weft_transport_config {
                                    * weft_transport_metrics returns the address, and a line on
                                    * standard error reports it. If it cannot be started, the
                                    * transport works without it (docs/METRICS.md). NULL (default)
-                                   * = WEFT_METRICS; "" = none */
+                                   * = the environment variable WEFT_METRICS; "" = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
@@ -345,7 +345,7 @@ struct weft_transport_counters {
     uint64_t invalid_packets;       /* malformed, of unknown type or inconsistent; dropped */
     uint64_t connections_refused;   /* accept is 0, or peers_max connections exist */
     uint64_t kernel_drops;          /* the socket's receive buffer was full */
-    uint64_t send_drops;            /* the kernel refused to send them; treated as loss */
+    uint64_t send_drops;            /* packets that the kernel refused to send; treated as loss */
     uint64_t injected_drops;
     uint64_t unauthentic_packets;   /* forged, damaged, or of another key, mode or version */
 };
@@ -403,15 +403,15 @@ WEFT_API size_t weft_grains(uint32_t elements);
  *     send.critical = ranges;                              then send
  *     weft_missed_note(missed, &event.mask);               after its SENT event */
 
-/* Count one more miss, up to 255, for missing grains, and 0 for those that arrived.
+/* Add 1, up to 255, to the count of each missing grain; set the count of each received grain to 0.
  * Shape:   missed (weft_grains(mask->elements),).
  * Errors:  WEFT_INVALID  the packet boundaries are not multiples of 32 elements (elements longer
  *                        than 1/32 of a packet): nothing changed. */
 WEFT_API weft_status weft_missed_note(uint8_t *missed, const struct weft_mask *mask);
 
-/* The elements whose count is at least limit, as at most ranges_max ranges; returns their
- * number. If ranges_max is too small, the last range extends to the end of the last affected
- * grain.
+/* The elements whose count is at least limit, as at most ranges_max ranges; returns the
+ * number of ranges. If ranges_max is too small, the last range extends to the end of the last
+ * affected grain.
  * Shape:   limit >= 1; ranges_p (ranges_max,), ranges_max >= 1. */
 WEFT_API uint32_t weft_missed_ranges(const uint8_t *missed, uint32_t elements, uint8_t limit,
                                      struct weft_range *ranges_p, uint32_t ranges_max);
@@ -419,7 +419,7 @@ WEFT_API uint32_t weft_missed_ranges(const uint8_t *missed, uint32_t elements, u
 /* Contribution counts: the number of messages that contributed to each grain, when a receiver
  * sums vectors that arrived in part. */
 
-/* Add 1 to every grain that the mask has as received.
+/* Add 1 to every grain that the mask marks as received.
  * Shape:   counts (weft_grains(mask->elements),).
  * Errors:  as weft_missed_note. */
 WEFT_API weft_status weft_counts_add(uint16_t *counts, const struct weft_mask *mask);
