@@ -1,5 +1,5 @@
-/* A JSON object whose last member is a checksum of all of its bytes, computed with zeros for its 16
- * digits: manifests and the other records of a checkpoint directory.
+/* A JSON object whose last member is a checksum of all bytes of the object, computed with zeros in
+ * place of the checksum's 16 digits: manifests and the other records of a checkpoint directory.
  *
  * Source: docs/CHECKPOINTS.md, "Files".
  */

@@ -34,9 +34,9 @@ struct weft_crypto_span {
     size_t bytes;
 };
 
-/* Only the thread that owns the endpoint may call these functions. An error of random, dh_keypair
- * or aead_set ends the connection attempt, never the process. WEFT_STATE from any function means
- * that the process was forked after the provider was created. */
+/* Only the thread that owns the endpoint may call these functions. If random(), dh_keypair() or
+ * aead_set() fails, the connection attempt ends, never the process. WEFT_STATE from any function
+ * means that the process was forked after the provider was created. */
 struct weft_crypto_ops {
     const char *name;
 
@@ -60,8 +60,9 @@ struct weft_crypto_ops {
     /* Erase the key; allowed for a slot without one. */
     void (*aead_clear)(void *self, uint32_t slot);
     /* Encrypt the text spans, in order, to out (their total length; NULL when there are none). The
-     * caller never uses a nonce twice under one key with different bytes. With text, additional
-     * data of more than one span is at most 1,024 bytes, here and in aead_open. */
+     * caller never uses a nonce twice under one key with different bytes. If there is
+     * text and the additional data has more than one span, the additional data is at most 1,024
+     * bytes; the same holds for aead_open. */
     weft_status (*aead_seal)(void *self, uint32_t slot, uint64_t nonce,
                              const struct weft_crypto_span *aad, size_t aad_count,
                              const struct weft_crypto_span *text, size_t text_count, uint8_t *out,

@@ -22,7 +22,8 @@ struct aead {
     EVP_CIPHER *gcm_128;
     EVP_CIPHER *gcm_256;
     uint8_t tag[WEFT_AEAD_TAG_BYTES];
-    OSSL_PARAM tag_param[2]; /* points to tag: EVP_CIPHER_CTX_ctrl would build it for each packet */
+    OSSL_PARAM tag_param[2]; /* describes tag; prepared once, because EVP_CIPHER_CTX_ctrl would build
+                              * such an array for each packet */
     uint32_t slot_count;
     struct slot slots[];
 };
@@ -113,7 +114,7 @@ static bool take_aad(EVP_CIPHER_CTX *context, const struct weft_crypto_span *aad
 {
     bool good = true;
     for (size_t i = 0; good && i < count; i++) {
-        /* EVP treats zero bytes with a NULL result as the end. */
+        /* With a NULL output buffer and zero bytes EVP_CipherUpdate would finalise. */
         good = aad[i].bytes == 0 || take(context, NULL, aad[i].base, aad[i].bytes);
     }
     return good;

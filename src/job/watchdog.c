@@ -17,7 +17,7 @@ static void remove_folder(const char *path)
         int length = snprintf(inside, sizeof(inside), "%s/%s", path, entry->d_name);
         if (entry->d_name[0] != '.' && unlinkat(dirfd(folder), entry->d_name, 0) != 0 &&
             length < (int)sizeof(inside)) {
-            remove_folder(inside); /* quarantine/ of journals */
+            remove_folder(inside); /* a directory, such as quarantine/ of a journal */
         }
     }
     if (folder != NULL) {

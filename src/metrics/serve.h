@@ -20,8 +20,8 @@ struct weft_metrics_options {
     uint16_t port;                      /* 0 = any */
 };
 
-/* Parse "[HOST:]PORT" with an IPv6 host in brackets; false if it is not
- * WEFT_METRICS_ADDRESS_WORDS. */
+/* Parse "[HOST:]PORT" with an IPv6 host in brackets; false if it has another form.
+ * WEFT_METRICS_ADDRESS_WORDS describes the allowed ones, for error messages. */
 bool weft_metrics_address(const char *text, char host_p[WEFT_METRICS_HOST_BYTES], uint16_t *port_p);
 
 #define WEFT_METRICS_ADDRESS_WORDS                                                                 \

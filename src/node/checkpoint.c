@@ -41,8 +41,8 @@ static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_e
     }
     if (seconds && !weft_checkpoint_has_all(checkpoint)) {
         return weft_fail(error, WEFT_INVALID,
-                         "--checkpoint-every %.40s: servers that share a job's shards must "
-                         "cut at the same clock; give a number of clocks",
+                         "--checkpoint-every %.40s: this process does not have all shards of the "
+                         "job, so checkpoints must be at the end of a clock; give a number of clocks",
                          text);
     }
     checkpoint->every_clocks = seconds ? 0 : (uint32_t)value;

@@ -1,6 +1,6 @@
 /* The endpoint of a process: UDP or TCP, with the job's security, and its progress made either by
- * the caller (io/driver.h) or by a thread of its own (io/engine.h). One interface for both: its
- * user chooses when it opens the endpoint, and nowhere else.
+ * the caller (io/driver.h) or by a thread of its own (io/engine.h). Both have the same
+ * interface: the choice is made in weft_endpoint_open, and no other call depends on it.
  *
  * The shards of a server do not use it: they use a driver directly, because a separate thread would
  * have to copy their events and data.

@@ -256,8 +256,8 @@ weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t 
 
 /* Ask for a checkpoint. Done when one counts that was cut after all shards had heard of this; what was
  * finished before is in it. One process that has all shards cuts as soon as it can, at the end of a
- * clock where a table is BSP; servers that share a job's shards cut at the end of the clock behind the
- * one in progress, so that clocks must go on.
+ * clock where a table is BSP; if the shards are distributed over several server processes, these cut at the
+ * end of the clock after the one in progress, so that clocks must continue.
  * Errors:  WEFT_STATE   no table is open.   WEFT_EXISTS  one is asked for already.   WEFT_AGAIN.
  *          The result: DATA with rpc_status NO_CHECKPOINTS, NOT_KEPT, NO_COPIES or CUT_LATE. */
 weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t now_ns,

@@ -2,7 +2,8 @@
  * header also need, is in rpc/table_spec.h.
  *
  * This header defines formats only: it does not send, wait or hold state. All input is decoded
- * through the bounds-checked cursor; a decoder that fails leaves its output unchanged.
+ * through the bounds-checked cursor; a decoder that fails leaves its output unchanged, except
+ * weft_rpc_tag_unpack, which always writes the fields of the tag.
  *
  * Source: docs/PROTOCOL.md section 7.
  */
@@ -185,7 +186,8 @@ enum weft_rpc_flag {
     WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
     WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may refer to */
     WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the reply is the number of updates opened */
-    WEFT_RPC_PARK = 256, /* CLOCK: ends no clock; the connection is about to end, and the worker stays */
+    WEFT_RPC_PARK = 256, /* CLOCK: ends no clock; the worker is about to close this connection, and
+                          * keeps its rank */
     WEFT_RPC_FLAGS_ALL = 511,
 };
 
@@ -203,7 +205,7 @@ enum weft_rpc_can {
     WEFT_RPC_CAN_ALL = 15,
 };
 
-/* A clock larger than any that is reached by steps. CLOCK with UPTO must not exceed it. */
+/* The largest clock of a CLOCK with UPTO. A worker that ends clocks one at a time never reaches it. */
 #define WEFT_RPC_CLOCK_MAX UINT32_C(0x7fffffff)
 
 struct weft_rpc_request {
@@ -211,8 +213,8 @@ struct weft_rpc_request {
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
     uint32_t rows_critical;       /* PULL: leading rows that must not be lost; <= rows */
-    uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: number
-                               * of the push modulo 2^32, ps/push_window.h; 0 = none. TABLE that requests
+    uint32_t after_seq;       /* PULL: rpc_id of a push that must be closed before the reply; 0 = none.
+                               * PUSH: number of the push modulo 2^32, ps/push_window.h; 0 = none. TABLE that requests
                                * WEFT_RPC_CAN_AGGREGATE: session, ps/aggregate.h */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the
                                * tag of an UPDATE: its clock; to an aggregator: session; else 0.
@@ -243,8 +245,8 @@ void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
 void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 
 /* The state of a worker's pushes to one table of a shard, as one end knows it. Both ends exchange
- * it when they reconnect: it follows the specification in a TABLE with RESUME, and the head of the
- * reply. */
+ * it when they reconnect: in a TABLE with RESUME it is placed after the table's specification; in the
+ * reply, after the head. */
 struct weft_rpc_pushes {
     uint64_t newest;    /* largest number of a push that was begun or closed; 0 = none; < 2^63 */
     uint64_t closed[2]; /* bit i: push newest - i is closed. All older pushes are closed */

@@ -27,7 +27,8 @@ enum {
     /* Splitting a burst cuts at most one buffer at each packet's end. */
     SPLIT_IOV_MAX = 3 * WEFT_TX_PACKETS_MAX,
     SHORT_BYTES = 1024, /* copying up to this many bytes is cheaper than a list of buffers */
-    UNLIKE_MAX = 16,    /* datagrams before the socket's own mark is changed */
+    UNLIKE_MAX = 16,    /* consecutive datagrams with another ECN mark, after which the
+                         * socket's ECN setting is changed */
 };
 
 /* Control data of one message: segment size and ECN mark. */
@@ -207,8 +208,8 @@ static void send_singly(struct weft_sender *sender, const struct weft_tx *burst,
                          left < burst->seg_bytes ? left : burst->seg_bytes);
             counters->send_dropped++;
             done++;
-            attempt.socket_errors = 0; /* no second wait: a full socket costs one wait for each
-                                        * burst */
+            attempt.socket_errors = 0; /* `waited` is kept: a full socket costs at most one wait for
+                                        * each burst */
         }
     }
 }
@@ -275,8 +276,8 @@ static bool marks_alike(struct weft_sender *sender, enum weft_ecn ecn)
     return ecn == sender->ecn;
 }
 
-/* Send one short datagram, as in a closed loop: copied into one buffer, without control data, by
- * the cheapest call. False: it was not sent, for whatever reason. */
+/* Send one short datagram, the usual case of request and reply: copied into one buffer, without
+ * control data, by the cheapest call. False: it was not sent, for whatever reason. */
 static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
                        struct weft_socket_counters *counters)
 {
