@@ -383,7 +383,7 @@ static int serve(struct verb *verb)
 {
     struct weft_error error = {.text = ""};
     int signal_fd = weft_stop_fd(0); /* before the threads start: they inherit the mask */
-    weft_status status = signal_fd < 0 ? weft_fail(&error, WEFT_IO, "signalfd is refused")
+    weft_status status = signal_fd < 0 ? weft_fail(&error, WEFT_IO, "cannot create a signalfd")
                                        : weft_security_load(&verb->security, false, &error);
     stop_fd = signal_fd;
     const bool has_coordinator = weft_membership_has_coordinator(&verb->membership);
@@ -535,7 +535,7 @@ int weft_cli_aggregate(int argc, char **argv)
         {"parent", "HOST:PORT",
          "send sums to this `weft aggregate` instead of the servers; it\n"
          "aggregates them with those of its own workers. It needs --children",
-         WEFT_OPTION_STRING, .value = &verb.parent, .fallback = "none: --servers"},
+         WEFT_OPTION_STRING, .value = &verb.parent, .fallback = "none; sums are sent to --servers"},
         WEFT_MEMBERSHIP_ROWS(&verb.membership),
         {"rack", "NAME",
          "with --coordinator: serve workers with the same --rack. Without it, or\n"

@@ -91,9 +91,9 @@ enum { WEFT_TAU_MAX_MAX = (1 << 23) - 1 };
 #define WEFT_TAU_MAX_HELP                                                                          \
     "with a scheduler and --mode ssp or asp: drop an update, or reject it\n"                       \
     "at the servers, if more than N other updates would be applied between\n"                      \
-    "the model that it is computed from and itself; 0 = no bound. Not with\n"                      \
-    "--via: a sum does not say which model each of its updates was computed\n"                     \
-    "from, and a late one cannot be removed from it"
+    "its base version (the model that it is computed from) and the update;\n"                      \
+    "0 = no bound. Not with --via: a sum does not say which model each of\n"                       \
+    "its updates was computed from, and a late one cannot be removed from it"
 
 /* Parse --scheduler HOST:PORT, with a numeric host. Returns WEFT_OPTIONS_RUN, or the status of a
  * usage error that was printed. */

@@ -57,7 +57,7 @@ function put_option(line,    name, rest, word) {
     print ".It Fl -" name (word == "" ? "" : " Ar " word)
     put(rest)
 }
-function put_word(line,    name) {          # of a list of verbs
+function put_word(line,    name) {          # an entry of a list of verbs
     line = trim(line)
     name = line; sub(/ .*/, "", name)
     print ".It Cm " name

@@ -57,7 +57,7 @@ static void print_table(const struct background *b)
     if (r->failed_flows > 0) {
         printf("the last failure: %s\n", strerror(r->failed_errno));
     }
-    printf("at most %llu flows were in progress; the latest start was %.1f ms late\n",
+    printf("at most %llu flows were in progress; they started at most %.1f ms later than scheduled\n",
            (unsigned long long)r->under_way_max, ms(r->late_ns_max));
     printf("\n%-16s %10s %12s %12s %12s %12s\n", "completion, ms", "flows", "mean", "p50", "p99",
            "max");
@@ -149,7 +149,8 @@ static int wait_for(pid_t pid, int signal_fd)
     return status;
 }
 
-/* Only the member has the namespaces' descriptors, so that they end with the lab. */
+/* After the fork only the member keeps the namespaces' descriptors open, so that the namespaces
+ * end with the lab. */
 static int start(struct background *b)
 {
     struct weft_error error = {.text = ""};
@@ -256,10 +257,10 @@ int weft_cli_lab_background(int argc, char **argv)
         .operand = &name,
         .without = "the name of a lab is missing; `weft lab status` lists the labs",
         .description =
-        "Flows arrive at every host as a Poisson process, independent of earlier flows, and go to\n"
-        "another host drawn at random, each in a new TCP connection. Their mean rate is load x\n"
-        "rate / mean size. The report has the offered and the achieved load, and completion times\n"
-        "from the scheduled start. docs/LAB.md has the sources.",
+        "Every host starts flows as a Poisson process, independent of earlier flows, each to\n"
+        "another host drawn at random, in a new TCP connection. Their mean rate is load x rate /\n"
+        "mean size. The report has the offered and the achieved load, and completion times from\n"
+        "the scheduled start. docs/LAB.md has the sources.",
         .example = "  weft lab background demo --sizes websearch --load 0.3 --seconds 10\n"
                    "  weft lab background demo --sizes hadoop --load 0.5 --cc dctcp --json",
         .options = options,

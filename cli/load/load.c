@@ -282,7 +282,8 @@ int weft_cli_load(int argc, char **argv)
         {"via", "HOST:PORT",
          "send pushes and pulls through this aggregator (`weft aggregate`), or\n"
          "one per shard, comma-separated; if given N times, worker r uses the\n"
-         "one with index r modulo N. Needs --eviction none, then the default",
+         "one with index r modulo N. Needs --eviction none, which is the\n"
+         "default with --via",
          WEFT_OPTION_CUSTOM, .value = &load.vias, .parse = parse_via, .fallback = "none"},
         {"local", "S", "run S shards in this process, one thread each", WEFT_OPTION_U32,
          .value = &w->shards, .min = 1, .max = WEFT_LOAD_SHARDS_MAX, .fallback = ""},
@@ -341,7 +342,7 @@ int weft_cli_load(int argc, char **argv)
          .fallback = "unknown"},
         {"start-timeout", "S",
          "--servers: fail if no server replies for S seconds; earlier if the\n"
-         "network or a server reports a reason",
+         "network or a server reports why the connection fails",
          WEFT_OPTION_U32, .value = &load.start_timeout_s, .min = 1, .max = 3600},
         {"busy-poll-us", "US", "--local: shards busy-poll the socket for US before sleeping",
          WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},

@@ -52,7 +52,7 @@ struct weft_load {
     uint32_t threads;
     uint32_t busy_poll_us;    /* of local shards */
     uint32_t start_timeout_s; /* for servers that do not reply */
-    const char *workload_file; /* options: NULL = not given, like the next three */
+    const char *workload_file; /* options of the command line, down to json; NULL = not given */
     const char *server_list;
     bool print_workload;
     bool json;
@@ -108,7 +108,8 @@ weft_status weft_load_worker_init(struct weft_load_worker *worker,
 void weft_load_worker_fini(struct weft_load_worker *worker);
 
 /* Check a connecting worker. It becomes FAILED, with a remedy in its error, if no server has
- * replied within its time limit, or if a server or the network reported a reason. */
+ * replied within its time limit, or if a server or the network reported why the connection
+ * fails. */
 void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns);
 
 /* Start sending requests; in an open loop the first one is scheduled a random time after now_ns. */

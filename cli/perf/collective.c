@@ -6,8 +6,8 @@
  * every rank and waits for all. A time is that of the slowest rank, from the first call. Results
  * are checked after the last timed round of each size.
  *
- * Columns are those of nccl-tests: algbw is the size divided by the time; busbw is algbw times the
- * share of the size that each link carries, 2 (n - 1) / n for all_reduce, (n - 1) / n for
+ * Columns are those of nccl-tests: algbw is the size divided by the time; busbw is algbw times
+ * the bytes on each link / the size, which is 2 (n - 1) / n for all_reduce, (n - 1) / n for
  * all_gather and 1 for broadcast, so that it can be compared with the link's rate for any n. The
  * size is that of the whole vector. */
 #include "cli/node_options.h"
@@ -531,8 +531,8 @@ int weft_perf_collective(int argc, char **argv)
         .description =
          "Each rank is a communicator with its own thread and socket, on loopback or on the hosts\n"
          "of --lab. A round starts with the first call and ends when the last rank is done. algbw\n"
-         "= bytes / time in GB/s; busbw = algbw x the share of the bytes on each link, as in\n"
-         "nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks for one\n"
+         "= bytes / time in GB/s; busbw = algbw x (bytes on each link / bytes of the vector), as\n"
+         "in nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks for one\n"
          "round. Results are checked. bench/torch_allreduce.py is the same measurement through\n"
          "PyTorch, compared with Gloo.",
         .example = "  weft perf allreduce --ranks 4 --to 4194304\n"

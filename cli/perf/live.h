@@ -25,8 +25,8 @@ struct weft_perf_live_part {
 struct weft_perf_live {
     struct weft_metrics metrics;
     const struct weft_perf_job *job;
-    pthread_mutex_t asking;            /* protects the next two; held for at most the time limit of
-                                        * a query */
+    pthread_mutex_t asking;            /* protects the next two; held for at most half a second,
+                                        * while participants are asked for their counters */
     struct weft_perf_shared *shared;   /* NULL = no participants now */
     struct weft_perf_live_part *parts; /* (participants,); NULL = without --metrics */
     pthread_mutex_t lock;              /* protects the rest; held briefly, so rounds do not wait */
@@ -43,7 +43,7 @@ weft_status weft_perf_live_start(struct weft_perf_live *live,
 /* A zeroed struct is allowed. */
 void weft_perf_live_stop(struct weft_perf_live *live);
 
-/* Set when the participants have started; NULL before they end. */
+/* Call it when the participants have started, and with NULL before they end. */
 void weft_perf_live_see(struct weft_perf_live *live, struct weft_perf_shared *shared);
 
 /* Report completed rounds: (count,) measured ones, or, with NULL, rounds of the warm-up; and the

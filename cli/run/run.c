@@ -184,9 +184,10 @@ int weft_cli_run(int argc, char **argv)
                          "a process dies", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
         WEFT_DEATHS_OPTION(&run.on_death),
         {"durability", "WHAT",
-         "with --restart: pushes that are not in a killed server's last\n"
-         "checkpoint are replay = restored from a journal that the server keeps,\n"
-         "and resent by workers if the journal lacks them; none = lost",
+         "with --restart: what happens to pushes that are not in a killed\n"
+         "server's last checkpoint. replay = they are restored from the server's\n"
+         "journal, and workers resend those that the journal lacks; none = they\n"
+         "are lost",
          WEFT_OPTION_CHOICE, .value = &run.durability, .choices = weft_run_durabilities,
          .fallback = "replay if --server-options has --checkpoint, else none"},
         {"replay-bytes", "N",

@@ -81,7 +81,7 @@ bool weft_run_servers_have(const struct weft_run_options *options, const char *n
 int weft_run_check_replicas(const struct weft_command *command,
                             const struct weft_run_options *options, bool has_checkpoints);
 
-/* How options of aggregators fit together; a usage error is printed. */
+/* Check that the options of aggregators are consistent; prints a usage error. */
 int weft_run_check_aggregators(const struct weft_command *command,
                                const struct weft_run_options *options);
 
@@ -91,8 +91,8 @@ int weft_run_check_aggregators(const struct weft_command *command,
                       "replica takes over at once", WEFT_OPTION_U32, .value = &(run)->replicas,    \
                       .max = 1},                                                                   \
     {"div-max", "D", "with --replicas: maximum divergence between the model and its\n"             \
-                     "replicas, as a Euclidean norm over all weights; an upper bound on the\n"     \
-                     "acknowledged updates that a failure can lose", WEFT_OPTION_F64,              \
+                     "replicas, as a Euclidean norm over all weights; it also bounds the norm\n"   \
+                     "of the acknowledged updates that a failure can lose", WEFT_OPTION_F64,       \
      .value = &(run)->div_max},                                                                    \
     {"on-server-death", "WHAT",                                                                    \
      "restart = restart it, as --restart allows; promote = promote its replica",                   \

@@ -123,7 +123,7 @@ static weft_status serve(struct verb *verb, struct weft_error *error)
 {
     int signal_fd = weft_stop_fd(0);
     if (signal_fd < 0) {
-        return weft_fail(error, WEFT_IO, "signalfd is refused");
+        return weft_fail(error, WEFT_IO, "cannot create a signalfd");
     }
     struct weft_coordinator_config config = configure(verb);
     weft_status status = weft_coordinator_start(&verb->coordinator, &config, error);
@@ -188,7 +188,7 @@ int weft_cli_coordinator(int argc, char **argv)
     const struct weft_option options[] = {
         {"host", "ADDRESS", "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.host},
-        {"port", "P", "port to listen on (UDP; with --transport tcp TCP); 0 = any free",
+        {"port", "P", "port to listen on (UDP, or TCP with --transport tcp); 0 = any free",
          WEFT_OPTION_U32, .value = &verb.port, .max = UINT16_MAX,
          .fallback = "from WEFT_COORDINATOR, else 7690"},
         {"workers", "N", "workers of the job; all members must agree", WEFT_OPTION_U32,

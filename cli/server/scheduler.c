@@ -25,7 +25,7 @@ struct verb {
     uint32_t shards;
     uint32_t link_mbps;
     uint32_t ahead;
-    uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
+    uint32_t coordinate_port; /* UINT32_MAX = do not run a coordinator */
     bool json;
     uint32_t control_fd; /* 0 = none */
     struct weft_transport_options transport;
@@ -118,7 +118,7 @@ static weft_status tell_report(struct verb *verb, struct weft_error *error)
 
 /* ---- start and stop -------------------------------------------------------------------------- */
 
-/* A small job needs no separate coordinator process. */
+/* Start the coordinator, if --coordinate is given: a small job needs no separate process for it. */
 static weft_status coordinate(struct verb *verb, struct weft_error *error)
 {
     if (verb->coordinate_port == UINT32_MAX) {
@@ -164,7 +164,7 @@ static weft_status serve(struct verb *verb, struct weft_error *error)
 {
     int signal_fd = weft_stop_fd(0);
     if (signal_fd < 0) {
-        return weft_fail(error, WEFT_IO, "signalfd is refused");
+        return weft_fail(error, WEFT_IO, "cannot create a signalfd");
     }
     weft_status status = start(verb, error);
     if (status == WEFT_OK) {
@@ -202,7 +202,7 @@ int weft_cli_scheduler(int argc, char **argv)
     const struct weft_option options[] = {
         {"host", "ADDRESS", "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &verb.host},
-        {"port", "P", "port to listen on (UDP; with --transport tcp TCP); 0 = any free",
+        {"port", "P", "port to listen on (UDP, or TCP with --transport tcp); 0 = any free",
          WEFT_OPTION_U32, .value = &verb.port, .max = UINT16_MAX},
         {"workers", "N", "workers of the job; all processes must agree", WEFT_OPTION_U32,
          .value = &verb.workers, .min = 1, .max = WEFT_SCHED_WORKERS_MAX,
@@ -211,8 +211,8 @@ int weft_cli_scheduler(int argc, char **argv)
          .value = &verb.shards,
          .min = 1, .max = WEFT_SCHED_SHARDS_MAX, .fallback = "from the first process"},
         {"link-mbps", "MBPS",
-         "rate of the links of hosts that do not report theirs, in Mbit/s; for\n"
-         "slower links the measured rate is used",
+         "assumed rate of the links of hosts that do not report it, in Mbit/s; a\n"
+         "link that is measured to be slower is planned with its measured rate",
          WEFT_OPTION_U32, .value = &verb.link_mbps, .min = 1, .max = 10000000},
         {"ahead", "N",
          "grant at most N pushes to each shard in advance: a larger N keeps\n"
@@ -242,7 +242,7 @@ int weft_cli_scheduler(int argc, char **argv)
         "grants updates one after the other, shortest first, instead of letting them share a\n"
         "link. Most updates then arrive earlier and are computed from a newer model. With a delay\n"
         "bound it drops an update that would exceed the bound, and its worker pulls the model\n"
-        "again. In bsp, where every update must arrive anyway, it grants every update at once.\n"
+        "again. In bsp, where every update must arrive anyway, it grants each immediately.\n"
         "\n"
         "If it does not reply for a second, workers push without grants until it replies again,\n"
         "so it can be killed and restarted at any time. It stores nothing on disk. Prints one\n"

@@ -230,7 +230,7 @@ int weft_server_serve(struct server *server)
      * only. */
     int signal_fd = weft_stop_fd(SIGUSR1);
     if (signal_fd < 0) {
-        (void)weft_fail(&error, WEFT_IO, "signalfd is refused");
+        (void)weft_fail(&error, WEFT_IO, "cannot create a signalfd");
         return weft_child_exit(&server->channel, "server", WEFT_IO, &error);
     }
     weft_tracing_open(&server->tracing, server->trace, weft_output_log(NULL, false));

@@ -168,7 +168,7 @@ int weft_cli_server(int argc, char **argv)
          "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &udp->host},
         {"port", "P",
-         "port of the first shard (UDP; with --transport tcp TCP); further shards use\n"
+         "port of the first shard (UDP, or TCP with --transport tcp); further shards use\n"
          "the next ports; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
@@ -185,8 +185,8 @@ int weft_cli_server(int argc, char **argv)
         WEFT_SCHEDULER_ROW(&server.scheduler),
         {"tau-max", "N",
          "with a scheduler: reject an update if more than N other updates would\n"
-         "be applied between the model that it is computed from and itself; 0 =\n"
-         "no bound",
+         "be applied between its base version (the model that it is computed\n"
+         "from) and the update; 0 = no bound",
          WEFT_OPTION_U32, .value = &shard->delay_max, .max = WEFT_TAU_MAX_MAX},
         {"advertise", "ADDRESS", "name or address of this host that workers connect to",
          WEFT_OPTION_STRING, .value = &server.advertise,

@@ -1,5 +1,5 @@
-/* `weft sim compression`: the bytes that summing the updates of a topic model saves, against the
- * number of topics. */
+/* `weft sim compression`: how many bytes are saved by summing the updates of a topic model, for
+ * different numbers of topics. */
 #include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -73,8 +73,9 @@ static bool print_json(const struct compression *c)
 
 static void print_text(const struct compression *c)
 {
-    printf("%" PRIu32 " workers, steps of %" PRIu32 " documents, epoch %" PRIu32 ", seed %" PRIu64
-           "\nbytes of the workers' updates over those of their sum; MB of a step's updates\n"
+    printf("%" PRIu32 " workers, %" PRIu32 " documents per worker and step, epoch %" PRIu32
+           ", seed %" PRIu64 "\nrows, entries: bytes of the workers' updates / bytes of their sum; "
+           "MB: the updates of one step\n"
            "topics     rows         MB   entries         MB\n",
            c->config.workers, c->config.batch_rows, c->config.epochs, c->config.seed);
     for (uint32_t i = 0; i < c->count; i++) {
@@ -93,7 +94,7 @@ static void print_script(FILE *script, const char *png, const struct compression
 {
     fprintf(script,
             "set terminal pngcairo size 800,500 font 'sans,11'\nset output '%s'\n"
-            "set title '%" PRIu32 " workers, steps of %" PRIu32 " documents' noenhanced\n"
+            "set title '%" PRIu32 " workers, %" PRIu32 " documents per worker and step' noenhanced\n"
             "set xlabel 'topics K'\nset ylabel 'bytes of the updates / bytes of their sum'\n"
             "set yrange [0:*]\nset grid\nset key right bottom\n"
             "$data << EOD\n",
@@ -192,7 +193,7 @@ int weft_cli_sim_compression(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim compression",
-        .summary = "compute an aggregator's saving: bytes of updates over bytes of their sum",
+        .summary = "compute how much an aggregator saves: bytes of updates / of their sum",
         .description =
           "Trains a topic model (lda) in one process, in steps of --workers workers, and compares\n"
           "the bytes of the updates of a step with those of their sum, for several numbers of\n"

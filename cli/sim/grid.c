@@ -265,7 +265,7 @@ int weft_cli_sim_grid(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim grid",
-        .summary = "run the incast grid: round times of every cell against its limit",
+        .summary = "run the incast grid: compare the round time of every cell with its limit",
         .description =
            "Columns p50, p99 and max are round times divided by the ideal; limit is that of p99.\n"
            "Cells with burst loss and those without a limit are only reported. Exit status 1 if a\n"

@@ -11,7 +11,7 @@ void weft_top_screen_close(void);
 /* Usable columns: at least 60, at most WEFT_TOP_WIDTH_MAX. */
 uint32_t weft_top_screen_width(void);
 
-/* Lines that do not fit are omitted; the last line has their number. */
+/* Lines that do not fit are omitted; the last line shows how many were omitted. */
 void weft_top_screen_show(const struct weft_top_view *view, const char *foot);
 
 enum weft_top_key { WEFT_TOP_KEY_NONE, WEFT_TOP_KEY_QUIT, WEFT_TOP_KEY_DRAW, WEFT_TOP_KEY_NEXT };

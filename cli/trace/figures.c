@@ -260,7 +260,7 @@ int weft_cli_trace_figures(int argc, char **argv)
           "numbers of workers: CPU (8) and cost of an RPC (9).\n"
           "\n"
           "Writes to DIR a PNG and its gnuplot script for each figure, findings.txt and\n"
-          "findings.json. Each finding of the paper is listed with the result of the run and one\n"
+          "figures.json. Each finding of the paper is listed with the result of the run and one\n"
           "of: agrees, partly, differs, cannot tell. Figures that the records do not support are\n"
           "omitted, with the reason.",
         .example = "  weft trace figures run.db --out pictures\n"

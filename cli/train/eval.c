@@ -42,7 +42,8 @@ struct eval {
     {"model", "NAME", "model of a checkpoint: lr, fm, mf, mlp or lda", WEFT_OPTION_CUSTOM,         \
      .value = &(e)->kind,                                                                          \
      .parse = weft_job_parse_model, .fallback = "lr; not needed for a saved model"},               \
-    {"data", "PATH", "data file, searched for as by `weft train`", WEFT_OPTION_STRING,             \
+    {"data", "PATH", "data file, searched for in the same places as by `weft train`",              \
+     WEFT_OPTION_STRING,                                                                           \
      .value = &(e)->data, .fallback = ""},                                                         \
     {"format", "NAME", "format of the data", WEFT_OPTION_CUSTOM, .value = &(e)->format_name,       \
      .parse = weft_job_parse_format, .fallback = "that of the training data"},                     \
@@ -333,9 +334,9 @@ int weft_cli_eval(int argc, char **argv)
         .description =
          "Prints AUC and log-loss; for a model of ratings, RMSE; for topics, the perplexity of\n"
          "every second word of a document given the others. Features that the model does not have\n"
-         "count as absent. For a checkpoint directory, the newest checkpoint is read. For mf it\n"
-         "must be evaluated with the data file of the training, because a checkpoint does not\n"
-         "include the mean rating.",
+         "count as absent. For a checkpoint directory, the newest checkpoint is read. A\n"
+         "checkpoint of mf must be evaluated with the data file of the training, because it does\n"
+         "not include the mean rating.",
         .example = "  weft train --model fm --save model.safetensors\n"
                    "  weft eval --model-file model.safetensors --data adult.data\n"
                    "  weft eval --model-file ckpt --model fm --format adult --data adult.data",

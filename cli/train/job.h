@@ -199,7 +199,8 @@ extern const char *const weft_job_pull_value_types[];
          "by a search on a sample of the training examples",                                       \
          WEFT_OPTION_F32,                                                                          \
          .value = &(job)->learning_rate,                                                           \
-         .fallback = "adagrad: lr 0.1, fm, mf 0.2, mlp 0.02; sgd: 0.4, 2, 1, 0.8"},                \
+         .fallback = "adagrad: 0.1 for lr, 0.2 for fm and mf, 0.02 for mlp; "                      \
+                     "sgd: 0.4 for lr, 2 for fm, 1 for mf, 0.8 for mlp"},                          \
         {"seed", "N",                                                                              \
          "seed of the order of examples and of the latent vectors; the same seed\n"                \
          "and --workers give the same batches",                                                    \
@@ -238,9 +239,9 @@ extern const char *const weft_job_pull_value_types[];
          "F",                                                                                      \
          "accept each push and each pull reply with up to this fraction of its\n"                  \
          "elements missing, 0 <= F < 1; packets lost beyond that are\n"                            \
-         "retransmitted. Only whole packets can be missing; the unused fraction\n"                 \
-         "of a packet is carried over to the next message, which may then miss\n"                  \
-         "one packet more",                                                                        \
+         "retransmitted. The bound is rounded down to whole packets; the\n"                        \
+         "remainder is carried over to the next message, which may then miss one\n"                \
+         "packet more",                                                                            \
          WEFT_OPTION_PPM,                                                                          \
          .value = &(job)->bound_ppm,                                                               \
          .fallback = "0.1; 0 for lda"},                                                            \
@@ -248,8 +249,8 @@ extern const char *const weft_job_pull_value_types[];
          "WHAT",                                                                                   \
          "workers = divide a row's gradients by the number of workers;\n"                          \
          "contributors = divide them by the number of gradients received for the\n"                \
-         "row in the step. In ssp and asp there are no common steps, and\n"                        \
-         "contributors applies gradients undivided",                                               \
+         "row in the step. In ssp and asp there are no common steps; there the\n"                  \
+         "value contributors does not divide gradients",                                           \
          WEFT_OPTION_CHOICE,                                                                       \
          .value = &(job)->average,                                                                 \
          .choices = weft_job_averages},                                                            \

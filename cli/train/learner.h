@@ -85,13 +85,13 @@ weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, dou
 /* Wait until all pushes and clocks are closed, as at the end of an epoch. Errors: as init. */
 weft_status weft_learner_settle(struct weft_learner *learner);
 
-/* Evaluate the servers' weights, pulled completely, on the test rows. Errors: as init. */
+/* Evaluate the servers' weights, pulled without loss, on the test rows. Errors: as init. */
 weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);
 
 /* lda: tokens counted by the servers, over all topics. Errors: as init. */
 weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p);
 
-/* The model: every row that the data set uses, pulled completely. Valid until the next step or
+/* The model: every row that the data set uses, pulled without loss. Valid until the next step or
  * test.
  * Owns: the data of *model_p belongs to the learner and the data set. Errors: as init. */
 weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p);

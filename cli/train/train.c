@@ -534,10 +534,11 @@ int weft_cli_train(int argc, char **argv)
          .value = &train.restarts, .max = 1000000},
         WEFT_REPLICA_ROWS(&train),
         {"durability", "WHAT",
-         "with --restart: pushes received after a failed server's last\n"
-         "checkpoint are replay = applied again from a journal that the server\n"
-         "keeps in a directory in $TMPDIR; none = lost", WEFT_OPTION_CHOICE,
-         .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
+         "with --restart: what happens to pushes received after a failed\n"
+         "server's last checkpoint. replay = they are applied again from a journal\n"
+         "that the server keeps in a directory in $TMPDIR; none = they are lost",
+         WEFT_OPTION_CHOICE, .value = &train.durability, .choices = weft_run_durabilities,
+         .fallback = "replay"},
         {"via", "on|HOST:PORT", "aggregate pushes on the path to the servers: on = start `weft\n"
                                 "aggregate` as a process of the run, HOST:PORT = use a running one",
                                 WEFT_OPTION_STRING,

@@ -666,7 +666,7 @@ int weft_cli_worker(int argc, char **argv)
          "All workers of a job must be started with the same options except --rank; worker r of W\n"
          "trains on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object\n"
          "per line: ready, epoch (its own training loss), test (rank 0: quality on the test rows,\n"
-         "with weights that are pulled completely), resumed (reconnected to a server) and done\n"
+         "with weights pulled without loss), resumed (reconnected to a server) and done\n"
          "(counters and latencies).\n"
          "\n"
          "The worker exits with status 1 if a server does not reply within --peer-timeout and no\n"
