@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* The aggregation box as an XDP program: adds what workers send through this port, and answers.
+/* The aggregation box as an XDP program: adds what workers send to this interface, and replies.
  *
- * The arithmetic and the rules are src/agg's, the same headers as in a host process. Here is what is
- * the kernel's: to find the packet in the frame, to lock a slot or a bank, to turn the packet around.
+ * The arithmetic and the rules are src/agg's, the same headers as in a host process. This file has
+ * only the rest: it finds the packet in the frame, locks a slot or a bank, and swaps the addresses for
+ * the reply.
  *
- *   aggregate   on the interface. Packets to another port than WEFT_AGG's, IPv6, IP options,
- *               fragments and other classes are passed on untouched.
- *   control     run by the loader alone (BPF_PROG_TEST_RUN): its packet is a command for one bank, which
- *               needs the same lock. Never attached.
+ *   aggregate   on the interface. Packets to a UDP port other than that of the settings, IPv6, packets
+ *               with IP options, fragments, and weft packets of another class go to the kernel's
+ *               network stack unchanged.
+ *   control     run by the loader alone (BPF_PROG_TEST_RUN): its packet is a command for one bank;
+ *               executing it needs the bank's lock. Never attached.
  *
  * It cannot verify who sent a packet: there is no AES-GCM here. docs/AGGREGATION.md says where it may
  * be used.
  *
- * A sum that is complete goes to all members by a redirect to the map `ports`, whose program `toward`
- * puts in each one's addresses; every other answer leaves by the port that its question came from.
+ * A complete sum is sent to all members by a redirect to the map `ports`; for each copy the program
+ * `toward` writes the member's addresses. Every other reply leaves by the interface on which its
+ * request arrived.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -43,7 +46,7 @@ struct bank {
     struct weft_agg_bank rows;
 };
 
-/* Places are set by the loader before the program is loaded. */
+/* The loader sets max_entries of slots and banks before it loads the program. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -79,7 +82,7 @@ struct {
     __uint(value_size, sizeof(struct bpf_devmap_val));
 } ports SEC(".maps");
 
-/* By the number of the interface that leads there. */
+/* Key: the index of the interface that leads to the member. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, WEFT_AGG_MEMBERS_MAX);
@@ -110,7 +113,8 @@ static __always_inline bool ours(const struct frame *frame, const void *end,
            weft_wire_is_agg(*(const __u8 *)(frame + 1));
 }
 
-/* Back to where it came from. The sum of the IP header does not change; UDP over IPv4 may go without. */
+/* Swap sender and receiver. This does not change the IP checksum; the UDP checksum is optional over
+ * IPv4, and set to 0. */
 static __always_inline void turn(struct frame *frame)
 {
     __u8 mac[ETH_ALEN];
@@ -165,7 +169,7 @@ static __always_inline int dense(struct frame *frame, __u8 *bytes, __u8 *end,
                                          : (int)bpf_redirect_map(&ports, 0, BPF_F_BROADCAST);
 }
 
-/* The answer is shorter or longer than the question, so the frame is cut to it. */
+/* The reply's length differs from the request's, so the frame is resized. */
 static __always_inline int acknowledge(struct xdp_md *ctx, __u32 count,
                                        struct weft_wire_agg *packet, const struct weft_agg_ack *ack)
 {
@@ -221,7 +225,8 @@ int aggregate(struct xdp_md *ctx)
     __u32 count = (__u32)(ctx->data_end - ctx->data) - HEADS_BYTES;
     struct weft_wire_agg packet;
     __u8 verdict;
-    /* A frame may be padded, but never one as long as these. */
+    /* Ethernet pads only short frames, and aggregation packets are longer: the UDP length must match
+     * the frame. */
     if (frame->udp.len != bpf_htons(sizeof(frame->udp) + count)) {
         weft_agg_count(tally, WEFT_AGG_MALFORMED);
         return XDP_DROP;
@@ -234,7 +239,7 @@ int aggregate(struct xdp_md *ctx)
                                          : rows(ctx, bytes, end, count, &packet, tally);
 }
 
-/* A sum on its way out of a member's port. */
+/* A sum about to leave by the interface to a member. */
 SEC("xdp/devmap")
 int toward(struct xdp_md *ctx)
 {
