@@ -2,13 +2,13 @@
 # Checks the layers: which folder may include which. Usage: includes.sh [root of the tree]
 #
 #   base <- wire <- core <- {rpc, coll} <- ps     layers
-#   member sees base, wire, core and rpc          a layer, beside ps
-#   sched sees base; agg sees base and wire       layers, beside
+#   member sees base, wire, core and rpc          a layer outside the chain above
+#   sched sees base; agg sees base and wire       layers outside the chain above
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
-#   node                                          a process of a job: wires layers and drivers
-#   metrics                                       figures of io, core, ps and node over HTTP: wires them with obs
-#   api                                           the public face: wires node, layers and drivers, as cli
+#   node                                          a process of a job: connects layers and drivers
+#   metrics                                       figures of io, core, ps and node over HTTP, through obs
+#   api                                           the public face: connects node, layers and drivers; cli does, too
 #   cli, tests, bench, lab, examples              may include anything; not checked here
 #   include/weft                                  public: <weft/...> and standard headers only
 #                                                 (ps_lite.h is C++: its standard headers, too)
@@ -25,7 +25,7 @@ cd "$root" || exit 2
 
 layers="base wire core rpc member coll ps sched agg"
 
-# The folders that folder $1 may include besides itself; "unknown" for a folder not in the drawing.
+# The folders that folder $1 may include besides itself; "unknown" for a folder not in the list at the top.
 may_include() {
     case $1 in
     base) echo "" ;;
@@ -44,8 +44,8 @@ may_include() {
     esac
 }
 
-# What of the C library a layer may include. No header here brings a system call, a clock or a
-# thread; <stdio.h> and <stdlib.h> do, and pure.sh looks at what is called from them.
+# What of the C library a layer may include. None of these headers declares a system call, a clock or
+# a thread, except <stdio.h> and <stdlib.h>: pure.sh checks which of their functions are called.
 # <assert.h> is for static_assert, <endian.h> for byte order.
 layer_headers="assert.h endian.h float.h inttypes.h limits.h math.h stdalign.h stdarg.h stdbool.h \
 stdatomic.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h"
@@ -70,7 +70,7 @@ violations() {
                 if (n < 2 || name ~ /\.\./) { bad("write it \"folder/file.h\""); next }
                 if ((getline line < ("src/" name)) < 0) { bad("no such header in src/"); next }
                 close("src/" name)
-                if (!has(allowed, part[1])) bad(self " must not see " part[1])
+                if (!has(allowed, part[1])) bad(self " must not include " part[1])
                 next
             }
             /^[ \t]*#[ \t]*include[ \t]*</ {
@@ -80,7 +80,7 @@ violations() {
                 if (name ~ /^weft\//) next
                 if ((file == "src/wire/weft_wire.h" || (self == "agg" && file ~ /\.h$/)) &&
                     !has(freestanding, name)) {
-                    bad("compiled for BPF, so freestanding"); next
+                    bad("compiled for BPF: only " freestanding); next
                 }
                 if (headers != "any" && !has(headers, name)) bad("not a header for a layer")
                 next
@@ -94,13 +94,14 @@ public_violations() {
         awk -v file="$file" '
             file == "include/weft/ps_lite.h" && /^#include <[a-z_]+>$/ { next }
             /^[ \t]*#[ \t]*include/ && !/<(weft\/[a-z0-9_]+|std[a-z]+|inttypes|limits)\.h>/ {
-                printf "%s:%d: a public header sees <weft/...> and <std*.h> only: %s\n", file, NR, $0
+                printf "%s:%d: a public header may include only <weft/...>, <std*.h>, <inttypes.h> and " \
+                    "<limits.h>: %s\n", file, NR, $0
             }' "$file"
     done
 }
 
-# Prints each include through which the files of src/io/$1 see src/io/$2, however many headers of io
-# are in between: the two drivers share io/driver_base.h, and never each other.
+# Prints each include through which files of src/io/$1 see src/io/$2, directly or through other
+# headers of io. The two drivers may both include io/driver_base.h, but not each other.
 driver_violations() {
     seen=" "
     todo=$(find "src/io/$1" -type f -name '*.[ch]' 2>/dev/null | sort)
@@ -109,7 +110,7 @@ driver_violations() {
         for file in $todo; do
             [ -f "$file" ] || continue
             grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*\"io/$2/" "$file" |
-                sed "s|^\([0-9]*\):|$file:\1: io/$1 must not see io/$2: |"
+                sed "s|^\([0-9]*\):|$file:\1: io/$1 must not include io/$2: |"
             for header in $(sed -n 's|^[ 	]*#[ 	]*include[ 	]*"\(io/[^"]*\)".*|\1|p' "$file"); do
                 case $seen in
                 *" $header "*) ;;
@@ -142,7 +143,7 @@ for path in src/*/; do
     [ -n "$(find "$path" -name '*.[ch]' | head -n 1)" ] || continue
     allowed=$(may_include "$folder")
     if [ "$allowed" = unknown ]; then
-        report "src/$folder" "src/$folder is not in the drawing; add it to tests/check/includes.sh"
+        report "src/$folder" "src/$folder is unknown: add it to may_include and the list in tests/check/includes.sh"
         continue
     fi
     case " $layers " in
