@@ -1,32 +1,36 @@
 #!/usr/bin/env python3
-"""How much loss does a model tolerate? Epochs to the loss that training without loss reaches.
+"""How many lost packets does a model tolerate? Epochs until a run with packet loss reaches the training
+or validation loss of runs without it.
 
-    python3 tolerance.py --results tolerance.jsonl                   all four, reduced
-    python3 tolerance.py --results tolerance.jsonl --table4          and two data sets for two of them
+    python3 tolerance.py --results tolerance.jsonl                   all four models, reduced sizes
+    python3 tolerance.py --results tolerance.jsonl --table4          also rnn from French to English, and cnn
+                                                                     on each half of the classes (the paper's
+                                                                     Table 4)
     python3 tolerance.py --results full.jsonl --full --processes 16  the paper's sizes: days
-    python3 tolerance.py --results tolerance.jsonl --report          what is there by now
+    python3 tolerance.py --results tolerance.jsonl --report          print the results so far
 
 Four workers are simulated in one process. Each step, ranges of 352 gradients (a packet) of each worker
-are lost with probability p, and the mean is made in one of these ways:
+are lost with probability p, and the mean is computed in one of these ways:
 
     zero          what is lost counts as 0: divided by the number of workers
-    count         divided by the contributions that came
-    feedback      divided by the workers; what was lost is added to the worker's next step (weft's default)
-    zero, each    as zero, with single gradients instead of ranges, as the paper loses them
-    smaller step  nothing is lost, and the step is 1 - p of what it was: what zero is in the mean
-    count, weft   and "feedback, weft": the same through weft.coll on loopback, which loses the packets
-                  itself, to see that this gives the same (needs the package weft)
+    count         divided by the number of contributions that arrived
+    feedback      divided by the number of workers; what was lost is added to the worker's next step (weft's
+                  default)
+    zero, each    as zero, but single gradients are dropped instead of ranges, as in the paper
+    smaller step  nothing is lost, and gradients are multiplied by 1 - p, the expected result of zero
+    count, weft   and "feedback, weft": the same through weft.coll on loopback, where packets are lost, to
+                  check that the result is the same (needs the package weft)
 
-The target is the mean loss of the lossless runs at a fixed epoch, the fifth, of mf the third: validation
-loss of mf and mlp, every quarter of an epoch; the mean training loss of an epoch's steps, as of their
-middle, of cnn and rnn. A run that is not there at three times as many epochs did not finish. Of each seed
-the ratio to its own lossless run is taken, which has the same model and data order; from arm to arm losses
-of ranges are the same, too. x1 is the largest p up to which the mean ratio is at most 1.10, by the upper
-end of its 95 % interval (bootstrap over seeds, or --interval t); x2 the largest up to which all seeds
-arrive. docs/TOLERANCE.md has results.
+The target is the mean loss of the lossless runs at epoch 5 (mf: 3). For mf and mlp the validation loss is
+compared, every quarter of an epoch; for cnn and rnn the mean training loss over the last n steps (n = steps
+of an epoch), which is assigned to the middle of these steps. A run that has not reached the target after
+three times as many epochs counts as not finished. Each run is divided by the lossless run with the same
+seed, which has the same initial model and data order. All arms lose the same ranges. x1 is the largest p up
+to which the upper end of the mean ratio's 95 % interval (bootstrap over seeds, or --interval t) is at most
+1.10; x2 is the largest p up to which all seeds reach the target. docs/TOLERANCE.md has results.
 
-Each run is a line of --results, written when it ends: after Ctrl-C the same command goes on. With more
-seeds later, the target stays.
+Each run is a line of --results, written when it ends: after Ctrl-C the same command continues. If seeds are
+added later, the target does not change.
 """
 
 import argparse
@@ -53,7 +57,7 @@ BY_STEP = ("cnn", "rnn")  # judged by the training loss of every step
 
 
 def grid(options):
-    """The runs that are wanted. Seed by seed, so that what there is after a stop can be compared."""
+    """The wanted runs, in the order of seeds: those completed before an interruption can be compared."""
     for model in options.models:
         cheap = model not in BY_STEP
         seeds = options.seeds or (6 if cheap else 4 if model == "cnn" else 3)
@@ -85,12 +89,12 @@ class SmallerStep(injection.Mean):
 
 
 def mean_of(run, elements):
-    """How the arm makes the mean of the workers' gradients."""
+    """How the arm computes the mean of the workers' gradients."""
     arm, _, how = run.arm.partition(", ")
     if arm == "smaller step":
         return SmallerStep(WORKERS, elements, run.rate)
     if how == "weft":
-        # What a worker gives itself is never lost; of the rest, as much more.
+        # A worker's contribution to its own slice is never lost: the rate for the others is higher.
         wire = run.rate * WORKERS / (WORKERS - 1)
         return over_coll.Mean(WORKERS, elements, wire, arm, run.seed, bound=0.95)
     range_ = 1 if how == "each" else injection.RANGE
@@ -100,9 +104,9 @@ def mean_of(run, elements):
 class Watch:
     """What is compared with the target, and the points so far: (epoch, loss).
 
-    mf, mlp: the validation loss, every quarter of an epoch. cnn, rnn: the mean training loss of the last
-    epoch's steps, as of their middle; a moving mean that is dated at its end would come late by a fixed
-    time, and draw all ratios towards 1.
+    mf, mlp: the validation loss, every quarter of an epoch. cnn, rnn: the mean training loss of the last n
+    steps (n = steps of an epoch), assigned to their middle: assigned to their end, it would lag by a constant
+    time, and all ratios would be closer to 1.
     """
 
     def __init__(self, by_step, steps):
@@ -126,10 +130,10 @@ class Watch:
 
 
 def simulate(run, folder, target):
-    """-> what is kept of one run. target: where it ends; None = 1.5 of the target's epochs"""
+    """-> the record of one run. It stops when its loss is at most target; None = after 1.5 x STOP epochs."""
     task = task_of(run.model, run.size, folder, run.variant)
     start = time.process_time()
-    torch.manual_seed(run.seed)  # of the model; order and losses have numbers of their own
+    torch.manual_seed(run.seed)  # initial model; data order and lost ranges have separate seeds
     order = torch.Generator().manual_seed(1000 + run.seed)
     model = task.make()
     parameters = list(model.parameters())
@@ -168,7 +172,7 @@ def simulate(run, folder, target):
         "curve": watch.points,
         "checks": checks,
         "validation": validation(task, model),
-        "lost": mean.lost / max(1, mean.sent),  # over_coll: of what the library was given
+        "lost": mean.lost / max(1, mean.sent),  # over_coll: of all elements passed to the library
         "difference": getattr(mean, "difference", 0.0),
         "cpu_s": round(time.process_time() - start, 1),
     }
@@ -220,7 +224,7 @@ def compute(options):
             ]
             for run, _, target in jobs:
                 if target is None and not lossless:
-                    raise data.DataError(f"{run.model} without loss has no target: a run is too short or diverged")
+                    raise data.DataError(f"no target for {run.model}: a lossless run is too short, or diverged")
             for one in pool.imap_unordered(work, jobs):
                 results[tolerance_report.run_of(one)] = one
                 file.write(json.dumps(one) + "\n")
@@ -243,24 +247,25 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", required=True, metavar="FILE", help="JSON lines, gone on with")
-    parser.add_argument("--models", default="mf,mlp,cnn,rnn", help="comma between")
-    parser.add_argument("--arms", default="", help=f"semicolon between; default: {';'.join(ARMS[:5])}, of cnn and rnn "
-                        "count;feedback, and zero at .35")
-    parser.add_argument("--rates", help="p, comma between; default: .1,.2,.35,.5,.7, of cnn and rnn .2,.35,.6")
-    parser.add_argument("--seeds", type=int, help="default: 6, of cnn 4, of rnn 3")
+    parser.add_argument("--results", required=True, metavar="FILE", help="JSON lines; an existing file is continued")
+    parser.add_argument("--models", default="mf,mlp,cnn,rnn", help="comma-separated")
+    parser.add_argument("--arms", default="", help=f"semicolon-separated; default: {';'.join(ARMS[:5])}; for cnn and "
+                        "rnn: count;feedback, and zero at p = .35 only")
+    parser.add_argument("--rates", help="p, comma-separated; default: .1,.2,.35,.5,.7; for cnn and rnn: .2,.35,.6")
+    parser.add_argument("--seeds", type=int, help="number of seeds; default: 6; for cnn 4, for rnn 3")
     parser.add_argument("--data", default=os.environ.get("WEFT_DATA_DIR", ""), metavar="DIR",
                         help='folder of the data sets, or "tiny" (default: WEFT_DATA_DIR)')
     parser.add_argument("--full", action="store_true", help="the paper's sizes, and p from .05 to .95 by .05")
-    parser.add_argument("--table4", action="store_true", help="French to English, halves of the classes, too")
+    parser.add_argument("--table4", action="store_true", help="also train rnn from French to English and cnn on each half of the classes")
     parser.add_argument("--processes", type=int, default=2, help="default: 2, of one thread each")
     parser.add_argument("--interval", choices=("bootstrap", "t"), default="bootstrap",
-                        help="of the means and x1, over seeds (default: bootstrap, which is narrow for few)")
+                        help="how to compute the intervals of the means and of x1 over seeds (default: bootstrap, "
+                        "too narrow with few seeds)")
     parser.add_argument("--target-epoch", type=float, metavar="E",
-                        help="judge by the lossless loss at this epoch; default: 5, of mf 3; at most 5, of mf 4, where "
-                        "runs end")
+                        help="use the lossless runs' loss at epoch E as the target; default: 5, for mf 3; at most 5, "
+                        "for mf 4, at whose loss runs end")
     parser.add_argument("--plot", metavar="FILE", help="epochs over p, as the paper's Fig. 2")
-    parser.add_argument("--report", action="store_true", help="print what is there, run nothing")
+    parser.add_argument("--report", action="store_true", help="print the results so far, run nothing")
     options = parser.parse_args()
     options.models = options.models.split(",")
     options.arms = options.arms.split(";") if options.arms else ()
@@ -271,7 +276,7 @@ def arguments():
     try:
         options.rates = tuple(float(rate) for rate in options.rates.split(",")) if options.rates else ()
     except ValueError:
-        parser.error(f"--rates {options.rates}: numbers, comma between")
+        parser.error(f"--rates {options.rates}: not a comma-separated list of numbers")
     if not all(0 < rate < 1 for rate in options.rates):
         parser.error("--rates: each is more than 0 and less than 1; the lossless runs are made anyway")
     if any(arm.endswith("weft") for arm in options.arms) and not options.report:
@@ -293,7 +298,7 @@ def arguments():
 
 def check_weft(parser, rates):
     if not rates or max(rates) > 0.5:
-        parser.error("arms over weft need --rates of at most 0.5: with more lost on the wire ranks do not even meet")
+        parser.error("arms over weft need --rates of at most 0.5: at higher loss the ranks cannot connect")
     try:
         import weft.coll  # noqa: F401
     except ImportError as error:
@@ -310,7 +315,7 @@ def main():
     except data.DataError as error:
         sys.exit(f"tolerance.py: {error}")
     except KeyboardInterrupt:
-        print(f"tolerance.py: stopped; the same command goes on with {options.results}", file=sys.stderr)
+        print(f"tolerance.py: stopped; the same command continues {options.results}", file=sys.stderr)
         sys.exit(130)
 
 
