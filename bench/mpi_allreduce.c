@@ -1,9 +1,10 @@
-/* all_reduce of floats by MPI, timed as bench/torch_allreduce.py times its backends; which compiles it with
- * mpicc and starts it with mpirun (backend "openmpi").
+/* all_reduce of floats by MPI, timed as by bench/torch_allreduce.py, which compiles this program with mpicc
+ * and starts it with mpirun (backend "openmpi").
  *
- *     mpirun -np 2 mpi_allreduce SIZE:ROUNDS [SIZE:ROUNDS ...]      bytes, and rounds that count
+ *     mpirun -np 2 mpi_allreduce SIZE:ROUNDS [SIZE:ROUNDS ...]
  *
- * Rank 0 prints {"SIZE": [seconds, ...]}, of each round that of the slowest rank. */
+ * SIZE is in bytes. ROUNDS are measured, after one that is not. Rank 0 prints {"SIZE": [seconds, ...]}: for
+ * each round the time of the slowest rank. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
