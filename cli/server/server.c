@@ -168,8 +168,8 @@ int weft_cli_server(int argc, char **argv)
          "numeric address to bind; 0.0.0.0 = every address of this host",
          WEFT_OPTION_STRING, .value = &udp->host},
         {"port", "P",
-         "port of the first shard (UDP, or TCP with --transport tcp); further shards use\n"
-         "the next ports; 0 = any free",
+         "port of the first shard (UDP, or TCP with --transport tcp); further\n"
+         "shards use the next ports; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
          .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},

@@ -195,12 +195,13 @@ extern const char *const weft_job_pull_value_types[];
          .max = 1000000},                                                                          \
         {"lr",                                                                                     \
          "X",                                                                                      \
-         "learning rate; with --model lr and --format libsvm the default is found\n"               \
-         "by a search on a sample of the training examples",                                       \
+         "learning rate. Default with adagrad: 0.1 for lr, 0.2 for fm and mf,\n"                   \
+         "0.02 for mlp; with sgd: 0.4 for lr, 2 for fm, 1 for mf, 0.8 for mlp.\n"                  \
+         "With --model lr and --format libsvm it is found by a search on a sample\n"               \
+         "of the training examples",                                                               \
          WEFT_OPTION_F32,                                                                          \
          .value = &(job)->learning_rate,                                                           \
-         .fallback = "adagrad: 0.1 for lr, 0.2 for fm and mf, 0.02 for mlp; "                      \
-                     "sgd: 0.4 for lr, 2 for fm, 1 for mf, 0.8 for mlp"},                          \
+         .fallback = ""},                                                                          \
         {"seed", "N",                                                                              \
          "seed of the order of examples and of the latent vectors; the same seed\n"                \
          "and --workers give the same batches",                                                    \

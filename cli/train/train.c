@@ -535,8 +535,9 @@ int weft_cli_train(int argc, char **argv)
         WEFT_REPLICA_ROWS(&train),
         {"durability", "WHAT",
          "with --restart: what happens to pushes received after a failed\n"
-         "server's last checkpoint. replay = they are applied again from a journal\n"
-         "that the server keeps in a directory in $TMPDIR; none = they are lost",
+         "server's last checkpoint. replay = they are applied again from a\n"
+         "journal that the server keeps in a directory in $TMPDIR; none = they\n"
+         "are lost",
          WEFT_OPTION_CHOICE, .value = &train.durability, .choices = weft_run_durabilities,
          .fallback = "replay"},
         {"via", "on|HOST:PORT", "aggregate pushes on the path to the servers: on = start `weft\n"
