@@ -180,9 +180,9 @@ static void bad_addresses(void **state)
                 "numeric");
     ASSERT_SAYS(t, weft_transport_connect(t, NULL, 9, &peer), WEFT_INVALID, "host", "name");
     ASSERT_SAYS(t, weft_transport_connect(t, "::1", 9, &peer), WEFT_INVALID, "IPv6",
-                "same kind");
+                "same family");
     ASSERT_SAYS(t, weft_transport_connect(t, "127.0.0.1", 0, &peer), WEFT_INVALID, "port 0",
-                "no port");
+                "give the port");
     assert_int_equal(peer, 77);
     assert_int_equal(weft_transport_connect(t, "127.0.0.1", 9, &peer), WEFT_OK);
     ASSERT_SAYS(t, weft_transport_connect(t, "127.0.0.1", 9, &peer), WEFT_NOMEM, "1 connections",

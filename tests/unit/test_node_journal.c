@@ -102,7 +102,7 @@ static void another_jobs_files_stay(void **state)
     for (uint32_t times = 1; times < 4; times++) {
         twin = rig_twin(2, 0);
         assert_int_equal(rig.opened, WEFT_OK);
-        assert_non_null(strstr(rig.news.text, "was there already"));
+        assert_non_null(strstr(rig.news.text, "already existed"));
         assert_int_equal(rig_files(true), times);
         rig_twin_end(twin, &rig.files[0]);
     }
@@ -179,7 +179,7 @@ static void what_cannot_be_read_ends_the_start(void **state)
     rig_twin_end(twin, &rig.files[0]);
     twin = rig_twin(6, 5); /* one that is not there */
     assert_int_equal(rig.released, WEFT_OK);
-    assert_non_null(strstr(rig.news.text, "is not there"));
+    assert_non_null(strstr(rig.news.text, "does not exist"));
     rig_twin_end(twin, &rig.files[0]);
     rig.files[0] = first;
     rig_stop();

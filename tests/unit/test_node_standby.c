@@ -221,7 +221,8 @@ static void a_shard_too_large_is_logged_once(void **state)
 {
     (void)state;
     static struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    static const char line[] = "this is no replica: what its shard sends at once is more than";
+    static const char line[] =
+        "this process is not a replica: what its shard sends at once is more than";
     struct visitor shard;
     struct weft_shard_thread replica;
     visitor_open(&shard, weft_rpc_name(WEFT_ROLE_SERVER, 0));
