@@ -42,9 +42,10 @@
  *
  * Progress. By default the calling thread makes it: packets are sent and received only inside these
  * functions. A program that computes for longer than a server's peer timeout (5 s) between two of
- * them calls weft_ps_idle before, or sets config.thread for a progress thread of the library. One
- * exception: the acknowledgement of the last reply is sent with the next request if that follows
- * within 100 us; otherwise a thread sends it some milliseconds later.
+ * them calls weft_ps_idle before, or sets config.thread for a progress thread of the library (with
+ * config.via both, see weft_ps_idle). One exception: the acknowledgement of the last reply is sent
+ * with the next request if that follows within 100 us; otherwise a thread sends it some
+ * milliseconds later.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
@@ -649,7 +650,10 @@ WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Announce a long computation: for 10 minutes the servers do not declare this worker dead.
  * Complete all operations first, because this does not apply while operations are in progress.
- * The next call that makes progress ends it. No effect with config.thread. */
+ * The next call that makes progress ends it. With config.thread it is not needed, except with
+ * config.via before a computation of a minute or more: the connections to servers that only the
+ * aggregator uses are closed then, and this call opens them again. That takes some round trips, at
+ * most two seconds. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect. */

@@ -49,7 +49,7 @@ void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns)
 
 void weft_ps_idle(struct weft_ps *ps)
 {
-    weft_endpoint_idle(&ps->worker.endpoint);
+    weft_worker_idle(&ps->worker);
 }
 
 /* ---- the worker ------------------------------------------------------------------------------ */

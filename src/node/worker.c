@@ -18,7 +18,8 @@
 enum { PEERS_SPARE = 4 }; /* a closed connection keeps its slot for a moment */
 
 static const uint64_t step_ns = 200 * WEFT_NS_PER_MS;
-static const uint64_t goodbye_ns = WEFT_NS_PER_S;
+static const uint64_t unpark_ns = WEFT_NS_PER_S;
+static const uint64_t settle_ns = 10 * WEFT_NS_PER_MS; /* at least */
 /* The pause between attempts: a server may immediately refuse a rank that another process has. */
 static const uint64_t retry_ns = 200 * WEFT_NS_PER_MS;
 
@@ -383,24 +384,49 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     return status == WEFT_OK ? make_sched(worker, config) : status;
 }
 
-/* Servers with which it parked a connection hear that it ends, if they answer. */
-static void say_goodbye(struct weft_worker *worker)
+/* Open the connections that it parked, if their servers answer. False: it has parked none. */
+static bool unpark(struct weft_worker *worker)
 {
     if (!worker->has_via || worker->client == NULL) {
-        return;
+        return false;
     }
-    worker->on_progress = NULL;
-    const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), goodbye_ns);
+    bool any = false;
     uint64_t now_ns = weft_clock_now_ns();
+    const uint64_t end_ns = weft_time_add(now_ns, unpark_ns);
     while (weft_ps_client_unpark(worker->client, now_ns) && now_ns < end_ns) {
-        weft_worker_progress(worker, goodbye_ns / 100);
+        any = true;
+        weft_worker_progress(worker, unpark_ns / 100);
         now_ns = weft_clock_now_ns();
     }
+    return any;
+}
+
+/* An endpoint announces nothing to a server that has not confirmed the end of its last reply, of RESUME
+ * here. That takes less time than connecting did. */
+static void settle(struct weft_worker *worker, uint64_t span_ns)
+{
+    const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), weft_max_u64(span_ns, settle_ns));
+    for (uint64_t now_ns = 0; now_ns < end_ns; now_ns = weft_clock_now_ns()) {
+        weft_worker_progress(worker, settle_ns / 10);
+    }
+}
+
+void weft_worker_idle(struct weft_worker *worker)
+{
+    const uint64_t begin_ns = weft_clock_now_ns();
+    if (unpark(worker)) {
+        settle(worker, weft_clock_now_ns() - begin_ns);
+    }
+    if (worker->client != NULL) {
+        weft_ps_client_park_again(worker->client);
+    }
+    weft_endpoint_idle(&worker->endpoint);
 }
 
 void weft_worker_close(struct weft_worker *worker)
 {
-    say_goodbye(worker);
+    worker->on_progress = NULL;
+    (void)unpark(worker); /* so that their servers hear that it ends */
     /* The endpoint borrows the client's memory, so it is freed first. */
     weft_endpoint_close(&worker->endpoint);
     weft_ps_client_free(worker->client);

@@ -141,6 +141,10 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard);
 weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
                                 const struct weft_ps_result *result);
 
+/* Announce that the caller makes no progress for a while (weft_endpoint_idle). Connections that are parked
+ * are opened before, in at most two seconds: the lease of a parked rank is shorter. */
+void weft_worker_idle(struct weft_worker *worker);
+
 /* A zeroed struct is allowed. */
 void weft_worker_close(struct weft_worker *worker);
 

@@ -257,6 +257,7 @@ static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *
         if (end->connecting && client->config.reconnect_ns == 0 &&
             event->incarnation != end->incarnation) {
             weft_ps_shard_down(client, s); /* it died while it was parked */
+            end->park_close = true;
             continue;
         }
         end->up_ns = end->direct_ns = now_ns;

@@ -483,8 +483,11 @@ bool weft_ps_client_waits(const struct weft_ps_client *client, uint32_t shard,
 /* No connection, and none is wanted: the shard is reached by its aggregator. */
 bool weft_ps_client_parked(const struct weft_ps_client *client, uint32_t shard);
 /* Connect again to shards that are parked, and park none from now on: before the end, so that they hear
- * of it. True: some are not connected yet. */
+ * of it, and before a long computation, during which a parked rank would be declared dead. True: some are
+ * not connected yet, or have not answered what resumes their tables. */
 bool weft_ps_client_unpark(struct weft_ps_client *client, uint64_t now_ns);
+/* They may be parked again. */
+void weft_ps_client_park_again(struct weft_ps_client *client);
 /* Bit a: aggregator a takes pushes to all tables that are open, for every shard. */
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client);
 

@@ -82,7 +82,7 @@ struct ps_shard_end {
     uint32_t pulls_asked; /* pulls given to the transport and not answered */
     uint32_t pulls_ahead; /* and of these, which wait for a clock that this worker has not ended */
     enum ps_park_state park;
-    bool park_close;       /* ENDING: the driver does not know yet */
+    bool park_close;       /* ENDING, or a connection to another process: the driver is to end it */
     bool wants_connection; /* something waits for it */
     bool was_parked;       /* it resumes, or has resumed, for that reason alone */
     uint32_t packet_elems; /* PARKED: bytes in a chunk of the last connection */

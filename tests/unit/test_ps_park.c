@@ -350,6 +350,8 @@ static void another_shard_without_reconnecting(void **state)
     assert_int_equal(ask(&b, 0), WEFT_PEER);
     assert_int_equal(ask(&b, 1), WEFT_PEER);
     assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->tables, 0);
+    idle(&b, lease_ns);
+    assert_int_equal(gauges_of(&b).workers_connected, 0); /* it knows that they are gone */
     close_job(&b);
 }
 
@@ -373,6 +375,29 @@ static void polite_end(void **state)
                                   .down = WEFT_DOWN_CLOSED};
     weft_shard_event(b.c.shard[SHARD], &down, b.c.net->now_ns);
     idle(&b, 5 * lease_ns);
+    assert_false(is_lost(&b));
+    close_job(&b);
+}
+
+/* Before a long computation the connection is opened: when that is done, nothing is outstanding. Later it
+ * is parked again. */
+static void long_computation(void **state)
+{
+    (void)state;
+    struct bench b;
+    open_job(&b, WEFT_TABLE_BSP, WEFT_DEATH_FAIL, 5);
+    until_parked(&b);
+    for (uint32_t steps = 0; weft_ps_client_unpark(b.c.client[2], b.c.net->now_ns); steps++) {
+        assert_true(steps < 1000);
+        bench_step(&b);
+    }
+    assert_int_equal(gauges_of(&b).workers_connected, 1);
+    assert_int_equal(weft_ps_client_counters(b.c.client[2])->resumes, 1);
+    weft_ps_client_park_again(b.c.client[2]);
+    idle(&b, 10 * lease_ns);
+    assert_int_equal(gauges_of(&b).workers_connected, WORKERS);
+    until_parked(&b);
+    check_sums(&b);
     assert_false(is_lost(&b));
     close_job(&b);
 }
@@ -447,6 +472,7 @@ int main(void)
         cmocka_unit_test(without_reconnecting),
         cmocka_unit_test(another_shard_without_reconnecting),
         cmocka_unit_test(polite_end),
+        cmocka_unit_test(long_computation),
         cmocka_unit_test(nobody_parks),
         cmocka_unit_test(random_jobs),
     };
