@@ -299,6 +299,22 @@ static uint64_t park_lease_ns(const struct weft_worker *worker,
                : 2 * worker->peer_timeout_ns;
 }
 
+/* Connections that were established before there was a client: without their incarnations it would send
+ * no pull by an aggregator, and park none. */
+static void client_hears(struct weft_worker *worker)
+{
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        const struct weft_worker_server *server = &worker->servers[s];
+        const struct weft_msg_event up = {.type = WEFT_EVENT_PEER_UP,
+                                          .peer = server->peer,
+                                          .name = server->name,
+                                          .incarnation = server->incarnation};
+        if (server->is_up) {
+            weft_ps_client_event(worker->client, &up, weft_clock_now_ns());
+        }
+    }
+}
+
 static weft_status make_client(struct weft_worker *worker, const struct weft_worker_config *config)
 {
     struct weft_ps_client_config client = config->client;
@@ -319,6 +335,9 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
     weft_status status =
         weft_ps_client_new(&client, worker->endpoint.msgr, peers, &worker->client);
     free(peers);
+    if (status == WEFT_OK) {
+        client_hears(worker);
+    }
     if (status == WEFT_NOMEM) {
         return weft_fail(&worker->error, status,
                          "no memory for %u operations of %u rows of %u floats; lower one of "

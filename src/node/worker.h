@@ -51,6 +51,7 @@ struct weft_worker_server {
     struct weft_launch_address address; /* of its current or last connection */
     weft_peer peer;
     uint64_t name;           /* of the process that answered */
+    uint64_t incarnation;    /* of the same */
     enum weft_msg_down down; /* reason of its last PEER_DOWN */
     bool is_up;
     bool was_up;       /* before it last went down */

@@ -32,6 +32,7 @@ static bool note_up(struct weft_worker *worker, uint32_t s, const struct weft_ms
     server->is_up = true;
     server->is_down = server->is_away = false;
     server->name = event->name;
+    server->incarnation = event->incarnation;
     return true;
 }
 

@@ -260,6 +260,57 @@ END
     kill "$server"
     wait "$server"
     tap_is "its pushes came by the aggregator" "$(($(figure pushes_absorbed aggregate.out) > 100))" 1
+    tap_is "and its pulls" "$(($(figure pulls_answered aggregate.out) > 0))" 1
+
+    # A worker whose connection to the server is parked says that it will be deaf for longer than its lease.
+    rm -f server.out aggregate.out
+    WEFT_PEER_TIMEOUT_S=1 "$WEFT_BIN" server --port 0 --workers 1 --on-worker-death fail \
+        --metrics 127.0.0.1:0 >server.out 2>server.err &
+    server=$!
+    tap_until tap_lines 1 '^shard .*:' server.out
+    tap_until tap_lines 1 '^metrics: ' server.out
+    "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 1 --json \
+        --servers "127.0.0.1:$(port_of server.out)" >aggregate.out 2>aggregate.err &
+    aggregator=$!
+    tap_until tap_lines 1 '^shard .*:' aggregate.out
+    WEFT_PEER_TIMEOUT_S=1 tap_python "$(port_of server.out)" "$(port_of aggregate.out)" \
+        "$(sed -n 's/^metrics: //p' server.out)" >python.out 2>&1 <<'END'
+import sys, time, urllib.request, numpy, weft
+server, via = ("127.0.0.1:" + port for port in sys.argv[1:3])
+
+def is_parked():
+    with urllib.request.urlopen(sys.argv[3]) as metrics:
+        return 'weft_workers_parked{shard="0"} 1' in metrics.read().decode()
+
+with weft.connect(server, worker=0, workers=1, via=via) as ps:
+    table = ps.table(0, dim=2, optimizer="sgd", learning_rate=1.0, consistency="bsp", average="none")
+    random = numpy.random.default_rng(1)
+
+    def step():
+        ids = numpy.unique(random.integers(0, 4000, 50)).astype(numpy.uint64)
+        table.pull(ids)
+        table.push(ids, numpy.ones((len(ids), 2), numpy.float32))
+        table.clock()
+
+    end = time.monotonic() + 120
+    while not is_parked() and time.monotonic() < end:
+        for _ in range(10):
+            step()
+            time.sleep(0.02)
+    print("parked" if is_parked() else "not parked")
+    ps.flush()
+    ps.idle()
+    time.sleep(5)
+    step()
+    ps.flush()
+    print("alive")
+END
+    tap_is "a parked worker is idle for longer than its lease" "$(tr '\n' ' ' <python.out)" "parked alive "
+    kill "$aggregator"
+    wait "$aggregator"
+    kill "$server"
+    wait "$server"
+    tap_is "and its server does not declare it dead" "$(grep -c 'has died' server.err)" 0
 else
     tap_skip "via in Python" "no python3 with cffi and numpy, or not the release build"
 fi
