@@ -55,14 +55,20 @@ void weft_shard_unpark(struct weft_shard *shard, uint32_t rank)
     worker->lease_ns = 0;
 }
 
+/* This process wakes up when the first lease ends. If it did not by so much, it was stopped itself, and has
+ * not read what came meanwhile: as for connections, every worker gets its time anew. */
+static const uint64_t stopped_ns = 100 * WEFT_NS_PER_MS;
+
 void weft_shard_parked_overdue(struct weft_shard *shard, uint64_t now_ns)
 {
     if (now_ns < shard->parked_due_ns) {
         return;
     }
+    const bool was_stopped = now_ns - shard->parked_due_ns >= stopped_ns;
     shard->parked_due_ns = WEFT_NEVER;
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
-        const struct shard_worker *worker = &shard->workers[rank];
+        struct shard_worker *worker = &shard->workers[rank];
+        worker->vouched_ns = was_stopped && worker->parked ? now_ns : worker->vouched_ns;
         if (worker->parked && now_ns >= due_ns(worker)) {
             weft_shard_unpark(shard, rank);
             shard->counters.workers_overdue++;

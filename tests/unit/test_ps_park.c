@@ -226,6 +226,27 @@ static void worker_dies(void **state)
     close_job(&b);
 }
 
+/* The shard's process was stopped for longer than all leases: no worker is dead for that. One that is, is dead
+ * a lease later. */
+static void shard_is_stopped(void **state)
+{
+    (void)state;
+    struct bench b;
+    open_job(&b, WEFT_TABLE_BSP, WEFT_DEATH_FAIL, 5);
+    until_parked(&b);
+    b.c.net->now_ns += 200 * WEFT_NS_PER_MS;
+    weft_shard_progress(b.c.shard[SHARD], b.c.net->now_ns);
+    assert_false(is_lost(&b));
+    assert_int_equal(gauges_of(&b).workers_parked, WORKERS);
+    fake_kill(b.c.net, 1 + 2);
+    idle(&b, lease_ns / 2);
+    assert_false(is_lost(&b));
+    idle(&b, lease_ns);
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->workers_overdue, 1);
+    assert_true(is_lost(&b));
+    close_job(&b);
+}
+
 /* The same, and its supervisor says so. */
 static void worker_reported_dead(void **state)
 {
@@ -465,6 +486,7 @@ int main(void)
         cmocka_unit_test(aggregator_dies),
         cmocka_unit_test(silence),
         cmocka_unit_test(worker_dies),
+        cmocka_unit_test(shard_is_stopped),
         cmocka_unit_test(worker_reported_dead),
         cmocka_unit_test(shrinks),
         cmocka_unit_test(another_process),
