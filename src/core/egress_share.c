@@ -101,7 +101,7 @@ static void trial_end(struct egress_share *share, uint64_t trial_bps, uint64_t n
  * or the link is so slow that the least limit takes longer. */
 static bool doubtful(const struct egress_share *share)
 {
-    return share->shared ||
+    return share->shared || share->rate_bps == 0 ||
            share->limit_bytes * 8 * WEFT_NS_PER_S / share->rate_bps > limit_ns_fair + limit_ns_fair / 2;
 }
 

@@ -288,15 +288,13 @@ static uint64_t clock_now(void *arg)
     return weft_clock_now_ns();
 }
 
-/* Servers declare it dead after so long. With a thread for the endpoint, a program may call nothing for a
- * long time and be alive; without, its connections would break, too. */
+/* 0 = connections are not parked: a program whose endpoint has a progress thread may call nothing for
+ * longer than any lease, for example while it evaluates a model, and stays alive while connected. */
 static uint64_t park_lease_ns(const struct weft_worker *worker,
                               const struct weft_worker_config *config)
 {
     const uint64_t most_ns = WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS;
-    return config->endpoint.thread || worker->peer_timeout_ns > most_ns / 2
-               ? most_ns
-               : 2 * worker->peer_timeout_ns;
+    return config->endpoint.thread ? 0 : weft_min_u64(2 * worker->peer_timeout_ns, most_ns);
 }
 
 /* Connections that were established before there was a client: without their incarnations it would send

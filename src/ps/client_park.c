@@ -166,7 +166,8 @@ bool weft_ps_client_waits(const struct weft_ps_client *client, uint32_t shard,
                           enum weft_msg_down down)
 {
     const struct ps_shard_end *end = &client->ends[shard];
-    const bool is_back = end->connecting && end->was_parked && down != WEFT_DOWN_SILENT;
+    const bool is_back = end->connecting && end->was_parked &&
+                         (down == WEFT_DOWN_CLOSED || down == WEFT_DOWN_RESTARTED);
     return down != WEFT_DOWN_REPLACED &&
            (client->config.reconnect_ns > 0 || end->park == PARK_ENDING || is_back);
 }
