@@ -205,7 +205,8 @@ void weft_swarm_ps_replicas_free(struct swarm_ps *ps)
     for (uint32_t s = 0; ps->replicas && s < ps->shards; s++) {
         replica_free(&ps->seat[s][0]);
         replica_free(&ps->seat[s][1]);
-        shard_free(standby_of(ps, s)->shard);
+        /* The other one is ps->shard[s]: of a vacant shard, the replica's that would be promoted. */
+        shard_free((ps->is_vacant[s] ? serving_of(ps, s) : standby_of(ps, s))->shard);
         free(ps->reported[s]);
     }
 }

@@ -3,7 +3,7 @@
 #include "sim/finish.h"
 #include "sim/plan.h"
 #include "sim/swarm.h"
-#include "sim/swarm_ps.h"
+#include "sim/swarm_ps_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -366,6 +366,44 @@ static void replicas_are_promoted(void **state)
     assert_true(sum.transfers > 500 && sum.failed > 0 && sum.holds > 50);
 }
 
+/* Fails the run as soon as a server is dead and its replica has not taken its place. */
+struct saboteur {
+    struct swarm_ps *ps; /* NULL: not made yet */
+    bool has_failed;
+};
+
+static void fail_when_vacant(void *arg, uint32_t host, struct weft_ep *ep, bool last)
+{
+    struct saboteur *saboteur = arg;
+    (void)host;
+    (void)ep;
+    (void)last;
+    for (uint32_t s = 0; saboteur->ps != NULL && s < saboteur->ps->shards; s++) {
+        if (saboteur->ps->is_vacant[s] && !saboteur->has_failed) {
+            saboteur->has_failed = true;
+            weft_world_fail(saboteur->ps->world, "on purpose");
+        }
+    }
+}
+
+/* The shard of a replica that is to be promoted is freed once, and that of the next replica, too. */
+static void a_run_that_fails_before_a_promotion_is_freed(void **state)
+{
+    (void)state;
+    uint32_t failed = 0;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        struct saboteur saboteur = {.ps = NULL};
+        const struct weft_world_tap tap = {.arg = &saboteur, .host = fail_when_vacant};
+        struct swarm_ps *ps = weft_swarm_ps_new(seed, WEFT_VALUE_FLOAT32, WITH_REPLICAS, &tap);
+        saboteur.ps = ps;
+        assert_true(weft_swarm_ps_run_replicas(ps) != saboteur.has_failed);
+        failed += saboteur.has_failed;
+        saboteur.ps = NULL;
+        weft_swarm_ps_free(ps);
+    }
+    assert_true(failed > 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +418,7 @@ int main(void)
         cmocka_unit_test(workers_go_by_aggregators),
         cmocka_unit_test(pulls_ahead_leave_room_for_a_clock_probe),
         cmocka_unit_test(replicas_are_promoted),
+        cmocka_unit_test(a_run_that_fails_before_a_promotion_is_freed),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };
