@@ -21,8 +21,10 @@ weft_status weft_train_metrics_start(struct weft_train_metrics *train,
 /* A zeroed object is valid. */
 void weft_train_metrics_stop(struct weft_train_metrics *train);
 
-/* Process a message of a child. */
+/* The slot's process has ended. */
 void weft_train_metrics_gone(struct weft_train_metrics *train, const struct weft_slot *slot);
+
+/* Process a message of a child. */
 void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_slot *slot,
                              const cJSON *message);
 

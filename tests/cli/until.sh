@@ -115,8 +115,8 @@ refuses() {
     tap_run_fails "refuses $*" 2 "$WEFT_BIN" perf compare --train "$@"
     tap_like "says: $like" "$(cat "$tap_tmp/run.out")" "$like"
 }
-refuses 'a job takes' --transports weft:0,udp-raw
-refuses 'a job takes' --transports weft:delay
+refuses 'a job can use' --transports weft:0,udp-raw
+refuses 'a job can use' --transports weft:delay
 refuses 'not a fraction' --loss 0,much
 refuses 'belongs before --' -- --workers 3
 refuses 'belongs before --' -- --transport=tcp
