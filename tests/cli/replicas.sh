@@ -127,9 +127,11 @@ tap_like "replicas are processes of a role of their own" "$(cat job/metrics.out)
 tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
 # ---- a training ----
+# Long enough that it is not over when the server is killed: six epochs once were.
+epochs=40
 trained() {
     timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
-        --format adult --workers 2 --servers 1 --epochs 6 --replicas 1 --div-max 0.5 \
+        --format adult --workers 2 --servers 1 --epochs $epochs --replicas 1 --div-max 0.5 \
         --on-server-death promote --peer-timeout 60 --save model >job.log 2>&1 &
     run=$!
     ready $run 0 1
@@ -137,7 +139,7 @@ trained() {
     [ "$1" = 0 ] || kill_server $run 0
     wait $run
 }
-loss() { sed -n 's/^\[worker 0\] {"event":"test","epoch":6,"test_logloss":\([0-9.]*\).*/\1/p' job.log; }
+loss() { sed -n 's/^\[worker 0\] {"event":"test","epoch":'$epochs',"test_logloss":\([0-9.]*\).*/\1/p' job.log; }
 tap_run "a training with a replica" trained 0
 calm=$(loss)
 tap_run "and one whose server is killed" trained 1
