@@ -350,7 +350,8 @@ static uint32_t running_servers(struct run *run)
     return running;
 }
 
-/* Their last messages have their counters. What is left after their grace is killed by the caller. */
+/* Their last messages have their counters. The caller kills processes that outlive their grace
+ * period. */
 static void await_last_words(struct run *run)
 {
     const uint64_t until_ns = weft_clock_now_ns() + LAST_WORDS_NS;

@@ -37,7 +37,7 @@ void weft_targets_init(struct weft_targets *targets);
 void weft_targets_set(struct weft_targets *targets, const char *role, uint32_t rank,
                       const char *url);
 
-/* The process of this role and rank has ended: nobody serves its address, until it is set again. */
+/* The process of this role and rank has ended: its address is not served until it is set again. */
 void weft_targets_drop(struct weft_targets *targets, const char *role, uint32_t rank);
 
 /* [{"targets": ["127.0.0.1:41234"], "labels": {"role": "server", "rank": "0"}}, ...], from malloc; the

@@ -120,7 +120,7 @@ struct agg_parent {
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
-    bool is_awaited;   /* taken, and nobody below has it open; idle_ns is to come */
+    bool is_awaited;   /* accepted, and no worker below has it open; idle_ns is not reached */
     bool waits;        /* there is something to say, for which it is too early */
     uint64_t retry_ns; /* refused: not asked again before */
     uint64_t idle_ns;  /* taken after that: those below, who were sent away, have until then to open it */

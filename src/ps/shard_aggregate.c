@@ -517,7 +517,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
     struct weft_rpc_tag tag;
     struct weft_rpc_request request;
     struct weft_aggregate_view view;
-    uint32_t refused = UINT32_MAX; /* a rank; as above, nobody's */
+    uint32_t refused = UINT32_MAX; /* a rank; UINT32_MAX = none */
     if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || event->received < event->chunks ||
         weft_rpc_request_unpack(slot->memory, bytes, &request) != WEFT_OK) {
         shard->counters.aggregates_refused++;

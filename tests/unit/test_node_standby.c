@@ -62,7 +62,7 @@ static void await(struct weft_shard_thread *thread, enum weft_replica_why why)
 
 /* ---- the lease ------------------------------------------------------------------------------- */
 
-/* The question may come long after the death: from then on the server has told nobody anything. */
+/* The question may come long after the death: the server has sent nothing since then. */
 static void the_lease_is_judged_as_of_the_death(void **state)
 {
     (void)state;
