@@ -303,6 +303,11 @@ static uint64_t without_stuck(struct egress *e, uint64_t bytes, uint64_t now_ns)
     return bytes - e->stuck_bytes;
 }
 
+void weft_ep_queue_siblings(struct weft_ep *ep, bool siblings)
+{
+    egress_share_siblings(&ep->egress.share, siblings);
+}
+
 void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;

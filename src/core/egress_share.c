@@ -23,6 +23,10 @@
  * Trials also run, ever more rarely, if the limit takes longer than it should and nothing is
  * suspected: the other traffic may have been there from the beginning.
  *
+ * Endpoints of one process, as the shards of a server, are other traffic to each other, and would each
+ * keep a millisecond or three in the queue: a job with four shards took 1.15 times as long. With such
+ * siblings the limit follows the drain rate alone.
+ *
  * Source: TCP small queues (Dumazet, 2012), which avoid the spiral because their limit follows the
  * pacing rate, not the drain rate.
  */
@@ -58,6 +62,16 @@ static void phase_begin(struct egress_share *share, bool trial)
     share->samples = 0;
     share->bytes = 0;
     share->ns = 0;
+}
+
+void egress_share_siblings(struct egress_share *share, bool siblings)
+{
+    if (siblings && !share->siblings) {
+        share->shared = share->low = false;
+        share->link_bps = 0;
+        phase_begin(share, false);
+    }
+    share->siblings = siblings;
 }
 
 static uint64_t bits_per_s(uint64_t bytes, uint64_t ns)
@@ -146,7 +160,9 @@ void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint6
     share->limit_bytes = limit_bytes;
     uint64_t rate_bps = bits_per_s(bytes, ns);
     share->rate_bps = share->rate_bps == 0 ? rate_bps : (7 * share->rate_bps + rate_bps) / 8;
-    phase_sample(share, bytes, ns, now_ns);
+    if (!share->siblings) {
+        phase_sample(share, bytes, ns, now_ns);
+    }
 }
 
 void egress_share_forget(struct egress_share *share)

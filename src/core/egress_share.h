@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct egress_share {
+    bool siblings;       /* other endpoints of this process use the queue: no trials */
     bool shared;         /* other traffic is, or seems to be, in the host's queue */
     bool low;            /* this endpoint's part of the link is */
     bool trial;          /* the limit is doubled */
@@ -22,6 +23,7 @@ struct egress_share {
 };
 
 void egress_share_init(struct egress_share *share);
+void egress_share_siblings(struct egress_share *share, bool siblings);
 /* Record that `bytes` of this endpoint drained from the host's queue in `ns` while it was limited to
  * `limit_bytes`, twice that in a trial. */
 void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes, uint64_t ns,

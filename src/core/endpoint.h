@@ -269,6 +269,9 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
  * with weft_ep_queued, then call weft_ep_send again. An error of half the value costs little. */
 bool weft_ep_queue_asked(const struct weft_ep *ep);
 void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns);
+/* Whether other endpoints of this process send over the same queue. Then a low drain rate is no sign of
+ * other programs' traffic. Until the first call: none do. */
+void weft_ep_queue_siblings(struct weft_ep *ep, bool siblings);
 
 /* Latest time at which on_deadline must be called; WEFT_NEVER = no timer is set. */
 uint64_t weft_ep_deadline(const struct weft_ep *ep);

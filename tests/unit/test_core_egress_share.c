@@ -161,6 +161,28 @@ static void late_looks_do_not_pass_for_other_traffic(void **state)
     line_free(line);
 }
 
+/* Four endpoints of one process: each sees three others, and leaves the limit at its own drain rate. */
+static void siblings_are_not_other_traffic(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    (void)run(line, WEFT_NS_PER_S);
+    line->other = 60000;
+    (void)run(line, 2 * WEFT_NS_PER_S);
+    assert_true(egress_of(line)->limit_bytes > 25100);
+    weft_ep_queue_siblings(line->net->end[0].ep, true);
+    (void)run(line, WEFT_NS_PER_S);
+    for (uint32_t i = 0; i < 20; i++) {
+        (void)run(line, 250 * WEFT_NS_PER_MS);
+        assert_in_range(egress_of(line)->limit_bytes, 5000, 12500);
+        assert_false(egress_of(line)->share.trial);
+    }
+    weft_ep_queue_siblings(line->net->end[0].ep, false);
+    (void)run(line, 2 * WEFT_NS_PER_S);
+    assert_true(egress_of(line)->limit_bytes > 25100);
+    line_free(line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +192,7 @@ int main(void)
         cmocka_unit_test(when_the_other_traffic_ends_the_limit_falls),
         cmocka_unit_test(a_slower_link_is_told_from_other_traffic),
         cmocka_unit_test(late_looks_do_not_pass_for_other_traffic),
+        cmocka_unit_test(siblings_are_not_other_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ struct weft_udp {
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
     uint32_t timers_put_off; /* batches received since the timers became due */
+    bool on_link; /* not bound to loopback */
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;
@@ -56,6 +57,8 @@ uint32_t weft_udp_step(struct weft_driver *driver, uint64_t timeout_ns,
                        weft_driver_handler *handler, void *arg);
 /* Send until no packet is ready. */
 void weft_udp_send_all(struct weft_udp *udp);
+/* Whether this process has several endpoints that are not bound to loopback. */
+bool weft_udp_has_siblings(void);
 void weft_udp_observe(struct weft_udp *udp, bool last);
 
 #endif

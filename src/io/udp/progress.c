@@ -22,6 +22,7 @@ static bool next_burst(struct weft_udp *udp, uint64_t now_ns, uint32_t count)
 {
     uint32_t packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
     if (packets == 0 && count == 0 && weft_ep_queue_asked(udp->ep)) {
+        weft_ep_queue_siblings(udp->ep, weft_udp_has_siblings());
         weft_ep_queued(udp->ep, weft_sock_queued(udp->socket_fd), now_ns);
         packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
     }

@@ -76,6 +76,14 @@ static weft_status open_socket(const struct weft_udp_config *config, struct weft
     return weft_driver_watch(&udp->base, udp->socket_fd, error);
 }
 
+/* Endpoints of this process off loopback, which share the host's queue. */
+static atomic_uint on_links;
+
+bool weft_udp_has_siblings(void)
+{
+    return atomic_load_explicit(&on_links, memory_order_relaxed) > 1;
+}
+
 static weft_status open_endpoint(const struct weft_udp_config *config, struct weft_udp *udp,
                                  bool loopback, struct weft_error *error)
 {
@@ -99,6 +107,8 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
         return status;
     }
     status = weft_ep_new(&ep, &udp->ep);
+    udp->on_link = status == WEFT_OK && !loopback;
+    atomic_fetch_add(&on_links, udp->on_link);
     return status == WEFT_OK
                ? status
                : weft_fail(error, status, "the endpoint: %s", weft_status_text(status));
@@ -150,6 +160,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
 static void release(struct weft_udp *udp)
 {
     weft_delayed_ack_free(udp->delayed_ack);
+    atomic_fetch_sub(&on_links, udp->on_link);
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
     weft_poller_close(&udp->base.poller);
