@@ -1,4 +1,4 @@
-/* Stub for builds without ipsec-mb. */
+/* Builds without ipsec-mb: this provider has no algorithms. */
 #include "crypto/aead.h"
 
 #include <stdio.h>

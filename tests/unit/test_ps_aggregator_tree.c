@@ -642,8 +642,8 @@ static void taken_at_last(void **state)
     a_table_taken_at_last(false);
 }
 
-/* How long sums wait above is one figure for all tables: who has another table open than the one by whose
- * answer it was learnt is told, too. */
+/* The time that sums wait at higher levels is the same for all tables. A child is told of a change even if
+ * it has not opened the table whose reply announced it. */
 static void ages_are_of_all_tables(void **state)
 {
     (void)state;
