@@ -45,9 +45,9 @@ wheel: ## build the Python package to be handed on, with libweft.so in it, in di
 	@tools/bootstrap wheel
 	@tools/wheel
 
-format: ## format all C files with .clang-format
+format: ## format the C lines changed since the last commit with .clang-format
 	@tools/bootstrap format
-	@find include src cli tests bench -name '*.[ch]' -exec clang-format -i {} +
+	@git clang-format --extensions c,h
 
 clean: ## remove every build folder
 	@rm -rf build build-asan build-tsan build-fuzz
