@@ -1,5 +1,5 @@
 /* Internals of `weft run`, shared by run.c (options, key, directory), slots.c (command lines and
- * environments), replicas.c and supervise.c (process supervision). */
+ * environments), replicas.c, supervise.c (process supervision) and end.c (the end of a run). */
 #ifndef WEFT_CLI_RUN_INTERNAL_H
 #define WEFT_CLI_RUN_INTERNAL_H
 
@@ -30,6 +30,10 @@ struct run {
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* by server: was ready at least once */
     int interrupted;
     struct weft_error error; /* why the run is over; "" = it is not */
+    /* A server or the coordinator has died and is not restarted. The run is over at give_up_ns unless
+     * all workers end well before; text "" = none. */
+    struct weft_error gone;
+    uint64_t give_up_ns;
 };
 
 static inline struct weft_slot *run_coordinator(struct run *run)
@@ -96,6 +100,17 @@ bool weft_run_promote(struct run *run, uint32_t s, const char *how);
 /* Handle a message, or the exit, of a slot's process. False: it does not concern a replica. */
 bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJSON *message);
 bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *how);
+
+/* ---- end.c ----------------------------------------------------------------------------------- */
+
+/* Print an "error" or "checkpoint" of a process; false: another event. */
+bool weft_run_print(const struct weft_slot *slot, const cJSON *message);
+
+/* Stop the servers. Each gets its grace period, and in a run with a watch that is good at least
+ * half a minute, so that its last message arrives; a signal ends that extra time, and another one
+ * the grace periods. Sets run->interrupted at a signal, and run->error when a server failed whose
+ * last checkpoint would be a result of the run. */
+void weft_run_end_servers(struct run *run, bool good);
 
 /* ---- aggregators.c --------------------------------------------------------------------------- */
 

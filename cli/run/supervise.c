@@ -11,7 +11,9 @@
 
 static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
 
-#define LAST_WORDS_NS (30 * WEFT_NS_PER_S)
+/* The death of a server or of the coordinator ends the run after this time, in which workers that have
+ * finished their work can exit. */
+static const uint64_t gone_patience_ns = WEFT_NS_PER_S;
 
 /* After a stall of the whole host all leases lapse at once, but running processes renew theirs
  * soon. Wait for this fraction of the lease. */
@@ -72,11 +74,24 @@ static void tell_death(struct run *run, uint32_t rank)
     }
 }
 
+/* Workers that have everything acknowledged do not need the servers or the coordinator any more. The
+ * death of one of these then takes nothing away, unless a server was to write a last checkpoint. */
+static bool may_be_complete(struct run *run)
+{
+    return run_worker(run, run->options->workers - 1)->starts > 0 &&
+           !weft_run_servers_have(run->options, "checkpoint");
+}
+
 /* A slot's restarts are used up: the end of the run, or of this worker only. */
 static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, const char *how)
 {
     const char *more = run->options->restarts > 0 ? ", once more than --restart allows" : "";
-    if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&
+    if (is_worker && run->gone.text[0] != '\0') { /* an effect of that */
+        run->error = run->error.text[0] == '\0' ? run->gone : run->error;
+    } else if (!is_worker && run->gone.text[0] == '\0' && may_be_complete(run)) {
+        (void)weft_fail(&run->gone, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
+        run->give_up_ns = weft_clock_now_ns() + gone_patience_ns;
+    } else if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&
         ++run->lost < run->options->workers) {
         slot->is_done = true;
         fprintf(stderr, "weft run: worker %u %s%s; the others continue\n", slot->rank, how, more);
@@ -201,9 +216,8 @@ static void note_message(struct run *run, struct weft_slot *slot, const cJSON *m
         weft_run_metrics_note(&run->metrics, slot, message);
     } else if (strcmp(event, "expired") == 0 || strcmp(event, "reclaimed") == 0) {
         note_lease(run, message, strcmp(event, "expired") == 0);
-    } else if (strcmp(event, "error") == 0 || strcmp(event, "checkpoint") == 0) {
-        fprintf(stderr, "weft run: %s %u%s: %s\n", slot->role, slot->rank,
-                slot->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
+    } else {
+        (void)weft_run_print(slot, message);
     }
 }
 
@@ -228,6 +242,12 @@ static bool turn(struct run *run, uint64_t until_ns)
     struct weft_supervisor_event event;
     until_ns = weft_min_u64(until_ns, replace_due(run));
     uint64_t now_ns = weft_clock_now_ns();
+    if (run->gone.text[0] != '\0') {
+        until_ns = weft_min_u64(until_ns, run->give_up_ns);
+        if (now_ns >= run->give_up_ns && run->error.text[0] == '\0') {
+            run->error = run->gone;
+        }
+    }
     if (run->error.text[0] != '\0') {
         return false;
     }
@@ -341,56 +361,25 @@ static bool start_metrics(struct run *run)
     return true;
 }
 
-static uint32_t running_servers(struct run *run)
-{
-    uint32_t running = 0;
-    for (uint32_t s = 0; s < run->options->servers; s++) {
-        running += run_server(run, s)->is_running;
-    }
-    return running;
-}
-
-/* Their last messages have their counters. The caller kills processes that outlive their grace
- * period. */
-static void await_last_words(struct run *run)
-{
-    const uint64_t until_ns = weft_clock_now_ns() + LAST_WORDS_NS;
-    for (uint32_t s = 0; s < run->options->servers; s++) {
-        if (run_server(run, s)->is_running) {
-            kill(-run_server(run, s)->pid, SIGTERM);
-        }
-    }
-    for (uint64_t now_ns; running_servers(run) > 0 && (now_ns = weft_clock_now_ns()) < until_ns;) {
-        struct weft_supervisor_event event;
-        weft_supervisor_next(&run->supervisor, until_ns - now_ns, &event);
-        if (event.type != WEFT_SUPERVISOR_MESSAGE) {
-            continue;
-        }
-        if (strcmp(event.slot->role, "server") == 0 &&
-            strcmp(weft_channel_text(event.object, "event"), "done") == 0) {
-            watch(run, event.slot, event.object);
-        }
-        cJSON_Delete(event.object);
-    }
-}
-
 int weft_run_all(struct run *run)
 {
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
     weft_supervisor_stop(&run->supervisor, "worker");
     weft_supervisor_stop(&run->supervisor, "aggregator"); /* its sums are sent to the servers */
-    if (good && run->options->watch != NULL) {
-        await_last_words(run);
-    }
-    weft_supervisor_stop(&run->supervisor, "server");
+    weft_run_end_servers(run, good);
     weft_supervisor_stop(&run->supervisor, NULL);
+    good = good && run->interrupted == 0 && run->error.text[0] == '\0';
     if (run->interrupted != 0) {
         fprintf(stderr, "weft run: interrupted by signal %d (%s); stopped all processes\n",
                 run->interrupted, strsignal(run->interrupted));
     } else if (!good) {
         fprintf(stderr, "weft run: %s; stopped all processes\n", run->error.text);
     } else {
+        if (run->gone.text[0] != '\0') {
+            fprintf(stderr, "weft run: %s, at the end of the last worker's work; nothing is missing\n",
+                    run->gone.text);
+        }
         fprintf(stderr, "weft run: all %u workers have finished\n", run->options->workers - run->lost);
     }
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;

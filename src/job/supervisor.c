@@ -591,9 +591,9 @@ static bool is_stopped(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Returns the number of processes still running. Their PIDs cannot have been reused: none was
- * waited for yet. */
-static uint32_t press(struct weft_supervisor *supervisor, const char *role, uint64_t waited_ns)
+/* The PIDs cannot have been reused: none was waited for yet. */
+uint32_t weft_supervisor_press(struct weft_supervisor *supervisor, const char *role,
+                               uint64_t waited_ns)
 {
     uint32_t running = 0;
     for (uint32_t i = 0; i < supervisor->count; i++) {
@@ -624,7 +624,7 @@ void weft_supervisor_stop(struct weft_supervisor *supervisor, const char *role)
 {
     uint64_t begun_ns = clock_ns();
     uint64_t waited_ns = 0;
-    while (press(supervisor, role, waited_ns) > 0) {
+    while (weft_supervisor_press(supervisor, role, waited_ns) > 0) {
         struct weft_supervisor_event event;
         weft_supervisor_next(supervisor, 10 * WEFT_NS_PER_MS, &event);
         cJSON_Delete(event.type == WEFT_SUPERVISOR_MESSAGE ? event.object : NULL);

@@ -158,8 +158,15 @@ void weft_supervisor_next(struct weft_supervisor *supervisor, uint64_t timeout_n
                           struct weft_supervisor_event *event_p);
 
 /* Terminate the processes of a role (NULL = of all): SIGTERM to their groups, SIGCONT to stopped
- * ones, SIGKILL after their grace period. Waits until all have exited and no restart is due. */
+ * ones, SIGKILL after their grace period. Waits until all have exited and no restart is due. The
+ * messages and signals that arrive meanwhile are discarded. */
 void weft_supervisor_stop(struct weft_supervisor *supervisor, const char *role);
+
+/* One step of weft_supervisor_stop, for a caller that handles the events of the termination itself:
+ * call it, with the time since the first call (which has 0), every few milliseconds. A slot's grace_ns
+ * may change between two calls. Returns the number of processes of the role that still run. */
+uint32_t weft_supervisor_press(struct weft_supervisor *supervisor, const char *role,
+                               uint64_t waited_ns);
 
 /* Describe how the slot's last process ended: "was killed by signal 9 (Killed)". */
 void weft_slot_ending(const struct weft_slot *slot, char *text, size_t bytes);

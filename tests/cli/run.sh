@@ -140,6 +140,52 @@ tap_run "after its kill -9 nothing is left, grandchildren included" tap_until al
     $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
 tap_run "nor its folder" tap_until sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
 
+# A server is not needed any more by workers that end well; to a job with checkpoints its last one is.
+cat >kills_server <<'END'
+#!/bin/sh
+kill -9 "$(sed -n 's/^weft run: server 0: pid //p' "$1")"
+sleep "$2"
+END
+chmod +x kills_server
+background spent "$weft" run -n 2 -- sh -c './kills_server spent.out 0.1; exit 0'
+wait $last
+tap_is "a server that dies as the last workers end" $? 0
+tap_like "is said to have done so" "$(cat spent.out)" \
+    '^weft run: server 0 was killed by signal 9 (Killed)\(, at the end of the last worker.s work\| when\)'
+background needed "$weft" run -n 1 -- ./kills_server needed.out 1000
+wait $last
+tap_is "while a worker works it ends the run" $? 1
+tap_like "in words" "$(cat needed.out)" \
+    '^weft run: server 0 was killed by signal 9 (Killed); stopped all processes$'
+background cause "$weft" run -n 1 -- sh -c './kills_server cause.out 0.5; exit 3'
+wait $last
+tap_like "and is the cause that is told, not the worker that fails after it" "$(cat cause.out)" \
+    '^weft run: server 0 was killed by signal 9 (Killed); stopped all processes$'
+background kept "$weft" run -n 1 --server-options "--checkpoint $PWD/kept" -- sh -c \
+    './kills_server kept.out 0.2; exit 0'
+wait $last
+tap_is "nor may it die where it was to write a checkpoint" $? 1
+
+# A server that hangs when it is told to stop: in the write of its trace to a pipe that is almost full.
+# It may be writing a checkpoint, so it has two minutes; who does not want to wait says so again.
+mkfifo stuck
+exec 9<>stuck
+dd if=/dev/zero bs=64940 count=1 >&9 2>/dev/null
+background hangs "$weft" run -n 1 --server-options "--trace $PWD/stuck --checkpoint $PWD/hangs" -- true
+hangs=$last
+tap_run "a server hangs at the end of a job" tap_until sh -c 'grep -q "worker 0: pid" hangs.out'
+tap_until all_gone $(sed -n 's/^weft run: worker 0: pid //p' hangs.out)
+interrupted() { # the second signal counts when it is not the first one, sent twice
+    kill -INT $hangs 2>/dev/null
+    sleep 0.6
+    grep -q 'signal 2 (Interrupt) again; killing the servers' hangs.out
+}
+tap_run "a second Ctrl-C kills it" tap_until interrupted
+wait $hangs
+tap_is "and the run has failed" $? 1
+tap_run "nothing is left of it, either" all_gone $(pids hangs.out)
+exec 9>&-
+
 # The coordinator is killed while workers wait for a file; those that come later still join.
 cat >late <<'END'
 #!/bin/sh

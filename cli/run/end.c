@@ -1,0 +1,107 @@
+/* The end of `weft run`: the servers are told to stop, and what they report on the way is printed or
+ * passed on: what became of the last checkpoint, and for `weft train` the counters.
+ *
+ * A server that does not exit is killed after its grace period, which is long where it may be writing
+ * a checkpoint. Who does not want to wait for that sends another signal. */
+#define _GNU_SOURCE
+#include "cli/run/internal.h"
+
+#include "io/clock.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+
+static const uint64_t look_ns = 10 * WEFT_NS_PER_MS;
+static const uint64_t last_message_ns = 30 * WEFT_NS_PER_S;
+
+/* A signal so soon after another one is the same request: timeout(1) sends each of its signals twice. */
+static const uint64_t same_signal_ns = WEFT_NS_PER_S;
+
+bool weft_run_print(const struct weft_slot *slot, const cJSON *message)
+{
+    const char *event = weft_channel_text(message, "event");
+    if (strcmp(event, "error") != 0 && strcmp(event, "checkpoint") != 0) {
+        return false;
+    }
+    fprintf(stderr, "weft run: %s %u%s: %s\n", slot->role, slot->rank,
+            slot->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
+    return true;
+}
+
+/* The errors of servers in a run that has failed are mostly effects of the failure. */
+static void note_message(struct run *run, const struct weft_supervisor_event *event, bool good)
+{
+    const char *name = weft_channel_text(event->object, "event");
+    struct weft_run_watch *watch = run->options->watch;
+    if (strcmp(event->slot->role, "server") != 0) {
+        return;
+    }
+    if (good && !event->slot->is_retired && watch != NULL && strcmp(name, "done") == 0) {
+        watch->message(watch->arg, &run->supervisor, event->slot, event->object);
+    } else if (good || strcmp(name, "checkpoint") == 0) {
+        (void)weft_run_print(event->slot, event->object);
+    }
+}
+
+static void note_exit(struct run *run, const struct weft_slot *slot, bool good)
+{
+    char how[160];
+    if (!good || strcmp(slot->role, "server") != 0 || slot->is_retired || slot->wait_status == 0) {
+        return;
+    }
+    weft_slot_ending(slot, how, sizeof(how));
+    if (weft_run_servers_have(run->options, "checkpoint")) {
+        (void)weft_fail(&run->error, WEFT_PEER,
+                        "all workers have finished, but server %u %s when it was told to stop, and its "
+                        "last checkpoint may be missing",
+                        slot->rank, how);
+    } else {
+        fprintf(stderr, "weft run: server %u %s when it was told to stop\n", slot->rank, how);
+    }
+}
+
+/* graces: each server's grace_ns of before. */
+static void note_signal(struct run *run, int signal, uint64_t waited_ns, const uint64_t *graces)
+{
+    const bool again = run->interrupted != 0;
+    run->interrupted = signal;
+    for (uint32_t s = 0; s < run->options->servers; s++) {
+        struct weft_slot *slot = run_server(run, s);
+        const uint64_t own_ns = graces[s] != 0 ? graces[s] : run->supervisor.policy.grace_ns;
+        slot->grace_ns = again ? 1
+                               : weft_min_u64(weft_max_u64(slot->grace_ns, own_ns),
+                                              weft_time_add(waited_ns, own_ns));
+    }
+    if (again) {
+        fprintf(stderr, "weft run: signal %d (%s) again; killing the servers\n", signal,
+                strsignal(signal));
+    }
+}
+
+void weft_run_end_servers(struct run *run, bool good)
+{
+    const uint64_t begun_ns = weft_clock_now_ns();
+    uint64_t graces[WEFT_JOB_SHARDS_MAX], waited_ns = 0;
+    uint64_t signal_ns = run->interrupted != 0 ? same_signal_ns : 0; /* the next one counts from here */
+    for (uint32_t s = 0; s < run->options->servers; s++) {
+        struct weft_slot *slot = run_server(run, s);
+        graces[s] = slot->grace_ns;
+        if (good && run->options->watch != NULL) {
+            slot->grace_ns = weft_max_u64(slot->grace_ns, last_message_ns);
+        }
+    }
+    while (weft_supervisor_press(&run->supervisor, "server", waited_ns) > 0) {
+        struct weft_supervisor_event event;
+        weft_supervisor_next(&run->supervisor, look_ns, &event);
+        waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
+        if (event.type == WEFT_SUPERVISOR_MESSAGE) {
+            note_message(run, &event, good);
+            cJSON_Delete(event.object);
+        } else if (event.type == WEFT_SUPERVISOR_EXITED) {
+            note_exit(run, event.slot, good);
+        } else if (event.type == WEFT_SUPERVISOR_SIGNAL && waited_ns >= signal_ns) {
+            note_signal(run, event.signal, waited_ns, graces);
+            signal_ns = waited_ns + same_signal_ns;
+        }
+    }
+}
