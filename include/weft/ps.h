@@ -215,6 +215,8 @@ WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct
 /* Send CLOSE to the servers and free the ps and its tables. Open operations are discarded, so
  * call weft_ps_flush first. Memory lent to pulls belongs to the caller again. NULL is allowed.
  *
+ * In the child of a fork it does nothing, and frees nothing: the connections are the parent's.
+ *
  * The coordinator, if any, is notified that this worker has finished; when all have, the job is
  * over. If pushes or clocks are unacknowledged, or a server is down, it behaves as
  * weft_ps_abort. */
@@ -653,7 +655,7 @@ WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
  * The next call that makes progress ends it. With config.thread it is not needed, except with
  * config.via before a computation of a minute or more: the connections to servers that only the
  * aggregator uses are closed then, and this call opens them again. That takes some round trips, at
- * most two seconds. */
+ * most the peer timeout and a second. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect. */

@@ -18,7 +18,8 @@
 enum { PEERS_SPARE = 4 }; /* a closed connection keeps its slot for a moment */
 
 static const uint64_t step_ns = 200 * WEFT_NS_PER_MS;
-static const uint64_t unpark_ns = WEFT_NS_PER_S;
+static const uint64_t unpark_ns = WEFT_NS_PER_S; /* at least; at most for settling */
+static const uint64_t unpark_step_ns = 10 * WEFT_NS_PER_MS;
 static const uint64_t settle_ns = 10 * WEFT_NS_PER_MS; /* at least */
 /* The pause between attempts: a server may immediately refuse a rank that another process has. */
 static const uint64_t retry_ns = 200 * WEFT_NS_PER_MS;
@@ -401,7 +402,9 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     return status == WEFT_OK ? make_sched(worker, config) : status;
 }
 
-/* Open the connections that it parked, if their servers answer. False: it has parked none. */
+/* Open the connections that it parked, if their servers answer, for as long as it would wait for a reply
+ * over any connection: a busy host may need seconds, and a rank that just falls silent is declared dead
+ * when its lease ends. False: it has parked none. */
 static bool unpark(struct weft_worker *worker)
 {
     if (!worker->has_via || worker->client == NULL) {
@@ -409,10 +412,10 @@ static bool unpark(struct weft_worker *worker)
     }
     bool any = false;
     uint64_t now_ns = weft_clock_now_ns();
-    const uint64_t end_ns = weft_time_add(now_ns, unpark_ns);
+    const uint64_t end_ns = weft_time_add(now_ns, weft_max_u64(unpark_ns, worker->peer_timeout_ns));
     while (weft_ps_client_unpark(worker->client, now_ns) && now_ns < end_ns) {
         any = true;
-        weft_worker_progress(worker, unpark_ns / 100);
+        weft_worker_progress(worker, unpark_step_ns);
         now_ns = weft_clock_now_ns();
     }
     return any;
@@ -432,7 +435,7 @@ void weft_worker_idle(struct weft_worker *worker)
 {
     const uint64_t begin_ns = weft_clock_now_ns();
     if (unpark(worker)) {
-        settle(worker, weft_clock_now_ns() - begin_ns);
+        settle(worker, weft_min_u64(weft_clock_now_ns() - begin_ns, unpark_ns));
     }
     if (worker->client != NULL) {
         weft_ps_client_park_again(worker->client);

@@ -306,6 +306,41 @@ with weft.connect(server, worker=0, workers=1, via=via) as ps:
     print("alive")
 END
     tap_is "a parked worker is idle for longer than its lease" "$(tr '\n' ' ' <python.out)" "parked alive "
+
+    # It ends while the host of its server is busy: that hears of the end all the same.
+    WEFT_PEER_TIMEOUT_S=4 tap_python "$(port_of server.out)" "$(port_of aggregate.out)" \
+        "$(sed -n 's/^metrics: //p' server.out)" "$server" >python.out 2>&1 <<'END'
+import os, signal, sys, threading, time, urllib.request, numpy, weft
+server, via = ("127.0.0.1:" + port for port in sys.argv[1:3])
+pid = int(sys.argv[4])
+
+def is_parked():
+    with urllib.request.urlopen(sys.argv[3]) as metrics:
+        return 'weft_workers_parked{shard="0"} 1' in metrics.read().decode()
+
+with weft.connect(server, worker=0, workers=1, via=via) as ps:
+    table = ps.table(0, dim=2, optimizer="sgd", learning_rate=1.0, consistency="bsp", average="none")
+    random = numpy.random.default_rng(1)
+    end = time.monotonic() + 120
+    while not is_parked() and time.monotonic() < end:
+        for _ in range(10):
+            ids = numpy.unique(random.integers(0, 4000, 50)).astype(numpy.uint64)
+            table.pull(ids)
+            table.push(ids, numpy.ones((len(ids), 2), numpy.float32))
+            table.clock()
+            time.sleep(0.02)
+    ps.flush()
+    print("parked" if is_parked() else "not parked")
+    os.kill(pid, signal.SIGSTOP)
+    goes_on = threading.Timer(2, os.kill, (pid, signal.SIGCONT))
+    goes_on.start()
+goes_on.join()
+while is_parked():
+    time.sleep(0.05)
+print("gone")
+END
+    tap_is "a parked worker ends while its server stands still" "$(tr '\n' ' ' <python.out)" "parked gone "
+    tap_is "which hears of it as soon as it goes on" "$(grep -c 'has died' server.err)" 0
     kill "$aggregator"
     wait "$aggregator"
     kill "$server"
