@@ -11,6 +11,7 @@ enum { JOURNAL_BYTES = 1 << 20 };
 struct bench {
     struct fake_net *net;
     struct weft_shard *shard;
+    enum weft_worker_death on_death;
     uint32_t rpc_id;
     uint8_t message[8][4096];
     uint32_t messages;
@@ -24,6 +25,7 @@ static struct weft_shard *shard_for(struct bench *b, uint32_t aggregators)
 {
     struct weft_shard_config config = shard_rig_config(b->net);
     config.aggregators_max = aggregators;
+    config.on_death = b->on_death;
     return shard_rig_new(b->net, SHARD, &config);
 }
 
@@ -32,10 +34,11 @@ static struct weft_shard *shard_new(struct bench *b)
     return shard_for(b, 1);
 }
 
-static struct bench *bench_new(uint64_t seed)
+static struct bench *bench_for(uint64_t seed, enum weft_worker_death on_death)
 {
     struct bench *b = calloc(1, sizeof(*b));
     assert_non_null(b);
+    b->on_death = on_death;
     b->net = fake_net_new(seed);
     b->net->packet_bytes = 400;
     b->shard = shard_new(b);
@@ -49,6 +52,11 @@ static struct bench *bench_new(uint64_t seed)
         fake_connect(b->net, SHARD, n);
     }
     return b;
+}
+
+static struct bench *bench_new(uint64_t seed)
+{
+    return bench_for(seed, WEFT_DEATH_WAIT);
 }
 
 static void bench_free(struct bench *b)
@@ -499,6 +507,34 @@ static void bsp_means(void **state)
     }
 }
 
+/* A sum may come after the death of one whose push is in it. It is refused, and the others send theirs: a
+ * mean over those that are left does not hold the push of one that is not counted. */
+static void the_dead_are_not_in_a_mean(void **state)
+{
+    (void)state;
+    struct bench *b = bench_for(1, WEFT_DEATH_SHRINK);
+    const struct weft_table_spec bsp = {.mode = WEFT_TABLE_BSP}; /* the mean over workers */
+    declare(b, WORKER, bsp, SESSION);
+    declare(b, OTHER, bsp, SESSION);
+    weft_shard_worker_died(b->shard, 1, UINT64_MAX, 0);
+    assert_int_not_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    assert_int_equal(weft_shard_counters(b->shard)->aggregate_pushes, 0);
+    push(b, WORKER, 1, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    clock_of(b, WORKER, 1);
+    assert_int_equal(rows_with(b->shard, 1), ROWS);
+    /* The other way round: its push was in a sum before it died, and it counts in the mean. */
+    bench_free(b);
+    b = bench_for(1, WEFT_DEATH_SHRINK);
+    declare(b, WORKER, bsp, SESSION);
+    declare(b, OTHER, bsp, SESSION);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    weft_shard_worker_died(b->shard, 1, UINT64_MAX, 0);
+    clock_of(b, WORKER, 1);
+    assert_int_equal(rows_with(b->shard, 1), ROWS); /* 2 over both */
+    bench_free(b);
+}
+
 /* The process dies; the next one has the sums and the windows from the journal, and takes no aggregate
  * of a worker that has not come back to it. */
 static void journal(void **state)
@@ -616,6 +652,7 @@ int main(void)
         cmocka_unit_test(contradicts_itself),
         cmocka_unit_test(which_tables),
         cmocka_unit_test(bsp_means),
+        cmocka_unit_test(the_dead_are_not_in_a_mean),
         cmocka_unit_test(journal),
         cmocka_unit_test(aggregator_comes_again),
         cmocka_unit_test(memory_is_touched_when_used),
