@@ -2,6 +2,7 @@
 #include "cli/server/internal.h"
 
 #include "cli/output.h"
+#include "io/clock.h"
 #include "io/random.h"
 
 #include <math.h>
@@ -121,6 +122,27 @@ static bool is_asked(void)
     return poll(&fd, 1, 0) > 0;
 }
 
+static const uint64_t say_every_ns = 10 * WEFT_NS_PER_S;
+
+/* Like signal_fd_asked. */
+static struct {
+    const struct weft_launch *launch;
+    uint64_t next_ns;
+} waiting;
+
+static bool is_asked_while_joining(void)
+{
+    const uint64_t now_ns = weft_clock_now_ns();
+    if (now_ns >= waiting.next_ns) {
+        fprintf(stderr,
+                "weft server: the coordinator %s:%u has not registered this server yet; is it "
+                "running there? Still waiting\n",
+                waiting.launch->coordinator_host, waiting.launch->coordinator_port);
+        waiting.next_ns = now_ns + say_every_ns;
+    }
+    return is_asked();
+}
+
 /* Run the coordinator of a job that has no separate one. */
 static weft_status coordinate(struct server *server, struct weft_error *error)
 {
@@ -164,8 +186,10 @@ weft_status weft_server_join(struct server *server, struct weft_error *error)
         .span = server->shards_here,
         .what = WEFT_MEMBER_WAIT_JOINED,
         .patience_ns = server->membership.patience_s * WEFT_NS_PER_S,
-        .stop = is_asked,
+        .stop = is_asked_while_joining,
     };
+    waiting.launch = launch;
+    waiting.next_ns = weft_clock_now_ns() + say_every_ns;
     weft_status status = weft_membership_join(&server->membership, &join, &state, error);
     if (status != WEFT_OK) {
         return WEFT_PEER;

@@ -123,6 +123,7 @@ static void connect_if_due(struct weft_member_thread *thread)
 
 static void serve(struct weft_member_thread *thread)
 {
+    weft_peer peer;
     while (!atomic_load(&thread->stop)) {
         connect_if_due(thread);
         uint64_t until_ns = weft_member_client_deadline(thread->client);
@@ -132,6 +133,9 @@ static void serve(struct weft_member_thread *thread)
                                                      : 0;
         (void)weft_driver_step(thread->driver, timeout_ns, handle, thread);
         show_state(thread);
+        if (weft_member_client_take_close(thread->client, &peer)) {
+            weft_driver_disconnect(thread->driver, peer);
+        }
     }
 }
 
@@ -312,6 +316,22 @@ void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, s
     pthread_mutex_unlock(&thread->lock);
 }
 
+static const char *kind_of(uint64_t name)
+{
+    switch (name >> 32) {
+    case WEFT_ROLE_SERVER:
+        return "a `weft server`";
+    case WEFT_ROLE_WORKER:
+        return "a worker";
+    case WEFT_ROLE_SCHEDULER:
+        return "a `weft scheduler`";
+    case WEFT_ROLE_AGGREGATOR:
+        return "a `weft aggregate`";
+    default:
+        return "another program";
+    }
+}
+
 /* WEFT_OK: the awaited state is reached. Another status ends the wait; WEFT_AGAIN = wait on. Called
  * with the lock. */
 static weft_status check_wait(const struct weft_member_thread *thread, enum weft_member_wait what,
@@ -325,6 +345,12 @@ static weft_status check_wait(const struct weft_member_thread *thread, enum weft
         char text[WEFT_ERROR_BYTES];
         refusal_text(thread, text, sizeof(text));
         return weft_fail(error, WEFT_PEER, "%s", text);
+    }
+    if (state->phase == WEFT_MEMBER_JOINING && state->is_other) {
+        return weft_fail(error, WEFT_PEER,
+                         "the process at %.100s:%u is %s and not a coordinator; name the address that "
+                         "`weft coordinator` prints",
+                         thread->config.host, thread->config.port, kind_of(state->other));
     }
     bool is_there = state->phase == WEFT_MEMBER_JOINED &&
                     (what == WEFT_MEMBER_WAIT_JOINED || state->list.version != 0);

@@ -48,7 +48,8 @@ enum weft_member_wait {
 /* Wait until that state is reached.
  *
  * stop:    called every 50 ms; true ends the wait. NULL = never.
- * Errors:  WEFT_PEER     the coordinator refused, or the slot was given to another process.
+ * Errors:  WEFT_PEER     the coordinator refused, or the slot was given to another process, or the
+ *                        process at the coordinator's address is not one.
  *          WEFT_TIMEOUT  patience_ns is over, or stop returned true.
  *          Others        the endpoint could not be opened.   error->text has the reason. */
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,

@@ -40,6 +40,7 @@ struct weft_member_client {
     uint64_t register_ns;  /* when REGISTER is due; WEFT_NEVER = it is not */
     uint64_t heartbeat_ns; /* due; WEFT_NEVER = not registered on this connection */
     uint64_t claim_end_ns; /* when a claim is given up; WEFT_NEVER = none was refused yet */
+    bool wants_close; /* of peer */
     bool wants_leave;
     uint8_t leave_flags;
     bool is_published;
@@ -280,6 +281,7 @@ static void disconnected(struct weft_member_client *client, uint64_t now_ns)
         client->calls[i].is_waiting = false;
     }
     client->peer = WEFT_PEER_ANY;
+    client->wants_close = false;
     client->state.is_connected = false;
     client->register_ns = WEFT_NEVER;
     client->heartbeat_ns = WEFT_NEVER;
@@ -298,6 +300,24 @@ void weft_member_client_connecting(struct weft_member_client *client, weft_peer 
     client->connect_ns = weft_time_add(now_ns, reconnect_ns);
 }
 
+bool weft_member_client_take_close(struct weft_member_client *client, weft_peer *peer_p)
+{
+    const bool wants = client->wants_close;
+    client->wants_close = false;
+    *peer_p = wants ? client->peer : *peer_p;
+    return wants;
+}
+
+/* Others would never answer: a server drops requests that are not for it. */
+static void connected(struct weft_member_client *client, uint64_t name, uint64_t now_ns)
+{
+    client->state.is_other = name != weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);
+    client->state.other = client->state.is_other ? name : 0;
+    client->state.is_connected = !client->state.is_other;
+    client->wants_close = client->state.is_other;
+    client->register_ns = client->state.is_other ? WEFT_NEVER : now_ns;
+}
+
 void weft_member_client_event(struct weft_member_client *client,
                               const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -309,8 +329,7 @@ void weft_member_client_event(struct weft_member_client *client,
         return;
     }
     if (event->type == WEFT_EVENT_PEER_UP) {
-        client->state.is_connected = true;
-        client->register_ns = now_ns;
+        connected(client, event->name, now_ns);
     } else if (event->type == WEFT_EVENT_PEER_DOWN) {
         disconnected(client, now_ns);
     } else if (event->type == WEFT_EVENT_RECEIVED) {

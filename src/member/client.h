@@ -45,6 +45,8 @@ struct weft_member_state {
     enum weft_member_phase phase;
     bool is_connected;    /* to the coordinator, now */
     bool is_over;         /* all workers are done */
+    bool is_other;        /* the process at the coordinator's address is none: */
+    uint64_t other;       /* its name */
     struct weft_member_reply grant;   /* JOINED: the last OK reply to REGISTER */
     struct weft_member_reply refusal; /* the last other reply; status OK = none yet */
     struct weft_member_reply list;    /* version 0 = none yet */
@@ -74,6 +76,9 @@ uint64_t weft_member_client_deadline(const struct weft_member_client *client);
 bool weft_member_client_wants_peer(const struct weft_member_client *client, uint64_t now_ns);
 void weft_member_client_connecting(struct weft_member_client *client, weft_peer peer,
                                    uint64_t now_ns);
+
+/* The connection to be ended: the process there is not a coordinator. False: there is none. */
+bool weft_member_client_take_close(struct weft_member_client *client, weft_peer *peer_p);
 
 /* Server: the shards can be reached at these addresses, `span` of them. */
 void weft_member_client_publish(struct weft_member_client *client,

@@ -4,6 +4,7 @@
 #include "coordinator.h"
 #include "free_port.h"
 
+#include "io/clock.h"
 #include "io/member_thread.h"
 
 #include <setjmp.h>
@@ -159,6 +160,41 @@ static void nobody_answers(void **state)
     weft_member_thread_stop(NULL, false);
 }
 
+static void drop_events(void *driver, uint64_t now_ns)
+{
+    struct weft_msgr msgr = weft_driver_msgr(driver);
+    struct weft_msg_event event;
+    (void)now_ns;
+    while (msgr.ops->poll(msgr.self, &event)) {
+    }
+}
+
+/* A server takes the connection, and would never answer what is for a coordinator. */
+static void no_coordinator_is_there(void **state)
+{
+    (void)state;
+    static struct weft_member_state seen;
+    struct weft_error error = {.text = ""};
+    struct weft_driver_config config;
+    struct weft_driver *server;
+    weft_driver_config_default(&config);
+    config.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, 0);
+    config.udp.ep.accept = 1;
+    assert_int_equal(weft_driver_open(&config, &server, &error), WEFT_OK);
+    struct weft_member_thread *member =
+        member_start(weft_driver_port(server), WEFT_ROLE_SERVER, 1, 1);
+    weft_status status = WEFT_TIMEOUT;
+    for (uint64_t end_ns = weft_clock_now_ns() + patience_ns;
+         status == WEFT_TIMEOUT && weft_clock_now_ns() < end_ns;) {
+        (void)weft_driver_step(server, 10 * WEFT_NS_PER_MS, drop_events, server);
+        status = weft_member_thread_wait(member, WEFT_MEMBER_WAIT_JOINED, 0, NULL, &seen, &error);
+    }
+    assert_int_equal(status, WEFT_PEER);
+    assert_non_null(strstr(error.text, " is a `weft server` and not a coordinator; name the"));
+    weft_member_thread_stop(member, false);
+    weft_driver_close(server);
+}
+
 static void a_name_without_address(void **state)
 {
     (void)state;
@@ -201,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses),           cmocka_unit_test(joins_and_lists),
         cmocka_unit_test(claimed_and_replaced), cmocka_unit_test(survives_the_coordinator),
-        cmocka_unit_test(nobody_answers),      cmocka_unit_test(a_name_without_address)};
+        cmocka_unit_test(nobody_answers),      cmocka_unit_test(no_coordinator_is_there),
+        cmocka_unit_test(a_name_without_address)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
