@@ -90,7 +90,9 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
         standby->up = *event;
         return true;
     }
-    bool taken = weft_replica_event(standby->replica, event, now_ns);
+    /* Who connects to this process is a stranger, also with the shard's name: another replica has it. */
+    const bool is_stranger = event->type == WEFT_EVENT_PEER_UP && !is_mine;
+    bool taken = !is_stranger && weft_replica_event(standby->replica, event, now_ns);
     standby->was_up |= event->type == WEFT_EVENT_PEER_UP && taken;
     if (event->type == WEFT_EVENT_PEER_DOWN && is_mine) {
         standby->peer = WEFT_PEER_ANY;

@@ -241,7 +241,8 @@ static bool standby_takes(struct swarm_ps *ps, uint32_t s, struct swarm_ps_seat 
         seat->up = *event;
         return true;
     }
-    const bool is_taken = weft_replica_event(seat->replica, event, now_ns);
+    const bool is_stranger = event->type == WEFT_EVENT_PEER_UP && !is_mine;
+    const bool is_taken = !is_stranger && weft_replica_event(seat->replica, event, now_ns);
     seat->was_up |= event->type == WEFT_EVENT_PEER_UP && is_taken;
     if (event->type == WEFT_EVENT_PEER_DOWN && is_mine) {
         seat->peer = WEFT_PEER_ANY;
@@ -296,7 +297,9 @@ static void standby_progress(struct swarm_ps *ps, uint32_t s, struct swarm_ps_se
 {
     void *piece;
     close_strangers(ps, seat, now_ns);
-    if (seat->is_spent) {
+    /* Of a vacant shard it has the state that is promoted; nothing more comes over a connection that the
+     * dead server had still accepted. */
+    if (seat->is_spent && !ps->is_vacant[s]) {
         renew(ps, s, seat, now_ns);
     }
     while (weft_replica_wants_piece(seat->replica)) {

@@ -251,12 +251,49 @@ static void a_shard_too_large_is_logged_once(void **state)
     weft_driver_close(shard.driver);
 }
 
+/* The shard's name shows who it is only at the shard's address: a replica that is told to follow another
+ * replica has the same name. */
+static void one_with_the_name_of_the_shard_is_turned_away(void **state)
+{
+    (void)state;
+    const uint64_t until_ns = weft_clock_now_ns() + patience_ns, name = weft_rpc_name(WEFT_ROLE_SERVER, 0);
+    struct visitor shard, other;
+    struct weft_shard_thread replica;
+    struct weft_error error = {.text = ""};
+    weft_peer peer;
+    visitor_open(&shard, name); /* it is stopped at first */
+    const struct weft_launch_address address = address_of(weft_driver_port(shard.driver));
+    const struct weft_shard_thread_config config = config_for(&address);
+    start(&replica, &config);
+    visitor_open(&other, name);
+    assert_int_equal(weft_driver_connect(other.driver, "127.0.0.1", replica.port, &peer, &error),
+                     WEFT_OK);
+    while (!other.is_down) {
+        assert_true(weft_clock_now_ns() < until_ns);
+        (void)weft_driver_step(other.driver, WEFT_NS_PER_MS, note, &other);
+    }
+    assert_true(other.was_up);
+    while (!shard.was_up) {
+        assert_true(weft_clock_now_ns() < until_ns);
+        (void)weft_driver_step(shard.driver, WEFT_NS_PER_MS, note, &shard);
+    }
+    send_piece(&shard);
+    while (may_be_promoted(&replica, WEFT_NEVER) != WEFT_REPLICA_TOO_LARGE) { /* it was listened to */
+        assert_true(weft_clock_now_ns() < until_ns);
+        (void)weft_driver_step(shard.driver, WEFT_NS_PER_MS, note, &shard);
+    }
+    weft_shard_thread_join(&replica);
+    weft_driver_close(other.driver);
+    weft_driver_close(shard.driver);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lease_is_judged_as_of_the_death),
         cmocka_unit_test(visitors_are_turned_away),
         cmocka_unit_test(a_shard_too_large_is_logged_once),
+        cmocka_unit_test(one_with_the_name_of_the_shard_is_turned_away),
     };
     return cmocka_run_group_tests_name("node/standby", tests, NULL, NULL);
 }
