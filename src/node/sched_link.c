@@ -19,6 +19,7 @@ struct weft_sched_link {
     struct weft_msgr msgr;
     weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
     bool is_up;
+    bool is_other; /* the process reached last is not a scheduler */
     uint64_t connect_ns; /* do not connect before this time */
     weft_expect_id expects[WEFT_SCHED_LINK_EXPECTS];
     bool is_posted[WEFT_SCHED_LINK_EXPECTS];
@@ -89,7 +90,8 @@ static void post(struct weft_sched_link *link, uint32_t i)
 
 static void up(struct weft_sched_link *link, const struct weft_msg_event *event, uint64_t now_ns)
 {
-    if (event->name >> 32 != WEFT_ROLE_SCHEDULER) {
+    link->is_other = event->name >> 32 != WEFT_ROLE_SCHEDULER;
+    if (link->is_other) {
         return; /* not a scheduler: nothing is sent to it, and its messages are ignored */
     }
     link->is_up = true;
@@ -191,6 +193,11 @@ void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns)
         }
         send->is_busy = true;
     }
+}
+
+bool weft_sched_link_is_other(const struct weft_sched_link *link)
+{
+    return link->is_other;
 }
 
 bool weft_sched_link_is_sending(const struct weft_sched_link *link)

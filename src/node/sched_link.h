@@ -38,6 +38,8 @@ void weft_sched_link_connecting(struct weft_sched_link *link, weft_peer peer, ui
 bool weft_sched_link_event(struct weft_sched_link *link, const struct weft_msg_event *event,
                            uint64_t now_ns);
 void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns);
+/* True: the process that was reached last is not a scheduler. */
+bool weft_sched_link_is_other(const struct weft_sched_link *link);
 /* True while it is connected and reports are not yet delivered: check before the endpoint is
  * closed. */
 bool weft_sched_link_is_sending(const struct weft_sched_link *link);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static const uint64_t flush_patience_ns = WEFT_NS_PER_S / 2;
+static const uint64_t flush_least_ns = WEFT_NS_PER_S / 10;
 
 /* The objects of the running thread. */
 struct serving {
@@ -255,6 +256,18 @@ static void log_refusal(struct weft_shard_thread *thread, const struct serving *
     }
 }
 
+static void log_scheduler(struct weft_shard_thread *thread, const struct weft_sched_link *link)
+{
+    const struct weft_launch_address *address = thread->config.scheduler;
+    if (link != NULL && weft_sched_link_is_other(link) && !thread->no_scheduler_logged) {
+        thread->no_scheduler_logged = true;
+        weft_node_warn(&thread->config.log,
+                       "shard %u: the process at %s:%u is not a scheduler, and gets no reports; name "
+                       "the address that `weft scheduler` prints",
+                       thread->config.shard.shard, address->host, address->port);
+    }
+}
+
 /* Call before a step: returns when the step must end. */
 static uint64_t sleep_of(const struct serving *serving, uint64_t timeout_ns)
 {
@@ -273,6 +286,7 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
     const struct weft_shard_thread_config *config = &thread->config;
     renew(thread, serving);
     log_refusal(thread, serving);
+    log_scheduler(thread, serving->link);
     struct weft_shard_serving view = {
         .shard = serving->shard, .driver = serving->driver, .standby = serving->standby};
     take_deaths(thread, serving->shard);
@@ -303,11 +317,14 @@ static void handle_link(void *arg, uint64_t now_ns)
 }
 
 /* Report the last commits before the connection ends, unless the scheduler does not answer.
- * The time for it runs from when the thread was told to end, so that threads told together end together. */
+ * The time for it runs from when the thread was told to end, so that threads told together end together.
+ * A thread that was held up for longer than that, by a disk for example, has reports, too, and the least
+ * time for a reply. */
 static void flush_link(struct serving *serving)
 {
     static const uint64_t step_ns = 10 * WEFT_NS_PER_MS;
-    const uint64_t end_ns = atomic_load(&serving->thread->flush_until_ns);
+    const uint64_t end_ns = weft_max_u64(atomic_load(&serving->thread->flush_until_ns),
+                                         weft_time_add(weft_clock_now_ns(), flush_least_ns));
     bool more = serving->link != NULL;
     for (uint64_t sleep_ns = 0; more; sleep_ns = step_ns) {
         (void)weft_driver_step(serving->driver, sleep_ns, handle_link, serving);

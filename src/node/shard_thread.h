@@ -78,7 +78,7 @@ struct weft_shard_thread {
     weft_status status;
     struct weft_error error;
     atomic_bool stop;
-    _Atomic uint64_t flush_until_ns; /* before stop is set: when it ends, whatever it owes */
+    _Atomic uint64_t flush_until_ns; /* set before stop: it ends then, unless it was held up */
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): reported, and not yet processed; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* the rank whose death ends the job (FAIL); UINT32_MAX = none */
@@ -86,6 +86,7 @@ struct weft_shard_thread {
     struct weft_stats_query query; /* of its struct weft_shard_serving, between two steps */
     uint32_t hints_logged; /* of enum weft_ep_hint: bit by bit */
     bool refusal_logged;
+    bool no_scheduler_logged;
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
     struct weft_driver_counters counters;
@@ -117,7 +118,8 @@ weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t
                                       enum weft_replica_why *why_p);
 
 /* Tell the thread to end, and do not wait. It sends what it owes the scheduler for half a second from
- * now at most; so of several threads, end all, then join each.
+ * now at most, or for a tenth of a second if it was held up for longer; so of several threads, end all,
+ * then join each.
  * Thread: any. More than once: the first counts. */
 void weft_shard_thread_end(struct weft_shard_thread *thread);
 

@@ -263,18 +263,23 @@ struct frozen {
     uint32_t up;
 };
 
-static void frozen_open(struct frozen *frozen)
+static void frozen_open_as(struct frozen *frozen, uint64_t name)
 {
     struct weft_error error = {.text = ""};
     struct weft_driver_config config;
     weft_driver_config_default(&config);
-    config.udp.ep.name = weft_rpc_name(WEFT_ROLE_SCHEDULER, 0);
+    config.udp.ep.name = name;
     config.udp.ep.accept = 1;
     config.udp.ep.peers_max = 32;
     *frozen = (struct frozen){0};
     assert_int_equal(weft_driver_open(&config, &frozen->driver, &error), WEFT_OK);
     (void)snprintf(frozen->address.host, sizeof(frozen->address.host), "127.0.0.1");
     frozen->address.port = weft_driver_port(frozen->driver);
+}
+
+static void frozen_open(struct frozen *frozen)
+{
+    frozen_open_as(frozen, weft_rpc_name(WEFT_ROLE_SCHEDULER, 0));
 }
 
 static void count_up(void *arg, uint64_t now_ns)
@@ -336,6 +341,29 @@ static void shards_told_to_end_do_it_together(void **state)
     weft_driver_close(frozen.driver);
 }
 
+/* It was held up for longer than the time that it has for its last reports: it waits for a reply at least
+ * for a moment. */
+static void a_shard_held_up_sends_its_reports(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    struct weft_shard_thread thread;
+    struct frozen frozen;
+    frozen_open(&frozen);
+    struct weft_shard_thread_config config = reporting_to(&frozen, 0, 1);
+    config.hooks = (struct weft_shard_hooks){.turn = turn, .arg = &seen};
+    start(&thread, &config);
+    freeze_with(&frozen, 1);
+    assert_true(weft_stats_query_ask(&thread.query, ask_to_stand, &seen, patience_ns));
+    weft_shard_thread_end(&thread);
+    usleep(700000);
+    const uint64_t begun_ns = weft_clock_now_ns();
+    atomic_store(&seen.stands, false);
+    weft_shard_thread_join(&thread);
+    assert_true(weft_clock_now_ns() - begun_ns >= 90 * WEFT_NS_PER_MS);
+    weft_driver_close(frozen.driver);
+}
+
 /* Its last checkpoint may have been written: what comes now is for the server that follows. */
 static void a_shard_told_to_end_takes_no_push(void **state)
 {
@@ -376,6 +404,25 @@ static void hear(void *arg, enum weft_node_level level, const char *text)
     size_t used = strlen(heard->text);
     (void)snprintf(heard->text + used, sizeof(heard->text) - used, "%s%s\n",
                    level == WEFT_NODE_WARNING ? "! " : "", text);
+}
+
+/* Without a word its job would go on without grants. */
+static void what_is_no_scheduler_is_named(void **state)
+{
+    (void)state;
+    static struct heard heard;
+    struct weft_shard_thread thread;
+    struct frozen server;
+    frozen_open_as(&server, weft_rpc_name(WEFT_ROLE_SERVER, 0));
+    struct weft_shard_thread_config config = reporting_to(&server, 0, 1);
+    config.log = (struct weft_node_log){hear, &heard};
+    start(&thread, &config);
+    freeze_with(&server, 1);
+    weft_driver_close(server.driver); /* and again */
+    weft_shard_thread_join(&thread);
+    const char *said = strstr(heard.text, "is not a scheduler, and gets no reports; name the address");
+    assert_non_null(said);
+    assert_null(strstr(said + 1, "is not a scheduler"));
 }
 
 static void each_kind_of_trouble_is_logged_once(void **state)
@@ -420,7 +467,9 @@ int main(void)
         cmocka_unit_test(a_question_ends_in_time),
         cmocka_unit_test(a_death_that_ends_the_job_is_told),
         cmocka_unit_test(shards_told_to_end_do_it_together),
+        cmocka_unit_test(a_shard_held_up_sends_its_reports),
         cmocka_unit_test(a_shard_told_to_end_takes_no_push),
+        cmocka_unit_test(what_is_no_scheduler_is_named),
         cmocka_unit_test(each_kind_of_trouble_is_logged_once),
     };
     return cmocka_run_group_tests_name("node/shard_thread", tests, NULL, NULL);
