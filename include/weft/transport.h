@@ -123,7 +123,8 @@ WEFT_API weft_status weft_transport_open(const struct weft_transport_config *con
 
 /* Send CLOSE once to every peer and free the transport. Unfinished transfers end without an
  * event; memory lent to sends and receives belongs to the caller again. Flush first, or a peer
- * may not learn the outcome. NULL is allowed. */
+ * may not learn the outcome. NULL is allowed. In the child of a fork it does nothing, and frees
+ * nothing: the connections are the parent's. */
 WEFT_API void weft_transport_close(struct weft_transport *transport);
 
 /* The bound port. */

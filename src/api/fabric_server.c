@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_fabric_server_config, user) + sizeof(void *),
@@ -28,6 +29,7 @@ struct fabric_shard {
 };
 
 struct weft_fabric_server {
+    pid_t pid; /* of the process that has its threads */
     struct weft_fabric_server_config config;
     struct weft_security security;
     struct weft_launch_address scheduler;
@@ -253,6 +255,7 @@ weft_status weft_fabric_server_open(const struct weft_fabric_server_config *conf
     if (server == NULL) {
         return weft_fail(&last_error, WEFT_NOMEM, "no memory for %u shards", ours.shards);
     }
+    server->pid = getpid();
     server->config = ours;
     if (ours.scheduler != NULL) {
         server->scheduler = scheduler;
@@ -307,7 +310,7 @@ weft_status weft_fabric_server_counters_get(struct weft_fabric_server *server,
 
 void weft_fabric_server_close(struct weft_fabric_server *server)
 {
-    if (server == NULL) {
+    if (server == NULL || server->pid != getpid()) {
         return;
     }
     for (uint32_t i = 0; i < server->started; i++) {

@@ -20,10 +20,12 @@
 #include "io/event_ring.h"
 #include "node/endpoint.h"
 
+#include <sys/types.h>
 #include <weft/transport.h>
 
 struct weft_transport {
     struct weft_endpoint endpoint;
+    pid_t pid; /* of the process that opened it: its forked copies have no connections */
     uint64_t message_bytes_max;
     uint32_t packet_bytes;
     uint32_t peers_max;

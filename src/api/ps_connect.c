@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ROWS_PER_RPC_MAX = 16384,
@@ -259,6 +260,7 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     if (ps == NULL) {
         return weft_fail(&connect_error, WEFT_NOMEM, "no memory for a connection");
     }
+    ps->pid = getpid();
     ps->membership.launch = launch;
     status = allocate(ps, &ours);
     if (status == WEFT_OK) {
@@ -274,8 +276,13 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     return WEFT_OK;
 }
 
+/* In a forked process the sockets and the memory shared with threads are the parent's: it would end the
+ * parent's connections, and hand its rank back. */
 static void end(struct weft_ps *ps, bool done)
 {
+    if (ps->pid != getpid()) {
+        return;
+    }
     weft_api_ps_metrics_close(ps);
     weft_worker_close(&ps->worker);
     weft_recorder_free(ps->recorder);

@@ -46,6 +46,7 @@ struct weft_ps_table {
 };
 
 struct weft_ps {
+    pid_t pid; /* of the process that opened it; a forked copy of it has neither connections nor a rank */
     struct weft_membership membership;
     struct weft_security security;
     struct weft_worker worker;

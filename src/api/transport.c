@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PACKET_OVERHEAD_BYTES = 64,
@@ -110,6 +111,7 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     if (t == NULL) {
         return weft_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     }
+    t->pid = getpid();
     t->message_bytes_max = ours.message_bytes_max;
     t->packet_bytes = ours.packet_bytes;
     t->peers_max = ours.peers_max;
@@ -132,7 +134,7 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
 
 void weft_transport_close(struct weft_transport *transport)
 {
-    if (transport == NULL) {
+    if (transport == NULL || transport->pid != getpid()) { /* the connections are the parent's */
         return;
     }
     weft_metrics_live_stop(transport->metrics);

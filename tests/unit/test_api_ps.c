@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
@@ -86,6 +87,42 @@ static void must_be_requested(struct test_server *server, uint32_t requests)
         }
         usleep(1000);
     }
+}
+
+static void a_child_ends(void (*how)(struct weft_ps *ps), uint32_t thread)
+{
+    enum { N = 300 };
+    static uint64_t ids[N];
+    static float rows[N * DIM];
+    struct site site;
+    int status;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.thread = thread;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    fill(ids, rows, N, 1);
+    must(ps, weft_push_wait(table, ids, rows, N, 0, NULL));
+    pid_t pid = fork();
+    if (pid == 0) {
+        how(ps);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    must(ps, weft_push_wait(table, ids, rows, N, 0, NULL));
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+/* Such as a process that a Python DataLoader forks: the connections are its parent's. */
+static void a_forked_child_ends_no_connection(void **state)
+{
+    (void)state;
+    a_child_ends(weft_ps_close, 0);
+    a_child_ends(weft_ps_abort, 0);
+    a_child_ends(weft_ps_close, 1);
 }
 
 static void leave_at_once(bool tcp, uint32_t thread)
@@ -428,6 +465,7 @@ int main(void)
         cmocka_unit_test(pushes_add_and_pulls_read),
         cmocka_unit_test(a_progress_thread),
         cmocka_unit_test(over_tcp),
+        cmocka_unit_test(a_forked_child_ends_no_connection),
         cmocka_unit_test(what_is_begun_leaves_before_it_is_waited_for),
         cmocka_unit_test(long_lists_are_cut),
         cmocka_unit_test(operations_have_places),

@@ -3,6 +3,8 @@
 #include "api_pair.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { COUNT = 40000 };
 
@@ -355,6 +357,30 @@ static void flush_before_close_with_threads(void **state)
     flush_before_close(true);
 }
 
+/* A forked child has a copy of the transport, and the connections are its parent's. */
+static void a_forked_child_ends_no_connection(void **state)
+{
+    (void)state;
+    struct ends e = open_ends(api_config());
+    float value = 3, memory = 0;
+    int status;
+    (void)api_await(e.sender, e.receiver, WEFT_TRANSPORT_UP);
+    pid_t pid = fork();
+    if (pid == 0) {
+        weft_transport_close(e.sender);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    api_receive(e.receiver, &memory, 1, WEFT_TRANSPORT_COPY, 0);
+    api_send(e.sender, e.peer, &value, 1, 0, 0);
+    const struct weft_transport_event event =
+        api_await(e.receiver, e.sender, WEFT_TRANSPORT_RECEIVED);
+    assert_int_equal(event.outcome, WEFT_TRANSPORT_COMPLETE);
+    assert_true(memory == 3);
+    close_ends(&e);
+}
+
 static void cancelled_memory_is_not_written(void **state)
 {
     (void)state;
@@ -462,6 +488,7 @@ int main(void)
         cmocka_unit_test(thousands_of_messages),
         cmocka_unit_test(flush_before_close_caller_driven),
         cmocka_unit_test(flush_before_close_with_threads),
+        cmocka_unit_test(a_forked_child_ends_no_connection),
         cmocka_unit_test(cancelled_memory_is_not_written),
         cmocka_unit_test(disconnect_ends_what_is_unfinished),
         cmocka_unit_test(a_timeout_ends_a_send_short),
