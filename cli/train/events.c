@@ -39,6 +39,10 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
                 weft_channel_number(message, "pushes_lost"));
         return;
     }
+    if (strcmp(event, "unsaved") == 0) {
+        (void)weft_fail(&train->unsaved, WEFT_IO, "%s", weft_channel_text(message, "text"));
+        return;
+    }
     if (strcmp(event, "checkpoint") == 0) {
         fprintf(train->progress, "server %u: %s\n", slot->rank,
                 weft_channel_text(message, "text"));

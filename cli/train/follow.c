@@ -48,6 +48,10 @@ static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot
         note_resumed(train, slot, message);
         return;
     }
+    if (strcmp(event, "unsaved") == 0) {
+        (void)weft_fail(&train->unsaved, WEFT_IO, "%s", weft_channel_text(message, "text"));
+        return;
+    }
     if (weft_results_add(&train->results, slot, message, weft_clock_now_ns()) != WEFT_OK) {
         (void)weft_fail(&train->error, WEFT_PEER, "%s %u (pid %d) sent an unreadable \"%s\"",
                         slot->role, slot->rank, (int)slot->pid, event);

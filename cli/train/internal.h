@@ -58,6 +58,7 @@ struct train {
     char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24];
     int interrupted;                    /* signal number */
     struct weft_error error;            /* the error reported by the first failed process */
+    struct weft_error unsaved;          /* why there is no --save file; "" = there is, or none is wanted */
     struct weft_slot *killed;           /* first process killed by a signal */
     struct weft_slot *ended;            /* first process that exited unexpectedly otherwise */
 };

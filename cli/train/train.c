@@ -265,12 +265,17 @@ static int report(struct train *train)
         fprintf(train->progress, "\nreport: %s\n", train->report);
     }
     if (train->json) {
-        puts(text);
-        if (fflush(stdout) != 0) {
+        if (puts(text) < 0 || fflush(stdout) != 0) {
+            fprintf(stderr, "weft train: cannot write the report to standard output: %s\n",
+                    strerror(errno));
             result = WEFT_EXIT_FAILED;
         }
     }
     cJSON_free(text);
+    if (train->unsaved.text[0] != '\0') {
+        fprintf(stderr, "weft train: the model was not saved: %s\n", train->unsaved.text);
+        result = WEFT_EXIT_FAILED;
+    }
     return result;
 }
 

@@ -291,6 +291,13 @@ static void say_done(struct worker *worker)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+static void say_unsaved(struct worker *worker)
+{
+    cJSON *event = weft_channel_event("unsaved");
+    cJSON_AddStringToObject(event, "text", worker->learner.worker.error.text);
+    say(worker, event);
+}
+
 static void say_stopped(struct worker *worker, uint32_t epoch, uint32_t step, uint32_t steps)
 {
     bool last = step + 1 == steps && epoch + 1 == worker->job.epochs;
@@ -468,10 +475,16 @@ static weft_status train(struct worker *worker)
             status = test(worker, epoch);
         }
     }
-    status = status == WEFT_OK ? save(worker) : status;
-    if (status == WEFT_OK) {
-        say_done(worker);
+    if (status != WEFT_OK) {
+        return status;
     }
+    /* A model that cannot be written takes nothing from the results of the training. */
+    status = save(worker);
+    if (status != WEFT_OK && worker->channel.fd >= 0) {
+        say_unsaved(worker);
+        status = WEFT_OK;
+    }
+    say_done(worker);
     return status;
 }
 

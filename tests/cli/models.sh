@@ -132,6 +132,19 @@ tap_run_fails "a model of ratings on data without" 1 "$WEFT_BIN" eval --model-fi
     --format adult --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
 tap_run_fails "no model named" 2 "$WEFT_BIN" eval --data x
 tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
+# It was there when the training began: what has been learnt is reported all the same.
+mkdir "$tap_tmp/goes"
+"$WEFT_BIN" train --workers 2 --servers 1 --epochs 1 --save "$tap_tmp/goes/model" \
+    --report "$tap_tmp/unsaved.json" >"$tap_tmp/unsaved.out" 2>&1 &
+unsaved=$!
+tap_until grep -q ' pid [0-9]' "$tap_tmp/unsaved.out"
+rmdir "$tap_tmp/goes"
+status=0
+wait "$unsaved" || status=$?
+tap_is "a model that cannot be saved at the end" "$status" 1
+tap_like "is said to be missing" "$(cat "$tap_tmp/unsaved.out")" \
+    "^weft train: the model was not saved: cannot create $tap_tmp/goes/"
+tap_run "and the report is there" jq -e '.test_auc > 0.85' "$tap_tmp/unsaved.json"
 
 # ---- a dense model: all parameters travel, saved with rows of its own behind the features' ----
 train_mlp() {
