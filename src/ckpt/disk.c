@@ -261,7 +261,7 @@ weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **byte
                                  size_t *count_p, struct weft_error *error)
 {
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         weft_status status = errno == ENOENT ? WEFT_NOTFOUND : WEFT_IO;
         (void)fail_call(error, "open", path);
@@ -381,7 +381,7 @@ weft_status weft_ckpt_reader_open(const char *directory, const struct weft_ckpt_
     reader->fd = -1;
     weft_status status = path_make(reader->path, directory, file->name, error);
     if (status == WEFT_OK) {
-        reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+        reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         bool is_absent = reader->fd < 0 && errno == ENOENT;
         status = reader->fd >= 0 ? read_head(reader, file, error)
                                  : fail_call(error, "open", reader->path);

@@ -54,6 +54,7 @@ static bool read_all(int fd, uint8_t *bytes, size_t count)
             if (got < 0 && errno == EINTR) {
                 continue;
             }
+            errno = got == 0 ? EIO : errno; /* the file has become shorter */
             return false;
         }
         at += (size_t)got;

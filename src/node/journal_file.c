@@ -78,7 +78,7 @@ static weft_status map(struct weft_journal_file *file, uint64_t bytes_max)
 static weft_status clear_name(const struct weft_journal_options *options, const char *path,
                               struct weft_journal_news *news, struct weft_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool free_now = fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
     int why = errno;
     if (fd >= 0) {

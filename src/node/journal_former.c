@@ -84,6 +84,8 @@ static weft_status cannot_read(const char *path, struct weft_error *error)
                      path, strerror(errno));
 }
 
+/* Files are opened with O_NONBLOCK: a FIFO under such a name would keep the start waiting for a writer. */
+
 /* Read with system calls instead of mapping the file: an unreadable page is then an error, not a
  * signal. */
 static weft_status read_file(struct weft_journal_former *former, int fd, const char *path,
@@ -119,7 +121,7 @@ static bool is_leftover(const char *path, uint64_t lineage)
     uint8_t head[JOURNAL_PAGE_BYTES] = {0};
     static const uint8_t zeros[JOURNAL_PAGE_BYTES];
     uint64_t other;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
         return false;
     }
@@ -203,7 +205,7 @@ weft_status weft_journal_former_read(struct weft_journal_file *file, struct weft
     if (status != WEFT_OK) {
         return status;
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
         if (file->names.former != 0) {
             weft_journal_news_add(news,

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 enum { HEAD_BYTES = 4096 };
 
@@ -173,6 +174,13 @@ static void what_cannot_be_read_ends_the_start(void **state)
     assert_non_null(strstr(rig.error.text, "is not a regular file of this user"));
     rig_twin_end(twin, &rig.files[0]);
     assert_int_equal(unlink(other), 0);
+    assert_int_equal(rename(rig_path(1), other), 0);
+    assert_int_equal(mkfifo(rig_path(1), 0600), 0); /* nobody writes into it */
+    twin = rig_twin(3, 1);
+    assert_int_equal(rig.opened, WEFT_IO);
+    assert_non_null(strstr(rig.error.text, "is not a regular file of this user"));
+    rig_twin_end(twin, &rig.files[0]);
+    assert_int_equal(rename(other, rig_path(1)), 0);
     twin = rig_twin(4, 1);
     assert_int_equal(rig.released, WEFT_OK);
     assert_int_equal(journal_churn_differ(churn.c.shard[0], twin), 0);
