@@ -1,20 +1,63 @@
-/* Admission of reads: oldest request first; the number of workers between read and commit is
- * limited by the credits. */
+/* Admission of reads: the number of workers between read and commit is limited by the credits. The
+ * oldest request goes first; in SSP the lowest clock, then the oldest.
+ *
+ * SSP: a worker that is ahead waits at the servers for those behind it, and keeps its credit
+ * meanwhile. A worker that is behind all credits' holders is therefore admitted without a credit.
+ * This excludes a deadlock: of the workers at the least clock, for which no other worker waits at a
+ * server, either one is past its read or the first to ask is admitted.
+ */
 #include "sched/internal.h"
 
-/* The oldest request at or after a given one; WEFT_PLANNER_NONE = none. */
-static uint32_t oldest_read(const struct weft_planner *planner, uint64_t asked_min)
+static bool is_ssp(const struct weft_planner *planner)
+{
+    return planner->config.mode == WEFT_PLANNER_SSP;
+}
+
+/* Whether a request goes before another. */
+static bool goes_before(const struct weft_planner *planner, uint32_t worker, uint32_t other)
+{
+    const struct planner_worker *w = &planner->workers[worker], *o = &planner->workers[other];
+    if (is_ssp(planner) && w->step != o->step) {
+        return w->step < o->step;
+    }
+    return w->asked < o->asked;
+}
+
+/* The next request after a given one, in the order of admission; WEFT_PLANNER_NONE as `after` = the
+ * first, as result = none. */
+static uint32_t next_read(const struct weft_planner *planner, uint32_t after)
 {
     uint32_t best = WEFT_PLANNER_NONE;
     for (uint32_t i = 0; i < planner->reading_count; i++) {
         uint32_t worker = planner->reading[i];
-        uint64_t asked = planner->workers[worker].asked;
-        if (asked >= asked_min &&
-            (best == WEFT_PLANNER_NONE || asked < planner->workers[best].asked)) {
+        if (after != WEFT_PLANNER_NONE && !goes_before(planner, after, worker)) {
+            continue;
+        }
+        if (best == WEFT_PLANNER_NONE || goes_before(planner, worker, best)) {
             best = worker;
         }
     }
     return best;
+}
+
+/* Whether all workers between read and commit are at later clocks. */
+static bool is_behind_all(const struct weft_planner *planner, uint32_t worker)
+{
+    uint64_t step = planner->workers[worker].step;
+    for (uint32_t i = 0; i < planner->config.workers; i++) {
+        const struct planner_worker *w = &planner->workers[i];
+        if (w->phase != WORKER_IDLE && w->phase != WORKER_READ_WAITING && w->step <= step) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_credit(const struct weft_planner *planner, uint32_t worker)
+{
+    return !planner_has(planner, WEFT_PLAN_ADMISSION) ||
+           planner->outstanding < planner->config.read_credits ||
+           (is_ssp(planner) && is_behind_all(planner, worker));
 }
 
 static void grant_read(struct weft_planner *planner, uint32_t worker)
@@ -43,13 +86,11 @@ static void grant_read(struct weft_planner *planner, uint32_t worker)
 /* A read whose path is down is skipped. If a table is full, all reads wait. */
 void planner_admit_reads(struct weft_planner *planner)
 {
-    bool has_credits = planner_has(planner, WEFT_PLAN_ADMISSION);
     uint64_t full = planner->counters.full;
-    uint32_t worker = oldest_read(planner, 0);
+    uint32_t worker = next_read(planner, WEFT_PLANNER_NONE);
     while (worker != WEFT_PLANNER_NONE && planner->counters.full == full &&
-           (!has_credits || planner->outstanding < planner->config.read_credits)) {
-        uint64_t asked = planner->workers[worker].asked;
+           has_credit(planner, worker)) {
         grant_read(planner, worker);
-        worker = oldest_read(planner, asked + 1);
+        worker = next_read(planner, worker);
     }
 }

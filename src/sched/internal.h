@@ -32,6 +32,7 @@ struct planner_worker {
     bool is_gone;
     bool has_clock;
     uint64_t clock; /* of the last update */
+    uint64_t step;  /* clock of the update that it reads for, or of its last update */
     uint64_t bytes; /* of the update, or of the waiting read */
     uint64_t base_version;
     uint64_t norm;     /* in PLANNER_NORM_ONE */

@@ -222,6 +222,14 @@ void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns)
     planner_admit_reads(planner);
 }
 
+void weft_planner_plan_reads(struct weft_planner *planner, uint64_t now_ns)
+{
+    planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
+    if (planner->config.mode != WEFT_PLANNER_ALL_REDUCE) {
+        planner_admit_reads(planner);
+    }
+}
+
 uint64_t weft_planner_deadline(const struct weft_planner *planner)
 {
     uint64_t deadline_ns = WEFT_NEVER;

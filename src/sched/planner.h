@@ -115,7 +115,7 @@ struct weft_planner_config {
     uint32_t drops_max;    /* consecutive drops of a worker due to hold_max; after that its update
                             * is sent */
     uint64_t tau_max;      /* delay bound */
-    uint32_t read_credits; /* workers between read and commit */
+    uint32_t read_credits; /* workers between read and commit; see weft_planner_read_at */
     uint64_t chunk_bytes;  /* of cut-through */
     /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
      * disjoint. */
@@ -168,6 +168,21 @@ weft_status weft_planner_update(struct weft_planner *planner,
 weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uint64_t bytes,
                               uint64_t now_ns);
 
+/* The same, and the worker's next update will have this clock. In SSP the lowest clock is admitted
+ * first, beyond the credits if all workers between read and commit are at later clocks: these may
+ * wait for it. weft_planner_read: the clock after the last update's. */
+weft_status weft_planner_read_at(struct weft_planner *planner, uint32_t worker, uint64_t clock,
+                                 uint64_t bytes, uint64_t now_ns);
+
+/* A worker has begun to read without a grant: it counts from now on as between read and commit. Its
+ * requested read, if any, is void. WEFT_DATA: it counts already. */
+weft_status weft_planner_has_read(struct weft_planner *planner, uint32_t worker, uint64_t clock,
+                                  uint64_t now_ns);
+
+/* A worker no longer requests a read, or will not report an update after its read; its credit is
+ * free. WEFT_DATA: neither. */
+weft_status weft_planner_read_over(struct weft_planner *planner, uint32_t worker, uint64_t now_ns);
+
 /* All bytes of a transfer have arrived at its to_host. */
 weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transfer,
                                    uint64_t now_ns);
@@ -197,6 +212,9 @@ weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, b
 
 /* Make all decisions that are possible now. Call also at weft_planner_deadline. */
 void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns);
+
+/* Grant reads only, for a caller that postpones the plan. */
+void weft_planner_plan_reads(struct weft_planner *planner, uint64_t now_ns);
 
 /* Time to call weft_planner_plan without a report; WEFT_NEVER = not needed. */
 uint64_t weft_planner_deadline(const struct weft_planner *planner);

@@ -109,7 +109,7 @@ weft_status weft_planner_update(struct weft_planner *planner,
     w->is_gone = false;
     w->members = 1;
     w->has_clock = true;
-    w->clock = update->clock;
+    w->clock = w->step = update->clock;
     w->bytes = update->bytes;
     w->base_version = update->base_version;
     w->norm = planner_norm(planner, update->norm);
@@ -125,6 +125,15 @@ weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uin
                               uint64_t now_ns)
 {
     CHECK(check_worker(planner, worker));
+    const struct planner_worker *w = &planner->workers[worker];
+    uint64_t clock = w->has_clock ? weft_time_add(w->clock, 1) : 0;
+    return weft_planner_read_at(planner, worker, clock, bytes, now_ns);
+}
+
+weft_status weft_planner_read_at(struct weft_planner *planner, uint32_t worker, uint64_t clock,
+                                 uint64_t bytes, uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
     CHECK(check_mode(planner));
     CHECK(check_phase(planner, worker, true));
     CHECK(check_bytes(planner, bytes));
@@ -132,11 +141,49 @@ weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uin
     struct planner_worker *w = &planner->workers[worker];
     w->phase = WORKER_READ_WAITING;
     w->is_gone = false;
+    w->step = clock;
     w->bytes = bytes;
     w->since_ns = planner->now_ns;
     w->asked = planner->requests++;
     planner_set_add(planner->reading, &planner->reading_count, worker);
     planner->counters.reads++;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_has_read(struct weft_planner *planner, uint32_t worker, uint64_t clock,
+                                  uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
+    CHECK(check_mode(planner));
+    struct planner_worker *w = &planner->workers[worker];
+    if (w->phase == WORKER_READ_WAITING) {
+        planner_set_remove(planner->reading, &planner->reading_count, worker);
+    } else if (w->phase != WORKER_IDLE) {
+        return refuse(&planner->counters.refused_twice);
+    }
+    set_now(planner, now_ns);
+    planner->outstanding++;
+    w->phase = WORKER_COMPUTING;
+    w->is_gone = false;
+    w->step = clock;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_read_over(struct weft_planner *planner, uint32_t worker, uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
+    CHECK(check_mode(planner));
+    struct planner_worker *w = &planner->workers[worker];
+    if (w->phase == WORKER_READ_WAITING) {
+        planner_set_remove(planner->reading, &planner->reading_count, worker);
+    } else if (w->phase == WORKER_READING || w->phase == WORKER_COMPUTING) {
+        planner->outstanding--;
+    } else {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    set_now(planner, now_ns);
+    planner_cancel_of(planner, worker);
+    w->phase = WORKER_IDLE;
     return WEFT_OK;
 }
 

@@ -110,7 +110,7 @@ static void any_report(struct weft_prng *prng, const uint64_t *transfers, uint32
     uint64_t transfer = count == 0 ? 0 : transfers[weft_prng_below(prng, count)];
     uint64_t at_ns = rig.now_ns;
     weft_status status = WEFT_OK;
-    switch (weft_prng_below(prng, 9)) {
+    switch (weft_prng_below(prng, 11)) {
     case 0:
     case 1:
         status = weft_planner_update(p, &update, at_ns);
@@ -131,6 +131,14 @@ static void any_report(struct weft_prng *prng, const uint64_t *transfers, uint32
                      ? weft_planner_worker_left(p, update.worker, at_ns)
                      : weft_planner_aggregator(p, (uint32_t)weft_prng_below(prng, 3),
                                                weft_prng_chance(prng, 600000), at_ns);
+        break;
+    case 8:
+        status = weft_planner_read_at(p, update.worker, update.clock, update.bytes, at_ns);
+        break;
+    case 9:
+        status = weft_prng_chance(prng, 500000)
+                     ? weft_planner_has_read(p, update.worker, update.clock, at_ns)
+                     : weft_planner_read_over(p, update.worker, at_ns);
         break;
     default:
         status = weft_planner_capacity(
