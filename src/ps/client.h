@@ -307,6 +307,8 @@ struct weft_ps_how {
                      * before weft_ps_clock. Rows that were missing at the last pull must arrive: in
                      * the one that is not answered yet they may be missing again. A shard is given
                      * few of these requests at a time, the others when this clock has ended */
+    bool aside; /* pull: not of a step, but for example of a test: waits for no admission
+                 * (ps/update.h) */
     bool has_norm; /* push: `norm` is its Euclidean norm; else it is computed, where an update needs it */
     double norm;
 };

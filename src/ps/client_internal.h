@@ -9,7 +9,8 @@
  *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c; without a connection to
  *                      the shard: client_park.c
  *   this header        rows and messages: client_rows.c, client_pack.c; what is missed: client_missed.c,
- *                      client_loss.c, client_last.c, residual.c; updates with a scheduler: client_update.c
+ *                      client_loss.c, client_last.c, residual.c; updates with a scheduler: client_update.c,
+ *                      reads: client_read.c
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -39,6 +40,14 @@ struct ps_slice {
     float *kept[PS_SLICE_VALUES]; /* their rows; NULL: nothing is kept */
 };
 
+/* Reads of a job whose scheduler admits them. A step's number is the clock that its pushes have. */
+struct ps_reads {
+    bool wait;
+    bool over_due;
+    uint32_t begun;  /* the step whose pulls go; 0 = none */
+    uint32_t wanted; /* the step whose first pull waits; 0 = none */
+};
+
 struct weft_ps_client {
     struct weft_ps_client_config config;
     struct weft_msgr msgr;
@@ -61,6 +70,7 @@ struct weft_ps_client {
     uint32_t resent_open;     /* pushes that were finished, and are in progress again */
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
+    struct ps_reads reads;
     uint64_t now_ns;         /* of the last event */
     struct ps_via *vias; /* (via_total,), aggregator by aggregator, shard by shard; NULL: none */
     uint32_t via_total;
@@ -270,5 +280,19 @@ void weft_ps_update_late(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part);
 /* The transport has given a held push back. */
 void weft_ps_update_withdrawn(struct weft_ps_client *client, uint32_t part);
+/* An update of this clock or a later one is in progress. */
+bool weft_ps_update_of(const struct weft_ps_client *client, uint32_t clock);
+/* One without a grant is under way. */
+bool weft_ps_updates_ungranted(const struct weft_ps_client *client);
+
+/* client_read.c */
+
+/* Does this part wait for its step's read? */
+bool weft_ps_read_holds(const struct weft_ps_client *client, const struct ps_part *part);
+/* May a pull go whose shard would take it? False: it waits, and its step's read is wanted. */
+bool weft_ps_read_may_go(struct weft_ps_client *client, const struct ps_part *part);
+/* Of its step, a push was made; all were done. */
+void weft_ps_read_pushes(struct weft_ps_client *client, uint32_t clock);
+void weft_ps_read_pushed(struct weft_ps_client *client, uint32_t clock);
 
 #endif

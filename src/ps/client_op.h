@@ -32,6 +32,7 @@ struct ps_op {
     bool expired; /* the deadline was handled */
     bool has_norm; /* PUSH: the caller gave the norm, as `squares` */
     double squares; /* the norm squared; 0 after a part has added it to its update */
+    bool aside;   /* PULL: not of a step */
     bool late;    /* PULL: the caller has the result `told`; replies are outstanding */
     struct weft_ps_result told;
     struct weft_ps_result result;

@@ -171,8 +171,10 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     }
     if (part->kind == WEFT_RPC_PULL) {
         /* An aggregator does not know which of its pushes are open. */
-        return mode == WEFT_TABLE_BSP || weft_ps_pushes_before(client, part, link, &rpc_ids) <=
-                                             (weft_ps_via_takes_pull(client, part) ? 0 : 1);
+        bool in_turn = mode == WEFT_TABLE_BSP ||
+                       weft_ps_pushes_before(client, part, link, &rpc_ids) <=
+                           (weft_ps_via_takes_pull(client, part) ? 0 : 1);
+        return in_turn && weft_ps_read_may_go(client, part);
     }
     if (part->number > link->number_closed + WEFT_PUSH_WINDOW_SPAN ||
         part->clock > link->clock_closed + 2) {
@@ -212,7 +214,8 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
             if (ends_update(client, part, link)) {
                 (void)weft_ps_update_waited_for(client, part->table);
             }
-            bool passes = weft_ps_pull_is_ahead(client, part) || waits_for_grant(client, part);
+            bool passes = weft_ps_pull_is_ahead(client, part) || waits_for_grant(client, part) ||
+                          weft_ps_read_holds(client, part);
             link->blocked_round = passes ? link->blocked_round : client->round;
             before = index;
             index = part->next;

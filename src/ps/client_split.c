@@ -279,6 +279,7 @@ weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
     client->ops[index].lists = count;
     client->ops[index].bound_ppm = how->bound_ppm;
     client->ops[index].deadline_ns = how->deadline_ns > 0 ? how->deadline_ns : WEFT_NEVER;
+    client->ops[index].aside = how->aside;
     client->ops[index].has_norm = how->has_norm;
     client->ops[index].squares = how->norm * how->norm;
     weft_ps_deadline_arm(client, &client->ops[index]);

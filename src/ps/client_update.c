@@ -121,6 +121,7 @@ static void complete(struct weft_ps_client *client, struct ps_update *u)
     client->updates->completed = true;
     if (u->undone == 0) {
         u->state = UPDATE_FREE; /* all of it has failed already */
+        weft_ps_read_pushed(client, u->clock);
         return;
     }
     u->small = u->bytes < client->config.update_bytes_min;
@@ -257,6 +258,7 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
     end->part.based = all->based[part->shard];
     end->part.base = all->told[part->shard];
     end->open++;
+    weft_ps_read_pushes(client, part->clock);
     if (u->state == UPDATE_DROPPED) {
         weft_ps_update_void(client, part);
     }
@@ -280,6 +282,28 @@ bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t ta
     for (size_t i = 0; i < WEFT_PS_UPDATES_MAX; i++) {
         const struct ps_update *u = &client->updates->of[i];
         if (u->state != UPDATE_FREE && u->clocks[table] == clock && u->ends[shard].open > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_ps_update_of(const struct weft_ps_client *client, uint32_t clock)
+{
+    for (size_t i = 0; i < WEFT_PS_UPDATES_MAX; i++) {
+        const struct ps_update *u = &client->updates->of[i];
+        if (u->state != UPDATE_FREE && !u->over_due && u->clock >= clock) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_ps_updates_ungranted(const struct weft_ps_client *client)
+{
+    for (size_t i = 0; i < WEFT_PS_UPDATES_MAX; i++) {
+        const struct ps_update *u = &client->updates->of[i];
+        if (u->state == UPDATE_DIRECT && u->undone > 0) {
             return true;
         }
     }
@@ -365,6 +389,7 @@ void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *par
         return;
     }
     u->over_due = true;
+    weft_ps_read_pushed(client, u->clock);
     if (u->small) { /* nobody heard of it */
         u->state = UPDATE_FREE;
     }

@@ -25,6 +25,16 @@
  * their base. With delay_max in its configuration a shard refuses (LATE) the whole of an update that would
  * open more than delay_max updates after its base. weft_shard_take_committed reports each closed update.
  *
+ * Reads. Where the scheduler admits them, a worker asks before it reads: one read is all pulls of one step, that
+ * is of the clock after the last that it ended in any table. Its first pull is held in its queue until
+ * weft_ps_read_begin, and no pull of that step waits again. Not held: what has no rows, a pull that is not of
+ * a step (weft_ps_how.aside), and a pull of a step that has begun to push. The next read is asked for when
+ * no update without a grant is under way, of which the scheduler does not learn the end.
+ *
+ *     weft_ps_reads_wait(client, whether they do);
+ *     if (weft_ps_read_over(client)) tell the scheduler;   if (weft_ps_read_wanted(client, &clock)) request it
+ *     admitted: weft_ps_read_begin(client, clock)
+ *
  * Not here: the planning (src/sched), and the messages between client and scheduler.
  *
  * Source: docs/PROTOCOL.md section 7, "Updates"; [mlfabric] section 3.
@@ -112,6 +122,18 @@ weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, 
  * Errors:  as of weft_ps_update_grant. */
 weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update, uint64_t rate_bps,
                                   uint64_t now_ns);
+
+/* Whether reads wait to be admitted from now on; at first they do not. */
+void weft_ps_reads_wait(struct weft_ps_client *client, bool wait, uint64_t now_ns);
+
+/* A pull waits for the read of this step to be admitted. */
+bool weft_ps_read_wanted(const struct weft_ps_client *client, uint32_t *clock_p);
+
+/* The step's pulls may go. */
+void weft_ps_read_begin(struct weft_ps_client *client, uint32_t clock, uint64_t now_ns);
+
+/* True, once: the update of the step that has read is over, or the read is not wanted any more. */
+bool weft_ps_read_over(struct weft_ps_client *client);
 
 /* ---- the shard ------------------------------------------------------------------------------- */
 
