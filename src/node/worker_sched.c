@@ -22,6 +22,7 @@ struct weft_worker_sched {
     bool is_bounded; /* the job has a delay bound */
     uint64_t update; /* the clock that the daemon requests or has granted; 0 = none */
     uint32_t clock;  /* clock of the last request */
+    uint32_t read;   /* the step whose read the daemon requests or that was begun; 0 = none */
     struct asked waiting[WEFT_PS_UPDATES_MAX]; /* complete, and not requested */
     uint32_t count;
 };
@@ -203,6 +204,30 @@ static void take_answer(struct weft_worker_sched *sched, struct weft_ps_client *
     }
 }
 
+/* ---- reads ----------------------------------------------------------------------------------- */
+
+/* True: a read has begun. */
+static bool take_reads(struct weft_worker_sched *sched, struct weft_ps_client *client,
+                       uint64_t now_ns)
+{
+    struct weft_sched_daemon *daemon = weft_sched_link_daemon(sched->link);
+    weft_ps_reads_wait(client, weft_sched_daemon_reads_wait(daemon), now_ns);
+    if (weft_ps_read_over(client)) {
+        sched->read = 0;
+        weft_sched_daemon_read_over(daemon);
+    }
+    uint32_t clock;
+    if (weft_ps_read_wanted(client, &clock) && clock != sched->read) {
+        sched->read = clock;
+        weft_sched_daemon_read(daemon, clock, now_ns);
+    }
+    if (!weft_sched_daemon_may_read(daemon, now_ns)) {
+        return false;
+    }
+    weft_ps_read_begin(client, sched->read, now_ns);
+    return true;
+}
+
 void weft_worker_sched_progress(struct weft_worker_sched *sched, struct weft_ps_client *client,
                                 uint64_t now_ns)
 {
@@ -223,6 +248,7 @@ void weft_worker_sched_progress(struct weft_worker_sched *sched, struct weft_ps_
             take_answer(sched, client, &answer, now_ns);
             again = true;
         }
+        again |= take_reads(sched, client, now_ns);
     }
     weft_sched_link_progress(sched->link, now_ns);
 }

@@ -4,6 +4,8 @@
  * The client has several updates, the daemon requests one at a time: the others wait here, the
  * lowest clock first. Updates that cannot be requested are sent direct.
  *
+ * Reads wait for their admission where the scheduler says so.
+ *
  * Thread: the worker's.
  */
 #ifndef WEFT_NODE_WORKER_SCHED_H

@@ -16,6 +16,12 @@ enum ask_state {
     ASK_DIRECT,
 };
 
+enum read_state {
+    READ_NONE,
+    READ_WAITING,
+    READ_BEGUN,
+};
+
 struct weft_sched_daemon {
     struct weft_sched_daemon_config config;
     struct weft_sched_daemon_counters counters;
@@ -46,6 +52,14 @@ struct weft_sched_daemon {
     uint32_t grants_told;
     struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];
     struct weft_sched_answer answers[WEFT_SCHED_SHARDS_MAX];
+
+    bool admits; /* the last plan of this connection: reads need an admission */
+    bool is_admitted;
+    enum read_state read_state;
+    uint64_t read; /* its clock; 0 = NONE */
+    uint64_t read_ns;
+    uint32_t read_report; /* number of the first report of this connection that requests it; 0 =
+                           * none yet */
 
     uint64_t opened;
     uint64_t closed;
@@ -112,6 +126,8 @@ void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_
     daemon->is_connected = true;
     daemon->is_due = true;
     daemon->number_in = daemon->number_out = 0;
+    daemon->read_report = 0;
+    daemon->admits = false;
     daemon->heartbeat_ns = now_ns;
 }
 
@@ -119,7 +135,7 @@ void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_
  * sent. */
 void weft_sched_daemon_disconnected(struct weft_sched_daemon *daemon)
 {
-    daemon->is_connected = false;
+    daemon->is_connected = daemon->admits = false;
     daemon->is_direct |= daemon->state == ASK_GRANTED;
 }
 
@@ -194,6 +210,20 @@ static void take_verdict(struct weft_sched_daemon *daemon, const struct weft_sch
     }
 }
 
+/* A plan that was sent before the request arrived says nothing of it. */
+static void take_admission(struct weft_sched_daemon *daemon, const struct weft_sched_plan *plan)
+{
+    daemon->admits = (plan->flags & WEFT_SCHED_ADMITS) != 0;
+    daemon->is_admitted |= daemon->read_state == READ_WAITING && plan->admitted == daemon->read &&
+                           daemon->read_report != 0 && plan->report >= daemon->read_report;
+}
+
+/* Whether it waits for a decision. */
+static bool is_waiting(const struct weft_sched_daemon *daemon)
+{
+    return daemon->state == ASK_WAITING || daemon->read_state == READ_WAITING;
+}
+
 bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *bytes, size_t count,
                             uint64_t now_ns)
 {
@@ -210,13 +240,14 @@ bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *byt
     daemon->direct_bps = plan.direct_bps;
     if (daemon->config.role == WEFT_SCHED_WORKER) {
         take_verdict(daemon, &plan, now_ns);
-        if (daemon->state ==
-            ASK_WAITING) { /* the scheduler replies but has not decided: that may take long */
-            bool is_refused = plan.status != WEFT_SCHED_OK && plan.status != WEFT_SCHED_INCOMPLETE;
+        take_admission(daemon, &plan);
+        if (is_waiting(daemon)) { /* the scheduler replies but has not decided: that may take
+                                   * long */
             daemon->unheard_ns = now_ns;
-            if (is_refused) {
-                answered(daemon, ASK_DIRECT, now_ns);
-            }
+        }
+        if (daemon->state == ASK_WAITING && plan.status != WEFT_SCHED_OK &&
+            plan.status != WEFT_SCHED_INCOMPLETE) {
+            answered(daemon, ASK_DIRECT, now_ns);
         }
     } else if (plan.taken > daemon->taken && plan.taken <= daemon->made) {
         daemon->taken = plan.taken;
@@ -235,6 +266,8 @@ static void fill_worker(const struct weft_sched_daemon *daemon, struct weft_sche
     q->clock = daemon->clock;
     q->aggregators = daemon->aggregators;
     q->reached = daemon->reached;
+    q->read = daemon->read;
+    q->flags |= daemon->read_state == READ_BEGUN ? WEFT_SCHED_READING : 0;
     if (daemon->clock != 0) {
         q->norm = daemon->norm;
         q->count = daemon->config.shards;
@@ -274,6 +307,9 @@ bool weft_sched_daemon_poll(struct weft_sched_daemon *daemon, uint64_t now_ns,
     memcpy(report_p->job, config->job, sizeof(report_p->job));
     if (config->role == WEFT_SCHED_WORKER) {
         fill_worker(daemon, report_p);
+        if (daemon->read_state == READ_WAITING && daemon->read_report == 0) {
+            daemon->read_report = report_p->number;
+        }
     } else {
         fill_shard(daemon, report_p);
     }
@@ -307,12 +343,26 @@ static uint64_t silent_at(const struct weft_sched_daemon *daemon)
     return weft_time_add(daemon->unheard_ns, daemon->config.silent_ns);
 }
 
+/* The same for a read. */
+static uint64_t admit_by(const struct weft_sched_daemon *daemon)
+{
+    return weft_time_add(daemon->read_ns, QUEUED_SILENCES * daemon->config.silent_ns);
+}
+
 uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon)
 {
-    if (daemon->state != ASK_WAITING) {
+    uint64_t until_ns = WEFT_NEVER;
+    if (daemon->state == ASK_WAITING) {
+        until_ns = decide_by(daemon);
+    }
+    if (daemon->read_state == READ_WAITING) {
+        bool may_begin = daemon->is_admitted || !weft_sched_daemon_reads_wait(daemon);
+        until_ns = may_begin ? 0 : weft_min_u64(until_ns, admit_by(daemon));
+    }
+    if (!is_waiting(daemon)) {
         return WEFT_NEVER;
     }
-    return daemon->is_silent ? 0 : weft_min_u64(silent_at(daemon), decide_by(daemon));
+    return daemon->is_silent ? 0 : weft_min_u64(silent_at(daemon), until_ns);
 }
 
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon)
@@ -358,16 +408,55 @@ void weft_sched_daemon_aggregators(struct weft_sched_daemon *daemon, uint32_t co
 
 static void look_for_silence(struct weft_sched_daemon *daemon, uint64_t now_ns)
 {
-    if (daemon->state != ASK_WAITING) {
-        return;
-    }
-    if (!daemon->is_silent && now_ns >= silent_at(daemon)) {
+    if (is_waiting(daemon) && !daemon->is_silent && now_ns >= silent_at(daemon)) {
         daemon->is_silent = true;
         daemon->counters.silences++;
     }
-    if (daemon->is_silent || now_ns >= decide_by(daemon)) {
+    if (daemon->state == ASK_WAITING && (daemon->is_silent || now_ns >= decide_by(daemon))) {
         answered(daemon, ASK_DIRECT, now_ns);
     }
+}
+
+bool weft_sched_daemon_reads_wait(const struct weft_sched_daemon *daemon)
+{
+    return daemon->is_connected && daemon->admits && !daemon->is_silent;
+}
+
+void weft_sched_daemon_read(struct weft_sched_daemon *daemon, uint64_t clock, uint64_t now_ns)
+{
+    WEFT_ASSERT(daemon->config.role == WEFT_SCHED_WORKER && clock != 0);
+    if (daemon->read_state != READ_NONE && daemon->read == clock) {
+        return;
+    }
+    daemon->read_state = READ_WAITING;
+    daemon->read = clock;
+    daemon->read_ns = now_ns;
+    daemon->read_report = 0;
+    daemon->is_admitted = false;
+    daemon->is_due = true;
+    daemon->unheard_ns = weft_min_u64(daemon->unheard_ns, now_ns);
+    daemon->counters.reads_waited++;
+}
+
+bool weft_sched_daemon_may_read(struct weft_sched_daemon *daemon, uint64_t now_ns)
+{
+    look_for_silence(daemon, now_ns);
+    if (daemon->read_state != READ_WAITING ||
+        !(daemon->is_admitted || !weft_sched_daemon_reads_wait(daemon) ||
+          now_ns >= admit_by(daemon))) {
+        return false;
+    }
+    daemon->read_state = READ_BEGUN; /* the next report says so; nothing waits for it */
+    daemon->counters.reads_direct += !daemon->is_admitted;
+    daemon->counters.reads_wait_ns += now_ns - weft_min_u64(daemon->read_ns, now_ns);
+    return true;
+}
+
+void weft_sched_daemon_read_over(struct weft_sched_daemon *daemon)
+{
+    daemon->is_due |= daemon->read_state != READ_NONE;
+    daemon->read_state = READ_NONE;
+    daemon->read = 0;
 }
 
 bool weft_sched_daemon_answer(struct weft_sched_daemon *daemon, uint64_t now_ns,

@@ -16,6 +16,7 @@
  *
  *     weft_sched_daemon_connected / _disconnected;     weft_sched_daemon_plan for each message
  *     worker:  _ask; while (_answer) ...;  _delivered, _ended
+ *              if (_reads_wait) _read, and read when _may_read; _read_over
  *     shard:   _counts, _committed
  *     while (weft_sched_daemon_poll(daemon, now, &report)) pack and send;   and at _deadline
  *
@@ -104,6 +105,20 @@ struct weft_sched_answer {
 bool weft_sched_daemon_answer(struct weft_sched_daemon *daemon, uint64_t now_ns,
                               struct weft_sched_answer *answer_p);
 
+/* Whether reads need an admission: the scheduler is there and said so. */
+bool weft_sched_daemon_reads_wait(const struct weft_sched_daemon *daemon);
+
+/* Request to read the model for the update of this clock, not 0. The previous read is over. Nothing
+ * if this one is requested or begun already. */
+void weft_sched_daemon_read(struct weft_sched_daemon *daemon, uint64_t clock, uint64_t now_ns);
+
+/* Returns true, once for each request, when the read may begin: it was admitted, reads need no
+ * admission any more, or the scheduler has not admitted it within 30 times silent_ns. */
+bool weft_sched_daemon_may_read(struct weft_sched_daemon *daemon, uint64_t now_ns);
+
+/* The update for which it has read is over, by any path. */
+void weft_sched_daemon_read_over(struct weft_sched_daemon *daemon);
+
 /* Set the aggregators known to this worker, and those of them that accept its pushes (bit a:
  * aggregator a). Call again on each change. */
 void weft_sched_daemon_aggregators(struct weft_sched_daemon *daemon, uint32_t count,
@@ -134,6 +149,9 @@ struct weft_sched_daemon_counters {
                              * plan them */
     uint64_t silences;      /* timeouts of the scheduler */
     uint64_t wait_ns;       /* from request to reply, over all updates */
+    uint64_t reads_waited;  /* reads requested */
+    uint64_t reads_direct;  /* of these, begun without an admission */
+    uint64_t reads_wait_ns; /* from request to begin, over all reads */
     uint64_t plans_refused; /* malformed, duplicate or out of order */
     uint64_t events_lost;   /* shard: events discarded before the scheduler acknowledged them */
 };

@@ -21,7 +21,8 @@ static bool config_valid(const struct weft_sched_service_config *config)
     return config->conns_max > 0 && config->workers <= WEFT_SCHED_WORKERS_MAX &&
            config->shards <= WEFT_SCHED_SHARDS_MAX && config->life != 0 && config->link_bps > 0 &&
            config->link_bps <= WEFT_TIMELINE_BPS_MAX && config->silent_ns > 0 &&
-           config->ahead > 0 && config->ahead <= WEFT_PLANNER_AHEAD_MAX;
+           config->read_credits <= WEFT_SCHED_WORKERS_MAX && config->ahead > 0 &&
+           config->ahead <= WEFT_PLANNER_AHEAD_MAX;
 }
 
 weft_status weft_sched_service_new(const struct weft_sched_service_config *config,
@@ -190,6 +191,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.groups_of_a_clock = true;
     config.mode = planner_mode(service->mode);
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
+                    (service->config.read_credits > 0 ? WEFT_PLAN_ADMISSION : 0) |
                     (service->aggregators > 0 ? WEFT_PLAN_AGGREGATE : 0);
     config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
     /* An update that is granted in advance cannot be added to a sum later. */
@@ -202,6 +204,9 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.worker_host = worker_host;
     config.server_host = server_host;
     config.version = FIRST_VERSION;
+    if (service->config.read_credits > 0) {
+        config.read_credits = service->config.read_credits;
+    }
     weft_status status = weft_planner_new(&config, &service->planner);
     free(host);
     free(worker_host);
@@ -249,6 +254,7 @@ static void begin_worker(struct weft_sched_service *service, uint32_t index, uin
 {
     struct service_worker *w = &service->workers[index];
     if (w->incarnation != incarnation) {
+        service_read_forget(service, index, 0);
         service_forget_update(service, index, 0);
         if (service->planner != NULL) { /* its clocks restart */
             (void)weft_planner_worker_left(service->planner, index, 0);
@@ -314,6 +320,7 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
         if (w->state != UPDATE_FLYING || w->untold_ns == WEFT_NEVER) {
             service_forget_update(service, was.index, now_ns);
         }
+        service_read_forget(service, was.index, now_ns);
         gone(service, was.role, was.index, WEFT_SCHED_NOTE_LEFT);
     } else if (was.role == WEFT_SCHED_SERVER && was.index < WEFT_SCHED_SHARDS_MAX &&
                service->shards[was.index].conn == conn) {
@@ -332,11 +339,16 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
     for (uint32_t i = 0; i < service->config.workers; i++) {
         struct service_worker *w = &service->workers[i];
         uint64_t due_ns = weft_time_add(w->heard_ns, service->config.silent_ns);
-        if (w->is_here && now_ns >= due_ns && service_has_update(w)) {
+        /* A worker that computes may be silent for longer; its credit expires by itself. */
+        bool is_waited_for = service_has_update(w) || w->read_state == READ_QUEUED;
+        if (w->is_here && now_ns >= due_ns && is_waited_for) {
             service_forget_update(service, i, now_ns);
+            if (w->read_state == READ_QUEUED) {
+                service_read_forget(service, i, now_ns);
+            }
             service->counters.expired++;
             gone(service, WEFT_SCHED_WORKER, i, WEFT_SCHED_NOTE_LAPSED);
-        } else if (w->is_here && service_has_update(w)) {
+        } else if (w->is_here && is_waited_for) {
             service->lapse_ns = weft_min_u64(service->lapse_ns, due_ns);
         }
         if (w->untold_ns <= now_ns) {
@@ -419,6 +431,10 @@ static void decide(struct weft_sched_service *service, uint64_t now_ns)
             continue; /* an aggregator sends a sum when its members have arrived */
         }
         struct service_worker *w = &service->workers[d.worker];
+        if (d.kind == WEFT_PLANNER_GRANT_READ) {
+            service_read_admitted(service, d.worker, d.transfer, now_ns);
+            continue;
+        }
         if (d.kind == WEFT_PLANNER_GRANT && d.server == WEFT_PLANNER_NONE) {
             if (!d.is_revised && service_has_update(w)) {
                 granted_in_group(service, &d, now_ns);
@@ -471,7 +487,7 @@ static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
     }
     for (uint32_t i = 0; i < service->config.workers; i++) {
         const struct service_worker *w = &service->workers[i];
-        others += w->is_here && !service_has_update(w);
+        others += w->is_here && !service_has_update(w) && w->read_state != READ_QUEUED;
         if (w->state == UPDATE_WAITING) {
             uint64_t eighth_ns = server_ns(service, w) / 8, bytes = 0;
             for (uint32_t s = 0; s < service->config.shards; s++) {
@@ -498,11 +514,14 @@ void weft_sched_service_progress(struct weft_sched_service *service, uint64_t no
     }
     lapse_workers(service, now_ns);
     service_release_held(service, now_ns);
+    uint64_t read_ns = service_read_progress(service, now_ns);
+    service->lapse_ns = weft_min_u64(service->lapse_ns, read_ns);
     service->batch_ns = batch_until(service, now_ns);
     if (service->batch_ns != 0) {
-        return;
+        weft_planner_plan_reads(service->planner, now_ns); /* it does not wait for the batch */
+    } else {
+        weft_planner_plan(service->planner, now_ns);
     }
-    weft_planner_plan(service->planner, now_ns);
     decide(service, now_ns);
 }
 
@@ -540,6 +559,10 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
     const struct service_worker *w = &service->workers[index];
     plan->verdict = verdicts[w->state];
     plan->clock = w->state != UPDATE_NONE ? w->clock : 0;
+    if (service_admits(service)) {
+        plan->flags = WEFT_SCHED_ADMITS;
+        plan->admitted = w->read_state == READ_HELD ? w->read : 0;
+    }
     plan->why = w->state == UPDATE_DROPPED ? w->why : 0;
     if (w->state != UPDATE_FLYING) {
         return;

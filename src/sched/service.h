@@ -18,6 +18,11 @@
  * config.silent_ns without a report. If the servers' reports of a commit are lost, the worker's
  * report that its update has ended is used instead.
  *
+ * With read_credits workers request each read. A credit is returned when the update is committed or
+ * dropped, when the worker reports the end of an update that was not planned, when it leaves, and
+ * when it has not requested its update within 10 s, or 4 times its last such time if
+ * that is longer: it may have read for another purpose.
+ *
  * Thread:  one.   Cost: a report or a plan costs O(shards); progress is one plan of the planner.
  *
  * Source: docs/PROTOCOL.md section 13; docs/SCHEDULER.md.
@@ -47,6 +52,8 @@ struct weft_sched_service_config {
     uint64_t link_bps;              /* of links without a reported rate; then measured */
     uint64_t silent_ns;             /* a worker is expired after this time without a report */
     uint32_t ahead;                 /* planner's `ahead` */
+    uint32_t read_credits; /* workers between read and commit (planner.h), without effect in BSP;
+                            * 0 = reads need no admission */
     /* Called for events worth logging. May be NULL. */
     void (*note)(void *arg, enum weft_sched_note what, enum weft_sched_role role, uint32_t index,
                  uint16_t status);
@@ -106,6 +113,7 @@ struct weft_sched_service_counters {
     uint64_t unplanned;        /* of these, to be sent without a grant */
     uint64_t direct;           /* updates that workers sent without waiting for a reply */
     uint64_t ended_untold;     /* updates ended only by their worker's report */
+    uint64_t reads_expired;    /* credits returned because no update followed in time */
     uint64_t capacity_lowered; /* links found to be slower than assumed */
     uint64_t capacity_raised;
     uint64_t workers_here; /* now (a gauge) */

@@ -39,6 +39,16 @@ struct service_grant {
     uint64_t rate_bps;   /* rate sent to the worker; 0 = no grant */
 };
 
+/* A worker's read, in a job with read credits. */
+enum read_state {
+    READ_NONE,
+    READ_WANTED, /* requested; not in the planner before its previous update is over */
+    READ_QUEUED, /* in the planner */
+    READ_BEGUN,  /* begun without an admission, not counted yet */
+    READ_HELD,   /* has a credit */
+    READ_OVER,   /* its credit has passed to its update, or was returned */
+};
+
 struct service_worker {
     uint32_t conn;
     uint64_t incarnation;
@@ -52,6 +62,11 @@ struct service_worker {
                          * the servers' reports; else WEFT_NEVER */
     double norm;
     uint8_t why;
+    enum read_state read_state;
+    bool has_read;      /* HELD: the worker has reported that it has begun */
+    uint64_t read;      /* clock of its update; 0 = NONE */
+    uint64_t read_ns;   /* HELD: since */
+    uint64_t step_ns;   /* from the last admission to the request of its update */
     uint64_t position; /* in the order of grants */
     uint32_t aggregators; /* number of aggregators that it has reported */
     uint32_t reached;     /* those that accept its pushes, one bit each */
@@ -138,6 +153,26 @@ void service_due(struct weft_sched_service *service, uint32_t conn);
 bool service_is_planning(const struct weft_sched_service *service);
 /* Report to the planner which aggregators all workers reach. */
 void service_find_aggregators(struct weft_sched_service *service, uint64_t now_ns);
+
+/* ---- service_read.c -------------------------------------------------------------------------- */
+
+/* Whether workers must request reads. */
+bool service_admits(const struct weft_sched_service *service);
+/* The part of a worker's report that is about reads. */
+void service_read_says(struct weft_sched_service *service, uint32_t worker,
+                       const struct weft_sched_report *q, uint64_t now_ns);
+/* Its update is requested: the planner must have no waiting read of it. */
+void service_read_waits(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* Its update is in the planner now, with the credit of its read. */
+void service_read_passes(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* The worker is gone or expired. */
+void service_read_forget(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* Pass requests to the planner, and return credits that are not used in time. Returns when to call
+ * it again. */
+uint64_t service_read_progress(struct weft_sched_service *service, uint64_t now_ns);
+/* The planner has admitted a read. */
+void service_read_admitted(struct weft_sched_service *service, uint32_t worker, uint64_t transfer,
+                           uint64_t now_ns);
 
 /* ---- service_report.c ------------------------------------------------------------------------ */
 

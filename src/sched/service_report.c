@@ -93,9 +93,13 @@ static void ask_planner(struct weft_sched_service *service, uint32_t worker, uin
         server_bytes[s] = weft_max_u64(w->shares[s].bytes, 1);
         update.bytes += server_bytes[s];
     }
+    service_read_waits(service, worker, now_ns);
     bool taken = weft_planner_update(service->planner, &update, now_ns) == WEFT_OK;
     w->state = taken ? UPDATE_WAITING : UPDATE_UNPLANNED;
     service->counters.unplanned += !taken;
+    if (taken) {
+        service_read_passes(service, worker, now_ns);
+    }
 }
 
 static void try_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
@@ -228,6 +232,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
     if (w->state != UPDATE_NONE && q->ended >= w->clock) {
         ended(service, worker, now_ns);
     }
+    service_read_says(service, worker, q, now_ns);
     return true;
 }
 

@@ -97,7 +97,7 @@ size_t weft_sched_report_pack(const struct weft_sched_report *report, uint8_t *o
     } else {
         weft_write_u64(&w, report->host);
     }
-    weft_write_u64(&w, is_worker ? 0 : report->closed);
+    weft_write_u64(&w, is_worker ? report->read : report->closed);
     weft_write_u32(&w, is_worker ? report->aggregators : 0);
     weft_write_u32(&w, is_worker ? report->reached : 0);
     weft_write_bytes(&w, report->job, sizeof(report->job));
@@ -148,21 +148,23 @@ static bool worker_fits(const struct weft_sched_report *q)
     return q->index < q->workers && q->mode <= WEFT_SCHED_ASP && is_norm(q->norm) &&
            (!asks || q->ended <= q->clock) && q->count == (asks ? q->shards : 0) &&
            q->aggregators <= WEFT_SCHED_AGGREGATORS_MAX &&
-           (uint64_t)q->reached >> q->aggregators == 0 && q->closed == 0 &&
+           (uint64_t)q->reached >> q->aggregators == 0 &&
+           (q->read != 0 || (q->flags & WEFT_SCHED_READING) == 0) &&
            (asks || ((q->flags & WEFT_SCHED_SENDING) == 0 && q->norm == 0));
 }
 
 static bool server_fits(const struct weft_sched_report *q)
 {
     return q->index < q->shards && q->mode == 0 && (q->aggregators | q->reached) == 0 && q->tau_max == 0 &&
-           (q->flags & WEFT_SCHED_SENDING) == 0 && q->closed <= q->opened &&
+           (q->flags & (WEFT_SCHED_SENDING | WEFT_SCHED_READING)) == 0 && q->closed <= q->opened &&
            q->count <= WEFT_SCHED_EVENTS_MAX && (q->first != 0) == (q->count != 0) &&
            q->first <= UINT64_MAX - WEFT_SCHED_EVENTS_MAX;
 }
 
 static bool head_fits(const struct weft_sched_report *q)
 {
-    return q->number != 0 && (q->flags & ~(WEFT_SCHED_SENDING | WEFT_SCHED_LEAVE)) == 0 &&
+    const uint8_t flags = WEFT_SCHED_SENDING | WEFT_SCHED_LEAVE | WEFT_SCHED_READING;
+    return q->number != 0 && (q->flags & ~flags) == 0 &&
            q->workers <= WEFT_SCHED_WORKERS_MAX && q->shards >= 1 &&
            q->shards <= WEFT_SCHED_SHARDS_MAX && q->up_bps <= WEFT_TIMELINE_BPS_MAX &&
            q->down_bps <= WEFT_TIMELINE_BPS_MAX && weft_job_name_valid(q->job) &&
@@ -196,7 +198,7 @@ weft_status weft_sched_report_unpack(const uint8_t *bytes, size_t count,
     } else {
         q.host = weft_read_u64(&r);
     }
-    q.closed = weft_read_u64(&r);
+    *(is_worker ? &q.read : &q.closed) = weft_read_u64(&r);
     q.aggregators = weft_read_u32(&r);
     q.reached = weft_read_u32(&r);
     const uint8_t *job = weft_read_bytes(&r, sizeof(q.job));
@@ -217,6 +219,7 @@ weft_status weft_sched_report_unpack(const uint8_t *bytes, size_t count,
 
 size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out)
 {
+    bool admits = (plan->flags & WEFT_SCHED_ADMITS) != 0;
     struct weft_writer w = weft_writer_make(out, WEFT_SCHED_PLAN_BYTES_MAX);
     weft_write_u32(&w, plan->number);
     weft_write_u16(&w, plan->status);
@@ -224,12 +227,13 @@ size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out)
     weft_write_u32(&w, plan->report);
     weft_write_u8(&w, (uint8_t)plan->verdict);
     weft_write_u8(&w, plan->why);
-    weft_write_zeros(&w, 2);
+    weft_write_u8(&w, plan->flags);
+    weft_write_zeros(&w, 1);
     weft_write_u64(&w, plan->life);
     weft_write_u64(&w, plan->clock);
     weft_write_u64(&w, plan->revision);
     weft_write_u64(&w, plan->direct_bps);
-    weft_write_u64(&w, plan->taken);
+    weft_write_u64(&w, admits ? plan->admitted : plan->taken);
     weft_write_u16(&w, (uint16_t)plan->hop);
     weft_write_u16(&w, (uint16_t)plan->members);
     weft_write_u32(&w, plan->group);
@@ -255,6 +259,7 @@ static bool plan_fits(const struct weft_sched_plan *a)
 {
     bool is_granted = a->verdict == WEFT_SCHED_GRANTED;
     return a->number != 0 && a->life != 0 && a->verdict < WEFT_SCHED_VERDICT_COUNT &&
+           (a->flags & ~WEFT_SCHED_ADMITS) == 0 &&
            (a->clock != 0) == (a->verdict != WEFT_SCHED_NONE) &&
            (is_granted ? a->count >= 1 && a->count <= WEFT_SCHED_SHARDS_MAX : a->count == 0) &&
            (a->revision != 0) == is_granted && hop_fits(a) && a->direct_bps <= WEFT_TIMELINE_BPS_MAX &&
@@ -294,12 +299,13 @@ weft_status weft_sched_plan_unpack(const uint8_t *bytes, size_t count,
     a.report = weft_read_u32(&r);
     a.verdict = (enum weft_sched_verdict)weft_read_u8(&r);
     a.why = weft_read_u8(&r);
-    uint64_t reserved = weft_read_u16(&r);
+    a.flags = weft_read_u8(&r);
+    uint64_t reserved = weft_read_u8(&r);
     a.life = weft_read_u64(&r);
     a.clock = weft_read_u64(&r);
     a.revision = weft_read_u64(&r);
     a.direct_bps = weft_read_u64(&r);
-    a.taken = weft_read_u64(&r);
+    *((a.flags & WEFT_SCHED_ADMITS) != 0 ? &a.admitted : &a.taken) = weft_read_u64(&r);
     a.hop = weft_read_u16(&r);
     a.members = weft_read_u16(&r);
     a.group = weft_read_u32(&r);

@@ -81,6 +81,7 @@ struct weft_sched_event {
 enum weft_sched_report_flag {
     WEFT_SCHED_SENDING = 0x01, /* worker: the update is being sent, or was; no reply is needed */
     WEFT_SCHED_LEAVE = 0x02,   /* the process ends */
+    WEFT_SCHED_READING = 0x04, /* worker: the read was begun, admitted or not; else it waits */
 };
 
 struct weft_sched_report {
@@ -102,6 +103,8 @@ struct weft_sched_report {
     uint64_t
         ended;   /* last clock whose update has ended, by any path; at most `clock` */
     double norm; /* of the update */
+    uint64_t read; /* clock of the update for which it waits to read the model, or has read it;
+                    * 0 = none, also after the end of that update */
     uint32_t aggregators; /* number of aggregators known to it, <= AGGREGATORS_MAX */
     uint32_t reached;     /* bit a: aggregator a accepts its pushes, for every shard */
 
@@ -154,12 +157,15 @@ struct weft_sched_grant {
     uint64_t rate_bps;    /* not 0 */
 };
 
+enum { WEFT_SCHED_ADMITS = 0x01 }; /* flag of a plan: reads need an admission */
+
 struct weft_sched_plan {
     uint32_t number; /* per connection, from 1 */
     uint16_t status; /* may be a value that this release does not know */
     uint32_t report; /* largest number of a report received over this connection */
     enum weft_sched_verdict verdict;
     uint8_t why;       /* DROPPED: enum weft_planner_drop */
+    uint8_t flags;     /* worker */
     uint64_t life;     /* identifies the scheduler's process; not 0 */
     uint64_t clock;    /* of the update that the verdict is for; 0 = none */
     uint64_t revision; /* of the grants of this update: increases when they change; 0 = no grant */
@@ -167,6 +173,8 @@ struct weft_sched_plan {
         direct_bps; /* a worker's share of a server's link, for updates without a grant; 0 =
                      * unknown */
     uint64_t taken; /* server: events up to this number are acknowledged */
+    uint64_t admitted; /* worker: the `read` of its report that may begin; 0 = none. Only with
+                        * ADMITS */
     uint32_t hop;     /* GRANTED: 0 = to the servers; else aggregator hop - 1 */
     uint32_t group;   /* with a hop: id of the sum that contains the update, not 0; else 0 */
     uint32_t members; /* with a hop: updates in that sum, 2 .. MEMBERS_MAX; else 0 */

@@ -35,6 +35,7 @@ static void serve(const uint8_t *data, size_t size)
     weft_sched_service_config_default(&config);
     config.conns_max = 2;
     config.life = 1;
+    config.read_credits = 1;
     WEFT_ASSERT(weft_sched_service_new(&config, &service) == WEFT_OK);
     enum weft_sched_role other =
         report.role == WEFT_SCHED_WORKER ? WEFT_SCHED_SERVER : WEFT_SCHED_WORKER;
@@ -76,12 +77,16 @@ static void plan(const uint8_t *data, size_t size)
     WEFT_ASSERT(weft_sched_daemon_new(&config, &daemon) == WEFT_OK);
     weft_sched_daemon_connected(daemon, 0);
     weft_sched_daemon_ask(daemon, a.clock != 0 ? a.clock : 1, 1, shares, 0);
+    weft_sched_daemon_read(daemon, a.admitted != 0 ? a.admitted : 1, 0);
     while (weft_sched_daemon_poll(daemon, 0, &report)) {
     }
     for (uint64_t now_ns = 1; now_ns < 4 * WEFT_NS_PER_S; now_ns += WEFT_NS_PER_S) {
         (void)weft_sched_daemon_plan(daemon, data, size, now_ns);
         while (weft_sched_daemon_answer(daemon, now_ns, &answer)) {
             WEFT_ASSERT(answer.kind != WEFT_SCHED_SEND || answer.shard < config.shards);
+        }
+        if (weft_sched_daemon_may_read(daemon, now_ns)) {
+            weft_sched_daemon_read_over(daemon);
         }
     }
     weft_sched_daemon_free(daemon);

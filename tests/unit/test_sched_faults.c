@@ -5,6 +5,10 @@
  * sending; a scheduler commits an update at most once, and none that no worker sent. Without faults: every
  * update is granted or dropped, none waits for a timeout, no shard sees a delay above tau_max. After the
  * faults: the scheduler plans again. The same seed gives the same run.
+ *
+ * In two of three jobs reads are admitted by credits; in SSP a read then also waits at the shards for slower
+ * workers. A read begins in bounded time; without faults each is admitted, and no more workers than credits are
+ * between read and commit, in SSP a few more.
  */
 #include "base/hash_key.h"
 #include "base/prng.h"
@@ -39,11 +43,17 @@ struct message {
     uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
 };
 
-enum phase { COMPUTING, ASKING, SENDING };
+enum { STALENESS = 2 };
+
+/* READING: waits for its admission; LOADING: for the shards. */
+enum phase { READING, LOADING, COMPUTING, ASKING, SENDING };
 
 struct worker {
     enum phase phase;
-    uint64_t until_ns; /* COMPUTING: end; ASKING: since */
+    uint64_t until_ns; /* COMPUTING: end; ASKING, READING: since */
+    bool is_admitted;  /* its read was, while the scheduler told that reads wait */
+    bool is_small;     /* its update is not requested */
+    bool asks_early;   /* it requests its next read while its update is under way */
     uint64_t clock;
     uint64_t base[SHARDS];
     struct {
@@ -69,6 +79,8 @@ struct job {
     uint32_t workers, shards;
     uint64_t tau_max;
     enum weft_sched_mode mode;
+    uint32_t credits; /* 0 = reads do not wait */
+    bool has_small;   /* some updates are not requested; a bound would not hold for the others */
     bool has_faults;
     uint32_t loss_ppm, repeat_ppm;
     uint64_t delay_ns_max;
@@ -85,7 +97,8 @@ struct job {
     uint64_t hash;
     uint64_t granted, dropped, direct, late, sent; /* truth */
     uint64_t sent_in_life;                         /* granted updates that were closed */
-    uint64_t longest_wait_ns;
+    uint64_t longest_wait_ns, longest_read_ns;
+    uint64_t reads, reads_admitted, reads_expired, reads_direct;
     uint64_t kills, freezes, deaths, commits;
 };
 
@@ -194,6 +207,7 @@ static void start_scheduler(struct job *job)
     weft_sched_service_config_default(&config);
     config.conns_max = PROCESSES;
     config.life = ++job->life;
+    config.read_credits = job->credits;
     job->sent_in_life = 0;
     assert_int_equal(weft_sched_service_new(&config, &job->service), WEFT_OK);
 }
@@ -212,17 +226,81 @@ static void end_scheduler(struct job *job)
             assert_true(c->commits <= job->sent_in_life);
         }
     }
+    job->reads_expired += weft_sched_service_counters(job->service)->reads_expired;
     weft_sched_service_free(job->service);
     job->service = NULL;
 }
 
-static void read_model(struct job *job, struct worker *w)
+/* How many workers with an admission are between read and commit. */
+static uint32_t admitted_now(const struct job *job)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        const struct worker *w = &job->worker[i];
+        count += w->is_admitted && w->phase != READING;
+    }
+    return count;
+}
+
+/* SSP: the shards keep the reply back until the slowest worker is at most STALENESS clocks behind. */
+static bool shards_reply(const struct job *job, const struct worker *w)
+{
+    for (uint32_t i = 0; job->mode == WEFT_SCHED_SSP && i < job->workers; i++) {
+        if (job->worker[i].clock + STALENESS < w->clock) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void load_model(struct job *job, struct worker *w)
 {
     for (uint32_t s = 0; s < job->shards; s++) {
         w->base[s] = job->opened[s];
     }
+    /* Some keep their credit for long without an update. */
+    bool is_idle = job->credits > 0 && job->mode == WEFT_SCHED_ASP && chance(job, 2000);
     w->phase = COMPUTING;
-    w->until_ns = job->now_ns + weft_prng_range(&job->prng, 1, 60) * WEFT_NS_PER_MS;
+    w->until_ns = job->now_ns + weft_prng_range(&job->prng, 1, 60) * WEFT_NS_PER_MS +
+                  (is_idle ? 12 * WEFT_NS_PER_S : 0);
+}
+
+static void read_model(struct job *job, struct worker *w)
+{
+    struct weft_sched_daemon *daemon = job->process[w - job->worker].daemon;
+    w->is_admitted = false;
+    if (!weft_sched_daemon_reads_wait(daemon)) {
+        w->phase = LOADING;
+        return;
+    }
+    w->phase = READING;
+    w->until_ns = job->now_ns;
+    weft_sched_daemon_read(daemon, w->clock + 1, job->now_ns);
+    job->reads++;
+}
+
+static void begin_read(struct job *job, struct worker *w)
+{
+    struct weft_sched_daemon *daemon = job->process[w - job->worker].daemon;
+    uint64_t direct = weft_sched_daemon_counters(daemon)->reads_direct;
+    if (!weft_sched_daemon_may_read(daemon, job->now_ns)) {
+        return;
+    }
+    uint64_t wait_ns = job->now_ns - w->until_ns;
+    job->longest_read_ns = weft_max_u64(job->longest_read_ns, wait_ns);
+    assert_true(wait_ns <= wait_ns_max);
+    w->is_admitted = weft_sched_daemon_counters(daemon)->reads_direct == direct;
+    job->reads_admitted += w->is_admitted;
+    job->reads_direct += !w->is_admitted;
+    w->phase = LOADING;
+    note(job, 99 << 8 | (uint64_t)(w - job->worker));
+    if (!job->has_faults) {
+        assert_true(w->is_admitted);
+        /* Where none was expired: then a worker is still there without a credit. */
+        assert_true(weft_sched_service_counters(job->service)->reads_expired > 0 ||
+                    admitted_now(job) <= job->credits +
+                                             (job->mode == WEFT_SCHED_SSP ? STALENESS + 1 : 0));
+    }
 }
 
 static void ask(struct job *job, uint32_t i)
@@ -241,6 +319,17 @@ static void ask(struct job *job, uint32_t i)
     w->until_ns = job->now_ns;
     w->was_granted = false;
     w->clock++;
+    w->asks_early = chance(job, 500000);
+    w->is_small = job->has_small && chance(job, 200000);
+    if (w->is_small) {
+        for (uint32_t s = 0; s < job->shards; s++) {
+            w->part[s].is_to_send = !w->part[s].is_done;
+            w->part[s].start_ns = job->now_ns;
+            w->part[s].rate_bps = 1000000000;
+        }
+        w->phase = SENDING;
+        return;
+    }
     weft_sched_daemon_ask(job->process[i].daemon, w->clock, 1.0, shares, job->now_ns);
 }
 
@@ -269,10 +358,14 @@ static void answered(struct job *job, uint32_t i, const struct weft_sched_answer
     if (answer->kind == WEFT_SCHED_DROP) {
         assert_true(job->mode != WEFT_SCHED_BSP);
         weft_sched_daemon_ended(job->process[i].daemon);
+        weft_sched_daemon_read_over(job->process[i].daemon);
         read_model(job, w);
         return;
     }
     w->phase = SENDING;
+    if (w->asks_early && weft_sched_daemon_reads_wait(job->process[i].daemon)) {
+        weft_sched_daemon_read(job->process[i].daemon, w->clock + 1, job->now_ns);
+    }
     for (uint32_t s = 0; s < job->shards; s++) {
         bool is_meant = answer->kind == WEFT_SCHED_SEND_DIRECT || answer->shard == s;
         if (is_meant && !w->part[s].is_begun && !w->part[s].is_done) {
@@ -317,6 +410,12 @@ static void work(struct job *job, uint32_t i)
     while (weft_sched_daemon_answer(job->process[i].daemon, job->now_ns, &answer)) {
         answered(job, i, &answer);
     }
+    if (w->phase == READING) {
+        begin_read(job, w);
+    }
+    if (w->phase == LOADING && shards_reply(job, w)) {
+        load_model(job, w);
+    }
     if (w->phase == COMPUTING && job->now_ns >= w->until_ns) {
         ask(job, i);
     }
@@ -333,7 +432,12 @@ static void work(struct job *job, uint32_t i)
     if (all_done) {
         job->sent++;
         job->sent_in_life += w->was_granted;
-        weft_sched_daemon_ended(job->process[i].daemon);
+        if (!w->is_small) {
+            weft_sched_daemon_ended(job->process[i].daemon);
+        }
+        if (w->is_small || !w->asks_early) {
+            weft_sched_daemon_read_over(job->process[i].daemon);
+        }
         read_model(job, w);
     }
 }
@@ -350,7 +454,7 @@ static void kill_worker(struct job *job, uint32_t i)
     start_daemon(job, i);
     w->dead_until_ns = job->now_ns + weft_prng_below(&job->prng, 2 * WEFT_NS_PER_S);
     job->process[i].connect_ns = w->dead_until_ns;
-    w->clock = 0;
+    w->clock = job->mode == WEFT_SCHED_SSP ? w->clock : 0; /* the shards know it */
     read_model(job, w);
     job->deaths++;
 }
@@ -462,6 +566,11 @@ static void draw(struct job *job, uint64_t seed, bool has_faults)
     job->delay_ns_max = weft_prng_range(&job->prng, 1, has_faults ? 30 : 3) * WEFT_NS_PER_MS;
     job->heal_ns = has_faults ? 12 * WEFT_NS_PER_S : 0;
     job->life = seed << 8;
+    job->credits = (uint32_t)weft_prng_below(&job->prng, 3) == 0
+                       ? 0
+                       : (uint32_t)weft_prng_range(&job->prng, 1, job->workers);
+    job->has_small = job->credits > 0 && chance(job, 500000);
+    job->tau_max = job->has_small ? WEFT_NEVER : job->tau_max;
 }
 
 static struct job *run(uint64_t seed, bool has_faults)
@@ -495,23 +604,30 @@ static struct job *run(uint64_t seed, bool has_faults)
 static void healthy_jobs(void **state)
 {
     (void)state;
-    uint64_t granted = 0, dropped = 0;
+    uint64_t granted = 0, dropped = 0, reads = 0, expired = 0, longest_ns = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct job *job = run(seed, false);
         assert_int_equal(job->late, 0);
         granted += job->granted;
         dropped += job->dropped;
+        reads += job->reads_admitted;
+        expired += job->reads_expired;
+        longest_ns = weft_max_u64(longest_ns, job->longest_read_ns);
+        assert_true(job->reads_admitted + job->workers >= job->reads);
         free(job);
     }
-    print_message("# %llu granted, %llu dropped\n", (unsigned long long)granted,
-                  (unsigned long long)dropped);
-    assert_true(granted > 10000);
+    print_message("# %llu granted, %llu dropped; %llu reads, %llu expired, longest wait %llu ms\n",
+                  (unsigned long long)granted, (unsigned long long)dropped,
+                  (unsigned long long)reads, (unsigned long long)expired,
+                  (unsigned long long)(longest_ns / WEFT_NS_PER_MS));
+    assert_true(granted > 10000 && reads > 5000);
 }
 
 static void faults(void **state)
 {
     (void)state;
     uint64_t kills = 0, freezes = 0, deaths = 0, direct = 0, granted = 0, longest_ns = 0;
+    uint64_t reads = 0, reads_direct = 0, reads_ns = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct job *job = run(seed, true);
         kills += job->kills;
@@ -520,6 +636,9 @@ static void faults(void **state)
         direct += job->direct;
         granted += job->granted;
         longest_ns = weft_max_u64(longest_ns, job->longest_wait_ns);
+        reads += job->reads_admitted;
+        reads_direct += job->reads_direct;
+        reads_ns = weft_max_u64(reads_ns, job->longest_read_ns);
         free(job);
     }
     print_message("# %llu kills, %llu freezes of the scheduler, %llu deaths of workers; %llu "
@@ -527,6 +646,10 @@ static void faults(void **state)
                   (unsigned long long)kills, (unsigned long long)freezes,
                   (unsigned long long)deaths, (unsigned long long)granted,
                   (unsigned long long)direct, (unsigned long long)(longest_ns / WEFT_NS_PER_MS));
+    print_message("# reads: %llu admitted, %llu not, longest wait %llu ms\n",
+                  (unsigned long long)reads, (unsigned long long)reads_direct,
+                  (unsigned long long)(reads_ns / WEFT_NS_PER_MS));
+    assert_true(reads > 10000 && reads_direct > 100);
     assert_true(kills > 100 && freezes > 100 && deaths > 100 && direct > 100 && granted > 10000);
 }
 

@@ -76,6 +76,11 @@ static void reports_come_back(void **state)
     assert_true(back.norm == 2.5);
     assert_int_equal(back.shares[1].span_ns, 5);
     assert_string_equal(back.job, "job-1");
+    q.read = UINT64_MAX;
+    q.flags = WEFT_SCHED_READING | WEFT_SCHED_SENDING;
+    assert_int_equal(unpack(&q), WEFT_OK);
+    assert_true(back.read == UINT64_MAX && back.closed == 0);
+    assert_int_equal(back.flags, WEFT_SCHED_READING | WEFT_SCHED_SENDING);
     q = server_report();
     assert_int_equal(unpack(&q), WEFT_OK);
     assert_int_equal(back.first, 100);
@@ -118,6 +123,8 @@ static void contradictions_are_refused(void **state)
     REFUSED(worker_report, q.aggregators = WEFT_SCHED_AGGREGATORS_MAX + 1);
     REFUSED(worker_report, (q.aggregators = 2, q.reached = 4));
     REFUSED(worker_report, q.reached = 1);
+    REFUSED(worker_report, q.flags = WEFT_SCHED_READING); /* what? */
+    REFUSED(server_report, q.flags = WEFT_SCHED_READING);
     REFUSED(worker_report, q.job[31] = 'x');
     REFUSED(server_report, q.first = 0);
     REFUSED(server_report, q.index = 2);
@@ -170,6 +177,12 @@ static void plans_come_back_or_are_refused(void **state)
     assert_int_equal(plan_back.hop, WEFT_SCHED_AGGREGATORS_MAX);
     assert_int_equal(plan_back.group, 70000);
     assert_int_equal(plan_back.members, 256);
+    PLAN(WEFT_OK, (a.flags = WEFT_SCHED_ADMITS, a.admitted = 13));
+    assert_true(plan_back.admitted == 13 && plan_back.taken == 0);
+    PLAN(WEFT_OK, a.taken = 13);
+    assert_true(plan_back.admitted == 0 && plan_back.taken == 13 && plan_back.flags == 0);
+    PLAN(WEFT_PROTO, a.flags = 0x02);
+    PLAN(WEFT_PROTO, a.flags = 0x80 | WEFT_SCHED_ADMITS);
     PLAN(WEFT_PROTO, (a.hop = WEFT_SCHED_AGGREGATORS_MAX + 1, a.group = 1, a.members = 2));
     PLAN(WEFT_PROTO, (a.hop = 1, a.group = 0, a.members = 2));
     PLAN(WEFT_PROTO, (a.hop = 1, a.group = 1, a.members = 1));
@@ -210,6 +223,12 @@ static void lengths_and_reserved_bytes(void **state)
         bytes[reserved[i]] = 0;
     }
     assert_int_equal(weft_sched_report_unpack(bytes, count, &back), WEFT_OK);
+    struct weft_sched_plan a = granted();
+    count = weft_sched_plan_pack(&a, bytes);
+    bytes[15] = 1;
+    assert_int_equal(weft_sched_plan_unpack(bytes, count, &plan_back), WEFT_PROTO);
+    bytes[15] = 0;
+    assert_int_equal(weft_sched_plan_unpack(bytes, count, &plan_back), WEFT_OK);
 }
 
 int main(void)
