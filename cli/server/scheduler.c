@@ -25,6 +25,7 @@ struct verb {
     uint32_t shards;
     uint32_t link_mbps;
     uint32_t ahead;
+    uint32_t read_credits; /* 0 = off */
     uint32_t coordinate_port; /* UINT32_MAX = do not run a coordinator */
     bool json;
     uint32_t control_fd; /* 0 = none */
@@ -85,6 +86,9 @@ static cJSON *report(const struct weft_scheduler_stats *stats)
         {"unplanned", c->unplanned},
         {"committed", p->commits},
         {"delay_max", p->delay_max},
+        {"reads", p->reads},
+        {"reads_admitted", p->reads_granted},
+        {"reads_expired", c->reads_expired},
         {"expired", c->expired},
         {"overdue", p->overdue},
         {"reports", c->reports},
@@ -148,6 +152,7 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     config.service.workers = verb->workers;
     config.service.shards = verb->shards;
     config.service.ahead = verb->ahead;
+    config.service.read_credits = verb->read_credits;
     config.service.link_bps = (uint64_t)verb->link_mbps * 1000000;
     weft_status status = weft_scheduler_start(&verb->scheduler, &config, error);
     if (status == WEFT_OK) {
@@ -219,6 +224,12 @@ int weft_cli_scheduler(int argc, char **argv)
          "links busy despite slow replies, a smaller N lets a later, shorter\n"
          "push go first",
          WEFT_OPTION_U32, .value = &verb.ahead, .min = 1, .max = WEFT_PLANNER_AHEAD_MAX},
+        {"read-credits", "N",
+         "at most N workers are between reading the model and the end of their\n"
+         "update; the others wait before they read, so that updates are computed\n"
+         "from newer models. No effect in bsp; in ssp a worker that is behind all of\n"
+         "them does not wait. 0 = workers do not wait",
+         WEFT_OPTION_U32, .value = &verb.read_credits, .max = WEFT_SCHED_WORKERS_MAX},
         {"coordinate", "P", "also run the job's coordinator, on this port; 0 = any free",
          WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "no"},
         {"json", NULL, "at the end, print the scheduling statistics as one JSON object",
@@ -253,6 +264,12 @@ int weft_cli_scheduler(int argc, char **argv)
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN && verb.workers != 0 && verb.read_credits > verb.workers) {
+        status = weft_options_usage(&command,
+                                    "--read-credits %u is more than --workers %u, and would have "
+                                    "no effect",
+                                    verb.read_credits, verb.workers);
+    }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_transport_options_find_cc(&command, &verb.transport);
     }

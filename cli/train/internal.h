@@ -25,6 +25,7 @@ struct train {
     struct weft_checkpoint_options checkpoints;
     struct weft_metrics_options metrics_options;
     bool has_own_scheduler; /* --scheduler on */
+    uint32_t read_credits;  /* of it; 0 = off */
     uint32_t schedulers_ready;
     cJSON *planned; /* final report of the scheduler of this run; NULL = none */
     uint32_t restarts; /* 0 = the run ends when a process dies */

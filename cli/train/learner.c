@@ -331,8 +331,9 @@ static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_b
     for (uint32_t at = 0; at < rows_of(learner, batch); at += part_max()) {
         const struct weft_ps_list list = pull_list(learner, batch, weights, at);
         weft_ps_op op;
-        weft_status status = weft_ps_pull_lists(learner->worker.client, &list, 1, 0,
-                                                weft_clock_now_ns(), &op);
+        const struct weft_ps_how how = {.aside = true};
+        weft_status status = weft_ps_begin(learner->worker.client, WEFT_RPC_PULL, &list, 1, &how,
+                                           weft_clock_now_ns(), &op);
         if (status != WEFT_OK) {
             return fail_status(learner, status, "pull");
         }

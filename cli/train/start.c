@@ -78,6 +78,7 @@ weft_status weft_train_start_scheduler(struct train *train)
     add_all(train, args);
     weft_args_add(args, "--port=0");
     weft_args_add(args, "--shards=%u", train->servers * train->shards_per_server);
+    weft_args_add(args, "--read-credits=%u", train->read_credits);
     if (train->hosts.lab != NULL) {
         uint64_t mbps = train->hosts.info.rate_bps / 1000000;
         weft_args_add(args, "--link-mbps=%llu", (unsigned long long)weft_max_u64(mbps, 1));

@@ -216,6 +216,7 @@ static cJSON *scheduler_report(struct train *train)
              address->host, address->port);
     cJSON_AddStringToObject(object, "address", text);
     cJSON_AddNumberToObject(object, "tau_max", train->job.tau_max);
+    cJSON_AddNumberToObject(object, "read_credits", train->read_credits);
     cJSON_AddItemToObject(object, "planned",
                           train->planned != NULL ? train->planned : cJSON_CreateNull());
     train->planned = NULL;
@@ -453,6 +454,25 @@ static int check_scheduler(const struct weft_command *command, struct train *tra
                : weft_scheduler_address(command, job->scheduler, &job->scheduler_address);
 }
 
+static int check_read_credits(const struct weft_command *command, const struct train *train)
+{
+    if (train->read_credits > 0 && !train->has_own_scheduler) {
+        return weft_options_usage(command, "--read-credits requires --scheduler on; give it to "
+                                           "`weft scheduler` if that runs already");
+    }
+    if (train->read_credits > 0 && train->job.mode.kind == WEFT_JOB_BSP) {
+        return weft_options_usage(command, "--read-credits requires --mode ssp or asp; in bsp all "
+                                           "workers read the same model");
+    }
+    if (train->read_credits > train->job.workers) {
+        return weft_options_usage(command,
+                                  "--read-credits %u is more than --workers %u, and would have no "
+                                  "effect",
+                                  train->read_credits, train->job.workers);
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 static int check(const struct weft_command *command, struct train *train)
 {
     uint32_t shards = train->servers * train->shards_per_server;
@@ -470,6 +490,7 @@ static int check(const struct weft_command *command, struct train *train)
         return weft_options_usage(command, "--resume requires --checkpoint DIR");
     }
     int status = check_scheduler(command, train);
+    status = status == WEFT_OPTIONS_RUN ? check_read_credits(command, train) : status;
     status = status == WEFT_OPTIONS_RUN ? weft_train_restart_check(command, train) : status;
     if (status != WEFT_OPTIONS_RUN) {
         return status;
@@ -528,6 +549,10 @@ int weft_cli_train(int argc, char **argv)
          "`weft scheduler` as a process of the job; HOST:PORT = use a running\n"
          "one with the same job key; off (docs/SCHEDULER.md)",
          WEFT_OPTION_STRING, .value = &train.job.scheduler, .fallback = "off"},
+        {"read-credits", "N",
+         "with --scheduler on, in ssp and asp: at most N workers are between\n"
+         "reading the model and the end of their update; 0 = workers do not wait",
+         WEFT_OPTION_U32, .value = &train.read_credits, .max = WEFT_JOB_WORKERS_MAX},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
         {"resume", NULL, "continue from the newest complete checkpoint in the directory of\n"
                          "--checkpoint; --workers, --batch and --seed must be the same as in the\n"

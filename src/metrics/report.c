@@ -44,6 +44,7 @@ static const struct counter shard_counters[] = {
     SHARD(lists_stored), SHARD(lists_refused), SHARD(lists_received), SHARD(lists_unknown),
     SHARD(ids_by_list), SHARD(peers_ignored), SHARD(journal_records), SHARD(journal_full), SHARD(journal_failed),
     SHARD(updates_opened), SHARD(updates_closed), SHARD(updates_late),
+    SHARD(updates_delay_sum), SHARD(updates_delay_max),
 };
 
 #define TABLE(field) COUNTER(weft_shard_table_sums, "table_", field)
@@ -73,8 +74,14 @@ static const struct counter client_counters[] = {
 
 static const struct counter sched_counters[] = {
     SCHED(asked), SCHED(granted), SCHED(dropped), SCHED(direct), SCHED(silences), SCHED(wait_ns),
-    SCHED(plans_refused),
+    SCHED(plans_refused), SCHED(reads_waited), SCHED(reads_direct), SCHED(reads_wait_ns),
 };
+
+/* Of several processes the largest counts; of all others the sum. */
+static bool is_maximum(const char *name)
+{
+    return strcmp(name, "shard_updates_delay_max") == 0;
+}
 
 static void add_number(cJSON *into, const char *name, double value)
 {
@@ -82,7 +89,8 @@ static void add_number(cJSON *into, const char *name, double value)
     if (item == NULL) {
         cJSON_AddNumberToObject(into, name, value);
     } else {
-        cJSON_SetNumberHelper(item, item->valuedouble + value);
+        double most = item->valuedouble > value ? item->valuedouble : value;
+        cJSON_SetNumberHelper(item, is_maximum(name) ? most : item->valuedouble + value);
     }
 }
 

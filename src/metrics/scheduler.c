@@ -45,6 +45,15 @@ static void add_updates(const struct weft_scheduler_stats *stats, struct weft_ex
                         "Granted updates that every shard has closed.", planner->commits);
     weft_exposition_one(text, "weft_sched_delay_updates_total", "counter",
                         "Sum of the delays of these, in updates.", planner->delay_sum);
+    weft_exposition_one(text, "weft_sched_reads_total", "counter",
+                        "Reads of the model requested by workers (--read-credits).",
+                        planner->reads);
+    weft_exposition_one(text, "weft_sched_reads_admitted_total", "counter", "Of these, admitted.",
+                        planner->reads_granted);
+    weft_exposition_one(text, "weft_sched_reads_expired_total", "counter",
+                        "Of these, those whose credit was returned because no update followed in "
+                        "time.",
+                        stats->service.reads_expired);
     weft_exposition_one(text, "weft_sched_expired_total", "counter",
                         "Workers that timed out, with an update in progress, because they sent no "
                         "reports.",

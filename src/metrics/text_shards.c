@@ -27,6 +27,8 @@ static const struct weft_metrics_family shard[] = {
      "Of these, updates whose clock has ended."},
     {"weft_updates_late_total", "counter", "", SHARD(updates_late),
      "Updates refused because of the delay bound."},
+    {"weft_updates_delay_total", "counter", "", SHARD(updates_delay_sum),
+     "Sum of the delays of opened updates, in updates."},
     {"weft_rows_pulled_total", "counter", "", SHARD(rows_pulled), "Rows in replies."},
     {"weft_rows_absent_total", "counter", "", SHARD(rows_absent),
      "Of these, rows that do not exist (initial weights)."},

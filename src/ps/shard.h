@@ -134,6 +134,8 @@ struct weft_shard_counters {
     uint64_t updates_opened;  /* ps/update.h */
     uint64_t updates_closed;  /* of these */
     uint64_t updates_late;    /* refused: delay_max */
+    uint64_t updates_delay_sum; /* of the opened ones: updates opened since their base */
+    uint64_t updates_delay_max;
     uint64_t updates_untold;  /* COMMITTED that nobody took in time */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
 };

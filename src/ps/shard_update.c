@@ -206,6 +206,11 @@ static void open_update(struct weft_shard *shard, struct shard_update *update, u
     shard->counters.updates_late += update->late;
     shard->counters.updates_opened += !update->late;
     update->number = shard->counters.updates_opened;
+    if (!update->late) {
+        shard->counters.updates_delay_sum += behind;
+        shard->counters.updates_delay_max =
+            weft_max_u64(shard->counters.updates_delay_max, behind);
+    }
 }
 
 enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot)

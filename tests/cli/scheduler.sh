@@ -42,6 +42,33 @@ holds "all others are closed, or refused as late" asp '.counters |
 holds "none was planned beyond it" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
 holds "and the model is one" asp '.test_auc > 0.7'
 
+# Reads by admission: the delay is the number of the others between read and commit, so below the credits.
+tap_run "asp, eight workers" train all --mode asp --scheduler on --workers 8 --servers 1 --batch 256
+tap_run "and with two read credits" train credits --mode asp --scheduler on --read-credits 2 --workers 8 \
+    --servers 1 --batch 256
+holds "reads wait for their admission" credits '.counters.sched_reads_waited > 100 and
+    .scheduler.planned.reads_admitted > 100 and .scheduler.read_credits == 2'
+holds "none goes without, as soon as the scheduler is known" credits '.counters.sched_reads_direct == 0'
+holds "updates are all granted, and closed once" credits '.counters |
+    .shard_updates_closed == .client_updates and .shard_updates_late == 0'
+holds "without credits nothing waits" all '.counters.sched_reads_waited == 0 and
+    .scheduler.planned.reads == 0'
+# delay <name>: the mean, as the shards saw it, in hundredths.
+delay() {
+    jq '.counters | 100 * .shard_updates_delay_sum / .shard_updates_opened | floor' "$1.json"
+}
+tap_is "the mean delay is at most half as long ($(delay credits) of $(delay all))" \
+    "$((2 * $(delay credits) <= $(delay all)))" 1
+holds "as the scheduler has it" credits '.scheduler.planned.delay_mean <= 2'
+tap_run "ssp with one credit" train slow --mode ssp:1 --scheduler on --read-credits 1 --workers 4 \
+    --servers 2 --batch 512
+holds "nobody waits for ever" slow '.counters.sched_reads_direct == 0 and
+    .counters.sched_silences == 0'
+tap_run "updates that are too short for a grant" train short --model lr --mode asp --scheduler on \
+    --read-credits 1 --workers 4 --servers 1 --batch 512
+holds "return their credits, too" short '.counters | .sched_asked == 0 and .sched_reads_waited > 50 and
+    .sched_reads_direct == 0'
+
 # Sums by the plan. What is in one is chance here, where links are fast; each update counts once.
 tap_run "asp with two aggregators" train sums --mode asp --scheduler on --via on --aggregators 2 \
     --workers 4 --servers 1 --batch 512
@@ -212,6 +239,10 @@ wrong "a bound with an aggregator" 'does not say which model each of its updates
     --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
 wrong "aggregators that the coordinator names" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
+wrong "credits without a scheduler" 'read-credits requires --scheduler on' train --mode asp --read-credits 2
+wrong "credits in bsp" 'requires --mode ssp or asp' train --scheduler on --read-credits 2
+wrong "as many as that" 'more than --workers 4' train --scheduler on --mode asp --read-credits 5
+wrong "the same of the scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
 wrong "aggregators without --via on" 'requires --via on' train --aggregators 2
 wrong "too many of them" 'aggregators' train --via on --aggregators 99
 wrong "with restarts" 'cannot be used with --restart' train --scheduler on --restart 1 --checkpoint c
