@@ -20,6 +20,7 @@
 enum { SHARDS = 2, WORKERS = 2, DIM = 4, N = 500, TAU_MAX = 2 };
 
 static uint32_t loss_ppm; /* of what servers send */
+static uint32_t read_credits;
 
 static const struct weft_security none = {.mode = WEFT_MODE_NONE};
 
@@ -69,6 +70,7 @@ static void job_start(struct job *job, uint32_t feedback_rows)
     struct weft_scheduler_config config = {.host = "127.0.0.1", .security = &none};
     *job = (struct job){.at = {.host = "127.0.0.1"}};
     weft_sched_service_config_default(&config.service);
+    config.service.read_credits = read_credits;
     assert_int_equal(weft_scheduler_start(&job->scheduler, &config, &error), WEFT_OK);
     job->at.port = weft_scheduler_port(&job->scheduler);
     snprintf(job->scheduler_text, sizeof(job->scheduler_text), "127.0.0.1:%u", job->at.port);
@@ -366,6 +368,34 @@ static void the_last_commit_is_reported(void **state)
     assert_true(granted > 0);
 }
 
+static void count_reads(void *arg, void *object)
+{
+    const struct weft_scheduler *scheduler = object;
+    *(uint64_t *)arg =
+        weft_planner_counters(weft_sched_service_planner(scheduler->service))->reads_granted;
+}
+
+/* One credit: each read of a step waits for the other worker's update to be committed, and has it. */
+static void reads_are_admitted(void **state)
+{
+    (void)state;
+    static struct job job;
+    struct weft_result result;
+    uint64_t reads = 0;
+    read_credits = 1;
+    job_start(&job, 0);
+    read_credits = 0;
+    float model = (float)until_granted(&job);
+    for (int i = 0; i < 40; i++) {
+        assert_true(pull(&job, i % 2) == model);
+        must(job.ps[i % 2], update(&job, i % 2, 2, &result));
+        model += 1;
+    }
+    assert_true(weft_stats_query_ask(&job.scheduler.query, count_reads, &reads, 60 * WEFT_NS_PER_S));
+    assert_true(reads >= 20); /* a scheduler that is not run for a second is not waited for */
+    job_stop(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +404,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(the_last_commit_is_reported),
         cmocka_unit_test(servers_alone_keep_a_bound),
+        cmocka_unit_test(reads_are_admitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -486,6 +486,21 @@ static void without_credits_nobody_waits(void **state)
     struct job job;
     begin(&job, WEFT_SCHED_ASP, WEFT_NEVER, 0);
     assert_false(weft_sched_daemon_reads_wait(job.daemon[0]));
+    struct weft_sched_report report;
+    static uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
+    const uint8_t zero[8] = {0};
+    job.now_ns += WEFT_NS_PER_S;
+    assert_true(weft_sched_daemon_poll(job.daemon[0], job.now_ns, &report));
+    size_t size = weft_sched_report_pack(&report, bytes);
+    assert_int_equal(bytes[5], 0); /* flags */
+    assert_memory_equal(bytes + 72, zero, sizeof(zero));
+    assert_true(weft_sched_service_report(job.service, 0, bytes, size, job.now_ns));
+    struct weft_sched_plan plan;
+    uint32_t conn;
+    assert_true(weft_sched_service_poll(job.service, job.now_ns, &conn, &plan));
+    (void)weft_sched_plan_pack(&plan, bytes);
+    assert_int_equal(bytes[14], 0);
+    assert_memory_equal(bytes + 48, zero, sizeof(zero));
     end(&job);
     begin(&job, WEFT_SCHED_BSP, WEFT_NEVER, 2);
     assert_false(weft_sched_daemon_reads_wait(job.daemon[0]));
