@@ -24,6 +24,7 @@ struct weft_swarm_updates {
     uint64_t late;     /* refused by a shard */
     uint64_t broken;   /* not completely granted when a shard died */
     uint64_t replayed; /* and when the worker resent pushes that a shard had lost */
+    uint64_t reads;    /* admitted after a wait */
 };
 
 /* Replicas of a parameter server's shards. */

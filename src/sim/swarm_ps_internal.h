@@ -69,6 +69,8 @@ struct swarm_ps_worker {
     uint32_t dropped;          /* clocks, as bits, whose push was partly dropped or refused as
                                 * late */
     struct swarm_ps_ask ask[SWARM_ASKS];
+    uint32_t read;        /* the step whose read is admitted at read_ns */
+    uint64_t read_ns;
     uint64_t sent_again; /* resent push messages at the scheduler's last check */
     uint64_t lost;             /* pushes reported as lost to clients that died */
     float *rows;               /* (ids, dim) */
@@ -145,6 +147,8 @@ struct swarm_ps {
     uint64_t update_bytes_min;
     uint32_t delay_max;
     struct weft_prng sched_prng;
+    bool admits; /* reads wait, too */
+    struct weft_prng read_prng;
     struct weft_swarm_updates told; /* outcomes of updates */
     uint32_t blocks;            /* of a row, once a shard has the table */
     bool via;                   /* workers use aggregators: swarm_ps_via.c */

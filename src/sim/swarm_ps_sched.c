@@ -1,7 +1,7 @@
 /* A scheduler for a simulated parameter server that decides at random: late, in any order of
  * workers and shards, at any rate, and at different times for the shards of one update. It drops
- * updates before and after grants, and releases some updates without a grant. The checks do not
- * depend on its decisions. */
+ * updates before and after grants, and releases some updates without a grant. In some jobs it admits
+ * reads, late, and sometimes stops doing so. The checks do not depend on its decisions. */
 #include "sim/swarm_ps_internal.h"
 
 #include "ps/update.h"
@@ -35,6 +35,9 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
     }
     ps->update_bytes_min = weft_prng_range(prng, 1, 4000);
     ps->can |= weft_prng_below(prng, 4) > 0 ? WEFT_RPC_CAN_UPDATE : 0;
+    /* Of a stream of its own: jobs in which reads do not wait are those of before. */
+    weft_prng_split(&ps->read_prng, ps->table.seed, UINT64_C(0x7265616473));
+    ps->admits = ps->table.spec.mode != WEFT_TABLE_BSP && weft_prng_below(&ps->read_prng, 2) == 0;
     ps->drops = may_drop(ps);
     ps->delay_max = ps->drops ? (uint32_t)weft_prng_below(prng, 4) : 0;
 }
@@ -156,6 +159,28 @@ static void count_replayed(struct swarm_ps *ps, struct swarm_ps_worker *worker)
     worker->sent_again = again;
 }
 
+static void admit(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    enum { SILENT = 8, AGAIN = 4 };
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    uint32_t clock;
+    if (weft_prng_below(&ps->read_prng, AGAIN) == 0) {
+        weft_ps_reads_wait(worker->client, weft_prng_below(&ps->read_prng, SILENT) > 0, now_ns);
+    }
+    (void)weft_ps_read_over(worker->client);
+    if (!weft_ps_read_wanted(worker->client, &clock)) {
+        return;
+    }
+    if (worker->read != clock) {
+        worker->read = clock;
+        worker->read_ns = now_ns + weft_prng_below(&ps->read_prng, ASK_DELAY_US) * WEFT_NS_PER_US;
+        weft_world_wake(ps->world, ps->shards + w, worker->read_ns);
+    } else if (worker->read_ns <= now_ns) {
+        ps->told.reads++;
+        weft_ps_read_begin(worker->client, clock, now_ns);
+    }
+}
+
 void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -184,6 +209,9 @@ void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
             ask->at_ns = now_ns + 1 + think_ns(ps);
             weft_world_wake(ps->world, ps->shards + w, ask->at_ns);
         }
+    }
+    if (ps->scheduled && ps->admits) {
+        admit(ps, w, now_ns);
     }
 }
 

@@ -298,12 +298,13 @@ static void updates_meet_every_fate(void **state)
         sum.late += result.updates.late;
         sum.broken += result.updates.broken;
         sum.replayed += result.updates.replayed;
+        sum.reads += result.updates.reads;
     }
     print_message("%lu asked, %lu dropped, %lu late, %lu broken, %lu waited while others were replayed\n",
                   (unsigned long)sum.asked, (unsigned long)sum.dropped, (unsigned long)sum.late,
                   (unsigned long)sum.broken, (unsigned long)sum.replayed);
     assert_true(sum.asked > 0 && sum.dropped > 0 && sum.late > 0);
-    assert_true(sum.broken > 0 && sum.replayed > 0);
+    assert_true(sum.broken > 0 && sum.replayed > 0 && sum.reads > 0);
 }
 
 /* Workers by aggregators that die: each of their uses occurs, and what is pulled is right. */
