@@ -38,7 +38,9 @@
  * whole. An update is complete when the clocks of its tables have been ended, or when the program
  * waits for one of its pushes. To get one decision for a step, begin all pushes, end the clocks,
  * then wait. The reply to a pull also has the number of updates that its server had opened; the
- * library uses it as the version that the next update is based on.
+ * library uses it as the version that the next update is based on. If the scheduler has read
+ * credits, the first pull of a step (after weft_clock) waits until it is admitted; a program that
+ * pulls before it ends the clock is not limited by them.
  *
  * Progress. By default the calling thread makes it: packets are sent and received only inside these
  * functions. A program that computes for longer than a server's peer timeout (5 s) between two of
