@@ -109,4 +109,5 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     weft_args_add(args, "--progress-thread=%s", weft_job_progress_threads[job->progress_thread]);
     add_scheduler(job, args);
     weft_until_add(&job->until, args);
+    weft_compute_add(&job->compute, args);
 }

@@ -181,7 +181,8 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
     }
     /* Only pushes for servers that can be reconnected are kept. */
     job->replay_bytes = job->reconnect_s > 0 ? job->replay_bytes : 0;
-    return status == WEFT_OK ? WEFT_OPTIONS_RUN : weft_options_usage(command, "%s", error.text);
+    return status == WEFT_OK ? weft_compute_settle(command, &job->compute)
+                             : weft_options_usage(command, "%s", error.text);
 }
 
 static int check_scheduler(const struct weft_command *command, const struct weft_job *job)

@@ -5,6 +5,7 @@
 
 #include "cli/node_options.h"
 #include "cli/options.h"
+#include "cli/train/compute.h"
 #include "cli/train/until.h"
 #include "node/recording.h"
 #include "node/security.h"
@@ -61,6 +62,7 @@ struct weft_job {
     uint32_t no_key_caching; /* 1: pushes always send their ids */
     uint32_t progress_thread;    /* 1, engine: the endpoint has its own thread */
     struct weft_until until;
+    struct weft_compute compute;
     struct weft_transport_options transport;
     struct weft_security security;
 };
@@ -313,7 +315,7 @@ extern const char *const weft_job_pull_value_types[];
          .value = &(job)->replay_bytes,                                                            \
          .max = UINT64_C(1) << 40,                                                                 \
          .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                 \
-        WEFT_OPTIONS_HEADING("measurement"),                                                       \
+        WEFT_OPTIONS_HEADING("measurement"), WEFT_COMPUTE_OPTIONS(&(job)->compute),                \
         {"trace",       "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,     \
          .fallback = ""},                                                                          \
         WEFT_RECORDING_ROWS(&(job)->recording)

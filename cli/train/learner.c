@@ -487,6 +487,24 @@ static weft_status finish_pull(struct weft_learner *learner, struct weft_learner
     return WEFT_OK;
 }
 
+/* Wait until the step has computed for its time of --compute. */
+static weft_status finish_compute(struct weft_learner *learner, uint64_t begun_ns, uint32_t step)
+{
+    const struct weft_job *job = learner->job;
+    const uint64_t end_ns =
+        begun_ns + weft_compute_step_ns(&job->compute, job->seed, learner->worker.rank,
+                                        job->workers, step);
+    const uint64_t from_ns = weft_clock_now_ns();
+    uint64_t now_ns = from_ns;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && now_ns < end_ns) {
+        status = progress(learner, weft_min_u64(end_ns - now_ns, step_timeout_ns));
+        now_ns = weft_clock_now_ns();
+    }
+    learner->compute_waits_ns += now_ns - from_ns;
+    return status;
+}
+
 /* Does the next step follow without a stop? */
 static bool may_begin_next(const struct weft_learner *learner, uint32_t epoch, uint32_t s,
                            uint32_t steps)
@@ -518,9 +536,11 @@ static weft_status step(struct weft_learner *learner, uint32_t epoch, uint32_t s
     if (status != WEFT_OK) {
         return status;
     }
+    const uint64_t begun_ns = weft_clock_now_ns();
     copy_seen(learner, &now->batch, now->weights, true);
     *loss_p = weft_ml_model_gradient(&learner->model, &now->batch, now->weights, learner->gradient);
-    status = push(learner, &now->batch);
+    status = finish_compute(learner, begun_ns, epoch * steps + s);
+    status = status == WEFT_OK ? push(learner, &now->batch) : status;
     now->is_built = false;
     learner->step_at = 1 - learner->step_at;
     return status == WEFT_OK ? end_clock(learner) : status;

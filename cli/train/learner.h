@@ -3,6 +3,8 @@
  *
  * rows -> ids; pull their table rows (bound); gradient; push it (bound); CLOCK
  *
+ * With --compute a worker waits after the gradient until its time has passed (compute.h).
+ *
  * In BSP the next batch is built, and its pull is sent, while this worker waits for the others. At
  * that time the links towards the servers are mostly idle, and no gradient waits for the CPU. This
  * is not done across the end of an epoch or a check, where all workers stop: the time of such a
@@ -56,6 +58,7 @@ struct weft_learner {
     weft_status (*stepped)(void *arg, uint32_t epoch, uint32_t step, uint32_t steps);
     void *stepped_arg;
     bool is_over;
+    uint64_t compute_waits_ns;        /* waited for --compute */
     uint64_t test_elements;           /* in pulls for tests only */
     uint64_t test_elements_delivered;
 };

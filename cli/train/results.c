@@ -251,6 +251,11 @@ static void show_latencies(const struct weft_results *results, FILE *out)
     }
 }
 
+static double compute_waits_s(const struct weft_results *results)
+{
+    return counter(results, "compute_waits_ns") / (double)WEFT_NS_PER_S;
+}
+
 static void show_steps(const struct weft_results *results, FILE *out)
 {
     const struct weft_hist *hist = &results->step_ns;
@@ -263,6 +268,10 @@ static void show_steps(const struct weft_results *results, FILE *out)
     fprintf(out, "  %-30s %12.3f ms  p99 %.3f ms\n", "step time, p50",
             (double)weft_hist_quantile(hist, 500000) / ms,
             (double)weft_hist_quantile(hist, 990000) / ms);
+    if (results->job->compute.given != NULL) {
+        fprintf(out, "  %-30s %12.3f s   all workers together\n", "waited for --compute",
+                compute_waits_s(results));
+    }
 }
 
 static void show_replication(const struct weft_results *results, FILE *out)
@@ -440,6 +449,8 @@ cJSON *weft_results_report(const struct weft_results *results)
                                   WEFT_TIMES_P99 | WEFT_TIMES_MAX,
                               (double)WEFT_NS_PER_MS);
     cJSON_AddItemToObject(report, "until", weft_until_log_report(&results->until));
+    cJSON_AddItemToObject(report, "compute",
+                          weft_compute_report(&results->job->compute, compute_waits_s(results)));
     cJSON_AddItemToObject(report, "latency_us", weft_report_quantiles_us(latencies));
     cJSON_AddItemToObject(report, "replicas", replication_report(results));
     cJSON_AddItemToObject(report, "counters", cJSON_Duplicate(results->counters, true));

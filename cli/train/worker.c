@@ -278,6 +278,9 @@ static void say_done(struct worker *worker)
     weft_report_add_sched(counters, weft_worker_sched(&learner->worker));
     weft_report_add(counters, "elements", elements);
     weft_report_add(counters, "elements_delivered", delivered);
+    if (worker->job.compute.given != NULL) {
+        weft_report_add(counters, "compute_waits_ns", learner->compute_waits_ns);
+    }
     weft_report_add(counters, "records", records.records);
     weft_report_add(counters, "records_dropped", records.dropped);
     if (worker->channel.fd >= 0) {

@@ -7,6 +7,9 @@
 #define GBIT   UINT64_C(1000000000)
 #define FACTOR (WEFT_FABRIC_FACTOR_MAX * WEFT_PPM)
 
+/* Label of a stream; no worker has one this large. */
+#define STREAM_SLOW_WORKERS UINT64_MAX
+
 /* ---- built-in settings ----------------------------------------------------------------------- */
 
 /* One transfer of the default 12.5 MB takes 0.1 s on a link of 1 Gbit/s, so a step of 2 s equals 20
@@ -167,14 +170,24 @@ const char *weft_fabric_network_check(const struct weft_fabric_network *network)
 
 /* ---- draws ----------------------------------------------------------------------------------- */
 
+static uint64_t chosen_of(uint32_t share_ppm, uint32_t count)
+{
+    return ((uint64_t)share_ppm * count + ONE / 2) / ONE;
+}
+
+/* Sequential sampling: *chosen is the number still to be chosen from the `left` remaining ones. */
+static bool choose_next(struct weft_prng *prng, uint64_t *chosen, uint32_t left)
+{
+    bool is_chosen = weft_prng_below(prng, left) < *chosen;
+    *chosen -= is_chosen;
+    return is_chosen;
+}
+
 void weft_fabric_choose(struct weft_prng *prng, uint32_t share_ppm, uint32_t count, bool *is_p)
 {
-    uint64_t chosen = ((uint64_t)share_ppm * count + ONE / 2) / ONE;
-    memset(is_p, 0, count * sizeof(*is_p));
-    /* Sequential sampling: number still to be chosen from the remaining ones. */
+    uint64_t chosen = chosen_of(share_ppm, count);
     for (uint32_t i = 0; i < count; i++) {
-        is_p[i] = weft_prng_below(prng, count - i) < chosen;
-        chosen -= is_p[i];
+        is_p[i] = choose_next(prng, &chosen, count - i);
     }
 }
 
@@ -191,6 +204,27 @@ uint64_t weft_fabric_step_ns(const struct weft_fabric_compute *compute, bool slo
         ns = times(ns, compute->slow_step_factor_ppm);
     }
     return slow_worker ? times(ns, compute->slow_worker_factor_ppm) : ns;
+}
+
+bool weft_fabric_worker_is_slow(const struct weft_fabric_compute *compute, uint64_t seed,
+                                uint32_t worker, uint32_t workers)
+{
+    struct weft_prng prng;
+    uint64_t chosen = chosen_of(compute->slow_workers_ppm, workers);
+    bool is_slow = false;
+    weft_prng_split(&prng, seed, STREAM_SLOW_WORKERS);
+    for (uint32_t i = 0; i <= worker; i++) {
+        is_slow = choose_next(&prng, &chosen, workers - i);
+    }
+    return is_slow;
+}
+
+uint64_t weft_fabric_worker_step_ns(const struct weft_fabric_compute *compute, uint64_t seed,
+                                    uint32_t worker, bool is_slow, uint32_t step)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, seed, (uint64_t)worker << 32 | step);
+    return weft_fabric_step_ns(compute, is_slow, &prng);
 }
 
 static uint64_t about(struct weft_prng *prng, uint64_t mean_ns)

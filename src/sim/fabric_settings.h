@@ -72,6 +72,15 @@ void weft_fabric_choose(struct weft_prng *prng, uint32_t share_ppm, uint32_t cou
 uint64_t weft_fabric_step_ns(const struct weft_fabric_compute *compute, bool slow_worker,
                              struct weft_prng *prng);
 
+/* The same for workers of real jobs, which are separate processes and may be restarted at any step:
+ * the draws depend on the arguments alone. Not the draws of a simulation with this seed.
+ *
+ * Shape:   worker < workers; steps count from 0. */
+bool weft_fabric_worker_is_slow(const struct weft_fabric_compute *compute, uint64_t seed,
+                                uint32_t worker, uint32_t workers);
+uint64_t weft_fabric_worker_step_ns(const struct weft_fabric_compute *compute, uint64_t seed,
+                                    uint32_t worker, bool is_slow, uint32_t step);
+
 /* One direction of a host's link over time. */
 struct weft_fabric_link {
     struct weft_prng prng;

@@ -70,6 +70,38 @@ static void steps_keep_to_their_distribution(void **state)
     assert_in_range(sum_ms / 10000, 1985, 2015);
 }
 
+/* Workers of real jobs: in any order, in any process. */
+static void workers_draw_the_same_at_any_step(void **state)
+{
+    (void)state;
+    enum { WORKERS = 10, STEPS = 2000 };
+    const struct weft_fabric_compute *cs2 = weft_fabric_compute_find("CS2");
+    const struct weft_fabric_compute *cs3 = weft_fabric_compute_find("CS3");
+    uint32_t equal = 0;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        uint32_t slow_count = 0;
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            bool is_slow = weft_fabric_worker_is_slow(cs3, seed, w, WORKERS);
+            uint64_t ns = weft_fabric_worker_step_ns(cs3, seed, w, is_slow, 7);
+            uint64_t factor = is_slow ? 2 : 1;
+            slow_count += is_slow;
+            assert_in_range(ns, factor * 1900 * WEFT_NS_PER_MS, factor * 2100 * WEFT_NS_PER_MS);
+            assert_int_equal(ns, weft_fabric_worker_step_ns(cs3, seed, w, is_slow, 7));
+            equal += ns == weft_fabric_worker_step_ns(cs3, seed, w, is_slow, 8);
+            equal += ns == weft_fabric_worker_step_ns(cs3, seed, w + 1, is_slow, 7);
+            equal += ns == weft_fabric_worker_step_ns(cs3, seed + 1, w, is_slow, 7);
+        }
+        assert_int_equal(slow_count, 2);
+    }
+    assert_int_equal(equal, 0);
+    uint32_t long_steps = 0;
+    for (uint32_t step = STEPS; step-- > 0;) {
+        long_steps += weft_fabric_worker_step_ns(cs2, 1, 3, false, step) > 5000 * WEFT_NS_PER_MS;
+    }
+    assert_in_range(long_steps, 130, 270); /* 200; five standard deviations are 67 */
+    assert_false(weft_fabric_worker_is_slow(cs2, 1, 0, 1));
+}
+
 /* The capacity of a link over 1,000 s, in the mean; every change is later than the one before. */
 static uint64_t mean_capacity(const struct weft_fabric_network *network, bool slow, bool contended,
                               uint64_t seed)
@@ -140,6 +172,7 @@ int main(void)
         cmocka_unit_test(those_built_in_are_valid_and_found),
         cmocka_unit_test(exactly_the_share_is_chosen),
         cmocka_unit_test(steps_keep_to_their_distribution),
+        cmocka_unit_test(workers_draw_the_same_at_any_step),
         cmocka_unit_test(links_keep_to_their_setting),
         cmocka_unit_test(what_is_wrong_is_refused),
     };

@@ -1,8 +1,9 @@
-/* Files of settings for `weft sim fabric`: one JSON object, numbers under the keys of a table. Keys
- * missing in a file have the values of `fixed` and `homogeneous`. */
+/* Files of settings: one JSON object, numbers under the keys of a table. Keys missing in a file have
+ * the values of `fixed` and `homogeneous`. */
+#include "cli/fabric_settings.h"
+
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/sim/fabric.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,0 +1,80 @@
+#!/bin/sh
+# `weft train --compute`: steps take as long as a distribution says, in every mode and over every path, and
+# a worker that waits for that still answers; what cannot be read is refused.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+unset WEFT_DATA_DIR WEFT_JOB_KEY WEFT_SCHEDULER WEFT_VIA
+unset WEFT_PEER_TIMEOUT_S
+
+# train <name> <options>: the report is <name>.json. 24 steps in all.
+train() {
+    name=$1
+    shift
+    "$WEFT_BIN" train --model mlp --factors 8 --workers 4 --servers 2 --epochs 1 --batch 1024 \
+        --loss-bound 0 --report "$name.json" "$@" >"$name.out" 2>"$name.err"
+}
+
+# holds <what> <name> <jq expression>
+holds() {
+    tap_is "$1" "$(jq "$3" "$2.json")" true
+}
+
+echo '{"name": "two tenths", "step_ms_min": 200, "step_ms_max": 200}' >fixed.file
+echo '{"name": "one in four", "step_ms_min": 100, "step_ms_max": 120, "slow_workers": 0.25,
+    "slow_worker_factor": 4}' >slow.file
+
+tap_run "a job of two" train free --workers 2 --save free.model
+holds "without --compute nothing waits" free '.compute == null and .counters.compute_waits_ns == null'
+tap_run "the same, computing for longer" train bsp --workers 2 --compute fixed.file --save bsp.model
+tap_run "bsp: the same model, bit for bit" cmp free.model bsp.model
+holds "no step is shorter than its time" bsp '.step_ms.count == 24 and .step_ms.mean >= 200 and
+    .wall_s >= 12 * 0.2'
+holds "the report has the setting and the time" bsp '.compute.setting == "two tenths" and
+    .compute.scale == 1 and .compute.waited_s > 0.5 and .compute.waited_s < 24 * 0.2 + 1'
+tap_like "so has the text" "$(cat bsp.out)" '^  waited for --compute  *[0-9.]* s'
+
+tap_run "one slow worker, scaled, asp" train asp --mode asp --compute slow.file --compute-scale 0.5
+holds "the slow one's steps are four times as long" asp '.compute.scale == 0.5 and .step_ms.max >= 200 and
+    .step_ms.mean >= (3 * 50 + 200) / 4'
+tap_run "ssp, tcp, a thread for the packets" train ssp --mode ssp:1 --transport tcp \
+    --progress-thread engine --compute CS2 --compute-scale 0.02
+holds "as long as a built-in setting says" ssp '.compute.setting == "CS2" and .step_ms.mean >= 38'
+tap_run "with a scheduler and aggregators" train planned --mode asp --scheduler on --via on \
+    --aggregators 2 --servers 1 --compute slow.file
+holds "each update is closed once" planned '.step_ms.mean >= 100 and
+    .counters.shard_updates_closed == .counters.client_updates'
+
+# One step of 10 s of each worker. Processes declare one that is silent for 4 s dead; behind an aggregator
+# workers park their connections to servers after a second.
+tap_run "a step of 10 s at a peer timeout of 4" train long --batch 14000 --workers 2 --peer-timeout 4 \
+    --keepalive-ms 500 --compute fixed --compute-scale 5
+holds "took as long" long '.step_ms | .count == 2 and .mean >= 10000'
+tap_run "the same behind an aggregator" train parked --batch 14000 --workers 2 --peer-timeout 4 --via on \
+    --keepalive-ms 500 --compute fixed --compute-scale 5
+holds "took as long" parked '.step_ms | .count == 2 and .mean >= 10000'
+
+# refused <what stderr must hold> <words...>: exit 2, nothing on stdout, the sentence on stderr.
+refused() {
+    sentence=$1
+    shift
+    status=0
+    "$WEFT_BIN" "$@" >out 2>err || status=$?
+    if [ "$status" = 2 ] && [ ! -s out ] && grep -q -e "$sentence" err; then
+        tap_pass "refused: weft $*"
+    else
+        tap_fail "refused: weft $*" "exit $status, wanted 2 and: $sentence
+$(cat out err)"
+    fi
+}
+echo '{"step_ms_mn": 3}' >key.file
+echo '{"step_ms_min": 30, "step_ms_max": 20}' >order.file
+refused 'not a built-in setting (fixed, .*CS3), and not a readable file' train --compute nothing
+refused 'did you mean "step_ms_min"' train --compute key.file
+refused 'minimum time of a step is above the maximum' train --compute order.file
+refused '--compute-scale requires --compute' train --compute-scale 2
+refused '--compute-scale 101 is not allowed' train --compute CS1 --compute-scale 101
+refused '--compute-scale "0".*above 0' train --compute CS1 --compute-scale 0
+refused 'not a built-in setting' worker --servers 127.0.0.1:9 --compute nothing
+refused '--compute-scale requires --compute' worker --servers 127.0.0.1:9 --compute-scale 2
+tap_done
