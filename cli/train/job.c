@@ -236,10 +236,16 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
                                            "word counts, and only docword has them",
                                   job->kind->name, job->format);
     }
-    if ((job->kind->predicts_ratings || job->kind->counts_topics) &&
-        weft_until_is_set(&job->until)) {
+    bool has_classes = !job->kind->predicts_ratings && !job->kind->counts_topics;
+    if (!has_classes && (job->until.loss > 0.0F || job->until.auc > 0.0F)) {
         return weft_options_usage(command, "--until-loss and --until-auc are for click models; "
                                            "--model %s has no log-loss and no AUC",
+                                  job->kind->name);
+    }
+    if (!job->kind->counts_topics && job->until.perplexity > 0.0F) {
+        return weft_options_usage(command,
+                                  "--until-perplexity is for --model lda; --model %s has no "
+                                  "perplexity",
                                   job->kind->name);
     }
     int status = check_scheduler(command, job);

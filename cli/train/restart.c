@@ -19,7 +19,7 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
         {"port", train->port != 0},
         {"trace", train->job.trace != NULL},
         {"records", train->job.recording.path != NULL},
-        {"until-loss or --until-auc", weft_until_is_set(&train->job.until)},
+        {"until-loss, --until-perplexity or --until-auc", weft_until_is_set(&train->job.until)},
     };
     const struct weft_run_options run = {.replicas = train->replicas,
                                          .div_max = train->div_max,

@@ -8,7 +8,7 @@
 
 bool weft_until_is_set(const struct weft_until *until)
 {
-    return until->loss > 0.0F || until->auc > 0.0F;
+    return until->loss > 0.0F || until->auc > 0.0F || until->perplexity > 0.0F;
 }
 
 int weft_until_verify(const struct weft_command *command, const struct weft_until *until)
@@ -18,7 +18,8 @@ int weft_until_verify(const struct weft_command *command, const struct weft_unti
                                   (double)until->auc);
     }
     if (until->give_up_s > 0 && !weft_until_is_set(until)) {
-        return weft_options_usage(command, "--give-up requires --until-loss or --until-auc");
+        return weft_options_usage(command, "--give-up requires --until-loss, --until-auc or "
+                                           "--until-perplexity");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -30,6 +31,9 @@ void weft_until_add(const struct weft_until *until, struct weft_args *args)
     }
     if (until->auc > 0.0F) {
         weft_args_add(args, "--until-auc=%.9g", (double)until->auc);
+    }
+    if (until->perplexity > 0.0F) {
+        weft_args_add(args, "--until-perplexity=%.9g", (double)until->perplexity);
     }
     weft_args_add(args, "--check-steps=%u", until->check_steps);
 }
@@ -103,6 +107,10 @@ static weft_status add_check(struct weft_until_log *log, const cJSON *message)
     struct weft_until_check *check = &log->checks[log->tested++];
     log->training_ns += log->stopped_ns - log->went_ns;
     check->training_ns = log->training_ns;
+    if (log->until->perplexity > 0.0F) {
+        return weft_json_number_at(message, "test_perplexity", &check->test_perplexity) ? WEFT_OK
+                                                                                        : WEFT_DATA;
+    }
     return weft_json_number_at(message, "test_logloss", &check->test_logloss) &&
                    weft_json_number_at(message, "test_auc", &check->test_auc)
                ? WEFT_OK
@@ -125,8 +133,10 @@ bool weft_until_is_met(const struct weft_until_log *log)
     }
     const struct weft_until_check *check = &log->checks[log->tested - 1];
     /* Compare with the target rounded as the option was, to float: 0.3 must not mean 0.30000001. */
-    return (log->until->loss <= 0.0F || (float)check->test_logloss <= log->until->loss) &&
-           (log->until->auc <= 0.0F || (float)check->test_auc >= log->until->auc);
+    const struct weft_until *until = log->until;
+    return (until->loss <= 0.0F || (float)check->test_logloss <= until->loss) &&
+           (until->auc <= 0.0F || (float)check->test_auc >= until->auc) &&
+           (until->perplexity <= 0.0F || (float)check->test_perplexity <= until->perplexity);
 }
 
 bool weft_until_is_over(const struct weft_until_log *log)
@@ -144,9 +154,13 @@ static double seconds(uint64_t ns)
 void weft_until_log_show(const struct weft_until_log *log, FILE *out)
 {
     const struct weft_until_check *check = &log->checks[log->tested - 1];
-    fprintf(out, "step %5u  %9.3f s  test loss %.4f  AUC %.4f%s\n", check->step,
-            seconds(check->training_ns), check->test_logloss, check->test_auc,
-            weft_until_is_met(log) ? "  reached" : "");
+    fprintf(out, "step %5u  %9.3f s  ", check->step, seconds(check->training_ns));
+    if (log->until->perplexity > 0.0F) {
+        fprintf(out, "test perplexity %.1f", check->test_perplexity);
+    } else {
+        fprintf(out, "test loss %.4f  AUC %.4f", check->test_logloss, check->test_auc);
+    }
+    fprintf(out, "%s\n", weft_until_is_met(log) ? "  reached" : "");
     fflush(out);
 }
 
@@ -173,6 +187,7 @@ cJSON *weft_until_log_report(const struct weft_until_log *log)
     cJSON *object = cJSON_CreateObject();
     add_target(object, "loss", log->until->loss);
     add_target(object, "auc", log->until->auc);
+    add_target(object, "perplexity", log->until->perplexity);
     cJSON_AddNumberToObject(object, "check_steps", log->until->check_steps);
     cJSON_AddBoolToObject(object, "reached", weft_until_is_met(log));
     cJSON_AddNumberToObject(object, "steps", log->tested > 0 ? log->checks[log->tested - 1].step : 0);
@@ -184,6 +199,10 @@ cJSON *weft_until_log_report(const struct weft_until_log *log)
         cJSON_AddItemToArray(checks, item);
         cJSON_AddNumberToObject(item, "step", log->checks[i].step);
         cJSON_AddNumberToObject(item, "training_s", seconds(log->checks[i].training_ns));
+        if (log->until->perplexity > 0.0F) {
+            cJSON_AddNumberToObject(item, "test_perplexity", log->checks[i].test_perplexity);
+            continue;
+        }
         cJSON_AddNumberToObject(item, "test_logloss", log->checks[i].test_logloss);
         cJSON_AddNumberToObject(item, "test_auc", log->checks[i].test_auc);
     }

@@ -23,8 +23,9 @@
 enum { WEFT_UNTIL_STEPS = 10 };
 
 struct weft_until {
-    float loss; /* at most; 0 = no target */
-    float auc;  /* at least; 0 = no target */
+    float loss;       /* at most; 0 = no target */
+    float auc;        /* at least; 0 = no target */
+    float perplexity; /* at most; 0 = no target. For lda, which has no other */
     uint32_t check_steps;
     uint32_t give_up_s; /* seconds of training; 0 = never */
 };
@@ -38,8 +39,11 @@ struct weft_until {
      .value = &(until)->loss, .fallback = ""},                                                     \
     {"until-auc", "X", "stop when the AUC on the test examples is at least X", WEFT_OPTION_F32,    \
      .value = &(until)->auc, .fallback = ""},                                                      \
-    {"check-steps", "N", "steps between evaluations for --until-loss and --until-auc; the model is\n"\
-     "also evaluated at the end of each epoch", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,            \
+    {"until-perplexity", "X",                                                                      \
+     "lda: stop when the perplexity of the test documents is at most X", WEFT_OPTION_F32,          \
+     .value = &(until)->perplexity, .fallback = ""},                                               \
+    {"check-steps", "N", "steps between evaluations for --until-...; the model is also evaluated at\n" \
+     "the end of each epoch", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,           \
      .max = 1000000},                                                                              \
     {"give-up", "S", "stop after S seconds of training if the target is not reached; 0 = never",   \
      WEFT_OPTION_U32, .value = &(until)->give_up_s, .max = 86400}
@@ -65,6 +69,7 @@ struct weft_until_check {
     uint64_t training_ns; /* so far, without startup and tests */
     double test_logloss;
     double test_auc;
+    double test_perplexity; /* lda, which has no other */
 };
 
 struct weft_until_log {

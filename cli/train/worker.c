@@ -242,10 +242,9 @@ static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
     say(worker, event);
 }
 
-static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml_quality *quality)
+static void add_quality(const struct worker *worker, cJSON *event,
+                        const struct weft_ml_quality *quality)
 {
-    cJSON *event = weft_channel_event("test");
-    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
     if (worker->job.kind->predicts_ratings) {
         cJSON_AddNumberToObject(event, "test_rmse", quality->rmse);
     } else if (worker->job.kind->counts_topics) {
@@ -254,6 +253,13 @@ static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml
         cJSON_AddNumberToObject(event, "test_logloss", quality->log_loss);
         cJSON_AddNumberToObject(event, "test_auc", quality->auc);
     }
+}
+
+static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml_quality *quality)
+{
+    cJSON *event = weft_channel_event("test");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    add_quality(worker, event, quality);
     say(worker, event);
 }
 
@@ -315,8 +321,7 @@ static void say_stopped(struct worker *worker, uint32_t epoch, uint32_t step, ui
 static void say_check(struct worker *worker)
 {
     cJSON *event = weft_channel_event("check");
-    cJSON_AddNumberToObject(event, "test_logloss", worker->quality.log_loss);
-    cJSON_AddNumberToObject(event, "test_auc", worker->quality.auc);
+    add_quality(worker, event, &worker->quality);
     say(worker, event);
 }
 
@@ -338,6 +343,19 @@ static void say_resumed(struct worker *worker)
 static weft_status interrupted(struct worker *worker)
 {
     return weft_fail(&worker->learner.worker.error, WEFT_TIMEOUT, "interrupted");
+}
+
+/* Check that no push was lost or counted twice: the servers' token count must equal that of the
+ * documents. */
+static weft_status count_tokens(struct worker *worker)
+{
+    uint64_t counted = 0, tokens = weft_ml_lda_tokens(&worker->dataset, false);
+    weft_status status = weft_learner_tokens(&worker->learner, &counted);
+    return status != WEFT_OK || counted == tokens
+               ? status
+               : weft_fail(&worker->learner.worker.error, WEFT_DATA,
+                           "the servers count %" PRIu64 " tokens, but the documents have %" PRIu64,
+                           counted, tokens);
 }
 
 /* All workers stop; rank 0 tests after the parent has received this from all; continue or end
@@ -362,7 +380,13 @@ static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t s
     }
     const char *word = wait_for_either(worker, "go", "stop");
     worker->learner.is_over = word != NULL && strcmp(word, "stop") == 0;
-    return word != NULL ? WEFT_OK : interrupted(worker);
+    if (word == NULL) {
+        return interrupted(worker);
+    }
+    /* In the first epoch not every token has a topic yet. */
+    bool all_are_counted = worker->job.kind->counts_topics && (epoch > 0 || step + 1 == steps);
+    return worker->rank == 0 && worker->learner.is_over && all_are_counted ? count_tokens(worker)
+                                                                          : WEFT_OK;
 }
 
 static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t steps)
@@ -379,19 +403,6 @@ static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t st
     weft_status status = check_model(worker, epoch, step, steps);
     worker->step_begun_ns = weft_clock_now_ns();
     return status;
-}
-
-/* Check that no push was lost or counted twice: the servers' token count must equal that of the
- * documents. */
-static weft_status count_tokens(struct worker *worker)
-{
-    uint64_t counted = 0, tokens = weft_ml_lda_tokens(&worker->dataset, false);
-    weft_status status = weft_learner_tokens(&worker->learner, &counted);
-    return status != WEFT_OK || counted == tokens
-               ? status
-               : weft_fail(&worker->learner.worker.error, WEFT_DATA,
-                           "the servers count %" PRIu64 " tokens, but the documents have %" PRIu64,
-                           counted, tokens);
 }
 
 /* Rank 0 tests after each epoch. After the last one it waits for the parent's message that all
@@ -625,8 +636,8 @@ static int check(const struct weft_command *command, struct worker *worker)
         worker->channel.fd = (int)worker->control_fd;
     } else if (weft_until_is_set(&worker->job.until)) {
         return weft_options_usage(command,
-            "--until-loss and --until-auc require `weft train`, which "
-            "stops all workers at the same step");
+            "--until-loss, --until-auc and --until-perplexity require `weft "
+            "train`, which stops all workers at the same step");
     }
     status = worker->job.scheduler != NULL
                  ? weft_scheduler_address(command, worker->job.scheduler,

@@ -194,6 +194,23 @@ done
 holds "the report of topics" lda-asp '.model == "lda" and .factors == 8 and .alpha == 0.1 and
     .beta == 0.05 and .average == "none" and .loss_bound == 0 and (.train_perplexity | length == 15 and
     .[14] < .[0]) and .epoch_test_perplexity[14] == .test_perplexity and (has("test_auc") | not)'
+train_lda lda-until --mode asp --epochs 60 --until-perplexity 14 --check-steps 4
+holds "ends at a perplexity, and not before it" lda-until '.until | .reached and .perplexity == 14 and
+    .loss == null and .auc == null and .checks[-1].test_perplexity <= 14 and
+    (.checks[:-1] | length > 0 and all(.test_perplexity > 14)) and .steps == .checks[-1].step and
+    (.checks[0] | has("test_auc") | not)'
+holds "and reports that model" lda-until '.test_perplexity == .until.checks[-1].test_perplexity and
+    .epochs == (.until.epochs | ceil)'
+train_lda lda-never --epochs 2 --until-perplexity 2 --check-steps 1000
+holds "a perplexity out of reach ends with the epochs" lda-never '(.until.reached | not) and .epochs == 2 and
+    ([.until.checks[].test_perplexity] == .epoch_test_perplexity)'
+tap_run_fails "a log-loss of topics" 2 "$WEFT_BIN" train --model lda --format docword \
+    --data "$tap_tmp/docword.txt" --until-loss 0.3
+tap_like "is refused" "$(cat "$tap_tmp/run.out")" 'lda has no log-loss and no AUC'
+tap_run_fails "a perplexity of another model" 2 "$WEFT_BIN" train --until-perplexity 100
+tap_like "is refused, too" "$(cat "$tap_tmp/run.out")" 'lr has no perplexity'
+tap_run_fails "a perplexity takes a parent" 2 "$WEFT_BIN" worker --servers 127.0.0.1:9 --model lda \
+    --format docword --data "$tap_tmp/docword.txt" --until-perplexity 100
 tap_run "eval" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
     "$tap_tmp/lda.safetensors" "$tap_tmp/docword.txt" "$tap_tmp/eval.json"
 perplexity=$(jq .test_perplexity "$tap_tmp/lda-asp.json")
