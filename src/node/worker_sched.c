@@ -187,8 +187,8 @@ static void take_answer(struct weft_worker_sched *sched, struct weft_ps_client *
     case WEFT_SCHED_SEND:
         if (answer->hop > 0) { /* a route that cannot be used is left out: the update is sent to its
                                 * shards */
-            (void)weft_ps_update_by(client, sched->update, answer->hop - 1, answer->group,
-                                    answer->members);
+            (void)weft_ps_update_by(client, sched->update, answer->shard, answer->hop - 1,
+                                    answer->group, answer->members);
         }
         (void)weft_ps_update_grant(client, sched->update, answer->shard, &pace, now_ns);
         break;

@@ -30,6 +30,7 @@ struct ps_update_end {
     struct weft_ps_update_part part;
     uint32_t open;   /* pushes that are not confirmed */
     uint32_t at_hop; /* pushes that the aggregator has */
+    uint32_t sum;    /* with a hop: as weft_aggregate_sum_pack has it; 0 = none */
     bool granted;
     bool delivered_due; /* an event */
     struct weft_msg_pace pace;
@@ -46,7 +47,6 @@ struct ps_update {
     double squares;
     uint32_t clock;
     uint32_t hop;               /* aggregator of its grants, plus 1; 0 = none */
-    uint32_t sum;               /* with a hop: as weft_aggregate_sum_pack has it */
     uint32_t undone;            /* pushes that are not done */
     struct ps_update_end *ends; /* (shards,) */
     uint32_t *clocks;           /* (tables_max,): of its pushes; 0 = none */
@@ -346,7 +346,7 @@ uint32_t weft_ps_update_hop(const struct weft_ps_client *client, const struct ps
 uint32_t weft_ps_update_sum(const struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    return u != NULL && u->hop > 0 ? u->sum : 0;
+    return u != NULL && u->hop > 0 ? u->ends[part->shard].sum : 0;
 }
 
 void weft_ps_update_at_hop(struct weft_ps_client *client, const struct ps_part *part)
@@ -426,20 +426,21 @@ static void pace_again(struct weft_ps_client *client, const struct ps_update *u,
     }
 }
 
-weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t aggregator,
-                              uint32_t group, uint32_t members)
+weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t shard,
+                              uint32_t aggregator, uint32_t group, uint32_t members)
 {
     struct ps_update *u;
     weft_status status = answerable(client, update, &u);
     if (status != WEFT_OK) {
         return status;
     }
-    if (aggregator * client->config.shards >= client->via_total || members == 0 ||
+    if (shard >= client->config.shards ||
+        aggregator * client->config.shards >= client->via_total || members == 0 ||
         members > WEFT_AGGREGATE_MEMBERS_MAX) {
         return WEFT_INVALID;
     }
     u->hop = aggregator + 1;
-    u->sum = weft_aggregate_sum_pack(group, members);
+    u->ends[shard].sum = weft_aggregate_sum_pack(group, members);
     return WEFT_OK;
 }
 

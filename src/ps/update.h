@@ -105,12 +105,13 @@ void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update, uint32_t shard,
                                  const struct weft_msg_pace *pace, uint64_t now_ns);
 
-/* In front of its grants: its pushes go by this aggregator of their shards, to be added up with those of others
- * that have the same group, of which there are so many members (1 .. 256) with this one. What cannot go there
- * goes to its shard, as ever (ps/client.h). Its DELIVERED then comes when the aggregator has it, and again.
+/* In front of the grant for this shard: its pushes go by this aggregator, the same for all shards, to be added up
+ * with those of others that have the same group, of which so many members (1 .. 256) with this one have some for
+ * the shard. What cannot go there goes to its shard, as ever (ps/client.h). Its DELIVERED then comes when the
+ * aggregator has it, and again.
  * Errors:  as of weft_ps_update_grant; WEFT_INVALID  aggregator, members. */
-weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t aggregator,
-                              uint32_t group, uint32_t members);
+weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t shard,
+                              uint32_t aggregator, uint32_t group, uint32_t members);
 
 /* Drop the update: no byte of it is sent. Its pushes complete with status OK and rpcs_dropped, the residual
  * of its tables (weft_ps_client_feedback) keeps all values, and its CLOCKs are sent. The worker should pull

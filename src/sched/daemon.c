@@ -157,7 +157,7 @@ static void take_grants(struct weft_sched_daemon *daemon, const struct weft_sche
                                        .start_ns = weft_time_add(now_ns, grant->start_in_ns),
                                        .hop = plan->hop,
                                        .group = plan->group,
-                                       .members = plan->members,
+                                       .members = grant->members,
                                        .rate_bps = grant->rate_bps};
     }
 }

@@ -95,7 +95,7 @@ struct weft_sched_answer {
     uint32_t hop;      /* SEND, equal for all shards: 0 = to the shard, else to aggregator hop -
                         * 1 */
     uint32_t group;    /* with a hop: the id (not 0) of the sum that contains this update, and the
-                        * number of updates in it */
+                        * number of updates in it that have bytes for this shard */
     uint32_t members;
     uint64_t rate_bps; /* SEND: not 0; SEND_DIRECT: to each shard, 0 = unlimited */
     uint8_t why;       /* DROP: enum weft_planner_drop */

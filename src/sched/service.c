@@ -415,11 +415,36 @@ static void granted_in_group(struct weft_sched_service *service,
     w->group = (uint32_t)(d->group % UINT32_MAX) + 1;
     w->members = d->members;
     w->hop_transfer = d->transfer;
+    w->is_new_member = true;
     for (uint32_t s = 0; s < service->config.shards; s++) {
         w->grants[s] = (struct service_grant){.start_ns = now_ns};
         if (w->shares[s].bytes > 0) {
             w->grants[s].rate_bps = service->up[d->worker].given_bps;
+            w->grants[s].members = w->members;
         }
+    }
+}
+
+static bool is_in_sum(const struct service_worker *w, const struct service_worker *of)
+{
+    return w->state == UPDATE_FLYING && w->hop == of->hop && w->group == of->group;
+}
+
+/* A member with nothing for a shard sends nothing there, so the aggregator must not wait for it. The
+ * decisions for all members of a group come together; the numbers stay as they are when one leaves. */
+static void count_members(struct weft_sched_service *service, struct service_worker *w)
+{
+    uint32_t all = 0, members[WEFT_SCHED_SHARDS_MAX] = {0};
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        const struct service_worker *other = &service->workers[i];
+        all += is_in_sum(other, w);
+        for (uint32_t s = 0; is_in_sum(other, w) && s < service->config.shards; s++) {
+            members[s] += other->shares[s].bytes > 0;
+        }
+    }
+    w->is_new_member = false;
+    for (uint32_t s = 0; all == w->members && s < service->config.shards; s++) {
+        w->grants[s].members = w->shares[s].bytes > 0 ? members[s] : 0;
     }
 }
 
@@ -446,6 +471,11 @@ static void decide(struct weft_sched_service *service, uint64_t now_ns)
             w->why = (uint8_t)d.drop;
         }
         service_due(service, w->conn);
+    }
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        if (service->workers[i].is_new_member) {
+            count_members(service, &service->workers[i]);
+        }
     }
 }
 
@@ -573,6 +603,7 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
             plan->grants[plan->count++] = (struct weft_sched_grant){
                 .shard = s,
                 .rank = rank(service, w->position),
+                .members = w->hop > 0 ? grant->members : 0,
                 .start_in_ns = grant->start_ns > now_ns ? grant->start_ns - now_ns : 0,
                 .rate_bps = grant->rate_bps};
         }

@@ -37,6 +37,7 @@ struct service_grant {
     uint64_t start_ns;
     uint64_t booked_bps; /* mean rate of its fastest booking */
     uint64_t rate_bps;   /* rate sent to the worker; 0 = no grant */
+    uint32_t members;    /* with a hop: of the sum, with bytes for this shard */
 };
 
 /* A worker's read, in a job with read credits. */
@@ -74,6 +75,7 @@ struct service_worker {
     uint32_t group;
     uint32_t members;
     uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
+    bool is_new_member;    /* of a group whose members are not all decided yet */
     uint64_t revision;
     uint64_t closed;    /* FLYING: one bit per shard that reported the commit */
     double norm_square; /* of the steps closed so far; negative = unknown */

@@ -239,7 +239,8 @@ size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out)
     weft_write_u32(&w, plan->group);
     for (uint32_t i = 0; i < plan->count; i++) {
         weft_write_u32(&w, plan->grants[i].shard);
-        weft_write_u32(&w, plan->grants[i].rank);
+        weft_write_u16(&w, (uint16_t)plan->grants[i].rank);
+        weft_write_u16(&w, (uint16_t)plan->grants[i].members);
         weft_write_u64(&w, plan->grants[i].start_in_ns);
         weft_write_u64(&w, plan->grants[i].rate_bps);
     }
@@ -276,12 +277,14 @@ static bool read_grants(struct weft_reader *r, struct weft_sched_plan *a)
     for (uint32_t i = 0; i < a->count; i++) {
         struct weft_sched_grant *grant = &a->grants[i];
         grant->shard = weft_read_u32(r);
-        grant->rank = weft_read_u32(r);
+        grant->rank = weft_read_u16(r);
+        grant->members = weft_read_u16(r);
         grant->start_in_ns = weft_read_u64(r);
         grant->rate_bps = weft_read_u64(r);
         if (grant->shard >= WEFT_SCHED_SHARDS_MAX ||
             (i > 0 && grant->shard <= a->grants[i - 1].shard) || grant->rate_bps == 0 ||
-            grant->rate_bps > WEFT_TIMELINE_BPS_MAX ||
+            grant->rate_bps > WEFT_TIMELINE_BPS_MAX || grant->members > a->members ||
+            (grant->members == 0) != (a->hop == 0) ||
             grant->start_in_ns > WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S) {
             return false;
         }

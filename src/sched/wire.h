@@ -153,6 +153,8 @@ enum weft_sched_verdict {
 struct weft_sched_grant {
     uint32_t shard;
     uint32_t rank;        /* number of updates in flight that go first */
+    uint32_t members;     /* with a hop: updates in the sum with bytes for this shard, 1 .. members of
+                           * the plan; else 0 */
     uint64_t start_in_ns; /* from the arrival of the message */
     uint64_t rate_bps;    /* not 0 */
 };

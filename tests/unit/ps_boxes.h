@@ -447,10 +447,11 @@ static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t m
         bench_step(b);
     }
     assert_int_equal(event.type, WEFT_PS_UPDATE_ASK);
-    assert_int_equal(weft_ps_update_by(client, event.update, 1, group, 2), WEFT_INVALID);
-    assert_int_equal(weft_ps_update_by(client, event.update, 0, group, 257), WEFT_INVALID);
+    assert_int_equal(weft_ps_update_by(client, event.update, SHARD, 1, group, 2), WEFT_INVALID);
+    assert_int_equal(weft_ps_update_by(client, event.update, SHARD, 0, group, 257), WEFT_INVALID);
+    assert_int_equal(weft_ps_update_by(client, event.update, SHARD + 1, 0, group, 2), WEFT_INVALID);
     if (members > 0) {
-        assert_int_equal(weft_ps_update_by(client, event.update, 0, group, members), WEFT_OK);
+        assert_int_equal(weft_ps_update_by(client, event.update, SHARD, 0, group, members), WEFT_OK);
     }
     assert_int_equal(weft_ps_update_grant(client, event.update, SHARD, &pace, b->c.net->now_ns),
                      WEFT_OK);

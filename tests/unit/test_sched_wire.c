@@ -152,9 +152,20 @@ static struct weft_sched_plan granted(void)
                                 .revision = 1,
                                 .direct_bps = 1000,
                                 .count = 2};
-    a.grants[0] = (struct weft_sched_grant){0, 1, 1000, 900000000};
-    a.grants[1] = (struct weft_sched_grant){3, 0, 0, 1};
+    a.grants[0] = (struct weft_sched_grant){
+        .shard = 0, .rank = 1, .start_in_ns = 1000, .rate_bps = 900000000};
+    a.grants[1] = (struct weft_sched_grant){.shard = 3, .rate_bps = 1};
     return a;
+}
+
+static void hop(struct weft_sched_plan *a, uint32_t hop, uint32_t group, uint32_t members)
+{
+    a->hop = hop;
+    a->group = group;
+    a->members = members;
+    for (uint32_t i = 0; i < a->count; i++) {
+        a->grants[i].members = members;
+    }
 }
 
 static void plans_come_back_or_are_refused(void **state)
@@ -173,7 +184,7 @@ static void plans_come_back_or_are_refused(void **state)
     assert_int_equal(plan_back.grants[0].start_in_ns, 1000);
     PLAN(WEFT_OK, a.status = 999);
     assert_string_equal(weft_sched_status_name(999), "unknown");
-    PLAN(WEFT_OK, (a.hop = WEFT_SCHED_AGGREGATORS_MAX, a.group = 70000, a.members = 256));
+    PLAN(WEFT_OK, hop(&a, WEFT_SCHED_AGGREGATORS_MAX, 70000, 256));
     assert_int_equal(plan_back.hop, WEFT_SCHED_AGGREGATORS_MAX);
     assert_int_equal(plan_back.group, 70000);
     assert_int_equal(plan_back.members, 256);
@@ -183,10 +194,17 @@ static void plans_come_back_or_are_refused(void **state)
     assert_true(plan_back.admitted == 0 && plan_back.taken == 13 && plan_back.flags == 0);
     PLAN(WEFT_PROTO, a.flags = 0x02);
     PLAN(WEFT_PROTO, a.flags = 0x80 | WEFT_SCHED_ADMITS);
-    PLAN(WEFT_PROTO, (a.hop = WEFT_SCHED_AGGREGATORS_MAX + 1, a.group = 1, a.members = 2));
-    PLAN(WEFT_PROTO, (a.hop = 1, a.group = 0, a.members = 2));
-    PLAN(WEFT_PROTO, (a.hop = 1, a.group = 1, a.members = 1));
-    PLAN(WEFT_PROTO, (a.hop = 1, a.group = 1, a.members = 257));
+    assert_int_equal(plan_back.grants[0].members, 256);
+    PLAN(WEFT_OK, (hop(&a, 1, 1, 2), a.grants[1].members = 1));
+    assert_int_equal(plan_back.grants[0].members, 2);
+    assert_int_equal(plan_back.grants[1].members, 1);
+    PLAN(WEFT_PROTO, (hop(&a, 1, 1, 2), a.grants[1].members = 0));
+    PLAN(WEFT_PROTO, (hop(&a, 1, 1, 2), a.grants[1].members = 3));
+    PLAN(WEFT_PROTO, a.grants[1].members = 1);
+    PLAN(WEFT_PROTO, hop(&a, WEFT_SCHED_AGGREGATORS_MAX + 1, 1, 2));
+    PLAN(WEFT_PROTO, hop(&a, 1, 0, 2));
+    PLAN(WEFT_PROTO, hop(&a, 1, 1, 1));
+    PLAN(WEFT_PROTO, hop(&a, 1, 1, 257));
     PLAN(WEFT_PROTO, (a.hop = 0, a.group = 1));
     PLAN(WEFT_PROTO, (a.hop = 0, a.members = 2));
     PLAN(WEFT_PROTO, a.number = 0);
