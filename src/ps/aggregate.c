@@ -19,7 +19,8 @@ uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
 {
     /* Ids in ascending order take a block's head more than 8 bytes each at most. */
     uint64_t ids = (uint64_t)rows * 9 + 32 * ((uint64_t)rows / WEFT_IDS_BLOCK + 1);
-    return WEFT_AGGREGATE_HEAD_BYTES + (uint64_t)members * WEFT_AGGREGATE_MEMBER_BYTES + ids +
+    return WEFT_AGGREGATE_HEAD_BYTES +
+           (uint64_t)members * (WEFT_AGGREGATE_MEMBER_BYTES + WEFT_AGGREGATE_CLOCK_BYTES) + ids +
            (uint64_t)rows * (sizeof(uint16_t) + sizeof(float) * dim);
 }
 
@@ -31,6 +32,12 @@ void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t m
     weft_rpc_request_pack(request, out);
     memcpy(out + WEFT_RPC_REQUEST_BYTES, numbers, sizeof(numbers));
     memcpy(out + WEFT_RPC_REQUEST_BYTES + 4, &size, sizeof(size));
+}
+
+void weft_aggregate_head_clocks(uint8_t *head, uint32_t members)
+{
+    const uint16_t clocks = (uint16_t)members;
+    memcpy(head + WEFT_RPC_REQUEST_BYTES + 2, &clocks, sizeof(clocks));
 }
 
 void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out)
@@ -46,12 +53,15 @@ struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregat
                                                       uint32_t i)
 {
     const uint8_t *at = view->member + (size_t)i * WEFT_AGGREGATE_MEMBER_BYTES;
-    struct weft_aggregate_member member;
+    struct weft_aggregate_member member = {.clock = 0};
     memcpy(&member.rank, at, 4);
     memcpy(&member.session, at + 4, 4);
     memcpy(&member.incarnation, at + 8, 8);
     memcpy(&member.number, at + 16, 4);
     memcpy(&member.rpc_id, at + 20, 4);
+    if (view->clocks != NULL) {
+        memcpy(&member.clock, view->clocks + (size_t)i * WEFT_AGGREGATE_CLOCK_BYTES, 4);
+    }
     return member;
 }
 
@@ -118,11 +128,21 @@ static bool members_ascend(const struct weft_aggregate_view *view)
     return true;
 }
 
-static bool flags_good(const struct weft_aggregate_view *view)
+static bool flags_good(const struct weft_aggregate_view *view, uint32_t clocks)
 {
     const uint32_t flags = view->request.flags;
     return flags == 0 || flags == WEFT_RPC_CUT ||
-           (flags == WEFT_AGGREGATE_ENDS && view->request.rows == 0 && view->ids_bytes == 0);
+           (flags == WEFT_AGGREGATE_ENDS && view->request.rows == 0 && view->ids_bytes == 0 &&
+            clocks == 0);
+}
+
+static bool clocks_good(const struct weft_aggregate_view *view)
+{
+    bool good = true;
+    for (uint32_t i = 0; view->clocks != NULL && i < view->members; i++) {
+        good &= weft_aggregate_member_at(view, i).clock > 0;
+    }
+    return good;
 }
 
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
@@ -139,19 +159,24 @@ weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
     memcpy(numbers, at + WEFT_RPC_REQUEST_BYTES, sizeof(numbers));
     memcpy(&size, at + WEFT_RPC_REQUEST_BYTES + 4, sizeof(size));
     const uint64_t rows = view.request.rows;
+    const uint64_t clocks = numbers[1];
     view.members = numbers[0];
     view.ids_bytes = size;
-    if (view.members == 0 || view.members > WEFT_AGGREGATE_MEMBERS_MAX || numbers[1] != 0 ||
-        rows > WEFT_AGGREGATE_ROWS_MAX || !flags_good(&view) ||
+    if (view.members == 0 || view.members > WEFT_AGGREGATE_MEMBERS_MAX ||
+        (clocks != 0 && clocks != view.members) || rows > WEFT_AGGREGATE_ROWS_MAX ||
+        !flags_good(&view, numbers[1]) ||
         count != WEFT_AGGREGATE_HEAD_BYTES + (uint64_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES +
-                     size + rows * (sizeof(uint16_t) + sizeof(float) * dim)) {
+                     clocks * WEFT_AGGREGATE_CLOCK_BYTES + size +
+                     rows * (sizeof(uint16_t) + sizeof(float) * dim)) {
         return WEFT_PROTO;
     }
     view.member = at + WEFT_AGGREGATE_HEAD_BYTES;
     view.ids = view.member + (size_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES;
+    view.clocks = clocks > 0 ? view.ids : NULL;
+    view.ids += clocks * WEFT_AGGREGATE_CLOCK_BYTES;
     view.counts = view.ids + view.ids_bytes;
     view.sums = view.counts + rows * sizeof(uint16_t);
-    if (!members_ascend(&view)) {
+    if (!members_ascend(&view) || !clocks_good(&view)) {
         return WEFT_PROTO;
     }
     *view_p = view;

@@ -7,9 +7,10 @@
  *     bytes         field
  *     40            head of a request; worker = number of the aggregator, rows = rows below
  *     2             members, 1 .. 256
- *     2             zero
+ *     2             clocks: 0 = all members' pushes are of the tag's clock; members = each has its own
  *     4             size: bytes of the packed ids
  *     24 each       members: rank u32, session u32, incarnation u64, number u32, rpc_id u32
+ *     4 each        clocks of the members, if there are any: 1 .. that of the tag
  *     size          ids, packed as one list (ps/id_pack.h)
  *     2 each        count of each row: gradients in it, >= 1
  *     4 x dim each  sums, float32
@@ -42,7 +43,11 @@ enum { WEFT_AGGREGATE_SHARD_BYTES = 8 };
  * by it, itself included, one bit each. A parent that finds its own number there is below its child. */
 enum { WEFT_AGGREGATE_NUMBERS_MAX = 256, WEFT_AGGREGATE_BELOW_BYTES = 32 };
 
-enum { WEFT_AGGREGATE_HEAD_BYTES = WEFT_RPC_REQUEST_BYTES + 8, WEFT_AGGREGATE_MEMBER_BYTES = 24 };
+enum {
+    WEFT_AGGREGATE_HEAD_BYTES = WEFT_RPC_REQUEST_BYTES + 8,
+    WEFT_AGGREGATE_MEMBER_BYTES = 24,
+    WEFT_AGGREGATE_CLOCK_BYTES = 4,
+};
 
 /* One push in it. */
 struct weft_aggregate_member {
@@ -52,6 +57,7 @@ struct weft_aggregate_member {
     uint64_t incarnation;
     uint32_t number; /* of the push, modulo 2^32 */
     uint32_t rpc_id;
+    uint32_t clock; /* of the push; 0 = that of the message's tag. Not in its 24 bytes */
 };
 
 struct weft_aggregate_view {
@@ -59,6 +65,7 @@ struct weft_aggregate_view {
     uint32_t members;
     size_t ids_bytes;
     const uint8_t *member; /* (members,), unaligned, as all that follows */
+    const uint8_t *clocks; /* (members,) u32; NULL: none are there */
     const uint8_t *ids;
     const uint8_t *counts; /* (rows,) u16 */
     const uint8_t *sums;   /* (rows, dim) */
@@ -95,6 +102,8 @@ uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
 
 void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
                               size_t ids_bytes, uint8_t *out);
+/* Into a head: the members are followed by their clocks. */
+void weft_aggregate_head_clocks(uint8_t *head, uint32_t members);
 void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out);
 struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
                                                       uint32_t i);
@@ -118,7 +127,8 @@ bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64
 /* Shape:   bytes (count,): the network's, anything may be in them; dim: of the table.
  * Owns:    *view_p borrows bytes.
  * Errors:  WEFT_PROTO  its parts do not make up its length, or members are not in ascending order of
- *                      rank and number, or clocks that are ended with rows. The ids are not looked at. */
+ *                      rank and number, or clocks that are ended with rows or with clocks of pushes, or one
+ *                      of those is 0. The ids are not looked at. */
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p);
 

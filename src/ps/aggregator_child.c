@@ -192,6 +192,12 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
     for (uint32_t i = 0; i < view->members; i++) {
         members[i] = (struct agg_member){.push = weft_aggregate_member_at(view, i),
                                          .answer = i == 0 ? below->answer : AGG_NONE};
+        if (!ends && members[i].push.clock == 0) {
+            members[i].push.clock = tag->number;
+        }
+        if (members[i].push.clock > tag->number) {
+            return &agg->counters.direct_form;
+        }
         if (is_strange(agg, spec, &members[i].push)) {
             return &agg->counters.direct_form;
         }

@@ -1,5 +1,5 @@
-/* Groups: sums of pushes of one table and clock, from the first push to the shard's answer. And, in the same
- * way but without rows, clocks of one table that members have ended.
+/* Groups: sums of pushes of one table and clock, or of the one sum that a scheduler wants them in, from the first
+ * push to the shard's answer. And, in the same way but without rows, clocks of one table that members have ended.
  *
  * Rows are found by a hash of their id. A place of the index has the life of the group that wrote it, so a
  * new group begins with an empty index without touching it. A group is laid out in ascending order of ids,
@@ -186,6 +186,7 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
 {
     add_rows(agg, group, input, agg->tables[input->table].spec.dim);
     group->wants_cut |= input->wants_cut;
+    group->clock = input->clock > group->clock ? input->clock : group->clock;
     memcpy(group->member + group->members, input->member, input->members * sizeof(*input->member));
     for (uint32_t i = 0; i < input->members; i++) {
         group->member[group->members + i].from = input->rank;
@@ -210,13 +211,16 @@ static void group_close(struct agg_group *group, uint64_t *why)
     *why += !group->ends;
 }
 
+/* A sum that a scheduler wants may be of several clocks, except in BSP, where a shard takes one at a time. */
 static struct agg_group *group_of(struct weft_aggregator *agg, const struct agg_input *input)
 {
+    const bool of_a_clock =
+        input->sum == 0 || agg->tables[input->table].spec.mode == WEFT_TABLE_BSP;
     for (uint32_t i = 0; i < agg->group_count; i++) {
         struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN && group->ends == input->ends &&
-            group->table == input->table && group->clock == input->clock &&
-            group->sum == input->sum) {
+            group->table == input->table && group->sum == input->sum &&
+            (!of_a_clock || group->clock == input->clock)) {
             return group;
         }
     }
@@ -394,6 +398,15 @@ static size_t pack_ids(const struct agg_sort *order, uint32_t rows, uint8_t *out
     return bytes;
 }
 
+static bool is_of_its_clock(const struct agg_group *group)
+{
+    bool is = true;
+    for (uint32_t i = 0; i < group->members; i++) {
+        is &= group->member[i].push.clock == group->clock;
+    }
+    return is;
+}
+
 static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
 {
     const uint32_t dim = agg->tables[group->table].spec.dim;
@@ -402,6 +415,10 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
     uint8_t *at = group->message + WEFT_AGGREGATE_HEAD_BYTES;
     for (uint32_t i = 0; i < group->members; i++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
         weft_aggregate_member_pack(&group->member[i].push, at);
+    }
+    const bool has_clocks = !group->ends && !is_of_its_clock(group);
+    for (uint32_t i = 0; has_clocks && i < group->members; i++, at += WEFT_AGGREGATE_CLOCK_BYTES) {
+        memcpy(at, &group->member[i].push.clock, WEFT_AGGREGATE_CLOCK_BYTES);
     }
     const size_t ids_bytes = pack_ids(order, group->rows, at);
     uint8_t *counts = at + ids_bytes, *sums = counts + (size_t)group->rows * sizeof(uint16_t);
@@ -423,6 +440,9 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
                                     : 0,
     };
     weft_aggregate_head_pack(&request, group->members, ids_bytes, group->message);
+    if (has_clocks) {
+        weft_aggregate_head_clocks(group->message, group->members);
+    }
     group->message_bytes =
         (size_t)(sums - group->message) + (size_t)group->rows * dim * sizeof(float);
     WEFT_ASSERT(group->message_bytes <=

@@ -253,7 +253,7 @@ struct agg_group {
     bool wants_cut;
     bool ends; /* as of an input; such groups have places of their own, behind the others */
     uint16_t table;
-    uint32_t clock;
+    uint32_t clock; /* the highest of its members */
     uint32_t rpc_id;
     uint32_t sum; /* that a scheduler wants: of its members' heads; 0 = none */
     uint64_t born_ns;

@@ -210,7 +210,8 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
                  .session = slot->request.need_clock,
                  .incarnation = agg->workers[slot->rank].incarnation,
                  .number = slot->request.after_seq,
-                 .rpc_id = slot->request.rpc_id},
+                 .rpc_id = slot->request.rpc_id,
+                 .clock = slot->clock},
         .answer = slot->answer,
     };
     const struct agg_input input = {

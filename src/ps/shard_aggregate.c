@@ -148,10 +148,11 @@ void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint3
 
 /* ---- what a message says --------------------------------------------------------------------- */
 
-/* A member's push, as a request of its own would be. */
+/* A member's push, as a request of its own would be. clock: of the message's tag. */
 static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                  const struct weft_aggregate_member *member)
 {
+    clock = member->clock != 0 ? member->clock : clock;
     const struct weft_push_window *window = shard_pushes(shard, table, member->rank);
     return (struct shard_slot){.op = WEFT_RPC_PUSH,
                                .table = table,
@@ -182,7 +183,7 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
         return WEFT_RPC_SEND_DIRECT;
     }
     const struct shard_slot push = push_of(shard, index, clock, member);
-    if (push.number == 0) {
+    if (push.number == 0 || push.clock > clock) {
         return WEFT_RPC_BAD_REQUEST;
     }
     if (weft_push_window_test(shard_pushes(shard, index, member->rank), push.number) ||
@@ -249,7 +250,7 @@ static void member_close(struct weft_shard *shard, uint16_t index, uint32_t cloc
     }
     struct weft_push_window *window = shard_pushes(shard, index, member->rank);
     weft_shard_dedup_close(shard, index, member->rank, push.number);
-    window->clock = clock > window->clock ? clock : window->clock;
+    window->clock = push.clock > window->clock ? push.clock : window->clock;
     weft_rpc_window_mark(&shard->workers[member->rank].closed, member->rpc_id);
 }
 

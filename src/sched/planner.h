@@ -120,7 +120,7 @@ struct weft_planner_config {
     /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
      * disjoint. */
     uint32_t aggregate_ppm;
-    bool groups_of_a_clock; /* all members of a group have the same clock */
+    bool groups_of_a_clock; /* all members of a group have the same clock; needed in BSP only */
     double div_max;   /* divergence bound, in the norm of the model */
     double step_size; /* eta: a committed update moves the model by eta * norm */
     double momentum;  /* beta in [0, 1): an update moves the model by eta / (1 - beta) * norm in the

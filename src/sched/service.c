@@ -188,7 +188,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.aggregators = service->aggregators;
     config.aggregator_host = aggregator_host;
     config.groups_ahead = (uint32_t)weft_max_u64(service->aggregators, config.groups_ahead);
-    config.groups_of_a_clock = true;
+    config.groups_of_a_clock = service->mode == WEFT_SCHED_BSP;
     config.mode = planner_mode(service->mode);
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
                     (service->config.read_credits > 0 ? WEFT_PLAN_ADMISSION : 0) |

@@ -67,6 +67,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     uint8_t head[WEFT_AGGREGATE_HEAD_BYTES];
     weft_aggregate_head_pack(&view.request, view.members, view.ids_bytes, head);
+    if (view.clocks != NULL) {
+        weft_aggregate_head_clocks(head, view.members);
+    }
     WEFT_ASSERT(memcmp(head, bytes, sizeof(head)) == 0);
     check_members(&view);
     check_rows(&view, dim, bytes + count);

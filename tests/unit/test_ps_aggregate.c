@@ -190,6 +190,8 @@ struct aggregate {
     uint32_t ranks; /* 0 .. ranks - 1 are members */
     int32_t longer; /* bytes more than it should have */
     uint64_t first; /* id of the first row */
+    uint32_t clocks[2]; /* of the members, if clocks_count is not 0 */
+    uint16_t clocks_count;
 };
 
 static const struct aggregate usual = {.number = 1,
@@ -218,10 +220,13 @@ static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *messa
         };
         weft_aggregate_member_pack(&member, at);
     }
+    memcpy(at, a->clocks, a->clocks_count * sizeof(a->clocks[0]));
+    at += a->clocks_count * sizeof(a->clocks[0]);
     size_t size = weft_ids_pack_block(ids, ROWS, 0, at, &taken);
     assert_int_equal(taken, ROWS);
     const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .rows = ROWS};
     weft_aggregate_head_pack(&head, a->ranks, size, message);
+    weft_aggregate_head_clocks(message, a->clocks_count);
     for (uint32_t i = 0; i < ROWS; i++) {
         memcpy(at + size + i * 2, &a->count, 2);
         memcpy(at + size + ROWS * 2 + i * 4, &a->sum, 4);
@@ -466,6 +471,43 @@ static void contradicts_itself(void **state)
     bench_free(b);
 }
 
+/* Members of several clocks: each as if it had come alone. */
+static void several_clocks(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    clock_of(b, WORKER, 1);
+    a.clocks_count = 2;
+    a.clocks[0] = 2;
+    a.clocks[1] = 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST); /* later than the tag's */
+    a.clocks[1] = 0;
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_BAD_REQUEST);
+    a.clocks[0] = a.clocks[1] = 1;
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_STALE_CLOCK); /* the first has ended it */
+    a.clocks[0] = 2;
+    a.clocks_count = 1;
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(rows_with(b->shard, 0), ROWS);
+    a.clocks_count = 2;
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    push(b, WORKER, 2, 1); /* both come direct as well */
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    push(b, OTHER, 1, 1);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    clock_of(b, OTHER, 1);
+    clock_of(b, WORKER, 2);
+    assert_int_equal(weft_shard_clock(b->shard, 0), 1);
+    bench_free(b);
+    b = opened((struct weft_table_spec){.mode = WEFT_TABLE_BSP, .average = WEFT_AVERAGE_NONE});
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_EARLY_CLOCK); /* a shard takes one at a time */
+    assert_int_equal(rows_with(b->shard, 0), ROWS);
+    bench_free(b);
+}
+
 static void which_tables(void **state)
 {
     (void)state;
@@ -650,6 +692,7 @@ int main(void)
         cmocka_unit_test(clocks_together),
         cmocka_unit_test(who_may),
         cmocka_unit_test(contradicts_itself),
+        cmocka_unit_test(several_clocks),
         cmocka_unit_test(which_tables),
         cmocka_unit_test(bsp_means),
         cmocka_unit_test(the_dead_are_not_in_a_mean),

@@ -304,6 +304,52 @@ static void granted_sums(void **state)
     has_scheduler = false;
 }
 
+/* Worker 0 is a clock ahead of worker 1: their updates are one sum all the same, where it is granted. */
+static void sums_of_several_clocks(void **state)
+{
+    (void)state;
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    has_scheduler = true;
+    bench_open(&b, 2, WEFT_TABLE_ASP, 7);
+    b.box[0].config.push_bytes_max = 4096;
+    b.box[0].config.push_slots = 2;
+    b.box[0].config.count_max = 0;
+    b.box[0].config.sum_age_ns = 100 * WEFT_NS_PER_S;
+    box_again(&b, &b.box[0]);
+    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before it is connected again */
+    bench_quiet(&b);
+    push(&b, 0, 0);
+    assert_int_equal(weft_ps_clock(b.c.client[0], 0, b.c.net->now_ns), WEFT_OK);
+    grant(&b, 0, 0, 0);
+    assert_int_equal(update_over(&b, 0), 1);
+    bench_quiet(&b);
+    push(&b, 0, 0);
+    push(&b, 1, 0);
+    end_clock(&b);
+    assert_int_equal(weft_ps_clock_now(b.c.client[0], 0), 2);
+    assert_int_equal(weft_ps_clock_now(b.c.client[1], 0), 1);
+    grant(&b, 1, 5, 2);
+    grant(&b, 0, 5, 2);
+    (void)update_over(&b, 0);
+    (void)update_over(&b, 1);
+    wait_all(&b);
+    check_sums(&b);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(counters->aggregates_out, 1);
+    assert_int_equal(counters->flushed_all, 1);
+    assert_int_equal(counters->pushes_direct, 0);
+    assert_int_equal(shard->aggregate_pushes, 2);
+    assert_int_equal(shard->pushes, 3);
+    assert_int_equal(shard->updates_opened, 3);
+    assert_int_equal(shard->updates_closed, 3);
+    assert_int_equal(weft_shard_clock(b.c.shard[SHARD], 0), 1);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    has_scheduler = false;
+}
+
 /* BSP: rows that all workers want are asked for once a clock, and the shard answers one pull. */
 static void asked_once(void **state)
 {
@@ -616,6 +662,7 @@ int main(void)
         cmocka_unit_test(clocks_that_wait),
         cmocka_unit_test(a_new_process_is_not_slow),
         cmocka_unit_test(granted_sums),
+        cmocka_unit_test(sums_of_several_clocks),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
         cmocka_unit_test(asked_once),

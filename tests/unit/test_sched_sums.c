@@ -1,6 +1,7 @@
 /* Sums by the plan: the service and daemons of eight workers, one shard and some aggregators, over links that are
  * queues, in virtual time. A worker reads the model, computes, asks, and sends where its grant says; an
  * aggregator sends a sum when all its members are there. */
+#include "base/prng.h"
 #include "sched/daemon.h"
 #include "sched/planner.h"
 #include "sched/service.h"
@@ -42,6 +43,8 @@ struct net {
     uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX];      /* of aggregators' downlinks */
     uint64_t link_bps, down_bps;                      /* truth */
     uint64_t now_ns, opened, closed, sums, in_sums, compute_ns;
+    uint32_t slow_ppm; /* of steps: these compute three times as long */
+    struct weft_prng prng;
 };
 
 static void net_new(struct net *net, enum weft_sched_mode mode, uint32_t aggregators,
@@ -54,6 +57,7 @@ static void net_new(struct net *net, enum weft_sched_mode mode, uint32_t aggrega
     net->link_bps = 28 * MBIT;
     net->down_bps = 11 * MBIT;
     net->compute_ns = 20 * WEFT_NS_PER_MS;
+    weft_prng_init(&net->prng, 1);
     weft_sched_service_config_default(&config);
     config.life = 1;
     config.conns_max = WORKERS + 1;
@@ -160,6 +164,13 @@ static void hop_look(struct net *net, const struct worker *of)
     }
 }
 
+/* From now on: when it has read the model and computed. */
+static uint64_t computes_until(struct net *net)
+{
+    uint64_t ns = net->compute_ns * (weft_prng_chance(&net->prng, net->slow_ppm) ? 3 : 1);
+    return passes(&net->reading_ns, net->now_ns, net->link_bps) + ns;
+}
+
 static void turn(struct net *net, uint32_t i)
 {
     struct worker *w = &net->worker[i];
@@ -189,7 +200,7 @@ static void turn(struct net *net, uint32_t i)
         weft_sched_daemon_ended(w->daemon);
         w->phase = COMPUTING;
         w->base = net->opened;
-        w->until_ns = passes(&net->reading_ns, net->now_ns, net->link_bps) + net->compute_ns;
+        w->until_ns = computes_until(net);
     }
 }
 
@@ -224,18 +235,20 @@ static void run(struct net *net, uint64_t seconds, bool is_bsp)
         for (uint32_t i = 0; waits != 0 && i < WORKERS; i++) {
             if ((waits >> i & 1) != 0 && !must_wait(net, &net->worker[i])) {
                 waits ^= UINT64_C(1) << i;
-                net->worker[i].until_ns =
-                    passes(&net->reading_ns, net->now_ns, net->link_bps) + net->compute_ns;
+                net->worker[i].until_ns = computes_until(net);
             }
         }
         exchange(net);
     }
 }
 
-static uint64_t commits(enum weft_sched_mode mode, uint32_t aggregators, uint64_t *in_sums_p)
+static uint64_t commits(enum weft_sched_mode mode, uint32_t aggregators, uint32_t slow_ppm,
+                        uint64_t *in_sums_p)
 {
     struct net net;
     net_new(&net, mode, aggregators, WEFT_NEVER);
+    net.slow_ppm = slow_ppm;
+    net.compute_ns = slow_ppm > 0 ? 200 * WEFT_NS_PER_MS : net.compute_ns;
     for (uint32_t i = 0; i < WORKERS; i++) {
         weft_sched_daemon_aggregators(net.worker[i].daemon, aggregators,
                                       (UINT32_C(1) << aggregators) - 1);
@@ -247,6 +260,12 @@ static uint64_t commits(enum weft_sched_mode mode, uint32_t aggregators, uint64_
                   (unsigned long long)net.in_sums, (unsigned long long)net.sums);
     assert_int_equal(counters->ended_untold, 0);
     assert_int_equal(counters->unplanned, 0);
+    uint64_t least = WEFT_NEVER, most = 0;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        least = weft_min_u64(least, net.worker[i].clock);
+        most = weft_max_u64(most, net.worker[i].clock);
+    }
+    assert_true(least * 10 >= most * 7); /* nobody waits while others go on */
     *in_sums_p = net.in_sums;
     uint64_t closed = net.closed;
     net_free(&net);
@@ -258,13 +277,24 @@ static void more_commits(void **state)
 {
     (void)state;
     uint64_t none, in_sums;
-    uint64_t asp = commits(WEFT_SCHED_ASP, 0, &none);
+    uint64_t asp = commits(WEFT_SCHED_ASP, 0, 0, &none);
     assert_int_equal(none, 0);
-    assert_true(commits(WEFT_SCHED_ASP, 2, &in_sums) * 10 >= asp * 16);
-    assert_true(commits(WEFT_SCHED_ASP, 3, &in_sums) * 10 >= asp * 16);
+    assert_true(commits(WEFT_SCHED_ASP, 2, 0, &in_sums) * 10 >= asp * 16);
+    assert_true(commits(WEFT_SCHED_ASP, 3, 0, &in_sums) * 10 >= asp * 16);
     assert_true(in_sums * 2 > asp);
-    uint64_t bsp = commits(WEFT_SCHED_BSP, 0, &none);
-    assert_true(commits(WEFT_SCHED_BSP, 3, &in_sums) * 10 >= bsp * 13);
+    uint64_t bsp = commits(WEFT_SCHED_BSP, 0, 0, &none);
+    assert_true(commits(WEFT_SCHED_BSP, 3, 0, &in_sums) * 10 >= bsp * 13);
+}
+
+/* Steps that take longer drive the workers' clocks apart, and sums are made all the same. */
+static void clocks_apart(void **state)
+{
+    (void)state;
+    uint64_t none, in_sums;
+    uint64_t asp = commits(WEFT_SCHED_ASP, 0, 100000, &none);
+    uint64_t planned = commits(WEFT_SCHED_ASP, 3, 100000, &in_sums);
+    assert_true(planned * 10 >= asp * 17);
+    assert_true(in_sums * 10 >= planned * 9);
 }
 
 /* Only by what every worker reaches; and not with a delay bound. */
@@ -296,11 +326,70 @@ static void who_is_reached(void **state)
     net_free(&net);
 }
 
+/* Three workers and two shards, of which the second gets nothing from worker 2: there the sum is of fewer. */
+static void who_has_nothing_for_a_shard(void **state)
+{
+    (void)state;
+    enum { ALL = 3, SHARDS = 2 };
+    struct weft_sched_service_config config;
+    struct weft_sched_daemon_config daemon;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[ALL + SHARDS];
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.link_bps = 100 * MBIT;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    for (uint32_t i = 0; i < ALL + SHARDS; i++) {
+        weft_sched_daemon_config_default(&daemon);
+        daemon.role = i < ALL ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
+        daemon.index = i < ALL ? i : i - ALL;
+        daemon.workers = ALL;
+        daemon.shards = SHARDS;
+        daemon.mode = i < ALL ? WEFT_SCHED_ASP : WEFT_SCHED_BSP;
+        daemon.tau_max = WEFT_NEVER;
+        daemon.down_bps = i < ALL ? 0 : MBIT; /* a sum is ready long before the first update is there */
+        assert_int_equal(weft_sched_daemon_new(&daemon, &daemons[i]), WEFT_OK);
+        weft_sched_service_connected(service, i, daemon.role, daemon.index, 1);
+        weft_sched_daemon_connected(daemons[i], 0);
+    }
+    for (uint32_t i = 0; i < ALL; i++) {
+        weft_sched_daemon_aggregators(daemons[i], 1, 1);
+    }
+    sched_exchange(service, daemons, ALL + SHARDS, 0);
+    for (uint32_t i = 0; i < ALL; i++) {
+        const struct weft_sched_share shares[SHARDS] = {{.bytes = BYTES},
+                                                        {.bytes = i == 2 ? 0 : BYTES}};
+        weft_sched_daemon_ask(daemons[i], 1, 1, shares, WEFT_NS_PER_MS);
+    }
+    sched_exchange(service, daemons, ALL + SHARDS, WEFT_NS_PER_MS);
+    uint32_t in_sum[SHARDS] = {0}, members[SHARDS] = {0};
+    bool is_in = false;
+    for (uint32_t i = 0; i < ALL; i++) {
+        struct weft_sched_answer answer;
+        while (weft_sched_daemon_answer(daemons[i], WEFT_NS_PER_MS, &answer)) {
+            in_sum[answer.shard] += answer.hop > 0;
+            members[answer.shard] = answer.hop > 0 ? answer.members : members[answer.shard];
+            is_in |= i == 2 && answer.hop > 0;
+        }
+        weft_sched_daemon_free(daemons[i]);
+    }
+    assert_true(is_in);
+    assert_true(in_sum[0] >= 2);
+    assert_int_equal(in_sum[1], in_sum[0] - 1);
+    assert_int_equal(members[0], in_sum[0]);
+    assert_int_equal(members[1], in_sum[1]);
+    weft_sched_daemon_free(daemons[ALL]);
+    weft_sched_daemon_free(daemons[ALL + 1]);
+    weft_sched_service_free(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_commits),
+        cmocka_unit_test(clocks_apart),
         cmocka_unit_test(who_is_reached),
+        cmocka_unit_test(who_has_nothing_for_a_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
