@@ -1,37 +1,71 @@
 #!/usr/bin/env python3
-"""Time of training behind a server whose link carries other traffic, with the transfer scheduler and without.
+"""Time of training to a target with the transfer scheduler and without, in a lab.
 
-    bench/scheduler_contended.py [--weft build/weft] [--out build/bench/scheduler_contended] [--repetitions 5]
-                                 [--rate 28] [--others 0.6] [--aggregators 3] [--forms bsp,ssp:2,asp,planned]
+    bench/scheduler_contended.py [--scenario contended|stragglers|uplinks|idle] [--model mlp|lda] [--servers 1]
+                                 [--weft build/weft] [--out build/bench/scheduler_contended] [--repetitions 5]
+                                 [--forms bsp,ssp:2,asp,scheduled,planned] [--rate 28] [--others 0.6]
+                                 [--aggregators 3] [--compute CS2 --compute-scale 0.1] [--job='--seed 2']
 
-A dense model (252 KB an update); 8 workers, one server, the aggregators and the scheduler are on hosts of their own
-in a lab. One more host sends UDP to the server, --others of its link. All forms take turns until the same test AUC:
+    contended    one more host sends UDP to the first server, --others of its link
+    stragglers   no other traffic; computing takes as long as --compute says
+    uplinks      UDP on the uplinks of --contended-workers workers, --others of each
+    idle         no other traffic
 
-    bsp, ssp:2, asp  workers push to the server
-    planned          asp with `--scheduler on --via on`: who is added up, and where, by the plan
+8 workers, the servers, the aggregators and the scheduler are on hosts of their own. All forms take turns until the
+same target:
 
-Prints the median of each, and by turns the ratio of the best form without a scheduler (the least median) to
-`planned`: how many times sooner it was. Takes root. A run that is in --out is not repeated.
+    bsp, ssp:2, asp         workers push to the servers
+    scheduled               asp with `--scheduler on`: updates are ordered, and go to the servers
+    planned                 asp with `--scheduler on --via on`: who is added up, and where, by the plan
+    planned-ssp:2           the same in ssp:2 (not among the default forms)
+
+    mlp    Adult, 252 KB an update, until a test AUC of 0.91. In `stragglers` weights are pulled as bf16 in all
+           forms: pushes then take more of the servers' links than pulls, and only pushes can be added up
+    lda    uci-kos/docword.kos.txt.gz from $WEFT_DATA_DIR, 12 topics, about 90 KB an update, until a test
+           perplexity of 2250; a step computes for at least 0.2 s in all scenarios
+
+`contended` with --compute CS2 --compute-scale 0.1 has both, other traffic and stragglers.
+
+Prints the median of each form, what its sums were, and by turns the ratio of the best form without a scheduler
+(the least median) to each form with one: how many times sooner that was. Takes root. A run that is in --out is not
+repeated; runs of scenarios, models and numbers of servers other than the first are in folders of their own there.
 """
 import argparse
+import contextlib
 import json
 import math
 import os
+import shlex
 import socket
 import statistics
 import subprocess
 import sys
 import time
 
-HOSTS = 11  # and the aggregators
-JOB = ["--model", "mlp", "--format", "adult", "--factors", "8", "--batch", "128", "--until-auc", "0.91",
-       "--check-steps", "8", "--workers", "8", "--servers", "1", "--quiet"]
 FORMS = {
     "bsp": ["--mode", "bsp"],
     "ssp:2": ["--mode", "ssp:2"],
     "asp": ["--mode", "asp"],
+    "scheduled": ["--mode", "asp", "--scheduler", "on"],
     "planned": ["--mode", "asp", "--scheduler", "on", "--via", "on"],
+    "planned-ssp:2": ["--mode", "ssp:2", "--scheduler", "on", "--via", "on"],
 }
+DEFAULT_FORMS = [form for form in FORMS if form != "planned-ssp:2"]
+MODELS = {
+    "mlp": ["--model", "mlp", "--format", "adult", "--factors", "8", "--batch", "128", "--check-steps", "8"],
+    "lda": ["--model", "lda", "--format", "docword", "--data", "uci-kos/docword.kos.txt.gz", "--factors", "12",
+            "--batch", "32", "--epochs", "1000", "--check-steps", "11", "--give-up", "300"],
+}
+TARGETS = {"mlp": ("--until-auc", "0.91"), "lda": ("--until-perplexity", "2250")}
+# Setting and scale of the compute times; None: as long as it really takes.
+COMPUTE = {
+    ("stragglers", "mlp"): ("CS2", 0.1),  # 0.2 s, one step in ten 0.6 s; a push takes 0.07 s of an idle link
+    ("stragglers", "lda"): ("CS2", 0.1),  # a push takes 0.03 s
+    ("contended", "lda"): ("fixed", 0.1),
+    ("uplinks", "lda"): ("fixed", 0.1),
+    ("idle", "lda"): ("fixed", 0.1),
+}
+BF16_PULLS = {("stragglers", "mlp")}
 FRAME_BYTES = 1500
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 
@@ -40,15 +74,32 @@ def options():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--scenario", choices=["contended", "stragglers", "uplinks", "idle"], default="contended")
+    parser.add_argument("--model", choices=list(MODELS), default="mlp")
     parser.add_argument("--weft", default="build/weft")
     parser.add_argument("--out", default="build/bench/scheduler_contended")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--rate", type=float, default=28, help="Mbit/s of each link")
-    parser.add_argument("--others", type=float, default=0.6, help="of the server's link, for UDP")
+    parser.add_argument("--others", type=float, default=0.6, help="of a contended link, for UDP")
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--aggregators", type=int, default=3)
-    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--contended-workers", type=int, default=3, help="uplinks: workers 0 to this - 1")
+    parser.add_argument("--compute", metavar="NAME|FILE", help="of `weft train`; default: CS2 in stragglers")
+    parser.add_argument("--compute-scale", type=float, metavar="X", help="of `weft train`")
+    parser.add_argument("--until", metavar="X", help="the target, instead of the model's")
+    parser.add_argument("--job", default="", metavar="WORDS", help="more options of `weft train`, for all forms")
+    parser.add_argument("--forms", default=",".join(DEFAULT_FORMS))
     parser.add_argument("--send", nargs=2, metavar=("ADDRESS", "MBPS"), help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    for form in args.forms.split(","):
+        if form not in FORMS:
+            parser.error(f"--forms: {form} is none of {', '.join(FORMS)}")
+    if not 0 < args.others < 1:
+        parser.error("--others must be above 0 and below 1")
+    if args.scenario == "uplinks" and not 0 < args.contended_workers <= args.workers:
+        parser.error("--contended-workers must be from 1 to the number of workers")
+    return args
 
 
 def send(address, mbps):
@@ -64,33 +115,132 @@ def send(address, mbps):
             try:
                 out.send(payload)
             except OSError:
-                pass  # the server's host says that the port is closed
+                pass  # the receiver's host says that the port is closed
             due += gap
 
 
-def one(args, lab, form, repetition):
-    """Seconds of training; inf where the AUC was not reached."""
-    report = os.path.join(args.out, f"{form.replace(':', '')}-{repetition}.json")
+def compute_of(args):
+    setting, scale = COMPUTE.get((args.scenario, args.model), (None, None))
+    setting = args.compute or setting
+    scale = args.compute_scale or (None if args.compute else scale)
+    words = ["--compute", setting] if setting else []
+    return words + (["--compute-scale", f"{scale:g}"] if scale else [])
+
+
+def job_of(args):
+    """Options that all forms have."""
+    until, target = TARGETS[args.model]
+    return [
+        *MODELS[args.model], until, args.until or target,
+        "--workers", str(args.workers), "--servers", str(args.servers), "--quiet",
+        *(["--pull-value-type", "bf16"] if (args.scenario, args.model) in BF16_PULLS else []),
+        *compute_of(args), *shlex.split(args.job),
+    ]
+
+
+def folder_of(args):
+    """The first scenario has the folder itself, as it always had."""
+    if (args.scenario, args.model, args.servers) == ("contended", "mlp", 1):
+        return args.out
+    return os.path.join(args.out, f"{args.scenario}-{args.model}-{args.servers}")
+
+
+def check_folder(args, folder):
+    """Runs of other options are not of the same series."""
+    os.makedirs(folder, exist_ok=True)
+    names = ["rate", "others", "aggregators"] + (["contended_workers"] if args.scenario == "uplinks" else [])
+    series = {"job": job_of(args), **{name: getattr(args, name) for name in names}}
+    path = os.path.join(folder, "series.json")
+    if os.path.exists(path):
+        with open(path) as file:
+            before = json.load(file)
+        if before != series:
+            sys.exit(f"{sys.argv[0]}: {folder} has runs with other options: {before}\nuse another --out")
+    with open(path, "w") as file:
+        json.dump(series, file)
+
+
+def one(args, folder, lab, form, repetition):
+    """The report of a run."""
+    report = os.path.join(folder, f"{form.replace(':', '')}-{repetition}.json")
     if not os.path.exists(report):
-        command = [args.weft, "train", "--lab", lab, "--report", report + ".part", *JOB, *FORMS[form],
-                   *(["--aggregators", str(args.aggregators)] if form == "planned" else [])]
+        command = [args.weft, "train", "--lab", lab, "--report", report + ".part", *job_of(args), *FORMS[form],
+                   *(["--aggregators", str(args.aggregators)] if "--via" in FORMS[form] else [])]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
             sys.exit(f"{sys.argv[0]}: exit {done.returncode} of {' '.join(command)}")
         os.replace(report + ".part", report)
     with open(report) as file:
-        until = json.load(file)["until"]
+        return json.load(file)
+
+
+def seconds_of(report):
+    """Of training; inf where the target was not reached."""
+    until = report["until"]
     return until["training_s"] if until["reached"] else math.inf
 
 
-def measure(args, lab):
+def sums_of(report):
+    """What went to the servers: updates, and of these those in sums."""
+    counters = report["counters"]
+    sums = counters.get("aggregator_aggregates_out", 0)
+    members = counters.get("aggregator_pushes_absorbed", 0)
+    shards = report["servers"] * report["shards_per_server"]
+    updates = counters.get("client_updates", 0)
+    direct = counters.get("sched_direct", 0)
+    late = ((report["scheduler"] or {}).get("planned") or {}).get("overdue", 0)
+    return (f"{updates} updates; {members / shards:.0f} in sums of {members / sums if sums else 0:.2f}; "
+            f"{direct} without a grant; {late} overdue")
+
+
+def measure(args, folder, lab):
     forms = args.forms.split(",")
-    times = {form: [] for form in forms}
+    reports = {form: [] for form in forms}
     for repetition in range(args.repetitions):
         for form in forms:
-            times[form].append(one(args, lab, form, repetition))
-            print(f"{form} {times[form][-1]:.2f} s", flush=True)
-    return times
+            report = one(args, folder, lab, form, repetition)
+            reports[form].append(report)
+            print(f"{form} {seconds_of(report):.2f} s, {report['until']['steps']} steps, median step "
+                  f"{report['step_ms']['p50']:.0f} ms; {sums_of(report)}", flush=True)
+    return reports
+
+
+@contextlib.contextmanager
+def other_traffic(args, lab, hosts):
+    """UDP senders of the scenario; the last host has no process of the job."""
+    first_worker, last = args.servers, hosts - 1
+    pairs = {"contended": [(last, 0)],
+             "uplinks": [(first_worker + w, last) for w in range(args.contended_workers)]}
+    senders = []
+    try:
+        for source, target in pairs.get(args.scenario, []):
+            address = subprocess.run([args.weft, "lab", "exec", lab, str(target), "--", "hostname", "-I"],
+                                     check=True, capture_output=True, text=True).stdout.split()[0]
+            senders.append(subprocess.Popen([args.weft, "lab", "exec", lab, str(source), "--", sys.executable,
+                                             os.path.abspath(__file__), "--send", address,
+                                             f"{args.rate * args.others:g}"]))
+        yield
+    finally:
+        for sender in senders:
+            sender.terminate()
+            sender.wait()
+
+
+def conclude(reports):
+    times = {form: [seconds_of(report) for report in each] for form, each in reports.items()}
+    for form, values in times.items():
+        print(f"{form}: median {statistics.median(values):.2f} s of {len(values)} "
+              f"({min(values):.2f} to {max(values):.2f})")
+    without = [form for form in times if "--scheduler" not in FORMS[form]]
+    if not without:
+        return
+    best = min(without, key=lambda form: statistics.median(times[form]))
+    for form in times:
+        if form in without:
+            continue
+        ratios = sorted(a / b for a, b in zip(times[best], times[form]) if not math.isinf(a) or not math.isinf(b))
+        if ratios:
+            print(f"{best} / {form}: median {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
 
 
 def main():
@@ -98,31 +248,20 @@ def main():
     if args.send:
         return send(args.send[0], float(args.send[1]))
     args.weft = os.path.abspath(args.weft)
-    os.makedirs(args.out, exist_ok=True)
+    if args.compute and os.path.exists(args.compute):
+        args.compute = os.path.abspath(args.compute)
+    folder = folder_of(args)
+    check_folder(args, folder)
     lab = f"contended{os.getpid()}"
-    hosts = HOSTS + args.aggregators
+    hosts = args.servers + args.workers + args.aggregators + 2  # the scheduler, and one with no process
     subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(hosts), "--rate", f"{args.rate:g}mbit",
                     "--buffer", "450kb"], check=True, stdout=subprocess.DEVNULL)
-    others = None
     try:
-        server = subprocess.run([args.weft, "lab", "exec", lab, "0", "--", "hostname", "-I"], check=True,
-                                capture_output=True, text=True).stdout.split()[0]
-        others = subprocess.Popen([args.weft, "lab", "exec", lab, str(hosts - 1), "--", sys.executable,
-                                   os.path.abspath(__file__), "--send", server,
-                                   f"{args.rate * args.others:g}"])
-        times = measure(args, lab)
+        with other_traffic(args, lab, hosts):
+            reports = measure(args, folder, lab)
     finally:
-        if others is not None:
-            others.terminate()
-            others.wait()
         subprocess.run([args.weft, "lab", "down", lab], check=False, stdout=subprocess.DEVNULL)
-    for form, values in times.items():
-        print(f"{form}: median {statistics.median(values):.2f} s of {len(values)}")
-    without = [form for form in times if form != "planned"]
-    if "planned" in times and without:
-        best = min(without, key=lambda form: statistics.median(times[form]))
-        ratios = sorted(a / b for a, b in zip(times[best], times["planned"]))
-        print(f"{best} / planned: median {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    conclude(reports)
     return 0
 
 
