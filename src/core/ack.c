@@ -12,6 +12,9 @@
  * Each ACK announces the delay of the following ones, so that the sender's probe timeout includes
  * it.
  *
+ * Where all send to all, each grant is an ACK, and with their headers these packets were 2 % of the
+ * bytes. ACK_SHORT leaves out what the receiver knows, and fits beside a full chunk.
+ *
  * Source: docs/PROTOCOL.md sections 3.1 and 5; the QUIC extension for acknowledgement frequency
  * (draft-ietf-quic-ack-frequency), where the sender chooses the delay. Here the receiver chooses
  * it, because the receiver grants the credit that makes up the queue.
@@ -26,6 +29,10 @@ enum {
     FEW_LOSSES_PPM = 30000,
     BATCH_PACKETS = 4, /* no batching of fewer packets */
     BATCH_SHARE = 4,   /* fraction of the packets in flight to wait for */
+    SHORT_AHEAD_MAX = 64,    /* new since the last long ACK, of what ACK_SHORT has the low bits */
+    SHORT_NUMBERS_MAX = 256, /* packet numbers from one long ACK to the next: it has the counts */
+    SHORT_MASK_LAST = 63,
+    SHORT_DELAY_SHIFT = 10,
 };
 
 static const uint64_t ack_delay_ns_max = 250 * WEFT_NS_PER_MS;
@@ -115,6 +122,24 @@ static size_t ack_notes(const struct peer *p, struct weft_wire_ack *ack)
     return count;
 }
 
+/* Choose the maximum delay of the ACKs that follow; returns the step that announces it. */
+static uint8_t delay_announce(const struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    uint8_t step = weft_wire_ack_delay_step(delay_choose(ep, p, now_ns));
+    p->ack.delay_ns = weft_wire_ack_delay_ns(step);
+    return step;
+}
+
+static void ack_sent(struct ack *a, uint64_t now_ns)
+{
+    a->low_before = a->low;
+    a->low = UINT64_MAX;
+    a->pending = 0;
+    a->at_once = false;
+    a->sent_ns = now_ns;
+    a->due_ns = WEFT_NEVER;
+}
+
 /* Compose an ACK of at most `room` bytes (>= WEFT_ACK_BYTES) and record it as sent. */
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room)
@@ -124,7 +149,7 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (p->ack.largest > 0) {
         ack->delay = wire_clock(now_ns) - wire_clock(p->ack.largest_ns);
         uint64_t newest = p->ack.largest / 64;
-        uint64_t low = weft_min_u64(weft_min_u64(p->ack.low, p->ack.low_before), newest);
+        uint64_t low = weft_min_u64(weft_min_u64(p->ack.low, p->ack.low_before) / 64, newest);
         uint64_t words = weft_min_u64(newest - low + 1, WEFT_ACK_WORDS_MAX);
         words = weft_min_u64(words, (room - WEFT_ACK_BYTES) / 8);
         ack->word_count = (uint8_t)words;
@@ -136,8 +161,7 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (p->recovery.srtt_ns != 0) {
         trace_rtt(ep, p); /* one record per ACK: there is a sample for every DATA packet */
     }
-    ack->delay_step = weft_wire_ack_delay_step(delay_choose(ep, p, now_ns));
-    p->ack.delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
+    ack->delay_step = delay_announce(ep, p, now_ns);
     ack->clock = wire_clock(now_ns);
     ack->ect = p->ack.ect_received;
     ack->ce = p->ack.ce_received;
@@ -149,10 +173,54 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         ack->note_count = (uint8_t)ack_notes(p, ack);
     }
     conn_idle_announced(&p->conn);
-    p->ack.low_before = p->ack.low;
-    p->ack.low = UINT64_MAX;
-    p->ack.pending = 0;
-    p->ack.at_once = false;
-    p->ack.sent_ns = now_ns;
-    p->ack.due_ns = WEFT_NEVER;
+    p->ack.told_largest = ack->largest;
+    p->ack.told_from = ack->open_from;
+    p->ack.told_ce = ack->ce;
+    ack_sent(&p->ack, now_ns);
+}
+
+static bool passes_over(const struct peer *p)
+{
+    for (uint64_t live = p->rx.live; live != 0; live &= live - 1) {
+        if (p->rx.msgs[__builtin_ctzll(live)].pass_over) {
+            return true; /* a long ACK has notes */
+        }
+    }
+    return false;
+}
+
+bool weft_core_ack_short_enough(const struct peer *p, uint64_t now_ns)
+{
+    const struct ack *a = &p->ack;
+    uint64_t low = weft_min_u64(weft_min_u64(a->low, a->low_before), a->largest);
+    return a->largest > 0 && a->largest - low <= SHORT_MASK_LAST &&
+           a->largest - a->told_largest < SHORT_NUMBERS_MAX &&
+           (uint32_t)p->tx.open_from - a->told_from < SHORT_AHEAD_MAX &&
+           a->ce_received - a->told_ce < SHORT_AHEAD_MAX &&
+           (now_ns - a->largest_ns) >> SHORT_DELAY_SHIFT <= UINT16_MAX &&
+           p->recovery.srtt_ns != 0 && !passes_over(p);
+}
+
+void weft_core_ack_short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_wire_ack_short *ack)
+{
+    const struct ack *a = &p->ack;
+    uint64_t block = a->largest / 64;
+    unsigned above = SHORT_MASK_LAST - (unsigned)(a->largest % 64); /* numbers of the block */
+    uint64_t mask = a->window[block % RX_WINDOW_BLOCKS] << above;
+    if (above > 0 && block > 0) {
+        mask |= a->window[(block - 1) % RX_WINDOW_BLOCKS] >> (64 - above);
+    }
+    trace_rtt(ep, p);
+    *ack = (struct weft_wire_ack_short){
+        .flags = ep->config.confirm_later != 0 ? WEFT_ACK_LATER : 0,
+        .delay_step = delay_announce(ep, p, now_ns),
+        .largest = (uint32_t)a->largest,
+        .delay = (uint16_t)((now_ns - a->largest_ns) >> SHORT_DELAY_SHIFT),
+        .credit = (uint16_t)weft_core_credit_told(ep, p),
+        .open_from = (uint8_t)p->tx.open_from,
+        .ce = (uint8_t)a->ce_received,
+        .mask = mask,
+    };
+    ack_sent(&p->ack, now_ns);
 }

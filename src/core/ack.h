@@ -15,7 +15,7 @@ struct ack {
     uint64_t largest_ns;           /* its arrival time */
     uint64_t gap_ns;               /* time of the last gap in the packet numbers; 0 = never */
     uint64_t late_ns;              /* arrival time of the last reordered packet; 0 = never */
-    uint64_t low;                  /* lowest block changed since the last ACK */
+    uint64_t low;                  /* lowest number received since the last ACK */
     uint64_t low_before;           /* the same for the previous ACK */
     uint32_t pending;              /* ack-eliciting packets not acknowledged */
     bool at_once;                  /* send a packet with an ACK immediately */
@@ -23,6 +23,9 @@ struct ack {
     uint64_t due_ns;               /* deadline for sending an ACK */
     uint64_t sent_ns;              /* time of the last ACK sent */
     uint64_t delay_ns;             /* max_ack_delay of the last ACK sent */
+    uint64_t told_largest;         /* these in the last long ACK sent */
+    uint32_t told_from;            /* open_from */
+    uint32_t told_ce;
     uint32_t ect_received;
     uint32_t ce_received;
     uint32_t echo_clock;           /* timestamp in the last ACK received, for DATA to echo */
@@ -91,9 +94,13 @@ static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_
         a->late_ns = at_ns;
     }
     a->window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
-    a->low = weft_min_u64(a->low, block);
+    a->low = weft_min_u64(a->low, pn);
 }
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room);
+/* True if ACK_SHORT can tell all that is new. */
+bool weft_core_ack_short_enough(const struct peer *p, uint64_t now_ns);
+void weft_core_ack_short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_wire_ack_short *ack);
 
 #endif

@@ -193,6 +193,21 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
     }
 }
 
+/* A chunk was sent out of its turn, whatever the queue. */
+void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes)
+{
+    struct egress *e = &ep->egress;
+    if (!ep->config.host_queue) {
+        return;
+    }
+    if (e->room_bytes > 0) {
+        e->handed_over = true;
+        e->room_bytes -= weft_min_u64(e->room_bytes, bytes);
+    } else if (!e->handed_over) {
+        e->queued_bytes += bytes; /* they drain, too */
+    }
+}
+
 /* ---- the host's queue ------------------------------------------------------------------------ */
 
 static uint64_t limit_now(const struct egress *e)

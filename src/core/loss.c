@@ -374,7 +374,6 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     if (from_ahead > 0) {
         weft_core_rx_open_from(ep, p, p->rx.open_from + (uint32_t)from_ahead);
     }
-    ack_echo_set(&p->ack, ack->clock, at_ns);
     if (ack->flags & WEFT_ACK_IDLE) {
         weft_core_idle_note(p, pn);
     }
@@ -388,7 +387,7 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
 }
 
 static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
-                     uint64_t at_ns, uint64_t now_ns)
+                     bool counts, uint64_t at_ns, uint64_t now_ns)
 {
     uint64_t ring = ep->config.tx_window_max;
     bool tracked =
@@ -403,7 +402,9 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     if (oldest_waits && !packet_in_flight(ep, p, p->recovery.pn_oldest)) {
         answer_note(p, oldest_sent_ns, at_ns);
     }
-    weft_core_ecn_check(ep, p, ack);
+    if (counts) {
+        weft_core_ecn_check(ep, p, ack);
+    }
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
     /* A late confirmation is no sample of the path; the clock echoed in the peer's next message
@@ -429,6 +430,21 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     trace_round(ep, p, &sample);
 }
 
+/* counts: the ACK is a long one, with clock and ECN counts. */
+static void ack_act(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                    const struct weft_wire_ack *ack, bool counts, uint64_t at_ns, uint64_t now_ns)
+{
+    ack_numbers(ep, p, pn, ack, at_ns);
+    /* This ACK was delayed as the previous one announced, or as this one does if the previous one
+     * was lost. */
+    uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
+    p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
+    if (ack->word_count > 0) {
+        ack_take(ep, p, ack, counts, at_ns, now_ns);
+    }
+    p->recovery.peer_delay_ns = delay_ns;
+}
+
 void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                         const struct weft_wire_ack *ack, uint64_t at_ns, uint64_t now_ns)
 {
@@ -436,15 +452,40 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
         ep->counters.bad_ack++;
         return;
     }
-    ack_numbers(ep, p, pn, ack, at_ns);
-    /* This ACK was delayed as the previous one announced, or as this one does if the previous one
-     * was lost. */
-    uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
-    p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
-    if (ack->word_count > 0) {
-        ack_take(ep, p, ack, at_ns, now_ns);
+    ack_echo_set(&p->ack, ack->clock, at_ns);
+    ack_act(ep, p, pn, ack, true, at_ns, now_ns);
+}
+
+void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                              const struct weft_wire_ack_short *s, uint64_t at_ns, uint64_t now_ns)
+{
+    uint64_t newest = p->recovery.pn_next - 1;
+    uint32_t behind = (uint32_t)newest - s->largest;
+    if (behind >= newest) {
+        ep->counters.bad_ack++; /* never sent */
+        return;
     }
-    p->recovery.peer_delay_ns = delay_ns;
+    uint64_t largest = newest - behind;
+    unsigned above = 63 - (unsigned)(largest % 64);
+    if (largest < 63 && (s->mask & (UINT64_MAX >> (largest + 1))) != 0) {
+        ep->counters.bad_ack++; /* numbers below 1 */
+        return;
+    }
+    struct weft_wire_ack ack; /* not the words that are not there */
+    memset(&ack, 0, offsetof(struct weft_wire_ack, words));
+    ack.flags = s->flags;
+    ack.delay_step = s->delay_step;
+    ack.largest = largest;
+    ack.delay = (uint32_t)s->delay << 4;
+    ack.credit = p->allowed.limit + (uint32_t)(int16_t)(s->credit - (uint16_t)p->allowed.limit);
+    ack.open_from = (uint32_t)p->rx.open_from + (uint32_t)(int8_t)(s->open_from - (uint8_t)p->rx.open_from);
+    ack.ce = p->recovery.ce_seen + (uint32_t)(int8_t)(s->ce - (uint8_t)p->recovery.ce_seen);
+    ack.words[0] = s->mask >> above;
+    ack.words[1] = above > 0 ? s->mask << (64 - above) : 0;
+    ack.word_count = above > 0 && largest >= 64 ? 2 : 1;
+    /* The peer sends chunks: their acknowledgements measure its round trips, without an echo. */
+    ack_echo_forget(&p->ack);
+    ack_act(ep, p, pn, &ack, false, at_ns, now_ns);
 }
 
 /* ---- probe timeout --------------------------------------------------------------------------- */

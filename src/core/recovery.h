@@ -130,6 +130,9 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);
 void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                         const struct weft_wire_ack *ack,
                         uint64_t at_ns, uint64_t now_ns);
+void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                              const struct weft_wire_ack_short *ack, uint64_t at_ns,
+                              uint64_t now_ns);
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes);
 /* The peer probes for a reply that was sent: send a probe if the reply was probably lost. */

@@ -174,6 +174,9 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
         case WEFT_FRAME_ACK:
             weft_core_ack_recv(ep, p, packet->number, &f.ack, at_ns, now_ns);
             break;
+        case WEFT_FRAME_ACK_SHORT:
+            weft_core_ack_short_recv(ep, p, packet->number, &f.ack_short, at_ns, now_ns);
+            break;
         case WEFT_FRAME_DONE:
             weft_core_done_recv(ep, p, &f.done, now_ns);
             ack_at_once(&p->ack);

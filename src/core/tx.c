@@ -309,6 +309,26 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
     weft_wire_frame_encode(w, &frame);
 }
 
+/* When senders take turns, each end is granted credit by all others, so it sends many ACKs to peers
+ * that send chunks to it as well. A long ACK has the clock and counts for ends that only receive;
+ * here the acknowledgements of its own chunks give this end its round trips. ACK_SHORT goes beside
+ * the next chunk, which leaves out of its turn, or alone if there is none that may be sent. */
+static bool ack_short(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
+{
+    bool alone = p->rx.need_done == 0 && p->tx.finish == 0 && !p->tx.need_backlog &&
+                 !p->conn.need_ping && !p->path.response_due && p->conn.announce_idle == 0;
+    return alone && ep->credit.turns && p->tx.active != 0 && weft_core_ack_short_enough(p, now_ns);
+}
+
+static void frame_ack_short(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                            struct weft_writer *w)
+{
+    struct weft_wire_frame frame;
+    frame.type = WEFT_FRAME_ACK_SHORT;
+    weft_core_ack_short_fill(ep, p, now_ns, &frame.ack_short);
+    weft_wire_frame_encode(w, &frame);
+}
+
 static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
 {
     const struct tx_msg *m = &p->tx.msgs[slot];
@@ -432,7 +452,13 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     size_t room = weft_min_u64(bytes_max, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
     struct weft_writer frames =
         weft_writer_make(tx->scratch + CONTROL_OFFSET, room - CONTROL_OFFSET);
-    uint8_t kind = frames_write(ep, p, now_ns, &frames);
+    bool shorter = ack_short(ep, p, now_ns);
+    uint8_t kind = 0;
+    if (shorter) {
+        frame_ack_short(ep, p, now_ns, &frames);
+    } else {
+        kind = frames_write(ep, p, now_ns, &frames);
+    }
     size_t used = (size_t)(frames.at - tx->scratch);
     WEFT_ASSERT(!frames.bad && used > CONTROL_OFFSET);
 
@@ -466,6 +492,9 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     }
     if (m != NULL) {
         pacer_spend(&p->pacer, p->cc.rate_bps, tx->bytes);
+        if (shorter) {
+            weft_core_egress_passed(ep, tx->bytes + WIRE_BYTES);
+        }
     }
     if (kind == 0 && !p->path.ecn_capable) {
         tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so of no use for ECN validation */

@@ -139,6 +139,20 @@ static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
     return a->word_count == 0 || (a->words[0] & above) == 0;
 }
 
+static bool ack_short_decode(struct weft_reader *r, struct weft_wire_ack_short *a)
+{
+    uint8_t flags = weft_read_u8(r);
+    a->flags = flags & ((1 << WEFT_ACK_DELAY_SHIFT) - 1);
+    a->delay_step = flags >> WEFT_ACK_DELAY_SHIFT;
+    a->largest = weft_read_u32(r);
+    a->delay = weft_read_u16(r);
+    a->credit = weft_read_u16(r);
+    a->open_from = weft_read_u8(r);
+    a->ce = weft_read_u8(r);
+    a->mask = weft_read_u64(r);
+    return (a->flags & WEFT_ACK_IDLE) == 0 && a->mask >> 63 != 0;
+}
+
 /* Part of a mask of `chunks` bits, starting at chunk `first`. Bits of chunks that do not exist
  * must be zero, so that counts of set bits are right. */
 static bool mask_valid(uint32_t chunks, uint32_t first, const uint64_t *words, size_t word_count)
@@ -219,6 +233,9 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
     case WEFT_FRAME_ACK:
         ok = ack_decode(reader, &frame_p->ack);
         break;
+    case WEFT_FRAME_ACK_SHORT:
+        ok = ack_short_decode(reader, &frame_p->ack_short);
+        break;
     case WEFT_FRAME_DONE:
         ok = done_decode(reader, &frame_p->done);
         break;
@@ -259,8 +276,7 @@ weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *
     struct weft_wire_frame frame;
     bool eliciting = false;
     while (weft_wire_frame_decode(&r, &frame)) {
-        eliciting |= frame.type != WEFT_FRAME_ACK && frame.type != WEFT_FRAME_CLOSE &&
-                     frame.type != WEFT_FRAME_PADDING;
+        eliciting |= weft_wire_frame_eliciting(frame.type);
     }
     if (r.bad) {
         return WEFT_PROTO;
@@ -405,6 +421,17 @@ static void ack_encode(struct weft_writer *w, const struct weft_wire_ack *a)
     }
 }
 
+static void ack_short_encode(struct weft_writer *w, const struct weft_wire_ack_short *a)
+{
+    weft_write_u8(w, (uint8_t)(a->flags | a->delay_step << WEFT_ACK_DELAY_SHIFT));
+    weft_write_u32(w, a->largest);
+    weft_write_u16(w, a->delay);
+    weft_write_u16(w, a->credit);
+    weft_write_u8(w, a->open_from);
+    weft_write_u8(w, a->ce);
+    weft_write_u64(w, a->mask);
+}
+
 static void done_encode(struct weft_writer *w, const struct weft_wire_done *d)
 {
     weft_write_u8(w, d->status);
@@ -437,6 +464,9 @@ void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame 
     switch (frame->type) {
     case WEFT_FRAME_ACK:
         ack_encode(w, &frame->ack);
+        break;
+    case WEFT_FRAME_ACK_SHORT:
+        ack_short_encode(w, &frame->ack_short);
         break;
     case WEFT_FRAME_DONE:
         done_encode(w, &frame->done);

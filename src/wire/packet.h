@@ -50,6 +50,7 @@ enum weft_wire_sizes {
     WEFT_REFUSED_BYTES = 8,
     WEFT_MAC_BYTES = 16,
     WEFT_ACK_BYTES = 36,  /* + 8 per word + 8 per note */
+    WEFT_ACK_SHORT_BYTES = 20,
     WEFT_DONE_BYTES = 24, /* + 8 per word */
     WEFT_FINISH_BYTES = 6,
     WEFT_PING_BYTES = 1,
@@ -164,6 +165,7 @@ enum weft_wire_frame_type {
     WEFT_FRAME_CRITICAL = 8,
     WEFT_FRAME_PADDING = 10,
     WEFT_FRAME_BACKLOG = 11,
+    WEFT_FRAME_ACK_SHORT = 12,
 };
 
 enum {
@@ -204,6 +206,19 @@ struct weft_wire_ack {
     struct weft_wire_note notes[WEFT_ACK_NOTES_MAX];
 };
 
+/* An ACK that fits beside a full chunk with the short header. The receiver completes the numbers:
+ * each is the one nearest to what it knows. */
+struct weft_wire_ack_short {
+    uint8_t flags;      /* without IDLE */
+    uint8_t delay_step; /* as in struct weft_wire_ack */
+    uint32_t largest;
+    uint16_t delay;     /* in units of 1,024 ns */
+    uint16_t credit;
+    uint8_t open_from;
+    uint8_t ce;
+    uint64_t mask;      /* bit 63 is largest, and always set; bit i is largest - 63 + i */
+};
+
 /* 100 us x 2^(step / 4), linear within an octave. */
 static inline uint64_t weft_wire_ack_delay_ns(uint8_t step)
 {
@@ -241,6 +256,7 @@ struct weft_wire_frame {
     enum weft_wire_frame_type type;
     union {
         struct weft_wire_ack ack;
+        struct weft_wire_ack_short ack_short;
         struct weft_wire_done done;
         struct weft_wire_finish finish;
         struct weft_wire_critical critical;
@@ -294,6 +310,13 @@ weft_status weft_wire_body_decode(const void *bytes, size_t count,
 /* Decode a connection packet: header and body. WEFT_PROTO: malformed. */
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
+
+/* True if a frame of this type requests an acknowledgement. */
+static inline bool weft_wire_frame_eliciting(enum weft_wire_frame_type type)
+{
+    return type != WEFT_FRAME_ACK && type != WEFT_FRAME_ACK_SHORT && type != WEFT_FRAME_CLOSE &&
+           type != WEFT_FRAME_PADDING;
+}
 
 /* Check every frame of a control block. WEFT_PROTO: at least one is malformed, so none may be
  * processed. *eliciting_p: at least one requests an acknowledgement. */

@@ -70,6 +70,7 @@ static bool allowed(const struct weft_wire_frame *frame)
     case WEFT_FRAME_CRITICAL:
     case WEFT_FRAME_PADDING:
     case WEFT_FRAME_BACKLOG:
+    case WEFT_FRAME_ACK_SHORT:
         break;
     }
     return false;

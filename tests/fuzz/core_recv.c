@@ -468,6 +468,22 @@ static void op_forge_ack(struct weft_reader *in)
     frame_deliver(&f);
 }
 
+static void op_forge_ack_short(struct weft_reader *in)
+{
+    struct weft_wire_frame f = {.type = WEFT_FRAME_ACK_SHORT};
+    uint8_t how = weft_read_u8(in);
+    f.ack_short.largest = (uint32_t)world.other.number_to_it - how % 4;
+    f.ack_short.largest += how & 0x80 ? weft_read_u32(in) : 0;
+    f.ack_short.flags = how & 4 ? WEFT_ACK_LATER : 0;
+    f.ack_short.delay_step = weft_read_u8(in) >> WEFT_ACK_DELAY_SHIFT;
+    f.ack_short.delay = weft_read_u16(in);
+    f.ack_short.credit = weft_read_u16(in);
+    f.ack_short.open_from = weft_read_u8(in);
+    f.ack_short.ce = weft_read_u8(in);
+    f.ack_short.mask = weft_read_u64(in) | UINT64_C(1) << 63;
+    frame_deliver(&f);
+}
+
 static void op_forge_done(struct weft_reader *in)
 {
     struct weft_wire_frame f = {.type = WEFT_FRAME_DONE};
@@ -550,7 +566,7 @@ static void operation(struct weft_reader *in)
         op_forge_body(in);
         break;
     case 3:
-        op_forge_ack(in);
+        op & 0x10 ? op_forge_ack_short(in) : op_forge_ack(in);
         break;
     case 4:
         op_forge_done(in);

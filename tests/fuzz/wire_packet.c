@@ -33,8 +33,8 @@ static void check_control(const struct weft_wire_packet *packet, struct weft_wri
     const uint8_t *frame_start = r.at;
     while (weft_wire_frame_decode(&r, &frame)) {
         WEFT_ASSERT(r.at > frame_start);
-        eliciting_walked |= frame.type != WEFT_FRAME_ACK && frame.type != WEFT_FRAME_CLOSE &&
-                           frame.type != WEFT_FRAME_PADDING;
+        eliciting_walked |= frame.type != WEFT_FRAME_ACK && frame.type != WEFT_FRAME_ACK_SHORT &&
+                            frame.type != WEFT_FRAME_CLOSE && frame.type != WEFT_FRAME_PADDING;
         weft_wire_frame_encode(out, &frame);
         check_frame_too_long(&frame, (size_t)(r.at - frame_start));
         frame_start = r.at;

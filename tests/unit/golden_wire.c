@@ -51,6 +51,16 @@ static void frames(struct golden *g)
     frame(g, "ACK", &f);
     f.ack.delay_step = 44;
     frame(g, "ACK that announces a delay", &f);
+    f = (struct weft_wire_frame){.type = WEFT_FRAME_ACK_SHORT};
+    f.ack_short = (struct weft_wire_ack_short){.flags = WEFT_ACK_LATER,
+                                               .delay_step = 44,
+                                               .largest = 0x11121314,
+                                               .delay = 0x2122,
+                                               .credit = 0x5152,
+                                               .open_from = 0x61,
+                                               .ce = 0x41,
+                                               .mask = 0xfff0ffffffffff81};
+    frame(g, "ACK_SHORT", &f);
     f = (struct weft_wire_frame){.type = WEFT_FRAME_DONE};
     f.done = (struct weft_wire_done){.status = WEFT_DONE_SHORT,
                                      .word_count = 2,

@@ -81,6 +81,7 @@ static void sizes_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_DATA_OVERHEAD_BYTES, 64);
     assert_int_equal(1472 - WEFT_DATA_OVERHEAD_BYTES, 1408);
     assert_int_equal(WEFT_ACK_BYTES, 36);
+    assert_int_equal(WEFT_ACK_SHORT_BYTES, 20);
     assert_int_equal(WEFT_DONE_BYTES, 24);
     assert_int_equal(WEFT_CRITICAL_BYTES, 16);
     assert_int_equal(WEFT_FINISH_BYTES, 6);
@@ -167,6 +168,22 @@ static void ack_of_nothing(void **state)
     assert_int_equal(f.ack.word_count, 0);
     assert_int_equal(f.ack.credit, 64);
     assert_int_equal(f.ack.open_from, 1);
+}
+
+static void ack_short(void **state)
+{
+    (void)state;
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_ACK_SHORT, sizeof(GOLDEN_ACK_SHORT), false, &f);
+    assert_int_equal(f.type, WEFT_FRAME_ACK_SHORT);
+    assert_int_equal(f.ack_short.flags, WEFT_ACK_LATER);
+    assert_int_equal(f.ack_short.delay_step, 44);
+    assert_int_equal(f.ack_short.largest, 0x11121314);
+    assert_int_equal(f.ack_short.delay, 0x2122);
+    assert_int_equal(f.ack_short.credit, 0x5152);
+    assert_int_equal(f.ack_short.open_from, 0x61);
+    assert_int_equal(f.ack_short.ce, 0x41);
+    assert_int_equal(f.ack_short.mask, UINT64_C(0xfff0ffffffffff81));
 }
 
 static void done(void **state)
@@ -439,6 +456,7 @@ int main(void)
         cmocka_unit_test(constants_are_those_of_the_tables),
         cmocka_unit_test(ack),
         cmocka_unit_test(ack_of_nothing),
+        cmocka_unit_test(ack_short),
         cmocka_unit_test(done),
         cmocka_unit_test(critical),
         cmocka_unit_test(small_frames),

@@ -97,7 +97,7 @@ static const struct {
     taken_fn *taken;
 } PACKETS[] = {
     ROW(GOLDEN_ACK, connection_taken),       ROW(GOLDEN_ACK_NONE_YET, connection_taken),
-    ROW(GOLDEN_CRITICAL, connection_taken),
+    ROW(GOLDEN_CRITICAL, connection_taken),  ROW(GOLDEN_ACK_SHORT, connection_taken),
     ROW(GOLDEN_DONE, connection_taken),      ROW(GOLDEN_DONE_ALL, connection_taken),
     ROW(GOLDEN_FINISH, connection_taken),    ROW(GOLDEN_PING, connection_taken),
     ROW(GOLDEN_CHALLENGE, connection_taken), ROW(GOLDEN_RESPONSE, connection_taken),
@@ -253,6 +253,8 @@ static const struct violation OF_FRAMES[] = {
     {"ACK with words below number 0", IN(GOLDEN_ACK), 22, 8, 63},
     {"ACK of the bit above largest", IN(GOLDEN_ACK), 54, 8, 0x8},
     {"ACK of the highest bit above largest", IN(GOLDEN_ACK), 54, 8, UINT64_C(1) << 63},
+    {"ACK_SHORT with IDLE", IN(GOLDEN_ACK_SHORT), 19, 1, 0xb3},
+    {"ACK_SHORT without its largest", IN(GOLDEN_ACK_SHORT), 30, 1, 0x7f},
     {"CRITICAL with a reserved byte", IN(GOLDEN_CRITICAL), 19, 1, 1},
     {"CRITICAL without words", IN(GOLDEN_CRITICAL), 20, 2, 0},
     {"CRITICAL with more words than there are", IN(GOLDEN_CRITICAL), 20, 2, 3},

@@ -54,6 +54,18 @@ static void any_ack(struct weft_prng *prng, struct weft_wire_ack *a)
     }
 }
 
+static void any_ack_short(struct weft_prng *prng, struct weft_wire_ack_short *a)
+{
+    a->flags = weft_prng_below(prng, 2) == 0 ? 0 : WEFT_ACK_LATER;
+    a->delay_step = (uint8_t)weft_prng_below(prng, WEFT_ACK_DELAY_STEPS);
+    a->largest = any_u32(prng);
+    a->delay = (uint16_t)any_u32(prng);
+    a->credit = (uint16_t)any_u32(prng);
+    a->open_from = (uint8_t)any_u32(prng);
+    a->ce = (uint8_t)any_u32(prng);
+    a->mask = weft_prng_u64(prng) | UINT64_C(1) << 63;
+}
+
 static void any_done(struct weft_prng *prng, struct weft_wire_done *d)
 {
     d->status = (uint8_t)weft_prng_below(prng, 2);
@@ -95,11 +107,14 @@ static void any_critical(struct weft_prng *prng, struct weft_wire_critical *c)
 static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
 {
     memset(f, 0, sizeof(*f));
-    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 10);
-    f->type = f->type == 9 ? WEFT_FRAME_BACKLOG : f->type;
+    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, WEFT_FRAME_BACKLOG);
+    f->type = f->type == 9 ? WEFT_FRAME_ACK_SHORT : f->type;
     switch (f->type) {
     case WEFT_FRAME_ACK:
         any_ack(prng, &f->ack);
+        break;
+    case WEFT_FRAME_ACK_SHORT:
+        any_ack_short(prng, &f->ack_short);
         break;
     case WEFT_FRAME_DONE:
         any_done(prng, &f->done);
@@ -146,6 +161,19 @@ static void assert_ack_equal(const struct weft_wire_ack *a, const struct weft_wi
     assert_memory_equal(a->notes, b->notes, a->note_count * sizeof(a->notes[0]));
 }
 
+static void assert_ack_short_equal(const struct weft_wire_ack_short *a,
+                                   const struct weft_wire_ack_short *b)
+{
+    assert_int_equal(a->flags, b->flags);
+    assert_int_equal(a->delay_step, b->delay_step);
+    assert_int_equal(a->largest, b->largest);
+    assert_int_equal(a->delay, b->delay);
+    assert_int_equal(a->credit, b->credit);
+    assert_int_equal(a->open_from, b->open_from);
+    assert_int_equal(a->ce, b->ce);
+    assert_int_equal(a->mask, b->mask);
+}
+
 static void assert_done_equal(const struct weft_wire_done *a, const struct weft_wire_done *b)
 {
     assert_int_equal(a->status, b->status);
@@ -174,6 +202,9 @@ static void assert_frame_equal(const struct weft_wire_frame *a, const struct wef
     switch (a->type) {
     case WEFT_FRAME_ACK:
         assert_ack_equal(&a->ack, &b->ack);
+        break;
+    case WEFT_FRAME_ACK_SHORT:
+        assert_ack_short_equal(&a->ack_short, &b->ack_short);
         break;
     case WEFT_FRAME_DONE:
         assert_done_equal(&a->done, &b->done);
@@ -218,8 +249,9 @@ static void frames(void **state)
         for (int i = 0; i < 2; i++) {
             any_frame(&prng, &sent[i]);
             weft_wire_frame_encode(&w, &sent[i]);
-            eliciting |= sent[i].type != WEFT_FRAME_ACK && sent[i].type != WEFT_FRAME_CLOSE &&
-                         sent[i].type != WEFT_FRAME_PADDING;
+            eliciting |= sent[i].type != WEFT_FRAME_ACK &&
+                         sent[i].type != WEFT_FRAME_ACK_SHORT &&
+                         sent[i].type != WEFT_FRAME_CLOSE && sent[i].type != WEFT_FRAME_PADDING;
         }
         assert_false(w.bad);
         bool eliciting_seen = !eliciting;

@@ -30,6 +30,18 @@ static const uint8_t GOLDEN_ACK[] = {
     0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, /* message 4: none */
 };
 
+static const uint8_t GOLDEN_ACK_SHORT[] = {
+    GOLDEN_HEADER(0x20, 0x02),
+    0x00, 20,                                       /* control block */
+    0x0c, 0xb2,                                     /* ACK_SHORT, LATER, step 44 */
+    0x11, 0x12, 0x13, 0x14,                         /* largest */
+    0x21, 0x22,                                     /* delay */
+    0x51, 0x52,                                     /* credit */
+    0x61,                                           /* open_from */
+    0x41,                                           /* ce */
+    0xff, 0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x81, /* mask */
+};
+
 static const uint8_t GOLDEN_ACK_NONE_YET[] = {
     GOLDEN_HEADER(0x20, 0x02),
     0x00, 36,

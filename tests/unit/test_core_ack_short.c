@@ -1,0 +1,191 @@
+/* Acknowledgements beside full chunks: where both ends send, they take no packet of their own. The
+ * receiver of ACK_SHORT completes its numbers, and refuses those of packets never sent. */
+#include "core_net.h"
+
+enum { CHUNKS = 200, FLOATS = CHUNKS * 352 };
+
+static float sent[FLOATS];
+static float memory[2][FLOATS];
+
+/* Packets of chunks and of frames since `count_new`. */
+static struct {
+    uint32_t rides;   /* a chunk with the short header, and frames */
+    uint32_t alone;   /* frames and no chunk */
+    uint32_t longest; /* bytes */
+} count;
+
+static bool tally(struct net *net, struct net_datagram *d)
+{
+    (void)net;
+    uint8_t flags = d->data[1];
+    if (d->data[0] >> 4 == WEFT_WIRE_VERSION && (d->data[0] & 15) <= WEFT_CLASS_SEAL) {
+        count.rides += weft_wire_is_brief(flags) && (flags & WEFT_FLAG_CONTROL) != 0;
+        count.alone += !weft_wire_has_chunk(flags);
+        count.longest = (uint32_t)weft_max_u64(count.longest, d->bytes);
+    }
+    return true;
+}
+
+static struct net *joined(uint8_t mode)
+{
+    struct net *net = net_new(mode, mode);
+    for (uint32_t i = 0; i < FLOATS; i++) {
+        sent[i] = (float)i;
+    }
+    (void)net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].ups, 1);
+    memset(memory, 0, sizeof(memory));
+    memset(&count, 0, sizeof(count));
+    net->tap = tally;
+    return net;
+}
+
+/* A message each way at the same time. Each end can receive a packet in 100 us. */
+static void exchange(struct net *net)
+{
+    for (uint32_t end = 0; end < 2; end++) {
+        net->end[end].gap_ns = 100 * WEFT_NS_PER_US;
+        net_message(net, end, net->end[end].peer, 1 - end, sent, sizeof(sent), memory[1 - end]);
+    }
+    net_run(net, 5 * WEFT_NS_PER_S);
+    for (uint32_t end = 0; end < 2; end++) {
+        assert_int_equal(net->end[end].sent, 1);
+        assert_int_equal(net->end[end].received, 1);
+        assert_memory_equal(memory[end], sent, sizeof(sent));
+        assert_int_equal(net_drops(net, end), 0);
+    }
+}
+
+static void acknowledgements_ride_with_chunks(void **state)
+{
+    (void)state;
+    for (uint8_t mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
+        struct net *net = joined(mode);
+        exchange(net);
+        assert_in_range(count.rides, 10, 2 * CHUNKS);
+        assert_true(count.alone < count.rides);
+        assert_true(count.longest <= 1472);
+        assert_int_equal(net_counters(net, 0)->data_sent, CHUNKS);
+        assert_int_equal(net_counters(net, 0)->probes, 0);
+        assert_int_equal(net_counters(net, 0)->spurious_losses, 0);
+        net_free(net);
+    }
+}
+
+/* Loss, duplicates and reordering of the packets that carry both. */
+static void messages_stay_whole_on_a_bad_path(void **state)
+{
+    (void)state;
+    uint32_t rides = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct net *net = joined(WEFT_MODE_AUTH);
+        weft_prng_init(&net->prng, seed);
+        net->loss_ppm = 50000;
+        net->duplicate_ppm = 50000;
+        net->late_ppm = 50000;
+        net->late_ns = WEFT_NS_PER_MS;
+        for (uint32_t end = 0; end < 2; end++) {
+            net->end[end].gap_ns = 100 * WEFT_NS_PER_US;
+            net_message(net, end, net->end[end].peer, 1 - end, sent, sizeof(sent),
+                        memory[1 - end]);
+        }
+        net_run(net, 20 * WEFT_NS_PER_S);
+        for (uint32_t end = 0; end < 2; end++) {
+            assert_int_equal(net->end[end].sent, 1);
+            assert_memory_equal(memory[end], sent, sizeof(sent));
+            assert_int_equal(net_counters(net, end)->bad_ack, 0);
+        }
+        rides += count.rides;
+        net_free(net);
+    }
+    assert_true(rides > 0);
+}
+
+/* An end that sends nothing has nothing to carry its acknowledgements. */
+static void one_direction_has_long_acknowledgements(void **state)
+{
+    (void)state;
+    struct net *net = joined(WEFT_MODE_AUTH);
+    net_message(net, 0, net->end[0].peer, 1, sent, sizeof(sent), memory[1]);
+    net_run(net, 5 * WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 1);
+    assert_int_equal(count.rides, 0);
+    assert_true(count.alone > 0);
+    net_free(net);
+}
+
+static struct weft_wire_ack_short ack_of(const struct peer *p, uint64_t largest, uint64_t mask)
+{
+    return (struct weft_wire_ack_short){
+        .largest = (uint32_t)largest,
+        .credit = (uint16_t)p->allowed.limit,
+        .open_from = (uint8_t)p->rx.open_from,
+        .ce = (uint8_t)p->recovery.ce_seen,
+        .mask = UINT64_C(1) << 63 | mask,
+    };
+}
+
+static void take(struct net *net, const struct weft_wire_ack_short *ack)
+{
+    struct weft_ep *ep = net->end[0].ep;
+    weft_core_ack_short_recv(ep, inspect_peer(ep, 0), 1000, ack, net->now_ns, net->now_ns);
+}
+
+static void numbers_that_were_never_sent_are_refused(void **state)
+{
+    (void)state;
+    struct net *net = joined(WEFT_MODE_AUTH);
+    struct peer *p = inspect_peer(net->end[0].ep, 0);
+    uint64_t newest = p->recovery.pn_next - 1;
+    assert_in_range(newest, 1, 60);
+    struct weft_wire_ack_short ack = ack_of(p, newest + 1, 0);
+    take(net, &ack);
+    assert_int_equal(net_counters(net, 0)->bad_ack, 1);
+    ack = ack_of(p, 0, 0); /* no packet has number 0 */
+    take(net, &ack);
+    assert_int_equal(net_counters(net, 0)->bad_ack, 2);
+    ack = ack_of(p, newest, UINT64_C(1) << (62 - newest)); /* number -1 */
+    take(net, &ack);
+    assert_int_equal(net_counters(net, 0)->bad_ack, 3);
+    ack = ack_of(p, newest, 0);
+    take(net, &ack);
+    assert_int_equal(net_counters(net, 0)->bad_ack, 3);
+    net_free(net);
+}
+
+/* Each number is the nearest one with these low bits: older ones change nothing. */
+static void numbers_are_completed_by_what_is_known(void **state)
+{
+    (void)state;
+    struct net *net = joined(WEFT_MODE_AUTH);
+    struct peer *p = inspect_peer(net->end[0].ep, 0);
+    uint64_t newest = p->recovery.pn_next - 1;
+    p->allowed.limit = 0x1fffe;
+    p->allowed.sent = 0x1fff0;
+    struct weft_wire_ack_short ack = ack_of(p, newest, 0);
+    ack.credit = 5;
+    take(net, &ack);
+    assert_int_equal(p->allowed.limit, 0x20005);
+    ack.credit = 0xfffe; /* an older ACK comes late */
+    take(net, &ack);
+    assert_int_equal(p->allowed.limit, 0x20005);
+    p->recovery.ce_seen = 0x1fe;
+    ack.ce = 0xf0;
+    take(net, &ack);
+    assert_int_equal(p->recovery.ce_seen, 0x1fe);
+    assert_int_equal(p->ack.echo_ns, 0); /* it has no clock to echo */
+    net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(acknowledgements_ride_with_chunks),
+        cmocka_unit_test(messages_stay_whole_on_a_bad_path),
+        cmocka_unit_test(one_direction_has_long_acknowledgements),
+        cmocka_unit_test(numbers_that_were_never_sent_are_refused),
+        cmocka_unit_test(numbers_are_completed_by_what_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
