@@ -47,6 +47,7 @@ void weft_core_egress_leave(struct weft_ep *ep, const struct peer *p);
 /* The peer to serve next; NULL = none, or the host's queue must first drain or be reported. */
 struct peer *weft_core_egress_next(struct weft_ep *ep);
 void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes);
+/* A chunk was sent beside an ACK, out of its turn. */
 void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes);
 /* Change the number of the peer's unsent first-pass chunks. */
 void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks);

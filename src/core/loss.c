@@ -478,7 +478,8 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     ack.largest = largest;
     ack.delay = (uint32_t)s->delay << 4;
     ack.credit = p->allowed.limit + (uint32_t)(int16_t)(s->credit - (uint16_t)p->allowed.limit);
-    ack.open_from = (uint32_t)p->rx.open_from + (uint32_t)(int8_t)(s->open_from - (uint8_t)p->rx.open_from);
+    uint32_t from = (uint32_t)p->rx.open_from;
+    ack.open_from = from + (uint32_t)(int8_t)(s->open_from - (uint8_t)from);
     ack.ce = p->recovery.ce_seen + (uint32_t)(int8_t)(s->ce - (uint8_t)p->recovery.ce_seen);
     ack.words[0] = s->mask >> above;
     ack.words[1] = above > 0 ? s->mask << (64 - above) : 0;
