@@ -288,6 +288,10 @@ common="$key --coordinator 127.0.0.1:$port --start-timeout 120"
     tap_like "is refused with both names" "$(cat run.out)" 'named "", not "other"'
     tap_run_fails "a worker of another job" 1 env WEFT_JOB=other "$weft" $worker $common
     tap_like "is refused with both names, too" "$(cat run.out)" 'named "", not "other"'
+    tap_run_fails "a coordinator that is a server" 1 "$weft" server $key --port 0 \
+        --coordinator "127.0.0.1:$first"
+    tap_like "is named as one" "$(cat run.out)" \
+        "the process at 127.0.0.1:$first is a .weft server. and not a coordinator; name the address"
     tap_patient "another key is said to be one" 1 'no answer from the coordinator.* key' "$weft" \
         $worker --key-file other.key --coordinator "127.0.0.1:$port" --start-timeout
     tap_run_fails "a rank that does not exist" 1 "$weft" $worker $common --rank 2
