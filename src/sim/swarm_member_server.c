@@ -111,6 +111,15 @@ static void serve(struct swarm_member *m, uint32_t i, uint64_t now_ns)
     weft_world_wake(m->ps.world, member_host(m, i), now_ns);
 }
 
+/* The chosen record has data. Without the log's rules another process may prune it meanwhile. */
+static void have_data(struct swarm_member *m, const struct swarm_server *server)
+{
+    if (server->chosen != 0 && m->log.records[server->chosen - 1].data == NULL) {
+        weft_world_fail(m->ps.world, "shard %" PRIu32 ": record %" PRIu32 " was pruned",
+                        server->reader.shard, server->chosen);
+    }
+}
+
 static void choose(struct swarm_member *m, struct swarm_server *server)
 {
     uint32_t s = server->reader.shard;
@@ -121,9 +130,8 @@ static void choose(struct swarm_member *m, struct swarm_server *server)
                         "shard %" PRIu32 " restores record %" PRIu32 "; %" PRIu32
                         " was declared durable",
                         s, server->chosen, m->durable[s]);
-    } else if (server->chosen != 0 && m->log.records[server->chosen - 1].data == NULL) {
-        weft_world_fail(m->ps.world, "shard %" PRIu32 ": record %" PRIu32 " was pruned", s,
-                        server->chosen);
+    } else {
+        have_data(m, server);
     }
 }
 
@@ -149,7 +157,10 @@ static void restore_step(struct swarm_member *m, uint32_t i, uint64_t now_ns)
             choose(m, server);
             server->state = SERVER_READING;
             step_after(m, server, now_ns, read_ns);
-        } else if (weft_world_wrong(m->ps.world)[0] == '\0') {
+            break;
+        }
+        have_data(m, server);
+        if (weft_world_wrong(m->ps.world)[0] == '\0') {
             serve(m, i, now_ns);
         }
         break;
