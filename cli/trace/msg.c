@@ -38,6 +38,9 @@ static bool concerns(const struct weft_trace_record *r, uint64_t msg, unsigned *
     case WEFT_TRACE_PROBE:
         *direction_p = WEFT_TRACE_OUTGOING;
         return low;
+    case WEFT_TRACE_MSG_SHARED:
+        *direction_p = r->flags & 1;
+        return low;
     case WEFT_TRACE_MSG_OPENED:
     case WEFT_TRACE_MSG_TAG:
     case WEFT_TRACE_MSG_CLOSED:
@@ -93,6 +96,9 @@ static void detail(const struct weft_trace_record *r, char *text, size_t bytes)
     case WEFT_TRACE_PROBE:
         snprintf(text, bytes, "no packet was received");
         break;
+    case WEFT_TRACE_MSG_SHARED:
+        snprintf(text, bytes, "%" PRIu32 " bytes, beside other messages", r->c);
+        break;
     default:
         snprintf(text, bytes, "%" PRIu32 " bytes%s", r->c,
                  (r->flags & WEFT_TRACE_HAS_PROBE) != 0 ? ", probe" : "");
@@ -102,7 +108,7 @@ static void detail(const struct weft_trace_record *r, char *text, size_t bytes)
 static bool has_packet(unsigned type)
 {
     return (type >= WEFT_TRACE_PACKET_SENT && type <= WEFT_TRACE_CHUNK_AGAIN) ||
-           type == WEFT_TRACE_PROBE;
+           type == WEFT_TRACE_PROBE || type == WEFT_TRACE_MSG_SHARED;
 }
 
 static void print_record(const struct weft_trace_record *r, uint64_t from_ns)

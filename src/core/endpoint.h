@@ -110,7 +110,7 @@ struct weft_ep_counters {
     uint64_t bytes_sent;         /* UDP payload */
     uint64_t bytes_received;
     uint64_t data_sent;          /* DATA packets, retransmissions included */
-    uint64_t data_received;      /* DATA packets whose chunk was new */
+    uint64_t data_received;      /* new chunks: of DATA packets, and of MESSAGE frames */
     uint64_t retransmitted_packets;
     uint64_t lost_packets;       /* declared lost */
     uint64_t spurious_losses;    /* declared lost, then acknowledged */
@@ -122,6 +122,7 @@ struct weft_ep_counters {
     uint64_t messages_received;  /* closed as receiver: COMPLETE or SHORT */
     uint64_t messages_short;     /* of messages_received, closed SHORT */
     uint64_t messages_unknown;   /* as sender: the peer died first */
+    uint64_t messages_shared;    /* sent in MESSAGE frames, retransmissions included */
     uint64_t chunks_missing;     /* chunks missing from messages received */
     uint64_t duplicate_packets;  /* packet number seen before */
     uint64_t duplicate_chunks;   /* new packet, chunk received before */

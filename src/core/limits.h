@@ -8,7 +8,9 @@ enum {
     MSG_MASK = WEFT_MSGS_MAX - 1,
     RX_WINDOW_BLOCKS = 64,              /* receive window: 64 x 64 packet numbers */
     EVENTS_MAX = 1024,
-    EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most events that one peer can raise in one call */
+    /* Most events that one peer can raise in one call: OPEN, CHUNK and RECEIVED, and SENT, of every
+     * message, as a packet may hold many short ones. */
+    EVENTS_RESERVE = 4 * WEFT_MSGS_MAX + 8,
     DONE_PART_WORDS = 16,               /* a part of a mask in DONE and CRITICAL has 1,024 chunks */
     MASK_PARTS_WORDS = 4,               /* bit sets of such parts */
     REORDER_FIRST = 3,
@@ -18,6 +20,7 @@ enum {
     ACK_EVERY_LATE = 16,  /* if the first of these arrived 100 us ago: smaller bursts */
     INLINE_CHUNKS = 64,                    /* masks up to this length are stored in the message */
     TX_MASKS = 4,
+    TX_SHARED_RESENT_MAX = 2, /* share.c */
     RX_MASKS = 2,
     PROBES_UNHEARD_MAX = 1024, /* two per second, for the longest silence that a peer is kept */
 };

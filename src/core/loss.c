@@ -165,6 +165,9 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
             }
         }
     }
+    if (packet->kind & TX_PACKET_SHARED) {
+        weft_core_share_lost(p, pn);
+    }
     if (packet->kind & TX_PACKET_DONE) {
         weft_core_rx_done_lost(&p->rx, pn);
     }
@@ -178,14 +181,14 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
 }
 
 /* A packet in the middle of a first pass: its acknowledgement may be delayed by peer_delay_ns. */
-static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
+static bool bulk(struct peer *p, uint16_t kind, uint32_t msg)
 {
     bool chunk_alone = (kind & ~(TX_PACKET_PROBE | TX_PACKET_BACKLOG)) == TX_PACKET_DATA;
     const struct tx_msg *m = chunk_alone ? weft_core_tx_find(p, msg) : NULL;
     return m != NULL && m->pass_next < m->chunks;
 }
 
-void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
+void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint16_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes)
 {
     /* Incremented below: oldest_advance must not skip this packet. */
@@ -322,6 +325,9 @@ static void packet_acked(struct weft_ep *ep, struct peer *p, uint64_t pn, bool i
         if (m != NULL) {
             weft_core_tx_acked(m, packet->chunk, in_flight);
             weft_core_critical_wake(p, m);
+        }
+        if (packet->kind & TX_PACKET_SHARED) {
+            weft_core_share_acked(p, pn, in_flight);
         }
     }
 }

@@ -49,6 +49,8 @@ struct weft_msg_send {
     uint8_t priority;      /* 0 (most urgent) .. 7 */
     bool together; /* one of several equal messages to different peers; only the completion
                             * of the last one matters, so none is sent ahead of the others */
+    bool shares; /* a message of one chunk may share its packet with others that have this set, too:
+                            * the receiver posts memory for each without waiting for another of them */
     bool cut;              /* the receiver may close it early by a timeout of its own, so its chunks
                             * are sent in pseudo-random order even with bound 0 */
     bool held;             /* not sent, nor announced to the receiver, before pace(); its deadline

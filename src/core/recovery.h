@@ -24,7 +24,8 @@ enum tx_packet_kind {
     TX_PACKET_CRITICAL = 16, /* CRITICAL of msg: chunk & 0xffff parts from part chunk >> 16 */
     TX_PACKET_MTU = 32,      /* size probe of `chunk` bytes; not in in_flight_bytes */
     TX_PACKET_BACKLOG = 128,
-    TX_PACKET_ANSWER = 64,   /* a message of one chunk, with DONE: may be acknowledged late */
+    TX_PACKET_ANSWER = 64,   /* messages of one chunk, with DONE: may be acknowledged late */
+    TX_PACKET_SHARED = 256,  /* at least one MESSAGE frame */
 };
 
 /* A packet that was sent; slot = packet number mod tx_window_max. */
@@ -33,7 +34,7 @@ struct tx_packet {
     uint32_t msg;         /* DATA: low half of the sequence number */
     uint32_t chunk;
     uint16_t bytes;       /* in flight; only ack-eliciting packets count */
-    uint8_t kind;
+    uint16_t kind;
     bool ect;             /* marked ECT(0), and not yet evaluated by ECN validation */
 };
 
@@ -133,7 +134,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
 void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                               const struct weft_wire_ack_short *ack, uint64_t at_ns,
                               uint64_t now_ns);
-void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
+void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint16_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes);
 /* The peer probes for a reply that was sent: send a probe if the reply was probably lost. */
 void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns);

@@ -159,6 +159,37 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
+/* The sender may have changed the priority of an open message. */
+static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
+{
+    uint64_t seq = weft_core_rx_seq(p, msg);
+    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
+    if (m->state == RX_OPEN && m->seq == seq) {
+        rx_msg_priority_set(m, priority);
+    }
+    credit_urgency(&p->credit, priority);
+}
+
+/* A whole message beside the packet's chunk: as a DATA packet with PASS_END, which counts nowhere. */
+static bool message_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_message *f,
+                         uint64_t pn, uint64_t at_ns, uint64_t now_ns)
+{
+    const struct weft_wire_data data = {.msg = f->msg,
+                                        .total = f->total,
+                                        .chunk_elems = f->chunk_elems,
+                                        .elem_bytes = f->elem_bytes,
+                                        .critical = f->critical,
+                                        .tag = f->tag,
+                                        .chunks = 1,
+                                        .elems = f->total,
+                                        .payload = f->payload};
+    bool bulk;
+    trace(ep, p, WEFT_TRACE_MSG_SHARED, WEFT_TRACE_INCOMING, pn, f->msg, 0,
+          (uint64_t)f->total * f->elem_bytes);
+    priority_note(p, f->msg, f->priority);
+    return rx_data(ep, p, &data, true, at_ns, now_ns, &bulk);
+}
+
 /* Process the frames. False: a frame cannot be processed yet and must be retransmitted. *frames_p:
  * the frame types, as bits. */
 static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
@@ -204,6 +235,9 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
         case WEFT_FRAME_CRITICAL:
             taken &= weft_core_critical_recv(ep, p, &f.critical);
             break;
+        case WEFT_FRAME_MESSAGE:
+            taken &= message_recv(ep, p, &f.message, packet->number, at_ns, now_ns);
+            break;
         }
     }
     return taken;
@@ -228,17 +262,6 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
         weft_core_older_replace(ep, p, now_ns);
         weft_core_peer_up(ep, p, now_ns);
     }
-}
-
-/* The sender may have changed the priority of an open message. */
-static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
-{
-    uint64_t seq = weft_core_rx_seq(p, msg);
-    struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];
-    if (m->state == RX_OPEN && m->seq == seq) {
-        rx_msg_priority_set(m, priority);
-    }
-    credit_urgency(&p->credit, priority);
 }
 
 static void data_note(struct peer *p, const struct weft_wire_packet *packet,
@@ -266,7 +289,7 @@ struct before {
     uint64_t rx_closed;
 };
 
-/* Whether the packet was a complete reply: a message of one chunk, with DONE of its request. Its
+/* Whether the packet was a complete reply: messages of one chunk, with DONE of a request. Its
  * sender delays its probes, and if the reply is lost, a probe of this end for the DONE makes the
  * sender repeat it. The reply may therefore be confirmed with the next message. Between peers that
  * communicate rarely this saves this end one packet, and the peer two: it would wake up for the
@@ -275,7 +298,8 @@ struct before {
 static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t frames,
                       uint32_t chunks, const struct before *before)
 {
-    const uint32_t plain = UINT32_C(1) << WEFT_FRAME_ACK | UINT32_C(1) << WEFT_FRAME_DONE;
+    const uint32_t plain = UINT32_C(1) << WEFT_FRAME_ACK | UINT32_C(1) << WEFT_FRAME_DONE |
+                           UINT32_C(1) << WEFT_FRAME_MESSAGE;
     uint64_t closed = p->rx.closed & ~before->rx_closed;
     return ep->config.confirm_later != 0 && chunks == 1 && (frames & ~plain) == 0 &&
            (before->tx_active & ~p->tx.active) != 0 && closed != 0 && p->rx.live == 0;
@@ -313,7 +337,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         bool pass_end = (in->packet.flags & WEFT_FLAG_PASS_END) != 0;
         acknowledge &= rx_data(ep, p, &in->data, pass_end, at_ns, now_ns, &bulk);
     }
-    bool later = is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
+    bool later = acknowledge && is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
     if (later) {
         rx_later(&p->rx, p->rx.closed & ~before.rx_closed);
         ack_at_once_restore(&p->ack, before.ack_now);

@@ -150,6 +150,7 @@ struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t se
         .total = d->total,
         .chunks = d->chunks,
         .lost_max = d->lost_max,
+        .opened_pn = p->sec.seen_largest,
         .seq = seq,
         .tag = d->tag,
         .user = x->e.user,
@@ -178,9 +179,9 @@ uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg)
     return p->rx.open_from + (uint64_t)(int64_t)ahead;
 }
 
-/* Full sequence number for a short header's 14 bits: the candidate nearest to the window. A packet
- * inside the replay window cannot be further away, because every message has at least one
- * packet. */
+/* Full sequence number for a short header's 14 bits: the candidate nearest to the window. The
+ * message of a delayed packet may be further away, because a packet may hold many messages; its
+ * number is then below that of the candidate's first packet (verify.c). */
 uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
 {
     uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);

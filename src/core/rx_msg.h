@@ -31,6 +31,7 @@ struct rx_msg {
     uint32_t data_heard_open; /* of those, received */
     uint32_t data_heard;      /* DATA packets received of this message */
     uint32_t critical_left;   /* critical chunks missing; UINT32_MAX: the mask is not known yet */
+    uint64_t opened_pn;       /* largest packet number received when it was opened */
     uint64_t seq;
     uint64_t tag;
     uint64_t user;

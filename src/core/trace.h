@@ -44,6 +44,8 @@
  *                             connection id here
  *   DROPPED                   flags: enum weft_trace_drop; a: drops since the last record of it;
  *                             number: 0, and no peer
+ *   MSG_SHARED                number: packet number; flags: direction; a: msg of a MESSAGE frame in
+ *                             it; b: 0, its chunk; c: its bytes
  * Numbers that do not fit 32 bits are written as UINT32_MAX. */
 #define WEFT_TRACE_TYPES(V)                                                                        \
     V(PACKET_SENT, "packet_sent")                                                                  \
@@ -68,7 +70,8 @@
     V(CREDIT_RECEIVED, "credit_received")                                                          \
     V(PEER_UP, "peer_up")                                                                          \
     V(PEER_DOWN, "peer_down")                                                                      \
-    V(DROPPED, "dropped")
+    V(DROPPED, "dropped")                                                                          \
+    V(MSG_SHARED, "message_shared")
 
 enum weft_trace_type {
     WEFT_TRACE_NONE = 0,

@@ -1,8 +1,9 @@
 /* Building packets: the next burst of equal datagrams to one peer.
  *
- * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk is
- * added if it fits); then, in the peer's turn (egress.c), chunks, as many as window, credit and
- * pacer allow, sent directly from the caller's buffer.
+ * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk, or
+ * several short messages, are added if they fit); then, in the peer's turn (egress.c), chunks, as
+ * many as window, credit and pacer allow, sent directly from the caller's buffer. Short messages
+ * share packets there, too (share.c).
  */
 #include "core/internal.h"
 
@@ -227,6 +228,9 @@ static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p, const
     return (uint32_t)weft_min_u64(weft_max_u64(most, 1), WEFT_TX_PACKETS_MAX);
 }
 
+static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes_max, bool due,
+                              uint64_t now_ns, struct weft_tx *tx);
+
 static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     uint32_t most = 1;
@@ -237,6 +241,13 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         struct tx_msg *m = weft_core_tx_peek(p, &chunk, &again);
         if (m == NULL) {
             break;
+        }
+        if (tx->packets == 0 && tx_share_likely(&p->tx, m)) {
+            struct tx_share share;
+            weft_core_share_select(p, CONTROL_OFFSET, p->path.packet_bytes, 2, &share);
+            if (share.count > 0) {
+                return control_build(ep, p, p->path.packet_bytes, false, now_ns, tx);
+            }
         }
         most = tx->packets == 0 ? burst_most(ep, p, m) : most;
         uint32_t bytes = data_packet_bytes(p, m, chunk);
@@ -373,9 +384,9 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
     return !masked || m->done_word == words_all;
 }
 
-static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_writer *w)
+static uint16_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_writer *w)
 {
-    uint8_t kind = 0;
+    uint16_t kind = 0;
     for (uint64_t due = p->rx.need_done; due != 0; due &= due - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(due);
         if (weft_writer_left(w) < WEFT_DONE_BYTES) {
@@ -392,11 +403,26 @@ static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_write
     return kind;
 }
 
-/* Write all frames that are due. Returns the packet's kind (0 = not ack-eliciting). */
-static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                            struct weft_writer *w)
+/* BACKLOG, if it is due; `uncounted` of the unsent chunks will not be DATA packets. */
+static uint16_t frame_backlog(const struct weft_ep *ep, struct peer *p, uint32_t uncounted,
+                              struct weft_writer *w)
 {
-    uint8_t kind = 0;
+    if (!p->tx.need_backlog || !ring_has_room(ep, p) || weft_writer_left(w) < WEFT_BACKLOG_BYTES) {
+        return 0;
+    }
+    struct weft_wire_frame frame = {.type = WEFT_FRAME_BACKLOG};
+    frame.backlog_end = p->allowed.sent + (uint32_t)p->tx.unsent - uncounted;
+    weft_wire_frame_encode(w, &frame);
+    tx_backlog_sent(&p->tx, frame.backlog_end);
+    return TX_PACKET_BACKLOG;
+}
+
+/* Write all frames that are due, without BACKLOG if the packet may be shared. Returns the packet's
+ * kind (0 = not ack-eliciting). */
+static uint16_t frames_write(struct weft_ep *ep, struct peer *p, bool shares, uint64_t now_ns,
+                             struct weft_writer *w)
+{
+    uint16_t kind = 0;
     frame_ack(ep, p, now_ns, w);
     if (p->conn.need_ping) {
         weft_wire_frame_encode(w, &(struct weft_wire_frame){.type = WEFT_FRAME_PING});
@@ -410,13 +436,7 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         path_response_sent(&p->path);
         kind |= TX_PACKET_PROBE;
     }
-    if (p->tx.need_backlog && ring_has_room(ep, p) && weft_writer_left(w) >= WEFT_BACKLOG_BYTES) {
-        struct weft_wire_frame frame = {.type = WEFT_FRAME_BACKLOG};
-        frame.backlog_end = p->allowed.sent + (uint32_t)p->tx.unsent;
-        weft_wire_frame_encode(w, &frame);
-        tx_backlog_sent(&p->tx);
-        kind |= TX_PACKET_BACKLOG;
-    }
+    kind |= shares ? 0 : frame_backlog(ep, p, 0, w);
     while (p->tx.finish != 0 && weft_writer_left(w) >= WEFT_FINISH_BYTES) {
         frame_finish(p, w, tx_finish_take(&p->tx));
         kind |= TX_PACKET_FINISH;
@@ -429,43 +449,84 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     return kind | frames_done(ep, p, w);
 }
 
-/* The next chunk, if it fits after the frames; NULL = none. A short reply then carries
- * acknowledgements. */
-static struct tx_msg *control_chunk(struct weft_ep *ep, struct peer *p, size_t used,
-                                    uint32_t bytes_max, uint64_t now_ns, uint32_t *chunk_p,
-                                    bool *again_p)
+/* The next chunk may follow the frames: it fits. A short reply then carries acknowledgements. */
+static bool control_chunk(struct weft_ep *ep, struct peer *p, const struct tx_msg *m,
+                          uint32_t chunk, size_t used, uint32_t bytes_max, uint64_t now_ns)
 {
-    struct tx_msg *m = weft_core_tx_peek(p, chunk_p, again_p);
-    if (m == NULL) {
-        return NULL;
-    }
-    size_t bytes = used + data_head_bytes(m) + tx_chunk_bytes(m, *chunk_p);
+    size_t bytes = used + data_head_bytes(m) + tx_chunk_bytes(m, chunk);
     bool fits = bytes + WEFT_TAG_BYTES <= bytes_max;
     bytes += secure_tag_bytes(&p->sec);
-    return fits && may_send(ep, p, (uint32_t)bytes, now_ns) ? m : NULL;
+    return fits && may_send(ep, p, (uint32_t)bytes, now_ns);
 }
 
-static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes_max,
+/* May be confirmed late: a message of one chunk with the DONE of a request. */
+static bool answers(const struct peer *p, const struct tx_msg *m, uint16_t kind)
+{
+    return p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
+           (kind & TX_PACKET_BACKLOG) == 0;
+}
+
+/* After the other frames: MESSAGE frames, and BACKLOG if it is still needed. *m_p: the message of
+ * the packet's chunk; NULL = none, because window, credit or pacer do not allow the packet yet.
+ * False: no two messages fit, *m_p is unchanged. */
+static bool control_share(struct weft_ep *ep, struct peer *p, size_t used, uint32_t bytes_max,
+                          uint64_t now_ns, uint16_t *kind_p, struct weft_writer *w,
+                          struct tx_msg **m_p)
+{
+    struct tx_share share;
+    weft_core_share_select(p, used, bytes_max, WEFT_MSGS_MAX, &share);
+    if (share.count == 0) {
+        *kind_p |= frame_backlog(ep, p, 0, w);
+        return false;
+    }
+    struct tx_msg *last = share.msgs[share.count - 1];
+    uint32_t bytes = share.chunk_at + WEFT_DATA_BYTES + tx_chunk_bytes(last, 0) +
+                     secure_tag_bytes(&p->sec);
+    *m_p = may_send(ep, p, bytes, now_ns) ? last : NULL;
+    if (*m_p == NULL) {
+        *kind_p |= frame_backlog(ep, p, 0, w);
+        return true;
+    }
+    tx_backlog_shared(&p->tx, p->allowed.sent, share.uncounted, share.first_passes);
+    *kind_p |= frame_backlog(ep, p, share.uncounted, w);
+    weft_core_share_write(ep, p, &share, answers(p, *m_p, *kind_p), w);
+    *kind_p |= TX_PACKET_SHARED;
+    return true;
+}
+
+/* A packet with all control frames that are due, or with none (`due` is false) but with several
+ * messages. */
+static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes_max, bool due,
                               uint64_t now_ns, struct weft_tx *tx)
 {
     tx_begin(ep, p, tx);
-    size_t room = weft_min_u64(bytes_max, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
     struct weft_writer frames =
-        weft_writer_make(tx->scratch + CONTROL_OFFSET, room - CONTROL_OFFSET);
-    bool shorter = ack_short(ep, p, now_ns);
-    uint8_t kind = 0;
-    if (shorter) {
-        frame_ack_short(ep, p, now_ns, &frames);
-    } else {
-        kind = frames_write(ep, p, now_ns, &frames);
-    }
-    size_t used = (size_t)(frames.at - tx->scratch);
-    WEFT_ASSERT(!frames.bad && used > CONTROL_OFFSET);
-
+        weft_writer_make(tx->scratch + CONTROL_OFFSET, tx_control_room(bytes_max) - CONTROL_OFFSET);
     uint32_t chunk = 0;
     bool again = false;
     uint8_t flags = WEFT_FLAG_CONTROL;
-    struct tx_msg *m = control_chunk(ep, p, used, bytes_max, now_ns, &chunk, &again);
+    struct tx_msg *m = weft_core_tx_peek(p, &chunk, &again);
+    bool shares = m != NULL && tx_share_likely(&p->tx, m);
+    bool shorter = due && !shares && ack_short(ep, p, now_ns);
+    uint16_t kind = 0;
+    if (shorter) {
+        frame_ack_short(ep, p, now_ns, &frames);
+    } else if (due) {
+        kind = frames_write(ep, p, shares, now_ns, &frames);
+    }
+    size_t used = (size_t)(frames.at - tx->scratch);
+    shares = shares && control_share(ep, p, used, bytes_max, now_ns, &kind, &frames, &m);
+    used = (size_t)(frames.at - tx->scratch);
+    if (shares) {
+        chunk = 0;
+        again = m != NULL && m->pass_next == m->chunks;
+    } else if (m != NULL && !control_chunk(ep, p, m, chunk, used, bytes_max, now_ns)) {
+        m = NULL;
+    }
+    if (!due && used == CONTROL_OFFSET) {
+        return 0; /* the messages must wait */
+    }
+    WEFT_ASSERT(!frames.bad && used > CONTROL_OFFSET);
     uint32_t payload = 0;
     if (m != NULL) {
         payload = tx_chunk_bytes(m, chunk);
@@ -473,8 +534,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         struct weft_writer w = weft_writer_make(frames.at, head_bytes);
         flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
         used += head_bytes;
-        bool answer = p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
-                      (kind & TX_PACKET_BACKLOG) == 0;
+        bool answer = answers(p, m, kind);
         recovery_tail_new(&p->recovery, TAIL_LAST);
         tx_answer_mark(&p->tx, m->seq, answer);
         kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;
@@ -562,7 +622,8 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     } else {
         conn_ping(&p->conn, !done_open(ep, p));
     }
-    return control_build(ep, p, small ? p->path.base_bytes : p->path.packet_bytes, now_ns, tx);
+    return control_build(ep, p, small ? p->path.base_bytes : p->path.packet_bytes, true, now_ns,
+                         tx);
 }
 
 uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
@@ -632,7 +693,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     }
     if (p->conn.state == PEER_CLOSING) {
         if (p->conn.need_close && p->conn.close_sends == 0 && done_open(ep, p)) {
-            return control_build(ep, p, p->path.packet_bytes, now_ns, tx);
+            return control_build(ep, p, p->path.packet_bytes, true, now_ns, tx);
         }
         return p->conn.need_close ? close_build(ep, p, now_ns, tx) : 0;
     }
@@ -659,7 +720,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return critical_build(ep, p, now_ns, tx);
     }
     if (control_due(ep, p, now_ns) || done_piggybacks(ep, p)) {
-        return control_build(ep, p, p->path.packet_bytes, now_ns, tx);
+        return control_build(ep, p, p->path.packet_bytes, true, now_ns, tx);
     }
     if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {
         return 1;

@@ -122,6 +122,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .priority = send->priority,
         .critical = (uint8_t)critical,
         .together = send->together,
+        .shares = send->shares && chunks == 1,
         .held = send->held,
         .unbegun = send->held,
         .wire_priority = send->priority,
@@ -298,11 +299,11 @@ static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chun
 }
 
 /* By priority, then unranked before ranked, then by rank, then oldest first. */
-struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
+struct tx_msg *weft_core_tx_peek_but(struct peer *p, uint64_t but, uint32_t *chunk_p, bool *again_p)
 {
     struct tx_msg *best = NULL;
     unsigned turn = p->tx.open_from & MSG_MASK;
-    uint64_t may = p->tx.active & ~(p->tx.held | p->tx.paced);
+    uint64_t may = p->tx.active & ~(p->tx.held | p->tx.paced | but);
     uint64_t order = turn == 0 ? may : may >> turn | may << (WEFT_MSGS_MAX - turn);
     for (; order != 0; order &= order - 1) {
         unsigned slot = ((unsigned)__builtin_ctzll(order) + turn) & MSG_MASK;

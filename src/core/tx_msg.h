@@ -18,6 +18,7 @@ struct tx_msg {
     uint8_t priority;
     uint8_t critical;        /* leading critical chunks, or WEFT_CRITICAL_MASKED */
     bool together;           /* as in struct weft_msg_send */
+    bool shares;             /* as in struct weft_msg_send; only if it has one chunk; see share.c */
     bool held;               /* as in struct weft_msg_send; see pace.c */
     bool unbegun;            /* held and not begun: not counted in unsent chunks or BACKLOG */
     bool granted;            /* unbegun, and begins at pace_ns */
@@ -38,6 +39,7 @@ struct tx_msg {
     uint32_t peer_received;  /* chunks received, by the receiver's latest note: a lower bound */
     uint32_t critical_left;  /* critical chunks not acknowledged */
     uint32_t chunk_bytes;    /* of a full chunk */
+    uint64_t shared_pn;      /* packet that last carried it in a MESSAGE frame; 0 = none */
     uint64_t seq;
     uint64_t opened;         /* messages that the endpoint had opened before this one */
     uint64_t tag;
@@ -79,6 +81,15 @@ static inline bool tx_critical_chunk(const struct tx_msg *m, uint32_t chunk)
     return m->masked ? weft_bits_test(m->critical_mask, chunk) : chunk < m->critical;
 }
 
+/* The message may be sent in a packet with others. Not a second time after two losses: if the
+ * receiver has no memory for it, its packet is never acknowledged, and the others were declared lost
+ * with it. With one packet in flight at a time, shared_pn is unambiguous. */
+static inline bool tx_msg_shares(const struct tx_msg *m)
+{
+    return m->shares && m->in_flight == 0 && m->resent < TX_SHARED_RESENT_MAX && m->rate_bps == 0 &&
+           !m->masked;
+}
+
 /* The next chunk of the first pass; requires pass_next < chunks. It is computed once: hence not
  * const. */
 static inline uint32_t tx_msg_pass_chunk(struct tx_msg *m)
@@ -100,6 +111,11 @@ static inline void tx_msg_header_sent(struct tx_msg *m)
 static inline void tx_msg_polled(struct tx_msg *m)
 {
     m->unpolled = false;
+}
+/* Packet pn carries the message in a MESSAGE frame. */
+static inline void tx_msg_shared(struct tx_msg *m, uint64_t pn)
+{
+    m->shared_pn = pn;
 }
 /* Free the slot without an event. A slot that is free already is not written to: its page may never
  * have been used. */

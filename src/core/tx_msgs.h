@@ -6,6 +6,7 @@
  *   tx_msg.c      open and close; chunk selection, retransmission, DONE
  *   pace.c        held messages and their rate
  *   critical.c    the mask of critical chunks
+ *   share.c       several short messages in one packet
  */
 #ifndef WEFT_CORE_TX_MSGS_H
 #define WEFT_CORE_TX_MSGS_H
@@ -34,6 +35,7 @@ struct tx_msgs {
     uint64_t deadline_ns;          /* earliest deadline of the active messages */
     uint64_t probed_seq;           /* message of the last probe; probes go round robin */
     uint64_t unsent;               /* first-pass chunks of active messages still to send */
+    uint32_t backlog_end;          /* largest end announced in BACKLOG */
     bool need_backlog;             /* BACKLOG to send: the receiver's count of them is wrong */
     struct weft_bounds bounds;
 };
@@ -64,9 +66,21 @@ static inline void tx_backlog_due(struct tx_msgs *t, bool due)
 {
     t->need_backlog |= due;
 }
-static inline void tx_backlog_sent(struct tx_msgs *t)
+static inline void tx_backlog_sent(struct tx_msgs *t, uint32_t end)
 {
     t->need_backlog = false;
+    t->backlog_end = (int32_t)(end - t->backlog_end) > 0 ? end : t->backlog_end;
+}
+/* After `sent` DATA packets one is sent with first_passes messages, of which `uncounted` are no DATA
+ * packets. If nothing is left then, BACKLOG is redundant; but if the receiver may expect more DATA
+ * packets than there will be, it is due. */
+static inline void tx_backlog_shared(struct tx_msgs *t, uint32_t sent, uint32_t uncounted,
+                                     uint32_t first_passes)
+{
+    uint32_t end = sent + (uint32_t)t->unsent - uncounted;
+    bool over = (int32_t)(t->backlog_end - end) > 0;
+    t->need_backlog = over || (t->need_backlog && t->unsent > first_passes);
+    t->backlog_end = (int32_t)(sent - t->backlog_end) > 0 ? sent : t->backlog_end;
 }
 /* Mark whether the message may be confirmed late. */
 static inline void tx_answer_mark(struct tx_msgs *t, uint64_t seq, bool answer)
@@ -124,8 +138,13 @@ void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk);
 bool weft_core_tx_satisfied(const struct tx_msg *m);
 bool weft_core_tx_over(const struct tx_msg *m);
 /* The next chunk of the peer's messages to send, without sending it; NULL = none. *again_p: it is a
- * retransmission. */
-struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p);
+ * retransmission. `but`: not of these messages (bits of their slots). */
+struct tx_msg *weft_core_tx_peek_but(struct peer *p, uint64_t but, uint32_t *chunk_p,
+                                     bool *again_p);
+static inline struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
+{
+    return weft_core_tx_peek_but(p, 0, chunk_p, again_p);
+}
 /* The chunk is being sent. */
 void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again);
 /* The message to probe next, round robin; NULL = none. *chunk_p = UINT32_MAX when only FINISH is
@@ -154,4 +173,36 @@ bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *m
                               uint32_t *parts_p);
 void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts);
 bool weft_core_critical_missing(const struct tx_msg *m);
+
+/* share.c */
+/* Messages for one packet, in the order of sending: the last as its chunk, the others in MESSAGE
+ * frames. */
+struct tx_share {
+    struct tx_msg *msgs[WEFT_MSGS_MAX];
+    uint32_t count;        /* 0, or at least 2 */
+    uint32_t chunk_at;     /* bytes of the packet before the chunk's header, at most */
+    uint32_t first_passes; /* of the messages, those sent for the first time */
+    uint32_t uncounted;    /* of these, those in frames: not DATA packets */
+};
+/* The next chunk, of message m, may share its packet with another message. */
+static inline bool tx_share_likely(const struct tx_msgs *t, const struct tx_msg *m)
+{
+    uint64_t others = t->active & ~(t->held | t->paced | tx_bit(m->seq));
+    return others != 0 && tx_msg_shares(m);
+}
+/* Bytes of a packet of bytes_max up to the end of its control block. */
+static inline size_t tx_control_room(uint32_t bytes_max)
+{
+    return weft_min_u64(bytes_max, WEFT_TX_SCRATCH / 2) - WEFT_TAG_BYTES;
+}
+/* Select at most `most` messages for a packet of bytes_max that has `used` bytes so far; BACKLOG may
+ * follow. Nothing is sent yet. */
+void weft_core_share_select(struct peer *p, size_t used, uint32_t bytes_max, uint32_t most,
+                            struct tx_share *share_p);
+/* Write the frames of a packet that is being built. */
+void weft_core_share_write(struct weft_ep *ep, struct peer *p, const struct tx_share *share,
+                           bool answer, struct weft_writer *w);
+/* Packet pn with MESSAGE frames was acknowledged or lost. */
+void weft_core_share_acked(struct peer *p, uint64_t pn, bool was_in_flight);
+void weft_core_share_lost(struct peer *p, uint64_t pn);
 #endif

@@ -39,6 +39,11 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
     if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx.open_from)) {
         return seq < p->rx.open_from ? WEFT_NOTFOUND : WEFT_PROTO;
     }
+    /* Sent before the message was opened here: of an older message with the same 14 bits. Its short
+     * headers are sent after an acknowledgement of the packet that opened it. */
+    if (packet->number <= m->opened_pn) {
+        return WEFT_NOTFOUND;
+    }
     *data_p = (struct weft_wire_data){
         .msg = (uint32_t)seq,
         .total = m->total,

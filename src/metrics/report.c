@@ -24,7 +24,7 @@ static const struct counter transport_counters[] = {
     UDP(recv_calls), UDP(send_calls), UDP(sleeps),
     EP(data_sent), EP(data_received), EP(retransmitted_packets), EP(lost_packets),
     EP(spurious_losses), EP(probes), EP(ce_received), EP(queue_waits), EP(messages_sent),
-    EP(messages_short), EP(messages_unknown), EP(chunks_missing), EP(duplicate_packets),
+    EP(messages_short), EP(messages_unknown), EP(messages_shared), EP(chunks_missing), EP(duplicate_packets),
     EP(duplicate_chunks), EP(late_chunks), EP(no_memory), EP(bad_short), EP(bad_version),
     EP(bad_class), EP(bad_peer), EP(bad_packet), EP(bad_range), EP(bad_ack), EP(old_packets),
     EP(hello_refused), EP(closed_packets), EP(mtu_probes), EP(mtu_raised), EP(mtu_black_holes),

@@ -222,6 +222,11 @@ static const struct field fields[WEFT_TRACE_TYPE_END][FIELDS_MAX] = {
     [WEFT_TRACE_PEER_UP] = {{"name", OF_NUMBER, AS_HEX}, {"connection_id", OF_A}},
     [WEFT_TRACE_PEER_DOWN] = {{"name", OF_NUMBER, AS_HEX}, {"reason", OF_A}},
     [WEFT_TRACE_DROPPED] = {{"reason", .text = drop_name}, {"count", OF_A}},
+    [WEFT_TRACE_MSG_SHARED] = {{"packet_number", OF_NUMBER},
+                               {"direction", .text = weft_trace_direction_name},
+                               {"msg", OF_A},
+                               {"chunk", OF_B},
+                               {"length", OF_C}},
 };
 
 static uint64_t value_of(const struct weft_trace_record *r, enum value value)

@@ -16,7 +16,7 @@ enum { BATCH_RECORDS = 2048 };
     V(datagrams_received) V(datagrams_sent) V(bytes_sent) V(bytes_received) V(data_sent)           \
     V(data_received) V(retransmitted_packets) V(lost_packets) V(spurious_losses) V(probes)         \
     V(ce_received) V(credits_reclaimed) V(messages_sent) V(messages_received) V(messages_short)    \
-    V(messages_unknown) V(chunks_missing) V(refused) V(unknown_received) V(unknown_sent)           \
+    V(messages_unknown) V(messages_shared) V(chunks_missing) V(refused) V(unknown_received) V(unknown_sent)           \
     V(cookies_sent) V(rekeys) V(crypto_failures) WEFT_TRACE_DROPS(V)
 
 struct weft_trace_writer {

@@ -222,6 +222,24 @@ static bool padding_decode(struct weft_reader *r, uint16_t *bytes_p)
     return any == 0;
 }
 
+static bool message_decode(struct weft_reader *r, struct weft_wire_message *m)
+{
+    m->priority = weft_read_u8(r);
+    m->critical = weft_read_u8(r);
+    uint8_t reserved = weft_read_u8(r);
+    m->msg = weft_read_u32(r);
+    m->total = weft_read_u32(r);
+    m->chunk_elems = weft_read_u16(r);
+    m->elem_bytes = weft_read_u16(r);
+    m->tag = weft_read_u64(r);
+    if (r->bad || reserved != 0 || m->priority > 7 || m->critical > 1 || m->total == 0 ||
+        m->total > m->chunk_elems || m->elem_bytes == 0) {
+        return false;
+    }
+    m->payload = weft_read_bytes(r, (size_t)m->total * m->elem_bytes);
+    return m->payload != NULL;
+}
+
 bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *frame_p)
 {
     if (reader->bad || weft_reader_left(reader) == 0) {
@@ -260,6 +278,9 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
         break;
     case WEFT_FRAME_PADDING:
         ok = padding_decode(reader, &frame_p->padding_bytes);
+        break;
+    case WEFT_FRAME_MESSAGE:
+        ok = message_decode(reader, &frame_p->message);
         break;
     default:
         ok = false;
@@ -458,6 +479,19 @@ static void critical_encode(struct weft_writer *w, const struct weft_wire_critic
     }
 }
 
+static void message_encode(struct weft_writer *w, const struct weft_wire_message *m)
+{
+    weft_write_u8(w, m->priority);
+    weft_write_u8(w, m->critical);
+    weft_write_u8(w, 0);
+    weft_write_u32(w, m->msg);
+    weft_write_u32(w, m->total);
+    weft_write_u16(w, m->chunk_elems);
+    weft_write_u16(w, m->elem_bytes);
+    weft_write_u64(w, m->tag);
+    weft_write_bytes(w, m->payload, (size_t)m->total * m->elem_bytes);
+}
+
 void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame)
 {
     weft_write_u8(w, (uint8_t)frame->type);
@@ -495,6 +529,9 @@ void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame 
         break;
     case WEFT_FRAME_CRITICAL:
         critical_encode(w, &frame->critical);
+        break;
+    case WEFT_FRAME_MESSAGE:
+        message_encode(w, &frame->message);
         break;
     }
 }

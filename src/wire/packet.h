@@ -58,6 +58,7 @@ enum weft_wire_sizes {
     WEFT_CLOSE_BYTES = 3,
     WEFT_PADDING_BYTES = 3, /* + the zeros */
     WEFT_BACKLOG_BYTES = 5,
+    WEFT_MESSAGE_BYTES = 24, /* + the message */
     WEFT_CRITICAL_BYTES = 16, /* + 8 per word */
     WEFT_CRITICAL_WORDS_MAX = 160,
     WEFT_CRITICAL_MASKED = 255, /* value of DATA's critical: CRITICAL frames follow */
@@ -166,6 +167,7 @@ enum weft_wire_frame_type {
     WEFT_FRAME_PADDING = 10,
     WEFT_FRAME_BACKLOG = 11,
     WEFT_FRAME_ACK_SHORT = 12,
+    WEFT_FRAME_MESSAGE = 13,
 };
 
 enum {
@@ -252,6 +254,18 @@ struct weft_wire_critical {
     uint64_t words[WEFT_CRITICAL_WORDS_MAX];
 };
 
+/* A whole message of one chunk, beside the chunk of the packet. */
+struct weft_wire_message {
+    uint8_t priority;
+    uint8_t critical; /* 0 or 1 */
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint32_t msg;
+    uint32_t total;   /* 1 .. chunk_elems */
+    uint64_t tag;
+    const uint8_t *payload; /* total x elem_bytes bytes; decode borrows the datagram */
+};
+
 struct weft_wire_frame {
     enum weft_wire_frame_type type;
     union {
@@ -260,6 +274,7 @@ struct weft_wire_frame {
         struct weft_wire_done done;
         struct weft_wire_finish finish;
         struct weft_wire_critical critical;
+        struct weft_wire_message message;
         uint64_t token;     /* PATH_* */
         uint16_t close_code;
         uint16_t padding_bytes; /* zeros */

@@ -71,6 +71,7 @@ static bool allowed(const struct weft_wire_frame *frame)
     case WEFT_FRAME_PADDING:
     case WEFT_FRAME_BACKLOG:
     case WEFT_FRAME_ACK_SHORT:
+    case WEFT_FRAME_MESSAGE:
         break;
     }
     return false;

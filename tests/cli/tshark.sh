@@ -131,6 +131,10 @@ good "DONE of a whole message" "${head}001802000000""000000010000000a0000000a000
 good "PADDING" "${head}00060a0003000000"
 good "BACKLOG" "${head}00050b00000102"
 bad "BACKLOG cut short" "${head}00040b000001"
+message=0c0101000000000500000002000800040000000000000001
+good "MESSAGE" "${head}0020${message}d1d2d3d4d5d6d7d8"
+bad "MESSAGE cut short" "${head}001f${message}d1d2d3d4d5d6d7"
+bad "MESSAGE of two chunks" "${head}0020$(echo $message | sed s/0008/0001/)d1d2d3d4d5d6d7d8"
 bad "PADDING that is not zero" "${head}00060a0003000001"
 bad "AUTH without room for a tag" "2102000000000001$(printf '%016x' 9)000104"
 bad "HELLO too short" "28$(printf '%0198d' 0)"

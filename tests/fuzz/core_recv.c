@@ -312,6 +312,7 @@ static void op_send(struct end *e, struct weft_reader *in)
     m.priority = (how >> 1) & 7;
     m.bound_ppm = how & 0x10 ? WEFT_PPM / 4 : 0;
     m.deadline_ns = how & 0x20 ? world.net.now_ns + (how >> 6) * WEFT_NS_PER_MS : WEFT_NEVER;
+    m.shares = (how & 0x60) == 0x40;
     m.peer = 0;
     struct slot *s = slot_take(e->sends, &m.user);
     if (s == NULL) {
@@ -323,7 +324,9 @@ static void op_send(struct end *e, struct weft_reader *in)
     if (e->at->msgr.ops->send(e->at->msgr.self, &m, world.net.now_ns, &seq) != WEFT_OK) {
         slot_free(s);
     }
-    settle(e);
+    if (!m.shares || (how & 0x80) == 0) { /* else the next one may share its packet */
+        settle(e);
+    }
 }
 
 static void op_time(struct weft_reader *in)

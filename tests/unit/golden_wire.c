@@ -90,6 +90,16 @@ static void frames(struct golden *g)
     frame(g, "PADDING", &f);
     f = (struct weft_wire_frame){.type = WEFT_FRAME_BACKLOG, .backlog_end = 0x71727374};
     frame(g, "BACKLOG", &f);
+    f = (struct weft_wire_frame){.type = WEFT_FRAME_MESSAGE};
+    f.message = (struct weft_wire_message){.priority = 3,
+                                           .critical = 1,
+                                           .chunk_elems = 4,
+                                           .elem_bytes = 3,
+                                           .msg = 0x71727374,
+                                           .total = 2,
+                                           .tag = 0x8182838485868788,
+                                           .payload = (const uint8_t *)"\xd1\xd2\xd3\xd4\xd5\xd6"};
+    frame(g, "MESSAGE", &f);
 }
 
 /* A header, and the chunk that its flags say. */

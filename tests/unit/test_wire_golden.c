@@ -248,6 +248,23 @@ static void small_frames(void **state)
     assert_int_equal(f.backlog_end, 0x71727374);
 }
 
+static void message(void **state)
+{
+    (void)state;
+    static const uint8_t payload[] = {0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6};
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_MESSAGE, sizeof(GOLDEN_MESSAGE), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_MESSAGE);
+    assert_int_equal(f.message.priority, 3);
+    assert_int_equal(f.message.critical, 1);
+    assert_int_equal(f.message.msg, 0x71727374);
+    assert_int_equal(f.message.total, 2);
+    assert_int_equal(f.message.chunk_elems, 4);
+    assert_int_equal(f.message.elem_bytes, 3);
+    assert_int_equal(f.message.tag, UINT64_C(0x8182838485868788));
+    assert_memory_equal(f.message.payload, payload, sizeof(payload));
+}
+
 static void check_data_again(const struct weft_wire_packet *p, const struct weft_wire_data *d,
                              const uint8_t *bytes, size_t count)
 {
@@ -460,6 +477,7 @@ int main(void)
         cmocka_unit_test(done),
         cmocka_unit_test(critical),
         cmocka_unit_test(small_frames),
+        cmocka_unit_test(message),
         cmocka_unit_test(data),
         cmocka_unit_test(brief),
         cmocka_unit_test(control_and_data),

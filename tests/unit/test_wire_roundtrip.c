@@ -104,11 +104,26 @@ static void any_critical(struct weft_prng *prng, struct weft_wire_critical *c)
     }
 }
 
+static void any_message(struct weft_prng *prng, struct weft_wire_message *m)
+{
+    static uint8_t payload[1024];
+    m->priority = (uint8_t)weft_prng_below(prng, 8);
+    m->critical = (uint8_t)weft_prng_below(prng, 2);
+    m->elem_bytes = (uint16_t)weft_prng_range(prng, 1, 64);
+    m->total = (uint32_t)weft_prng_range(prng, 1, sizeof(payload) / m->elem_bytes);
+    m->chunk_elems = (uint16_t)weft_prng_range(prng, m->total, UINT16_MAX);
+    m->msg = any_u32(prng);
+    m->tag = any_u64(prng);
+    any_bytes(prng, payload, sizeof(payload));
+    m->payload = payload;
+}
+
 static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
 {
     memset(f, 0, sizeof(*f));
     f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, WEFT_FRAME_BACKLOG);
-    f->type = f->type == 9 ? WEFT_FRAME_ACK_SHORT : f->type;
+    f->type = f->type == 9 ? (weft_prng_range(prng, 0, 1) == 0 ? WEFT_FRAME_ACK_SHORT : WEFT_FRAME_MESSAGE)
+                           : f->type;
     switch (f->type) {
     case WEFT_FRAME_ACK:
         any_ack(prng, &f->ack);
@@ -140,6 +155,9 @@ static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
         break;
     case WEFT_FRAME_CRITICAL:
         any_critical(prng, &f->critical);
+        break;
+    case WEFT_FRAME_MESSAGE:
+        any_message(prng, &f->message);
         break;
     }
 }
@@ -196,7 +214,23 @@ static void assert_critical_equal(const struct weft_wire_critical *a,
     assert_memory_equal(a->words, b->words, a->word_count * sizeof(a->words[0]));
 }
 
-static void assert_frame_equal(const struct weft_wire_frame *a, const struct weft_wire_frame *b)
+static void assert_message_equal(const struct weft_wire_message *a,
+                                 const struct weft_wire_message *b, bool payload)
+{
+    assert_int_equal(a->priority, b->priority);
+    assert_int_equal(a->critical, b->critical);
+    assert_int_equal(a->chunk_elems, b->chunk_elems);
+    assert_int_equal(a->elem_bytes, b->elem_bytes);
+    assert_int_equal(a->msg, b->msg);
+    assert_int_equal(a->total, b->total);
+    assert_int_equal(a->tag, b->tag);
+    if (payload) { /* the last one that was made: they share memory */
+        assert_memory_equal(a->payload, b->payload, (size_t)a->total * a->elem_bytes);
+    }
+}
+
+static void assert_frame_equal(const struct weft_wire_frame *a, const struct weft_wire_frame *b,
+                               bool payload)
 {
     assert_int_equal(a->type, b->type);
     switch (a->type) {
@@ -231,6 +265,9 @@ static void assert_frame_equal(const struct weft_wire_frame *a, const struct wef
     case WEFT_FRAME_BACKLOG:
         assert_int_equal(a->backlog_end, b->backlog_end);
         break;
+    case WEFT_FRAME_MESSAGE:
+        assert_message_equal(&a->message, &b->message, payload);
+        break;
     }
 }
 
@@ -262,7 +299,7 @@ static void frames(void **state)
         for (int i = 0; i < 2; i++) {
             struct weft_wire_frame received;
             assert_true(weft_wire_frame_decode(&r, &received));
-            assert_frame_equal(&sent[i], &received);
+            assert_frame_equal(&sent[i], &received, i == 1);
         }
         assert_int_equal(weft_reader_left(&r), 0);
     }

@@ -141,6 +141,9 @@ static void test_frames_refused(void **state)
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_PATH_RESPONSE, .token = 1});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_PADDING, .padding_bytes = 5});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_BACKLOG, .backlog_end = 5});
+    refuse(&(struct weft_wire_frame){
+        .type = WEFT_FRAME_MESSAGE,
+        .message = {.total = 1, .chunk_elems = 1, .elem_bytes = 1, .payload = (const uint8_t *)"x"}});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_CRITICAL,
                                      .critical = {.word_count = 1, .chunks = 9, .words = {1}}});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_ACK,

@@ -104,6 +104,18 @@ static const uint8_t GOLDEN_BACKLOG[] = {
     GOLDEN_HEADER(0x20, 0x02), 0x00, 5, 0x0b, 0x71, 0x72, 0x73, 0x74,
 };
 
+/* A message of two elements of 3 bytes, whole; a chunk of its grid has 4. Priority 3. */
+static const uint8_t GOLDEN_MESSAGE[] = {
+    GOLDEN_HEADER(0x20, 0x02),
+    0x00, 30,                                       /* 24 + 2 x 3 */
+    0x0c, 0x03, 0x01, 0x00,                         /* MESSAGE, priority 3, critical 1 */
+    0x71, 0x72, 0x73, 0x74,                         /* msg */
+    0x00, 0x00, 0x00, 0x02,                         /* total */
+    0x00, 0x04, 0x00, 0x03,                         /* chunk_elems, elem_bytes */
+    0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, /* tag */
+    0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6,
+};
+
 /* The last chunk of 13 elements of 3 bytes in chunks of 4: one element. PASS_END, priority 3. */
 static const uint8_t GOLDEN_DATA[] = {
     GOLDEN_HEADER(0x20, 0x4d),

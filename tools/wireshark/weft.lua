@@ -22,7 +22,7 @@ local MODES = { [0] = "none", [1] = "auth", [2] = "seal" }
 local FRAMES = {
     [1] = "ACK", [2] = "DONE", [3] = "FINISH", [4] = "PING", [5] = "PATH_CHALLENGE",
     [6] = "PATH_RESPONSE", [7] = "CLOSE", [8] = "CRITICAL", [10] = "PADDING",
-    [11] = "BACKLOG",
+    [11] = "BACKLOG", [12] = "ACK_SHORT", [13] = "MESSAGE",
 }
 local STATUSES = { [0] = "COMPLETE", [1] = "SHORT" }
 local CLOSE_CODES = {
@@ -71,6 +71,11 @@ local f = {
     ack_credit = ProtoField.uint32("weft.ack.credit", "Credit"),
     ack_open_from = ProtoField.uint32("weft.ack.open_from", "Open from, low half"),
     ack_word = ProtoField.uint64("weft.ack.word", "Bitmap word", base.HEX),
+    ack_short_largest = ProtoField.uint32("weft.ack_short.largest", "Largest, low half"),
+    ack_short_delay = ProtoField.uint16("weft.ack_short.delay", "Delay (1,024 ns)"),
+    ack_short_credit = ProtoField.uint16("weft.ack_short.credit", "Credit, low half"),
+    ack_short_open_from = ProtoField.uint8("weft.ack_short.open_from", "Open from, low byte"),
+    ack_short_ce = ProtoField.uint8("weft.ack_short.ce", "CE packets, low byte"),
     note = ProtoField.none("weft.ack.note", "Note"),
     note_msg = ProtoField.uint32("weft.ack.note.msg", "Message"),
     note_received = ProtoField.uint32("weft.ack.note.received", "Chunks held"),
@@ -90,6 +95,14 @@ local f = {
     finish_msg = ProtoField.uint32("weft.finish.msg", "Message"),
     token = ProtoField.uint64("weft.path.token", "Token", base.HEX),
     backlog_end = ProtoField.uint32("weft.backlog.end", "DATA packets when all is sent"),
+    message_priority = ProtoField.uint8("weft.message.priority", "Priority"),
+    message_critical = ProtoField.uint8("weft.message.critical", "Critical chunks"),
+    message_msg = ProtoField.uint32("weft.message.msg", "Message"),
+    message_total = ProtoField.uint32("weft.message.total", "Elements"),
+    message_chunk_elems = ProtoField.uint16("weft.message.chunk_elems", "Elements of a chunk"),
+    message_elem_bytes = ProtoField.uint16("weft.message.elem_bytes", "Bytes of an element"),
+    message_tag = ProtoField.uint64("weft.message.tag", "Tag", base.HEX),
+    message_payload = ProtoField.bytes("weft.message.payload", "Message"),
     close_code = ProtoField.uint16("weft.close.code", "Code", base.DEC, CLOSE_CODES),
     padding = ProtoField.uint16("weft.padding", "Padding, bytes"),
     -- CRITICAL
@@ -368,10 +381,52 @@ local function frame_backlog(r, tree)
     return true, string.format("BACKLOG to %d", take(r, tree, f.backlog_end, 4):uint())
 end
 
+-- An acknowledgement beside a chunk.
+local function frame_ack_short(r, tree)
+    if not has(r, tree, 19, "ACK_SHORT") then
+        return false
+    end
+    local flags = take(r, tree, f.ack_flags, 1):uint()
+    local largest = take(r, tree, f.ack_short_largest, 4):uint()
+    take(r, tree, f.ack_short_delay, 2)
+    take(r, tree, f.ack_short_credit, 2)
+    take(r, tree, f.ack_short_open_from, 1)
+    take(r, tree, f.ack_short_ce, 1)
+    local mask = take(r, tree, f.ack_word, 8)
+    if flags % 2 ~= 0 or mask:bitfield(0, 1) == 0 then
+        return fail(r, tree, "ACK_SHORT: a field is out of its range")
+    end
+    return true, string.format("ACK_SHORT %d", largest)
+end
+
+-- A whole message beside the chunk of the packet.
+local function frame_message(r, tree)
+    if not has(r, tree, 23, "MESSAGE") then
+        return false
+    end
+    local priority = take(r, tree, f.message_priority, 1):uint()
+    local critical = take(r, tree, f.message_critical, 1):uint()
+    local reserved = take(r, tree, f.reserved, 1):uint()
+    local msg = take(r, tree, f.message_msg, 4):uint()
+    local total = take(r, tree, f.message_total, 4):uint()
+    local chunk_elems = take(r, tree, f.message_chunk_elems, 2):uint()
+    local elem_bytes = take(r, tree, f.message_elem_bytes, 2):uint()
+    take(r, tree, f.message_tag, 8)
+    if priority > 7 or critical > 1 or reserved ~= 0 or total == 0 or total > chunk_elems or
+        elem_bytes == 0 then
+        return fail(r, tree, "MESSAGE: a field is out of its range")
+    end
+    if not has(r, tree, total * elem_bytes, "MESSAGE") then
+        return false
+    end
+    take(r, tree, f.message_payload, total * elem_bytes)
+    return true, string.format("MESSAGE %d", msg)
+end
+
 local frame_readers = {
     [1] = frame_ack, [2] = frame_done, [3] = frame_finish, [5] = frame_path, [6] = frame_path,
     [7] = frame_close, [8] = frame_critical, [10] = frame_padding,
-    [11] = frame_backlog,
+    [11] = frame_backlog, [12] = frame_ack_short, [13] = frame_message,
 }
 
 -- All frames up to r.stop; appends what they are to info. A type that is not known has no length, so
