@@ -145,6 +145,7 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
         .total = 1,
         .elem_bytes = WEFT_RPC_REQUEST_BYTES,
         .priority = WEFT_RPC_PRIORITY_CLOCK,
+        .shares = true,
         .critical = 1,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = WEFT_RPC_CLOCK, .table = table, .number = link->clock_said}),

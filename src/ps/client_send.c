@@ -146,6 +146,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     struct weft_msg_send send = {
         .peer = part_peer(client, part),
         .held = pace != NULL,
+        .shares = part->kind == WEFT_RPC_PUSH || part->kind == WEFT_RPC_PULL,
         .base = message->base,
         .total = message->total,
         .elem_bytes = message->elem_bytes,

@@ -407,6 +407,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .elem_bytes = slot->answer_elem_bytes,
         .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
+        .shares = true,
         .cut = rows, /* its worker may have a deadline */
         .bound_ppm = rows ? slot->request.reply_bound_ppm : 0,
         .stream = weft_rpc_stream((uint8_t)(slot->op | WEFT_RPC_REPLY_FLAG), slot->table),
