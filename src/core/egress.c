@@ -37,6 +37,7 @@
 #include <stdlib.h>
 
 enum {
+    BURST_FIRST = 4,         /* packets */
     TURN_OLDEST = 8,         /* one of this many bursts is of the oldest message */
     LIMIT_BYTES_MIN = 12000,
     LIMIT_PACKETS_MIN = 4,
@@ -132,6 +133,21 @@ void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks)
     bool before = p->tx.unsent > 0;
     tx_unsent_add(&p->tx, chunks);
     ep->egress.receivers += (p->tx.unsent > 0) - before;
+}
+
+/* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the
+ * link transmits them while more packets are built: each burst is at most twice the packets in
+ * flight. A first burst of 25 packets reached the link 100 us later than one of four. This does not
+ * apply in the middle of a message. A sender that has waited there for credit shares the receiver's
+ * link, which is busy, and a burst costs a system call, and each hop as much work, as a single
+ * packet does. */
+uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
+                                const struct tx_msg *m)
+{
+    uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
+    uint64_t most = weft_max_u64(2 * (uint64_t)p->recovery.in_flight_count, few);
+    most = weft_min_u64(most, ep->egress.room_bytes / p->path.packet_bytes);
+    return (uint32_t)weft_min_u64(weft_max_u64(most, 1), WEFT_TX_PACKETS_MAX);
 }
 
 static struct peer *first_of(struct weft_ep *ep, bool oldest)

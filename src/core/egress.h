@@ -7,6 +7,7 @@
 #include "core/endpoint.h"
 
 struct peer;
+struct tx_msg;
 struct weft_ep;
 
 /* Queue sizes are in bytes on the wire, as accurately as the driver can measure them. */
@@ -49,6 +50,9 @@ struct peer *weft_core_egress_next(struct weft_ep *ep);
 void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes);
 /* A chunk was sent beside an ACK, out of its turn. */
 void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes);
+/* Most packets of the next burst, which begins with a chunk of m. */
+uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
+                                const struct tx_msg *m);
 /* Change the number of the peer's unsent first-pass chunks. */
 void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks);
 void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns);

@@ -171,6 +171,13 @@ static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const s
     return (uint32_t)(known ? weft_min_u64(packets, p->credit.use_most) : packets);
 }
 
+/* May be confirmed late: a message of one chunk with the DONE of a request. */
+static inline bool tx_answers(const struct peer *p, const struct tx_msg *m, uint16_t kind)
+{
+    return p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
+           (kind & TX_PACKET_BACKLOG) == 0;
+}
+
 /* A packet to any peer was declared lost within lossy_ns. */
 static inline bool losses_likely(const struct weft_ep *ep, uint64_t now_ns)
 {

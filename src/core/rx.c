@@ -13,9 +13,10 @@
 
 #include <string.h>
 
-[[gnu::always_inline]] static inline void rx_chunk(struct weft_ep *ep, struct peer *p,
-                                                   struct rx_msg *m, const struct weft_wire_data *d,
-                                                   uint64_t at_ns)
+static inline __attribute__((always_inline)) void rx_chunk(struct weft_ep *ep, struct peer *p,
+                                                           struct rx_msg *m,
+                                                           const struct weft_wire_data *d,
+                                                           uint64_t at_ns)
 {
     rx_msg_chunk_received(m, d->chunk);
     ep->counters.data_received++;
@@ -46,9 +47,10 @@ static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
 /* Process the chunk of a packet; true when the packet may be acknowledged. *bulk_p: the first pass
  * goes on, so the sender is not waiting for an acknowledgement. Inlined although MESSAGE calls it,
  * too: otherwise each DATA packet costs 40 instructions more. */
-[[gnu::always_inline]] static inline bool rx_data(struct weft_ep *ep, struct peer *p,
-                                                  const struct weft_wire_data *d, bool pass_end,
-                                                  uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
+static inline __attribute__((always_inline)) bool rx_data(struct weft_ep *ep, struct peer *p,
+                                                          const struct weft_wire_data *d,
+                                                          bool pass_end, uint64_t at_ns,
+                                                          uint64_t now_ns, bool *bulk_p)
 {
     uint64_t seq = weft_core_rx_seq(p, d->msg);
     if (seq < p->rx.open_from || seq > UINT64_MAX / 2) {

@@ -17,7 +17,6 @@ enum {
     DATA_HEAD_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
     RING_RESERVE = 64, /* packet numbers kept for acknowledgements and probes */
     LIMITED_PACKETS = 8,
-    BURST_FIRST = 4,        /* packets */
     LINE_BYTES = 64,
     PREFETCH_BYTES = 1536,     /* the hardware prefetcher covers the rest of a longer chunk */
     WIRE_BYTES = 42,        /* Ethernet, IPv4 and UDP headers */
@@ -214,20 +213,6 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     return true;
 }
 
-/* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the
- * link transmits them while more packets are built: each burst is at most twice the packets in
- * flight. A first burst of 25 packets reached the link 100 us later than one of four. This does not
- * apply in the middle of a message. A sender that has waited there for credit shares the receiver's
- * link, which is busy, and a burst costs a system call, and each hop as much work, as a single
- * packet does. */
-static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m)
-{
-    uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
-    uint64_t most = weft_max_u64(2 * (uint64_t)p->recovery.in_flight_count, few);
-    most = weft_min_u64(most, ep->egress.room_bytes / p->path.packet_bytes);
-    return (uint32_t)weft_min_u64(weft_max_u64(most, 1), WEFT_TX_PACKETS_MAX);
-}
-
 static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes_max, bool due,
                               uint64_t now_ns, struct weft_tx *tx);
 
@@ -249,7 +234,7 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                 return control_build(ep, p, p->path.packet_bytes, false, now_ns, tx);
             }
         }
-        most = tx->packets == 0 ? burst_most(ep, p, m) : most;
+        most = tx->packets == 0 ? weft_core_egress_burst(ep, p, m) : most;
         uint32_t bytes = data_packet_bytes(p, m, chunk);
         if (tx->packets > 0 &&
             (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {
@@ -459,13 +444,6 @@ static bool control_chunk(struct weft_ep *ep, struct peer *p, const struct tx_ms
     return fits && may_send(ep, p, (uint32_t)bytes, now_ns);
 }
 
-/* May be confirmed late: a message of one chunk with the DONE of a request. */
-static bool answers(const struct peer *p, const struct tx_msg *m, uint16_t kind)
-{
-    return p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
-           (kind & TX_PACKET_BACKLOG) == 0;
-}
-
 /* After the other frames: MESSAGE frames, and BACKLOG if it is still needed. *m_p: the message of
  * the packet's chunk; NULL = none, because window, credit or pacer do not allow the packet yet.
  * False: no two messages fit, *m_p is unchanged. */
@@ -489,7 +467,7 @@ static bool control_share(struct weft_ep *ep, struct peer *p, size_t used, uint3
     }
     tx_backlog_shared(&p->tx, p->allowed.sent, share.uncounted, share.first_passes);
     *kind_p |= frame_backlog(ep, p, share.uncounted, w);
-    weft_core_share_write(ep, p, &share, answers(p, *m_p, *kind_p), w);
+    weft_core_share_write(ep, p, &share, tx_answers(p, *m_p, *kind_p), w);
     *kind_p |= TX_PACKET_SHARED;
     return true;
 }
@@ -534,7 +512,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         struct weft_writer w = weft_writer_make(frames.at, head_bytes);
         flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
         used += head_bytes;
-        bool answer = answers(p, m, kind);
+        bool answer = tx_answers(p, m, kind);
         recovery_tail_new(&p->recovery, TAIL_LAST);
         tx_answer_mark(&p->tx, m->seq, answer);
         kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;
