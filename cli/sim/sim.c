@@ -100,7 +100,9 @@ static const char *const value_types[] = {"float32", "bf16", "int8", NULL}; /* b
 static void run_seed(const struct swarm *s, uint64_t seed, const struct weft_world_tap *tap,
                      struct weft_swarm_result *result_p)
 {
-    if (s->via) {
+    if (s->via && s->replicas) {
+        weft_swarm_run_kills(seed, tap, result_p);
+    } else if (s->via) {
         weft_swarm_run_via(seed, tap, result_p);
     } else if (s->replicas) {
         weft_swarm_run_replicas(seed, tap, result_p);
@@ -174,6 +176,10 @@ static void add_replicas(struct weft_swarm_replicas *sums, const struct weft_swa
     sums->transfers += more->transfers;
     sums->holds += more->holds;
     sums->pushes_lost += more->pushes_lost;
+    sums->replica_deaths += more->replica_deaths;
+    sums->worker_deaths += more->worker_deaths;
+    sums->aggregator_deaths += more->aggregator_deaths;
+    sums->scheduler_deaths += more->scheduler_deaths;
 }
 
 static void take_result(struct swarm *s, struct job *job, const struct weft_swarm_result *result)
@@ -200,9 +206,10 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
                 "seed %" PRIu64 " failed: %s\n  repeat: weft sim swarm --seeds %" PRIu64
                 "..%" PRIu64 " %s%s --verbose\n",
                 result->seed, result->failure, result->seed, result->seed,
-                s->via        ? "--via"
-                : s->replicas ? "--replicas"
-                              : "--value-type ",
+                s->via && s->replicas ? "--via --replicas"
+                : s->via              ? "--via"
+                : s->replicas         ? "--replicas"
+                                      : "--value-type ",
                 s->via || s->replicas ? "" : value_types[s->value_type]);
     }
     progress(s);
@@ -317,9 +324,11 @@ static void print_json(const struct swarm *s, uint64_t hash)
         printf(", \"replicas\": {\"promotions\": %" PRIu64 ", \"promotions_with_loss\": %" PRIu64
                ", \"loss_share_max\": %.6f, \"pushes_lost\": %" PRIu64
                ", \"deaths_skipped\": %" PRIu64 ", \"transfers\": %" PRIu64 ", \"holds\": %" PRIu64
-               "}",
+               ", \"replica_deaths\": %" PRIu64 ", \"worker_deaths\": %" PRIu64
+               ", \"aggregator_deaths\": %" PRIu64 ", \"scheduler_deaths\": %" PRIu64 "}",
                r->promotions, r->lost_some, r->lost_share_max, r->pushes_lost, r->refused,
-               r->transfers, r->holds);
+               r->transfers, r->holds, r->replica_deaths, r->worker_deaths, r->aggregator_deaths,
+               r->scheduler_deaths);
     }
     printf("}\n");
 }
@@ -331,6 +340,11 @@ static void print_replicas(const struct swarm *s)
            " of them without something that had been reported, at most %.3f of the bound; %" PRIu64
            " pushes lost; %" PRIu64 " transfers\n",
            r->promotions, r->lost_some, r->lost_share_max, r->pushes_lost, r->transfers);
+    if (s->via) {
+        printf("also died: %" PRIu64 " replicas, %" PRIu64 " workers, %" PRIu64
+               " aggregators, %" PRIu64 " schedulers\n",
+               r->replica_deaths, r->worker_deaths, r->aggregator_deaths, r->scheduler_deaths);
+    }
 }
 
 static int swarm_run(struct swarm *s)
@@ -399,7 +413,8 @@ static int verb_swarm(int argc, char **argv)
                       "aggregators per shard, which fail and restart", WEFT_OPTION_FLAG,
                       .value = &swarm.via},
         {"replicas", NULL, "run each seed as a parameter server whose shards have replicas;\n"
-                           "servers and replicas fail, and replicas are promoted",
+                           "servers and replicas fail, and replicas are promoted. With --via\n"
+                           "also aggregators, and workers, aggregators and schedulers fail",
                            WEFT_OPTION_FLAG, .value = &swarm.replicas},
         {"verbose", NULL, "print the configuration drawn by each seed", WEFT_OPTION_FLAG,
          .value = &swarm.verbose},
@@ -428,9 +443,9 @@ static int verb_swarm(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    if (swarm.via + swarm.replicas + (swarm.value_type != WEFT_VALUE_FLOAT32) > 1) {
-        return weft_options_usage(
-            &command, "--value-type, --via and --replicas select what each seed is: use one of them");
+    if ((swarm.via || swarm.replicas) && swarm.value_type != WEFT_VALUE_FLOAT32) {
+        return weft_options_usage(&command, "--value-type cannot be combined with --via or "
+                                            "--replicas: their seeds use float32");
     }
     if (tap.trace == NULL && tap.pcap == NULL) {
         return swarm_run(&swarm);

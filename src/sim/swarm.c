@@ -322,3 +322,9 @@ void weft_swarm_run_replicas(uint64_t seed, const struct weft_world_tap *tap,
 {
     weft_swarm_ps_replicas_run(seed, tap, result_p);
 }
+
+void weft_swarm_run_kills(uint64_t seed, const struct weft_world_tap *tap,
+                          struct weft_swarm_result *result_p)
+{
+    weft_swarm_ps_kills_run(seed, tap, result_p);
+}

@@ -39,6 +39,10 @@ struct weft_swarm_replicas {
     uint64_t holds;
     uint64_t bytes;
     uint64_t pushes_lost; /* push messages that workers know to be lost */
+    uint64_t replica_deaths;
+    uint64_t worker_deaths; /* also the next two: only with aggregators */
+    uint64_t aggregator_deaths;
+    uint64_t scheduler_deaths;
 };
 
 struct weft_swarm_result {
@@ -67,7 +71,7 @@ struct weft_swarm_result {
                             * detected */
     struct weft_swarm_replicas replicas;
     uint32_t messages;
-    char plan[1024];      /* the drawn configuration, as lines of text */
+    char plan[2048];      /* the drawn configuration, as lines of text */
     char failure[512];    /* description of the failed check; "" if ok */
 };
 
@@ -87,6 +91,10 @@ void weft_swarm_run_via(uint64_t seed, const struct weft_world_tap *tap,
 /* Run one seed as a parameter server whose shards have replicas. */
 void weft_swarm_run_replicas(uint64_t seed, const struct weft_world_tap *tap,
                              struct weft_swarm_result *result_p);
+
+/* Run one seed as such a server with aggregators, too; processes of every kind die. */
+void weft_swarm_run_kills(uint64_t seed, const struct weft_world_tap *tap,
+                          struct weft_swarm_result *result_p);
 
 /* Combine results, in the order of their seeds, into one hash that does not depend on the order of
  * execution. */

@@ -209,7 +209,7 @@ static bool run_deaths(struct swarm_ps *ps)
         if (!weft_swarm_ps_run_until(ps, ps->died_ns)) {
             return false;
         }
-        weft_swarm_ps_box_may_die(ps, &box_prng);
+        (void)weft_swarm_ps_box_may_die(ps, &box_prng);
         if (ps->mortal && weft_prng_below(&worker_prng, 2) == 0) {
             weft_swarm_ps_worker_dies(ps,
                                       (uint32_t)weft_prng_below(&worker_prng, ps->table.workers));
@@ -228,12 +228,12 @@ static bool run_box_deaths(struct swarm_ps *ps)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x626f786573));
-    for (uint32_t i = 0; ps->via && i < 6; i++) {
+    for (uint32_t i = 0; ps->via && !ps->replicas && i < 6; i++) {
         ps->died_ns += weft_swarm_ps_box_gap_ns(&prng);
         if (!weft_swarm_ps_run_until(ps, ps->died_ns)) {
             return false;
         }
-        weft_swarm_ps_box_may_die(ps, &prng);
+        (void)weft_swarm_ps_box_may_die(ps, &prng);
     }
     return true;
 }
@@ -307,6 +307,13 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                          ps->death_gap_ns / WEFT_NS_PER_US, r->promotions, r->lost_some,
                          r->lost_share_max, r->transfers);
     }
+    if (ps_kills(ps)) {
+        used += snprintf(text + used, bytes - (size_t)used,
+                         "also died: %" PRIu64 " workers, %" PRIu64 " aggregators, %" PRIu64
+                         " schedulers\n",
+                         ps->told_replicas.worker_deaths, ps->told_replicas.aggregator_deaths,
+                         ps->told_replicas.scheduler_deaths);
+    }
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
@@ -365,4 +372,10 @@ void weft_swarm_ps_replicas_run(uint64_t seed, const struct weft_world_tap *tap,
                                 struct weft_swarm_result *result_p)
 {
     ps_seed(seed, WEFT_VALUE_FLOAT32, WITH_REPLICAS, tap, result_p);
+}
+
+void weft_swarm_ps_kills_run(uint64_t seed, const struct weft_world_tap *tap,
+                             struct weft_swarm_result *result_p)
+{
+    ps_seed(seed, WEFT_VALUE_FLOAT32, WITH_BOTH, tap, result_p);
 }

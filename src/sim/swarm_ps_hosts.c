@@ -458,7 +458,8 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6d6973736564) << 16 | w);
     draw_key(&prng, config.missed_key);
-    config.via_timeout_ns = ps->via ? 300 * WEFT_NS_PER_MS : 0;
+    const uint64_t via_ms = ps->scheduled ? 800 : 300; /* planned sums wait longer for members */
+    config.via_timeout_ns = ps->via ? via_ms * WEFT_NS_PER_MS : 0;
     if (ps->via) {
         config.park_lease_ns = ps->park_lease_ns;
         config.park_pause_ns = ps->park_pause_ns;
@@ -639,8 +640,8 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, enum swarm
     struct swarm_ps *ps = calloc(1, sizeof(*ps));
     WEFT_ASSERT(ps != NULL);
     ps->value_type = value_type;
-    ps->via = with == WITH_AGGREGATORS;
-    ps->replicas = with == WITH_REPLICAS;
+    ps->via = (with & WITH_AGGREGATORS) != 0;
+    ps->replicas = (with & WITH_REPLICAS) != 0;
     weft_swarm_ps_via_begin(ps, seed);
     weft_swarm_ps_draw(ps, seed);
     if (ps->replicas) {
@@ -648,9 +649,8 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, uint8_t value_type, enum swarm
     }
     if (ps->via) {
         weft_swarm_ps_via_draw(ps);
-    } else {
-        weft_swarm_ps_sched_draw(ps); /* updates do not use aggregators */
     }
+    weft_swarm_ps_sched_draw(ps);
     struct weft_world_config config = {
         .hosts = ps->plan.hosts,
         .seed = weft_mix64(seed ^ UINT64_C(0x776f726c64)),

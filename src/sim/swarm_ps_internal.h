@@ -1,6 +1,7 @@
 /* Internals of a simulated parameter server, shared by swarm_ps.c (drawing, the run),
  * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_via.c (aggregators),
- * swarm_ps_replica.c (replicas) and swarm_ps_check.c (the checks). Private. */
+ * swarm_ps_replica.c (replicas), swarm_ps_kills.c (all kinds of processes die) and swarm_ps_check.c
+ * (the checks). Private. */
 #ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
 #define WEFT_SIM_SWARM_PS_INTERNAL_H
 
@@ -51,6 +52,7 @@ struct swarm_ps_ask {
     uint32_t granted; /* shards, as bits */
     bool drop_said; /* drop was called in time: later grants are refused */
     bool dropped;   /* at least one share was dropped */
+    bool unheard;   /* the scheduler has died since, or was dead */
 };
 
 struct swarm_ps_worker {
@@ -91,6 +93,9 @@ struct swarm_ps_box {
     struct weft_aggregator *aggregator;
     uint32_t lives;      /* number of restarts */
     uint64_t connect_ns; /* earliest time to connect to the shard */
+    weft_peer peer;      /* its connection to the shard, or the last one, and that one's host */
+    uint32_t at_host;
+    uint64_t look_ns; /* with replicas: when it learns that the shard has moved; 0 = it knows */
 };
 
 enum { SWARM_PEERS = 256 };
@@ -111,7 +116,7 @@ struct swarm_ps_seat {
 };
 
 /* Which hosts there are besides shards and workers. */
-enum swarm_ps_with { WITH_NOBODY, WITH_AGGREGATORS, WITH_REPLICAS };
+enum swarm_ps_with { WITH_NOBODY = 0, WITH_AGGREGATORS = 1, WITH_REPLICAS = 2, WITH_BOTH = 3 };
 
 /* Fraction of pushes to rows that were pulled immediately before. */
 enum fetches { FETCHES_NONE, FETCHES_SOME, FETCHES_ALL, FETCHES };
@@ -146,6 +151,7 @@ struct swarm_ps {
     bool drops;                 /* or are dropped */
     uint64_t update_bytes_min;
     uint32_t delay_max;
+    uint64_t sched_back_ns; /* no decisions before: its process is dead */
     struct weft_prng sched_prng;
     bool admits; /* reads wait, too */
     struct weft_prng read_prng;
@@ -172,6 +178,7 @@ struct swarm_ps {
     size_t replica_cow_bytes;
     uint64_t death_gap_ns;
     struct weft_prng replica_prng;
+    struct weft_prng kills_prng;
     struct swarm_ps_seat seat[SHARDS_MAX][2];
     uint8_t serving[SHARDS_MAX];   /* which of them serves, or did when it died */
     bool is_vacant[SHARDS_MAX];    /* it has died, and its replica is not promoted yet */
@@ -231,6 +238,8 @@ void weft_swarm_ps_sched_pushed(struct swarm_ps *ps, uint32_t w, uint64_t now_ns
 void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
 /* A shard is about to die: count the updates that this breaks. */
 void weft_swarm_ps_sched_breaks(struct swarm_ps *ps);
+/* The scheduler's process dies, and another one replaces it later. */
+void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns);
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 
@@ -251,7 +260,10 @@ void weft_swarm_ps_via_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
 /* Add the parked connections of this worker's client to those of ps. */
 void weft_swarm_ps_count_parks(struct swarm_ps *ps, uint32_t w);
 void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns);
-void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng);
+/* Returns true if one has died. */
+bool weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng);
+/* The shard has moved: its aggregators learn that later. */
+void weft_swarm_ps_boxes_look(struct swarm_ps *ps, uint32_t s, uint64_t within_ns);
 uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng);
 
 /* Wake a host at this time, unless it will be woken earlier; WEFT_NEVER = do not. */
@@ -282,6 +294,18 @@ bool weft_swarm_ps_run_replicas(struct swarm_ps *ps);
 /* Returns NULL if all are ready. */
 const char *weft_swarm_ps_replicas_wait(struct swarm_ps *ps);
 void weft_swarm_ps_replicas_end(struct swarm_ps *ps);
+
+/* ---- swarm_ps_kills.c: no effect without both aggregators and replicas ------------------------ */
+
+/* Whether workers, aggregators and the scheduler die beside servers and replicas. */
+static inline bool ps_kills(const struct swarm_ps *ps)
+{
+    return ps->via && ps->replicas;
+}
+
+void weft_swarm_ps_kills_draw(struct swarm_ps *ps);
+/* Any of them may die now. */
+void weft_swarm_ps_kills_may(struct swarm_ps *ps);
 
 /* ---- swarm_ps_check.c: errors are reported through the world
  * ----------------------------------- */

@@ -69,6 +69,7 @@ void weft_swarm_ps_replicas_draw(struct swarm_ps *ps)
     ps->durability = DURABILITY_NOBODY;
     ps->mortal = false;
     weft_prng_split(&ps->replica_prng, ps->table.seed, UINT64_C(0x7365617473));
+    weft_swarm_ps_kills_draw(ps);
 }
 
 void weft_swarm_ps_replicas_config(const struct swarm_ps *ps, struct weft_shard_config *config)
@@ -88,7 +89,7 @@ void weft_swarm_ps_replicas_config(const struct swarm_ps *ps, struct weft_shard_
 static struct swarm_ps_seat *seat_at(struct swarm_ps *ps, uint32_t host, uint32_t *shard_p)
 {
     const uint32_t behind = ps->shards + ps->table.workers;
-    if (!ps->replicas || (host >= ps->shards && host < behind)) {
+    if (!ps->replicas || (host >= ps->shards && host < behind) || host >= behind + ps->shards) {
         return NULL;
     }
     *shard_p = host < ps->shards ? host : host - behind;
@@ -473,7 +474,7 @@ void weft_swarm_ps_replicas_moves(struct swarm_ps *ps, uint32_t w, uint64_t now_
         }
         worker->look_ns[s] = 0;
         if (worker->at_host[s] != serving_of(ps, s)->host &&
-            !weft_ps_client_away(worker->client, s, &until_ns)) {
+            !weft_ps_client_parked(worker->client, s) && !weft_ps_client_away(worker->client, s, &until_ns)) {
             weft_ep_close(weft_world_ep(ps->world, host), worker->peer[s], now_ns);
         }
     }
@@ -525,6 +526,7 @@ static void promote(struct swarm_ps *ps, uint32_t s, uint64_t died_ns)
         ps->worker[w].look_ns[s] = now_ns + 1 + weft_prng_below(&ps->replica_prng, move_look_ns);
         weft_world_wake(ps->world, ps->shards + w, ps->worker[w].look_ns[s]);
     }
+    weft_swarm_ps_boxes_look(ps, s, move_look_ns);
     ps->told_replicas.promotions++;
 }
 
@@ -561,7 +563,11 @@ static void server_dies(struct swarm_ps *ps, uint32_t s)
 static bool wait_for(struct swarm_ps *ps, uint64_t ns)
 {
     ps->died_ns = weft_max_u64(ps->died_ns, weft_world_now_ns(ps->world)) + ns;
-    return weft_swarm_ps_run_until(ps, ps->died_ns);
+    if (!weft_swarm_ps_run_until(ps, ps->died_ns)) {
+        return false;
+    }
+    weft_swarm_ps_kills_may(ps);
+    return true;
 }
 
 /* The server of a shard dies as soon as it may, and its replica is promoted later. */
@@ -596,6 +602,7 @@ bool weft_swarm_ps_run_replicas(struct swarm_ps *ps)
         }
         if (weft_prng_below(&prng, 4) == 0) {
             seat_dies(ps, s, standby_of(ps, s));
+            ps->told_replicas.replica_deaths++;
         } else if (ps->told_replicas.promotions < ps->deaths && !run_death(ps, s, &prng)) {
             return false;
         }

@@ -18,6 +18,9 @@ enum {
     KIND_DIRECT = 1
 };
 
+/* A worker that hears nothing for so long sends without a grant. */
+static const uint64_t silence_ns = WEFT_NS_PER_S;
+
 /* A dropped push must be distinguishable from a missing one: only if a row identifies the pushes in
  * it, and only drops keep pushes out. */
 static bool may_drop(const struct swarm_ps *ps)
@@ -28,6 +31,9 @@ static bool may_drop(const struct swarm_ps *ps)
 void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
 {
     struct weft_prng *prng = &ps->sched_prng;
+    if (ps->via && !ps->replicas) {
+        return; /* all pushes use aggregators */
+    }
     weft_prng_split(prng, ps->table.seed, UINT64_C(0x7363686564));
     ps->scheduled = weft_prng_below(prng, 2) == 0;
     if (!ps->scheduled) {
@@ -62,8 +68,10 @@ static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now
     struct swarm_ps_worker *worker = &ps->worker[w];
     for (int i = 0; i < SWARM_ASKS; i++) {
         if (worker->ask[i].update == 0) {
-            uint64_t at_ns = now_ns + think_ns(ps);
-            worker->ask[i] = (struct swarm_ps_ask){.update = update, .at_ns = at_ns};
+            const bool unheard = now_ns < ps->sched_back_ns;
+            uint64_t at_ns = now_ns + (unheard ? silence_ns : think_ns(ps));
+            worker->ask[i] = (struct swarm_ps_ask){
+                .update = update, .at_ns = at_ns, .unheard = unheard};
             weft_world_wake(ps->world, ps->shards + w, at_ns);
             return;
         }
@@ -97,11 +105,35 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
     }
 }
 
+/* In half of the updates: in a sum of this clock, with too few members, too many, or as many as there
+ * are. */
+static void by_aggregator(struct swarm_ps *ps, uint32_t w, const struct swarm_ps_ask *ask)
+{
+    struct weft_prng *prng = &ps->sched_prng;
+    if (!ps->via || ask->granted != 0 || weft_prng_below(prng, 2) == 0) {
+        return;
+    }
+    const uint32_t group = 1 + ps->worker[w].clock;
+    const uint32_t members = (uint32_t)weft_prng_range(prng, 1, ps->table.workers);
+    weft_status status =
+        weft_ps_update_by(ps->worker[w].client, ask->update, 0, group, members);
+    if (status != WEFT_OK && status != WEFT_NOTFOUND && status != WEFT_STATE) {
+        weft_world_fail(ps->world, "update %" PRIu64 " by an aggregator: %s", ask->update,
+                        weft_status_name(status));
+    }
+}
+
 /* Decide on some shards now and on the rest later, sometimes with a revision. Returns true if
  * nothing is left to decide. */
 static bool decide(struct swarm_ps *ps, uint32_t w, struct swarm_ps_ask *ask, uint64_t now_ns)
 {
     struct weft_prng *prng = &ps->sched_prng;
+    if (ask->unheard && now_ns < ps->sched_back_ns) {
+        (void)!weft_ps_update_direct(ps->worker[w].client, ask->update, 0, now_ns);
+        return true;
+    }
+    ask->unheard = false;
+    by_aggregator(ps, w, ask);
     uint64_t kind = weft_prng_below(prng, KINDS);
     if (kind == KIND_DROP && ps->drops) {
         ask->drop_said |= drop(ps, w, ask->update, now_ns);
@@ -149,6 +181,24 @@ void weft_swarm_ps_sched_breaks(struct swarm_ps *ps)
 {
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         ps->told.broken += undecided(&ps->worker[w]);
+    }
+}
+
+/* What it had decided on before remains granted; what is not decided is decided by the next one, or by
+ * nobody. */
+void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns)
+{
+    const uint64_t now_ns = weft_world_now_ns(ps->world);
+    ps->sched_back_ns = now_ns + dead_ns;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        for (int i = 0; i < SWARM_ASKS; i++) {
+            struct swarm_ps_ask *ask = &ps->worker[w].ask[i];
+            if (ask->update != 0) {
+                ask->unheard = true;
+                ask->at_ns = now_ns + silence_ns;
+                weft_world_wake(ps->world, ps->shards + w, ask->at_ns);
+            }
+        }
     }
 }
 

@@ -23,7 +23,7 @@ static uint64_t clock_ns(void *arg)
 
 static uint32_t host_of(const struct swarm_ps *ps, uint32_t b)
 {
-    return ps->shards + ps->table.workers + b;
+    return ps->shards * (1U + ps->replicas) + ps->table.workers + b;
 }
 
 void weft_swarm_ps_via_begin(struct swarm_ps *ps, uint64_t seed)
@@ -162,7 +162,7 @@ static void box_dies(struct swarm_ps *ps, uint32_t b)
     struct swarm_ps_box *box = &ps->box[b];
     count(ps, b);
     box->lives++;
-    box->connect_ns = 0;
+    box->connect_ns = box->look_ns = 0;
     const struct weft_world_host_config host = host_config(ps, b);
     weft_status status = weft_world_restart(ps->world, host_of(ps, b), &host);
     WEFT_ASSERT(status == WEFT_OK);
@@ -171,12 +171,14 @@ static void box_dies(struct swarm_ps *ps, uint32_t b)
 }
 
 /* It may die twice before any other event. */
-void weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng)
+bool weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng)
 {
-    if (ps->via && ps->box_deaths > 0 && weft_prng_below(prng, 2) == 0) {
+    const bool dies = ps->via && ps->box_deaths > 0 && weft_prng_below(prng, 2) == 0;
+    if (dies) {
         ps->box_deaths--;
         box_dies(ps, (uint32_t)weft_prng_below(prng, ps->boxes));
     }
+    return dies;
 }
 
 uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng)
@@ -196,19 +198,51 @@ void weft_swarm_ps_wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, u
     weft_world_wake(ps->world, host, ps->wake_ns[host]);
 }
 
+static uint32_t above(const struct swarm_ps *ps, const struct swarm_ps_box *box)
+{
+    return box->config.has_parent ? box->above
+                                  : weft_swarm_ps_shard_host(ps, box->config.shard);
+}
+
+void weft_swarm_ps_boxes_look(struct swarm_ps *ps, uint32_t s, uint64_t within_ns)
+{
+    const uint64_t now_ns = weft_world_now_ns(ps->world);
+    for (uint32_t b = s; b < ps->boxes; b += ps->shards) {
+        ps->box[b].look_ns = now_ns + 1 + weft_prng_below(&ps->kills_prng, within_ns);
+        weft_world_wake(ps->world, host_of(ps, b), ps->box[b].look_ns);
+    }
+}
+
+/* It is connected to a process that no longer serves the shard, and learns that. */
+static void box_moves(struct swarm_ps *ps, uint32_t b, uint64_t now_ns)
+{
+    struct swarm_ps_box *box = &ps->box[b];
+    if (box->look_ns == 0) {
+        return;
+    }
+    if (now_ns < box->look_ns) {
+        weft_swarm_ps_wake_at(ps, host_of(ps, b), box->look_ns, now_ns);
+        return;
+    }
+    box->look_ns = 0;
+    if (!weft_aggregator_wants_shard(box->aggregator) && box->at_host != above(ps, box)) {
+        weft_ep_close(weft_world_ep(ps->world, host_of(ps, b)), box->peer, now_ns);
+    }
+}
+
 static void box_connects(struct swarm_ps *ps, uint32_t b, uint64_t now_ns)
 {
     struct swarm_ps_box *box = &ps->box[b];
-    weft_peer peer;
     if (!weft_aggregator_wants_shard(box->aggregator)) {
         return;
     }
     if (now_ns >= box->connect_ns) {
-        const struct weft_addr addr = weft_world_addr(box->above);
+        box->at_host = above(ps, box);
+        const struct weft_addr addr = weft_world_addr(box->at_host);
         box->connect_ns = now_ns + connect_pause_ns;
-        if (weft_ep_connect(weft_world_ep(ps->world, host_of(ps, b)), &addr, now_ns, &peer) ==
+        if (weft_ep_connect(weft_world_ep(ps->world, host_of(ps, b)), &addr, now_ns, &box->peer) ==
             WEFT_OK) {
-            weft_aggregator_connect(box->aggregator, peer);
+            weft_aggregator_connect(box->aggregator, box->peer);
         }
     }
     weft_swarm_ps_wake_at(ps, host_of(ps, b), box->connect_ns, now_ns);
@@ -234,6 +268,7 @@ void weft_swarm_ps_box_turn(struct swarm_ps *ps, uint32_t host, uint64_t now_ns)
             weft_ep_close(weft_world_ep(ps->world, host), peer, now_ns);
         }
     }
+    box_moves(ps, b, now_ns);
     box_connects(ps, b, now_ns);
     weft_swarm_ps_wake_at(ps, host, weft_aggregator_deadline(aggregator), now_ns);
 }

@@ -22,5 +22,8 @@ import json
 r = json.load(open('$tap_tmp/replicas.json'))['replicas']
 assert r['promotions'] > 0 and r['transfers'] > 0 and 0 <= r['loss_share_max'] <= 1.000001, r
 assert {'promotions_with_loss', 'pushes_lost', 'deaths_skipped', 'holds'} <= set(r), r"
-tap_run_fails "a seed is of one kind" 2 "$WEFT_BIN" sim swarm --replicas --via
+tap_run "seeds $seeds of parameter servers, all of whose processes die" "$WEFT_BIN" sim swarm --replicas --via \
+    --seeds "$seeds"
+tail -n 4 "$tap_tmp/run.out" | sed 's/^/# /'
+tap_run_fails "a seed is of one kind" 2 "$WEFT_BIN" sim swarm --replicas --value-type bf16
 tap_done

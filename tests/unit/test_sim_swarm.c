@@ -367,6 +367,40 @@ static void replicas_are_promoted(void **state)
     assert_true(sum.transfers > 500 && sum.failed > 0 && sum.holds > 50);
 }
 
+/* Every kind of process dies. */
+static void all_kinds_die(void **state)
+{
+    (void)state;
+    struct weft_swarm_replicas sum = {0};
+    uint64_t absorbed = 0, parks = 0, asked = 0;
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        struct weft_swarm_result result;
+        weft_swarm_run_kills(seed, NULL, &result);
+        if (!result.ok) {
+            fail_msg("seed %lu: %s", (unsigned long)seed, result.failure);
+        }
+        assert_true(result.replicas.lost_share_max <= 1.000001);
+        sum.promotions += result.replicas.promotions;
+        sum.lost_some += result.replicas.lost_some;
+        sum.replica_deaths += result.replicas.replica_deaths;
+        sum.worker_deaths += result.replicas.worker_deaths;
+        sum.aggregator_deaths += result.replicas.aggregator_deaths;
+        sum.scheduler_deaths += result.replicas.scheduler_deaths;
+        absorbed += result.pushes_absorbed;
+        parks += result.parks;
+        asked += result.updates.asked;
+    }
+    print_message("%lu promotions, %lu with loss; deaths of %lu replicas, %lu workers, %lu aggregators, "
+                  "%lu schedulers; %lu pushes by aggregators, %lu parks, %lu updates asked for\n",
+                  (unsigned long)sum.promotions, (unsigned long)sum.lost_some,
+                  (unsigned long)sum.replica_deaths, (unsigned long)sum.worker_deaths,
+                  (unsigned long)sum.aggregator_deaths, (unsigned long)sum.scheduler_deaths,
+                  (unsigned long)absorbed, (unsigned long)parks, (unsigned long)asked);
+    assert_true(sum.promotions > 40 && sum.lost_some > 0 && sum.replica_deaths > 50);
+    assert_true(sum.worker_deaths > 20 && sum.aggregator_deaths > 100 && sum.scheduler_deaths > 20);
+    assert_true(absorbed > 100 && parks > 0 && asked > 100);
+}
+
 /* Fails the run as soon as a server is dead and its replica has not taken its place. */
 struct saboteur {
     struct swarm_ps *ps; /* NULL: not made yet */
@@ -419,6 +453,7 @@ int main(void)
         cmocka_unit_test(workers_go_by_aggregators),
         cmocka_unit_test(pulls_ahead_leave_room_for_a_clock_probe),
         cmocka_unit_test(replicas_are_promoted),
+        cmocka_unit_test(all_kinds_die),
         cmocka_unit_test(a_run_that_fails_before_a_promotion_is_freed),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
