@@ -502,7 +502,9 @@ static weft_status detect_member(const struct detection *d)
 static weft_status check(const struct detection *d)
 {
     const struct weft_launch *launch = d->launch;
-    if (launch->role != WEFT_LAUNCH_SERVER && launch->rank != WEFT_LAUNCH_UNKNOWN &&
+    const bool is_worker =
+        launch->role != WEFT_LAUNCH_SERVER && launch->role != WEFT_LAUNCH_AGGREGATOR;
+    if (is_worker && launch->rank != WEFT_LAUNCH_UNKNOWN &&
         launch->workers != WEFT_LAUNCH_UNKNOWN && launch->rank >= launch->workers) {
         return weft_fail(d->error, WEFT_INVALID,
                          "rank %u (from %s) does not exist in a job of %u workers (from %s)",
