@@ -20,6 +20,7 @@ struct serving {
     struct weft_provider *provider;
     struct weft_aggregator *aggregator;
     struct weft_msgr msgr;
+    weft_peer peer;      /* its connection to the shard, or the last one */
     uint64_t connect_ns; /* do not connect to the shard before this time */
     uint64_t refusals;   /* of the shard or the parent, logged so far */
     uint64_t loops;      /* the same */
@@ -145,6 +146,23 @@ static void note_age(struct serving *serving)
                    (int)WEFT_WORKER_VIA_TIMEOUT_MS, (int)WEFT_WORKER_VIA_PLANNED_MS);
 }
 
+/* Another process serves the shard, at another address. The connected one is dead or cut off, which its
+ * connection may show only after the peer timeout; until then every sum sent to it would be lost, and
+ * its members would time out. */
+static void follow(struct serving *serving)
+{
+    struct weft_aggregator_thread *thread = serving->thread;
+    struct weft_launch_address *server = &thread->config.server;
+    pthread_mutex_lock(&thread->lock);
+    const bool has_moved = thread->moved.port != 0 && (thread->moved.port != server->port ||
+                                                       strcmp(thread->moved.host, server->host) != 0);
+    *server = has_moved ? thread->moved : *server;
+    pthread_mutex_unlock(&thread->lock);
+    if (has_moved && !weft_aggregator_wants_shard(serving->aggregator)) {
+        weft_driver_disconnect(serving->driver, serving->peer);
+    }
+}
+
 /* Call between two steps. Returns how long the next may sleep. */
 static uint64_t turn(struct serving *serving)
 {
@@ -153,6 +171,7 @@ static uint64_t turn(struct serving *serving)
     uint64_t now_ns = weft_clock_now_ns(), due_ns;
     weft_peer peer;
     bool for_good;
+    follow(serving);
     while (weft_aggregator_take_closed(serving->aggregator, &peer, &for_good)) {
         if (for_good) {
             weft_driver_refuse(serving->driver, peer);
@@ -168,14 +187,9 @@ static uint64_t turn(struct serving *serving)
     if (weft_aggregator_wants_shard(serving->aggregator)) {
         if (now_ns >= serving->connect_ns) {
             serving->connect_ns = now_ns + connect_pause_ns;
-            pthread_mutex_lock(&serving->thread->lock);
-            if (serving->thread->moved.port != 0) {
-                serving->thread->config.server = serving->thread->moved;
-            }
-            pthread_mutex_unlock(&serving->thread->lock);
-            if (weft_driver_connect(serving->driver, server->host, server->port, &peer, &error) ==
-                WEFT_OK) {
-                weft_aggregator_connect(serving->aggregator, peer);
+            if (weft_driver_connect(serving->driver, server->host, server->port, &serving->peer,
+                                    &error) == WEFT_OK) {
+                weft_aggregator_connect(serving->aggregator, serving->peer);
             }
         }
         due_ns = weft_min_u64(due_ns, serving->connect_ns);
@@ -296,6 +310,9 @@ void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
 {
     pthread_mutex_lock(&thread->lock);
     thread->moved = *server;
+    if (thread->driver != NULL) {
+        weft_driver_wake(thread->driver);
+    }
     pthread_mutex_unlock(&thread->lock);
 }
 

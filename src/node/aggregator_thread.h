@@ -65,7 +65,7 @@ weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
 bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
                                 struct weft_aggregator_stats *stats_p);
 
-/* Make the next connection to this address. Thread: any. */
+/* The shard is at this address now: end a connection to another one, and connect. Thread: any. */
 void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
                                  const struct weft_launch_address *server);
 
