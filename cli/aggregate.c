@@ -30,6 +30,7 @@ struct verb {
     const char *parent;
     const char *rack;
     const char *advertise;
+    const char *ports; /* one for each shard; NULL = from --listen */
     struct weft_membership membership;
     uint64_t list_version; /* version of the shard address list */
     uint32_t shards; /* with --parent */
@@ -227,6 +228,20 @@ static void say(void *arg, enum weft_node_level level, const char *text)
     fprintf(stderr, "weft aggregate: %s\n", text);
 }
 
+/* 0 = any. */
+static uint16_t port_of(const struct verb *verb, uint32_t shard)
+{
+    const char *at = verb->ports;
+    if (at == NULL) {
+        return (uint16_t)(verb->port != 0 ? verb->port + shard : 0);
+    }
+    for (; shard > 0 && at != NULL; shard--) {
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return at != NULL ? (uint16_t)strtoul(at, NULL, 10) : 0;
+}
+
 static weft_status start(struct verb *verb, struct weft_error *error)
 {
     verb->threads = calloc(verb->count, sizeof(*verb->threads));
@@ -246,7 +261,7 @@ static weft_status start(struct verb *verb, struct weft_error *error)
         struct weft_aggregator_thread_config config = verb->each;
         config.aggregator.shard = i;
         config.server = verb->addresses[i];
-        config.driver.udp.port = (uint16_t)(verb->port != 0 ? verb->port + i : 0);
+        config.driver.udp.port = port_of(verb, i);
         weft_status status = weft_aggregator_thread_start(&verb->threads[i], &config, error);
         if (status != WEFT_OK) {
             return status;
@@ -600,6 +615,8 @@ int weft_cli_aggregate(int argc, char **argv)
          .value = &verb.each.driver.udp.loss.seed},
         {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
          .value = &verb.each.driver.udp.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
+        {"ports", "P,...", "one port per shard, from `weft run`", WEFT_OPTION_STRING,
+         .value = &verb.ports, .hidden = true},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32, .value = &verb.control_fd,
          .hidden = true},
         {0},

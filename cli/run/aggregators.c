@@ -1,9 +1,11 @@
 /* Aggregators of `weft run`: processes of `weft aggregate`, in slots after those of the workers and
  * the replicas. They register with the coordinator, which assigns one to each worker
- * (WEFT_VIA=coordinator). A job does not depend on them: when one dies, workers send their pushes
- * to the servers until it runs again.
+ * (WEFT_VIA=coordinator); with a scheduler workers have the list of all. A job does not depend on them:
+ * when one dies, workers send their pushes to the servers until it runs again.
  */
 #include "cli/run/internal.h"
+
+#include "sched/wire.h"
 
 #include <stdio.h>
 
@@ -13,8 +15,10 @@ int weft_run_check_aggregators(const struct weft_command *command,
     if (options->aggregators == 0 && options->aggregator_args.count > 0) {
         return weft_options_usage(command, "--aggregator-options requires --aggregators");
     }
-    if (options->aggregators > 0 && options->replicas > 0) {
-        return weft_options_usage(command, "--aggregators cannot be combined with --replicas yet");
+    if (options->scheduler != NULL && options->aggregators > WEFT_SCHED_AGGREGATORS_MAX) {
+        return weft_options_usage(command, "--aggregators %u is too many with --scheduler, which plans "
+                                           "with at most %d",
+                                  options->aggregators, (int)WEFT_SCHED_AGGREGATORS_MAX);
     }
     if (options->aggregators > 0 && weft_run_servers_have(options, "aggregators")) {
         return weft_options_usage(command, "--server-options has --aggregators, which the servers get "
@@ -52,4 +56,45 @@ void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const cha
         fprintf(stderr, "weft run: aggregator %u %s; its workers push to the servers\n", slot->rank,
                 how);
     }
+}
+
+void weft_run_aggregator_ready(struct run *run, struct weft_slot *slot, const cJSON *message)
+{
+    static const char option[] = "--ports=";
+    const uint32_t shards = run->options->servers * run->options->shards_per_server;
+    const uint32_t last = slot->args.count - 1;
+    uint16_t *ports = run->aggregator_ports[slot->rank];
+    char text[WEFT_JOB_SHARDS_MAX * 6 + sizeof(option)] = "--ports=";
+    if (run->options->scheduler == NULL) {
+        return; /* the coordinator sends its address to the workers */
+    }
+    weft_channel_ports(message, ports, shards);
+    for (uint32_t s = 0; s < shards; s++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%s%u", s > 0 ? "," : "", ports[s]);
+    }
+    if (strncmp(slot->args.list[last], option, strlen(option)) == 0) {
+        weft_args_set(&slot->args, last, "%s", text);
+    } else {
+        weft_args_add(&slot->args, "%s", text);
+    }
+}
+
+void weft_run_set_via(struct run *run, struct weft_slot *worker)
+{
+    const uint32_t shards = run->options->servers * run->options->shards_per_server;
+    static char text[WEFT_SCHED_AGGREGATORS_MAX * WEFT_JOB_SHARDS_MAX * 24];
+    size_t used = 0;
+    if (run->options->scheduler == NULL) {
+        weft_slot_setenv(worker, "WEFT_VIA", "coordinator");
+        return;
+    }
+    for (uint32_t a = 0; a < run->options->aggregators; a++) {
+        for (uint32_t s = 0; s < shards; s++) {
+            const char *separator = s > 0 ? "," : a > 0 ? "/" : "";
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s127.0.0.1:%u", separator,
+                                     run->aggregator_ports[a][s]);
+        }
+    }
+    weft_slot_setenv(worker, "WEFT_VIA", "%s", text);
 }

@@ -105,3 +105,25 @@ void weft_run_end_servers(struct run *run, bool good)
         }
     }
 }
+
+void weft_run_end_role(struct run *run, const char *role, bool good)
+{
+    const uint64_t begun_ns = weft_clock_now_ns();
+    const struct weft_run_watch *watch = good ? run->options->watch : NULL;
+    uint64_t waited_ns = 0;
+    while (run->interrupted == 0 && weft_supervisor_press(&run->supervisor, role, waited_ns) > 0) {
+        struct weft_supervisor_event event;
+        weft_supervisor_next(&run->supervisor, look_ns, &event);
+        waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
+        if (event.type == WEFT_SUPERVISOR_SIGNAL) {
+            run->interrupted = event.signal;
+        } else if (event.type == WEFT_SUPERVISOR_MESSAGE) {
+            const bool is_last = strcmp(weft_channel_text(event.object, "event"), "done") == 0;
+            if (watch != NULL && is_last && strcmp(event.slot->role, role) == 0) {
+                watch->message(watch->arg, &run->supervisor, event.slot, event.object);
+            }
+            cJSON_Delete(event.object);
+        }
+    }
+    weft_supervisor_stop(&run->supervisor, role);
+}

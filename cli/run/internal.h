@@ -1,5 +1,6 @@
 /* Internals of `weft run`, shared by run.c (options, key, directory), slots.c (command lines and
- * environments), replicas.c, supervise.c (process supervision) and end.c (the end of a run). */
+ * environments), replicas.c, aggregators.c, scheduler.c, supervise.c (process supervision) and
+ * end.c (the end of a run). */
 #ifndef WEFT_CLI_RUN_INTERNAL_H
 #define WEFT_CLI_RUN_INTERNAL_H
 
@@ -25,6 +26,8 @@ struct run {
     uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* time to replace a server whose lease expired; 0 =
                                                * none */
     uint16_t replica_ports[WEFT_JOB_SHARDS_MAX];
+    uint16_t scheduler_port; /* of the run's own */
+    uint16_t aggregator_ports[WEFT_SHARD_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX];
     char replica_metrics[WEFT_JOB_SHARDS_MAX][WEFT_METRICS_URL_BYTES]; /* "" = none */
     bool promoting[WEFT_JOB_SHARDS_MAX]; /* by server: its replica was asked to take over */
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* by server: was ready at least once */
@@ -64,6 +67,17 @@ static inline struct weft_slot *run_aggregator(struct run *run, uint32_t a)
     return &run->supervisor.slots[1 + options->servers * (1 + options->replicas) + options->workers + a];
 }
 
+static inline bool run_has_own_scheduler(const struct run *run)
+{
+    return run->options->scheduler != NULL && strcmp(run->options->scheduler, "on") == 0;
+}
+
+/* Behind the aggregators; only with --scheduler on. */
+static inline struct weft_slot *run_scheduler(struct run *run)
+{
+    return run_aggregator(run, run->options->aggregators);
+}
+
 /* The server of a replica's slot; UINT32_MAX = not a replica. */
 static inline uint32_t run_replica_of(struct run *run, const struct weft_slot *slot)
 {
@@ -84,6 +98,8 @@ void weft_run_make_worker(struct run *run, uint32_t w); /* call when the servers
 void weft_run_make_replica(struct run *run, uint32_t s); /* call when its server is ready */
 
 void weft_run_make_aggregator(struct run *run, uint32_t a); /* the servers are ready */
+
+void weft_run_make_scheduler(struct run *run); /* before the servers */
 
 /* Set the addresses of the shards in a worker's environment. */
 void weft_run_set_servers(struct run *run, struct weft_slot *worker);
@@ -112,12 +128,30 @@ bool weft_run_print(const struct weft_slot *slot, const cJSON *message);
  * last checkpoint would be a result of the run. */
 void weft_run_end_servers(struct run *run, bool good);
 
+/* Stop the processes of a role, each within its grace period. In a run that is good the watch gets
+ * their last messages. A signal sets run->interrupted. */
+void weft_run_end_role(struct run *run, const char *role, bool good);
+
 /* ---- aggregators.c --------------------------------------------------------------------------- */
 
 /* False: run->error has the reason. */
 bool weft_run_start_aggregators(struct run *run);
 bool weft_run_is_aggregator(struct run *run, const struct weft_slot *slot);
 void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const char *how);
+/* With a scheduler, which plans with one list of aggregators for all workers, they keep their
+ * addresses. */
+void weft_run_aggregator_ready(struct run *run, struct weft_slot *slot, const cJSON *message);
+void weft_run_set_via(struct run *run, struct weft_slot *worker);
+
+/* ---- scheduler.c: no effect without --scheduler ---------------------------------------------- */
+
+/* False: run->error has the reason. */
+bool weft_run_start_scheduler(struct run *run);
+bool weft_run_is_scheduler(struct run *run, const struct weft_slot *slot);
+void weft_run_scheduler_ready(struct run *run, const cJSON *message);
+void weft_run_scheduler_exit(struct run *run, const char *how);
+/* "" = none. */
+void weft_run_scheduler_address(const struct run *run, char *text, size_t bytes);
 
 /* ---- supervise.c ----------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const roles[WEFT_RUN_ROLES] = {"coordinator", "server", "replica",
-                                                  "aggregator", "worker"};
+                                                  "aggregator", "scheduler", "worker"};
 
 /* Add a metric family with a sample per role; offset: of the role's value within of[]. */
 static void add_roles(const struct weft_run_metrics *run, struct weft_exposition *text,

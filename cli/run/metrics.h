@@ -6,7 +6,7 @@
 #include "job/supervisor.h"
 #include "metrics/targets.h"
 
-enum { WEFT_RUN_ROLES = 5 };
+enum { WEFT_RUN_ROLES = 6 };
 
 struct weft_run_metrics {
     struct weft_metrics metrics;

@@ -98,7 +98,8 @@ int weft_run(const struct weft_run_options *options)
                                                       .folder = run.folder};
         const uint32_t servers = options->servers * (1 + options->replicas);
         if (weft_supervisor_init(&run.supervisor, &policy,
-                                 1 + servers + options->workers + options->aggregators,
+                                 1 + servers + options->workers + options->aggregators +
+                                     run_has_own_scheduler(&run),
                                  options->servers) == WEFT_OK) {
             result = weft_run_all(&run);
         } else {
@@ -139,6 +140,9 @@ static int check(const struct weft_command *command, const struct weft_run_optio
     }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_run_check_aggregators(command, options);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_run_check_scheduler(command, options);
     }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_transport_options_check(command, &options->transport, 0, NULL);
@@ -209,6 +213,12 @@ int weft_cli_run(int argc, char **argv)
          .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"aggregator-options", "WORDS", "for every `weft aggregate`, as --server-options",
          WEFT_OPTION_CUSTOM, .value = &run.aggregator_args, .parse = parse_words, .fallback = "none"},
+        {"scheduler", "on|HOST:PORT", "the job's transfer scheduler: on = start `weft scheduler` as a process\n"
+         "of the run, HOST:PORT = use a running one. Workers get its address in\n"
+         "WEFT_SCHEDULER, and the list of all aggregators in WEFT_VIA",
+         WEFT_OPTION_STRING, .value = &run.scheduler, .fallback = "none"},
+        {"scheduler-options", "WORDS", "for `weft scheduler`, as --server-options", WEFT_OPTION_CUSTOM,
+         .value = &run.scheduler_args, .parse = parse_words, .fallback = "none"},
         {"job", "NAME", "WEFT_JOB of all processes", WEFT_OPTION_STRING, .value = &run.job,
          .fallback = "none"},
         WEFT_TRANSPORT_ROWS(&run.transport),
@@ -242,6 +252,7 @@ int weft_cli_run(int argc, char **argv)
     }
     weft_args_fini(&run.server_args);
     weft_args_fini(&run.aggregator_args);
+    weft_args_fini(&run.scheduler_args);
     weft_args_fini(&run.worker_args);
     return status;
 }

@@ -34,10 +34,11 @@ extern const char *const weft_run_server_deaths[];
  * "test" from it. */
 struct weft_run_watch {
     void *arg;
-    /* A message of a worker, or the last one of a server. */
+    /* A message of a worker, or the last one of a server, an aggregator or the scheduler. */
     void (*message)(void *arg, struct weft_supervisor *supervisor, struct weft_slot *slot,
                     const cJSON *message);
     uint32_t promotions; /* counted by weft_run */
+    uint16_t scheduler_port; /* of its own scheduler; 0 = none */
 };
 
 struct weft_run_options {
@@ -48,6 +49,7 @@ struct weft_run_options {
     uint32_t replicas; /* of each server; 0 or 1 */
     double div_max;
     uint32_t aggregators; /* processes of `weft aggregate` */
+    const char *scheduler; /* "on": a process of `weft scheduler`; HOST:PORT; NULL = none */
     enum weft_run_server_death on_server_death;
     uint32_t lease_ms;
     const char *job; /* NULL = no name */
@@ -60,6 +62,7 @@ struct weft_run_options {
     struct weft_metrics_options metrics;
     struct weft_args server_args; /* for every `weft server`, in addition to the standard options */
     struct weft_args aggregator_args; /* for every `weft aggregate`, likewise */
+    struct weft_args scheduler_args; /* for its own `weft scheduler`, likewise */
     struct weft_args worker_args; /* the command of every worker */
     struct weft_run_watch *watch; /* NULL = none */
 };
@@ -84,6 +87,10 @@ int weft_run_check_replicas(const struct weft_command *command,
 /* Check that the options of aggregators are consistent; prints a usage error. */
 int weft_run_check_aggregators(const struct weft_command *command,
                                const struct weft_run_options *options);
+
+/* The same of --scheduler, HOST:PORT included. */
+int weft_run_check_scheduler(const struct weft_command *command,
+                             const struct weft_run_options *options);
 
 /* Rows of an option table; run is the struct weft_run_options. */
 #define WEFT_REPLICA_ROWS(run)                                                                     \

@@ -93,6 +93,11 @@ static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
     if (run->options->aggregators > 0) {
         weft_args_add(&slot->args, "--aggregators=%u", run->options->aggregators);
     }
+    char scheduler[WEFT_LAUNCH_HOST_BYTES + 16];
+    weft_run_scheduler_address(run, scheduler, sizeof(scheduler));
+    if (scheduler[0] != '\0') {
+        weft_args_add(&slot->args, "--scheduler=%s", scheduler);
+    }
     weft_args_add_all(&slot->args, run->options->server_args.list);
     /* A killed server restores from its journal the changes that its last checkpoint lacks. */
     if (run->options->restarts > 0 && run->replays &&
@@ -126,6 +131,18 @@ void weft_run_make_aggregator(struct run *run, uint32_t a)
     weft_args_add(&slot->args, "--number=%u", a);
     weft_args_add(&slot->args, "--workers=%u", run->options->workers);
     weft_args_add_all(&slot->args, run->options->aggregator_args.list);
+    set_job_environment(run, slot);
+}
+
+void weft_run_make_scheduler(struct run *run)
+{
+    struct weft_slot *slot = run_scheduler(run);
+    begin_weft_process(run, slot, "scheduler", "scheduler", 0);
+    weft_args_add(&slot->args, "--workers=%u", run->options->workers);
+    weft_args_add(&slot->args, "--shards=%u",
+                  run->options->servers * run->options->shards_per_server);
+    weft_args_add_all(&slot->args, run->options->scheduler_args.list);
+    weft_args_add(&slot->args, "--port=0");
     set_job_environment(run, slot);
 }
 
@@ -201,7 +218,12 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
     weft_run_metrics_tell(&run->options->metrics, run->folder, slot);
     if (run->options->aggregators > 0 && !env_is_set("WEFT_VIA")) {
-        weft_slot_setenv(slot, "WEFT_VIA", "coordinator");
+        weft_run_set_via(run, slot);
+    }
+    char scheduler[WEFT_LAUNCH_HOST_BYTES + 16];
+    weft_run_scheduler_address(run, scheduler, sizeof(scheduler));
+    if (scheduler[0] != '\0') {
+        weft_slot_setenv(slot, "WEFT_SCHEDULER", "%s", scheduler);
     }
     set_reconnect_environment(run, slot);
 }

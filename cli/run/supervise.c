@@ -52,7 +52,12 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
         return;
     }
     if (weft_run_is_aggregator(run, slot)) {
-        return; /* the coordinator sends its address to the workers */
+        weft_run_aggregator_ready(run, slot, message);
+        return;
+    }
+    if (weft_run_is_scheduler(run, slot)) {
+        weft_run_scheduler_ready(run, message);
+        return;
     }
     weft_channel_ports(message, run->ports + slot->rank * shards, shards);
     keep_ports(run, slot->rank);
@@ -168,6 +173,10 @@ static void note_exit(struct run *run, struct weft_slot *slot)
     }
     if (weft_run_is_aggregator(run, slot)) {
         weft_run_aggregator_exit(run, slot, how);
+        return;
+    }
+    if (weft_run_is_scheduler(run, slot)) {
+        weft_run_scheduler_exit(run, how);
         return;
     }
     if (strcmp(slot->role, "server") == 0) {
@@ -307,6 +316,11 @@ static bool start_all(struct run *run)
     if (weft_run_start(run, run_coordinator(run)) != WEFT_OK || !await_ready(run, 0, 1)) {
         return false;
     }
+    if (!weft_run_start_scheduler(run) ||
+        (run_has_own_scheduler(run) &&
+         !await_ready(run, (uint32_t)(run_scheduler(run) - run->supervisor.slots), 1))) {
+        return false;
+    }
     for (uint32_t s = 0; s < run->options->servers; s++) {
         weft_run_make_server(run, s);
         if (weft_run_start(run, run_server(run, s)) != WEFT_OK) {
@@ -366,8 +380,9 @@ int weft_run_all(struct run *run)
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
     weft_supervisor_stop(&run->supervisor, "worker");
-    weft_supervisor_stop(&run->supervisor, "aggregator"); /* its sums are sent to the servers */
+    weft_run_end_role(run, "aggregator", good); /* its sums are sent to the servers */
     weft_run_end_servers(run, good);
+    weft_run_end_role(run, "scheduler", good); /* servers report to it */
     weft_supervisor_stop(&run->supervisor, NULL);
     good = good && run->interrupted == 0 && run->error.text[0] == '\0';
     if (run->interrupted != 0) {

@@ -51,9 +51,11 @@ static void add_checkpoints(const struct weft_checkpoint_options *options,
 static void add_scheduler(const struct weft_job *job, struct weft_args *args)
 {
     const char *host = job->scheduler_address.host;
-    if (job->scheduler != NULL) {
+    if (job->scheduler != NULL && job->scheduler_address.port != 0) { /* else from `weft run` */
         weft_args_add(args, strchr(host, ':') != NULL ? "--scheduler=[%s]:%u" : "--scheduler=%s:%u",
                       host, job->scheduler_address.port);
+    }
+    if (job->scheduler != NULL) {
         weft_args_add(args, "--tau-max=%u", job->tau_max);
     }
 }

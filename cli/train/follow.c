@@ -52,9 +52,18 @@ static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot
         (void)weft_fail(&train->unsaved, WEFT_IO, "%s", weft_channel_text(message, "text"));
         return;
     }
+    if (train_is_scheduler(slot)) {
+        cJSON_Delete(train->planned);
+        train->planned =
+            cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(message, "scheduler"), true);
+        return;
+    }
     if (weft_results_add(&train->results, slot, message, weft_clock_now_ns()) != WEFT_OK) {
         (void)weft_fail(&train->error, WEFT_PEER, "%s %u (pid %d) sent an unreadable \"%s\"",
                         slot->role, slot->rank, (int)slot->pid, event);
+        return;
+    }
+    if (train_is_aggregator(slot)) {
         return;
     }
     if (train_is_server(slot)) {
@@ -83,6 +92,10 @@ int weft_train_follow_end(struct train *train, const struct weft_run_watch *watc
 {
     train->results.replication.promotions = watch->promotions;
     train->results.replication.div_max = train->div_max;
+    if (watch->scheduler_port != 0) {
+        train->job.scheduler_address =
+            (struct weft_launch_address){.host = "127.0.0.1", .port = watch->scheduler_port};
+    }
     if (train->error.text[0] == '\0' &&
         (train->servers_done != train->servers || train->workers_done != train->job.workers)) {
         (void)weft_fail(&train->error, WEFT_PEER, "%u of %u servers and %u of %u workers reported "

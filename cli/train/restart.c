@@ -14,7 +14,6 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
         {"report", train->report != NULL && train->restarts > 0},
         {"json", train->json && train->restarts > 0},
         {"quiet", train->quiet},
-        {"via on", train->job.via != NULL && strcmp(train->job.via, "on") == 0},
         {"lab", train->hosts.lab != NULL},
         {"port", train->port != 0},
         {"trace", train->job.trace != NULL},
@@ -41,11 +40,6 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
                                       train->restarts > 0 ? "restart" : "replicas");
         }
     }
-    if (train->has_own_scheduler) {
-        return weft_options_usage(command, "--scheduler on cannot be used with --restart or "
-                                           "--replicas; start `weft scheduler` and give its "
-                                           "HOST:PORT");
-    }
     if (train->checkpoints.directory == NULL && train->replicas == 0) {
         return weft_options_usage(command,
             "--restart requires --checkpoint DIR: a restarted server "
@@ -62,7 +56,7 @@ static void add_worker(const struct train *train, struct weft_args *args)
     weft_train_args_path(job, args);
     weft_train_args_transport(&job->transport, &job->security, args);
     weft_train_args_worker(job, train->data_path, args);
-    if (job->via != NULL) {
+    if (job->via != NULL && train->aggregators == 0) { /* else WEFT_VIA */
         weft_args_add(args, "--via=%s", job->via);
     }
     if (train->has_reconnect) {
@@ -90,19 +84,31 @@ int weft_train_restart(struct train *train)
     run.transport = train->job.transport;
     run.security = train->job.security;
     run.metrics = train->metrics_options;
+    run.aggregators = train->aggregators;
+    run.scheduler = train->job.scheduler;
     struct weft_run_watch watch;
     if (train->report != NULL || train->json) {
         weft_train_follow(train, &watch);
         run.watch = &watch;
     }
+    const struct weft_launch_address scheduler = train->job.scheduler_address;
+    train->job.scheduler_address.port = 0; /* the run tells its processes */
     weft_train_args_path(&train->job, &run.server_args);
     weft_train_args_server(&train->job, &train->checkpoints, &run.server_args);
+    if (train->aggregators > 0) {
+        weft_train_args_path(&train->job, &run.aggregator_args);
+        if (train->flush_age_us > 0) {
+            weft_args_add(&run.aggregator_args, "--flush-age-us=%u", train->flush_age_us);
+        }
+    }
     add_worker(train, &run.worker_args);
+    train->job.scheduler_address = scheduler;
     int status = weft_run(&run);
     if (status == WEFT_EXIT_OK && run.watch != NULL) {
         status = weft_train_follow_end(train, &watch);
     }
     weft_args_fini(&run.server_args);
+    weft_args_fini(&run.aggregator_args);
     weft_args_fini(&run.worker_args);
     return status;
 }

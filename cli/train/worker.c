@@ -639,6 +639,10 @@ static int check(const struct weft_command *command, struct worker *worker)
             "--until-loss, --until-auc and --until-perplexity require `weft "
             "train`, which stops all workers at the same step");
     }
+    const char *scheduler = getenv("WEFT_SCHEDULER");
+    if (worker->job.scheduler == NULL && scheduler != NULL && scheduler[0] != '\0') {
+        worker->job.scheduler = scheduler;
+    }
     status = worker->job.scheduler != NULL
                  ? weft_scheduler_address(command, worker->job.scheduler,
                                           &worker->job.scheduler_address)

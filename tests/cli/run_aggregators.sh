@@ -55,6 +55,16 @@ started() {
     [ "$(grep -c '^weft run: aggregator 0: pid' "$1")" -ge "$2" ]
 }
 
+# timed <seconds> <command>: succeeds within that time.
+timed() {
+    until_s=$(($(date +%s) + $1))
+    shift
+    until "$@"; do
+        [ "$(date +%s)" -lt $until_s ] || return 1
+        sleep 0.1
+    done
+}
+
 begin again --aggregators 1 --restart 3 --aggregator-options "--flush-age-us 20000 --tables 1"
 tap_at_exit 'kill $job 2>/dev/null; wait'
 tap_run "pushes go through the aggregator" tap_until has_absorbed again.err
@@ -92,6 +102,29 @@ tap_like "is told all the same" "$(cat told.out)" '^\[worker 0\] via coordinator
 WEFT_VIA=127.0.0.1:9 "$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >told.out 2>&1
 tap_like "unless the user says where" "$(cat told.out)" '^\[worker 0\] via 127.0.0.1:9$'
 
+# shellcheck disable=SC2016
+"$WEFT_BIN" run --aggregators 2 -s 2 --scheduler on -- sh -c 'echo via $WEFT_VIA of $WEFT_SCHEDULER' >told.out 2>&1
+tap_is "beside a scheduler" $? 0
+at='127.0.0.1:[0-9]*'
+tap_like "it is told of all, and of the scheduler" "$(cat told.out)" \
+    "^\[worker 0\] via $at,$at/$at,$at of $at\$"
+
+# A server dies, and its replica at another address takes its place. The aggregator follows, long before its
+# connection to the dead one times out.
+"$WEFT_BIN" run -n 2 --peer-timeout 60 --metrics 127.0.0.1:0 --aggregators 1 --replicas 1 --div-max 0 \
+    --on-server-death promote -- "$WEFT_BIN" worker --format libsvm --data "$PWD/tiny" --epochs 10000 \
+    --batch 4 >moved.out 2>moved.err &
+job=$!
+tap_run "beside replicas they have pushes" tap_until has_absorbed moved.err
+tap_until grep -q '^weft run: replica 0: ready' moved.err
+kill -9 "$(sed -n 's/^weft run: server 0: pid //p' moved.err)"
+tap_run "a replica is promoted" tap_until grep -q 'which was its replica' moved.err
+has_more() { [ "$(absorbed moved.err 2>/dev/null || echo 0)" -gt $(($1 + 200)) ]; }
+before=$(absorbed moved.err)
+tap_run "and sums arrive there" timed 30 has_more "$before"
+kill "$job"
+wait "$job"
+
 # wrong <what> <pattern> <options>
 wrong() {
     what=$1 pattern=$2
@@ -102,8 +135,10 @@ wrong() {
 }
 wrong "too many" 'aggregators' --aggregators 65
 wrong "options without any" 'aggregator-options requires --aggregators' --aggregator-options x
-wrong "with replicas" 'cannot be combined with --replicas' --aggregators 1 --replicas 1 --div-max 1 \
-    --on-server-death promote
+wrong "too many for a scheduler" 'at most 32' --aggregators 33 --scheduler on
+wrong "a scheduler at no address" 'must be the HOST:PORT' --scheduler nowhere
+wrong "options of no scheduler" 'scheduler-options requires --scheduler on' --scheduler-options x
+wrong "a second scheduler" 'leave it out' --scheduler on --server-options "--scheduler 127.0.0.1:1"
 wrong "a second number" 'leave it out' --aggregators 1 --server-options "--aggregators 3"
 "$WEFT_BIN" run --aggregators 1 --aggregator-options "--flush-age-us none" -- true >wrong.out 2>&1
 tap_is "an option that aggregators refuse ends the run" $? 1

@@ -254,5 +254,4 @@ wrong "as many as that" 'more than --workers 4' train --scheduler on --mode asp 
 wrong "the same of the scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
 wrong "aggregators without --via on" 'requires --via on' train --aggregators 2
 wrong "too many of them" 'aggregators' train --via on --aggregators 99
-wrong "with restarts" 'cannot be used with --restart' train --scheduler on --restart 1 --checkpoint c
 tap_done
