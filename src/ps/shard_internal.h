@@ -99,6 +99,7 @@ struct shard_worker {
     bool up;
     weft_peer peer;
     uint64_t up_ns;       /* when it connected */
+    uint64_t down_ns;     /* when its last connection ended; 0 = it had none here */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
     struct weft_retired retired; /* processes that lost the rank: they hung, perhaps, and wake up */
     bool parked;          /* not up, and alive until vouched_ns + lease_ns; shard_park.c */

@@ -8,6 +8,9 @@
 
 #include "base/assert.h"
 
+/* Packets that are later than this are not expected. */
+static const uint64_t late_ns = WEFT_NS_PER_S;
+
 /* ---- request memory -------------------------------------------------------------------------- */
 
 /* Every expectation is for one request of one op of one worker, except CLOCK's, which needs no
@@ -229,14 +232,19 @@ bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p, bool 
 /* Whether a process may not have the rank. One that lost it does not get it back, even if nobody has
  * it: what it pushed is not known any more, and would count twice. One that is not known (it never
  * connected, or the shard was restored from before it did) and began before the process that is
- * connected waits until that is gone: most likely it hung, or else its host's clock is behind. */
-static bool is_refused(const struct shard_worker *worker, uint64_t incarnation, bool *for_good_p)
+ * connected waits until that is gone: most likely it hung, or else its host's clock is behind. It waits
+ * some time longer: the connection may be one of a dead process, whose packets were late. Taken for a
+ * successor, it would cost the living process the rank for good. */
+static bool is_refused(const struct shard_worker *worker, uint64_t incarnation, uint64_t now_ns,
+                       bool *for_good_p)
 {
     if (incarnation == 0 || incarnation == worker->incarnation) {
         return false;
     }
+    const bool was_there = worker->down_ns != 0 && now_ns - worker->down_ns < late_ns;
     *for_good_p = weft_retired_has(&worker->retired, incarnation);
-    return *for_good_p || (shard_is_there(worker) && incarnation < worker->incarnation);
+    return *for_good_p ||
+           ((shard_is_there(worker) || was_there) && incarnation < worker->incarnation);
 }
 
 void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *event,
@@ -249,7 +257,7 @@ void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *e
     }
     struct shard_worker *worker = &shard->workers[rank];
     bool for_good, renewed;
-    if (is_refused(worker, event->incarnation, &for_good)) {
+    if (is_refused(worker, event->incarnation, now_ns, &for_good)) {
         shard->counters.workers_refused++;
         replaced_add(shard, event->peer, for_good);
         return;
@@ -281,6 +289,7 @@ void weft_shard_peer_down(struct weft_shard *shard, const struct weft_msg_event 
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
             worker_unbind(shard, rank);
+            shard->workers[rank].down_ns = now_ns;
             if (weft_shard_parks(shard, rank, now_ns)) {
                 continue;
             }

@@ -281,7 +281,7 @@ static void another_process(void **state)
         assert_true(steps++ < 1000);
     }
     assert_int_equal(weft_shard_clock(b->shard, 0), 0);
-    reconnect(b, 77);
+    reconnect(b, 1077);
     assert_int_equal(weft_shard_clock(b->shard, 0), 1); /* closed SHORT */
     assert_int_equal(weft_shard_counters(b->shard)->clocks_skipped, 1);
     uint32_t with_half = rows_with(b, 0.5F); /* -1 of one, nothing of the other, mean of two */

@@ -438,6 +438,28 @@ static void whoever_lost_the_rank_does_not_get_it_back(void **state)
     cluster_free(c);
 }
 
+/* A process dies, and its packets are late: it seems to connect when its successor's connection has broken.
+ * The successor keeps the rank. Later it is another one, whose host's clock is behind. */
+static void a_late_connection_takes_no_rank(void **state)
+{
+    (void)state;
+    const uint64_t dead = UINT64_C(1) << 40, successor = dead + 1;
+    struct cluster *c = shrinking(2, 1);
+    process_gone(c, fake_peer(2));
+    process_up(c, 50, successor);
+    process_gone(c, 50);
+    process_up(c, 51, dead);
+    assert_closed(c, 51, false);
+    process_gone(c, 51);
+    process_up(c, 52, successor);
+    assert_none_closed(c);
+    process_gone(c, 52);
+    c->net->now_ns += WEFT_NS_PER_S;
+    process_up(c, 53, dead);
+    assert_none_closed(c);
+    cluster_free(c);
+}
+
 /* Hundreds of processes of a rank, one after the other, their clocks a little apart: none that lost
  * the rank gets it back, and none that is new is refused. */
 static void the_memory_of_replaced_processes_is_bounded(void **state)
@@ -448,6 +470,7 @@ static void the_memory_of_replaced_processes_is_bounded(void **state)
     process_gone(c, fake_peer(2));
     for (uint64_t i = 1; i <= PROCESSES; i++) {
         uint64_t incarnation = 1000 * i + (i % 7) * 1500; /* the next may be smaller */
+        c->net->now_ns += WEFT_NS_PER_S;
         process_up(c, 100, incarnation);
         assert_none_closed(c);
         process_gone(c, 100);
@@ -459,7 +482,8 @@ static void the_memory_of_replaced_processes_is_bounded(void **state)
     cluster_free(c);
 }
 
-/* One that hung before it ever connected: it may come when the rank is free, not before. */
+/* One that hung before it ever connected: it may come when the rank has been free for a second, not
+ * before. */
 static void an_older_process_waits_for_the_rank(void **state)
 {
     (void)state;
@@ -470,6 +494,9 @@ static void an_older_process_waits_for_the_rank(void **state)
     assert_closed(c, 51, false);
     process_gone(c, 50);
     process_up(c, 52, 10);
+    assert_closed(c, 52, false);
+    c->net->now_ns += WEFT_NS_PER_S;
+    process_up(c, 53, 10);
     assert_none_closed(c);
     cluster_free(c);
 }
@@ -733,6 +760,7 @@ int main(void)
         cmocka_unit_test(asp_divides_by_those_there_are),
         cmocka_unit_test(a_supervisor_knows_first),
         cmocka_unit_test(whoever_lost_the_rank_does_not_get_it_back),
+        cmocka_unit_test(a_late_connection_takes_no_rank),
         cmocka_unit_test(the_memory_of_replaced_processes_is_bounded),
         cmocka_unit_test(an_older_process_waits_for_the_rank),
         cmocka_unit_test(whoever_dies_each_clock_counts_once),
