@@ -82,11 +82,11 @@ int weft_transport_options_find_cc(const struct weft_command *command, struct we
 /* The base version of an update is sent modulo 2^24. */
 enum { WEFT_TAU_MAX_MAX = (1 << 23) - 1 };
 
-#define WEFT_SCHEDULER_ROW(text_p)                                                                 \
+#define WEFT_SCHEDULER_ROW(text_p, otherwise)                                                      \
     {"scheduler", "HOST:PORT", "address of the job's transfer scheduler (`weft scheduler`); all\n" \
                                "workers and servers of a job must use the same one",               \
                                WEFT_OPTION_STRING, .value = (text_p),                              \
-     .fallback = "none"}
+     .fallback = (otherwise)}
 
 #define WEFT_TAU_MAX_HELP                                                                          \
     "with a scheduler and --mode ssp or asp: drop an update, or reject it\n"                       \

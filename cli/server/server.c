@@ -182,7 +182,7 @@ int weft_cli_server(int argc, char **argv)
          .value = &shard->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX,
          .fallback = "from the coordinator, else 16"},
         WEFT_MEMBERSHIP_ROWS(&server.membership),
-        WEFT_SCHEDULER_ROW(&server.scheduler),
+        WEFT_SCHEDULER_ROW(&server.scheduler, "none"),
         {"tau-max", "N",
          "with a scheduler: reject an update if more than N other updates would\n"
          "be applied between its base version (the model that it is computed\n"

@@ -675,7 +675,7 @@ int weft_cli_worker(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
         {"rack", "NAME", "location of this worker for --via coordinator: any rack or host name",
          WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "none"},
-        WEFT_SCHEDULER_ROW(&worker.job.scheduler),
+        WEFT_SCHEDULER_ROW(&worker.job.scheduler, "WEFT_SCHEDULER, else none"),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,
          .fallback = "from the launcher's environment or the coordinator, else 0"},
