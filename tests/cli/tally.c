@@ -3,8 +3,8 @@
  *     tally work FOLDER CLOCKS     in the environment that `weft run` makes
  *     tally check FOLDER WORKERS CLOCKS SHARDS
  *
- * In each clock a worker pushes 1 to each of PARTS rows that are its own and this clock's alone, so
- * that each row says how often that push counted. What it does is written to FOLDER/log.RANK, a line
+ * In each clock a worker pushes 1 to each of TALLY_PARTS rows (6) of TALLY_DIM floats (1) that are its
+ * own and this clock's alone, so that each row says how often that push counted. What it does is written to FOLDER/log.RANK, a line
  * in one write(), so that nothing of it is lost by kill -9:
  *
  *     start C      a process begins behind clock C        issue C    the push of clock C begins
@@ -38,12 +38,14 @@
 #include <unistd.h>
 #include <weft/ps.h>
 
-enum { PARTS = 6, ROWS_MAX = 1 << 20, PATH_BYTES = 512 };
+enum { PARTS = 6, PARTS_MAX = 256, DIM_MAX = 1024, PATH_BYTES = 512 };
 
 static struct weft_ps *ps;
 static struct weft_ps_table *table;
 static const char *folder;
 static int log_fd = -1;
+static uint32_t parts, dim;
+static float row_values[PARTS_MAX * DIM_MAX]; /* (parts, dim) */
 
 static uint64_t row_of(uint32_t rank, uint32_t clock, uint32_t part)
 {
@@ -102,9 +104,13 @@ static void open_all(void)
     config.connect_timeout_ns = UINT64_C(120) * 1000000000;
     config.peer_timeout_ns = UINT64_C(1000000) * number_of("TALLY_PEER_MS", 60000);
     config.transport = getenv("TALLY_TRANSPORT");
+    config.consistency = mode != NULL ? mode : config.consistency;
+    config.dim_max = dim > config.dim_max ? dim : config.dim_max;
+    config.rows_max = dim > 1 ? PARTS_MAX : config.rows_max;
     must(weft_ps_connect(&config, &ps));
     weft_table_options_init(&options, sizeof(options), "sgd");
     options.learning_rate = 1;
+    options.dim = dim;
     options.consistency = mode != NULL ? mode : "bsp";
     must(weft_table_open(ps, &options, &table));
 }
@@ -120,16 +126,30 @@ static void note_lost(void)
     }
 }
 
+/* With a scheduler. */
+static void tell_updates(void)
+{
+    struct weft_ps_counters counters = {.size = sizeof(counters)};
+    weft_ps_counters_get(ps, &counters);
+    if (counters.updates_asked > 0) {
+        fprintf(stderr,
+                "tally: updates: %" PRIu64 " complete, %" PRIu64 " asked for, %" PRIu64
+                " sent without a grant\n",
+                counters.updates, counters.updates_asked, counters.updates_direct);
+    }
+}
+
 static void push(uint32_t rank, uint32_t clock)
 {
-    uint64_t ids[PARTS];
-    float rows[PARTS];
-    for (uint32_t p = 0; p < PARTS; p++) {
+    uint64_t ids[PARTS_MAX];
+    for (uint32_t p = 0; p < parts; p++) {
         ids[p] = row_of(rank, clock, p);
-        rows[p] = -(float)weft_ps_workers(ps); /* a mean of which is 1 */
+    }
+    for (uint32_t i = 0; i < parts * dim; i++) {
+        row_values[i] = -(float)weft_ps_workers(ps); /* a mean of which is 1 */
     }
     note("issue", clock);
-    must(weft_push_wait(table, ids, rows, PARTS, 0, NULL));
+    must(weft_push_wait(table, ids, row_values, parts, 0, NULL));
     note("ack", clock);
 }
 
@@ -151,25 +171,39 @@ static void die_if_asked(uint32_t rank, uint32_t clock)
     }
 }
 
+/* Of a push that is in a part of its row only: no whole number. */
+static double value_of(const float *row)
+{
+    for (uint32_t d = 1; d < dim; d++) {
+        if (row[d] != row[0]) {
+            return (double)row[0] + 0.5;
+        }
+    }
+    return row[0];
+}
+
+static void write_clock(FILE *file, uint32_t rank, uint32_t clock)
+{
+    uint64_t ids[PARTS_MAX];
+    for (uint32_t p = 0; p < parts; p++) {
+        ids[p] = row_of(rank, clock, p);
+    }
+    must(weft_pull_wait(table, ids, row_values, parts, 0, NULL));
+    for (uint32_t p = 0; p < parts; p++) {
+        fprintf(file, "%u %u %u %.9g\n", rank, clock, p, value_of(row_values + (size_t)p * dim));
+    }
+}
+
 /* All rows of all, into FOLDER/values: "rank clock part value", by rename. */
 static void write_values(uint32_t clocks)
 {
-    static uint64_t ids[ROWS_MAX];
-    static float values[ROWS_MAX];
-    uint32_t workers = weft_ps_workers(ps), n = 0;
+    const uint32_t workers = weft_ps_workers(ps);
     char path[PATH_BYTES], made[PATH_BYTES];
-    for (uint32_t r = 0; r < workers; r++) {
-        for (uint32_t i = 0; i < clocks * PARTS && n < ROWS_MAX; i++) {
-            ids[n++] = row_of(r, i / PARTS + 1, i % PARTS);
-        }
-    }
-    must(weft_pull_wait(table, ids, values, n, 0, NULL));
     path_of(path, "values.new", UINT32_MAX);
     path_of(made, "values", UINT32_MAX);
     FILE *file = fopen(path, "w");
-    for (uint32_t i = 0; file != NULL && i < n; i++) {
-        fprintf(file, "%u %u %u %.9g\n", i / (clocks * PARTS), i % (clocks * PARTS) / PARTS + 1,
-                i % PARTS, (double)values[i]);
+    for (uint32_t i = 0; file != NULL && i < workers * clocks; i++) {
+        write_clock(file, i / clocks, i % clocks + 1);
     }
     if (file == NULL || fclose(file) != 0 || rename(path, made) != 0) {
         perror("tally: values");
@@ -228,6 +262,7 @@ static int work(uint32_t clocks)
         weft_ps_progress(ps, 10000000);
     }
     note_lost();
+    tell_updates();
     weft_ps_close(ps);
     return 0;
 }
@@ -366,7 +401,7 @@ static int judge(const struct evidence *e, FILE *values)
     printf("%u rows, %u absent, %u of these never answered, %u wrong; %" PRIu64
            " messages lost, %" PRIu64 " told%s\n",
            seen, absent, unanswered, wrong, lost, e->told_lost, told ? "" : ": NOT THE SAME");
-    return seen == e->workers * e->clocks * PARTS && wrong == 0 && told ? 0 : 1;
+    return seen == e->workers * e->clocks * parts && wrong == 0 && told ? 0 : 1;
 }
 
 static int check(uint32_t workers, uint32_t clocks, uint32_t shards)
@@ -389,6 +424,12 @@ static int check(uint32_t workers, uint32_t clocks, uint32_t shards)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
+    parts = number_of("TALLY_PARTS", PARTS);
+    dim = number_of("TALLY_DIM", 1);
+    if (parts < 1 || parts > PARTS_MAX || dim < 1 || dim > DIM_MAX) {
+        fprintf(stderr, "tally: TALLY_PARTS or TALLY_DIM is out of range\n");
+        return 2;
+    }
     if (argc == 4 && strcmp(argv[1], "work") == 0) {
         folder = argv[2];
         return work((uint32_t)strtoul(argv[3], NULL, 10));

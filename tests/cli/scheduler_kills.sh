@@ -1,0 +1,232 @@
+#!/bin/sh
+# kill -9 of the scheduler, aggregators, servers, replicas and workers of a job under `weft run`, and frozen
+# ones (SIGSTOP), at times and in an order that follow from a seed. The job goes on, no push counts twice,
+# and what is lost with a promotion is within the bound. Each server has a replica that takes its place; the
+# other processes are started again.
+#
+#     WEFT_SCHEDULER_KILLS=20 meson test -C build cli_scheduler_kills -t 0    20 jobs instead of 2
+#     WEFT_SCHEDULER_KILLS_SEED=17 WEFT_SCHEDULER_KILLS=1 ...                 job 17 alone
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/cli/tally_job.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
+unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES WEFT_VIA WEFT_SCHEDULER
+jobs=${WEFT_SCHEDULER_KILLS:-2}
+seed=${WEFT_SCHEDULER_KILLS_SEED:-1}
+clocks=120
+patience=300     # seconds: what takes longer hangs
+lease_ms=1000    # what is frozen for longer has lost its lease
+TALLY_PARTS=200  # 80 KB an update: a grant is asked for. Only rows that fit a packet are summed
+TALLY_DIM=100
+export TALLY_PARTS TALLY_DIM
+run=
+frozen=
+tap_at_exit '[ -z "$frozen" ] || kill -CONT $frozen 2>/dev/null; [ -z "$run" ] || kill "$run" 2>/dev/null; wait'
+
+# draw <seed>: a line of shell: workers, servers, mode, div_max, and the options of a scheduler, if
+# any, and events as "KIND-RANK:MS", to which the time since the one before belongs. A server is killed when its replica can take its place.
+draw() {
+    awk -v seed="$1" 'BEGIN {
+        srand(seed)
+        for (i = 0; i < 10; i++) rand()
+        w = 2 + int(rand() * 4); s = 1 + int(rand() * 2)
+        split("asp ssp:2 asp bsp", modes, " ")
+        split("0 50 200 1000", bounds, " ")
+        # One of each kind in any order, then some more.
+        n = split("scheduler aggregator server replica", kinds, " ")
+        for (i = n; i > 1; i--) { j = 1 + int(rand() * i); t = kinds[i]; kinds[i] = kinds[j]; kinds[j] = t }
+        m = n + 2 + int(rand() * 4)
+        for (i = n + 1; i <= m; i++) {
+            x = rand()
+            kinds[i] = x < 0.2 ? "scheduler" : x < 0.35 ? "aggregator" : x < 0.55 ? "server" : \
+                x < 0.65 ? "replica" : x < 0.75 ? "worker" : x < 0.85 ? "freeze_scheduler" : \
+                x < 0.95 ? "freeze_aggregator" : "freeze_server"
+        }
+        for (i = 1; i <= m; i++) {
+            k = kinds[i]
+            r = k ~ /scheduler/ ? 0 : k ~ /aggregator/ ? int(rand() * 2) : k == "worker" ? int(rand() * w) : int(rand() * s)
+            events = events k "-" r ":" int(rand() * 900) " "
+        }
+        mode = modes[1 + int(rand() * 4)]
+        printf "workers=%d servers=%d mode=%s div_max=%s events=\"%s\"", w, s, mode, bounds[1 + int(rand() * 4)], events
+        # Without a scheduler all pushes are sent to the aggregators. With a slow link there are always updates
+        # that would wait, so sums are planned, but not in BSP.
+        x = rand()
+        printf " scheduler=%s\n", x < 0.3 ? "none" : x < 0.55 || mode == "bsp" ? "fast" : "slow"
+    }'
+}
+
+# alive <pid>: it runs (a zombie does not)
+alive() {
+    case $(ps -o stat= -p "$1") in
+    '' | Z*) return 1 ;;
+    esac
+}
+
+pid_of() { # pid_of <role> <rank>: of the process that is in that place
+    sed -n "s/^weft run: $1 $2: pid \([0-9]*\).*/\1/p" job.log | tail -n 1
+}
+
+# has_replica <server>: its newest replica lives and can take its place; the run may not have seen its end yet
+has_replica() {
+    alive "$(pid_of replica "$1")" && awk -v r="weft run: replica $1" -v s="weft run: server $1: pid" '
+        index($0, r ": pid") == 1 || index($0, s) == 1 { ready = 0 }
+        index($0, r ": ready") == 1 { ready = 1 }
+        index($0, r " ") == 1 { ready = 0 }
+        END { exit !ready }' job.log
+}
+
+# wait_for <command...>: it succeeds, or the job has ended
+wait_for() {
+    until "$@"; do
+        alive "$run" || return 1
+        sleep 0.02
+    done
+}
+
+sleep_ms() { sleep "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')"; }
+
+is_another() { [ "$(pid_of "$1" "$2")" != "$3" ]; }
+
+# happens <kind> <rank>
+happens() {
+    role=${1#freeze_}
+    case $role in
+    server | replica) wait_for has_replica "$2" || return ;;
+    esac
+    victim=$(pid_of "$role" "$2")
+    [ -n "$victim" ] && alive "$victim" || return
+    case $1 in
+    freeze_*)
+        kill -STOP "$victim"
+        frozen=$victim
+        sleep 2.5
+        kill -CONT "$victim"
+        frozen=
+        # A replica that has heard nothing for 2 s takes no place: its server must be heard first.
+        sleep 1
+        ;;
+    *)
+        kill -KILL "$victim"
+        while alive "$victim"; do
+            sleep 0.01
+        done
+        ;;
+    esac
+    echo "# $1 $2 (pid $victim)"
+    # Promoted, or the run ends: nothing else may happen to the pair.
+    [ "$1" != server ] || wait_for is_another server "$2" "$victim"
+}
+
+all_begun() { [ "$(cat log/log.* 2>/dev/null | grep -c '^ack 1$')" -eq "$workers" ]; }
+
+promotions() { grep -c 'which was its replica' job.log; }
+
+# within_bound: the rows that were acknowledged and are missing, as a norm. Each promotion may lose the bound
+# of its shard. In BSP the clock in progress is in no weights yet, and in no bound.
+within_bound() {
+    sed -n 's/.* rows, \([0-9]*\) absent, \([0-9]*\) of these.*/\1 \2/p' check.out | tail -n 1 |
+        awk -v n="$(promotions)" -v d="$div_max" -v s="$servers" -v dim=$TALLY_DIM '{
+            norm = sqrt(($1 - $2) * dim); most = n * d / sqrt(s)
+            printf "# acknowledged and lost: %g as a norm, of at most %g\n", norm, most
+            exit norm > most * 1.000001 }'
+}
+
+# one_job <seed>
+one_job() {
+    eval "$(draw "$1")"
+    echo "# seed $1: $workers workers, $servers servers, $mode, div_max $div_max, scheduler $scheduler: $events"
+    rm -rf job && mkdir -p job/log && cd job || return 1
+    case $scheduler in
+    none) set -- ;;
+    fast) set -- --scheduler on ;;
+    slow) set -- --scheduler on --scheduler-options "--link-mbps 16 --ahead 1" ;;
+    esac
+    TALLY_MODE=$mode TALLY_PAUSE_MS=20 TALLY_HOLD=$((clocks - 5)) timeout $patience "$weft" run \
+        --peer-timeout 60 --lease-ms $lease_ms -n "$workers" -s "$servers" --restart 100 --replicas 1 \
+        --div-max "$div_max" --on-server-death promote --aggregators 2 "$@" \
+        --server-options "--dim-max $TALLY_DIM" -- "$tally" work log $clocks >job.log 2>&1 &
+    run=$!
+    wait_for all_begun
+    for event in $events; do
+        sleep_ms "${event#*:}"
+        one=${event%:*}
+        happens "${one%-*}" "${one#*-}"
+    done
+    : >log/go
+    wait $run
+    status=$?
+    run=
+    # What was not confirmed yet may be missing: as if of a checkpoint.
+    replay=TALLY_REPLAY=1
+    if [ "$div_max" != 0 ] || [ "$mode" = bsp ]; then
+        replay=
+        sed -n 's/^weft run: server \([0-9]*\): pid .*which was its replica.*/\1 0/p' job.log >log/restored
+    fi
+    env $replay "$tally" check log "$workers" $clocks "$servers" >check.out 2>&1
+    checked=$?
+    tail -n 1 check.out | sed 's/^/# /'
+    within=0
+    [ "$mode" = bsp ] || within_bound || within=1
+    echo "# $(promotions) promotions; $(sed -n 's/.*tally: updates: //p' job.log | awk '
+        { a += $1; g += $3; d += $6 } END { print a " updates, " g " asked for, " d " sent without a grant" }')"
+    if [ $status -ne 0 ] || [ $checked -ne 0 ] || [ $within -ne 0 ]; then
+        echo "# status $status"
+        sed 's/^/# run: /' job.log | tail -n 60
+        head -n 20 check.out | sed 's/^/# check: /'
+    fi
+    cd .. || return 1
+    [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $within -eq 0 ]
+}
+
+# trained <name> <victims> <pattern> <options>: a training with everything, and its report or lines; victims
+# die one after the other as soon as the pattern is in its log.
+trained() {
+    name=$1 victims=$2 pattern=$3
+    shift 3
+    timeout $patience "$weft" train --model mlp --factors 8 --workers 3 --servers 1 --epochs 12 --batch 512 \
+        --mode asp --scheduler on --via on --aggregators 2 --replicas 1 --div-max 0.5 \
+        --on-server-death promote --peer-timeout 60 "$@" >"$name.json" 2>job.log &
+    run=$!
+    wait_for has_replica 0
+    wait_for grep -q "$pattern" job.log "$name.json"
+    for victim in $victims; do
+        happens "$victim" 0
+        sleep 0.3
+    done
+    wait $run
+    status=$?
+    run=
+    grep '^weft run: ' job.log
+    return $status
+}
+# Nothing is started again but the replica of a promoted server: whoever reports has lived from start to end.
+tap_run "a training" trained calm "" '^epoch 1/' --json
+tap_run "one whose scheduler, an aggregator and the server die" trained hit "scheduler aggregator server" \
+    '^epoch 1/' --json
+tap_like "the replica took the server's place" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
+tap_run "is as good, closes each update that it opens, and loses no more than its bound" python3 -c "
+import json
+calm, hit = (json.load(open(name + '.json')) for name in ('calm', 'hit'))
+print(calm['test_logloss'], hit['test_logloss'], hit['replicas'], hit['counters'], calm['scheduler'], hit['scheduler'])
+assert abs(calm['test_logloss'] - hit['test_logloss']) < 0.02
+assert calm['replicas']['promotions'] == 0 and calm['replicas']['pushes_lost'] == 0
+assert hit['replicas']['promotions'] == 1 and hit['replicas']['divergence_max'] <= 0.5
+for r in calm, hit:
+    c = r['counters']
+    assert c['shard_updates_opened'] == c['shard_updates_closed'] > 0
+    assert c['sched_asked'] == c['client_updates'] > 0
+c = calm['counters']
+assert c['shard_updates_closed'] == c['client_updates'] == c['sched_granted'] + c['sched_direct']
+assert calm['scheduler']['planned']['granted'] > 0 and hit['scheduler']['planned'] is None"
+
+tap_run "one of whose processes each kind dies and is started again" trained all \
+    "worker scheduler aggregator server replica" '"event":"epoch","epoch":1,' --restart 20
+tap_is "each once" "$(grep -c 'was killed by signal 9.*\(restart 1 of 20\|promoting its replica\)$' job.log)" 5
+loss=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":12,"test_logloss":\([0-9.]*\).*/\1/p' all.json job.log)
+tap_run "it is as good ($loss)" python3 -c "
+import json
+assert abs(json.load(open('calm.json'))['test_logloss'] - $loss) < 0.02"
+
+tally_jobs "$jobs" "$seed" "goes on, counts each push once and loses no more than its bound"
+tap_done
