@@ -52,9 +52,11 @@ void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
     uint32_t sent = packed ? part->rows : event->total - head_elems;
     uint32_t got = packed ? delivered_rows(client, part, event) : delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
-    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0 &&
+    if (event->outcome == WEFT_MSG_UNKNOWN && (part->bound_ppm == 0 || event->chunks == 1) &&
         part->answer == ANSWER_CLOSED) {
-        got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
+        /* It was answered, so the chunk with its head had arrived; but who answered, its shard or the
+         * aggregator, died before it confirmed the last chunks. */
+        got = sent;
         is_short = false;
     }
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
