@@ -2,6 +2,7 @@
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
+#include "ps/hot_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,11 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
     };
 }
 
-/* Each list has at most one part for each shard that is not full. */
+/* Each list has at most one part for each shard that is not full; one of hot rows and one of cold ones where
+ * these are split. */
 static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 {
-    return config->lists_per_op_max * config->shards +
+    return config->lists_per_op_max * config->shards * weft_ps_ways(config) +
            config->rows_per_op_max / config->rows_per_rpc_max;
 }
 
@@ -34,7 +36,7 @@ uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
     /* Of the log: what may be under way at once, and what is durable. */
     uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
     return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
-           log + (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
+           log + (weft_ps_ways(config) > 1 ? 1 : 0) + (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)
@@ -46,6 +48,7 @@ static bool config_valid(const struct weft_ps_client_config *config)
            config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
+           config->hot_rows <= WEFT_HOT_ROWS_MAX &&
            config->park_lease_ns <= WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS &&
            (config->replay_bytes == 0 ||
             (config->reconnect_ns > 0 && config->replay_messages_max >= 1 &&
@@ -101,11 +104,16 @@ static weft_status members_init(struct weft_ps_client *client)
     client->links = calloc(links, sizeof(*client->links));
     client->ops = calloc(config->ops_max, sizeof(*client->ops));
     client->parts = calloc(client->parts_total, sizeof(*client->parts));
-    client->sort_start = calloc((size_t)config->shards * 3 + 1, sizeof(*client->sort_start));
+    client->sort_start = calloc((size_t)config->shards * weft_ps_ways(config) * 3 + 1,
+                                sizeof(*client->sort_start));
     client->sort_first =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     client->sort_critical =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_critical));
+    if (weft_ps_ways(config) > 1) {
+        client->sort_cold =
+            calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_cold));
+    }
     client->slice = malloc(sizeof(*client->slice));
     client->unpacked = calloc(weft_max_u64(WEFT_PS_CHUNK_ROWS_MAX, config->rows_per_rpc_max),
                               sizeof(*client->unpacked));
@@ -114,6 +122,7 @@ static weft_status members_init(struct weft_ps_client *client)
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
                 client->ops != NULL && client->parts != NULL && client->sort_start != NULL &&
                 client->sort_first != NULL && client->sort_critical != NULL &&
+                (client->sort_cold != NULL || weft_ps_ways(config) == 1) &&
                 client->unpacked != NULL && client->slice != NULL && client->critical != NULL;
     return have ? WEFT_OK : WEFT_NOMEM;
 }
@@ -148,6 +157,9 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
         status = weft_ps_updates_init(client);
     }
     status = status == WEFT_OK ? weft_ps_via_init(client) : status;
+    if (status == WEFT_OK && weft_ps_ways(&client->config) > 1) {
+        status = weft_ps_hots_init(client);
+    }
     if (status == WEFT_OK && ps_log_on(client)) {
         status = weft_ps_log_init(client);
     }
@@ -175,8 +187,12 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
     if (config->update_bytes_min == 0) {
         client->config.can &= (uint16_t)~WEFT_RPC_CAN_UPDATE;
     }
+    if (weft_ps_ways(config) == 1) {
+        client->config.can &= (uint16_t)~WEFT_RPC_CAN_HOT;
+    }
     client->parks = config->park_lease_ns > 0 && config->via_timeout_ns > 0 &&
-                    config->replay_bytes == 0 && config->update_bytes_min == 0;
+                    config->replay_bytes == 0 && config->update_bytes_min == 0 &&
+                    config->hot_rows == 0;
     client->msgr = msgr;
     weft_prng_split(&client->prng, config->seed, config->worker);
     client->deadline_ns = WEFT_NEVER;
@@ -207,6 +223,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     weft_ps_updates_fini(client);
     weft_ps_known_fini(client);
     weft_ps_via_fini(client);
+    weft_ps_hots_fini(client);
     free(client->ends);
     free(client->tables);
     free(client->links);
@@ -215,6 +232,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     free(client->sort_start);
     free(client->sort_first);
     free(client->sort_critical);
+    free(client->sort_cold);
     free(client->slice);
     free(client->unpacked);
     free(client->critical);
@@ -290,6 +308,8 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
     uint32_t index = (uint32_t)event->user;
     if (event->user & WEFT_PS_USER_DURABLE) {
         weft_ps_durable_event(client, event);
+    } else if (event->user & WEFT_PS_USER_HOT) {
+        weft_ps_hot_event(client, event);
     } else if (event->user & WEFT_PS_USER_VIA) {
         weft_ps_via_table_event(client, event);
     } else if (event->user & WEFT_PS_USER_CLOCK) {
@@ -316,6 +336,7 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
     client->round++;
     weft_ps_shards_overdue(client, now_ns);
     weft_ps_via_progress(client, now_ns);
+    weft_ps_hot_progress(client, now_ns);
     if (now_ns >= client->deadline_ns) {
         weft_ps_deadlines(client, now_ns);
     }

@@ -88,6 +88,10 @@ struct weft_ps_client_config {
                                       * shard must answer, and be the same process */
     uint64_t park_pause_ns;          /* so long nothing but the aggregator uses it before; twice as long
                                       * after each time that it was opened again */
+    uint32_t hot_rows;               /* with via_timeout_ns: pushes and pulls are split by the hot rows of
+                                      * a table at a shard, at most so many (client_hot.c); connections
+                                      * are not parked then. 0 = they are not. <= WEFT_HOT_ROWS_MAX. Not
+                                      * with update_bytes_min */
     uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
@@ -189,6 +193,11 @@ struct weft_ps_client_counters {
     uint64_t via_clocks_taken;
     uint64_t via_clocks_direct;
     uint64_t via_downs;     /* connections to aggregators that ended */
+    uint64_t hot_asked;     /* requests for hot rows; */
+    uint64_t hot_epochs;    /* answered with another set; */
+    uint64_t hot_refused;   /* refused: the set is larger than hot_rows */
+    uint64_t rows_hot;      /* rows of pushes that were split, those that were hot, */
+    uint64_t rows_cold;     /* and the others, which went to their shard */
     uint64_t parks;         /* connections to shards that were ended, for only aggregators used them; */
     uint64_t unparks;       /* of these, that were opened again */
     uint64_t parks_refused; /* by their shard */
@@ -281,6 +290,7 @@ struct weft_ps_list {
     /* The rest is the client's, and means nothing on entry. */
     uint8_t id_bytes; /* in requests; of a part WEFT_RPC_ID_PACKED where its are packed */
     bool fill;        /* pull: `out` holds no old values */
+    bool splits;      /* hot rows and others are parts of their own */
     uint8_t ahead;    /* pull: clocks later than the one in progress */
     uint32_t at;      /* row of the operation that its first one is */
     uint64_t floats;  /* that the caller's memory has: n x dim, or less at a dense vector's end */
@@ -366,6 +376,10 @@ uint32_t weft_ps_client_kept(const struct weft_ps_client *client, uint16_t table
  *          WEFT_AGAIN  the clock before is not yet known to all shards: feed events, try again.
  *          WEFT_PEER   a shard is gone. */
 weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t table, uint64_t now_ns);
+
+/* Of the hot rows by which operations on a table are split at a shard; 0 = they are not. */
+uint32_t weft_ps_client_hot_epoch(const struct weft_ps_client *client, uint16_t table,
+                                  uint32_t shard);
 
 /* Clocks finished, and whether all shards know. */
 uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table);

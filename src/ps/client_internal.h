@@ -6,8 +6,8 @@
  *   client_link.h      what orders them: client_clock.c, client_resume.c (a shard that goes and comes back)
  *   client_list.h      ids that shards keep: client_known.c, client_list.c
  *   client_log.h       pushes that are kept until they are durable: client_log.c
- *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c; without a connection to
- *                      the shard: client_park.c
+ *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c; hot rows alone: client_hot.c;
+ *                      without a connection to the shard: client_park.c
  *   this header        rows and messages: client_rows.c, client_pack.c; what is missed: client_missed.c,
  *                      client_loss.c, client_last.c, residual.c; updates with a scheduler: client_update.c,
  *                      reads: client_read.c
@@ -74,11 +74,13 @@ struct weft_ps_client {
     uint64_t now_ns;         /* of the last event */
     struct ps_via *vias; /* (via_total,), aggregator by aggregator, shard by shard; NULL: none */
     uint32_t via_total;
+    struct ps_hots *hots; /* NULL: pushes are not split by hot rows */
     bool parks;         /* connections to shards may be parked: client_park.c */
     bool parks_no_more; /* those that are, are opened again */
-    uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
+    uint32_t *sort_start;    /* (3 x shards + 1,) scratch; twice as many with hots */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_critical; /* the same */
+    uint64_t *sort_cold;     /* the same; NULL without hots */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     struct ps_knowns known;
     uint8_t *list_request; /* the LIST in progress, or the push with ids; NULL: no lists */
@@ -133,6 +135,13 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
 #define WEFT_PS_USER_DURABLE (UINT64_C(1) << 61) /* the rest is a shard */
 #define WEFT_PS_USER_VIA   (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
+#define WEFT_PS_USER_HOT   (UINT64_C(1) << 59) /* PULL with HOT; the rest is a link */
+
+/* Requests that the rows of one shard may become, whatever their number: 2 where hot rows are split off. */
+static inline uint32_t weft_ps_ways(const struct weft_ps_client_config *config)
+{
+    return config->hot_rows > 0 && config->via_timeout_ns > 0 && config->update_bytes_min == 0 ? 2 : 1;
+}
 
 static inline uint32_t weft_ps_vias(const struct weft_ps_client_config *config)
 {
@@ -244,6 +253,23 @@ void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part
 
 /* Next rpc_id towards a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
+
+/* client_hot.c: hot rows; each is nothing without client->hots */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_ps_hots_init(struct weft_ps_client *client);
+void weft_ps_hots_fini(struct weft_ps_client *client);
+/* Are operations on this table split, at some shard? */
+bool weft_ps_hot_splits(const struct weft_ps_client *client, uint16_t table, bool is_pull);
+/* With hots: is this row to go to the shard itself? */
+bool weft_ps_hot_is_cold(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                         uint64_t id);
+/* Something of this table is pushed. */
+void weft_ps_hot_want(struct weft_ps_client *client, uint16_t table, uint64_t now_ns);
+void weft_ps_hot_progress(struct weft_ps_client *client, uint64_t now_ns);
+void weft_ps_hot_event(struct weft_ps_client *client, const struct weft_msg_event *event);
+/* The connection to the shard is gone. */
+void weft_ps_hot_away(struct weft_ps_client *client, uint32_t shard);
 
 /* client_update.c: updates of a job with a scheduler; each with client->updates only */
 weft_status weft_ps_updates_init(struct weft_ps_client *client);

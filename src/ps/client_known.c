@@ -116,6 +116,7 @@ void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct 
         known_take(&client->known, bytes_of(list->n, parts, sorted));
     uint8_t *memory = client->known.memory + known->at;
     known->table = list->table;
+    known->is_split = list->splits;
     known->n = list->n;
     known->parts = parts;
     known->ids = (uint64_t *)(void *)memory;
@@ -132,6 +133,7 @@ void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct 
             .shard = part->shard,
             .first = sorted ? (uint32_t)(part->order - order) : part->list.at - list->at,
             .rows = part->rows,
+            .is_cold = part->is_cold,
         };
         part->keeps = is_kept(client, part);
         part->known = (uint32_t)(known - client->known.of);
@@ -150,6 +152,16 @@ void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *par
     }
 }
 
+/* Some shard has its part as a list. */
+static bool is_named(const struct ps_known *known)
+{
+    bool any = false;
+    for (uint32_t p = 0; p < known->parts; p++) {
+        any |= known->part[p].number != 0;
+    }
+    return any;
+}
+
 const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
                                           const struct weft_ps_list *list)
 {
@@ -161,7 +173,7 @@ const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
             memcmp(of->ids, list->ids, list->n * sizeof(*list->ids)) != 0) {
             continue;
         }
-        if (of->parts > 0 && of->part[0].number != 0) {
+        if (is_named(of)) {
             return of;
         }
         unnamed = unnamed == NULL ? of : unnamed;

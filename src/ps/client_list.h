@@ -75,12 +75,14 @@ struct ps_known_part {
     uint32_t first;
     uint32_t rows;
     uint32_t number; /* of the list that the shard keeps; 0 = none */
+    bool is_cold;    /* not of hot rows */
 };
 
 /* The ids of a pull. In the ring's memory: ids, parts, and the order where rows were sorted. */
 struct ps_known {
     uint32_t life; /* which of those that had this place; 0 = none yet */
     uint16_t table;
+    bool is_split; /* parts are of hot rows or of cold ones */
     uint32_t n;
     uint32_t parts;
     uint64_t at; /* in the memory */

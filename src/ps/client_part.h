@@ -112,6 +112,7 @@ struct ps_part {
     bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
     bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
     bool resent;         /* PUSH: sent before, with unknown outcome, so now all of it must arrive */
+    bool is_cold;        /* to the shard only: its rows are not hot. Set when it is made */
     bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
     bool is_ahead;       /* PULL: counted in pulls_ahead */
     bool keeps;          /* PULL: the shard is requested to keep its ids as a list, `known` */

@@ -79,6 +79,7 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
         }
     }
     weft_ps_via_clocks_void(client, shard);
+    weft_ps_hot_away(client, shard);
     weft_ps_durable_cancel(client, shard);
     weft_ps_known_drop(client, UINT32_MAX, shard, 0);
     end->list_part = WEFT_PS_NONE;
@@ -98,6 +99,7 @@ void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard)
     struct ps_shard_end *end = &client->ends[shard];
     end->down = true;
     weft_ps_via_clocks_void(client, shard);
+    weft_ps_hot_away(client, shard);
     weft_ps_known_drop(client, UINT32_MAX, shard, 0);
     end->away = end->connecting = false;
     end->queue_head = end->queue_tail = WEFT_PS_NONE;

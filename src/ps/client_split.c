@@ -44,34 +44,58 @@ static uint32_t shard_of(const struct weft_table_spec *spec, const struct weft_p
     return shards == 1 ? 0 : weft_table_spec_shard(spec, ps_list_id(list, i), shards);
 }
 
-/* Rows by shard, those missed first, and before them those missed twice running; a counting sort.
- * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them
- * that were missed twice end at sort_start[3s + 1], and those that were missed at
- * sort_start[3s + 2]. */
-static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull,
-                      uint32_t *order)
+/* Which rows go to the shard, as they are not hot. */
+static void sort_cold(struct weft_ps_client *client, const struct weft_ps_list *list)
 {
     uint32_t shards = client->config.shards, n = (uint32_t)list->n;
     const struct weft_table_spec *spec = &client->tables[list->table].spec;
-    uint32_t *start = client->sort_start;
-    memset(start, 0, sizeof(*start) * (shards * SORT_KINDS + 1));
-    sort_look(client, list, is_pull);
+    memset(client->sort_cold, 0, WEFT_BITS_WORDS((size_t)n) * sizeof(uint64_t));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t shard = shard_of(spec, list, i, shards);
-        start[shard * SORT_KINDS + sort_kind(client, i)]++;
+        if (weft_ps_hot_is_cold(client, list->table, shard, ps_list_id(list, i))) {
+            weft_bits_set(client->sort_cold, i);
+        }
+    }
+}
+
+/* The rows of a group become requests of their own: of a shard or, with two ways, of its hot rows or its cold
+ * ones. */
+static uint32_t group_of(const struct weft_ps_client *client, const struct weft_ps_list *list,
+                         uint32_t i, uint32_t ways)
+{
+    uint32_t shard =
+        shard_of(&client->tables[list->table].spec, list, i, client->config.shards);
+    return ways == 1 ? shard : 2 * shard + weft_bits_test(client->sort_cold, i);
+}
+
+/* Rows by group, those missed first, and before them those missed twice running; a counting sort.
+ * Afterwards the rows of group g are order[sort_start[3g] .. sort_start[3g + 3]), those of them
+ * that were missed twice end at sort_start[3g + 1], and those that were missed at
+ * sort_start[3g + 2]. */
+static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull,
+                      uint32_t ways, uint32_t *order)
+{
+    uint32_t groups = ways * client->config.shards, n = (uint32_t)list->n;
+    uint32_t *start = client->sort_start;
+    memset(start, 0, sizeof(*start) * (groups * SORT_KINDS + 1));
+    sort_look(client, list, is_pull);
+    if (ways > 1) {
+        sort_cold(client, list);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        start[group_of(client, list, i, ways) * SORT_KINDS + sort_kind(client, i)]++;
     }
     uint32_t sum = 0;
-    for (uint32_t k = 0; k <= shards * SORT_KINDS; k++) {
+    for (uint32_t k = 0; k <= groups * SORT_KINDS; k++) {
         uint32_t count = start[k];
         start[k] = sum;
         sum += count;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t shard = shard_of(spec, list, i, shards);
-        order[start[shard * SORT_KINDS + sort_kind(client, i)]++] = i;
+        order[start[group_of(client, list, i, ways) * SORT_KINDS + sort_kind(client, i)]++] = i;
     }
     /* Placing moved every start to its end, which is the start of the next. */
-    for (uint32_t k = shards * SORT_KINDS; k > 0; k--) {
+    for (uint32_t k = groups * SORT_KINDS; k > 0; k--) {
         start[k] = start[k - 1];
     }
     start[0] = 0;
@@ -180,6 +204,12 @@ static uint32_t rows_before(uint32_t end, uint32_t first, uint32_t count)
     return first < end ? (uint32_t)weft_min_u64(end - first, count) : 0;
 }
 
+static void count_split(struct weft_ps_client *client, bool is_split, bool is_cold, uint32_t rows)
+{
+    client->counters.rows_hot += is_split && !is_cold ? rows : 0;
+    client->counters.rows_cold += is_split && is_cold ? rows : 0;
+}
+
 /* A push of the rows of a pull: its parts are the pull's, which their shards may have as lists. */
 static void known_parts(struct weft_ps_client *client, uint32_t index,
                         const struct weft_ps_list *list, uint32_t *order)
@@ -193,16 +223,18 @@ static void known_parts(struct weft_ps_client *client, uint32_t index,
         const struct ps_known_part *of = &known->part[i];
         struct ps_link *link = ps_link_of(client, list->table, of->shard);
         bool may = of->number != 0 && (link->can & WEFT_RPC_CAN_LIST) != 0 &&
-                   !weft_ps_via_any(client, list->table, of->shard);
-        uint32_t number = may && link->list_pause == 0 ? of->number : 0;
+                   (of->is_cold || !weft_ps_via_any(client, list->table, of->shard));
+        uint32_t number = may && link->list_pause == 0 ? of->number : 0, made;
         link->list_pause -= may && link->list_pause > 0;
         if (known->order != NULL) {
-            (void)weft_ps_part_push(client, index, list, of->shard, order + of->first, of->rows,
-                                    number);
+            made = weft_ps_part_push(client, index, list, of->shard, order + of->first, of->rows,
+                                     number);
         } else {
             struct weft_ps_list slice = ps_list_slice(list, dim, of->first, of->rows);
-            (void)weft_ps_part_push(client, index, &slice, of->shard, NULL, of->rows, number);
+            made = weft_ps_part_push(client, index, &slice, of->shard, NULL, of->rows, number);
         }
+        client->parts[made].is_cold = of->is_cold;
+        count_split(client, known->is_split, of->is_cold, of->rows);
     }
 }
 
@@ -211,18 +243,21 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
                        const struct weft_ps_list *list, uint32_t *order)
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    uint32_t ways = list->splits ? 2 : 1;
     if (list->known != NULL) {
         known_parts(client, index, list, order);
         return;
     }
-    if (client->config.shards == 1 && (is_push || client->tables[list->table].missed.count == 0)) {
+    if (client->config.shards == 1 && ways == 1 &&
+        (is_push || client->tables[list->table].missed.count == 0)) {
         one_shard_parts(client, index, list);
         return;
     }
-    sort_rows(client, list, !is_push, order);
-    for (uint32_t s = 0; s < client->config.shards; s++) {
-        const uint32_t *start = &client->sort_start[SORT_KINDS * s];
-        uint32_t end = start[SORT_KINDS], count;
+    sort_rows(client, list, !is_push, ways, order);
+    for (uint32_t g = 0; g < ways * client->config.shards; g++) {
+        const uint32_t *start = &client->sort_start[SORT_KINDS * g];
+        uint32_t end = start[SORT_KINDS], count, s = g / ways;
+        bool is_cold = ways > 1 && g % 2 == 1;
         for (uint32_t first = start[0]; first < end; first += count) {
             count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
             uint32_t made = is_push
@@ -231,6 +266,10 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
             struct ps_part *part = &client->parts[made];
             part->rows_critical = rows_before(start[SORT_FIRST], first, count);
             part->rows_first = rows_before(start[SORT_REST], first, count);
+            part->is_cold = is_cold;
+            if (is_push) {
+                count_split(client, ways > 1, is_cold, count);
+            }
         }
     }
 }
@@ -248,12 +287,22 @@ static weft_status lists_take(struct weft_ps_client *client, bool is_push,
         lists[i].known = NULL;
         lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
         lists[i].ahead = is_push ? 0 : (uint8_t)weft_min_u64(how->ahead, UINT8_MAX);
+        lists[i].splits = false;
     }
     weft_status status = is_push && weft_ps_any_away(client)
                              ? WEFT_AGAIN
                              : lists_check(client, lists, count, is_push, how->bound_ppm);
+    for (uint32_t i = 0; status == WEFT_OK && client->hots != NULL && i < count; i++) {
+        /* What has a deadline does not go by an aggregator. */
+        lists[i].splits = how->deadline_ns == 0 &&
+                          weft_ps_hot_splits(client, lists[i].table, !is_push);
+        if (is_push) {
+            weft_ps_hot_want(client, lists[i].table, now_ns);
+        }
+    }
     for (uint32_t i = 0; status == WEFT_OK && is_push && i < count; i++) {
-        lists[i].known = weft_ps_known_find(client, &lists[i]);
+        const struct ps_known *known = weft_ps_known_find(client, &lists[i]);
+        lists[i].known = known != NULL && known->is_split == lists[i].splits ? known : NULL;
     }
     if (status == WEFT_OK && is_push && ps_log_on(client)) {
         status = weft_ps_log_room(client, lists, count, now_ns);

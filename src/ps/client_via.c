@@ -339,6 +339,11 @@ bool weft_ps_via_has_all(const struct weft_ps_client *client, uint16_t table, ui
     return link->takes_clocks && link->pulls > 0;
 }
 
+bool weft_ps_via_has_pulls(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    return weft_ps_via_open(client, table, shard) && client->vias[shard].links[table].pulls > 0;
+}
+
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client)
 {
     const uint32_t shards = client->config.shards;
@@ -374,7 +379,7 @@ uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_
 
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part)
 {
-    if (part->kind != WEFT_RPC_PULL || part->route == ROUTE_DIRECT ||
+    if (part->kind != WEFT_RPC_PULL || part->route == ROUTE_DIRECT || part->is_cold ||
         part->answer == ANSWER_POSTED || part->resent || part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
         client->ops[part->op].deadline_ns != WEFT_NEVER ||
         !weft_ps_via_open(client, part->table, part->shard)) {
@@ -407,7 +412,7 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
     if (part->kind == WEFT_RPC_PULL) {
         return weft_ps_via_takes_pull(client, part);
     }
-    return part->kind == WEFT_RPC_PUSH && part->route != ROUTE_DIRECT &&
+    return part->kind == WEFT_RPC_PUSH && part->route != ROUTE_DIRECT && !part->is_cold &&
            part->answer != ANSWER_POSTED && !part->resent && !part->listed && !ps_part_head_only(part) && !part->begun &&
            part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&

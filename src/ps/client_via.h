@@ -19,6 +19,8 @@ uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* And pulls and clocks, too? */
 bool weft_ps_via_has_all(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* And pulls? */
+bool weft_ps_via_has_pulls(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* May some, by a grant at least? */
 bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* By which would this one go? */

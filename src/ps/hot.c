@@ -190,6 +190,18 @@ uint32_t weft_table_hot(const struct weft_table *table, struct weft_hot_row *out
     return count;
 }
 
+uint32_t weft_table_hot_listed(const struct weft_table *table, struct weft_hot_row *out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < table->hot.listed; i++) {
+        const struct weft_table_row *row = listed_row(table, i);
+        const uint32_t updates = updates_of(table, row);
+        out[count] = (struct weft_hot_row){.id = row->id, .updates = updates};
+        count += updates > 0;
+    }
+    return count;
+}
+
 void weft_table_hot_total(const struct weft_table *table, struct weft_hot_total *total_p)
 {
     const struct weft_table_counters *counters = &table->counters;

@@ -1,5 +1,6 @@
 /* Life, queues, clocks and events. Peers and the memory of their requests are in shard_peers.c, what a
  * request does in shard_request.c. */
+#include "ps/hot_rows.h"
 #include "ps/shard_internal.h"
 #include "ps/snapshot_internal.h"
 
@@ -33,6 +34,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .step_rows = 16384,
         .active_window_ns = WEFT_NS_PER_MS,
         .hot_top = 1000,
+        .hot_epoch_ns = 10 * WEFT_NS_PER_S,
     };
 }
 
@@ -52,6 +54,9 @@ static bool config_valid(const struct weft_shard_config *config)
            config->step_rows >= 1 && config->rows_per_rpc_max <= UINT32_C(1) << 28 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && config->active_window_ns >= 1 &&
+           (config->hot_rows == 0 ||
+            (config->hot_rows <= WEFT_HOT_ROWS_MAX && config->hot_epoch_ns >= WEFT_NS_PER_MS &&
+             (uint64_t)config->hot_top * 5 >= (uint64_t)config->hot_rows * 6)) &&
            config->list_ids <= UINT32_C(1) << 30 && config->on_death <= WEFT_DEATH_FAIL &&
            (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
            (!config->checkpoints || config->chunks_max >= 1) && config->replicas_max <= 1 &&
@@ -72,6 +77,9 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
         /* A block more: the head's padding. */
         answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
                         WEFT_RPC_BLOCK_FLOATS * sizeof(float);
+        if (config->hot_rows > 0) {
+            answer_bytes = weft_max_u64(answer_bytes, weft_hot_reply_bytes_max(config->hot_rows));
+        }
         slot->came =
             calloc(WEFT_BITS_WORDS((size_t)config->rows_per_rpc_max), sizeof(*slot->came));
     }
@@ -160,6 +168,7 @@ static weft_status shard_init(struct weft_shard *shard)
         status = status == WEFT_OK ? weft_shard_lists_init(shard) : status;
         if (status == WEFT_OK && config->aggregators_max > 0) {
             status = weft_shard_aggregates_init(shard);
+            status = status == WEFT_OK && config->hot_rows > 0 ? weft_shard_hots_init(shard) : status;
         }
     }
     if (status == WEFT_OK && config->checkpoints) {
@@ -212,6 +221,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_shard_partials_fini(shard);
     weft_shard_lists_fini(shard);
     weft_shard_aggregates_fini(shard);
+    weft_shard_hots_fini(shard);
     weft_shard_durable_fini(shard);
     weft_shard_updates_fini(shard);
     free(shard->pushes);

@@ -65,6 +65,10 @@ struct weft_shard_config {
     struct weft_table_keys keys; /* drawn by the driver */
     const struct weft_row_hooks *hooks; /* of all tables; borrowed until free. NULL = none */
     uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
+    uint32_t hot_rows;   /* rows of each table in its hot set, which workers with aggregators are told
+                          * of (shard_hot.c); 0 = none. Needs hot_top of at least 6/5 of it; at most
+                          * WEFT_HOT_ROWS_MAX */
+    uint64_t hot_epoch_ns; /* with hot_rows: the set changes no more often; >= 1 ms */
     uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
                                 * table does not keep the shard from everything else */
     bool checkpoints;    /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
@@ -128,6 +132,12 @@ struct weft_shard_counters {
     uint64_t aggregate_clocks;    /* clocks that ranks have ended, told by aggregators; said again, too */
     uint64_t aggregates_refused;  /* nothing of them was applied */
     uint64_t aggregators_refused; /* another one with their number was connected */
+    uint64_t hot_selections;  /* of hot sets; */
+    uint64_t hot_epochs;      /* and of these, that changed one: */
+    uint64_t hot_rows_came;   /* rows that it has since, */
+    uint64_t hot_rows_left;   /* and that it has no longer */
+    uint64_t hot_updates;     /* updates of rows in a hot set, from one selection to the next, */
+    uint64_t hot_updates_of;  /* and of all rows of these tables in the same time */
     uint64_t journal_records; /* written down (ps/shard_journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */
@@ -160,6 +170,7 @@ struct weft_shard_gauges {
     uint64_t requests_open;  /* begun, and not answered */
     uint64_t aggregators_connected;
     uint64_t aggregators_active; /* likewise */
+    uint64_t hot_rows; /* in hot sets */
 };
 
 /* Of all answers to one kind of request, ns (rpc/latency.h). */

@@ -50,7 +50,7 @@ struct shard_slot {
     bool update;      /* PUSH: of an update (ps/update.h), by its tag */
     bool update_open; /* and that one was opened for it */
     uint32_t base;    /* and the base in the tag */
-    uint32_t opened;  /* PULL: updates opened, when its rows were read */
+    uint32_t opened;  /* PULL: updates opened, when its rows were read; with HOT: ids in the reply */
     uint32_t version; /* PULL: of its rows: the minimum clock, when they were read */
     uint8_t id_bytes; /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
     uint16_t can;     /* TABLE: what the worker was granted */
@@ -137,6 +137,7 @@ struct shard_replaced {
 };
 
 struct weft_shard_aggregates;
+struct weft_shard_hots;
 struct weft_transfer;
 
 struct weft_shard {
@@ -171,6 +172,7 @@ struct weft_shard {
     struct weft_shard_journal *journal; /* NULL without */
     struct weft_shard_updates *updates;
     struct weft_shard_aggregates *aggregates; /* NULL without */
+    struct weft_shard_hots *hots;             /* likewise */
     struct weft_transfer *transfer;           /* NULL without replicas */
     struct shard_partial *partials;     /* worker by worker */
     uint32_t partials_per_worker;       /* 0 without checkpoints */
@@ -512,6 +514,17 @@ void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns);
 /* Out of a journal. */
 bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                 const uint8_t *bytes, size_t count);
+
+/* shard_hot.c */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_shard_hots_init(struct weft_shard *shard);
+void weft_shard_hots_fini(struct weft_shard *shard);
+/* May workers be granted WEFT_RPC_CAN_HOT for this table? */
+bool weft_shard_hot_takes(const struct weft_shard *shard, uint16_t table);
+/* Lay out the answer to a PULL with HOT. False: it is a head alone, with a status. */
+bool weft_shard_hot_answer(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns);
+uint64_t weft_shard_hot_rows(const struct weft_shard *shard);
 
 /* transfer.c: to the replica; each is nothing where there are none */
 

@@ -63,7 +63,7 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
                               const struct weft_rpc_reply *reply, uint64_t departure_ns)
 {
     bool counts = slot->op == WEFT_RPC_PUSH ||
-                  (slot->op == WEFT_RPC_PULL && (slot->request.flags & WEFT_RPC_CUT) == 0);
+                  (slot->op == WEFT_RPC_PULL && (slot->request.flags & (WEFT_RPC_CUT | WEFT_RPC_HOT)) == 0);
     if (!counts) {
         return;
     }
@@ -91,6 +91,7 @@ void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t
     uint64_t since_ns = now_ns > span_ns ? now_ns - span_ns : 0;
     *gauges_p = (struct weft_shard_gauges){.requests_open = shard->busy_count};
     weft_shard_aggregates_gauges(shard, since_ns, gauges_p);
+    gauges_p->hot_rows = weft_shard_hot_rows(shard);
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         const struct shard_worker *worker = &shard->workers[rank];
         gauges_p->workers_connected += worker->up;

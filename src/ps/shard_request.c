@@ -165,6 +165,7 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
                           : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
                           : slot->op == WEFT_RPC_LIST || is_aggregators ? 0
+                          : (slot->request.flags & WEFT_RPC_HOT) != 0 ? (rows == 0 ? WEFT_RPC_HOT : 0)
                           : rows == 0                 ? WEFT_RPC_CUT | WEFT_RPC_COUNT_UPDATES
                                                       : keep | WEFT_RPC_COUNT_UPDATES;
     if (slot->request.worker != worker) {
@@ -298,6 +299,7 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     slot->can = slot->request.need_clock & shard->config.can;
     slot->can &= weft_shard_takes_lists(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_LIST;
     slot->can &= weft_shard_takes_aggregates(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_AGGREGATE;
+    slot->can &= weft_shard_hot_takes(shard, slot->table) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_HOT;
     weft_shard_aggregate_session(shard, slot);
     shard->workers[slot->worker].wants_durable |= wants_durable;
     shard->durable_upto_unsent |= wants_durable;
@@ -377,6 +379,13 @@ static bool counts_updates(const struct shard_slot *slot)
            (slot->request.flags & WEFT_RPC_COUNT_UPDATES) != 0;
 }
 
+/* With more than a head. */
+static bool is_hot_set(const struct shard_slot *slot)
+{
+    return slot->op == WEFT_RPC_PULL && slot->status == WEFT_RPC_OK &&
+           (slot->request.flags & WEFT_RPC_HOT) != 0;
+}
+
 /* The head is written last, because it tells the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
@@ -391,7 +400,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .t0_ns = slot->request.t0_ns,
         /* An answer may wait for the transport while clocks go on. */
         .clock = rows ? slot->version : weft_shard_clock(shard, slot->table),
-        .rows = counts_updates(slot) ? slot->opened
+        .rows = counts_updates(slot) || is_hot_set(slot) ? slot->opened
                 : rows               ? slot->request.rows
                                      : reply_clock(shard, slot),
         .ps_proc_ns = slot->proc_ns,
@@ -568,6 +577,19 @@ void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns)
     weft_shard_send_ready(shard, now_ns);
 }
 
+/* It waits for no clock. */
+static void hot_closed(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
+{
+    uint64_t begin_ns = shard_clock_ns(shard);
+    if (slot->dead || !weft_shard_hot_answer(shard, slot, now_ns)) {
+        weft_shard_answer_head(shard, slot);
+        return;
+    }
+    slot->proc_ns += minus(shard_clock_ns(shard), begin_ns);
+    slot->state = SLOT_READY;
+    weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
+}
+
 static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
                         const struct weft_msg_event *event)
 {
@@ -655,7 +677,9 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
         weft_shard_wake(shard, now_ns); /* sends the reply, too */
         return;
     }
-    if (slot->op == WEFT_RPC_PULL) {
+    if (slot->op == WEFT_RPC_PULL && (slot->request.flags & WEFT_RPC_HOT) != 0) {
+        hot_closed(shard, slot, now_ns);
+    } else if (slot->op == WEFT_RPC_PULL) {
         pull_closed(shard, slot, event);
     } else if (slot->op == WEFT_RPC_LIST) {
         list_closed(shard, slot, event);

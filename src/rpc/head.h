@@ -188,7 +188,8 @@ enum weft_rpc_flag {
     WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the reply is the number of updates opened */
     WEFT_RPC_PARK = 256, /* CLOCK: ends no clock; the worker is about to close this connection, and
                           * keeps its rank */
-    WEFT_RPC_FLAGS_ALL = 511,
+    WEFT_RPC_HOT = 512,  /* PULL of no rows: the reply is the table's hot set; ps/hot_rows.h */
+    WEFT_RPC_FLAGS_ALL = 1023,
 };
 
 /* The longest time that a PARK may ask for, in milliseconds. */
@@ -202,7 +203,8 @@ enum weft_rpc_can {
                             * PULL with KEEP_IDS: its ids are kept, under its rpc_id */
     WEFT_RPC_CAN_UPDATE = 4, /* UPDATE, PULL with COUNT_UPDATES */
     WEFT_RPC_CAN_AGGREGATE = 8, /* pushes through an aggregator; ps/aggregate.h */
-    WEFT_RPC_CAN_ALL = 15,
+    WEFT_RPC_CAN_HOT = 16,      /* PULL with HOT */
+    WEFT_RPC_CAN_ALL = 31,
 };
 
 /* The largest clock of a CLOCK with UPTO. A worker that ends clocks one at a time never reaches it. */
@@ -233,7 +235,7 @@ struct weft_rpc_reply {
     uint64_t t0_ns;  /* t0_ns of the request */
     uint32_t clock;  /* minimum clock of all workers */
     uint32_t rows;   /* PULL with status OK: as in the request, or with COUNT_UPDATES the count
-                      * modulo 2^32; else 0 */
+                      * modulo 2^32, or with HOT the ids that follow; else 0 */
     uint64_t ps_proc_ns;
     uint64_t ps_overlap_ns;
     uint64_t ps_wait_ns;

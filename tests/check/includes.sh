@@ -3,7 +3,7 @@
 #
 #   base <- wire <- core <- {rpc, coll} <- ps     layers
 #   member sees base, wire, core and rpc          a layer outside the chain above
-#   sched sees base; agg sees base and wire       layers outside the chain above
+#   sched sees base; agg sees base and wire       layers outside the chain above; ps sees agg, too
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
 #   node                                          a process of a job: connects layers and drivers
@@ -33,7 +33,7 @@ may_include() {
     core) echo "base wire" ;;
     rpc | coll) echo "base wire core" ;;
     member) echo "base wire core rpc" ;;
-    ps) echo "base wire core rpc coll" ;;
+    ps) echo "base wire core rpc coll agg" ;;
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;

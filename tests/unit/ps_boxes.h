@@ -48,6 +48,8 @@ static bool has_scheduler; /* the test is it */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
+static uint32_t hot_rows;      /* > 0: hot sets of so many rows, which workers split by; ids are skewed then, */
+static uint32_t hot_rows_most; /* and workers have memory for so many; 0 = for hot_rows */
 
 struct bench {
     struct cluster c;
@@ -244,7 +246,11 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     config.client.park_lease_ns = park_lease_ns;
     config.client.park_pause_ns = park_pause_ns;
     config.shard.on_death = on_death;
-    config.client.can &= (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE;
+    config.shard.hot_rows = hot_rows;
+    config.shard.hot_epoch_ns = WEFT_NS_PER_MS;
+    config.client.hot_rows = hot_rows_most > 0 ? hot_rows_most : hot_rows;
+    config.client.can &=
+        (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE | WEFT_RPC_CAN_HOT;
     if (has_scheduler) {
         config.client.update_bytes_min = 1;
         config.client.can = WEFT_RPC_CAN_ALL & ~WEFT_RPC_CAN_LIST;
@@ -296,6 +302,14 @@ static inline void bench_close(struct bench *b)
     fake_net_free(b->c.net);
 }
 
+/* With hot_rows half of them are of a few, which are others every two clocks. */
+static inline uint64_t draw_id(struct bench *b)
+{
+    const bool is_hot = hot_rows > 0 && weft_prng_below(&b->prng, 2) == 0;
+    return is_hot ? (13 * (b->clock / 2) + weft_prng_below(&b->prng, hot_rows)) % IDS
+                  : weft_prng_below(&b->prng, IDS);
+}
+
 /* Some ids, some of them twice; integers. */
 static inline void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
 {
@@ -304,7 +318,7 @@ static inline void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
     float rows[40][DIM];
     uint32_t n = 1 + (uint32_t)weft_prng_below(&b->prng, 40), i = 0;
     for (uint32_t r = 0; r < n; r++) {
-        ids[r] = weft_prng_below(&b->prng, IDS);
+        ids[r] = draw_id(b);
         for (uint32_t k = 0; k < DIM; k++) {
             rows[r][k] = (float)weft_prng_below(&b->prng, 7);
             b->want[ids[r]][k] += rows[r][k];

@@ -8,6 +8,8 @@ enum { SHARD = 0, WORKER = 1, OTHER = 2, BYTES_MAX = 65536 };
 
 enum { TABLE_BYTES = WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES };
 
+static uint32_t hot_rows; /* > 0: an aggregator may connect, and hot sets have so many rows */
+
 struct bench {
     struct fake_net *net;
     struct weft_shard *shard;
@@ -33,6 +35,11 @@ static inline struct bench *bench_new(uint64_t seed)
     config.rows_max = 1000;
     config.rows_per_rpc_max = 400;
     config.push_slots = config.pull_slots = 2;
+    if (hot_rows > 0) {
+        config.chunks_max = 64;
+        config.aggregators_max = 1;
+        config.hot_rows = hot_rows;
+    }
     config.clock_ns = fake_clock_ns;
     config.clock_arg = b->net;
     b->shard = shard_rig_new(b->net, SHARD, &config);

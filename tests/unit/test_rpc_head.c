@@ -46,7 +46,7 @@ static void request_refused(void **state)
     } breaks[] = {{3, 0} /* rpc_id 0 */,
                   {19, 1} /* more rows must not be missing than there are */,
                   {28, 1} /* bound >= 10^6 */,
-                  {38, 2} /* an unknown flag */,
+                  {38, 4} /* an unknown flag */,
                   {36, 1} /* another */};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(breaks); i++) {
         memcpy(bad, good, sizeof(bad));
