@@ -66,6 +66,8 @@ struct weft_swarm_result {
     uint64_t pull_rows_spared; /* rows of these pulls that were not requested from a shard */
     uint64_t parks;         /* connections to shards that workers parked, */
     uint64_t unparks;       /* and opened again */
+    uint64_t rows_hot;      /* of pushes that were split: rows for an aggregator, */
+    uint64_t rows_cold;     /* and rows for the shard */
     uint64_t aggregates_in; /* sums that one aggregator received from another */
     uint64_t noticed;      /* connections to a dead host that went down, where deaths are
                             * detected */

@@ -292,10 +292,11 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
         used += snprintf(text + used, bytes - (size_t)used,
                          "by aggregators: %" PRIu64 " pushes, %" PRIu64 " pulls, %" PRIu64
                          " rows not asked for%s; sums of one for another: %" PRIu64
-                         "; connections parked: %" PRIu64 ", opened again: %" PRIu64 "\n",
+                         "; connections parked: %" PRIu64 ", opened again: %" PRIu64
+                         "; hot rows: %u, pushed %" PRIu64 " rows of them and %" PRIu64 " others\n",
                          ps->pushes_absorbed, ps->pulls_answered, ps->pull_rows_spared,
                          ps->tree ? "; two of each shard" : "", ps->aggregates_in, ps->parks,
-                         ps->unparks);
+                         ps->unparks, ps->hot_rows, ps->rows_hot, ps->rows_cold);
     }
     if (ps->replicas) {
         const struct weft_swarm_replicas *r = &ps->told_replicas;
@@ -339,6 +340,8 @@ static void ps_seed(uint64_t seed, uint8_t value_type, enum swarm_ps_with with,
     weft_swarm_ps_boxes_count(ps);
     result_p->parks = ps->parks;
     result_p->unparks = ps->unparks;
+    result_p->rows_hot = ps->rows_hot;
+    result_p->rows_cold = ps->rows_cold;
     result_p->pushes_absorbed = ps->pushes_absorbed;
     result_p->pulls_answered = ps->pulls_answered;
     result_p->pull_rows_spared = ps->pull_rows_spared;

@@ -430,6 +430,10 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.delay_max = ps->delay_max;
     config.checkpoints = ps->deaths > 0;
     config.aggregators_max = ps->via ? 1U + ps->tree : 0;
+    if (ps->hot_rows > 0) {
+        config.hot_rows = ps->hot_rows;
+        config.hot_epoch_ns = ps->hot_epoch_ns;
+    }
     if (ps->deaths > 0 || ps->fetches != FETCHES_NONE || ps->via) {
         config.chunks_max = 4 * IDS_MAX;
     }
@@ -463,6 +467,7 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     if (ps->via) {
         config.park_lease_ns = ps->park_lease_ns;
         config.park_pause_ns = ps->park_pause_ns;
+        config.hot_rows = ps->hot_rows;
     }
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;

@@ -166,6 +166,10 @@ struct swarm_ps {
     uint64_t park_pause_ns;
     uint64_t parks; /* connections that workers ended, of those that died, too */
     uint64_t unparks;
+    uint32_t hot_rows;       /* workers split pushes and pulls by hot sets of so many rows; 0: they do not */
+    uint64_t hot_epoch_ns;
+    uint64_t rows_hot;       /* rows of pushes that were split, of workers that died, too */
+    uint64_t rows_cold;
     uint32_t box_deaths; /* deaths still to happen */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
     uint64_t pushes_absorbed; /* of aggregators, including those that died */

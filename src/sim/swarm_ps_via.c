@@ -60,6 +60,17 @@ static void park_draw(struct swarm_ps *ps)
     ps->park_pause_ns = weft_prng_range(&prng, 1, 20 * WEFT_NS_PER_MS);
 }
 
+/* In one of three runs, whose workers do not park. Sets change as often as a shard may. */
+static void hot_draw(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x686f74));
+    const bool is_hot = weft_prng_below(&prng, 3) == 0;
+    ps->hot_rows = is_hot ? (uint32_t)weft_prng_range(&prng, 1, ps->table.ids / 4 + 1) : 0;
+    ps->hot_epoch_ns = weft_prng_range(&prng, WEFT_NS_PER_MS, 50 * WEFT_NS_PER_MS);
+    ps->can |= WEFT_RPC_CAN_HOT;
+}
+
 void weft_swarm_ps_via_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
@@ -90,6 +101,7 @@ void weft_swarm_ps_via_draw(struct swarm_ps *ps)
     }
     tree_draw(ps);
     park_draw(ps);
+    hot_draw(ps);
 }
 
 /* ---- the hosts ------------------------------------------------------------------------------- */
@@ -310,6 +322,8 @@ void weft_swarm_ps_count_parks(struct swarm_ps *ps, uint32_t w)
     const struct weft_ps_client_counters *counters = weft_ps_client_counters(ps->worker[w].client);
     ps->parks += counters->parks;
     ps->unparks += counters->unparks;
+    ps->rows_hot += counters->rows_hot;
+    ps->rows_cold += counters->rows_cold;
 }
 
 /* Close the connections that a shard requests to close. */
