@@ -5,6 +5,7 @@
 #include "cli/stop.h"
 #include "cli/verbs.h"
 #include "node/recording.h"
+#include "ps/hot_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,10 @@ static int check_vias(const struct weft_command *command, struct weft_load *load
         return weft_options_usage(command,
             "--via requires --servers: an aggregator needs the server "
             "addresses before it has workers");
+    }
+    if (vias->count == 0 && load->hot_rows > 0) {
+        return weft_options_usage(command, "--hot-rows requires --via: hot rows are sent through an "
+                                           "aggregator, all others to the servers");
     }
     for (uint32_t i = 0; i < vias->count; i++) {
         if (!weft_worker_via_parse(vias->texts[i], vias->at[i], load->servers.count)) {
@@ -285,6 +290,11 @@ int weft_cli_load(int argc, char **argv)
          "one with index r modulo N. Needs --eviction none, which is the\n"
          "default with --via",
          WEFT_OPTION_CUSTOM, .value = &load.vias, .parse = parse_via, .fallback = "none"},
+        {"hot-rows", "N",
+         "with --via: send only rows with many updates through the aggregator, at\n"
+         "most N of each shard (`weft server --hot-rows`, at most N), and all\n"
+         "others to the servers; 0 = send everything through it",
+         WEFT_OPTION_U32, .value = &load.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         {"local", "S", "run S shards in this process, one thread each", WEFT_OPTION_U32,
          .value = &w->shards, .min = 1, .max = WEFT_LOAD_SHARDS_MAX, .fallback = ""},
         {"workers", "W", "logical workers, each with its own endpoint and rank",

@@ -126,6 +126,8 @@ static void add_run(cJSON *object, const struct weft_load *load,
     cJSON_AddNumberToObject(via, "pulls", (double)o->client.via_pulls);
     cJSON_AddNumberToObject(via, "answered", (double)o->client.via_answered);
     cJSON_AddNumberToObject(via, "pulls_direct", (double)o->client.via_pulls_direct);
+    cJSON_AddNumberToObject(via, "rows_hot", (double)o->client.rows_hot);
+    cJSON_AddNumberToObject(via, "rows_cold", (double)o->client.rows_cold);
     cJSON_AddNumberToObject(via, "clocks", (double)o->client.via_clocks);
     cJSON_AddNumberToObject(via, "clocks_taken", (double)o->client.via_clocks_taken);
     cJSON_AddNumberToObject(via, "clocks_direct", (double)o->client.via_clocks_direct);

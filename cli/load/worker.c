@@ -339,6 +339,7 @@ weft_status weft_load_worker_init(struct weft_load_worker *worker,
     const struct weft_load_vias *vias = &context->load->vias;
     if (vias->count > 0) {
         config.via = vias->at[rank % vias->count];
+        config.client.hot_rows = context->load->hot_rows;
         config.client.via_timeout_ns = WEFT_WORKER_VIA_TIMEOUT_MS * WEFT_NS_PER_MS;
     }
     config.on_progress = on_progress;

@@ -44,6 +44,7 @@ struct weft_load {
     struct weft_load_workload workload;
     struct weft_load_servers servers;
     struct weft_load_vias vias;
+    uint32_t hot_rows; /* > 0: only hot rows are sent through them, at most so many per shard */
     struct weft_transport_options transport;
     struct weft_security security; /* loaded before servers and workers start */
     struct weft_recording recording; /* opened before them, or off */

@@ -23,6 +23,7 @@ struct server {
     struct weft_credit_share credit_share;
     uint32_t keepalive_ms;
     uint32_t idle_timeout_ms;
+    uint32_t hot_epoch_ms; /* with hot rows */
     bool restarted; /* replaces a process that died */
     const char *trace;
     struct weft_recording recording;

@@ -6,6 +6,7 @@
 
 #include "cli/server/deaths.h"
 #include "cli/verbs.h"
+#include "ps/hot_rows.h"
 
 enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matters */ };
 
@@ -28,6 +29,9 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                            "has, has no journal to continue, and no claim on the "
                                            "directory");
     }
+    /* What is selected is selected from the rows that are tracked. */
+    server->each.shard.hot_top = (uint32_t)weft_max_u64(
+        server->each.shard.hot_top, (uint64_t)server->each.shard.hot_rows * 3 / 2 + 1);
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
         server->keepalive_ms =
@@ -149,6 +153,7 @@ int weft_cli_server(int argc, char **argv)
                              .coordinate_port = UINT32_MAX,
                              .membership = WEFT_MEMBERSHIP_DEFAULTS,
                              .keepalive_ms = UINT32_MAX,
+                             .hot_epoch_ms = 10000,
                              .security = WEFT_SECURITY_DEFAULTS,
                              .recording = WEFT_RECORDING_DEFAULTS,
                              .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
@@ -259,6 +264,13 @@ int weft_cli_server(int argc, char **argv)
          "number of rows that a shard tracks in each table, those with the most\n"
          "updates, for /hot and records; 16 bytes each; 0 = none",
          WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
+        {"hot-rows", "N",
+         "number of rows of each table per shard that workers with --hot-rows send\n"
+         "through aggregators, those with the most updates; all others they send\n"
+         "here. 0 = workers send whole pushes through aggregators",
+         WEFT_OPTION_U32, .value = &shard->hot_rows, .max = WEFT_HOT_ROWS_MAX},
+        {"hot-epoch-ms", "N", "with --hot-rows: select these rows at most once in N ms",
+         WEFT_OPTION_U32, .value = &server.hot_epoch_ms, .min = 1, .max = WEFT_JOB_SPAN_MS_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         WEFT_RECORDING_ROWS(&server.recording),

@@ -64,6 +64,7 @@ static void complete(struct server *server)
     weft_transport_options_apply(&server->transport, &each->driver);
     udp->ep.keepalive_ns = weft_job_span_ns(server->keepalive_ms);
     udp->ep.idle_timeout_ns = weft_job_span_ns(server->idle_timeout_ms);
+    each->shard.hot_epoch_ns = weft_job_span_ns(server->hot_epoch_ms);
     udp->ep.credit_share = &server->credit_share;
     udp->loss.role = WEFT_ROLE_SERVER;
     each->shard.active_window_ns = server->recording.window_us * WEFT_NS_PER_US;

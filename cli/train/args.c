@@ -69,6 +69,9 @@ void weft_train_args_server(const struct weft_job *job,
     }
     add_checkpoints(checkpoints, args);
     add_scheduler(job, args);
+    if (job->hot_rows > 0) {
+        weft_args_add(args, "--hot-rows=%u", job->hot_rows);
+    }
     weft_args_add(args, "--active-window-us=%u", job->recording.window_us);
 }
 
@@ -109,6 +112,9 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     }
     weft_args_add(args, "--seed=%llu", (unsigned long long)job->seed);
     weft_args_add(args, "--progress-thread=%s", weft_job_progress_threads[job->progress_thread]);
+    if (job->hot_rows > 0) {
+        weft_args_add(args, "--hot-rows=%u", job->hot_rows);
+    }
     add_scheduler(job, args);
     weft_until_add(&job->until, args);
     weft_compute_add(&job->compute, args);

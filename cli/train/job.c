@@ -213,6 +213,21 @@ static int check_scheduler(const struct weft_command *command, const struct weft
     return WEFT_OPTIONS_RUN;
 }
 
+static int check_hot_rows(const struct weft_command *command, const struct weft_job *job)
+{
+    const char *environment = getenv("WEFT_VIA");
+    bool has_via = job->via != NULL || (environment != NULL && environment[0] != '\0');
+    if (job->hot_rows > 0 && !has_via) {
+        return weft_options_usage(command, "--hot-rows requires --via or WEFT_VIA: hot rows are sent "
+                                           "through an aggregator, all others to the servers");
+    }
+    if (job->hot_rows > 0 && job->scheduler != NULL) {
+        return weft_options_usage(command, "--hot-rows cannot be used with --scheduler, which selects "
+                                           "one path for all rows of an update");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 int weft_job_check(const struct weft_command *command, const struct weft_job *job)
 {
     const struct weft_ml_format *format;
@@ -249,6 +264,7 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
                                   job->kind->name);
     }
     int status = check_scheduler(command, job);
+    status = status == WEFT_OPTIONS_RUN ? check_hot_rows(command, job) : status;
     status = status == WEFT_OPTIONS_RUN ? weft_until_verify(command, &job->until) : status;
     return status != WEFT_OPTIONS_RUN
                ? status

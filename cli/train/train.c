@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/train/internal.h"
 #include "cli/verbs.h"
+#include "ps/hot_rows.h"
 #include "io/clock.h"
 #include "node/worker.h"
 
@@ -581,6 +582,11 @@ int weft_cli_train(int argc, char **argv)
          "with --via on: send a sum at the latest this long after its first push,\n"
          "even if pushes of some workers are missing",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
+        {"hot-rows", "N",
+         "with --via: send only the N rows of each shard with the most updates\n"
+         "through the aggregator, and all others to the servers, which select\n"
+         "these rows every 10 s; 0 = send whole pushes through it",
+         WEFT_OPTION_U32, .value = &train.job.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
          WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "loopback"},

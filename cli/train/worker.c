@@ -8,6 +8,7 @@
 #include "job/channel.h"
 #include "cli/train/results.h"
 #include "cli/verbs.h"
+#include "ps/hot_rows.h"
 #include "io/clock.h"
 #include "metrics/live.h"
 #include "metrics/report.h"
@@ -675,6 +676,12 @@ int weft_cli_worker(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
         {"rack", "NAME", "location of this worker for --via coordinator: any rack or host name",
          WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "none"},
+        {"hot-rows", "N",
+         "with --via: send only rows with many updates through the aggregator, at\n"
+         "most N of each shard, and all others to the servers; the servers select\n"
+         "them (`weft server --hot-rows`, at most N). 0 = send whole pushes\n"
+         "through it",
+         WEFT_OPTION_U32, .value = &worker.job.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         WEFT_SCHEDULER_ROW(&worker.job.scheduler, "WEFT_SCHEDULER, else none"),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,

@@ -186,6 +186,11 @@ struct weft_ps_config {
     const char *rack;             /* with via "coordinator": the rack or host of this worker; it
                                    * gets an aggregator with the same --rack, if there is one.
                                    * NULL (default) = none: aggregators are assigned by rank */
+    uint64_t hot_rows;            /* with via: send only rows with many updates through the
+                                   * aggregator, at most this many of each table and shard, and all
+                                   * others to the servers, which select them (`weft server
+                                   * --hot-rows`, at most this many); <= 65536. Not with a
+                                   * scheduler. 0 (default) = send whole pushes through it */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */

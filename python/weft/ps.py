@@ -639,9 +639,10 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which sums the pushes of
     several workers, or several of these with "/" between them if there is a scheduler, or
     "coordinator": the one that the coordinator assigns, preferably with the same rack (the name of this
-    worker's rack or host); None = WEFT_VIA, "" = none. scheduler: "host:port" of the job's `weft
-    scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and tau_max, the delay bound; see
-    Result.dropped; None = WEFT_SCHEDULER, "" = none.
+    worker's rack or host); None = WEFT_VIA, "" = none. hot_rows: with via, send only so many rows with
+    many updates through it, and all others to the servers (`weft server --hot-rows`). scheduler:
+    "host:port" of the job's `weft scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and
+    tau_max, the delay bound; see Result.dropped; None = WEFT_SCHEDULER, "" = none.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

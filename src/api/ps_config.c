@@ -1,4 +1,5 @@
 #include "api/ps_internal.h"
+#include "ps/hot_rows.h"
 
 #include <errno.h>
 #include <math.h>
@@ -257,6 +258,7 @@ static weft_status range_check(const struct weft_ps_config *c, struct weft_error
         {"peer_timeout_ns", c->peer_timeout_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"keepalive_ns", c->keepalive_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
+        {"hot_rows", c->hot_rows, 0, WEFT_HOT_ROWS_MAX},
     };
     weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
     bool tcp;
@@ -298,6 +300,12 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
     }
     if (status == WEFT_OK) {
         status = settle(ours_p, launch_p, error);
+    }
+    if (status == WEFT_OK && ours_p->hot_rows > 0 && ours_p->scheduler != NULL) {
+        return weft_fail(error, WEFT_INVALID,
+                         "hot_rows does not go with scheduler, which selects one path for all rows of "
+                         "an update; leave out one of them (scheduler \"\" = none, also of "
+                         "WEFT_SCHEDULER)");
     }
     return status == WEFT_OK ? range_check(ours_p, error) : status;
 }

@@ -77,6 +77,7 @@ static void set_client(const struct weft_ps *ps, const struct weft_ps_config *co
     client->reconnect_ns = config->reconnect_timeout_ns;
     client->replay_bytes = config->replay_bytes;
     client->records = ps->records;
+    client->hot_rows = (uint32_t)config->hot_rows;
     client->update_bytes_min = config->update_bytes_min;
     if (!ps->has_scheduler && config->update_bytes_min > 0) {
         client->update_bytes_min = UINT64_MAX; /* nobody is to be asked */

@@ -45,6 +45,7 @@ static const struct counter shard_counters[] = {
     SHARD(ids_by_list), SHARD(peers_ignored), SHARD(journal_records), SHARD(journal_full), SHARD(journal_failed),
     SHARD(updates_opened), SHARD(updates_closed), SHARD(updates_late),
     SHARD(updates_delay_sum), SHARD(updates_delay_max),
+    SHARD(hot_epochs), SHARD(hot_updates), SHARD(hot_updates_of),
 };
 
 #define TABLE(field) COUNTER(weft_shard_table_sums, "table_", field)
@@ -63,7 +64,7 @@ static const struct counter client_counters[] = {
     CLIENT(packed), CLIENT(lists_stored), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
     CLIENT(lists_unknown), CLIENT(lists_sent), CLIENT(value_bytes_saved), CLIENT(residual_dropped),
     CLIENT(updates), CLIENT(updates_direct), CLIENT(updates_dropped), CLIENT(pushes_dropped),
-    CLIENT(pushes_late),
+    CLIENT(pushes_late), CLIENT(hot_epochs), CLIENT(hot_refused), CLIENT(rows_hot), CLIENT(rows_cold),
     {"push_elements", offsetof(struct weft_ps_client_counters, push.elements_sent)},
     {"push_elements_delivered", offsetof(struct weft_ps_client_counters, push.elements_delivered)},
     {"pull_elements", offsetof(struct weft_ps_client_counters, pull.elements_sent)},

@@ -70,6 +70,15 @@ static const struct weft_metrics_family shard[] = {
      "Ends of clocks in aggregates, one for each rank and table."},
     {"weft_aggregates_refused_total", "counter", "", SHARD(aggregates_refused),
      "Aggregates refused; their pushes are sent directly."},
+    {"weft_hot_selections_total", "counter", "", SHARD(hot_selections),
+     "Selections of the hot rows of a table."},
+    {"weft_hot_epochs_total", "counter", "", SHARD(hot_epochs), "Of these, that changed the set."},
+    {"weft_hot_rows_entered_total", "counter", "", SHARD(hot_rows_came), "Rows that became hot."},
+    {"weft_hot_rows_left_total", "counter", "", SHARD(hot_rows_left), "Rows that ceased to be hot."},
+    {"weft_hot_updates_total", "counter", "", SHARD(hot_updates),
+     "Updates of rows while they were hot."},
+    {"weft_hot_updates_seen_total", "counter", "", SHARD(hot_updates_of),
+     "Updates of all rows of tables with hot rows, over the same time."},
 };
 
 #define SHARD_GAUGE(field) offsetof(struct weft_shard_gauges, field)
@@ -85,6 +94,7 @@ static const struct weft_metrics_family shard_gauges[] = {
      "Aggregators with a connection."},
     {"weft_aggregators_active", "gauge", "", SHARD_GAUGE(aggregators_active),
      "Aggregators that sent a request in the last second."},
+    {"weft_hot_rows", "gauge", "", SHARD_GAUGE(hot_rows), "Hot rows of all tables."},
     {"weft_requests_open", "gauge", "", SHARD_GAUGE(requests_open),
      "Requests in progress, without a reply yet."},
 };

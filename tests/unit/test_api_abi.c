@@ -133,7 +133,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, tau_max, 200);
     AT(weft_ps_config, update_bytes_min, 208);
     AT(weft_ps_config, rack, 216);
-    SIZE(weft_ps_config, 224);
+    AT(weft_ps_config, hot_rows, 224);
+    SIZE(weft_ps_config, 232);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);

@@ -278,6 +278,13 @@ static void what_does_not_fit_is_refused(void **state)
     config.tau_max = 1 << 23;
     must_fail(&config, "tau_max is 8388608");
     config = config_for(&job, 0);
+    config.hot_rows = 1;
+    must_fail(&config, "hot_rows does not go with scheduler");
+    config.scheduler = "";
+    config.tau_max = 0;
+    config.hot_rows = 65537;
+    must_fail(&config, "hot_rows is 65537");
+    config = config_for(&job, 0);
     config.via = "127.0.0.1:9";
     must_fail(&config, "tau_max does not go with via");
     config.tau_max = 0;

@@ -1,0 +1,80 @@
+#!/bin/sh
+# `--hot-rows`: servers select the rows with the most updates, workers send these through an aggregator and all
+# others to the servers; and wrong usage.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB WEFT_VIA
+tap_run "a job key" "$WEFT_BIN" keygen job.key
+WEFT_JOB_KEY=$(cat job.key)
+export WEFT_JOB_KEY
+
+port_of() {
+    sed -n 's/^shard 0.*:\([0-9]*\)$/\1/p' "$1"
+}
+
+# figure <name> <file>
+figure() {
+    sed -n "s/.*\"$1\":[[:space:]]*\([0-9]*\).*/\1/p" "$2"
+}
+
+# job <hot rows of the server> <of the workers>: two workers, from start to end; server.out, aggregate.out.
+job() {
+    rm -f server.out aggregate.out
+    "$WEFT_BIN" server --port 0 --workers 2 --hot-rows "$1" --hot-epoch-ms 20 >server.out \
+        2>server.err &
+    server=$!
+    tap_until tap_lines 1 '^shard .*:' server.out
+    "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --json --flush-age-us 20000 \
+        --servers "127.0.0.1:$(port_of server.out)" >aggregate.out 2>aggregate.err &
+    aggregator=$!
+    tap_until tap_lines 1 '^shard .*:' aggregate.out
+    for rank in 0 1; do
+        "$WEFT_BIN" worker --servers "127.0.0.1:$(port_of server.out)" --workers 2 --rank "$rank" \
+            --via "127.0.0.1:$(port_of aggregate.out)" --epochs 6 --batch 64 --hot-rows "$2" \
+            >"$rank.out" 2>"$rank.err" &
+        eval "worker$rank=\$!"
+    done
+    wait "$worker0"
+    tap_is "$1 and $2: the first worker ends well" $? 0
+    wait "$worker1"
+    tap_is "$1 and $2: the second, too" $? 0
+    kill "$aggregator"
+    wait "$aggregator"
+    kill "$server"
+    wait "$server"
+}
+
+job 20 20
+tap_is "the server selected hot rows" "$(($(figure shard_hot_epochs server.out) > 0))" 1
+tap_is "and counted their updates" "$(($(figure shard_hot_updates server.out) > 1000))" 1
+tap_is "which are some of all" \
+    "$(($(figure shard_hot_updates server.out) < $(figure shard_hot_updates_of server.out)))" 1
+split=$(figure rows_in aggregate.out)
+tap_is "hot rows came by the aggregator" "$((split > 1000))" 1
+job 0 20
+tap_is "a server without: no hot rows" "$(figure shard_hot_epochs server.out)" 0
+tap_is "whole pushes come by the aggregator, which are more rows" \
+    "$(($(figure rows_in aggregate.out) > split))" 1
+job 20 10
+tap_is "a worker with less memory: whole pushes" "$(($(figure rows_in aggregate.out) > split))" 1
+
+# ---- weft train ----------------------------------------------------------------------------------
+
+tap_run "weft train" "$WEFT_BIN" train --via on --hot-rows 20 --workers 3 --servers 2 --epochs 40 \
+    --loss-bound 0 --report hot.json
+tap_run "splits pushes, and the model is as good" \
+    jq -e '.counters.client_rows_hot > 1000 and .counters.client_rows_cold > 1000 and
+           .counters.client_hot_epochs > 0 and .test_auc > 0.90 and .delivered_fraction == 1' hot.json
+
+"$WEFT_BIN" train --hot-rows 20 >usage.out 2>&1
+tap_is "--hot-rows without --via: wrong usage" $? 2
+tap_like "it says what is missing" "$(cat usage.out)" '--hot-rows requires --via'
+"$WEFT_BIN" train --via on --scheduler on --hot-rows 20 >usage.out 2>&1
+tap_is "--hot-rows with --scheduler: wrong usage" $? 2
+"$WEFT_BIN" server --hot-rows 65537 >usage.out 2>&1
+tap_is "too many: wrong usage" $? 2
+"$WEFT_BIN" server --hot-rows 10 --hot-epoch-ms 0 >usage.out 2>&1
+tap_is "no epoch: wrong usage" $? 2
+
+tap_done
