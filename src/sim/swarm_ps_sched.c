@@ -115,11 +115,13 @@ static void by_aggregator(struct swarm_ps *ps, uint32_t w, const struct swarm_ps
     }
     const uint32_t group = 1 + ps->worker[w].clock;
     const uint32_t members = (uint32_t)weft_prng_range(prng, 1, ps->table.workers);
-    weft_status status =
-        weft_ps_update_by(ps->worker[w].client, ask->update, 0, group, members);
-    if (status != WEFT_OK && status != WEFT_NOTFOUND && status != WEFT_STATE) {
-        weft_world_fail(ps->world, "update %" PRIu64 " by an aggregator: %s", ask->update,
-                        weft_status_name(status));
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        weft_status status =
+            weft_ps_update_by(ps->worker[w].client, ask->update, s, 0, group, members);
+        if (status != WEFT_OK && status != WEFT_NOTFOUND && status != WEFT_STATE) {
+            weft_world_fail(ps->world, "update %" PRIu64 " by an aggregator: %s", ask->update,
+                            weft_status_name(status));
+        }
     }
 }
 
