@@ -1,38 +1,40 @@
-/* A worker's side of the parameter server: split by shard, push, pull, clock, and what it took.
+/* The worker's side of the parameter server: push, pull and clock over all shards, with latencies
+ * and counters.
  *
- * A sans-I/O state machine over one transport with a peer per shard. Operations are started, then
- * finish while the caller feeds events; nothing blocks. One thread owns it.
+ * A sans-I/O state machine over one transport with a peer per shard. An operation is started, then
+ * completes while the caller feeds events; no call blocks. One thread owns it.
  *
  *     loop:  progress the transport;  weft_ps_client_event for each event polled;
  *            weft_ps_client_progress;  until weft_ps_op_done.
  *
  * Clocks: a worker that has finished c clocks (0 at first) pushes for clock c + 1; weft_ps_clock
- * ends it. A pull in a BSP table waits on the server until everybody has finished c, in SSP(N)
- * c - N, in ASP it does not wait. It sees the worker's own earlier pushes (in BSP: those of
- * finished clocks).
+ * ends it. A pull of a BSP table waits on the server until all workers have finished c, of an
+ * SSP(N) table until all have finished c - N; of an ASP table it does not wait. It sees the
+ * worker's own earlier pushes (BSP: those of finished clocks).
  *
- * Loss: a push may lose chunks within its bound: their gradients are gone, and counted. A pull may
- * lose chunks of its answer: their rows keep the values that rows_out had on entry, the client
- * remembers their ids, and puts them first in the next pull, where they are in the chunk that must
- * not be missing.
+ * Loss: a push may lose chunks within its bound; their gradients are lost and counted. A pull may
+ * lose chunks of its reply; their rows keep the values that rows_out had on entry. The client
+ * remembers their ids and puts them first in the next pull, in the chunk that must arrive.
  *
- * A shard that goes away (config.reconnect_ns): its operations wait, weft_ps_push says AGAIN, and the
- * driver connects to where the shard is now and hands the new connection over:
+ * Reconnection (config.reconnect_ns): while a shard is disconnected, its operations wait and
+ * weft_ps_push returns AGAIN. The driver connects to the shard's current address and passes the new
+ * connection on:
  *
  *     after a batch of events:  for each shard s: if weft_ps_client_away(client, s) and
  *         now >= weft_ps_client_reconnect_ns(client, s):
- *         connect; weft_ps_client_reconnect(client, s, peer).  A connection that fails is another
- *         PEER_DOWN: the shard is still away, connect again. PEER_DOWN (REPLACED) is not waited for:
- *         another process has this worker's rank, and what is unfinished fails.
+ *         connect; weft_ps_client_reconnect(client, s, peer).  A failed connection is another
+ *         PEER_DOWN: the shard is still away, connect again. PEER_DOWN (REPLACED) is final: another
+ *         process has this worker's rank, and unfinished operations fail.
  *     after weft_ps_client_progress:  weft_ps_client_take_resumed, for reports.
  *
- * The two ends tell each other which pushes they know. What is unfinished is sent again under its
- * number, so that each chunk counts at most once; CLOCKs that the shard does not know any more are
- * said again, those that have no pushes in one. Pushes that were finished, and that a restored shard lacks, are lost and counted. Those
- * under way whose clock a shrinking shard has ended meanwhile are done with what it took of them.
- * Pulled rows show that: a table of such a shard is what its checkpoint was. With replay_bytes the
- * client keeps what is finished, too, until the shard says that it is durable; then nothing is lost,
- * and a shard that came back is brought to where it was, clock by clock.
+ * After a reconnection both ends exchange the numbers of the pushes they have. The client resends
+ * unfinished pushes under their numbers, so each chunk is applied at most once. It also resends the
+ * CLOCKs that the shard no longer has; consecutive clocks without pushes become one CLOCK. Finished
+ * pushes that a restored shard lacks are lost and counted, and pulled rows show it: the table is as
+ * in the shard's checkpoint. If a shard that shrinks has ended the clock of a push in flight, the
+ * push completes with the chunks applied so far. With replay_bytes the client also keeps finished
+ * pushes until the shard reports them durable. Then none is lost: a restarted shard is restored to
+ * its previous state, clock by clock.
  *
  * Source: docs/PROTOCOL.md section 7.
  */
@@ -63,9 +65,9 @@ struct weft_ps_client_config {
     uint32_t rows_per_op_max;  /* rows in one push or pull, all lists together */
     uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
     uint32_t dim_max;
-    uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* of sets and stores of ids; drawn by the driver:
-                                              * nobody can guess it */
-    uint16_t can; /* of enum weft_rpc_can: what requests are made of where a shard takes it */
+    uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* hash key of the sets and stores of ids. The driver
+                                              * draws it at random, so that peers cannot guess it */
+    uint16_t can; /* enum weft_rpc_can: capabilities that requests use if the shard grants them */
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
     uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
                                       * with PEER; 0 = not at all */
@@ -96,29 +98,30 @@ struct weft_ps_client_config {
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
     struct weft_rpc_record_ring
-        *records; /* a record of every push and pull that is answered; borrowed
+        *records; /* receives a record of every push and pull that has a reply; borrowed
                                        * until free. NULL = none. Clients of one thread may share
                                        * one ring */
 };
 
 struct weft_ps_result {
-    weft_status status;  /* OK. PEER: a shard is gone. PROTO: an answer was malformed. DATA: the
-                               * server refused all or some of it, see rpc_status. UNSUPPORTED:
-                               * the request cannot be sent in such packets */
+    weft_status status;  /* OK. PEER: a shard is gone. PROTO: a reply was malformed. DATA: the
+                          * server refused all or part of the operation, see rpc_status.
+                          * UNSUPPORTED: the request does not fit the packets */
     uint16_t rpc_status; /* enum weft_rpc_status, the first that was not OK */
-    uint32_t shard;      /* of status or rpc_status when not OK, else of the slowest RPC */
+    uint32_t shard;      /* the one that status or rpc_status is about if not OK, else that of the
+                          * slowest RPC */
     uint32_t rpcs;
     uint32_t rpcs_short;     /* of these, messages (either way) that arrived incomplete */
     uint32_t chunks_refused; /* push: by the server */
-    uint32_t rpcs_dropped;   /* push: nothing of them was applied, by the scheduler's decision, or because
-                              * their model was too old (ps/update.h); their rows count as missed. The
-                              * worker should pull again */
-    uint64_t elements_sent;  /* blocks of rows: pushed by us, or by the server in answers */
+    uint32_t rpcs_dropped;   /* push: RPCs of which nothing was applied, because the scheduler
+                              * dropped the update or its model was too old (ps/update.h); their
+                              * rows count as missed. The worker should pull again */
+    uint64_t elements_sent;  /* blocks of rows: in pushes, or in the server's replies */
     uint64_t elements_delivered;
-    uint64_t rows_missed; /* pull: that kept an old value, in whole or in part. Push: of which a
-                           * gradient was lost. Which they are: weft_ps_op_missed */
-    uint32_t clock;                  /* lowest version among the answers */
-    struct weft_rpc_latency latency; /* of the RPC that finished last */
+    uint64_t rows_missed; /* pull: rows that kept an old value, in whole or in part. Push: rows of
+                           * which a gradient was lost. weft_ps_op_missed names them */
+    uint32_t clock;                  /* lowest version in the replies */
+    struct weft_rpc_latency latency; /* of the last RPC to finish */
 };
 
 /* Distributions over RPCs, one set for pushes, one for pulls; ns. */
@@ -134,7 +137,7 @@ struct weft_ps_latencies {
 
 /* Cumulative since weft_ps_client_new. Elements are blocks of rows, without heads. */
 struct weft_ps_flow {
-    uint64_t messages;       /* pushes / answers to pulls, closed */
+    uint64_t messages;       /* pushes, or replies to pulls, closed */
     uint64_t messages_short; /* with at least one chunk missing, within the bound or not */
     uint64_t elements_sent;
     uint64_t elements_delivered;
@@ -143,53 +146,59 @@ struct weft_ps_flow {
 
 struct weft_ps_client_counters {
     struct weft_ps_flow push;
-    struct weft_ps_flow pull;  /* answers; `sent` is what the server sent */
+    struct weft_ps_flow pull;  /* replies; `sent` counts what the server sent */
     uint64_t clocks;           /* CLOCK messages closed */
     uint64_t clock_probes;     /* empty pulls sent to learn that a clock has begun */
-    uint64_t replies_malformed;      /* malformed or contradicting */
-    uint64_t rpcs_refused;     /* answered with a status other than OK */
+    uint64_t replies_malformed;      /* malformed or inconsistent */
+    uint64_t rpcs_refused;     /* the reply had a status other than OK */
     uint64_t rpcs_failed;      /* the shard was gone */
     uint64_t packed;           /* requests with packed ids */
-    uint64_t lists_stored;       /* pulls whose ids their shard keeps as a list */
-    uint64_t pushes_listed;    /* answered OK, that named a list instead of their ids */
-    uint64_t list_bytes_saved; /* of ids that were not sent, against ids that are not packed */
-    uint64_t lists_unknown;    /* pushes whose shard did not have their list; sent twice */
-    uint64_t lists_sent;       /* LISTs: of those, and of such as a break put off */
-    uint64_t missed_ids;       /* ids remembered as missed at this time */
-    uint64_t missed_first;     /* ids that were put first because they had been missed */
-    uint64_t missed_ids_dropped; /* missed_max was reached, of pulls or of pushes */
-    uint64_t last_values_evicted;   /* rows whose last value made room for another's */
-    uint64_t feedback_rows_now; /* rows of which something is kept at this time */
-    uint64_t feedback_stored;     /* elements that were lost and kept */
+    uint64_t lists_stored;       /* pulls whose ids the shard keeps as a list */
+    uint64_t pushes_listed;    /* pushes that named a list instead of their ids, with reply OK */
+    uint64_t list_bytes_saved; /* bytes of ids not sent, compared with unpacked ids */
+    uint64_t lists_unknown;    /* pushes whose list the shard did not have; sent twice */
+    uint64_t lists_sent;       /* LISTs sent: for these pushes, and for pushes requeued by a broken
+                                * connection */
+    uint64_t missed_ids;       /* ids now remembered as missed */
+    uint64_t missed_first;     /* ids placed first in a pull because they had been missed */
+    uint64_t missed_ids_dropped; /* missed ids of pulls or pushes not remembered: missed_max was
+                                  * reached */
+    uint64_t last_values_evicted;   /* rows whose last value was evicted for another row's */
+    uint64_t feedback_rows_now; /* rows that now have kept gradients */
+    uint64_t feedback_stored;     /* lost elements that were kept */
     uint64_t feedback_added;    /* elements to which kept ones were added */
-    uint64_t feedback_dropped;  /* elements that were lost and not kept: no room, not finite, or
-                                 * it is not known whether they arrived */
-    uint64_t residual_dropped;  /* elements of which what rounding left was not kept: no room */
-    uint64_t value_bytes_saved; /* of values that arrived, in pushes and in answers, against float32 */
+    uint64_t feedback_dropped;  /* lost elements that were not kept: no room, not finite, or it is
+                                 * unknown whether they arrived */
+    uint64_t residual_dropped;  /* elements whose rounding error was not kept: no room */
+    uint64_t value_bytes_saved; /* bytes saved by encoding values that arrived, in pushes and
+                                 * replies, compared with float32 */
     uint64_t updates;          /* ps/update.h: complete */
-    uint64_t updates_asked;    /* of these, that were long enough */
-    uint64_t updates_direct;   /* of these, that went without a grant */
-    uint64_t updates_dropped;  /* and that were dropped */
-    uint64_t updates_unplaced; /* pushes that began an update when there was no place for one */
+    uint64_t updates_asked;    /* of these, long enough to request grants */
+    uint64_t updates_direct;   /* of these, sent without a grant */
+    uint64_t updates_dropped;  /* and dropped */
+    uint64_t updates_unplaced; /* pushes that began an update while WEFT_PS_UPDATES_MAX were in
+                                * progress */
     uint64_t pushes_dropped;
     uint64_t pushes_late;      /* refused by their shard: LATE */
-    uint64_t deadlines_expired; /* pulls' requests and pushes that a deadline ended or kept back */
-    uint64_t deferred;            /* sends and expectations the transport put off */
-    uint64_t shard_disconnects;      /* connections that ended and were waited for */
-    uint64_t resumes;          /* tables of shards that went on */
+    uint64_t deadlines_expired; /* requests of pulls, and pushes, that a deadline ended or
+                                 * prevented */
+    uint64_t deferred;            /* sends and expectations deferred by the transport */
+    uint64_t shard_disconnects;      /* connections that ended, after which the client waited for
+                                      * the shard */
+    uint64_t resumes;          /* tables resumed at a shard */
     uint64_t pushes_resent;     /* messages sent again */
-    uint64_t pushes_lost;      /* finished, and not in the shard that came back */
-    uint64_t pushes_durable;   /* not kept any more: a checkpoint has them */
-    uint64_t replay_bytes_now; /* of replay_bytes, in use at this time */
-    uint64_t replay_full;      /* pushes put off because it was full, or nearly */
-    uint64_t clocks_resent;     /* finished, and to be said again to a shard that came back */
-    uint64_t via_pushes;    /* given to an aggregator; */
-    uint64_t via_committed; /* of these, that came to their shard so; */
-    uint64_t via_direct;    /* and that were sent once more, to the shard itself */
-    uint64_t via_pulls;     /* the same of pulls; */
+    uint64_t pushes_lost;      /* finished pushes that a restarted shard lacks */
+    uint64_t pushes_durable;   /* kept pushes freed because a checkpoint contains them */
+    uint64_t replay_bytes_now; /* of replay_bytes, now in use */
+    uint64_t replay_full;      /* pushes deferred because it was full, or nearly */
+    uint64_t clocks_resent;     /* finished CLOCKs resent to a restarted shard */
+    uint64_t via_pushes;    /* pushes sent to an aggregator */
+    uint64_t via_committed; /* of these, committed at their shard by the aggregator */
+    uint64_t via_direct;    /* and resent directly to the shard */
+    uint64_t via_pulls;     /* the same for pulls */
     uint64_t via_answered;
     uint64_t via_pulls_direct;
-    uint64_t via_clocks;    /* and of clocks */
+    uint64_t via_clocks;    /* and for clocks */
     uint64_t via_clocks_taken;
     uint64_t via_clocks_direct;
     uint64_t via_downs;     /* connections to aggregators that ended */
@@ -202,49 +211,51 @@ struct weft_ps_client_counters {
     uint64_t unparks;       /* of these, that were opened again */
     uint64_t parks_refused; /* by their shard */
     uint64_t
-        pushes_skipped; /* refused in part or whole, for the shard had ended their clock without
-                                * this worker (shrink); not an error, but absent */
+        pushes_skipped; /* pushes refused in part or whole because the shard had ended their clock
+                         * without this worker (shrink). No error, but not applied */
 };
 
-/* The reasonable: 1 shard, 4 tables, 8 operations of 4 lists and 65,536 rows, 16,384 rows per RPC, dim 64,
- * 65,536 ids missed. Worker and clock are left to fill in. */
+/* Defaults: 1 shard, 4 tables, 8 operations of 4 lists and 65,536 rows, 16,384 rows per RPC, dim
+ * 64, 65,536 ids missed. The caller sets worker and clock. */
 void weft_ps_client_config_default(struct weft_ps_client_config *config_p);
 
-/* Expectations that this client posts at most: for expects_max of its endpoint. */
+/* Most expectations that this client posts; for expects_max of its endpoint. */
 uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config);
 
 /* Shape:   shard_peers (shards,): connected or connecting.
- * Owns:    copies config and shard_peers; gives *client_p. Allocates all memory it will use.
+ * Owns:    copies config and shard_peers; gives *client_p. Allocates all memory.
  * Errors:  WEFT_INVALID, WEFT_NOMEM. */
 weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struct weft_msgr msgr,
                                const weft_peer *shard_peers, struct weft_ps_client **client_p);
 
-/* Free the endpoint first: it borrows the client's memory. NULL is fine. */
+/* Free the endpoint first: it borrows the client's memory. NULL is allowed. */
 void weft_ps_client_free(struct weft_ps_client *client);
 
-/* Declare a table on all shards; usable when the operation is done with status OK. Where the
- * packets cannot hold a block of a row and the specification does not say how long blocks are, it
- * is declared with shorter ones.
+/* Declare a table on all shards; usable once the operation is done with status OK. If the packets
+ * cannot hold a block of a row and the specification leaves the block length open, the table is
+ * declared with shorter blocks.
  * Errors:  WEFT_INVALID  spec is not valid or beyond this client's limits.
- *          WEFT_EXISTS   opened already.
- *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is away. */
+ *          WEFT_EXISTS   already open.
+ *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is disconnected. */
 weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
                                uint64_t now_ns, weft_ps_op *op_p);
 
-/* Add gradients. n = 0 is allowed and done at once. An id may occur more than once; all count.
+/* Add gradients. n = 0 is allowed and completes at once. Gradients of repeated ids are all applied.
  *
  * Shape:   ids (n,); rows (n, dim) float32, contiguous.
- * Owns:    borrows both until return: they are gathered into the client's memory.
- * Units:   bound_ppm is the fraction of chunks that may be lost on the way, < 10^6.
+ * Owns:    borrows both until return: copies them to the client's memory.
+ * Units:   bound_ppm is the fraction of chunks that may be lost, < 10^6.
  * Errors:  WEFT_STATE    the table is not open. WEFT_INVALID  n or bound_ppm out of range.
- *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is away, or the memory
- *                        for replay is full: feed events, try again. The shards are asked for a
- *                        checkpoint when half of it is used, and the last quarter is given out
- *                        slowly, for checkpoints of BSP tables come at the ends of clocks.
- *          WEFT_NOMEM    the memory for replay is full, and no checkpoint will empty it: all of it
- *                        is of the clock in progress, or none came in reconnect_ns. Make
- *                        replay_bytes at least four times what a worker pushes in a clock.
- *          WEFT_UNSUPPORTED  a row's block does not fit the packets of a shard. */
+ *          WEFT_AGAIN    ops_max operations are not released yet, a shard is disconnected, or the
+ *                        replay memory is full: feed events, then retry. The client requests a
+ *                        checkpoint when half of the memory is used, and limits the rate of pushes
+ *                        in the last quarter, because BSP tables are checkpointed only at ends of
+ *                        clocks.
+ *          WEFT_NOMEM    the replay memory is full, and no checkpoint will free any: all of it
+ *                        belongs to the clock in progress, or no checkpoint was made within
+ *                        reconnect_ns. Set replay_bytes to at least four times the bytes that a
+ *                        worker pushes per clock.
+ *          WEFT_UNSUPPORTED  a block of a row does not fit the packets to a shard. */
 weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
                          const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p);
@@ -258,27 +269,26 @@ weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const ui
                          float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p);
 
-/* An RPC that carries nothing: an empty pull of one shard, which waits for no clock. What it takes is
- * what every RPC takes at least. Errors: WEFT_STATE, WEFT_AGAIN as weft_ps_push; WEFT_INVALID shard. */
+/* An RPC without payload: an empty pull from one shard, which waits for no clock. Its duration is
+ * the minimum of any RPC. Errors: WEFT_STATE, WEFT_AGAIN as weft_ps_push; WEFT_INVALID shard. */
 weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                         uint64_t now_ns, weft_ps_op *op_p);
 
-/* Ask for a checkpoint. Done when one counts that was cut after all shards had heard of this; what was
- * finished before is in it. One process that has all shards cuts as soon as it can, at the end of a
- * clock where a table is BSP; if the shards are distributed over several server processes, these cut at the
- * end of the clock after the one in progress, so that clocks must continue.
- * Errors:  WEFT_STATE   no table is open.   WEFT_EXISTS  one is asked for already.   WEFT_AGAIN.
+/* Request a checkpoint. Done when a checkpoint is valid that was cut after all shards had received
+ * this request; it contains everything that finished before. A single process with all shards cuts
+ * as soon as possible, with a BSP table at the end of a clock. Several server processes cut at the
+ * end of the clock after the one in progress, so clocks must continue.
+ * Errors:  WEFT_STATE   no table is open.   WEFT_EXISTS  a request is in progress.   WEFT_AGAIN.
  *          The result: DATA with rpc_status NO_CHECKPOINTS, NOT_KEPT, NO_COPIES or CUT_LATE. */
 weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t now_ns,
                                       weft_ps_op *op_p);
 
 struct ps_known;
 
-/* Rows of one table in an operation: the one description of them, from the caller to the RPC.
+/* Rows of one table in an operation. The same description is used from the caller down to the RPC.
  *
- * Rows of a dense table may go without ids: then they are first, first + 1, ..., and the caller's
- * memory is a piece of the vector, which ends where the vector does. With ids, each is a whole row
- * of dim floats. */
+ * Rows of a dense table may be given without ids: they are first, first + 1, ..., and the caller's
+ * memory is a slice of the vector, at most up to its end. With ids, each row has all dim floats. */
 struct weft_ps_list {
     size_t n;
     const uint64_t *ids; /* (n,); DENSE: or NULL */
@@ -292,12 +302,13 @@ struct weft_ps_list {
     bool fill;        /* pull: `out` holds no old values */
     bool splits;      /* hot rows and others are parts of their own */
     uint8_t ahead;    /* pull: clocks later than the one in progress */
-    uint32_t at;      /* row of the operation that its first one is */
-    uint64_t floats;  /* that the caller's memory has: n x dim, or less at a dense vector's end */
-    const struct ps_known *known; /* push, while it is made: the pull of just these rows; or NULL */
+    uint32_t at;      /* index in the operation of the list's first row */
+    uint64_t floats;  /* in the caller's memory: n x dim, or fewer at the end of a dense vector */
+    const struct ps_known *known; /* push, while its parts are built: the pull of exactly these
+                                   * rows; or NULL */
 };
 
-/* How an operation is done. */
+/* Options of an operation. */
 struct weft_ps_how {
     uint32_t bound_ppm;
     uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from 63
@@ -323,19 +334,19 @@ struct weft_ps_how {
     double norm;
 };
 
-/* Begin a push or a pull (kind: WEFT_RPC_PUSH or WEFT_RPC_PULL) of several tables: one operation, whose
- * result speaks of all. Their messages are handed to the transport together, so that they leave and
- * arrive as one burst; each is a message of its own.
+/* Begin a push or a pull (kind: WEFT_RPC_PUSH or WEFT_RPC_PULL) of several tables as one operation
+ * with one result. Its messages are passed to the transport together, so they are sent and arrive
+ * as one burst.
  *
  * Shape:   lists (count,), count <= lists_per_op_max; a table may occur more than once.
- * Owns:    borrows lists until return, what they point to as weft_ps_push and weft_ps_pull.
- * Errors:  as weft_ps_push; WEFT_INVALID also: count, rows_per_op_max, or an id beyond a dense table.
- *          Nothing of any list is begun then. */
+ * Owns:    borrows lists until return, and their arrays as weft_ps_push and weft_ps_pull do.
+ * Errors:  as weft_ps_push; WEFT_INVALID also: count, rows_per_op_max, or an id beyond a dense
+ *          table. After an error nothing was started. */
 weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
                           const struct weft_ps_list *lists, uint32_t count,
                           const struct weft_ps_how *how, uint64_t now_ns, weft_ps_op *op_p);
 
-/* The same with a bound and nothing else. */
+/* The same with a bound only. */
 weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_list *lists,
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p);
@@ -343,37 +354,37 @@ weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p);
 
-/* Remember the last value of so many rows of a table; of more, that which was first put there goes.
- * Every pull of the table from now on costs a lookup for each row.
+/* Remember the last value of up to rows_max rows of a table; beyond that the oldest entry is
+ * evicted. From now on, every pull of the table costs one lookup per row.
  * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
  * Errors:  WEFT_STATE  the table is not declared.   WEFT_INVALID  rows_max. */
 weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t table, void *memory,
                                     uint32_t rows_max);
 
-/* Error feedback: keep what pushes of a table lose, and what rounding takes from them where values are
- * not float32, by id, and add it to the next push of that id; so many rows at most, of more the loss is
- * counted (feedback_dropped, residual_dropped). Of what a shard refuses, and of pushes that fail, nothing
- * is kept; but all of what it refuses as LATE is (ps/update.h).
+/* Error feedback: keep the gradients that pushes of a table lose, and the rounding errors of values
+ * that are not float32, by id, and add them to the next push of that id. At most rows_max rows;
+ * further losses are counted (feedback_dropped, residual_dropped). Nothing is kept of refused or
+ * failed pushes, except those refused as LATE, which are kept whole (ps/update.h).
  * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
  * Errors:  as weft_ps_client_remember. */
 weft_status weft_ps_client_feedback(struct weft_ps_client *client, uint16_t table, void *memory,
                                     uint32_t rows_max);
 
-/* The rows that error feedback of such a table keeps where nobody says otherwise: none where values are
- * float32, for then a push loses only what its bound allows. Else as many as 16 MiB hold, and no more
- * than a dense table has. */
+/* Default number of rows for error feedback of such a table: 0 if values are float32, because then
+ * a push loses only what its bound allows. Otherwise as many rows as fit in 16 MiB, at most those
+ * of a dense table. */
 uint32_t weft_ps_feedback_rows(const struct weft_table_spec *spec);
 
-/* What is kept: at most max ids and, where rows_p is not NULL, their rows (max, dim). Returns how many
- * there are. A push of zeros for an id sends what is kept of it. */
+/* Lists at most max ids with kept gradients and, unless rows_p is NULL, their rows (max, dim).
+ * Returns the number of rows kept. A push of zeros for an id sends its kept gradients. */
 uint32_t weft_ps_client_kept(const struct weft_ps_client *client, uint16_t table, uint64_t *ids_p,
                              float *rows_p, uint32_t max);
 
-/* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
- * Where a shard went on without this worker (shrink) since its last clock, and nothing was pushed
- * since, that clock is over already: this finishes none.
+/* Finish this worker's clock. CLOCK is sent to each shard once all pushes of this clock to it are
+ * closed. If a shard has continued without this worker (shrink) since its last clock, and nothing
+ * was pushed since, that clock has already ended: the call finishes none.
  * Errors:  WEFT_STATE  the table is not open.
- *          WEFT_AGAIN  the clock before is not yet known to all shards: feed events, try again.
+ *          WEFT_AGAIN  not all shards have the previous clock yet: feed events, then retry.
  *          WEFT_PEER   a shard is gone. */
 weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t table, uint64_t now_ns);
 
@@ -385,47 +396,46 @@ uint32_t weft_ps_client_hot_epoch(const struct weft_ps_client *client, uint16_t 
 uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table);
 bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table);
 
-/* A shard that is there takes no CLOCK of this rank any more: its clock will never be known there, and
- * operations that wait for that never end. */
+/* A connected shard no longer accepts CLOCKs of this rank. Operations that wait for its clock will
+ * never complete. */
 struct weft_ps_clock_refusal {
     uint16_t table;
     uint32_t shard;
-    uint32_t clock;     /* that it does not take */
-    weft_status status; /* STATE: it refused it, for it knows another clock of this rank. After a
-                          * break it could not go on: DATA, as rpc_status says; PROTO, its answer
-                          * made no sense */
+    uint32_t clock;     /* the refused one */
+    weft_status status; /* STATE: refused, because the shard has another clock of this rank. After a
+                         * reconnection that could not be resumed: DATA, see rpc_status; PROTO, the
+                         * reply was malformed */
     uint16_t rpc_status;
 };
 
-/* False: there is none. */
+/* False: no refusal. */
 bool weft_ps_clock_refused(const struct weft_ps_client *client,
                            struct weft_ps_clock_refusal *refusal_p);
 
-/* Take an event of the endpoint. Events of others' messages are ignored only when their `user` has
- * the top bit clear: values with the top bit set are the client's.
+/* Process an event of the endpoint. Values of `user` with the top bit set are reserved for the
+ * client: events of other messages are ignored only if that bit is clear.
  * Owns: borrows everything in it until return. */
 void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_event *event,
                           uint64_t now_ns);
 
-/* Send what can be sent. Call after a batch of events and after starting operations. */
+/* Send whatever can be sent. Call after each batch of events and after starting operations. */
 void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns);
 
-/* True when the operation is finished; then *result_p is filled in (NULL: not wanted). */
+/* True if the operation is done; then *result_p is set (NULL: not requested). */
 bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op op,
                      struct weft_ps_result *result_p);
 
-/* Rows of an operation that is done which did not arrive whole: one bit a row, counted over its lists
- * in their order. Of parts that failed or were refused as a whole it names all; of a push of which a
- * shard refused chunks (chunks_refused) it does not say which. NULL: there is none.
+/* Rows of a completed operation that did not arrive whole: one bit per row, numbered over its lists
+ * in order. Includes all rows of parts that failed or were refused as a whole, but not the rows of
+ * single refused chunks of a push (chunks_refused). NULL: none.
  * Owns:    valid until the operation is released. */
 const uint64_t *weft_ps_op_missed(const struct weft_ps_client *client, weft_ps_op op,
                                   uint32_t *rows_p);
 
-/* When weft_ps_client_progress must be called at the latest, for a deadline; WEFT_NEVER = there is
- * none. */
+/* Latest time at which weft_ps_client_progress must be called; WEFT_NEVER = none. */
 uint64_t weft_ps_client_deadline(const struct weft_ps_client *client);
 
-/* What an operation was begun as. */
+/* Description of an operation in progress. */
 struct weft_ps_op_about {
     bool is_push;
     bool is_checkpoint;
@@ -434,77 +444,77 @@ struct weft_ps_op_about {
     uint32_t rows; /* of all of them */
 };
 
-/* Is this place (0 .. ops_max - 1) that of a push, a pull or an order for a checkpoint which is neither
- * released nor given up? */
+/* Does this slot (0 .. ops_max - 1) hold a push, a pull or a checkpoint request that is neither
+ * released nor abandoned? */
 bool weft_ps_op_held(const struct weft_ps_client *client, weft_ps_op op);
 struct weft_ps_op_about weft_ps_op_about(const struct weft_ps_client *client, weft_ps_op op);
 
-/* A name for programs, which no other operation of this client has: the place, and which of those that
- * had it. False: it is none, or of one that is released or given up. */
+/* A handle for programs, unique in this client: the slot and its generation. False: no such handle,
+ * or its operation was released or abandoned. */
 uint64_t weft_ps_op_handle(const struct weft_ps_client *client, weft_ps_op op);
 bool weft_ps_op_find(const struct weft_ps_client *client, uint64_t handle, weft_ps_op *op_p);
 
-/* Give the operation back; it must be done. */
+/* Release the operation; it must be done. */
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);
 
-/* Give an unfinished operation up: what it borrowed is the caller's again, and its place is free when
- * the answers have come. A push is still sent. */
+/* Abandon an unfinished operation: the caller's memory is no longer borrowed, and the slot is freed
+ * when the outstanding replies have arrived. A push is still sent. */
 void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op op);
 
-/* True while the shard's connection is gone and waited for: connect to it, then hand the connection
- * over. *until_ns_p: when weft_ps_client_progress gives it up. False for one that is given up. */
+/* True while the shard is disconnected and the client waits for it: connect to it, then pass the
+ * connection on. *until_ns_p: when weft_ps_client_progress gives the shard up. False after that. */
 bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, uint64_t *until_ns_p);
 
-/* When to connect to a shard that is away: at once after a connection that held, else after a pause
- * that grows to a second. */
+/* When to connect to a disconnected shard: at once after a connection that lasted, otherwise after
+ * a pause that grows to one second. */
 uint64_t weft_ps_client_reconnect_ns(const struct weft_ps_client *client, uint32_t shard);
 
-/* A new connection, connected or connecting, to the shard that is away.
- * Errors:  WEFT_STATE  it is not away. */
+/* Pass on a new connection, connected or connecting, to a disconnected shard.
+ * Errors:  WEFT_STATE  the shard is not disconnected. */
 weft_status weft_ps_client_reconnect(struct weft_ps_client *client, uint32_t shard, weft_peer peer,
                                      uint64_t now_ns);
 
-/* How a table of a shard went on. */
+/* Result of resuming a table at a shard. */
 struct weft_ps_resumed {
     uint32_t shard;
     uint16_t table;
-    uint32_t clock;        /* of this rank, as the shard has it; it is told the rest again */
-    uint32_t clocks_resent; /* how many that are */
+    uint32_t clock;        /* of this rank at the shard; later CLOCKs are resent */
+    uint32_t clocks_resent; /* number of those */
     uint64_t pushes_resent;
     uint64_t pushes_lost;
 };
 
-/* The next that is not reported yet; false when there is none. Two breaks of one table in a row may
- * become one report. */
+/* The next unreported one; false if none. Two consecutive breaks may be reported as one. */
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p);
 
-/* Aggregators (ps/aggregator.h), one a shard, where via_timeout_ns says so; in a job with a scheduler as
- * many as `aggregators` says, and pushes go by the one that their grant names, pulls to their shard. They go
- * direct while there is none, so nothing waits for it. Number `via` is aggregator via / shards of shard
- * via % shards.
+/* Aggregators (ps/aggregator.h), if via_timeout_ns > 0: one per shard. In a job with a scheduler
+ * there are `aggregators` per shard: a push is sent to the one that its grant names, pulls to the
+ * shard. Without a connected aggregator requests are sent directly; none waits for one. Number
+ * `via` is aggregator via / shards of shard via % shards.
  *
  *     after a batch of events, for each via: if weft_ps_client_wants_via and now >= again_ns:
- *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A connection that fails is
+ *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A failed connection is
  *         another PEER_DOWN.
- *     then: while weft_ps_client_take_via_close: disconnect. It may be a connection to a shard, which is
- *     parked then: it is neither away nor down. */
+ *     then: while weft_ps_client_take_via_close: disconnect. If it is a connection to a shard,
+ *     the shard is parked then: neither away nor down. */
 bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
                               uint64_t *retry_ns_p);
 void weft_ps_client_via(struct weft_ps_client *client, uint32_t via, weft_peer peer);
 void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns);
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p);
-/* Would PEER_DOWN of the shard's connection for this reason be no end? reconnect_ns says so, or it parks. */
+/* Would the client survive PEER_DOWN of the shard's connection for this reason? True with
+ * reconnect_ns, or while parking. */
 bool weft_ps_client_waits(const struct weft_ps_client *client, uint32_t shard,
                           enum weft_msg_down down);
-/* No connection, and none is wanted: the shard is reached by its aggregator. */
+/* True if the shard has no connection and needs none: requests go through its aggregator. */
 bool weft_ps_client_parked(const struct weft_ps_client *client, uint32_t shard);
-/* Connect again to shards that are parked, and park none from now on: before the end, so that they hear
- * of it, and before a long computation, during which a parked rank would be declared dead. True: some are
- * not connected yet, or have not answered what resumes their tables. */
+/* Reconnect to all parked shards, and park none from now on. Call it before the worker ends, so
+ * that the shards are notified, and before a long computation, during which a parked rank would be
+ * declared dead. True: some shards are not connected yet, or have not resumed their tables. */
 bool weft_ps_client_unpark(struct weft_ps_client *client, uint64_t now_ns);
-/* They may be parked again. */
+/* Allow parking again. */
 void weft_ps_client_park_again(struct weft_ps_client *client);
-/* Bit a: aggregator a takes pushes to all tables that are open, for every shard. */
+/* Bit a: aggregator a accepts pushes to all open tables, for every shard. */
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client);
 
 /* True while an operation is unfinished or a CLOCK is not closed. */

@@ -1,6 +1,6 @@
 /* Private state of a client, shared by all of its files. Internal to these files.
  *
- *   client.c           its life, and its events
+ *   client.c           lifecycle and events
  *   client_op.h        operations: client_op.c, client_split.c (lists into parts), client_deadline.c
  *   client_part.h      one RPC: client_part.c, client_queue.c, client_send.c, client_sent.c, client_reply.c
  *   client_link.h      what orders them: client_clock.c, client_resume.c (a shard that goes and comes back)
@@ -31,11 +31,12 @@
 #include "ps/push_window.h"
 #include "ps/table.h"
 
-/* A slice of a chunk whose values are rounded, scratch: elements, at most so many values of them. */
+/* Scratch: a slice of a chunk whose values are rounded, as many whole elements as fit this many
+ * values. */
 enum { PS_SLICE_VALUES = 1024 };
 struct ps_slice {
-    float values[PS_SLICE_VALUES]; /* (elements, block_floats); so is the next */
-    float sent[PS_SLICE_VALUES];   /* as the peer will read them */
+    float values[PS_SLICE_VALUES]; /* (elements, block_floats), as `sent` */
+    float sent[PS_SLICE_VALUES];   /* as the peer will decode them */
     uint64_t ids[PS_SLICE_VALUES];
     float *kept[PS_SLICE_VALUES]; /* their rows; NULL: nothing is kept */
 };
@@ -59,15 +60,15 @@ struct weft_ps_client {
     struct ps_link *links;     /* (tables_max, shards) */
     struct ps_op *ops;         /* (ops_max,) */
     struct ps_part
-        *parts; /* operation by operation, then one clock probe and one to resume for each
-                                * link, then those of the log */
+        *parts; /* operation by operation, then one clock probe and one RESUME per link, then those
+                 * of the log */
     uint32_t parts_per_op;
     uint32_t clock_probes_first; /* part number of the first clock probe */
-    uint32_t resumes_first; /* and of the first that resumes */
+    uint32_t resumes_first; /* and of the first RESUME */
     uint32_t parts_total;
-    uint64_t born;           /* of parts */
-    uint32_t resumed_untold; /* links */
-    uint32_t resent_open;     /* pushes that were finished, and are in progress again */
+    uint64_t born;           /* last value of a part's `born` */
+    uint32_t resumed_untold; /* links with an unreported `resumed` */
+    uint32_t resent_open;     /* finished pushes that are in progress again */
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     struct ps_reads reads;
@@ -83,16 +84,17 @@ struct weft_ps_client {
     uint64_t *sort_cold;     /* the same; NULL without hots */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     struct ps_knowns known;
-    uint8_t *list_request; /* the LIST in progress, or the push with ids; NULL: no lists */
-    uint32_t list_part;    /* whose that is, WEFT_PS_NONE */
+    uint8_t *list_request; /* memory of the LIST, or of the push with ids, in progress; NULL: no
+                            * lists */
+    uint32_t list_part;    /* the part that uses list_request; WEFT_PS_NONE */
     struct ps_slice *slice;
     uint64_t *unpacked; /* (WEFT_PS_CHUNK_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
-    uint32_t clocks_open; /* links whose shard does not know this worker's clock */
+    uint32_t clocks_open; /* links whose shard has not accepted this worker's last CLOCK */
     uint32_t clocks_refused; /* links that are `clock_refused` */
-    uint64_t round;       /* of progress */
-    struct weft_prng prng; /* of the pauses between attempts to connect */
-    uint64_t deadline_ns; /* when the next operation expires; may be too early */
+    uint64_t round;       /* number of calls of weft_ps_client_progress */
+    struct weft_prng prng; /* for the pauses between connection attempts */
+    uint64_t deadline_ns; /* earliest deadline of an operation; may be too early */
 };
 
 static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t table,
@@ -152,51 +154,53 @@ static inline uint32_t weft_ps_vias(const struct weft_ps_client_config *config)
 
 enum { WEFT_PS_CHUNKS_MAX = 1 << 18 };
 
-/* For weft_msg_send.critical_mask of this push; NULL = no chunk. Owns: borrowed until the next
- * call. */
+/* The weft_msg_send.critical_mask of this push; NULL = no chunk is critical. Owns: borrowed until
+ * the next call. */
 const uint64_t *weft_ps_push_critical(struct weft_ps_client *client, const struct ps_part *part);
 /* The push was SENT. */
 void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event);
-/* The push is not sent at all. */
+/* The push will not be sent. */
 void weft_ps_push_note_all(struct weft_ps_client *client, const struct ps_part *part);
 
-/* client_rows.c: between the caller's rows and messages */
+/* client_rows.c: copies between the caller's rows and messages */
 
-/* The rows of one chunk of a PUSH: n ids, then n blocks; the one copy that a push makes. */
+/* Write the rows of one chunk of a PUSH: n ids, then n blocks. A push copies its rows only here. */
 void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spec *spec,
                          uint8_t *chunk, struct weft_ps_chunk_rows place);
-/* The ids of a PULL. */
+/* Write the ids of a PULL. */
 void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
-/* Blocks of rows first .. first + count - 1 of the part, which are whole, to out. */
+/* Copy the blocks of rows first .. first + count - 1 of the part to out. The rows must be whole. */
 void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spec *spec,
                          uint32_t first, uint32_t count, uint8_t *out);
-/* Are all of the list's rows in one block each and whole, in any order? */
+/* Is every row of the list whole and one block long? */
 bool weft_ps_rows_whole(const struct ps_part *part, const struct weft_table_spec *spec);
-/* Remember that a pull has missed a row, to ask for it first next time. */
+/* Remember a row that a pull has missed; the next pull requests it first. */
 void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id);
-/* Copy the received values to the caller's rows; missing ones keep the old value, and are noted. */
+/* Copy the received values to the caller's rows; missing ones keep the old value and are
+ * remembered. */
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event);
 
 /* client_pack.c: requests with packed ids */
 
-/* Lay the part's request out with packed ids, in the memory that it has for plain ones; its shard takes
- * such. False: it would not be shorter, and is to be made with plain ids. */
+/* Lay out the part's request with packed ids, in its memory for plain ids; the shard must accept
+ * packed ids. False: it would not be shorter, so use plain ids. */
 bool weft_ps_pack(struct weft_ps_client *client, struct ps_part *part, uint32_t bytes_max);
-/* A PULL with packed ids, not under way, with plain ones again: the packets of another connection may be
+/* Convert a queued PULL from packed to plain ids: the packets of a new connection may be
  * shorter. */
 void weft_ps_unpack(struct weft_ps_client *client, struct ps_part *part);
 
-/* Chunks of a push that would have this length with plain ids, so that its bound is of use. */
+/* Minimum number of chunks of a push that has this length with plain ids. With fewer, its loss
+ * bound would have no effect. */
 uint32_t weft_ps_chunks_wanted(const struct ps_part *part, uint32_t plain_bytes);
 
-/* The rows of a chunk of a PUSH that was laid out. */
+/* The rows of a chunk of a PUSH after layout. */
 struct ps_chunk {
     uint8_t *bytes;
     struct weft_ps_chunk_rows rows;
-    const uint64_t *ids; /* where they are packed; until the next call */
-    uint8_t id_bytes; /* WEFT_RPC_ID_PACKED: and blocks are encoded together */
+    const uint64_t *ids; /* packed ids, unpacked; valid until the next call */
+    uint8_t id_bytes; /* WEFT_RPC_ID_PACKED: blocks are encoded together, too */
 };
 
 struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_part *part,
@@ -220,38 +224,41 @@ static inline uint32_t ps_part_chunks(const struct ps_part *part)
 
 /* client_loss.c: which rows of an operation did not arrive whole */
 
-/* Of the part. Says so of each once. */
+/* Mark row r of the part as missed; each row counts once. */
 void weft_ps_row_missed(struct weft_ps_client *client, const struct ps_part *part, uint32_t r);
-/* All of its rows: it failed, or was refused. */
+/* Mark all rows of a part that failed or was refused. */
 void weft_ps_part_missed(struct weft_ps_client *client, const struct ps_part *part);
-/* The same of a pull; nothing of a push, whose mask tells. */
+/* The same for a pull. No effect for a push: its mask decides. */
 void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *part);
-/* A push is closed: those of the chunks that its mask lacks, or all when all were refused. */
+/* A push is closed: mark the rows of chunks missing from its mask, or all rows if all chunks were
+ * refused. */
 void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
                          const struct weft_msg_event *event);
 
 /* residual.c */
 
-/* A chunk of a push was gathered: add what is kept of its rows. */
+/* A chunk of a push was gathered: add the kept residuals of its rows. */
 void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint32_t chunk);
-/* A push is closed: keep what its mask lacks, if the table does that, and never send it again. */
+/* A push is closed: if the table has error feedback, keep the rows of chunks missing from its mask.
+ * The push must not be resent. */
 void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,
                            const struct weft_msg_event *event);
-/* A push is not sent at all: keep all of it. */
+/* A push will not be sent: keep all of its rows. */
 void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part);
 
 /* client_last.c */
 
-/* A block of a row arrived. Only where table->last.rows_max > 0. */
+/* Remember a received block of a row. Requires table->last.rows_max > 0. */
 void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uint64_t id,
                       uint32_t offset, const void *floats, uint32_t count);
-/* Row r of a PULL's part, a block of it, did not come: where its operation wants that, the last value. */
+/* A block of row r of a PULL is missing: set it to the last value, if the operation requests
+ * that. */
 void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part, uint32_t r,
                        uint32_t block);
 
 /* client.c */
 
-/* Next rpc_id towards a shard; never 0. */
+/* Next rpc_id for a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 
 /* client_hot.c: hot rows; each is nothing without client->hots */
@@ -276,35 +283,36 @@ weft_status weft_ps_updates_init(struct weft_ps_client *client);
 void weft_ps_updates_fini(struct weft_ps_client *client);
 /* A push is queued for the first time. */
 void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part);
-/* An answer said how many updates its shard has opened. */
+/* A reply reported the number of updates that its shard has opened. */
 void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t count);
-/* Somebody waits for a push of this table. True: that completed the update that gathers. */
+/* An operation waits for a push of this table. True: this completed the update that was still
+ * gathering pushes. */
 bool weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table);
-/* Some update was completed since the last call. */
+/* Was an update completed since the last call? */
 bool weft_ps_updates_completed(struct weft_ps_client *client);
-/* A clock was ended. Nothing without updates. */
+/* A clock was ended. No effect without updates. */
 void weft_ps_update_clocked(struct weft_ps_client *client);
 /* Must this CLOCK wait for pushes of other tables? */
 bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                                 uint32_t clock);
 bool weft_ps_update_may_go(const struct weft_ps_client *client, const struct ps_part *part);
-/* How it goes; NULL: at once. */
+/* The pace of the push; NULL: send at once. */
 const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *client,
                                                 const struct ps_part *part);
 void weft_ps_update_sending(struct weft_ps_client *client, const struct ps_part *part,
                             uint64_t now_ns);
-/* A push of one is confirmed; done; or its shard refused it as late. */
+/* A push of an update is confirmed; is done; was refused as late (weft_ps_update_late). */
 void weft_ps_update_closed(struct weft_ps_client *client, struct ps_part *part);
 void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *part);
-/* Its grant's aggregator, plus 1; 0 = none. Its sum, for the head. */
+/* The aggregator that the grant names, plus 1; 0 = none. The sum field of the request head. */
 uint32_t weft_ps_update_hop(const struct weft_ps_client *client, const struct ps_part *part);
 uint32_t weft_ps_update_sum(const struct weft_ps_client *client, const struct ps_part *part);
-/* The aggregator has it. Nothing for what is of no update. */
+/* The aggregator has received the push. No effect if the push is of no update. */
 void weft_ps_update_at_hop(struct weft_ps_client *client, const struct ps_part *part);
 void weft_ps_update_late(struct weft_ps_client *client, const struct ps_part *part);
-/* Its rows are not sent: it was dropped. */
+/* The update was dropped: the rows of the push will not be sent. */
 void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part);
-/* The transport has given a held push back. */
+/* The transport has returned a held push. */
 void weft_ps_update_withdrawn(struct weft_ps_client *client, uint32_t part);
 /* An update of this clock or a later one is in progress. */
 bool weft_ps_update_of(const struct weft_ps_client *client, uint32_t clock);

@@ -1,5 +1,5 @@
-/* Lists inside a client: slices of what an operation was given, the ids that its shards may keep, and
- * pushes that name such a list instead of sending the ids. For the client's files alone.
+/* Lists of a client: slices of an operation's rows, the ids that its shards may keep, and pushes
+ * that name such a list instead of sending the ids. For the client's files alone.
  */
 #ifndef WEFT_PS_CLIENT_LIST_H
 #define WEFT_PS_CLIENT_LIST_H
@@ -18,7 +18,7 @@ static inline uint64_t ps_list_id(const struct weft_ps_list *list, uint32_t row)
     return list->ids == NULL ? list->first + row : list->ids[row];
 }
 
-/* Floats of a row's block that are in the caller's memory, at *offset_p. */
+/* Number of floats of a row's block in the caller's memory; they begin at *offset_p. */
 static inline uint32_t ps_list_used(const struct weft_ps_list *list,
                                     const struct weft_table_spec *spec, uint32_t row,
                                     uint32_t block, size_t *offset_p)
@@ -45,28 +45,29 @@ static inline struct weft_ps_list ps_list_slice(const struct weft_ps_list *list,
     return slice;
 }
 
-/* How the ids of a push that names a list get to its shard.
+/* How the shard obtains the ids of a push that names a list.
  *
- *     THERE ---- UNKNOWN_LIST, or a new connection ----> BEFORE
- *     BEFORE --- LIST was taken -----------------------> THERE
- *     BEFORE --- LIST was refused, or cannot be sent --> NONE
- *     any ------ its rows are not sent ----------------> THERE: the head goes alone
+ *     THERE ---- UNKNOWN_LIST, or a new connection ----> BEFORE BEFORE --- LIST accepted
+ *     -----------------------> THERE BEFORE --- LIST was refused, or cannot be sent --> NONE any
+ *     ------ its rows are not sent ----------------> THERE: only the head is sent
  */
 enum ps_list_step {
-    LIST_THERE,  /* its shard has the list, as far as we know; so, too, of pushes without a list */
-    LIST_BEFORE, /* its shard may not have the list: LIST comes before it */
-    LIST_NONE,   /* its shard takes no list for it: it goes with its ids */
+    LIST_THERE,  /* its shard is assumed to have the list; also the value for pushes without a
+                  * list */
+    LIST_BEFORE, /* its shard may lack the list: LIST is sent first */
+    LIST_NONE,   /* its shard accepts no list for it: it is sent with its ids */
 };
 
-/* The answer says whether the list is known, SENT what came of the chunks, in either order.
+/* The answer reports whether the list is known, SENT reports which chunks arrived. They come in
+ * either order.
  *
  *     NONE ---- SENT with a refusal, without the answer --> SENT ------- the answer --> NONE
  *     NONE ---- the answer is UNKNOWN_LIST ---------------> UNKNOWN ---- SENT --------> NONE
  */
 enum ps_list_doubt {
     DOUBT_NONE,
-    DOUBT_SENT,    /* SENT came; what it means depends on the answer */
-    DOUBT_UNKNOWN, /* the answer said that the list is unknown; SENT is still to come */
+    DOUBT_SENT,    /* SENT arrived; its meaning depends on the answer */
+    DOUBT_UNKNOWN, /* the answer was UNKNOWN_LIST; SENT is outstanding */
 };
 
 /* A shard's part of a pull: rows first .. first + rows - 1 of its order. */
@@ -80,7 +81,7 @@ struct ps_known_part {
 
 /* The ids of a pull. In the ring's memory: ids, parts, and the order where rows were sorted. */
 struct ps_known {
-    uint32_t life; /* which of those that had this place; 0 = none yet */
+    uint32_t life; /* generation of this slot; 0 = never used */
     uint16_t table;
     bool is_split; /* parts are of hot rows or of cold ones */
     uint32_t n;
@@ -89,20 +90,21 @@ struct ps_known {
     uint64_t bytes;
     uint64_t *ids;                 /* (n,) */
     struct ps_known_part *part;    /* (parts,) */
-    uint32_t *order;               /* (n,): rows of the caller's list; NULL = as they are */
+    uint32_t *order;               /* (n,): rows of the caller's list, sorted by shard; NULL = in
+                                    * the list's order */
 };
 
-/* As many as of the lists of a shard (ps/list_store.h): no shard has a list that is not here. */
+/* As many as a shard has lists (ps/list_store.h), so every list that a shard has is here. */
 enum { PS_KNOWN_MAX = 512 };
 
-/* What was pulled last, as the shards may have kept it. */
+/* The last pulls, whose ids the shards may have kept. */
 struct ps_knowns {
     uint8_t *memory; /* NULL: no lists */
     uint64_t bytes;
-    uint32_t first; /* place of the oldest */
+    uint32_t first; /* slot of the oldest */
     uint32_t count;
     uint32_t lives;
-    struct ps_known of[PS_KNOWN_MAX]; /* a ring of places */
+    struct ps_known of[PS_KNOWN_MAX]; /* a ring */
 };
 
 /* client_known.c: lists of ids that shards keep */
@@ -110,13 +112,13 @@ struct ps_knowns {
 /* Errors: WEFT_NOMEM. */
 weft_status weft_ps_known_init(struct weft_ps_client *client);
 void weft_ps_known_fini(struct weft_ps_client *client);
-/* A list of a pull was made into parts, from number `first` of the operation on; `order` of its rows,
- * where they have one. Their shards are asked to keep the ids. */
+/* Remember a list of a pull, split into the operation's parts from `first` on, with the `order` of
+ * its rows or NULL. The parts request their shards to keep the ids. */
 void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct weft_ps_list *list,
                        uint32_t first, const uint32_t *order);
 /* The shard has kept the ids of this PULL. */
 void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *part);
-/* The newest pull of just these ids; NULL = there is none. Owns: valid until the next pull begins. */
+/* The newest pull of exactly these ids; NULL = none. Owns: valid until the next pull begins. */
 const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
                                           const struct weft_ps_list *list);
 /* The shard does not have this list (0: any list) of this table (UINT32_MAX: of any). */
@@ -125,19 +127,19 @@ void weft_ps_known_drop(struct weft_ps_client *client, uint32_t table, uint32_t 
 
 /* client_list.c: pushes that name a list */
 
-/* What a push that names a list may take beyond the same with plain ids. */
+/* Most bytes that a push with a list needs beyond the same push with plain ids. */
 static inline uint64_t ps_listed_extra(uint64_t plain_bytes)
 {
     return 256 + plain_bytes / 32;
 }
-/* Lay the push out in chunks that name this list. False: it is to be made with ids. */
+/* Lay out the push in chunks that name this list. False: it must be built with ids. */
 bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, uint32_t list);
-/* Ids of a chunk of it, into out. */
+/* Write the ids of a chunk of it to out. */
 void weft_ps_listed_ids(const struct ps_part *part, uint32_t chunk,
                         const struct weft_ps_chunk_rows *rows, uint64_t *out);
-/* May it go, as to its list? */
+/* May the push be sent, as far as its list is concerned? */
 bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_part *part);
-/* A request as it is given to the transport. */
+/* A request as passed to the transport. */
 struct ps_message {
     uint8_t *base;
     uint32_t total;
@@ -145,39 +147,39 @@ struct ps_message {
     uint16_t chunk_elems;
     uint8_t id_bytes;
 };
-/* The same rows with their ids, where the LIST that is under way would be. False: the packets do not
- * hold them, or its shard has begun it in other chunks. */
+/* Build the same rows with their ids, in the memory of the LIST in progress. False: they do not fit
+ * the packets, or the shard has begun the push with another grid. */
 bool weft_ps_listed_with_ids(struct weft_ps_client *client, struct ps_part *part,
                              struct ps_message *message_p);
-/* Give its LIST to the transport. Errors: as of msgr.send; INVALID: it cannot be sent. */
+/* Pass its LIST to the transport. Errors: as of msgr.send; INVALID: it cannot be sent. */
 weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
-/* Its shard will not have the list: it is voided, and this is the reason. It is in no queue, or goes on
- * from where it is there, as a head alone. */
+/* The shard will not get the list: void the push, for this reason. If it is queued, it keeps its
+ * place and is sent as a head only. */
 void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft_status status,
                        uint16_t rpc_status);
-/* No LIST is wanted for it any more. */
+/* The push no longer needs its LIST. */
 void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part);
 /* Events of LIST. */
 void weft_ps_list_sent(struct weft_ps_client *client, uint32_t part,
                        const struct weft_msg_event *event);
 void weft_ps_list_reply(struct weft_ps_client *client, uint32_t part,
                         const struct weft_msg_event *event);
-/* SENT of a push that names a list. True: it means nothing yet, or was seen to. */
+/* SENT of a push that names a list. True: its meaning is still unknown, or it was handled here. */
 bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t part,
                          const struct weft_msg_event *event);
-/* Every chunk that came was refused, and the head did not come: as if nothing had come. *event_p is what
- * to take SENT for. */
+/* True if every chunk that arrived was refused and the head did not arrive. Then nothing counts as
+ * arrived: *event_p is the SENT to process instead. */
 bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *part,
                          const struct weft_msg_event *event, struct weft_msg_event *event_p);
-/* A request was answered OK: was a list made, or used? */
+/* A request was answered OK: record whether it stored or used a list. */
 void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_rpc_reply *reply);
 /* The answer is UNKNOWN_LIST. */
 void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t part,
                             const struct weft_rpc_reply *reply);
-/* The answer is another one: what SENT means is clear now. */
+/* The answer is another one: the meaning of SENT is known now. */
 void weft_ps_listed_answered(struct weft_ps_client *client, uint32_t part);
-/* Nothing of it is in progress any more. */
+/* Reset its list state: nothing of it is in progress. */
 void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part);
 
 #endif

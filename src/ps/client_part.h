@@ -142,18 +142,19 @@ struct ps_part {
     struct weft_ps_list list; /* PULL: ids and out are borrowed until done */
     const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
-    uint32_t rows_first; /* PULL: so many of them, at its beginning, had been missed */
-    uint32_t rows_critical; /* and of these so many twice running */
+    uint32_t rows_first; /* PULL: of these, the first so many had been missed before */
+    uint32_t rows_critical; /* and of these, missed twice in a row */
     uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
-    uint32_t iteration; /* the worker's clock in progress when the operation was started */
-    uint64_t via_sent_ns; /* via: when it went */
+    uint32_t iteration; /* the worker's clock in progress when the operation started */
+    uint64_t via_sent_ns; /* via: when it was sent */
     uint32_t rpc_id;
     uint64_t number; /* PUSH: counted for the link, from 1 */
-    uint64_t update; /* PUSH: that it is of; 0 = none */
-    uint32_t base;   /* PUSH: updates that its shard had told of, when it was made */
+    uint64_t update; /* PUSH: its update; 0 = none */
+    uint32_t base;   /* PUSH: number of updates last reported by its shard when the push was
+                      * built */
     uint64_t seq;    /* PUSH: of its message */
-    uint32_t next;   /* in the shard's queue, which is in the order of `born` */
+    uint32_t next;   /* next part in the shard's queue, which is sorted by `born` */
     uint64_t born;   /* counted when first queued; 0 = before all others */
     weft_expect_id expect;
     uint8_t *request;
@@ -161,12 +162,12 @@ struct ps_part {
     uint16_t request_elem_bytes;
     uint16_t request_chunk_elems; /* as laid out; 0 = not laid out in chunks */
     uint16_t chunk_rows;          /* PUSH with packed ids: most rows in a chunk */
-    uint16_t ids_chunk_elems;     /* as laid out when it was sent with its ids; 0 = it was not */
-    uint8_t plain_id_bytes;       /* with packed ids, or a list: what they would have without */
-    uint32_t known;               /* PULL: place in the client's `known`, */
-    uint32_t known_life;          /* if it still is that one, */
-    uint32_t known_part;          /* and which of its parts */
-    uint32_t list_number;         /* PUSH: name of its list; 0 = none, its ids are in it */
+    uint16_t ids_chunk_elems;     /* chunk_elems when it was sent with its ids; 0 = it was not */
+    uint8_t plain_id_bytes;       /* with packed ids, or a list: id_bytes of the plain form */
+    uint32_t known;               /* PULL: index in the client's `known`, */
+    uint32_t known_life;          /* its generation there, */
+    uint32_t known_part;          /* and the part of that entry */
+    uint32_t list_number;         /* PUSH: name of its list; 0 = none, the push carries its ids */
     uint32_t list_rpc_id;         /* of LIST */
     const uint8_t *list_ids;      /* its ids: client_list.c */
     struct ps_held *list_held;    /* memory for SENT, with DOUBT_SENT */
@@ -174,7 +175,7 @@ struct ps_part {
     uint32_t reply_bytes;
 };
 
-/* Go on to another state: by an arrow of the drawing above, and by no other. */
+/* Change the state along an arrow of the diagram above; asserts that there is one. */
 static inline void ps_part_to(struct ps_part *part, enum ps_part_state to)
 {
     static const uint8_t may[] = {
@@ -187,14 +188,14 @@ static inline void ps_part_to(struct ps_part *part, enum ps_part_state to)
     part->state = to;
 }
 
-/* The memory of its answer is posted. */
+/* The memory of the answer was posted. */
 static inline void ps_part_posted(struct ps_part *part)
 {
     WEFT_ASSERT(part->answer == ANSWER_NONE);
     part->answer = ANSWER_POSTED;
 }
 
-/* OWN is also the state after a reset, from any other. */
+/* A reset leads from any state to OWN. */
 static inline void ps_part_message_to(struct ps_part *part, enum ps_part_message to)
 {
     WEFT_ASSERT(to == MESSAGE_OWN || part->message == MESSAGE_OWN);
@@ -222,7 +223,7 @@ static inline bool ps_part_head_only(const struct ps_part *part)
     return part->rows_state != ROWS_GO;
 }
 
-/* Rows that never go stay so. */
+/* ROWS_NEVER is final. */
 static inline void ps_part_rows_to(struct ps_part *part, enum ps_part_rows to)
 {
     part->rows_state = part->rows_state == ROWS_NEVER ? ROWS_NEVER : to;
@@ -233,14 +234,15 @@ static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
     return part->order == NULL ? r : part->order[r];
 }
 
-/* Is it to go with its ids? Of one that was begun so, its shard knows chunks of that grid. */
+/* Must the push be sent with its ids? Yes also if it was begun that way: the shard has chunks of
+ * that grid. */
 static inline bool ps_listed_goes_with_ids(const struct ps_part *part)
 {
     return !ps_part_head_only(part) &&
            (part->list_step == LIST_NONE || (part->begun && part->ids_chunk_elems != 0));
 }
 
-/* The transport to the aggregator has memory of it. */
+/* Does the transport to the aggregator own memory of the part? */
 static inline bool ps_via_holds(const struct ps_part *part)
 {
     return part->via_sending || part->via_answering;
@@ -259,16 +261,16 @@ static inline size_t ps_align8(size_t bytes)
 }
 /* Bytes of one operation's buffer. */
 size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
-/* Memory of the part's operation, or of the log, for a request and a reply. */
+/* Allocate memory for a request and a reply, from the part's operation or from the log. */
 void weft_ps_part_memory(struct weft_ps_client *client, struct ps_part *part,
                          uint32_t request_elems, uint16_t request_elem_bytes, uint32_t reply_bytes);
-/* The request, which is at the beginning of `bytes` bytes, and what else is there up to `used`, became
- * shorter. */
+/* Shrink an allocation of `bytes` bytes, which begins with the request, to its first `used`
+ * bytes. */
 void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes,
                        size_t used);
 /* Add a part to an operation and build its request; it is not queued yet. */
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
-/* list_number: of the list that its rows are; 0 = none. */
+/* list_number: the list of ids that names its rows; 0 = none. */
 uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
                            const struct weft_ps_list *list, uint32_t shard, const uint32_t *order,
                            uint32_t rows, uint32_t list_number);
@@ -280,60 +282,63 @@ void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
 /* A push stops counting as open. */
 void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
-/* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */
+/* The shard is disconnected and the client waits for it: the part will be resent, unless it was
+ * answered. */
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
 /* The shard is gone, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
 
 /* client_queue.c */
 
-/* For the first time: it gets its number and its birth. */
+/* Queue the part for the first time, and assign its `number` and `born`. */
 void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
-/* Into the queue of its shard, where its birth says. */
+/* Insert the part into its shard's queue, sorted by `born`. */
 void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
-/* Out of it: a pull that is never sent, and done. */
+/* Remove an unsent pull from the queue; it is done. */
 void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
-/* A push of the two clocks behind the last that the shard has taken counts as open. */
+/* Count the push as open, if it belongs to one of the two clocks after the shard's last CLOCK. */
 void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
-/* A pull of a clock that this worker has not ended, or of which it has still to send pushes: when a shard
- * comes back without them, they are behind it in the queue, and may need a clock probe. Nothing has to wait for
- * it. */
+/* Is this a pull of a clock that this worker has not ended, or for which it still has pushes to
+ * send? If a shard restarts without these pushes, they are queued after the pull, and may need a
+ * clock probe. So nothing may wait for such a pull. */
 bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_part *part);
-/* This worker has ended a clock of the table: pulls that went ahead of it are as others now. */
+/* This worker has ended a clock of the table: pulls that were prefetching for it are ordinary pulls
+ * now. */
 void weft_ps_pulls_in_time(struct weft_ps_client *client, uint16_t table);
-/* The pushes under way that a pull has to see; *rpc_ids_p: their rpc_ids, with one its own. One that went by
- * an aggregator, and now goes to the shard, went before those that were begun since: these wait for it here. */
+/* Number of pushes in flight that a pull must see; *rpc_ids_p: XOR of their rpc_ids, so with one
+ * push its rpc_id. A push that was sent to an aggregator, and is now resent to the shard, precedes
+ * pushes begun since: these wait for it. */
 uint32_t weft_ps_pushes_before(const struct weft_ps_client *client, const struct ps_part *part,
                                const struct ps_link *link, uint32_t *rpc_ids_p);
-/* Give to the transport what may go to `shard` now. */
+/* Pass everything that may be sent to `shard` now to the transport. */
 void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
 
 /* client_send.c */
 
-/* Give its message to the transport; a push that names a list by the second.
- * Errors: as of msgr.send. */
+/* Pass the part's message to the transport; listed_send: a push that names a list. Errors: as of
+ * msgr.send. */
 weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
 weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *part,
                                 uint64_t now_ns);
-/* Post the memory of an answer of this op. */
+/* Post memory for the answer to this op. */
 weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
                                 uint32_t rpc_id);
-/* When an answer is closed at the latest; 0 = never. */
+/* Latest time at which the answer is closed; 0 = no limit. */
 uint64_t weft_ps_reply_until(const struct weft_ps_client *client, const struct ps_part *part);
-/* A pull of the model asks how many updates are in it. */
+/* Does this pull request the number of updates in the model? */
 bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *link);
 
 /* client_sent.c */
 
 void weft_ps_part_sent(struct weft_ps_client *client, uint32_t part,
                        const struct weft_msg_event *event);
-/* What came of a push is known: count it. */
+/* The outcome of a push is known: count it, and continue the part. */
 void weft_ps_push_sent(struct weft_ps_client *client, uint32_t part,
                        const struct weft_msg_event *event);
-/* The same, and nothing else. */
+/* Only count the outcome. */
 void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_event *event);
-/* What came of a message, of a push or of an answer to a pull, whose head is as long. */
+/* Count the outcome of a push or of an answer to a pull, whose head has head_bytes bytes. */
 void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_event *event, uint32_t head_bytes);
 
@@ -341,7 +346,7 @@ void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
 
 void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
                         const struct weft_msg_event *event);
-/* The head of an answer; false: it makes no sense. */
+/* Unpack the head of an answer; false: it is malformed. */
 bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
                         uint32_t rpc_id, struct weft_rpc_reply *reply_p);
 

@@ -1,4 +1,4 @@
-/* Pushes, pulls and clocks by way of an aggregator. For the client's files alone.
+/* Pushes, pulls and clocks through an aggregator. For the client's files alone.
  */
 #ifndef WEFT_PS_CLIENT_VIA_H
 #define WEFT_PS_CLIENT_VIA_H
@@ -8,50 +8,52 @@
 /* Errors: WEFT_NOMEM. */
 weft_status weft_ps_via_init(struct weft_ps_client *client);
 void weft_ps_via_fini(struct weft_ps_client *client);
-/* PEER_UP or PEER_DOWN. False: it is not an aggregator's. */
+/* PEER_UP or PEER_DOWN. False: the peer is not an aggregator. */
 bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event *event,
                       uint64_t now_ns);
 void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event);
 void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns);
-/* When an aggregator has been silent for too long; WEFT_NEVER. */
+/* When the next aggregator times out; WEFT_NEVER. */
 uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
 /* Do pushes of this table go to the shard's aggregator now? */
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
-/* And pulls and clocks, too? */
+/* And pulls and clocks? */
 bool weft_ps_via_has_all(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* And pulls? */
 bool weft_ps_via_has_pulls(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* May some, by a grant at least? */
 bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
-/* By which would this one go? */
+/* The aggregator that this part would be sent to. */
 uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_part *part);
-/* Does this one? */
+/* Would this part be sent to an aggregator? */
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
-/* The same of a pull, where its turn has not come yet. */
+/* The same for a pull that is not due yet. */
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part);
-/* How old its rows may be, in microseconds: not older than this worker's last push. UINT32_MAX: any age. */
+/* Maximum age of its rows in microseconds, so that they are no older than this worker's last push.
+ * UINT32_MAX: any age. */
 uint32_t weft_ps_via_age(const struct weft_ps_client *client, const struct ps_part *part);
 weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part);
-/* It was given to the transport; it is not the aggregator's any more, and its next route is `to`. */
+/* The part was passed to the transport (went); it leaves the aggregator, and its route becomes `to`
+ * (leave). */
 void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
 void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part, enum ps_part_route to);
-/* The same while the aggregator is there; an answer may be arriving. */
+/* The same while the aggregator is connected; its answer may be arriving. */
 void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part);
-/* The answer to a push that was recalled. */
+/* The answer to a recalled push was closed. */
 void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t part);
-/* The connection is to end. */
+/* Close the connection to its aggregator. */
 void weft_ps_via_close(struct weft_ps_client *client, const struct ps_part *part);
 void weft_ps_via_sent(struct weft_ps_client *client, uint32_t part,
                       const struct weft_msg_event *event);
-/* Would this CLOCK go by the shard's aggregator? */
+/* Would this CLOCK be sent to the shard's aggregator? */
 bool weft_ps_via_takes_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                              uint32_t clock);
-/* It goes; false: the transport does not take it now. */
+/* Send it there; false: the transport does not accept it now. */
 bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                        uint32_t number, uint64_t now_ns);
-/* The connection to the shard is gone: what aggregators say of clocks means nothing any more. */
+/* The connection to the shard has ended: discard the aggregators' outstanding answers to CLOCKs. */
 void weft_ps_via_clocks_void(struct weft_ps_client *client, uint32_t shard);
-/* Its reply arrived; committed: the shard has it. */
+/* The aggregator's reply arrived; committed: the shard has applied the push. */
 void weft_ps_via_answered(struct weft_ps_client *client, uint32_t part, bool committed);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a client keeps of its aggregators. For client_via.c and client_via_clock.c alone.
+/* State of a client's connections to aggregators. For client_via.c and client_via_clock.c alone.
  */
 #ifndef WEFT_PS_CLIENT_VIA_STATE_H
 #define WEFT_PS_CLIENT_VIA_STATE_H
@@ -8,15 +8,16 @@
 
 enum via_link_state { VIA_LINK_NONE, VIA_LINK_ASKED, VIA_LINK_OPEN, VIA_LINK_REFUSED };
 
-enum via_clock_state { VIA_CLOCK_NONE, VIA_CLOCK_ASKED, VIA_CLOCK_VOID /* its answer means nothing */ };
+enum via_clock_state { VIA_CLOCK_NONE, VIA_CLOCK_ASKED, VIA_CLOCK_VOID /* its answer will be
+                                                                        * ignored */ };
 
-/* A CLOCK by way of it. */
+/* A CLOCK sent to an aggregator. */
 struct ps_via_clock {
     enum via_clock_state state;
-    bool sending; /* the transport has `request` */
+    bool sending; /* the transport owns `request` */
     uint32_t clock;
     uint64_t sent_ns;
-    uint32_t direct; /* goes to the shard itself */
+    uint32_t direct; /* this clock is sent directly to the shard */
     uint32_t rpc_id;
     weft_expect_id expect;
     uint8_t request[WEFT_RPC_REQUEST_BYTES];
@@ -29,10 +30,10 @@ struct ps_via_link {
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
-    uint32_t pulls;       /* so many pulls it takes at a time */
+    uint32_t pulls;       /* most pulls in progress that it accepts */
     bool takes_clocks;
     struct ps_via_clock clock;
-    uint64_t incarnation; /* of the shard, as it was told */
+    uint64_t incarnation; /* of the shard, as sent to the aggregator */
     uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES];
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
 };
@@ -42,13 +43,14 @@ struct ps_via {
     uint32_t shard;
     bool given; /* `peer` is a connection, or will be */
     bool up;
-    bool close; /* the driver has to end it */
-    uint32_t flying;   /* pushes, pulls and clocks that wait for an answer */
+    bool close; /* the driver must close it */
+    uint32_t flying;   /* pushes, pulls and clocks without an answer */
     uint32_t pulls;    /* of these, pulls */
-    uint32_t sending;  /* those of which the transport has the memory */
-    uint64_t heard_ns; /* one of both > 0: the last answer, or when the first of them went */
-    uint64_t incarnation; /* of its process that was connected last */
-    uint64_t answer_ns; /* of that: the longest lately from there being nothing to hear of to an answer */
+    uint32_t sending;  /* parts whose memory the transport owns */
+    uint64_t heard_ns; /* with one of both > 0: time of the last answer, or when the first of them
+                        * was sent */
+    uint64_t incarnation; /* of its last connected process */
+    uint64_t answer_ns; /* of that process: longest recent time from idle to an answer */
     uint64_t retry_ns;
     struct ps_via_link *links; /* (tables_max,) */
 };
