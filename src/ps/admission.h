@@ -43,7 +43,7 @@ size_t weft_admission_bytes(const struct weft_admission *admission);
 /* Owns:    borrows memory (8-byte aligned, of weft_admission_bytes) for its life; clears it. */
 void weft_admission_begin(struct weft_admission *admission, void *memory);
 
-/* Count a push of id; true when it is admitted. Memory must be there. */
+/* Count a push of id; true if the id is admitted. Call weft_admission_begin first. */
 bool weft_admission_count(struct weft_admission *admission, uint64_t id);
 
 /* The id has a row: drop its count. */
@@ -54,8 +54,8 @@ void weft_admission_done(struct weft_admission *admission, uint64_t id);
 struct weft_admission_counts {
     uint8_t key[WEFT_HASH_KEY_BYTES]; /* the key of the counts below */
     uint32_t hand;          /* COUNTER: the cell to evict next */
-    const uint64_t *ids;    /* COUNTER: (count,), such that put back in this order, under this key and
-                             * into as many empty cells, each gets the cell that it had */
+    const uint64_t *ids;    /* COUNTER: (count,), in an order such that restoring them with this key
+                             * into as many empty cells puts each into its old cell */
     const uint32_t *counts; /* COUNTER: (count,), none 0 */
     uint32_t count;
     const uint8_t *filter; /* BLOOM: (cells,) */
@@ -77,7 +77,8 @@ void weft_admission_copy(const struct weft_admission *admission, void *memory,
 weft_status weft_admission_restore_key(struct weft_admission *admission,
                                        const uint8_t key[WEFT_HASH_KEY_BYTES]);
 
-/* COUNTER: restore the count of an id. Of two counts the larger is kept. Memory must be there. */
+/* COUNTER: restore the count of an id. Of two counts the larger is kept. Call weft_admission_begin
+ * first. */
 void weft_admission_restore_count(struct weft_admission *admission, uint64_t id, uint32_t count);
 
 /* COUNTER: restore the hand, after the last count. */

@@ -1,8 +1,8 @@
-/* AGGREGATE: the gradients of several pushes, added up on the way, as one message.
+/* AGGREGATE: the sum of the gradients of several pushes, as one message from an aggregator.
  *
- * Only the format: nothing here sends or holds state. Whole, because a merged list of rows matches the
- * chunks of none of its members: a shard applies all of it or nothing, and closes all of its members'
- * numbers together.
+ * Only the format: nothing here sends or holds state. A shard applies an aggregate whole or not at
+ * all, because its merged list of rows matches the chunks of none of its members; it closes the
+ * numbers of all members together.
  *
  *     bytes         field
  *     40            head of a request; worker = number of the aggregator, rows = rows below
@@ -15,7 +15,7 @@
  *     2 each        count of each row: gradients in it, >= 1
  *     4 x dim each  sums, float32
  *
- * Little-endian but for the head.
+ * Little-endian except the head.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */
@@ -24,23 +24,25 @@
 
 #include "rpc/head.h"
 
-/* Part of the protocol: a shard has memory for so many messages of so many bytes from each aggregator,
- * with so many members and rows in each. */
+/* Part of the protocol: limits of the messages for which a shard has memory, per aggregator (SLOTS,
+ * PULLS) and per message. */
 enum {
     WEFT_AGGREGATE_SLOTS = 4,
-    WEFT_AGGREGATE_PULLS = 4, /* requests for rows that an aggregator has in progress at a shard */
+    WEFT_AGGREGATE_PULLS = 4, /* pulls that an aggregator has in progress at a shard */
     WEFT_AGGREGATE_BYTES_MAX = 8 << 20,
     WEFT_AGGREGATE_MEMBERS_MAX = 256,
     WEFT_AGGREGATE_ROWS_MAX = 1 << 17,
     WEFT_AGGREGATE_COUNT_MAX = UINT16_MAX,
 };
 
-/* What a worker that opens a table at an aggregator says behind the specification: the incarnation of the
- * shard that it is connected to, u64. Its pulls are answered with rows of that process alone. */
+/* Appended to the specification by a worker that opens a table at an aggregator: the incarnation of
+ * the shard that the worker is connected to, u64. The aggregator replies to its pulls only with
+ * rows of that process. */
 enum { WEFT_AGGREGATE_SHARD_BYTES = 8 };
 
-/* What an aggregator says behind that to its parent: the numbers of all aggregators from which requests may come
- * by it, itself included, one bit each. A parent that finds its own number there is below its child. */
+/* Appended to that by an aggregator that opens a table at its parent: a bitmap of the numbers of
+ * all aggregators whose requests may arrive through it, itself included. A parent that finds its
+ * own number there has detected a cycle. */
 enum { WEFT_AGGREGATE_NUMBERS_MAX = 256, WEFT_AGGREGATE_BELOW_BYTES = 32 };
 
 enum {
@@ -49,11 +51,11 @@ enum {
     WEFT_AGGREGATE_CLOCK_BYTES = 4,
 };
 
-/* One push in it. */
+/* One push in an aggregate. */
 struct weft_aggregate_member {
     uint32_t rank;
-    uint32_t session; /* the worker's connection to the shard: struct weft_rpc_request.after_seq of
-                       * TABLE */
+    uint32_t session; /* identifies the worker's connection to the shard: after_seq of its TABLE
+                       * request */
     uint64_t incarnation;
     uint32_t number; /* of the push, modulo 2^32 */
     uint32_t rpc_id;
@@ -71,16 +73,16 @@ struct weft_aggregate_view {
     const uint8_t *sums;   /* (rows, dim) */
 };
 
-/* In the flags of an AGGREGATE: it has no rows, and the `number` of each member is a clock that this rank has
- * ended: CLOCKs of several workers as one message. */
+/* Flag of an AGGREGATE that carries the CLOCKs of several workers: it has no rows, and the `number`
+ * of each member is a clock that the rank has ended. */
 enum { WEFT_AGGREGATE_ENDS = WEFT_RPC_UPTO };
 
-/* In `can` of an aggregator's answer to TABLE: it takes CLOCK, too. */
+/* In `can` of an aggregator's reply to TABLE: it accepts CLOCK, too. */
 enum { WEFT_AGGREGATE_CAN_CLOCK = WEFT_RPC_CAN_AGGREGATE };
 
-/* In the head of a PUSH to an aggregator, in place of a pull's bound (< 10^6): the sum that a scheduler wants
- * it to be in. Of two sums that are made at a time the groups differ modulo 3,900. 0 = none wants that.
- * members 1 .. WEFT_AGGREGATE_MEMBERS_MAX. */
+/* In the head of a PUSH to an aggregator, in place of a pull's bound (< 10^6): the sum to which the
+ * scheduler assigns the push. The groups of two simultaneous sums differ modulo 3,900. 0 = not
+ * assigned. members 1 .. WEFT_AGGREGATE_MEMBERS_MAX. */
 enum { WEFT_AGGREGATE_GROUPS = 3900 };
 
 static inline uint32_t weft_aggregate_sum_pack(uint32_t group, uint32_t members)
@@ -93,11 +95,11 @@ static inline uint32_t weft_aggregate_sum_members(uint32_t sum)
     return (sum - 1) % WEFT_AGGREGATE_MEMBERS_MAX + 1;
 }
 
-/* May pushes to such a table be added up? Gradients that are rounded, cut at a limit or looked at one by
- * one may not; and rows may not go while the rest of an aggregate is looked at. */
+/* May pushes to such a table be summed? Not if single gradients are rounded, clipped or inspected,
+ * nor if the table evicts rows, which could remove a row during the check of an aggregate. */
 bool weft_aggregate_takes(const struct weft_table_spec *spec);
 
-/* Longest message of so many rows and members. */
+/* Length of the longest message with this many rows and members. */
 uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim);
 
 void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
@@ -113,18 +115,18 @@ uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_
 void weft_aggregate_shard_pack(uint64_t incarnation, uint8_t *out);
 uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes);
 
-/* Each row has a gradient at least; no sum is infinite or not a number. */
+/* Does each row have at least one gradient; is every sum finite? */
 bool weft_aggregate_counts_good(const struct weft_aggregate_view *view);
 bool weft_aggregate_sums_finite(const struct weft_aggregate_view *view, uint32_t dim);
 
-/* Another process has connected with the number of one that is connected: is it refused? *since_ns_p: since when
- * one wants the number; used_ns: when the one that has it asked for something last. Most likely there is one too
- * many; or the other has died, perhaps to be replaced by this one, and its connection has not been missed yet. So
- * it is refused, and connects again, until that one has been silent for long enough: one that is idle loses
- * nothing by it. */
+/* A process connects with the number of a connected one: is it refused? *since_ns_p: since when a
+ * second process has requested the number; used_ns: time of the last request of the connected one.
+ * Usually there is one process too many. It is also possible that the connected one has died, and
+ * the loss of its connection is not detected yet. So the new process is refused, and retries, until
+ * the connected one has been silent for long enough. An idle one loses nothing by this. */
 bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64_t now_ns);
 
-/* Shape:   bytes (count,): the network's, anything may be in them; dim: of the table.
+/* Shape:   bytes (count,): untrusted input; dim: of the table.
  * Owns:    *view_p borrows bytes.
  * Errors:  WEFT_PROTO  its parts do not make up its length, or members are not in ascending order of
  *                      rank and number, or clocks that are ended with rows or with clocks of pushes, or one

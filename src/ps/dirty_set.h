@@ -1,18 +1,18 @@
-/* Which rows of a table changed, and what they held before: what a snapshot (ps/snapshot.h) needs
- * of a table.
+/* The rows of a table that changed, and their old contents, for a snapshot (ps/snapshot.h) of the
+ * table.
  *
- * Rows are known by their number. Before a row's state changes for the first time after the cut,
- * its record is copied aside (copy on write), unless it was emitted by then; so the stream of the
- * snapshot shows every row as of the cut, while training goes on. The same hook marks the row as
- * changed since the cut, which is what the next delta emits.
+ * Rows are identified by slot number. Before a row's state changes for the first time after the
+ * cut, its record is copied (copy on write), unless it was already emitted. So the stream of the
+ * snapshot has every row as of the cut, while training continues. The same hook marks the row as
+ * changed since the cut; the next delta emits the marked rows.
  *
- * Four sets, a bit for each row that the table may have: `live`, there is a row; `dirty`, changed or
- * made since the last cut; `cut`, those of the cut under way; `pending`, those of `cut` that lie unchanged in the table and
- * are not emitted yet. An abandoned cut gives its rows back to `dirty`. Rows that go are remembered
- * by id, so that a delta can tell; with more than WEFT_DIRTY_SET_REMOVED_MAX the next cut is whole.
+ * Four bitmaps with a bit per slot: `live`, the slot has a row; `dirty`, changed or created since
+ * the last cut; `cut`, in the cut in progress; `pending`, in `cut`, unchanged since, and not
+ * emitted yet. An abandoned cut returns its rows to `dirty`. The ids of removed rows are recorded
+ * for the next delta; if there are more than WEFT_DIRTY_SET_REMOVED_MAX, the next cut is whole.
  *
- * The state of a row is its weights and its optimizer's slots, nothing else: BSP's sums are zero at
- * the boundary of a clock, where a BSP table is cut.
+ * The state of a row is its weights and its optimizer's slots. It needs no sums: those of BSP are
+ * zero at the boundary of a clock, where a BSP table is cut.
  *
  * Not here: when a table is cut (ps/snapshot.h), files (src/ckpt).
  */
@@ -27,18 +27,18 @@ struct weft_table;
 enum { WEFT_DIRTY_SET_REMOVED_MAX = 65536 };
 
 /* Records of rows that changed before they were emitted, oldest first; shared by the tables of a
- * shard. It never wraps: it is empty again each time the stream has caught up with it. */
+ * shard. It never wraps: it is reset whenever the stream has emitted all of it. */
 struct weft_cow_buffer {
     uint8_t *memory; /* the driver's, while a snapshot is in progress; 8-byte aligned */
     size_t bytes;
-    size_t begin; /* of what is not emitted yet */
+    size_t begin; /* of the records not emitted yet */
     size_t end;
     size_t peak;
 };
 
 struct weft_dirty_set {
     struct weft_dirty_set
-        *next; /* of the table's others: a checkpoint's, a replica's; NULL = none */
+        *next; /* next dirty set of the table (checkpoint, replica); NULL = none */
     uint16_t table;
     uint32_t record_bytes; /* weft_table_record_bytes of the table, once it is declared */
     uint64_t *live;        /* (rows_max,) bits, each of the four */
@@ -46,17 +46,18 @@ struct weft_dirty_set {
     uint64_t *cut;
     uint64_t *pending;
     bool is_cut;           /* a cut is in progress */
-    bool is_whole;         /* it is of all rows */
-    bool all_dirty;        /* the next cut must be whole: nothing was kept yet, or too many rows went */
+    bool is_whole;         /* the cut has all rows */
+    bool all_dirty;        /* the next cut must be whole: no cut was kept yet, or too many rows were
+                            * removed */
     bool overrun;          /* the copy-on-write buffer was full: the cut is lost */
     uint32_t cursor;       /* no pending row has a smaller number */
     uint32_t rows;         /* in the table when it was cut */
-    uint32_t emitted;      /* rows of the cut that left; the end is cut_count */
+    uint32_t emitted;      /* rows of the cut emitted so far, of cut_count */
     uint32_t cut_count;
     struct weft_cow_buffer *cow;
-    uint64_t *removed; /* (WEFT_DIRTY_SET_REMOVED_MAX,): ids, since the last cut that was kept */
+    uint64_t *removed; /* (WEFT_DIRTY_SET_REMOVED_MAX,): ids removed since the last kept cut */
     uint32_t removed_count;
-    uint32_t removed_cut; /* those that the cut under way tells */
+    uint32_t removed_cut; /* of these, reported by the cut in progress */
 };
 
 /* Owns:    allocates the sets for rows_max rows. Errors: WEFT_NOMEM. */
@@ -69,29 +70,30 @@ void weft_dirty_set_fini(struct weft_dirty_set *dirty_set);
 void weft_dirty_set_cut(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                           bool whole, struct weft_cow_buffer *cow);
 
-/* The cut is kept (it is safe on disk), or was lost: then its rows count as changed. */
+/* End the cut. kept: it is durable; otherwise its rows count as changed again. */
 void weft_dirty_set_end(struct weft_dirty_set *dirty_set, bool kept);
 
-/* Called by the table before it changes the state of row `number`. Cost: two bits; a
- * copy of the record the first time after a cut. */
+/* Called by the table before it changes the state of row `number`. Cost: two bits, and a copy of
+ * the record the first time after a cut. */
 void weft_dirty_set_change(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                              uint32_t number);
 
-/* Called when a row was made, and before one is taken away. */
+/* Called after a row is created, and before a row is removed. */
 void weft_dirty_set_made(struct weft_dirty_set *dirty_set, uint32_t number);
 void weft_dirty_set_remove(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                              uint32_t number);
 
-/* The table tells this one, too, from now on. Owns: borrows dirty_set until it is not changed any more. */
+/* From now on the table reports changes to this dirty set, too. Owns: borrows dirty_set until the
+ * table's last change. */
 void weft_dirty_set_attach(struct weft_table *table, struct weft_dirty_set *dirty_set);
 
-/* The records copied aside that come next, as far as they are of one table.
+/* Take the next copied records, up to a change of table.
  * Shape:   dirty_sets: of all tables; out (bytes,), at least one record. The copy-on-write buffer is not empty. */
 uint32_t weft_cow_buffer_take(struct weft_cow_buffer *cow, struct weft_dirty_set *dirty_sets,
                               uint8_t *out, size_t bytes, uint16_t *table_p);
 
-/* Take up to `max` records of rows that lie in the table still. Shape: out (max, record_bytes).
- * Returns how many; fewer than max = none is left. */
+/* Take up to `max` records of pending rows from the table. Shape: out (max, record_bytes). Returns
+ * how many; fewer than max = none is left. */
 uint32_t weft_dirty_set_take(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                                uint8_t *out, uint32_t max);
 

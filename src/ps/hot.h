@@ -1,22 +1,22 @@
-/* Which rows of a table are updated most: [imc20]'s "updates per parameter", always on, and exact.
+/* The most-updated rows of a table: "updates per parameter" of [imc20]; always on, and exact.
  *
- * A row counts its own updates in its header, in a cache line that the update writes anyway. What is
- * kept here is a list of the rows whose count has reached a threshold: a row comes onto it when an
- * update finds its count there and its mark (a bit beside its number) missing. When the list is
- * full, the threshold rises to where at most half of the list is left; where rows of one count are
- * more than that, some of them stay. So after each rise the list holds the `top` rows with most
- * updates, and whatever overtakes them later has to cross the threshold.
+ * A row counts its own updates in its header, in a cache line that the update writes anyway. This
+ * object keeps a list of the rows whose count has reached a threshold. An update adds a row to it
+ * if its count has reached the threshold and its mark (a bit beside its number) is not set. When
+ * the list is full, the threshold is raised so that at most half of the list remains; if more rows
+ * than that have the same count, some of them remain. So after each rise the list has the `top`
+ * rows with most updates, and a row that overtakes them later must cross the threshold.
  *
- * Rejected: Space-Saving and count-min with a heap. Both pay a random access into memory of their
- * own for every update, or sample; and samples do not tell rank 1,000 from rank 1,010 until some 32
- * million of them were drawn.
+ * Rejected: Space-Saving, and count-min with a heap. Both cost a random access into separate memory
+ * for every update, or must sample; and sampling cannot distinguish rank 1,000 from rank 1,010
+ * before about 32 million samples.
  *
- *     Memory: 16 bytes x top for each table.  Cost: an addition and two comparisons an update;
- *     a rise reads 2 x top rows (0.3 to 1 ms for 20,000), and at least `top` rows came before it.
+ *     Memory: 16 bytes x top for each table.  Cost: an addition and two comparisons an update; a
+ *     rise reads 2 x top rows (0.3 to 1 ms for 20,000), once per at least `top` added rows.
  *
- * What it is not: a count of ids without a row. A row that is evicted takes its count with it, an id
- * that is not admitted has none (docs/TABLES.md); `exact` says whether either happened. Blocks of
- * one row count once. Counts come back with a checkpoint and stay at 2^32 - 1.
+ * Not here: counts of ids without a row. The count of an evicted row is lost, and an id that is not
+ * admitted has none (docs/TABLES.md); `exact` reports whether either happened. Blocks of one row
+ * count once. Counts are restored from checkpoints and saturate at 2^32 - 1.
  *
  * Source: [imc20] section 4, Fig. 10.
  */
@@ -36,8 +36,8 @@ struct weft_hot {
     uint32_t *counts; /* (2 x top,) scratch of a rise */
     uint32_t top;     /* 0: nothing is listed; updates are counted */
     uint32_t listed;
-    uint64_t threshold; /* updates that put a row on the list */
-    uint64_t updates;   /* of all rows, those that are gone included */
+    uint64_t threshold; /* count at which a row is added to the list */
+    uint64_t updates;   /* of all rows, removed ones included */
     uint64_t rises;
 };
 
@@ -47,9 +47,9 @@ struct weft_hot_row {
 };
 
 struct weft_hot_total {
-    uint64_t updates; /* of all rows there ever were; what shares are of */
+    uint64_t updates; /* of all rows, removed ones included; the denominator of shares */
     uint64_t rises;   /* of the threshold */
-    bool exact;       /* no row left, and no push was for an id without a row */
+    bool exact;       /* no row was removed, and no push was for an id without a row */
 };
 
 struct weft_table;
@@ -58,9 +58,9 @@ struct weft_table;
 weft_status weft_hot_init(struct weft_hot *hot, uint32_t top);
 void weft_hot_fini(struct weft_hot *hot);
 
-/* The rows with most updates, most first, then by id; returns how many, at most `max`.
- * Shape:   out (max,). Complete up to the table's hot_top; beyond it only some are known. Where
- *          listed rows were evicted, rows that never reached the threshold are not known instead.
+/* The rows with most updates, in descending order, then by id. Returns their number, at most `max`.
+ * Shape:   out (max,). Complete up to the table's hot_top; incomplete beyond. If
+ *          listed rows were evicted, rows below the threshold that would replace them are missing.
  * Cost:    O(2 x hot_top x log max), reading that many rows. */
 uint32_t weft_table_hot(const struct weft_table *table, struct weft_hot_row *out, uint32_t max);
 

@@ -1,25 +1,25 @@
-/* Where the rows of a PUSH lie in its message. Both ends use this one description:
+/* The layout of the rows of a PUSH in its message. Both ends use this description:
  *
  *     chunk 0   | head, padded to head_elems elements | n ids | n blocks |
  *     others    | n ids | n blocks |
  *
- * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats, an
- * id u64, or u32 where all ids of the message fit; the size of an element tells which. A float is of the
- * table's type (ps/values.h), and each block is encoded alone.
+ * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats. An
+ * id is a u64, or a u32 if all ids of the message fit; the element size determines which. A float
+ * is of the table's type (ps/values.h), and each block is encoded independently.
  *
- * With packed ids (ps/id_pack.h) an element is a byte, and each chunk says how many rows are in it:
+ * With packed ids (ps/id_pack.h) an element is a byte, and each chunk contains its number of rows:
  *
  *     | head, in chunk 0 | first u32 | n u16 | bytes u16 | ids, so many bytes | n blocks | zeros |
  *
- * with first = the number of the chunk's first row in the message. A PULL has no blocks. The blocks are
- * encoded together: of int8, short rows share a scale.
+ * with first = index of the chunk's first row in the message. A PULL has no blocks. The blocks are
+ * encoded together: with int8, short rows share a scale.
  *
- * A chunk of a PUSH may name a list of ids that the shard has, instead of the ids; its rows are
+ * A chunk of a PUSH may name a list of ids stored by the shard instead of the ids; its rows are
  * first .. first + n - 1 of the list:
  *
  *     | head, in chunk 0 | first u32 | n u16 | 0xffff u16 | list u32 | n blocks | zeros |
  *
- * Payload is little-endian, which is also how this host keeps it (asserted below).
+ * Payload is little-endian, as is the host (asserted below).
  *
  * Source: docs/PROTOCOL.md section 7.
  */
@@ -36,11 +36,11 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payload would need swa
 
 /* The rows of one chunk, as offsets from its beginning. */
 struct weft_ps_chunk_rows {
-    uint32_t first; /* element of the message, counted from behind the head */
+    uint32_t first; /* element of the message, counted from the end of the head */
     uint32_t count;
     size_t ids_offset;    /* count x id_bytes bytes */
-    size_t blocks_offset; /* count x (elem_bytes - id_bytes) bytes; where ids are packed, count blocks */
-    uint32_t list;        /* that has the ids; 0 = they are in the chunk */
+    size_t blocks_offset; /* count x (elem_bytes - id_bytes) bytes; with packed ids, count blocks */
+    uint32_t list;        /* the list that has the ids; 0 = they are in the chunk */
 };
 
 /* elems: elements in the chunk; in chunk 0 at least head_elems, which is at most chunk_elems. */
@@ -59,29 +59,30 @@ static inline struct weft_ps_chunk_rows weft_ps_chunk_rows(uint16_t elem_bytes, 
     return rows;
 }
 
-/* Bytes that say how many rows a chunk with packed ids has, and one that names a list. */
+/* Bytes of the head of a chunk with packed ids, and of a chunk that names a list. */
 enum { WEFT_PS_PACKED_HEAD_BYTES = 8, WEFT_PS_LISTED_HEAD_BYTES = 12 };
 
-/* In the place of the bytes of the ids; no chunk is long enough for so many. */
+/* In place of the length of the ids; no chunk is that long. */
 enum { WEFT_PS_LISTED = UINT16_MAX };
 
-/* Most rows, and values in blocks, in a chunk of a PUSH, whatever its layout; and its bytes where ids are
- * packed. Of values of 4 bytes a packet has no more: so many rows of 8 bytes, or values, fit a record of
- * TCP. */
+/* Most rows, and values in blocks, in a chunk of a PUSH of any layout, and its bytes with packed
+ * ids. A packet with values of 4 bytes never has more: this many rows of 8 bytes, or values, fill a
+ * TCP record. */
 enum {
     WEFT_PS_CHUNK_ROWS_MAX = 8192,
     WEFT_PS_CHUNK_VALUES_MAX = 32768,
     WEFT_PS_PACKED_CHUNK_BYTES = 32768,
 };
 
-/* Are all blocks of a chunk encoded together? Of other types than int8 it is the same bytes. */
+/* Are all blocks of a chunk encoded together? For types other than int8 the bytes are the same
+ * either way. */
 static inline bool ps_blocks_are_together(uint8_t type, uint32_t id_bytes)
 {
     return type != WEFT_VALUE_INT8 || id_bytes == WEFT_RPC_ID_PACKED;
 }
 
-/* Most rows in a chunk of a PUSH of this table: of any layout, and of int8 so few that its values are no
- * more than there is scratch for. */
+/* Most rows in a chunk of a PUSH of this table. With int8 the values must also fit the scratch
+ * memory. */
 static inline uint32_t weft_ps_chunk_rows_max(const struct weft_table_spec *spec)
 {
     uint32_t most = WEFT_PS_CHUNK_VALUES_MAX / weft_table_block_floats(spec);
@@ -90,9 +91,9 @@ static inline uint32_t weft_ps_chunk_rows_max(const struct weft_table_spec *spec
                : most;
 }
 
-/* The rows of one chunk with packed ids: the bytes are anything. A chunk may be a head alone.
- * spec is NULL for a PULL, which has no blocks.
- * False: they contradict themselves. The ids are not looked at. */
+/* The rows of one chunk with packed ids; the bytes are untrusted. A chunk may consist of the head
+ * only. spec is NULL for a PULL, which has no blocks. False: inconsistent. The ids are not
+ * checked. */
 static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint32_t head_bytes,
                                        const struct weft_table_spec *spec,
                                        struct weft_ps_chunk_rows *rows_p)
@@ -145,7 +146,7 @@ static inline void weft_ps_listed_head(uint8_t *at, uint32_t first, uint32_t cou
     memcpy(at + WEFT_PS_PACKED_HEAD_BYTES, &list, sizeof(list));
 }
 
-/* count ids, unaligned, from a message. */
+/* Load count unaligned ids from a message. */
 static inline void weft_ps_load_ids(const uint8_t *at, uint32_t id_bytes, uint32_t count,
                                     uint64_t *ids)
 {
@@ -160,11 +161,11 @@ static inline void weft_ps_load_ids(const uint8_t *at, uint32_t id_bytes, uint32
     }
 }
 
-/* A message that may lose chunks has them so small whatever the packets are: a lost one must not
- * take thousands of rows with it. It is what a packet of 1,472 bytes holds. */
+/* Chunk size of a message that may lose chunks, for any packet size, so that a lost chunk does not
+ * contain thousands of rows. It fits a packet of 1,472 bytes. */
 enum { WEFT_PS_BOUND_CHUNK_BYTES = 1408 };
 
-/* Elements in a chunk, where the packets take packet_elems. */
+/* Elements per chunk, for packets of packet_elems elements. */
 static inline uint32_t weft_ps_chunk_elems(uint32_t packet_elems, uint16_t elem_bytes,
                                            uint32_t head_elems, uint32_t bound_ppm)
 {

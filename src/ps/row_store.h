@@ -1,8 +1,8 @@
-/* Rows of floats by id, in a worker: values it has seen, gradients it has still to push. Bounded.
+/* A worker's bounded store of rows of floats by id: values received, gradients still to be pushed.
  *
- * Chains from a table of heads; places of the rows are used one after the other, then those given
- * back. It allocates nothing: the memory is the caller's. Ids are hashed under a key (base/hash_key.h):
- * they may be drawn from data that others have made.
+ * A hash table with chaining. Slots are used in order, then freed slots are reused. It allocates
+ * nothing: the caller supplies the memory. Ids are hashed with a key (base/hash_key.h), because
+ * they may come from untrusted data.
  */
 #ifndef WEFT_PS_ROW_STORE_H
 #define WEFT_PS_ROW_STORE_H
@@ -15,15 +15,15 @@
 
 struct weft_row_store {
     struct weft_hash_key key;
-    uint32_t rows_max; /* 0 = it holds nothing */
+    uint32_t rows_max; /* 0 = always empty */
     uint32_t dim;
     uint32_t count;
-    uint32_t begun;  /* places that were in use at some time */
-    uint32_t free;   /* of these, the first free one + 1 */
-    uint32_t hand;   /* the place that is given up next */
+    uint32_t begun;  /* slots used so far */
+    uint32_t free;   /* of these, the first free slot + 1 */
+    uint32_t hand;   /* the slot to evict next */
     uint32_t mask;   /* heads - 1 */
-    uint32_t *heads; /* place + 1; 0 = none */
-    uint32_t *next;  /* (rows_max,) the same, along a chain or the free ones */
+    uint32_t *heads; /* slot + 1; 0 = none */
+    uint32_t *next;  /* (rows_max,) slot + 1: next in the chain, or in the list of free slots */
     uint64_t *ids;   /* (rows_max,) */
     float *rows;     /* (rows_max, dim) */
 };
@@ -38,25 +38,25 @@ size_t weft_row_store_bytes(uint32_t rows_max, uint32_t dim);
 void weft_row_store_init(struct weft_row_store *store, void *memory, uint32_t rows_max,
                          uint32_t dim, const uint8_t key[WEFT_HASH_KEY_BYTES]);
 
-/* NULL: it is not there. What these return is valid until the next add or remove. */
+/* NULL: not found. Returned pointers are valid until the next add or remove. */
 float *weft_row_store_find(const struct weft_row_store *store, uint64_t id);
 
-/* The rows of so many ids: as find of each, but they wait for memory together.
+/* The same for several ids, with their memory accesses overlapped.
  * Shape:   ids, rows_p (count,). */
 void weft_row_store_find_all(const struct weft_row_store *store, const uint64_t *ids, size_t count,
                              float **rows_p);
 
-/* A row for an id that is not there; its floats are what was in the memory. NULL: no room. */
+/* Add a row for an id that is not stored; its floats are uninitialized. NULL: no room. */
 float *weft_row_store_add(struct weft_row_store *store, uint64_t id);
 
-/* The same; without room, in the place of the row that was put there longest ago. rows_max >= 1. */
+/* The same; without room it replaces the oldest row. rows_max >= 1. */
 float *weft_row_store_replace(struct weft_row_store *store, uint64_t id);
 
-/* So many ids, and (rows_p != NULL) their rows, at most max. Returns how many rows there are. */
+/* Copy at most max ids and, if rows_p != NULL, their rows. Returns the number of stored rows. */
 uint32_t weft_row_store_list(const struct weft_row_store *store, uint64_t *ids_p, float *rows_p,
                              uint32_t max);
 
-/* Nothing when it is not there. */
+/* No effect if it is not stored. */
 void weft_row_store_remove(struct weft_row_store *store, uint64_t id);
 
 #endif

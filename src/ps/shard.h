@@ -1,18 +1,18 @@
-/* One shard of the parameter server: the tables, and what requests do to them.
+/* One shard of the parameter server: its tables, and the requests to them.
  *
- * A sans-I/O state machine over a transport: it is fed every event polled from the endpoint and
- * answers through the same msgr. It makes no system call; the clock function is called where
- * durations inside one call are measured. One thread owns it; a server has one shard per thread
- * and they share nothing.
+ * A sans-I/O state machine over a transport: the driver passes it every event polled from the
+ * endpoint, and it replies through the same msgr. It makes no system call; it calls the clock
+ * function to measure durations inside one call. One thread owns it. A server has one shard per
+ * thread; shards share nothing.
  *
- * Which worker speaks is known from the name in its HELLO (weft_rpc_name(WEFT_ROLE_WORKER, rank));
- * other peers get no request memory, so nothing of theirs is taken. A rank that connects again
- * replaces its old connection.
+ * A worker is identified by the name in its HELLO (weft_rpc_name(WEFT_ROLE_WORKER, rank)). Other
+ * peers get no request memory, so their requests are not accepted. A new connection of a rank
+ * replaces the old one.
  *
- * Request memory: every worker has slots of its own, so that pulls which wait for the slowest worker
- * cannot keep that worker's requests out; pushes and pulls have separate slots, so that a waiting
- * pull cannot keep out the push it waits for; CLOCK needs none. When a worker's slots are taken its
- * next request is not acknowledged: back-pressure.
+ * Request memory: every worker has its own slots, so that pulls waiting for the slowest worker
+ * cannot block that worker's requests. Pushes and pulls have separate slots, so that a waiting pull
+ * cannot block the push it waits for. CLOCK needs no slot. While all slots of a worker are in use,
+ * its next request is not acknowledged: back-pressure.
  *
  *     on every event:  weft_shard_event;  after a batch: weft_shard_progress, then while
  *     weft_shard_wants_slab: weft_shard_add_slab.
@@ -32,12 +32,12 @@ struct weft_shard;
 
 enum { WEFT_SHARD_AGGREGATORS_MAX = 64 };
 
-/* What a clock does when a worker that takes part in it dies. */
+/* Effect on a clock of the death of a member. */
 enum weft_worker_death {
-    WEFT_DEATH_WAIT,   /* stand until its rank is there again */
-    WEFT_DEATH_SHRINK, /* go on without it; who comes joins at the clock in progress */
-    WEFT_DEATH_FAIL,   /* as WAIT, and weft_shard_has_lost says so; a connection that breaks without
-                        * a CLOSE is a death */
+    WEFT_DEATH_WAIT,   /* the clock waits until the rank rejoins */
+    WEFT_DEATH_SHRINK, /* continue without it; a new process joins at the clock in progress */
+    WEFT_DEATH_FAIL,   /* as WAIT, and weft_shard_has_lost reports it; a connection that ends
+                        * without CLOSE is a death */
 };
 
 struct weft_shard_config {
@@ -45,24 +45,25 @@ struct weft_shard_config {
     uint32_t shards;
     uint32_t workers_max;      /* ranks 0 .. workers_max - 1 may connect; <= 65,535 */
     uint32_t tables_max;       /* tables 0 .. tables_max - 1; <= 65,536 */
-    uint32_t rows_max;         /* per table; memory for the index is taken at once */
+    uint32_t rows_max;         /* per table; memory for the index is allocated at init */
     uint32_t dim_max;          /* <= WEFT_RPC_DIM_MAX */
-    uint32_t push_slots;       /* pushes of one worker taken at a time; push + pull <= 60 */
-    uint32_t pull_slots;       /* pulls of one worker taken at a time, waiting ones included */
+    uint32_t push_slots;       /* most pushes of one worker in progress; push + pull <= 60 */
+    uint32_t pull_slots;       /* most pulls of one worker in progress, waiting ones included */
     uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
-    uint16_t can;              /* of enum weft_rpc_can: what workers may be granted. Lists need
-                                * chunks_max */
-    uint32_t list_ids;         /* ids of its newest pulls that are kept of each worker, ps/list_store.h;
-                                * 0 = none */
+    uint16_t can;              /* enum weft_rpc_can: capabilities that workers may be granted. Lists
+                                * require chunks_max */
+    uint32_t list_ids;         /* most ids kept of the newest pulls of each worker
+                                * (ps/list_store.h); 0 = none */
     uint32_t aggregators_max;  /* aggregators 0 .. aggregators_max - 1 may connect; <=
-                                * WEFT_SHARD_AGGREGATORS_MAX. Each has memory for WEFT_AGGREGATE_SLOTS
-                                * messages, which is touched when it is used. Needs chunks_max */
-    uint64_t slab_bytes;       /* of row memory asked for at a time */
-    uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
+                                * WEFT_SHARD_AGGREGATORS_MAX. Each has memory for
+                                * WEFT_AGGREGATE_SLOTS messages, first touched when used. Requires
+                                * chunks_max */
+    uint64_t slab_bytes;       /* of row memory per request to the driver */
+    uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = no limit */
     enum weft_worker_death on_death;
-    uint32_t delay_max; /* ps/update.h: an update that would open more than so many behind its base is
-                         * refused. 0 = none is */
-    struct weft_table_keys keys; /* drawn by the driver */
+    uint32_t delay_max; /* ps/update.h: an update that would open more than this many updates after
+                         * its base is refused. 0 = no limit */
+    struct weft_table_keys keys; /* drawn at random by the driver */
     const struct weft_row_hooks *hooks; /* of all tables; borrowed until free. NULL = none */
     uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
     uint32_t hot_rows;   /* rows of each table in its hot set, which workers with aggregators are told
@@ -84,8 +85,9 @@ struct weft_shard_config {
                                 * off in the middle can be sent again. 0 = workers cannot resume */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
-    struct weft_rpc_record_ring *records; /* a record of every answer, and of every window in which
-                                       * workers were active; borrowed until free. NULL = none */
+    struct weft_rpc_record_ring *records; /* receives a record of every reply, and of every window
+                                           * in which workers were active; borrowed until free. NULL
+                                           * = none */
     uint64_t active_window_ns;        /* length of those windows; >= 1 */
 };
 
@@ -94,32 +96,32 @@ struct weft_shard_counters {
     uint64_t pushes; /* requests closed, SHORT ones included */
     uint64_t pulls;
     uint64_t clocks;         /* CLOCK messages accepted */
-    uint64_t tables;         /* TABLE requests answered */
+    uint64_t tables;         /* TABLE requests with a reply */
     uint64_t replies;        /* queued to the transport */
-    uint64_t replies_failed; /* the worker was gone, or the transport refused */
-    uint64_t requests_short; /* closed SHORT: of a worker that died */
-    uint64_t requests_stale; /* dropped: of a connection that its worker had replaced */
+    uint64_t replies_failed; /* replies dropped: the worker was gone, or the transport refused */
+    uint64_t requests_short; /* requests closed SHORT because the worker died */
+    uint64_t requests_stale; /* requests dropped: from a connection that the worker had replaced */
     uint64_t chunks_applied; /* of pushes */
     uint64_t chunks_refused; /* of any request */
     uint64_t elements_applied;
     uint64_t rows_pulled;
-    uint64_t rows_absent;    /* of these, answered with initial weights */
+    uint64_t rows_absent;    /* of these, rows without an entry: the reply had initial weights */
     uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
-    uint64_t rows_refused;   /* chunks refused because there was no memory for a new row */
-    uint64_t clocks_refused; /* not the worker's next clock, or malformed */
-    uint64_t clocks_duplicate;   /* finished already; taken, and of no effect */
-    uint64_t chunks_duplicate;   /* of pushes sent again: applied already, passed over */
-    uint64_t clocks_skipped; /* ended for a worker that had died in them */
+    uint64_t rows_refused;   /* chunks refused for lack of memory for a new row */
+    uint64_t clocks_refused; /* CLOCKs that were not for the worker's next clock, or malformed */
+    uint64_t clocks_duplicate;   /* CLOCKs for finished clocks; accepted without effect */
+    uint64_t chunks_duplicate;   /* of resent pushes: already applied, so skipped */
+    uint64_t clocks_skipped; /* clocks ended for a worker that died in them */
     uint64_t waits;          /* pulls that had to wait for consistency */
-    uint64_t workers_parked;  /* connections that ended by PARK: their ranks stayed */
-    uint64_t workers_overdue; /* of these, ranks that were not heard of in time, and died */
+    uint64_t workers_parked;  /* connections ended by PARK; the ranks stay members */
+    uint64_t workers_overdue; /* of these, ranks declared dead because no request arrived in time */
     uint64_t workers_replaced;
-    uint64_t workers_refused; /* connections of processes that had lost their rank to another, or that
-                                * began before the one connected */
-    uint64_t workers_joined; /* SHRINK: tables opened by a rank that was out; so is the next */
-    uint64_t workers_left;
-    uint64_t peers_ignored;   /* connected, but not a worker of this server */
-    uint64_t slots_unposted;  /* expectations the transport had no room for; tried again */
+    uint64_t workers_refused; /* connections of processes whose rank was given to another process,
+                               * or that started before the connected one */
+    uint64_t workers_joined; /* SHRINK: tables opened by a rank that was not a member of them */
+    uint64_t workers_left;   /* SHRINK: tables left by a member */
+    uint64_t peers_ignored;   /* peers that connected but are not workers of this server */
+    uint64_t slots_unposted;  /* expectations for which the transport had no room; retried */
     uint64_t lists_stored;      /* pulls whose ids were kept as a list */
     uint64_t lists_refused;   /* pulls that asked for it, and there was no room */
     uint64_t lists_received;     /* LISTs taken */
@@ -150,7 +152,7 @@ struct weft_shard_counters {
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
 };
 
-/* Of all tables together: what they hold now, and the counters of weft_table_counters. */
+/* Sums over all tables: current contents, and the counters of weft_table_counters. */
 struct weft_shard_table_sums {
     uint64_t rows;
     uint64_t bytes; /* of indices, slabs and admission */
@@ -158,82 +160,85 @@ struct weft_shard_table_sums {
     uint64_t rows_evicted;
     uint64_t rows_expired;
     uint64_t unadmitted;
-    uint64_t unadmitted_forgotten; /* ids whose count of pushes was given up */
+    uint64_t unadmitted_forgotten; /* ids whose count of pushes was discarded */
     uint64_t not_finite;
 };
 
-/* As it is now. */
+/* The current state. */
 struct weft_shard_gauges {
     uint64_t workers_connected;
-    uint64_t workers_active; /* of these and of those parked, that began a request lately */
-    uint64_t workers_parked; /* without a connection, and alive: their requests come by aggregators */
-    uint64_t requests_open;  /* begun, and not answered */
+    uint64_t workers_active; /* connected or parked workers that began a request recently */
+    uint64_t workers_parked; /* without a connection, but alive: their requests arrive through
+                              * aggregators */
+    uint64_t requests_open;  /* requests begun and not replied to */
     uint64_t aggregators_connected;
     uint64_t aggregators_active; /* likewise */
     uint64_t hot_rows; /* in hot sets */
 };
 
-/* Of all answers to one kind of request, ns (rpc/latency.h). */
+/* Over all replies to one kind of request, ns (rpc/latency.h). */
 struct weft_shard_latencies {
     struct weft_hist ps_proc;
     struct weft_hist ps_queue;
     struct weft_hist ps_wait;
 };
 
-/* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
- * pull, 131,072 ids (1 MiB) in lists of each worker, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest rows. The clock is left to fill in. Each
- * pull slot holds the ids and the answer of the largest pull; what is never used is never touched. */
+/* Defaults: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per pull,
+ * 131,072 ids (1 MiB) in lists of each worker, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest
+ * rows. The caller sets the clock. Each pull slot has memory for the ids and the reply of the
+ * largest pull; unused memory is never touched. */
 void weft_shard_config_default(struct weft_shard_config *config_p);
 
-/* Expectations that this shard posts at most: for expects_max of its endpoint. */
+/* Most expectations that this shard posts; for expects_max of its endpoint. */
 uint32_t weft_shard_expects_max(const struct weft_shard_config *config);
 
-/* Owns:    gives *shard_p; allocates all memory it will use but the rows.
+/* Owns:    gives *shard_p; allocates all memory except that of rows.
  * Errors:  WEFT_INVALID, WEFT_NOMEM. */
 weft_status weft_shard_new(const struct weft_shard_config *config, struct weft_msgr msgr,
                            struct weft_shard **shard_p);
 
-/* Slabs must have been taken back. The endpoint must not progress with this shard's messages in it
- * afterwards: free the endpoint first. NULL is fine. */
+/* Take all slabs back first, and free the endpoint first: it must not progress with this shard's
+ * messages afterwards. NULL is allowed. */
 void weft_shard_free(struct weft_shard *shard);
 
-/* Take an event of the endpoint. Owns: borrows everything in it until return. */
+/* Process an event of the endpoint. Owns: borrows everything in it until return. */
 void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *event,
                       uint64_t now_ns);
 
-/* Try again what the transport refused with AGAIN or NOMEM. */
+/* Retry what the transport refused with AGAIN or NOMEM. */
 void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns);
 
-/* True: there is work that waits for nothing but the next weft_shard_progress; do not sleep. */
+/* True: there is work for the next weft_shard_progress; do not sleep. */
 bool weft_shard_has_work(const struct weft_shard *shard);
 
-/* Row memory. True: table *table_p asks for a slab of *bytes_p bytes. Not giving it is allowed. */
+/* Row memory. True: table *table_p requests a slab of *bytes_p bytes. The driver need not supply
+ * it. */
 bool weft_shard_wants_slab(const struct weft_shard *shard, uint16_t *table_p, size_t *bytes_p);
 /* Owns: borrows memory (8-byte aligned) until take_slab. Errors: as weft_table_add_slab. */
 weft_status weft_shard_add_slab(struct weft_shard *shard, uint16_t table, void *memory,
                                 size_t bytes);
-/* At the end: gives back one slab after another, then NULL. */
+/* At the end: returns one slab per call, then NULL. */
 void *weft_shard_take_slab(struct weft_shard *shard);
 
-/* A connection of a rank that another connection has, for the driver to close. False when there is
- * none. *for_good_p: another process has the rank, and this one will not get it back; the driver says
- * so by WEFT_CLOSE_REPLACED, and the process ends. Else it may connect again.
- * Call it after a step of the driver, not inside. */
+/* A connection of a rank that was replaced by another connection, for the driver to close. False:
+ * none. *for_good_p: another process has the rank permanently. The driver closes with
+ * WEFT_CLOSE_REPLACED, and the process ends. Otherwise the process may connect again. Call it after
+ * a step of the driver, not inside. */
 bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p, bool *for_good_p);
 
-/* Write down the window of active workers that is not over yet: once, at the end. */
+/* Write the record of the unfinished window of active workers: once, at the end. */
 void weft_shard_records_end(struct weft_shard *shard);
 
-/* The driver knows from elsewhere that the process of a rank has died, at at_ns: as if its connection
- * had broken. Nothing when the rank has no connection older than that: then another process has come.
- * The connection is among those that weft_shard_take_replaced hands out. */
+/* The driver reports that the process of a rank died at at_ns: the shard acts as if its connection
+ * had broken. No effect if the rank's connection is newer: then a new process has connected.
+ * weft_shard_take_replaced returns the connection. */
 void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at_ns,
                             uint64_t now_ns);
 
-/* FAIL: a rank that took part in a table has died, *rank_p the first of them. */
+/* FAIL: a member of a table has died; *rank_p: the first to die. */
 bool weft_shard_has_lost(const struct weft_shard *shard, uint32_t *rank_p);
 
-/* True while a request is open, waiting or not yet answered. */
+/* True while a request is open, waiting or not yet replied to. */
 bool weft_shard_busy(const struct weft_shard *shard);
 
 const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard);
@@ -241,20 +246,20 @@ const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *s
 const struct weft_shard_latencies *weft_shard_push_latencies(const struct weft_shard *shard);
 const struct weft_shard_latencies *weft_shard_pull_latencies(const struct weft_shard *shard);
 
-/* lately: within span_ns before now_ns. */
+/* Recently: within span_ns before now_ns. */
 void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t span_ns,
                        struct weft_shard_gauges *gauges_p);
 
 void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_table_sums *sums_p);
-/* Rows of each table with most updates that are known (ps/hot.h). */
+/* Most-updated rows tracked per table (ps/hot.h). */
 uint32_t weft_shard_hot_top(const struct weft_shard *shard);
-/* Tables 0 .. this - 1 may be declared. */
+/* Tables 0 .. tables_max - 1 may be declared. */
 uint32_t weft_shard_tables_max(const struct weft_shard *shard);
 
 /* NULL when not declared. */
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table);
 
-/* Minimum clock of the workers that count; 0 when not declared. */
+/* Minimum clock of the members; 0 when not declared. */
 uint32_t weft_shard_clock(const struct weft_shard *shard, uint16_t table);
 
 #endif

@@ -13,7 +13,7 @@
 #include "rpc/latency.h"
 #include "rpc/window.h"
 
-/* Chunks of an answer, as many as a message can have. */
+/* Most chunks of a reply: as many as a message can have. */
 enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 
 #define WEFT_SHARD_NONE UINT32_MAX
@@ -21,13 +21,13 @@ enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 /* `user` of an expectation or a reply is its slot; of a CLOCK expectation this plus the rank. */
 #define WEFT_SHARD_USER_CLOCK (UINT64_C(1) << 32)
 
-/* `user` of what tells a worker that pushes are durable: this plus its rank. */
+/* `user` of a DURABLE_UPTO message: this plus the worker's rank. */
 #define WEFT_SHARD_USER_DURABLE (UINT64_C(1) << 33)
 
-/* `user` of an aggregate's expectation and answer: this plus its slot. */
+/* `user` of an aggregate's expectation and reply: this plus its slot. */
 #define WEFT_SHARD_USER_AGGREGATE (UINT64_C(1) << 34)
 
-/* `user` of pieces for the replica, and of what it says: this plus a small number. */
+/* `user` of pieces for the replica, and of its messages: this plus a small number. */
 #define WEFT_SHARD_USER_TRANSFER (UINT64_C(1) << 35)
 
 enum shard_slot_state {
@@ -35,18 +35,18 @@ enum shard_slot_state {
     SLOT_POSTED,  /* waits for a request */
     SLOT_OPEN,    /* chunks arrive */
     SLOT_WAITING, /* complete; waits for consistency */
-    SLOT_READY,   /* answered; waits for the transport to take the reply */
-    SLOT_SENDING, /* the transport has the reply */
+    SLOT_READY,   /* the reply is built; waits for the transport to accept it */
+    SLOT_SENDING, /* the transport owns the reply */
 };
 
 /* Memory of one request, from posting it to the reply's SENT. */
 struct shard_slot {
     enum shard_slot_state state;
-    uint8_t op; /* what it takes: PUSH, PULL, TABLE or LIST */
-    bool stale; /* OPEN of a connection that was replaced */
-    bool dead;  /* nothing more of this request is taken */
+    uint8_t op; /* requests it accepts: PUSH, PULL, TABLE or LIST */
+    bool stale; /* OPEN, but its connection was replaced */
+    bool dead;  /* the rest of this request is refused */
     bool head_seen;
-    bool again;       /* PUSH: applied whole before */
+    bool again;       /* PUSH: a duplicate, already applied whole */
     bool update;      /* PUSH: of an update (ps/update.h), by its tag */
     bool update_open; /* and that one was opened for it */
     uint32_t base;    /* and the base in the tag */
@@ -56,16 +56,17 @@ struct shard_slot {
     uint16_t can;     /* TABLE: what the worker was granted */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
     uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
-    uint32_t list;       /* PUSH: that its chunks name; 0 = none so far */
-    uint32_t list_place; /* where that is: shard_list.c */
-    uint16_t status;  /* first thing that went wrong */
+    uint32_t list;       /* PUSH: the list that its chunks name; 0 = none so far */
+    uint32_t list_place; /* index of that list: shard_list.c */
+    uint16_t status;  /* the first error */
     uint16_t table;
     uint32_t worker; /* rank; PULL of an aggregator: workers_max plus its number */
     uint32_t clock; /* of the request's tag */
     uint32_t next;  /* in `waiting`, `due` or `ready` */
     weft_expect_id expect;
     weft_peer peer;
-    uint32_t rows; /* elements after the head, by the grid; ids are packed: rows that came */
+    uint32_t rows; /* elements after the head, from the grid; with packed ids: rows that have
+                    * arrived */
     struct weft_rpc_request request;
     struct weft_rpc_spans spans;
     uint64_t b_ns;
@@ -73,19 +74,19 @@ struct shard_slot {
     uint64_t overlap_ns;
     uint64_t wait_begin_ns;
     uint64_t wait_ns;
-    uint64_t cut_after; /* PULL with CUT: instants of cuts before it arrived */
+    uint64_t cut_after; /* PULL with CUT: number of cuts taken before it arrived */
     uint64_t *ids;      /* PULL, LIST: (rows_per_rpc_max,) */
-    const uint8_t *ids_behind; /* PUSH out of a journal: what lies behind the chunk, */
-    size_t ids_behind_bytes;   /* so many bytes; shard_list.c */
-    uint64_t *came;     /* PULL with packed ids: one bit for each of them */
-    uint32_t rows_end;  /* the same: behind the last that came */
+    const uint8_t *ids_behind; /* PUSH from a journal: the ids stored after the chunk; */
+    size_t ids_behind_bytes;   /* shard_list.c */
+    uint64_t *came;     /* PULL with packed ids: one bit per id that has arrived */
+    uint32_t rows_end;  /* PULL with packed ids: one past the last that has arrived */
     uint8_t *answer;    /* PULL: the largest reply; others: a head */
     uint32_t answer_elems;
     uint16_t answer_elem_bytes;
 };
 
-/* Which chunks of a push are applied, until all are: kept over connections and, in checkpoints,
- * over restarts. */
+/* The chunks of an incomplete push that are applied. Kept across connections and, in checkpoints,
+ * across restarts. */
 struct shard_partial {
     bool live;
     uint16_t table;
@@ -101,39 +102,41 @@ struct shard_worker {
     uint64_t up_ns;       /* when it connected */
     uint64_t down_ns;     /* when its last connection ended; 0 = it had none here */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
-    struct weft_retired retired; /* processes that lost the rank: they hung, perhaps, and wake up */
+    struct weft_retired retired; /* processes that lost the rank; a hung one may reconnect */
     bool parked;          /* not up, and alive until vouched_ns + lease_ns; shard_park.c */
-    uint64_t lease_ns;    /* of PARK; 0 = the end of its connection is its own */
-    uint64_t vouched_ns;  /* the last PARK, or what an aggregator said of this rank */
+    uint64_t lease_ns;    /* from PARK; 0 = not parking: the end of its connection is its death or
+                           * departure */
+    uint64_t vouched_ns;  /* time of the last PARK, or of the last request of this rank through an
+                           * aggregator */
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
-    bool wants_durable;   /* it keeps its pushes until they are durable */
-    bool durable_upto_sending; /* safe_message is in the transport */
+    bool wants_durable;   /* the worker keeps its pushes until they are durable */
+    bool durable_upto_sending; /* durable_upto_message is in the transport */
     uint16_t durable_upto_table;
     uint64_t durable_upto_number;
     uint8_t durable_upto_message[WEFT_RPC_DURABLE_UPTO_BYTES];
-    uint64_t active_window; /* number of the last window in which it began a request */
-    uint64_t request_ns;    /* when it began the last one */
-    struct weft_id_lists lists; /* of its pulls */
-    uint32_t given;             /* list in the memory of its LIST slot; 0 = none */
+    uint64_t active_window; /* the last window in which it began a request */
+    uint64_t request_ns;    /* when it began its last request */
+    struct weft_id_lists lists; /* lists of its pulls */
+    uint32_t given;             /* the list in the memory of its LIST slot; 0 = none */
     uint16_t given_table;
     uint32_t given_count;
 };
 
-/* First in, first out, of slot numbers; linked through slot.next. */
+/* A FIFO of slot numbers, linked through slot.next. */
 struct shard_queue {
     uint32_t head;
     uint32_t tail;
 };
 
-/* More of them at a time stay open, as idle connections do. */
+/* Most connections waiting to be closed; more stay open, like idle connections. */
 enum { WEFT_SHARD_REPLACED_MAX = 64 };
 
-/* A connection that the driver has to close. */
+/* A connection that the driver must close. */
 struct shard_replaced {
     weft_peer peer;
-    bool for_good; /* the rank is another process's */
+    bool for_good; /* another process has the rank permanently */
 };
 
 struct weft_shard_aggregates;
@@ -149,25 +152,27 @@ struct weft_shard {
     struct weft_table *tables; /* (tables_max,) */
     uint32_t *clocks;          /* (tables_max, workers_max): clocks finished */
     uint32_t *clock_min;       /* (tables_max,) */
-    uint32_t *step_to; /* (tables_max,): the clock_min that rows are being stepped for; 0 = none */
-    uint32_t step_tables;         /* so many of them */
-    struct shard_worker *workers; /* (workers_max,), then of each aggregator what its pulls need */
+    uint32_t *step_to; /* (tables_max,): the clock_min for which rows are being stepped; 0 = none */
+    uint32_t step_tables;         /* number of tables being stepped */
+    struct shard_worker *workers; /* (workers_max,), then an entry per aggregator for its pulls */
     struct weft_push_window *pushes;     /* (tables_max, workers_max) */
     uint64_t *critical;  /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
-    uint64_t *durable_upto;      /* (tables_max, workers_max): pushes that are durable; NULL without
-                                   * checkpoints */
-    uint64_t *durable_upto_sent; /* the same: of those, what the worker was told */
-    bool durable_upto_unsent;    /* some worker may have to be told */
-    uint32_t cut_wanted; /* highest clock that a worker wants in a checkpoint; 0 = none */
-    bool cut_asked;      /* a request for a checkpoint waits for a cut's instant */
-    bool cut_told;       /* look through `asking` */
+    uint64_t *durable_upto;      /* (tables_max, workers_max): pushes up to this number are durable;
+                                  * NULL without checkpoints */
+    uint64_t *durable_upto_sent; /* the same: the number last sent to the worker */
+    bool durable_upto_unsent;    /* some worker may need a DURABLE_UPTO */
+    uint32_t cut_wanted; /* highest clock that a worker requests in a checkpoint; 0 = none */
+    bool cut_asked;      /* a checkpoint request waits for a cut */
+    bool cut_told;       /* a request in `asking` may have its result */
     uint32_t cut_asked_clock;
-    uint64_t cut_instants; /* of cuts, counted */
-    uint64_t cut_kept;     /* instant of the last cut that was kept, and of the last that counts */
+    uint64_t cut_instants; /* number of cuts taken */
+    uint64_t cut_kept;     /* number of the last cut that was kept; cut_counting: of the last that
+                            * is in a valid checkpoint */
     uint64_t cut_counting;
-    bool *restored;                     /* (tables_max,): of a server before, not opened since */
-    bool *members;                      /* (tables_max, workers_max): opened the table, and lives */
-    uint32_t dead_rank;                 /* the first that died, WEFT_SHARD_NONE = none has */
+    bool *restored;                     /* (tables_max,): restored, and not opened since */
+    bool *members;                      /* (tables_max, workers_max): has opened the table, and is
+                                         * alive */
+    uint32_t dead_rank;                 /* the first rank that died; WEFT_SHARD_NONE = none */
     struct weft_snapshot *snapshot;     /* NULL without checkpoints */
     struct weft_shard_journal *journal; /* NULL without */
     struct weft_shard_updates *updates;
@@ -182,23 +187,24 @@ struct weft_shard {
     uint64_t *list_ids;       /* (workers_max, list_ids): lists of pulls; NULL without */
     uint32_t slots_per_worker;
     uint32_t slot_count;
-    uint32_t busy_count;     /* slots neither IDLE nor POSTED */
-    uint32_t unposted_count; /* expectations that the transport still owes */
+    uint32_t busy_count;     /* slots that are neither IDLE nor POSTED */
+    uint32_t unposted_count; /* expectations that are still to be posted */
     struct shard_queue waiting;
-    struct shard_queue due;    /* PULLs that waited, and may be answered */
+    struct shard_queue due;    /* PULLs whose wait is over */
     struct shard_queue asking; /* PULLs with CUT */
     struct shard_queue ready;
     uint32_t parked_count;
-    uint64_t parked_due_ns; /* with some: no lease ends before */
+    uint64_t parked_due_ns; /* with parked_count > 0: no lease ends before this time */
     struct shard_replaced replaced[WEFT_SHARD_REPLACED_MAX];
     uint32_t replaced_count;
-    uint64_t active_window;             /* windows begun; the last is in progress */
-    uint64_t active_start_ns;           /* of that */
-    uint32_t active_count;              /* workers that began a request in it */
+    uint64_t active_window;             /* number of windows begun; the last is in progress */
+    uint64_t active_start_ns;           /* start of the window in progress */
+    uint32_t active_count;              /* workers that have begun a request in it */
     struct weft_table_row **chunk_rows; /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
     uint64_t *chunk_ids;
-    float *values; /* (WEFT_PS_CHUNK_VALUES_MAX,) scratch: of a chunk, or of rows that are answered */
+    float *values; /* (WEFT_PS_CHUNK_VALUES_MAX,) scratch: values of a chunk, or of rows of a
+                    * reply */
 };
 
 static inline uint64_t shard_clock_ns(const struct weft_shard *shard)
@@ -219,7 +225,7 @@ static inline uint32_t shard_request_head_elems(const struct weft_msg_event *eve
     return weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
 }
 
-/* Keep the first thing that went wrong. */
+/* Record the first error. */
 static inline void shard_slot_note(struct shard_slot *slot, enum weft_rpc_status status)
 {
     if (slot->status == WEFT_RPC_OK) {
@@ -227,7 +233,7 @@ static inline void shard_slot_note(struct shard_slot *slot, enum weft_rpc_status
     }
 }
 
-/* Nothing more of this request is taken. */
+/* Refuse the rest of this request. */
 static inline void shard_slot_reject(struct shard_slot *slot, enum weft_rpc_status status)
 {
     shard_slot_note(slot, status);
@@ -239,44 +245,45 @@ static inline struct weft_push_window *shard_pushes(const struct weft_shard *sha
     return &shard->pushes[(size_t)table * shard->config.workers_max + worker];
 }
 
-/* shard_dedup.c: pushes that are sent again */
+/* shard_dedup.c: detection of resent pushes */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_partials_init(struct weft_shard *shard);
 void weft_shard_partials_fini(struct weft_shard *shard);
-/* An empty entry; NULL when the worker has none left. */
+/* Allocate an entry; NULL if the worker has no free one. */
 struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t worker);
-/* OPEN of a push with this low byte of its number: is it known? */
+/* OPEN of a push with this low byte of its number: look it up. */
 void weft_shard_dedup_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
                            const struct weft_msg_event *event);
-/* The same by slot->number; 0 = the worker does not count. */
+/* The same by slot->number; 0 = the worker does not number its pushes. */
 void weft_shard_dedup_begin(struct weft_shard *shard, struct shard_slot *slot,
                             const struct weft_msg_event *event);
-/* True: this chunk was applied before. */
+/* True: the chunk is a duplicate. */
 bool weft_shard_dedup_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
                             uint32_t chunk);
 void weft_shard_dedup_applied(struct weft_shard *shard, const struct shard_slot *slot,
                               uint32_t chunk);
 void weft_shard_dedup_closed(struct weft_shard *shard, const struct shard_slot *slot,
                              bool is_short);
-/* All of this push is there, or enough. */
+/* The push is complete within its bound. */
 void weft_shard_dedup_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
-/* Is a push with this number under way, or was it cut off in the middle? */
+/* Is a push with this number in progress, or was it interrupted? */
 bool weft_shard_dedup_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
-/* The worker goes on after a break: it tells which pushes it will not send again. Of those begun,
- * what was applied stays, and what is kept of them is given up.
- * Errors:  WEFT_RPC_BAD_REQUEST  chunks are not kept here, so it cannot be told what was applied. */
+/* The worker resumes after a break and reports which pushes it will not resend. Chunks of these
+ * that were applied stay applied; their entries are freed.
+ * Errors:  WEFT_RPC_BAD_REQUEST  no masks of chunks are kept here, so it is unknown what was
+ *                                applied. */
 enum weft_rpc_status weft_shard_dedup_resume(struct weft_shard *shard, uint16_t table,
                                              uint32_t worker, const struct weft_rpc_pushes *theirs);
-/* What the shard knows of this worker's pushes. */
+/* The shard's record of this worker's pushes. */
 struct weft_rpc_pushes weft_shard_dedup_pushes(const struct weft_shard *shard,
                                                const struct shard_slot *slot);
-/* Another process speaks for this rank now: forget the pushes of the one before. */
+/* A new process has this rank: forget the pushes of the previous one. */
 void weft_shard_dedup_forget(struct weft_shard *shard, uint16_t table, uint32_t worker);
 
-/* Its message is over, but it is not: it is sent again under the same number. */
+/* The message is closed, but the push is not: it will be resent under the same number. */
 void weft_shard_dedup_later(struct weft_shard *shard, const struct shard_slot *slot);
 
 /* shard_list.c: lists of ids that pushes name */
@@ -287,54 +294,55 @@ void weft_shard_lists_fini(struct weft_shard *shard);
 /* May workers be granted WEFT_RPC_CAN_LIST? */
 static inline bool weft_shard_takes_lists(const struct weft_shard *shard)
 {
-    /* A push whose list is unknown is sent again: what is applied of it must be known. */
+    /* A push whose list is unknown is resent: the shard must know which chunks are applied. */
     return (shard->config.can & WEFT_RPC_CAN_LIST) != 0 && shard->partial_count > 0;
 }
-/* A PULL is answered: keep its ids, if it wants that. */
+/* A PULL was replied to: keep its ids, if it requests that. */
 void weft_shard_list_keep(struct weft_shard *shard, struct shard_slot *slot);
-/* A request for the memory of LIST begins: what was given before is gone. */
+/* A request for the memory of LIST begins: the previous list there is discarded. */
 void weft_shard_list_open(struct weft_shard *shard, const struct shard_slot *slot);
-/* All of a LIST is there. */
+/* A LIST is complete. */
 void weft_shard_list_given(struct weft_shard *shard, const struct shard_slot *slot);
-/* The ids of a chunk that names a list, into chunk_ids. */
+/* Copy the ids of a chunk that names a list to chunk_ids. */
 enum weft_rpc_status weft_shard_list_ids(struct weft_shard *shard, struct shard_slot *slot,
                                          const struct weft_ps_chunk_rows *rows);
-/* A PUSH is over. */
+/* A PUSH has ended: drop its reference to a list. */
 void weft_shard_list_leave(struct weft_shard *shard, struct shard_slot *slot);
-/* Another process speaks for this rank. */
+/* A new process has this rank. */
 void weft_shard_lists_forget(struct weft_shard *shard, uint32_t rank);
-/* Ids for the journal, behind the chunk that names their list: WEFT_SHARD_IDS_BEHIND_MAX bytes at out.
- * Returns how many were written. */
+/* Write ids for the journal, to be stored after the chunk that names their list. out:
+ * WEFT_SHARD_IDS_BEHIND_MAX bytes. Returns the number of bytes written. */
 size_t weft_shard_list_write(const uint64_t *ids, uint32_t count, uint8_t *out);
 
-/* A head, and u64 each; packed they are never longer. */
+/* A head and a u64 per id; packed ids are never longer. */
 enum { WEFT_SHARD_IDS_BEHIND_MAX = 8 + WEFT_PS_CHUNK_ROWS_MAX * 8 };
 
-/* members.c: who counts in a table */
+/* members.c: the members of a table */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_members_init(struct weft_shard *shard);
 bool weft_shard_member_counts(const struct weft_shard *shard, uint16_t table, uint32_t rank);
 /* The rank has opened the table. */
 void weft_shard_member_join(struct weft_shard *shard, uint16_t table, uint32_t rank);
-/* The rank's process is gone from all tables; died: it did not say that it goes. */
+/* The rank's process leaves all tables; died: it ended without notice. */
 void weft_shard_members_leave(struct weft_shard *shard, uint32_t rank, bool died, uint64_t now_ns);
-/* SHRINK: whose gradients a mean is of, by who counts now. */
+/* SHRINK: set the divisor of the mean from the current members. */
 void weft_shard_members_average(struct weft_shard *shard, uint16_t table);
-/* All connections are gone with the process that had them. */
+/* All connections ended with the previous process. */
 void weft_shard_members_clear(struct weft_shard *shard);
-/* The clock that a rank was in is over for it. */
+/* End the rank's clock in progress for it. */
 void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank);
-/* The clock of the table moved for some worker, or somebody left: has the slowest one moved? */
+/* A worker's clock in the table advanced, or a member left: recompute the minimum clock. */
 void weft_shard_clock_advance(struct weft_shard *shard, uint16_t table, uint64_t now_ns);
-/* SSP, ASP: the clock of rows, which a rank besides the fastest has finished, or the only one. */
+/* SSP, ASP: the clock of rows: the second highest clock finished by any rank, or that of the only
+ * rank. */
 uint32_t weft_shard_clock_reached(const struct weft_shard *shard, uint16_t table);
-/* The clock of rows goes there; in BSP it goes with the steps. */
+/* Advance the clock of rows to it; in BSP it advances with the steps. */
 void weft_shard_now_follow(struct weft_shard *shard, uint16_t table);
-/* A slice of every table whose rows are being stepped. */
+/* Step a slice of every table that is being stepped. */
 void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);
 
-/* shard_durable.c: which pushes are durable, told to the workers that keep theirs */
+/* shard_durable.c: reports durable pushes to the workers that keep them */
 weft_status weft_shard_durable_init(struct weft_shard *shard);
 void weft_shard_durable_fini(struct weft_shard *shard);
 /* Pushes up to this number of the windows given are in a checkpoint. Shape: (workers,). */
@@ -345,17 +353,17 @@ void weft_shard_durable_unbind(struct weft_shard *shard, uint32_t rank, bool ren
 void weft_shard_durable_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
 void weft_shard_durable_sent(struct weft_shard *shard, uint32_t rank, bool complete);
 void weft_shard_durable_send(struct weft_shard *shard, uint64_t now_ns);
-/* shard_cut.c: checkpoints that workers ask for */
+/* shard_cut.c: checkpoints requested by workers */
 
-/* The request waits from now on. */
+/* Add a waiting request. */
 void weft_shard_cut_ask(struct weft_shard *shard, struct shard_slot *slot);
-/* A cut has its instant; it is over, kept or not; the last that was kept counts. */
+/* A cut was taken; has ended, kept or not; the last kept one is in a valid checkpoint. */
 void weft_shard_cut_instant(struct weft_shard *shard);
 void weft_shard_cut_over(struct weft_shard *shard, bool kept);
 void weft_shard_cut_counts(struct weft_shard *shard);
-/* Answer those whose checkpoint counts, or will not be. */
+/* Reply to requests whose checkpoint is valid, or will not be made. */
 void weft_shard_cut_tell(struct weft_shard *shard, uint64_t now_ns);
-/* A worker wants this clock in a checkpoint. */
+/* A worker requests this clock in a checkpoint. */
 static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
 {
     shard->cut_wanted = clock > shard->cut_wanted ? clock : shard->cut_wanted;
@@ -368,28 +376,30 @@ weft_status weft_shard_updates_init(struct weft_shard *shard);
 void weft_shard_updates_fini(struct weft_shard *shard);
 /* The first chunk of a push of an update is about to be applied: WEFT_RPC_OK, or LATE. */
 enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot);
-/* Is the update of this push open, and refused? */
+/* Was the update of this push opened and refused? */
 bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shard_slot *slot);
-/* Values of it were applied, with this sum of squares. */
+/* Values of the push were applied, with this sum of squares. */
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
                                double squares);
-/* Bytes of updates that came in messages of their own, ever. */
+/* Total bytes of updates received in messages of their own. */
 uint64_t weft_shard_updates_came(const struct weft_shard *shard);
-/* It was in a sum of so many bytes, which took so long; meanwhile `all` bytes came with it. */
+/* The push was in an aggregate of `bytes` bytes, received in took_ns; `all` bytes arrived in that
+ * time. */
 void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot, uint64_t bytes,
                               uint64_t all, uint64_t took_ns);
-/* A chunk of a push of an update has come, and so many bytes with it. */
+/* A chunk of a push of an update has arrived, in this many bytes. */
 void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot *slot,
                                uint32_t bytes, uint64_t now_ns);
 /* The rank has finished this clock of the table, and those before. */
 void weft_shard_update_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
                              uint32_t finished);
-/* Another process speaks for this rank: what is open of it closes with what was applied. */
+/* A new process has this rank: close its open updates with what was applied. */
 void weft_shard_updates_forget(struct weft_shard *shard, uint32_t rank);
 
-/* shard_journal.c: each is nothing where there is no journal, or it is being done again */
+/* shard_journal.c: no effect without a journal, or during its replay */
 
-/* listed: rows of the chunk whose ids are in a list, and in chunk_ids; 0: they are in the chunk. */
+/* listed: number of rows whose ids come from a list, and are in chunk_ids; 0: the chunk contains
+ * its ids. */
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_msg_event *event, uint32_t listed);
 /* An aggregate that was applied: the message as received. */
@@ -402,11 +412,11 @@ void weft_shard_journal_clock(struct weft_shard *shard, uint16_t table, uint32_t
                               uint32_t clock);
 void weft_shard_journal_renewed(struct weft_shard *shard, uint32_t rank, uint64_t incarnation);
 void weft_shard_journal_left(struct weft_shard *shard, uint32_t rank);
-/* spec and pushes as they came; pushes of RESUME, else NULL. */
+/* spec and pushes as received; pushes: of RESUME, else NULL. */
 void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t rank,
                               const uint8_t *spec, const uint8_t *pushes);
-/* A cut: before its first table; of each table; when all are cut; when it is kept, or not; when it
- * counts. */
+/* Stages of a cut: before its first table; each table; all tables cut; kept, or failed; in a valid
+ * checkpoint. */
 void weft_shard_journal_cut_begin(struct weft_shard *shard);
 void weft_shard_journal_cut(struct weft_shard *shard, uint16_t table);
 void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint);
@@ -414,7 +424,7 @@ void weft_shard_journal_cut_kept(struct weft_shard *shard);
 void weft_shard_journal_cut_failed(struct weft_shard *shard);
 void weft_shard_journal_durable(struct weft_shard *shard);
 void weft_shard_journal_fini(struct weft_shard *shard);
-/* What is being done again now, the checkpoint has of this table. */
+/* Does the checkpoint already contain the record being replayed for this table? */
 bool weft_shard_journal_passes_over(const struct weft_shard *shard, uint16_t table);
 
 /* restore.c */
@@ -423,7 +433,7 @@ bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *s
 /* shard.c */
 void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, uint32_t slot);
 uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue);
-/* The rank has finished this clock, and those before. False: nobody gets that far. */
+/* The rank has finished this clock and all before it. False: the clock is out of range. */
 bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t rank, uint32_t clock,
                            uint64_t now_ns);
 
@@ -432,15 +442,16 @@ void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *e
                         uint64_t now_ns);
 void weft_shard_peer_down(struct weft_shard *shard, const struct weft_msg_event *event,
                           uint64_t now_ns);
-/* What the transport had no room for. Rare, so the walk over all slots does not matter. */
+/* Post the expectations for which the transport had no room. Rare, so a walk over all slots is
+ * acceptable. */
 void weft_shard_post_again(struct weft_shard *shard);
-/* The request is over: post the slot's memory again when its worker is there. */
+/* The request has ended: post the slot's memory again if its worker is connected. */
 void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
-/* This connection was replaced by another one of its process: for the driver to close. */
+/* The connection was replaced by another one of its process: the driver closes it. */
 void weft_shard_replace(struct weft_shard *shard, weft_peer peer);
-/* This process has the place of another one that is connected: the driver tells it so, and closes. */
+/* The rank of this peer belongs to another connected process: the driver closes with REPLACED. */
 void weft_shard_refuse_peer(struct weft_shard *shard, weft_peer peer);
-/* Aggregators that may connect; 0: none. */
+/* Number of aggregators that may connect; 0: none. */
 static inline uint32_t weft_shard_aggregators(const struct weft_shard_config *config)
 {
     return config->chunks_max > 0 ? config->aggregators_max : 0;
@@ -450,22 +461,22 @@ static inline bool shard_slot_is_aggregators(const struct weft_shard *shard,
 {
     return slot->worker >= shard->config.workers_max;
 }
-/* An aggregator is connected: it may pull; or it is gone. */
+/* An aggregator has connected, and may pull; or its connection has ended. */
 void weft_shard_pulls_bind(struct weft_shard *shard, uint32_t aggregator, weft_peer peer);
 void weft_shard_pulls_unbind(struct weft_shard *shard, uint32_t aggregator);
-/* Another process speaks for this rank. */
+/* A new process has this rank. */
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                              uint64_t now_ns);
 
-/* shard_park.c: ranks without a connection, which aggregators speak for */
+/* shard_park.c: ranks without a connection, whose requests arrive through aggregators */
 
-/* A worker says that it parks, for so many milliseconds without a word. False: it must stay connected. */
+/* PARK: the worker may be silent for lease_ms. False: it must stay connected. */
 bool weft_shard_park(struct weft_shard *shard, uint32_t rank, uint32_t lease_ms, uint64_t now_ns);
-/* The connection of a rank has ended. True: it had parked, and stays. */
+/* The connection of a rank has ended. True: it had parked, and stays a member. */
 bool weft_shard_parks(struct weft_shard *shard, uint32_t rank, uint64_t now_ns);
-/* It is not parked any more. */
+/* The rank is no longer parked. */
 void weft_shard_unpark(struct weft_shard *shard, uint32_t rank);
-/* Ranks that were not heard of in time are dead. */
+/* Declare parked ranks dead whose lease has expired. */
 void weft_shard_parked_overdue(struct weft_shard *shard, uint64_t now_ns);
 /* Connected, or parked. */
 static inline bool shard_is_there(const struct shard_worker *worker)
@@ -482,12 +493,13 @@ enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
 /* False = the chunk was refused. */
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
-/* The same without a connection; everything in event is looked at. behind: what follows the chunk. */
+/* The same from a journal, without a connection. Every field of event is checked. behind_bytes:
+ * bytes stored after the chunk. */
 bool weft_shard_push_replay(struct weft_shard *shard, uint16_t table, uint32_t worker,
                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
                            size_t behind_bytes);
 
-/* shard_aggregate.c: pushes that an aggregator has added up */
+/* shard_aggregate.c: pushes summed by an aggregator */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_aggregates_init(struct weft_shard *shard);
@@ -498,20 +510,20 @@ void weft_shard_aggregates_gauges(const struct weft_shard *shard, uint64_t since
 /* May workers be granted WEFT_RPC_CAN_AGGREGATE? */
 static inline bool weft_shard_takes_aggregates(const struct weft_shard *shard)
 {
-    /* A push that was begun another way must be known. */
+    /* The shard must know pushes that were begun directly. */
     return shard->aggregates != NULL && (shard->config.can & WEFT_RPC_CAN_AGGREGATE) != 0 &&
            shard->partial_count > 0;
 }
-/* A TABLE was taken: the worker's session. */
+/* A TABLE was accepted: record the worker's session. */
 void weft_shard_aggregate_session(struct weft_shard *shard, const struct shard_slot *slot);
-/* Another process speaks for this rank. */
+/* A new process has this rank. */
 void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
 /* False: the event is for others, too. */
 bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_event *event,
                                 uint64_t now_ns);
-/* Hand the ready answers to the transport. */
+/* Pass the ready replies to the transport. */
 void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns);
-/* Out of a journal. */
+/* Apply an aggregate from a journal. */
 bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                 const uint8_t *bytes, size_t count);
 
@@ -535,31 +547,32 @@ void weft_transfer_fini(struct weft_shard *shard);
 bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *event,
                          uint64_t now_ns);
 void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns);
-/* Rows of a table have been stepped: it can be cut. */
+/* The rows of a table are stepped: it can be cut now. */
 void weft_transfer_boundary(struct weft_shard *shard, uint64_t now_ns);
-/* No answer may leave now. */
+/* True: no reply may be sent now. */
 bool weft_transfer_holds_answers(struct weft_shard *shard);
-/* BSP: no clock may end now; weft_shard_clock_advance is called again when one may. */
+/* BSP, true: no clock may end now; weft_shard_clock_advance is called again when one may. */
 bool weft_transfer_holds_steps(const struct weft_shard *shard);
 
 /* shard_record.c */
 
 /* A worker's request has begun. */
 void weft_shard_record_open(struct weft_shard *shard, uint32_t worker, uint64_t at_ns);
-/* Its answer was given to the transport. */
+/* Its reply was passed to the transport. */
 void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_rpc_reply *reply, uint64_t departure_ns);
 
 /* shard_request.c */
 
-/* By the size of an element of a PUSH; 0: it is none. Rows of several blocks have no packed ids. */
+/* Bytes per id, from the element size of a PUSH; 0: invalid. Rows of several blocks have no packed
+ * ids. */
 uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_bytes);
-/* Most elements in its chunks. */
+/* Most elements in a chunk of a PUSH. */
 static inline uint32_t weft_shard_chunk_elems_max(uint8_t id_bytes)
 {
     return id_bytes == WEFT_RPC_ID_PACKED ? WEFT_PS_PACKED_CHUNK_BYTES : WEFT_PS_CHUNK_ROWS_MAX;
 }
-/* A rank opens a table: as WEFT_RPC_OK, or why not. */
+/* A rank opens a table: WEFT_RPC_OK, or the reason for refusal. */
 enum weft_rpc_status weft_shard_table_open(struct weft_shard *shard,
                                            const struct weft_table_spec *spec, uint32_t rank);
 void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
@@ -568,14 +581,14 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
                               const struct weft_msg_event *event);
 void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot,
                                const struct weft_msg_event *event, uint64_t now_ns);
-/* Pulls whose condition has come true are due. Sends what is ready. */
+/* Move waiting pulls whose condition is met to `due`. Sends ready replies. */
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
-/* Answer pulls that are due: some, so that the first answers leave while others are made; or all, before
- * anything happens to the weights that they are of. */
+/* Build replies to due pulls: some, so that the first are sent while others are built; or all,
+ * before the weights that they contain change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
-/* Answer a request with a head alone. */
+/* Reply to a request with a head only. */
 void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);
-/* Hand the ready replies to the transport, as far as it takes them. */
+/* Pass ready replies to the transport until it accepts no more. */
 void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns);
 
 #endif

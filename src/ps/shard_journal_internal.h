@@ -13,19 +13,19 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Those of the ring itself are 0 and 65,535. */
+/* The ring's own types are 0 and 65,535. */
 enum record_type {
-    RECORD_CHUNK = 1, /* struct chunk_body, then the chunk as it came; one that names a list: its ids
-                       * behind it, shard_list.c */
-    RECORD_CLOSED,    /* value: number of the push; all of it is there, or enough */
-    RECORD_CLOCK,     /* value: clock that the rank has finished */
-    RECORD_RENEWED,   /* value: incarnation that speaks for the rank from here on */
-    RECORD_LEFT,      /* the rank's connection is gone */
+    RECORD_CHUNK = 1, /* struct chunk_body, then the chunk as received; if it names a list, then its
+                       * ids (shard_list.c) */
+    RECORD_CLOSED,    /* value: number of the push, which is complete within its bound */
+    RECORD_CLOCK,     /* value: clock finished by the rank */
+    RECORD_RENEWED,   /* value: incarnation that has the rank from here on */
+    RECORD_LEFT,      /* the rank's connection has ended */
     RECORD_TABLE,     /* struct table_body: the rank has opened the table */
-    RECORD_MARK,      /* struct mark_body, then of each table: position, bits of its members */
-    RECORD_LIFE,      /* another process goes on with the shard: all connections are gone */
-    RECORD_GAP,       /* here it was full; what follows leads on from the cut that begins here */
-    RECORD_AGGREGATE, /* value: clock; then the message as it came (ps/aggregate.h) */
+    RECORD_MARK,      /* struct mark_body, then for each table: position, bits of its members */
+    RECORD_LIFE,      /* another process continues the shard: all connections have ended */
+    RECORD_GAP,       /* here it was full; later records continue from the cut that begins here */
+    RECORD_AGGREGATE, /* value: clock; then the message as received (ps/aggregate.h) */
 };
 
 struct value_body {
@@ -50,14 +50,14 @@ struct table_body {
     uint8_t spec[WEFT_RPC_SPEC_BYTES];
     uint8_t pushes[WEFT_RPC_PUSHES_BYTES]; /* with resumes */
     uint64_t reserved;
-    uint8_t admission_key[WEFT_HASH_KEY_BYTES]; /* where the table has admission; earlier releases
-                                                 * end before it, too */
+    uint8_t admission_key[WEFT_HASH_KEY_BYTES]; /* if the table has admission; records of earlier
+                                                 * releases may end before it */
 };
 
 struct mark_body {
     uint64_t checkpoint;
     uint64_t tables;
-    uint64_t words; /* of each table's bits */
+    uint64_t words; /* of the bits of each table */
     uint64_t reserved;
 };
 
@@ -68,27 +68,27 @@ static_assert(offsetof(struct table_body, admission_key) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct mark_body) % WEFT_RING_UNIT == 0);
 
 struct weft_shard_journal {
-    struct weft_ring ring;          /* its own */
-    struct weft_ring_reader source; /* replaying: that of the process before */
+    struct weft_ring ring;          /* the journal of this process */
+    struct weft_ring_reader source; /* replaying: the journal of the previous process */
     bool full;
-    bool failed; /* its memory cannot be relied on: nothing more is written */
+    bool failed; /* its memory is unreliable: nothing more is written */
     bool replaying;
-    bool stalled;                  /* replaying: the next record finds no room */
-    struct weft_ring_cursor cursor; /* replaying: the record being done again */
-    struct weft_ring_cursor last;   /* of the source: behind the last record that is whole */
-    uint64_t needed;               /* position from which on the checkpoint may lack records */
+    bool stalled;                  /* replaying: the next record does not fit */
+    struct weft_ring_cursor cursor; /* replaying: the record being replayed */
+    struct weft_ring_cursor last;   /* of the source: after the last intact record */
+    uint64_t needed;               /* position from which the checkpoint may lack records */
     uint32_t cursor_life;
-    bool ends_in_life; /* the last record that was done again is LIFE */
+    bool ends_in_life; /* the last replayed record is LIFE */
     struct weft_shard_journal_report report;
-    struct weft_ring_cursor *cut; /* (tables_max,): where the cut under way has each table */
-    struct weft_ring_cursor kept; /* the oldest of those of the last cut that was kept */
+    struct weft_ring_cursor *cut; /* (tables_max,): position of each table in the cut in progress */
+    struct weft_ring_cursor kept; /* the oldest of the positions of the last kept cut */
     bool kept_any;
-    struct weft_ring_cursor gap; /* gapped: of the one GAP that is there */
+    struct weft_ring_cursor gap; /* with `gapped`: position of the only GAP */
     bool gapped;
-    bool gap_kept; /* a cut behind it was kept, but does not count yet */
-    size_t words;  /* bits of the members of a table */
+    bool gap_kept; /* a cut after it was kept, but is in no valid checkpoint yet */
+    size_t words;  /* of the member bits of a table */
     size_t mark_words;
-    uint64_t *mark; /* (mark_words,): what MARK says behind its head */
+    uint64_t *mark; /* (mark_words,): contents of MARK after its head */
     uint8_t *listed; /* (JOURNAL_LISTED_BYTES,) scratch: a chunk that names a list, and its ids */
 };
 
@@ -100,10 +100,10 @@ static inline uint64_t *journal_mark_of(const struct weft_shard_journal *journal
     return journal->mark + table * (1 + journal->words);
 }
 
-/* journal->mark, as a record. */
+/* Write journal->mark as a record. */
 void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint);
 
-/* Another process goes on from here. */
+/* Write LIFE: another process continues from here. */
 void weft_shard_journal_write_life(struct weft_shard *shard);
 
 #endif

@@ -1,4 +1,4 @@
-/* A shard's state of a snapshot, shared by snapshot.c and restore.c. Internal to these files. */
+/* Snapshot state of a shard, shared by snapshot.c and restore.c. Internal to these files. */
 #ifndef WEFT_PS_SNAPSHOT_INTERNAL_H
 #define WEFT_PS_SNAPSHOT_INTERNAL_H
 
@@ -21,8 +21,7 @@ struct weft_snapshot {
     uint64_t *kept_incarnations; /* (workers_max,): of those */
 };
 
-/* shard.c makes and frees it with the shard; all of its memory is taken here.
- * Errors: WEFT_NOMEM. */
+/* shard.c creates and frees it with the shard; all memory is allocated here. Errors: WEFT_NOMEM. */
 weft_status weft_snapshot_init(struct weft_shard *shard);
 void weft_snapshot_fini(struct weft_shard *shard);
 

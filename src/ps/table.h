@@ -1,20 +1,21 @@
 /* One table of one shard: id -> row of weights, the optimizer's state and, for BSP, the sum of this
  * clock's gradients.
  *
- * Sparse tables find rows by an index of fixed size (ps/table_index.h); rows are made when they are
- * first pushed, or when they are admitted (ps/admission.h), and go when the specification says
- * which (ps/table_evict.c). Every u64 is a valid id, 2^64 - 1 included: the index holds row
- * numbers, so no id has to stand for "empty". A row that does not exist has the weights that it
- * would begin with: reading it does not make it.
+ * Sparse tables find rows through an index (ps/table_index.h). A row is created by its first push,
+ * or when it is admitted (ps/admission.h), and evicted by the rule of the specification
+ * (ps/table_evict.c). Every u64 is a valid id, 2^64 - 1 included: the index stores row numbers, so
+ * no id is reserved for "empty". A row that does not exist reads as its initial weights; reading
+ * does not create it.
  *
- * A dense table is a vector cut into rows of dim floats; row b, on shard b mod shards, is there
- * from the beginning, and its place is b div shards: no index, no admission, no eviction. Its BSP
- * mean is over the gradients that came for a block, not over W.
+ * A dense table is a vector divided into rows of dim floats. Row b is on shard b mod shards, exists
+ * from the beginning, and has slot b div shards: no index, no admission, no eviction. Its BSP mean
+ * is over the gradients received for a block, not over W.
  *
- * Memory comes in slabs that the driver supplies when wants_slab says so: first what admission
- * counts in, then rows. Without a slab, new rows are refused and counted; old ones go on.
+ * Memory consists of slabs that the driver supplies when wants_slab returns true: first for
+ * admission counts, then for rows. Without a slab, new rows are refused and counted; existing rows
+ * stay usable.
  *
- * Not here: who may push when (ps/shard.h), bytes of messages (rpc/table_spec.h).
+ * Not here: when a worker may push (ps/shard.h), message formats (rpc/table_spec.h).
  */
 #ifndef WEFT_PS_TABLE_H
 #define WEFT_PS_TABLE_H
@@ -25,43 +26,44 @@
 #include "ps/optimizer.h"
 #include "ps/row_hooks.h"
 
-/* Rows that a table of one shard can number; a specification may ask for more, and gets fewer. */
+/* Most rows of a table on one shard; a specification may request more, and gets this many. */
 enum { WEFT_TABLE_ROWS_MAX = 1 << 29 };
 
-/* What ids are hashed with, so that nobody can choose ids whose searches are long: bytes that nobody
- * can guess. Known to this process alone, but for the filter's, which all shards of a job share: filters
- * of several shards become one where a checkpoint is restored on another number of them. */
+/* Secret random keys for hashing ids, so that no peer can choose ids that collide. Private to this
+ * process, except the filter's key, which all shards of a job share: the filters of several shards
+ * are merged when a checkpoint is restored on another number of shards. */
 struct weft_table_keys {
     uint8_t index[WEFT_HASH_KEY_BYTES];
-    uint8_t counter[WEFT_HASH_KEY_BYTES]; /* of a new table's admission; a restored one keeps its own */
+    uint8_t counter[WEFT_HASH_KEY_BYTES]; /* of a new table's admission; a restored table keeps its
+                                           * key */
     uint8_t filter[WEFT_HASH_KEY_BYTES];  /* the same; all zeros: the public hash */
 };
 
-/* What the table may become, whatever is declared. */
+/* Limits of the table, independent of its specification. */
 struct weft_table_limits {
-    uint32_t rows_max; /* <= WEFT_TABLE_ROWS_MAX; memory for the index is taken at init */
+    uint32_t rows_max; /* <= WEFT_TABLE_ROWS_MAX; memory for the index is allocated at init */
     uint32_t dim_max;
-    uint64_t slab_bytes; /* about so much is asked for at a time */
-    uint64_t bytes_max;  /* of index, rows and admission; 0 = none, but admission takes no more than
-                          * rows_max rows would */
+    uint64_t slab_bytes; /* approximate size of a requested slab */
+    uint64_t bytes_max;  /* of index, rows and admission; 0 = no limit, but admission uses no more
+                          * than rows_max rows would */
     uint32_t shard;      /* this one */
     uint32_t shards;
-    uint32_t hot_top;    /* rows with most updates that are known (ps/hot.h); 0 = none */
+    uint32_t hot_top;    /* most-updated rows to track (ps/hot.h); 0 = none */
     struct weft_table_keys keys;
 };
 
-/* Cumulative. A row that was made and is not there was evicted or has expired. */
+/* Cumulative. A created row that no longer exists was evicted or has expired. */
 struct weft_table_counters {
     uint64_t rows_created;
     uint64_t rows_evicted; /* to make room: LRU, L2 */
     uint64_t rows_expired; /* TTL */
-    uint64_t rows_refused; /* new rows for which there was no room */
+    uint64_t rows_refused; /* new rows refused for lack of room */
     uint64_t unadmitted;   /* pushes of an id that has no row yet; their gradients were dropped */
     uint64_t not_finite;   /* elements clipped or dropped because a gradient was not finite */
 };
 
 struct weft_table {
-    /* private; read through the functions */
+    /* private; use the functions to read it */
     struct weft_table_limits limits;
     struct weft_table_spec spec;
     const struct weft_optimizer *optimizer;
@@ -70,46 +72,49 @@ struct weft_table {
     struct weft_hot hot;
     bool declared;
     uint32_t row_bytes; /* a multiple of 8 */
-    uint32_t blocks;    /* of a row */
+    uint32_t blocks;    /* per row */
     uint32_t block_floats;
-    bool counts;       /* BSP, a mean over contributors: each block counts its gradients of the clock */
-    uint32_t slots_at; /* where a row's parts begin, in floats behind its header */
+    bool counts;       /* BSP with a mean over contributors: each block counts its gradients of the
+                        * clock */
+    uint32_t slots_at; /* offsets of a row's parts, in floats after its header */
     uint32_t steps_at;
     uint32_t sums_at;
-    uint32_t counts_at; /* counts: gradients of each block, behind its sum */
+    uint32_t counts_at; /* with `counts`: number of gradients of each block, after the sums */
     uint32_t slab_rows_log2;
     uint32_t ahead_rows; /* weft_table_want_rows */
-    uint32_t rows;       /* that exist */
-    uint32_t rows_begun; /* places of slabs used so far; of these, rows exist or are free */
+    uint32_t rows;       /* existing rows */
+    uint32_t rows_begun; /* slots used so far; each has a row or is free */
     uint32_t rows_limit;
-    uint32_t free_head; /* number + 1 of a free place */
-    uint32_t hand;      /* where eviction looks next */
+    uint32_t free_head; /* number + 1 of a free slot */
+    uint32_t hand;      /* clock hand of eviction */
     uint32_t slab_count;
     uint32_t slabs_max;
-    uint32_t index_mask;     /* buckets in use - 1; grows with the rows */
-    uint32_t index_mask_max; /* what rows_limit rows need, and there is memory for */
+    uint32_t index_mask;     /* buckets in use - 1; grows with the number of rows */
+    uint32_t index_mask_max; /* its limit: allocated for rows_limit rows */
     uint32_t touched_head; /* rows with a gradient of this clock, newest first; number + 1 */
     uint32_t touched_count;
-    uint32_t step_left;     /* rows that step_some still has to step */
-    uint32_t step_next;     /* the next of them, as touched_head; or */
-    uint32_t step_at;       /* the next place to look at */
-    bool step_walks;        /* the latter: most places are to be stepped, and lie side by side */
-    uint32_t step_averaged; /* W, as it was when stepping began */
-    uint32_t now;          /* clock in progress; SSP, ASP: of the fastest worker but one, which no
-                            * worker alone can move */
-    uint32_t newest;       /* SSP, ASP: of the fastest */
-    uint32_t averaged;     /* workers that take part; >= 1 */
-    float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
+    uint32_t step_left;     /* rows still to be stepped by step_some */
+    uint32_t step_next;     /* list order: the next row, as touched_head */
+    uint32_t step_at;       /* memory order: the next slot to examine */
+    bool step_walks;        /* memory order is used, because a large part of the slots must be
+                             * stepped */
+    uint32_t step_averaged; /* W when stepping began */
+    uint32_t now;          /* clock in progress; SSP, ASP: that of the second fastest worker, so
+                            * that no single worker can advance it */
+    uint32_t newest;       /* SSP, ASP: clock of the fastest worker */
+    uint32_t averaged;     /* number of member workers; >= 1 */
+    float fresh;           /* weft_optimizer_block.fresh for the chunk being applied */
     struct weft_hash_key index_key;
-    struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory at a cache line */
+    struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory, aligned to a cache
+                                      * line */
     void *index_memory;
     uint8_t **slabs;       /* (slabs_max,) */
     struct weft_dirty_set
-        *dirty_set; /* ps/dirty_set.h, the first; NULL: nobody makes checkpoints or has a
-                                     * replica; borrowed */
-    struct weft_divergence *divergence; /* ps/divergence.h; NULL: there is no replica; borrowed */
+        *dirty_set; /* ps/dirty_set.h, the first; NULL: neither checkpoints nor a replica;
+                     * borrowed */
+    struct weft_divergence *divergence; /* ps/divergence.h; NULL: no replica; borrowed */
     const struct weft_row_hooks *hooks; /* NULL = none; borrowed */
-    uint16_t number;                    /* that hooks are told */
+    uint16_t number;                    /* table number passed to hooks */
 };
 
 struct weft_table_row; /* opaque; stable until it is evicted */
@@ -118,121 +123,124 @@ struct weft_table_row; /* opaque; stable until it is evicted */
 weft_status weft_table_init(struct weft_table *table, const struct weft_table_limits *limits);
 void weft_table_fini(struct weft_table *table);
 
-/* Whoever owns the table has a say in steps and answers (ps/row_hooks.h), and is told this number.
+/* Set the owner's hooks for steps and replies (ps/row_hooks.h); they receive this table number.
  * Owns:    borrows hooks until fini. */
 void weft_table_set_hooks(struct weft_table *table, const struct weft_row_hooks *hooks,
                           uint16_t number);
 
-/* Give the table its shape; once.
- * Errors:  WEFT_INVALID  not valid, above dim_max, or not one row (of a dense table: not all) fits
- *                        the limits. */
+/* Set the table's specification; once.
+ * Errors:  WEFT_INVALID  not valid, above dim_max, or the limits do not allow one row (of a dense
+ *          table: all rows). */
 weft_status weft_table_declare(struct weft_table *table, const struct weft_table_spec *spec);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* True when rows for less than half a slab, or fewer than were wanted, are left and the limit is not
- * reached; *bytes_p is what add_slab wants. */
+/* True if room is left for less than half a slab of rows, or for fewer than weft_table_want_rows,
+ * and the limit is not reached; *bytes_p: size for add_slab. */
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p);
 
-/* From now on there shall be room for so many more rows: what comes at once may have that many new ones, and
- * half a slab was too little. */
+/* From now on keep room for this many more rows, because one request may contain that many new
+ * ones, and half a slab was too little. */
 void weft_table_want_rows(struct weft_table *table, uint32_t rows);
 
 /* Owns:    borrows memory (8-byte aligned; need not be zero) until take_slab gives it back.
  * Errors:  WEFT_INVALID  too small. WEFT_STATE  not wanted. */
 weft_status weft_table_add_slab(struct weft_table *table, void *memory, size_t bytes);
 
-/* Gives back one slab, NULL when none is left. The rows in it are gone: only before fini. */
+/* Returns one slab; NULL when none is left. Its rows are lost, so call it only before fini. */
 void *weft_table_take_slab(struct weft_table *table);
 
-/* In use now: index, slabs, admission. */
+/* Bytes in use: index, slabs, admission. */
 uint64_t weft_table_bytes(const struct weft_table *table);
 
-/* Rows that exist. */
+/* Number of existing rows. */
 uint32_t weft_table_rows(const struct weft_table *table);
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-/* So many workers take part, fewer than the specification says; 0 counts as 1. */
+/* Set the number of member workers, if fewer than in the specification; 0 counts as 1. */
 void weft_table_set_averaged(struct weft_table *table, uint32_t workers);
 
-/* The clock that is in progress: never less than before. */
+/* Set the clock in progress; it never decreases. */
 void weft_table_set_now(struct weft_table *table, uint32_t now);
 
-/* The clock that the fastest worker is in, where it is not that of the rows: AdaDelay's. */
+/* Set the clock of the fastest worker, for AdaDelay; it may differ from the clock of the rows. */
 void weft_table_set_newest(struct weft_table *table, uint32_t newest);
 
-/* What follows is the gradient of this clock, until the next begin. */
+/* Until the next begin, applied gradients belong to this clock. */
 void weft_table_begin(struct weft_table *table, uint32_t clock);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The weights that row id begins with. Shape: out (dim,). */
+/* The initial weights of row id. Shape: out (dim,). */
 void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out);
 
-/* Is this shard the one on which row id lives? False too beyond the end of a dense table. */
+/* Does row id belong to this shard? Also false beyond the end of a dense table. */
 bool weft_table_owns(const struct weft_table *table, uint64_t id);
 
-/* The only shard of a sparse table: there is no id that lives elsewhere, and none need be looked at. */
+/* True for the only shard of a sparse table: every id belongs to it, so ids need no check. */
 static inline bool weft_table_owns_all(const struct weft_table *table)
 {
     return table->spec.kind == WEFT_TABLE_SPARSE && table->limits.shards == 1;
 }
 
-/* Where the index has an id. Only this process knows: which shard has it is another hash's business. */
+/* Hash of an id for the index, with a key private to this process. Another hash selects the
+ * shard. */
 static inline uint64_t weft_table_hash(const struct weft_table *table, uint64_t id)
 {
     return weft_hash_keyed(&table->index_key, id);
 }
 
-/* The row of id, NULL when there is none. */
+/* The row of id; NULL: none. */
 struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id);
 
-/* The row of id, made when there is none, admitted or not; NULL, counted as refused, when there is
- * no room. Not a push: pushes are counted by obtain_chunk. */
+/* The row of id, created if it does not exist, admitted or not. NULL, and counted as refused, if
+ * there is no room. Not for pushes: obtain_chunk counts those. */
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
 
-/* The rows of ids in whose order the rows lie in memory, but for a few breaks: those of keys that
- * are pushed again in the order in which they were made. No hash is computed and no index asked, and
- * memory is read in its order. True: rows_p holds all of them, as obtain_chunk would say. False says
- * nothing.
+/* Look up ids whose rows are in memory in the same order, except for a few breaks, as when keys are
+ * pushed repeatedly in the order of their creation. Computes no hashes, does not use the index, and
+ * reads memory sequentially. True: rows_p has all rows, as obtain_chunk would return. False: no
+ * result.
  *
- * Shape:   ids (count,); rows_p (count,). Cost: three look-ups when it is of no use. */
+ * Shape:   ids (count,); rows_p (count,). Cost: three lookups if it returns false. */
 bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, uint32_t count,
                        struct weft_table_row **rows_p);
 
-/* The rows of a chunk of a PUSH: NULL where the id is not admitted.
+/* The rows of a chunk of a PUSH; NULL for an id that is not admitted.
  *
  * Shape:   ids (count,); hashes (count,): weft_table_hash of each, unused where the table is dense;
- *          rows_p (count,).
- *          first: element of the message, so that blocks of one row count as one push.
- * Errors:  false: there was no room for a row. Rows made before it stay, as they began. */
+ *          rows_p (count,). first: index of the first element in the message, so that blocks of one
+ *          row count as one push.
+ * Errors:  false: no room for a row. Rows created before it stay, with initial weights. */
 bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,
                              uint32_t first, uint32_t count, struct weft_table_row **rows_p);
 
-/* Weights of one row, (dim,). */
+/* The weights of a row, (dim,). */
 const float *weft_table_weights(const struct weft_table *table, const struct weft_table_row *row);
 
-/* Copy the weights of id to out (dim,); false and the initial weights when there is no such row. */
+/* Copy the weights of id to out (dim,); false, and the initial weights, if the row does not
+ * exist. */
 bool weft_table_read(const struct weft_table *table, uint64_t id, float *out);
 
-/* The same for all ids of a PULL; it is a use of the rows. Returns how many do not exist.
+/* The same for all ids of a PULL; counts as a use of the rows. Returns the number of rows that do
+ * not exist.
  * Shape:   ids (count,); row i at out + i x stride, zeros from dim to stride. */
 uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
                              float *out, size_t stride);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Apply a chunk of a PUSH: add up (BSP), or step now.
- * Shape:   rows (count,) of obtain_chunk, NULL = leave out; blocks (count, block_floats) float32,
- *          unaligned. Returns how many elements were applied. */
+/* Apply a chunk of a PUSH: add to the sums (BSP), or step now.
+ * Shape:   rows (count,) of obtain_chunk, NULL = skip; blocks (count, block_floats) float32,
+ *          unaligned. Returns the number of elements applied. */
 uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
                           uint32_t first, uint32_t count, const uint8_t *blocks);
 
-/* The same of sums of gradients, for rows of one block that are all there: each is applied as one, and
- * counts as many.
+/* The same for sums of gradients, for existing rows of one block: each sum is applied as one
+ * gradient, and counts as counts[i] gradients.
  * Shape:   rows (count,), none NULL; sums (count, dim) float32; counts (count,) u16 >= 1; both
- *          unaligned. Returns the gradients in them. */
+ *          unaligned. Returns the total number of gradients. */
 uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *const *rows,
                                uint32_t count, const uint8_t *sums, const uint8_t *counts);
 
@@ -244,20 +252,20 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
 void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
                      const float *gradient);
 
-/* BSP: one optimizer step for every row that was accumulated into; sums are zero again.
- * Returns their number. */
+/* BSP: one optimizer step for every row with a sum; sums are zero afterwards. Returns the number of
+ * rows. */
 uint32_t weft_table_step_all(struct weft_table *table);
 
-/* The same in slices: after step_begin, step_some until it is done. In between, nothing may be
- * accumulated, and what is read is of either clock. The result does not depend on the slices.
- * Returns the rows stepped, at most max; weft_table_stepping: are there more? */
+/* The same in slices: step_begin, then step_some until done. In between, nothing may be
+ * accumulated, and a read row may be of either clock. The result does not depend on the slices.
+ * Returns the number of rows stepped, at most max; weft_table_stepping: are more left? */
 void weft_table_step_begin(struct weft_table *table);
 uint32_t weft_table_step_some(struct weft_table *table, uint32_t max);
 bool weft_table_stepping(const struct weft_table *table);
 
 /* ---- all rows: for checkpoints --------------------------------------------------------------- */
 
-/* All that there is of one row. */
+/* All data of one row. */
 struct weft_table_view {
     uint64_t id;
     uint32_t clock;       /* in progress when it was last pushed (LRU: or pulled) */
@@ -271,45 +279,47 @@ struct weft_table_view {
 uint32_t weft_table_state_floats(const struct weft_table *table);
 uint32_t weft_table_sums_floats(const struct weft_table *table);
 
-/* The next row; false at the end. *cursor is 0 at first. A row that exists all the while is seen
- * exactly once, as it is at that moment; one made or evicted meanwhile may be seen or not.
- * Owns:    the view's arrays are the table's and are valid until it is changed. */
+/* The next row; false at the end. *cursor is 0 at first. A row that exists during the whole
+ * iteration is returned exactly once, in its state at that moment; a row created or evicted
+ * meanwhile may be returned or not.
+ * Owns:    the view's arrays belong to the table, and are valid until it changes. */
 bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
                      struct weft_table_view *view_p);
 
-/* Put a row of a checkpoint in; a row of a dense table is replaced. Admission is not asked.
+/* Insert a row of a checkpoint; a row of a dense table is replaced. Admission does not apply.
  * Owns:    copies the view's arrays.
- * Errors:  WEFT_NOMEM   no room, and none is made: add a slab. WEFT_EXISTS  there is such a row.
+ * Errors:  WEFT_NOMEM   no room, and no row is evicted: add a slab. WEFT_EXISTS  the row exists.
  *          WEFT_INVALID sums for a table that is not BSP, or not a row of this shard. */
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view);
 
-/* ---- records: a row as checkpoints keep it (table_record.c) ----------------------------------
+/* ---- records: the format of a row in checkpoints (table_record.c)
+ * ----------------------------------
  *
  *     id u64 | clock u32 | count u32 | weights (dim) | optimizer's state (weft_table_state_floats)
  *
- * all in the machine's order, which is little-endian. clock and count as in a view.
+ * all in host byte order, which is little-endian. clock and count as in a view.
  */
 enum { WEFT_TABLE_RECORD_HEAD = 16 };
 
-/* Places that rows may have; they have numbers from 0. */
+/* Number of row slots, numbered from 0. */
 uint32_t weft_table_slots(const struct weft_table *table);
 
-/* No gradient of this clock is waiting for its step. */
+/* True: no gradient of this clock waits for its step. */
 bool weft_table_settled(const struct weft_table *table);
 
-/* Of one record of a declared table. */
+/* Size of one record of a declared table. */
 uint32_t weft_table_record_bytes(const struct weft_table *table);
 
-/* Shape: out (weft_table_record_bytes,). A row must be at this place. */
+/* Shape: out (weft_table_record_bytes,). The slot must have a row. */
 void weft_table_record_read(const struct weft_table *table, uint32_t number, uint8_t *out);
 uint64_t weft_table_record_id(const struct weft_table *table, uint32_t number);
 
-/* Make the record's row, or overwrite it.
- * Errors:  WEFT_AGAIN  a slab is wanted first. WEFT_NOMEM  no room for a new row, at the table's
- *          limit also not by eviction. */
+/* Create the record's row, or overwrite it.
+ * Errors:  WEFT_AGAIN  a slab is required first. WEFT_NOMEM  no room for a new row, and at the
+ *          table's limit none by eviction either. */
 weft_status weft_table_record_write(struct weft_table *table, const uint8_t *record);
 
-/* Remove the row of id, if there is one. Not while gradients wait in it. */
+/* Remove the row of id, if it exists. It must have no gradients that wait for a step. */
 void weft_table_record_remove(struct weft_table *table, uint64_t id);
 
 #endif

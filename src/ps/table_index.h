@@ -2,20 +2,20 @@
  *
  *     tags (12 bytes) | passed | 0 0 0 | row numbers + 1 (12 x u32)      64 bytes, a cache line
  *
- * The home of an id is a bucket; when that is full it goes to the next that is not, and every full
- * one that it went past counts it in `passed`. So a search ends at the first bucket that nobody
- * went past, mostly the first, and a removed entry just leaves its place empty. A tag is 8 bits of
- * the hash that neither choose the bucket (low half) nor say on which shard a row lives (the top),
- * 0 = empty; all tags of a bucket are compared at once.
+ * Each id has a home bucket. If it is full, the entry is stored in the next bucket with room, and
+ * every full bucket skipped counts it in `passed`. A search therefore ends at the first bucket with
+ * passed = 0, usually the home bucket, and removal leaves no tombstone. A tag is 8 bits of the hash
+ * that select neither the bucket (low half) nor the shard (top bits); 0 = empty. All tags of a
+ * bucket are compared at once.
  *
- * The buckets in use are as many as the rows that there are ask for, up to what the limit of rows
- * does: a small table's index stays in the cache, and its pages in the TLB, however many rows are
- * allowed. They double at once, by a walk over the rows in the order of memory: 60 ns a row on a
- * busy 2-core VM, so 0.3 s when the 4.7 millionth is made, once. (Linear hashing would do it bucket
- * by bucket; it would have to know of each entry in an overflowed bucket where it came from.)
+ * The number of buckets follows the number of rows, up to that for the row limit, so that a small
+ * table's index stays in the cache, and its pages in the TLB, however many rows are allowed. It
+ * doubles in one step, by a walk over the rows in memory order: 60 ns per row on a busy 2-core VM,
+ * so a pause of 0.3 s at the 4.7 millionth row. (Linear hashing would grow bucket by bucket, but
+ * would need the home bucket of each entry in an overflowed bucket.)
  *
- * Rejected: linear probing over entries of 8 bytes, which was here before. It took 12 bytes a row
- * instead of 7 and a branch for each entry looked at.
+ * Rejected: linear probing over entries of 8 bytes, the previous design. It used 12 bytes per row
+ * instead of 7, and a branch per entry examined.
  */
 #ifndef WEFT_PS_TABLE_INDEX_H
 #define WEFT_PS_TABLE_INDEX_H
@@ -27,8 +27,8 @@
 
 enum {
     TABLE_BUCKET_SLOTS = 12,
-    TABLE_BUCKET_ROWS = 9,  /* that are put into one on average, at most */
-    TABLE_PASSED_MAX = 255, /* then it stays: searches are longer, and right */
+    TABLE_BUCKET_ROWS = 9,  /* most rows per bucket, on average */
+    TABLE_PASSED_MAX = 255, /* saturates: searches are longer, but correct */
 };
 
 struct weft_table_bucket {
@@ -46,7 +46,7 @@ static inline uint8_t table_tag(uint64_t hash)
     return tag == 0 ? 1 : tag;
 }
 
-/* Bit i: place i has this tag. */
+/* Bit i: entry i has this tag. */
 static inline uint32_t table_bucket_match_plain(const struct weft_table_bucket *bucket, uint8_t tag)
 {
     uint32_t match = 0;
@@ -61,7 +61,7 @@ static inline uint32_t table_bucket_match(const struct weft_table_bucket *bucket
 #ifdef __SSE2__
     typedef char bytes16 __attribute__((vector_size(16)));
     bytes16 tags;
-    memcpy(&tags, bucket->tags, sizeof(tags)); /* with what follows them */
+    memcpy(&tags, bucket->tags, sizeof(tags)); /* and the 4 bytes after them */
     bytes16 wanted = (bytes16){0} + (char)tag;
     return (uint32_t)__builtin_ia32_pmovmskb128((bytes16)(tags == wanted)) &
            ((UINT32_C(1) << TABLE_BUCKET_SLOTS) - 1);
@@ -75,17 +75,17 @@ static inline struct weft_table_bucket *table_home(const struct weft_table *tabl
     return &table->index[(uint32_t)hash & table->index_mask];
 }
 
-/* The mask that a table begins with. */
+/* The initial index_mask of a table. */
 uint32_t weft_table_index_first(const struct weft_table *table);
-/* Before a row is made: twice the buckets when there are rows for it. Cost: O(rows) then. */
+/* Call before a row is created: doubles the buckets if they are too few. Cost: O(rows) if so. */
 void weft_table_index_grow(struct weft_table *table);
-/* Buckets for so many rows: a power of two. */
+/* Number of buckets for this many rows: a power of two. */
 uint32_t weft_table_index_buckets(uint32_t rows);
-/* Number + 1 of the row of id; 0 = there is none. */
+/* Number + 1 of the row of id; 0 = none. */
 uint32_t weft_table_index_find(const struct weft_table *table, uint64_t id, uint64_t hash);
-/* Put a row in whose id has none. */
+/* Add a row; its id must have none. */
 void weft_table_index_add(struct weft_table *table, uint64_t hash, uint32_t number);
-/* Take one out that is there. */
+/* Remove a row; it must exist. */
 void weft_table_index_remove(struct weft_table *table, uint64_t hash, uint32_t number);
 
 #endif

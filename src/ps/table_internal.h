@@ -18,18 +18,20 @@
 
 struct weft_table_row {
     uint64_t id;
-    uint32_t number;       /* its place, and the bits below */
-    uint32_t touched_next; /* 0: not touched; LAST; else the next one's number + 1. Of a free place:
-                            * the next free one's number + 1 */
-    uint32_t clock;        /* as in weft_table_view, like the next */
+    uint32_t number;       /* its slot number, and the flag bits below */
+    uint32_t touched_next; /* 0: not touched; LAST; else number + 1 of the next touched row. In a
+                            * free slot: number + 1 of the next free slot */
+    uint32_t clock;        /* as in weft_table_view, like count */
     uint32_t count;
 };
 
 static_assert(sizeof(struct weft_table_row) == 24, "rows follow their header without a gap");
 
-#define TABLE_ROW_LIVE     (UINT32_C(1) << 31) /* else its place is free */
-#define TABLE_ROW_PINNED   (UINT32_C(1) << 30) /* a chunk is about to change it: not evicted */
-#define TABLE_ROW_HOT      (UINT32_C(1) << 29) /* its place is on the list of ps/hot.h, also when free */
+#define TABLE_ROW_LIVE     (UINT32_C(1) << 31) /* clear: the slot is free */
+#define TABLE_ROW_PINNED   (UINT32_C(1) << 30) /* a chunk is about to change the row: do not evict
+                                                * it */
+#define TABLE_ROW_HOT      (UINT32_C(1) << 29) /* the slot is on the list of ps/hot.h, even if
+                                                * free */
 #define TABLE_ROW_NUMBER   (TABLE_ROW_HOT - 1)
 #define TABLE_TOUCHED_LAST UINT32_MAX
 
@@ -77,8 +79,8 @@ static inline bool table_is_dense(const struct weft_table *table)
     return table->spec.kind == WEFT_TABLE_DENSE;
 }
 
-/* A row whose time is over is as good as gone, though eviction has not come to it yet; but not while
- * gradients wait in it. */
+/* An expired row counts as absent, even before it is evicted, but not while its gradients wait for
+ * a step. */
 static inline bool table_row_expired(const struct weft_table *table,
                                      const struct weft_table_row *row)
 {
@@ -86,7 +88,7 @@ static inline bool table_row_expired(const struct weft_table *table,
            row->clock < table->now && table->now - row->clock > table->spec.ttl;
 }
 
-/* Before what a checkpoint keeps of a row changes, and when a row was made. */
+/* Called before the checkpointed state of a row changes, and after a row is created. */
 static inline void table_row_changes(const struct weft_table *table,
                                      const struct weft_table_row *row)
 {
@@ -96,7 +98,7 @@ static inline void table_row_changes(const struct weft_table *table,
     }
 }
 
-/* A checkpoint or a transfer to a replica is being taken of the table. */
+/* Is a checkpoint or a transfer to a replica of the table in progress? */
 static inline bool table_is_cut(const struct weft_table *table)
 {
     bool is_cut = false;
@@ -107,7 +109,7 @@ static inline bool table_is_cut(const struct weft_table *table)
     return is_cut;
 }
 
-/* The sum of the squares of what has changed. */
+/* The sum of the squares of the changes. */
 static inline double table_squares(const float *before, const float *after, uint32_t count)
 {
     double squares = 0;
@@ -118,7 +120,7 @@ static inline double table_squares(const float *before, const float *after, uint
     return squares;
 }
 
-/* BSP: the row has a gradient of this clock. */
+/* BSP: mark the row as having a gradient of this clock. */
 static inline void table_touch(struct weft_table *table, struct weft_table_row *row)
 {
     if (row->touched_next == 0) {
@@ -128,11 +130,11 @@ static inline void table_touch(struct weft_table *table, struct weft_table_row *
     }
 }
 
-/* hot.c: put a row on the list that is not there. */
+/* hot.c: add a row to the list; it must not be on it. */
 void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row);
 
-/* Its count has come to the threshold, and it is not on the list. Two comparisons and no branch: whether
- * a row is hot is what no processor foresees. */
+/* Has the row's count reached the threshold, and is the row not on the list? Two comparisons
+ * without a branch: no processor predicts whether a row is hot. */
 static inline uint32_t table_hot_reaches(const struct weft_table_row *row, uint64_t threshold)
 {
     uint32_t is_unmarked = (row->number & TABLE_ROW_HOT) == 0;
@@ -140,7 +142,7 @@ static inline uint32_t table_hot_reaches(const struct weft_table_row *row, uint6
     return is_unmarked & reaches;
 }
 
-/* After the row's count has grown. */
+/* Call after the row's count has grown. */
 static inline void table_hot_look(struct weft_table *table, struct weft_table_row *row)
 {
     if (__builtin_expect(table_hot_reaches(row, table->hot.threshold), 0)) {
@@ -148,7 +150,7 @@ static inline void table_hot_look(struct weft_table *table, struct weft_table_ro
     }
 }
 
-/* The row's count becomes one that was kept elsewhere. */
+/* Set the row's count to a restored value. */
 static inline void table_hot_restore(struct weft_table *table, struct weft_table_row *row,
                                      uint32_t count)
 {
@@ -159,26 +161,26 @@ static inline void table_hot_restore(struct weft_table *table, struct weft_table
 
 /* table.c */
 
-/* The row of id unless its time is over. hash = weft_table_hash, here and below. */
+/* The row of id, unless expired. hash = weft_table_hash, here and below. */
 struct weft_table_row *weft_table_find_hashed(const struct weft_table *table, uint64_t id,
                                               uint64_t hash);
-/* The row of id, made when there is none. asks: a push, whose id must be admitted; counts: and is
- * counted by that. *full_p is set when there was no room. */
+/* The row of id, created if absent. asks: for a push, so the id must be admitted; counts: the push
+ * is counted for admission. *full_p is set if there was no room. */
 struct weft_table_row *weft_table_obtain_hashed(struct weft_table *table, uint64_t id,
                                                 uint64_t hash, bool asks, bool counts,
                                                 bool *full_p);
-/* Take a live row out of the index and free its place. */
+/* Remove a live row from the index and free its slot. */
 void weft_table_remove(struct weft_table *table, struct weft_table_row *row);
 
-/* table_apply.c: weft_table_apply for any table, one block after the other. */
+/* table_apply.c: weft_table_apply for any table, block by block. */
 uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *const *rows,
                               uint32_t first, uint32_t count, const uint8_t *blocks);
 
 /* table_evict.c */
 
-/* Make room for one row; false when nothing may go. */
+/* Make room for one row; false if no row may be evicted. */
 bool weft_table_evict_one(struct weft_table *table);
-/* TTL: look at the next few rows. */
+/* TTL: check the next few rows for expiry. */
 void weft_table_sweep(struct weft_table *table);
 
 #endif
