@@ -47,9 +47,10 @@ static inline struct weft_ps_list ps_list_slice(const struct weft_ps_list *list,
 
 /* How the shard obtains the ids of a push that names a list.
  *
- *     THERE ---- UNKNOWN_LIST, or a new connection ----> BEFORE BEFORE --- LIST accepted
- *     -----------------------> THERE BEFORE --- LIST was refused, or cannot be sent --> NONE any
- *     ------ its rows are not sent ----------------> THERE: only the head is sent
+ *     THERE ---- UNKNOWN_LIST, or a new connection ----> BEFORE
+ *     BEFORE --- LIST was accepted --------------------> THERE
+ *     BEFORE --- LIST was refused, or cannot be sent --> NONE
+ *     any ------ its rows are not sent ----------------> THERE: only the head is sent
  */
 enum ps_list_step {
     LIST_THERE,  /* its shard is assumed to have the list; also the value for pushes without a

@@ -5,9 +5,9 @@
  * Packing each block of 128 gaps with the bits of its largest (frame of reference) takes 9.2, a
  * byte-wise code 9.2, too.
  *
- *     block   | count - 1: 7 bits, below: 1 bit | bits k: u8, 0 .. 56 | LEB128 u64: distance | |
- *             low k bits of each gap, from bit 0 of the first byte on, padded to a byte     | | gap
- *             >> k of each in unary: that many zeros, then a one; padded to a byte      |
+ *     block   | count - 1: 7 bits, below: 1 bit | bits k: u8, 0 .. 56 | LEB128 u64: distance |
+ *             | low k bits of each gap, from bit 0 of the first byte on, padded to a byte     |
+ *             | gap >> k of each in unary: that many zeros, then a one; padded to a byte      |
  *
  * The first id of a block is `distance` above the previous id, or below it if the bit `below` is
  * set; before the first block of a chunk the previous id is 0. Its count - 1 gaps follow. So ids in
